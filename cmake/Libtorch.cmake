@@ -1,0 +1,21 @@
+# The imported target `libtorch`: ATen on the CPU, from -DLIBTORCH=DIR (a folder with include/ and lib/),
+# by default the one in .venv/. TorchConfig.cmake is not used: it insists on a matching CUDA toolkit.
+#
+# torch's include folder carries its own protobuf and fmt, which would shadow the system's: hence -idirafter.
+set(LIBTORCH "" CACHE PATH "libtorch: a folder with include/ and lib/ (default: the one in .venv/)")
+set(_libtorch_dir ${LIBTORCH})
+if(NOT _libtorch_dir)
+  file(GLOB _libtorch_dir ${CMAKE_SOURCE_DIR}/.venv/lib/python3.*/site-packages/torch)
+endif()
+if(NOT EXISTS "${_libtorch_dir}/include/ATen/ATen.h")
+  message(FATAL_ERROR "libtorch not found in '${_libtorch_dir}': run scripts/setup.sh, or pass -DLIBTORCH=DIR")
+endif()
+
+add_library(libtorch INTERFACE IMPORTED)
+target_compile_options(libtorch INTERFACE
+  "SHELL:-idirafter ${_libtorch_dir}/include"
+  "SHELL:-idirafter ${_libtorch_dir}/include/torch/csrc/api/include")
+target_link_directories(libtorch INTERFACE ${_libtorch_dir}/lib)
+target_link_options(libtorch INTERFACE -Wl,-rpath,${_libtorch_dir}/lib)
+target_link_libraries(libtorch INTERFACE
+  -Wl,--push-state,--no-as-needed torch_cpu c10 -Wl,--pop-state)

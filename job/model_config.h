@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace dotresize {
+
+/// Rotary position embedding, as `rope_parameters` (transformers 5) or `rope_theta` and
+/// `rope_scaling` (transformers 4) state it.
+struct RotaryConfig {
+  std::string type = "default";  ///< "default" or "llama3"
+  double theta = 10000.0;
+  // llama3 only:
+  double factor = 1.0;
+  double low_freq_factor = 1.0;
+  double high_freq_factor = 4.0;
+  int64_t original_max_position_embeddings = 0;
+};
+
+/// What config.json says of a model, dense or compressed (`model_type: dotresize`).
+struct ModelConfig {
+  std::string family;       ///< "llama" or "mistral"; of a compressed model, that of its source
+  bool compressed = false;  ///< model_type is "dotresize"
+  int64_t hidden_size = 0;  ///< d, also of a compressed model: RMSNorm divides by it
+  int64_t intermediate_size = 0;
+  int64_t num_layers = 0;  ///< L
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t vocab_size = 0;
+  int64_t max_position_embeddings = 0;
+  double rms_norm_eps = 1e-6;
+  bool attention_bias = false;  ///< of q, k, v
+  bool output_bias = false;     ///< of o
+  bool mlp_bias = false;        ///< of gate, up, down
+  bool tie_word_embeddings = false;
+  std::optional<int64_t> sliding_window;
+  RotaryConfig rotary;
+  std::string dtype;  ///< "float32", "float16" or "bfloat16"; empty where the config does not say
+  /// Width of each of the 2L+1 junctions; all hidden_size for a dense model.
+  std::vector<int64_t> junction_widths;
+
+  int64_t num_junctions() const { return 2 * num_layers + 1; }
+  /// Sublayer 2l is the attention of layer l, 2l+1 its MLP; sublayer s reads junction s and writes
+  /// s+1.
+  int64_t num_sublayers() const { return 2 * num_layers; }
+};
+
+/// Reads and checks `model_dir`/config.json. Throws InputError for a missing or malformed file, an
+/// unsupported architecture or variant (by name, with the reason), or values that contradict each
+/// other.
+ModelConfig read_model_config(const std::filesystem::path& model_dir);
+
+/// The same from the text of a config.json; `origin` names it in errors.
+ModelConfig parse_model_config(const std::string& json_text, const std::string& origin);
+
+}  // namespace dotresize

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "job/resolved_job.h"
+
+namespace dotresize {
+
+struct JunctionReport {
+  std::string name;    ///< "embed", "layers.3.attention", "layers.3.mlp"
+  int64_t width = 0;   ///< k
+  bool mapped = true;  ///< false: kept at full width, the rest is absent
+  int64_t effective_rank = 0;
+  double retained_energy = 0.0;  ///< tr(Mᵀ G M) / tr(G)
+  std::optional<int64_t> sinkhorn_iterations;
+  std::optional<double> sinkhorn_violation;
+  std::optional<bool> sinkhorn_converged;
+  std::optional<double> qr_condition;  ///< 2-norm condition of R
+};
+
+struct ModelReport {
+  int64_t parameters = 0;
+  int64_t bytes = 0;
+  std::optional<double> perplexity;
+};
+
+struct RankReport {
+  int rank = 0;
+  std::string host;
+  int64_t first_sublayer = 0;
+  int64_t end_sublayer = 0;
+  std::map<std::string, double> seconds;  ///< wall time by phase
+  int64_t peak_memory_bytes = 0;          ///< high-water mark of the resident set
+};
+
+/// `dotresize/report.json` (docs/report.md). Schema version 1: fields are added, never changed.
+struct Report {
+  std::string tool_version;
+  ResolvedJob job;
+  std::vector<JunctionReport> junctions;
+  ModelReport dense;
+  ModelReport compressed;
+  std::vector<RankReport> ranks;
+  double wall_time_s = 0.0;
+  int64_t calibration_tokens = 0;
+  int64_t evaluation_tokens = 0;                    ///< predicted tokens
+  std::map<std::string, std::string> fingerprints;  ///< sha256 by input: model files, tokens
+  std::vector<std::string> warnings;
+};
+
+std::string report_to_json(const Report& report);
+
+/// The summary that `dotresize report` and the server need. Throws InputError for a malformed file.
+struct ReportSummary {
+  std::string name;
+  std::string method;
+  int64_t width = 0;
+  ModelReport dense;
+  ModelReport compressed;
+  double wall_time_s = 0.0;
+};
+ReportSummary read_report_summary(const std::filesystem::path& model_dir);
+
+/// The model card (README.md of the output): what it is, how to load it, the numbers.
+std::string model_card(const Report& report, const ModelConfig& config);
+
+}  // namespace dotresize

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace dotresize {
+
+/// A tensor that a shard will hold.
+struct TensorSpec {
+  std::string name;
+  at::ScalarType dtype;
+  std::vector<int64_t> shape;
+};
+
+/// Which file holds which tensor, and how large it all is. Every rank computes the same layout.
+struct ShardLayout {
+  struct Shard {
+    std::string file;  ///< model-00001-of-00008.safetensors
+    int rank = 0;      ///< who writes it
+    std::vector<TensorSpec> tensors;
+  };
+  std::vector<Shard> shards;
+  int64_t total_bytes = 0;
+  int64_t total_parameters = 0;
+};
+
+/// Cuts each rank's tensors, in their order, into shards of at most `max_shard_bytes` (a larger
+/// tensor gets its own).
+ShardLayout make_shard_layout(const std::vector<std::vector<TensorSpec>>& tensors_by_rank,
+                              int64_t max_shard_bytes = int64_t{5} << 30);
+
+/// Writes the shards of one rank into `dir` as tensors become ready, in any order: the header is
+/// written first, each tensor goes to its place. Not thread-safe.
+class ShardWriter {
+ public:
+  ShardWriter(std::filesystem::path dir, const ShardLayout& layout, int rank);
+  ~ShardWriter();
+  ShardWriter(const ShardWriter&) = delete;
+  ShardWriter& operator=(const ShardWriter&) = delete;
+
+  /// Converts to the spec's dtype (the one rounding) and writes. Throws std::logic_error for a name
+  /// that is not this rank's, was written before, or has another shape; std::runtime_error with
+  /// errno's text when the disk fails.
+  void write(const std::string& name, const at::Tensor& tensor);
+  /// Throws std::logic_error naming a tensor that was never written; fsyncs every file.
+  void finish();
+
+ private:
+  struct OpenShard;
+  std::vector<OpenShard> shards_;
+};
+
+/// model.safetensors.index.json of the layout, with total_size and total_parameters as transformers
+/// writes them.
+std::string index_json(const ShardLayout& layout);
+
+/// Writes a small file whole: to a temporary name, fsync, rename.
+void write_file_atomically(const std::filesystem::path& path, const std::string& content);
+
+/// Lower-case hexadecimal SHA-256 of a file's content (OpenSSL EVP). Throws std::runtime_error.
+std::string sha256_of_file(const std::filesystem::path& path);
+
+/// fsync of a directory, so that the names in it are durable.
+void sync_directory(const std::filesystem::path& dir);
+
+}  // namespace dotresize

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "worker/model/sublayer.h"
+
+namespace dotresize {
+
+/// Σ NLL and the number of predicted tokens: perplexity = exp(nll / tokens).
+struct NegativeLogLikelihood {
+  double nll = 0.0;
+  int64_t tokens = 0;
+};
+
+/// Of one microbatch: each window predicts its last seqlen−1 tokens. x: [batch, seqlen, k_2L]
+/// float32 at the last junction, ids: [batch, seqlen] int64. Works in blocks of tokens, so that
+/// logits of the whole microbatch never exist at once.
+NegativeLogLikelihood window_nll(const ModelConfig& config, const HeadWeights& head,
+                                 const at::Tensor& x, const at::Tensor& ids);
+
+}  // namespace dotresize

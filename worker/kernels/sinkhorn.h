@@ -1,0 +1,27 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace dotresize {
+
+struct SinkhornOptions {
+  double lambda = 0.1;             ///< weight of the entropy, in units of the cost
+  double tolerance = 1e-8;         ///< largest l1 violation of a marginal that counts as converged
+  int64_t max_iterations = 10000;  ///< an iteration is a row update and then a column update
+};
+
+struct SinkhornResult {
+  at::Tensor plan;         ///< T [d, k] float64, the last iterate
+  int64_t iterations = 0;  ///< done
+  double violation = 0.0;  ///< the larger of the two marginals' l1 violations of `plan`
+  bool converged = false;
+};
+
+/// T = argmin ⟨T, C⟩ − λH(T) with row sums 1/d and column sums 1/k (paper eq. 1), from zero
+/// potentials. cost: [d, k] float64, finite. Stabilised: correct for any λ > 0 however large cost/λ
+/// is.
+SinkhornResult sinkhorn(const at::Tensor& cost, const SinkhornOptions& options);
+
+}  // namespace dotresize

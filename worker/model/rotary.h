@@ -1,0 +1,22 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "job/model_config.h"
+
+namespace dotresize {
+
+/// cos and sin of the rotary position embedding for positions 0 .. tokens-1.
+struct RotaryTable {
+  at::Tensor cos;  ///< [tokens, head_dim] float32
+  at::Tensor sin;
+};
+
+RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens);
+
+/// Rotates query or key heads. x: [batch, heads, tokens, head_dim].
+at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table);
+
+}  // namespace dotresize
