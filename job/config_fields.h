@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+namespace dotresize {
+
+/// Typed, bounded access to the keys of one JSON object. Unless said
+/// otherwise, a null counts as not given. Throws InputError "ORIGIN: KEY: what is wrong and what
+/// would be right".
+class ConfigFields {
+ public:
+  /// `prefix` is the path of the object inside the file, such as "rope_scaling.", or empty.
+  ConfigFields(const nlohmann::json& object, std::string origin, std::string prefix = "");
+
+  const std::string& origin() const { return origin_; }
+  /// Given, and not null.
+  bool has(const std::string& key) const;
+  /// Given, perhaps as null.
+  bool contains(const std::string& key) const { return object_.contains(key); }
+  /// The value itself; null where it is not given.
+  const nlohmann::json& raw(const std::string& key) const;
+
+  /// A whole number in [low, high].
+  std::optional<int64_t> integer(const std::string& key, int64_t low, int64_t high) const;
+  int64_t required_integer(const std::string& key, int64_t low, int64_t high) const;
+  /// A number in (0, high].
+  std::optional<double> positive(const std::string& key, double high) const;
+  double required_positive(const std::string& key, double high) const;
+  bool boolean(const std::string& key, bool otherwise) const;
+  std::optional<std::string> text(const std::string& key) const;
+  /// The object under `key`. Throws where it is given but no object.
+  std::optional<ConfigFields> object(const std::string& key) const;
+
+  [[noreturn]] void fail(const std::string& key, const std::string& what) const;
+
+ private:
+  const nlohmann::json& object_;
+  std::string origin_;
+  std::string prefix_;
+};
+
+}  // namespace dotresize

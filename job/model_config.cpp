@@ -1,0 +1,178 @@
+#include "job/model_config.h"
+
+#include "job/checked_json.h"
+#include "job/config_fields.h"
+#include "job/errors.h"
+#include "job/model_family.h"
+#include "job/rotary_config.h"
+#include "job/small_file.h"
+
+namespace dotresize {
+namespace {
+
+using nlohmann::json;
+
+// Generous for any model there is, and small enough that no product of sizes overflows 64 bits.
+constexpr int64_t kMaxSize = int64_t{1} << 22;
+constexpr int64_t kMaxHeads = int64_t{1} << 11;
+constexpr int64_t kMaxLayers = 4096;
+constexpr int64_t kMaxPositions = int64_t{1} << 31;
+constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
+
+constexpr const char* kCompressedType = "dotresize";
+constexpr const char* kCompressedArchitecture = "DotResizeForCausalLM";
+
+const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) {
+  const auto model_type = fields.text("model_type");
+  if (!model_type) fields.fail("model_type", "is missing");
+  config.compressed = *model_type == kCompressedType;
+  const std::string key = config.compressed ? "source_model_type" : "model_type";
+  config.family = fields.text(key).value_or("");
+  if (config.family.empty()) fields.fail(key, "is missing");
+  const ModelFamily* family = find_family(config.family);
+  if (family == nullptr) fields.fail(key, reason_for_refusal(config.family));
+  return *family;
+}
+
+void check_architecture(const ConfigFields& fields, const std::string& expected) {
+  const json& architectures = fields.raw("architectures");
+  if (architectures.is_null()) return;
+  if (architectures != json::array({expected})) {
+    fields.fail("architectures",
+                architectures.dump(-1, ' ', false, json::error_handler_t::replace) +
+                    " is refused; what is accepted for this model_type is [\"" + expected + "\"]");
+  }
+}
+
+/// Settings that would change the forward pass in a way that is not implemented.
+void refuse_variants(const ConfigFields& fields) {
+  if (fields.has("quantization_config")) {
+    fields.fail("quantization_config",
+                "quantised checkpoints are refused; give the float32, float16 or bfloat16 model");
+  }
+  const std::string activation = fields.text("hidden_act").value_or("silu");
+  if (activation != "silu") {
+    fields.fail("hidden_act", "'" + activation + "' is refused; only 'silu' is supported");
+  }
+  if (fields.positive("partial_rotary_factor", 1.0).value_or(1.0) != 1.0) {
+    fields.fail("partial_rotary_factor", "only 1.0 is supported");
+  }
+}
+
+void read_sizes(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
+  config.hidden_size = fields.required_integer("hidden_size", 1, kMaxSize);
+  config.intermediate_size = fields.required_integer("intermediate_size", 1, kMaxSize);
+  config.num_layers = fields.required_integer("num_hidden_layers", 1, kMaxLayers);
+  config.vocab_size = fields.required_integer("vocab_size", 1, kMaxSize);
+  config.max_position_embeddings = fields.integer("max_position_embeddings", 1, kMaxPositions)
+                                       .value_or(family.max_position_embeddings_if_absent);
+  config.num_heads = fields.required_integer("num_attention_heads", 1, kMaxHeads);
+  const auto absent_kv_heads =
+      fields.contains("num_key_value_heads") ? std::nullopt : family.kv_heads_if_absent;
+  config.num_kv_heads = fields.integer("num_key_value_heads", 1, kMaxHeads)
+                            .value_or(absent_kv_heads.value_or(config.num_heads));
+  if (config.num_heads % config.num_kv_heads != 0) {
+    fields.fail("num_key_value_heads", std::to_string(config.num_kv_heads) +
+                                           " does not divide num_attention_heads, " +
+                                           std::to_string(config.num_heads));
+  }
+}
+
+void read_head_dim(const ConfigFields& fields, ModelConfig& config) {
+  const auto given = fields.integer("head_dim", 1, kMaxHeads);
+  if (!given && config.hidden_size % config.num_heads != 0) {
+    fields.fail("num_attention_heads",
+                std::to_string(config.num_heads) + " does not divide hidden_size, " +
+                    std::to_string(config.hidden_size) + ", and head_dim is not given");
+  }
+  config.head_dim = given.value_or(config.hidden_size / config.num_heads);
+  if (config.head_dim % 2 != 0) {
+    fields.fail("head_dim", std::to_string(config.head_dim) +
+                                " is odd; the rotary embedding needs an even head size");
+  }
+  if (config.head_dim > kMaxHeads) {
+    fields.fail("head_dim", std::to_string(config.head_dim) + " (hidden_size / heads) is above " +
+                                std::to_string(kMaxHeads));
+  }
+}
+
+void read_options(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
+  config.rms_norm_eps = fields.positive("rms_norm_eps", 1.0).value_or(1e-6);
+  config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
+  config.attention_bias = config.output_bias = fields.boolean("attention_bias", false);
+  config.mlp_bias = fields.boolean("mlp_bias", false);
+  if (!family.offers_biases && (config.attention_bias || config.mlp_bias)) {
+    fields.fail(config.attention_bias ? "attention_bias" : "mlp_bias",
+                "a model of the family " + family.model_type + " has no biases");
+  }
+  if (family.offers_sliding_window) {
+    config.sliding_window = fields.contains("sliding_window")
+                                ? fields.integer("sliding_window", 1, kMaxPositions)
+                                : family.sliding_window_if_absent;
+  }
+}
+
+std::string read_dtype(const ConfigFields& fields) {
+  std::string dtype;
+  for (const char* key : {"torch_dtype", "dtype"}) {  // transformers 4, transformers 5
+    const auto given = fields.text(key);
+    if (!given) continue;
+    if (*given != "float32" && *given != "float16" && *given != "bfloat16") {
+      fields.fail(key, "'" + *given + "' is not one of float32, float16, bfloat16");
+    }
+    if (!dtype.empty() && dtype != *given) {
+      fields.fail(key, "'" + *given + "' contradicts torch_dtype, '" + dtype + "'");
+    }
+    dtype = *given;
+  }
+  return dtype;
+}
+
+std::vector<int64_t> read_junction_widths(const ConfigFields& fields, const ModelConfig& config) {
+  const auto count = static_cast<std::size_t>(config.num_junctions());
+  if (!config.compressed) return std::vector<int64_t>(count, config.hidden_size);
+  const json& widths = fields.raw("junction_widths");
+  if (!widths.is_array() || widths.size() != count) {
+    fields.fail("junction_widths", "must be a list of " + std::to_string(count) +
+                                       " widths, two per layer and one more");
+  }
+  std::vector<int64_t> result;
+  for (const json& width : widths) {
+    const json entry = {{"junction_widths", width}};
+    result.push_back(ConfigFields(entry, fields.origin())
+                         .required_integer("junction_widths", 1, config.hidden_size));
+  }
+  if (config.tie_word_embeddings) {
+    fields.fail("tie_word_embeddings", "a compressed model has untied embeddings");
+  }
+  return result;
+}
+
+}  // namespace
+
+ModelConfig parse_model_config(const std::string& json_text, const std::string& origin) {
+  const json root = parse_json_object(json_text, origin);
+  const ConfigFields fields(root, origin);
+  ModelConfig config;
+  const ModelFamily& family = read_family(fields, config);
+  check_architecture(fields, config.compressed ? kCompressedArchitecture : family.architecture);
+  refuse_variants(fields);
+  read_sizes(fields, family, config);
+  read_head_dim(fields, config);
+  read_options(fields, family, config);
+  config.rotary = read_rotary_config(fields);
+  config.dtype = read_dtype(fields);
+  config.junction_widths = read_junction_widths(fields, config);
+  return config;
+}
+
+ModelConfig read_model_config(const std::filesystem::path& model_dir) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(model_dir, error)) {
+    throw InputError(model_dir.string() + ": there is no such model directory");
+  }
+  const std::filesystem::path path = model_dir / "config.json";
+  return parse_model_config(read_small_file(path, kMaxConfigBytes), path.string());
+}
+
+}  // namespace dotresize
