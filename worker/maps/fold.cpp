@@ -1,0 +1,56 @@
+#include "worker/maps/fold.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace dotresize {
+namespace {
+
+constexpr int64_t kBlockRows = 4096;
+
+/// left · right in float64. left: [n, d] of any floating dtype, right: [d, k] float64. The rows of
+/// `left` are converted a block at a time: it may be a vocabulary table.
+at::Tensor multiply_by_rows(const at::Tensor& left, const at::Tensor& right) {
+  TORCH_CHECK(left.dim() == 2 && right.dim() == 2 && left.size(1) == right.size(0),
+              "a matrix of shape ", left.sizes(), " cannot be folded with one of shape ",
+              right.sizes());
+  at::Tensor product = at::empty({left.size(0), right.size(1)}, right.options());
+  for (int64_t first = 0; first < left.size(0); first += kBlockRows) {
+    const int64_t rows = std::min(kBlockRows, left.size(0) - first);
+    at::Tensor block = product.narrow(0, first, rows);
+    at::mm_out(block, left.narrow(0, first, rows).to(at::kDouble), right);
+  }
+  return product;
+}
+
+}  // namespace
+
+at::Tensor fold_reader(const at::Tensor& weight, const at::Tensor& gamma, const at::Tensor& M_inv) {
+  at::Tensor right = M_inv.to(at::kDouble).t();
+  if (gamma.defined()) {
+    TORCH_CHECK(gamma.dim() == 1 && gamma.size(0) == right.size(0), "gamma has shape ",
+                gamma.sizes(), ", the unmap has shape ", M_inv.sizes());
+    right = gamma.to(at::kDouble).unsqueeze(1) * right;
+  }
+  return multiply_by_rows(weight, right);
+}
+
+at::Tensor fold_writer(const at::Tensor& weight, const at::Tensor& M) {
+  TORCH_CHECK(weight.dim() == 2 && M.dim() == 2 && weight.size(0) == M.size(0),
+              "a weight of shape ", weight.sizes(), " does not write to a map of shape ",
+              M.sizes());
+  return at::mm(M.to(at::kDouble).t(), weight.to(at::kDouble));
+}
+
+at::Tensor fold_writer_bias(const at::Tensor& bias, const at::Tensor& M) {
+  TORCH_CHECK(bias.dim() == 1 && M.dim() == 2 && bias.size(0) == M.size(0), "a bias of shape ",
+              bias.sizes(), " does not write to a map of shape ", M.sizes());
+  return at::mv(M.to(at::kDouble).t(), bias.to(at::kDouble));
+}
+
+at::Tensor fold_embedding(const at::Tensor& embedding, const at::Tensor& M) {
+  return multiply_by_rows(embedding, M.to(at::kDouble));
+}
+
+}  // namespace dotresize
