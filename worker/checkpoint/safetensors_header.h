@@ -7,6 +7,8 @@
 
 namespace dotresize {
 
+class InputFile;
+
 /// One tensor of a safetensors file. Offsets are bytes within the file (the header's own are
 /// relative).
 struct TensorInfo {
@@ -35,5 +37,6 @@ SafetensorsHeader parse_safetensors_header(const char* prefix, uint64_t prefix_s
 
 /// Reads and parses the header of a file. Throws InputError.
 SafetensorsHeader read_safetensors_header(const std::string& path);
+SafetensorsHeader read_safetensors_header(const InputFile& file);
 
 }  // namespace dotresize

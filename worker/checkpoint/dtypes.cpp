@@ -1,0 +1,49 @@
+#include "worker/checkpoint/dtypes.h"
+
+#include <array>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include "job/errors.h"
+#include "worker/checkpoint/in_quotes.h"
+
+namespace dotresize {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, at::ScalarType>, 12> kDtypes = {{
+    {"F64", at::kDouble},
+    {"F32", at::kFloat},
+    {"F16", at::kHalf},
+    {"BF16", at::kBFloat16},
+    {"I64", at::kLong},
+    {"I32", at::kInt},
+    {"I16", at::kShort},
+    {"I8", at::kChar},
+    {"U32", at::kUInt32},
+    {"U16", at::kUInt16},
+    {"U8", at::kByte},
+    {"BOOL", at::kBool},
+}};
+
+}  // namespace
+
+at::ScalarType torch_dtype(const std::string& safetensors_dtype) {
+  for (const auto& [name, dtype] : kDtypes) {
+    if (name == safetensors_dtype) {
+      return dtype;
+    }
+  }
+  throw InputError("dtype " + in_quotes(safetensors_dtype) + " is not supported");
+}
+
+std::string safetensors_dtype(at::ScalarType dtype) {
+  for (const auto& [name, torch] : kDtypes) {
+    if (torch == dtype) {
+      return std::string(name);
+    }
+  }
+  throw std::logic_error(std::string("no safetensors dtype for ") + c10::toString(dtype));
+}
+
+}  // namespace dotresize

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <string>
+
+namespace dotresize {
+
+/// The torch dtype of a safetensors dtype. Throws InputError, naming it, where this project reads
+/// none: only F64, F32, F16, BF16, I64, I32, I16, I8, U32, U16, U8 and BOOL are read.
+at::ScalarType torch_dtype(const std::string& safetensors_dtype);
+
+/// The safetensors dtype of a torch dtype of the list above. Throws std::logic_error for another.
+std::string safetensors_dtype(at::ScalarType dtype);
+
+}  // namespace dotresize

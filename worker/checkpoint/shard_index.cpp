@@ -1,0 +1,128 @@
+#include "worker/checkpoint/shard_index.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "job/errors.h"
+#include "worker/checkpoint/in_quotes.h"
+#include "worker/checkpoint/input_file.h"
+#include "worker/checkpoint/strict_json.h"
+
+namespace dotresize {
+namespace {
+
+constexpr uint64_t kMaxIndexBytes = 100'000'000;
+
+bool is_plain_file_name(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos;
+}
+
+/// Takes "weight_map" and passes over everything else ("metadata").
+class IndexHandler final : public StrictJsonHandler {
+ public:
+  using StrictJsonHandler::StrictJsonHandler;
+
+  std::map<std::string, std::string> take() {
+    if (files_.empty()) {
+      refuse("no tensors; an index has a \"weight_map\" of tensor names to file names");
+    }
+    return std::move(files_);
+  }
+
+  bool null() override { return in_map() ? StrictJsonHandler::null() : true; }
+  bool boolean(bool value) override { return in_map() ? StrictJsonHandler::boolean(value) : true; }
+  bool number_integer(number_integer_t value) override {
+    return in_map() ? StrictJsonHandler::number_integer(value) : true;
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    return in_map() ? StrictJsonHandler::number_unsigned(value) : true;
+  }
+  bool number_float(number_float_t value, const string_t& text) override {
+    return in_map() ? StrictJsonHandler::number_float(value, text) : true;
+  }
+
+  bool string(string_t& value) override {
+    if (!in_map()) {
+      return true;
+    }
+    if (depth_ == 1) {
+      return StrictJsonHandler::string(value);
+    }
+    if (!is_plain_file_name(value)) {
+      refuse("file " + in_quotes(value) + " is not a plain file name within the directory");
+    }
+    files_.emplace(tensor_, std::move(value));
+    return true;
+  }
+
+  bool start_object(size_t elements) override {
+    if (in_map() && depth_ > 1) {
+      return StrictJsonHandler::start_object(elements);
+    }
+    ++depth_;
+    return true;
+  }
+
+  bool end_object() override {
+    --depth_;
+    return true;
+  }
+
+  bool start_array(size_t elements) override {
+    if (in_map()) {
+      return StrictJsonHandler::start_array(elements);
+    }
+    ++depth_;
+    return true;
+  }
+
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+
+  bool key(string_t& value) override {
+    if (depth_ == 1) {
+      section_ = value;
+      tensor_.clear();
+      if (section_ == "weight_map" && std::exchange(has_map_, true)) {
+        refuse("the key is there twice");
+      }
+    } else if (in_map()) {
+      tensor_ = value;
+      if (files_.contains(tensor_)) {
+        refuse("the name is there twice");
+      }
+    }
+    return true;
+  }
+
+ private:
+  bool in_map() const { return section_ == "weight_map"; }
+
+  std::string where() const override {
+    return in_map() && depth_ > 1 ? "weight_map, tensor " + in_quotes(tensor_) : "weight_map";
+  }
+
+  uint64_t depth_ = 0;  ///< of objects and arrays; 1 within the document's own braces
+  bool has_map_ = false;
+  std::string section_;  ///< last key at depth 1
+  std::string tensor_;
+  std::map<std::string, std::string> files_;
+};
+
+}  // namespace
+
+std::map<std::string, std::string> parse_shard_index(const std::string& text,
+                                                     const std::string& origin) {
+  IndexHandler handler(origin);
+  parse_strict_json(text.data(), text.size(), origin, handler);
+  return handler.take();
+}
+
+std::map<std::string, std::string> read_shard_index(const std::string& path) {
+  return parse_shard_index(read_whole_file(path, kMaxIndexBytes), path);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace dotresize {
+
+/// Base of the event handlers that read JSON from untrusted files: no document is built, so its
+/// content cannot inflate memory, and whatever a subclass does not expect is refused. Every
+/// callback either returns true or throws InputError.
+class StrictJsonHandler : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit StrictJsonHandler(std::string origin) : origin_(std::move(origin)) {}
+
+  bool null() override { return unexpected("null"); }
+  bool boolean(bool value) override;
+  bool number_integer(number_integer_t value) override;
+  bool number_unsigned(number_unsigned_t value) override;
+  bool number_float(number_float_t value, const string_t& text) override;
+  bool string(string_t& value) override;
+  bool binary(binary_t& value) override;
+  bool start_object(size_t elements) override;
+  bool start_array(size_t elements) override;
+  bool parse_error(size_t position, const std::string& last_token,
+                   const nlohmann::json::exception& error) override;
+
+ protected:
+  /// Where the value that is being read stands, for messages: "tensor 'a', key 'shape'".
+  virtual std::string where() const = 0;
+  /// Throws InputError: "ORIGIN: WHERE: fault".
+  [[noreturn]] void refuse(const std::string& fault) const;
+  /// Refuses a value of a kind that does not belong here.
+  [[noreturn]] bool unexpected(const std::string& found) const;
+
+ private:
+  std::string origin_;
+};
+
+/// Feeds the text to the handler. Refuses what nlohmann::json would let pass: a byte order mark,
+/// and a NUL byte, which it takes for the end of the text.
+void parse_strict_json(const char* text, size_t size, const std::string& origin,
+                       StrictJsonHandler& handler);
+
+}  // namespace dotresize
