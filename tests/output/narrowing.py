@@ -1,0 +1,181 @@
+"""A reference of the folding, in a few lines of torch: the C++ writer's counterpart for the tests.
+
+Row-vector convention, float64; d = hidden_size, L layers, 2L+1 junctions. The map of a junction is
+M [d, k] with orthonormal columns, its unmap Mᵀ.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+
+CODE = Path(__file__).parents[2] / "worker" / "python"
+CODE_FILES = ("configuration_dotresize.py", "modeling_dotresize.py")
+
+
+def tiny_keys(family, **changes):
+    """A config.json of a tiny dense model, written as transformers 4 does."""
+    keys = {
+        "model_type": family,
+        "hidden_size": 48,
+        "intermediate_size": 80,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 12,
+        "vocab_size": 97,
+        "max_position_embeddings": 256,
+        "rms_norm_eps": 1e-5,
+        "hidden_act": "silu",
+        "rope_theta": 10000.0,
+        "tie_word_embeddings": False,
+        "bos_token_id": 0,
+        "eos_token_id": 1,
+        "torch_dtype": "float32",
+    }
+    if family == "mistral":
+        keys["sliding_window"] = None
+    return {**keys, **changes}
+
+
+def random_dense(keys, seed=0):
+    """A dense model of `keys` whose norm weights and biases are anything but ones and zeros."""
+    torch.manual_seed(seed)
+    # A copy: transformers writes into the dictionaries that it is given.
+    config = CONFIG_MAPPING[keys["model_type"]](**json.loads(json.dumps(keys)))
+    model = AutoModelForCausalLM.from_config(config).float().eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" in name:
+                parameter.uniform_(0.5, 1.5)
+            elif name.endswith("bias"):
+                parameter.normal_(std=0.3)
+            else:
+                parameter.normal_(std=parameter.shape[-1] ** -0.5)
+    return model
+
+
+def random_maps(hidden_size, widths, seed=1):
+    """One map [d, k] per junction; the identity where k = d and the junction is the last one."""
+    generator = torch.Generator().manual_seed(seed)
+    maps = []
+    for width in widths:
+        square = torch.randn(hidden_size, hidden_size, generator=generator, dtype=torch.float64)
+        maps.append(torch.linalg.qr(square).Q[:, :width])
+    if widths[-1] == hidden_size:
+        maps[-1] = torch.eye(hidden_size, dtype=torch.float64)
+    return maps
+
+
+def fold(model, maps):
+    """The tensors of the narrowed model, float64, by name."""
+    dense = {name: tensor.double() for name, tensor in model.state_dict().items()}
+    dense.setdefault("lm_head.weight", dense["model.embed_tokens.weight"])
+    folded = {"model.embed_tokens.weight": dense["model.embed_tokens.weight"] @ maps[0]}
+    for layer in range(model.config.num_hidden_layers):
+        at = f"model.layers.{layer}."
+        m_in, m_mid, m_out = maps[2 * layer : 2 * layer + 3]
+        reads = {
+            "input_layernorm": ("self_attn", ("q_proj", "k_proj", "v_proj"), m_in),
+            "post_attention_layernorm": ("mlp", ("gate_proj", "up_proj"), m_mid),
+        }
+        for norm, (block, projections, unmap) in reads.items():
+            gamma = dense[f"{at}{norm}.weight"]
+            for projection in projections:
+                name = f"{at}{block}.{projection}."
+                folded[name + "weight"] = (dense[name + "weight"] * gamma) @ unmap
+                if name + "bias" in dense:
+                    folded[name + "bias"] = dense[name + "bias"]
+        for name, map_ in ((at + "self_attn.o_proj.", m_mid), (at + "mlp.down_proj.", m_out)):
+            folded[name + "weight"] = map_.T @ dense[name + "weight"]
+            if name + "bias" in dense:
+                folded[name + "bias"] = dense[name + "bias"] @ map_
+        folded[at + "attention_shortcut.weight"] = (m_in.T @ m_mid).T
+        folded[at + "mlp_shortcut.weight"] = (m_mid.T @ m_out).T
+    gamma = dense["model.norm.weight"]
+    folded["lm_head.weight"] = (dense["lm_head.weight"] * gamma) @ maps[-1]
+    return folded
+
+
+def output_keys(keys, widths, dtype="float32", rotary="both"):
+    """The config.json of the output. rotary: the settings as transformers "4", "5" or "both" do."""
+    scaling = keys.get("rope_scaling") or {"rope_type": "default"}
+    keys = {
+        **keys,
+        "model_type": "dotresize",
+        "source_model_type": keys["model_type"],
+        "architectures": ["DotResizeForCausalLM"],
+        "auto_map": {
+            "AutoConfig": "configuration_dotresize.DotResizeConfig",
+            "AutoModelForCausalLM": "modeling_dotresize.DotResizeForCausalLM",
+        },
+        "junction_widths": list(widths),
+        "tie_word_embeddings": False,
+        "dtype": dtype,
+        "torch_dtype": dtype,
+    }
+    if rotary in ("5", "both"):
+        keys["rope_parameters"] = {**scaling, "rope_theta": keys["rope_theta"]}
+    if rotary == "5":
+        keys.pop("rope_scaling", None)
+        del keys["rope_theta"]
+    return keys
+
+
+def write_output(directory, tensors, keys):
+    """A model directory as the worker writes one: two shards, index, config.json, custom code."""
+    directory.mkdir(parents=True)
+    dtype = getattr(torch, keys["dtype"])
+    names = sorted(tensors)
+    weight_map = {}
+    for number, part in enumerate((names[::2], names[1::2]), start=1):
+        shard = f"model-{number:05}-of-00002.safetensors"
+        save_file({n: tensors[n].to(dtype).contiguous() for n in part}, directory / shard)
+        weight_map.update(dict.fromkeys(part, shard))
+    index = {"metadata": {}, "weight_map": weight_map}
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+    (directory / "config.json").write_text(json.dumps(keys, indent=2))
+    for name in CODE_FILES:
+        shutil.copy(CODE / name, directory)
+    return directory
+
+
+def projected_logits(model, maps, ids):
+    """Logits of the dense model with x ← x·M·Mᵀ at every junction, in the dense basis."""
+    projectors = [(m @ m.T).to(model.dtype) for m in maps]
+    layers = model.model.layers
+    stream = {}  # the residual stream before each attention
+
+    def project_output(junction):
+        return lambda module, args, output: output @ projectors[junction]
+
+    def remember(layer):
+        def hook(module, args, kwargs):
+            stream[layer] = args[0] if args else kwargs["hidden_states"]
+
+        return hook
+
+    def project_residual(layer):
+        # o_proj's output a is added to x: return a' such that x + a' = (x + a)·M·Mᵀ.
+        def hook(module, args, output):
+            x = stream[layer]
+            return (x + output) @ projectors[2 * layer + 1] - x
+
+        return hook
+
+    handles = [model.model.embed_tokens.register_forward_hook(project_output(0))]
+    for number, layer in enumerate(layers):
+        handles += [
+            layer.register_forward_pre_hook(remember(number), with_kwargs=True),
+            layer.self_attn.o_proj.register_forward_hook(project_residual(number)),
+            layer.register_forward_hook(project_output(2 * number + 2)),
+        ]
+    try:
+        with torch.no_grad():
+            return model(ids).logits
+    finally:
+        for handle in handles:
+            handle.remove()

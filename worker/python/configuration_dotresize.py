@@ -1,0 +1,89 @@
+"""Configuration of a model whose residual stream was narrowed by dotresize.
+
+config.json holds the keys of the source model, flat, and three of its own: `source_model_type`,
+`junction_widths` and `model_type: dotresize`. Works with transformers 4.56 and later, and 5.
+"""
+
+import transformers
+from transformers import CONFIG_MAPPING, PretrainedConfig
+
+SOURCE_MODEL_TYPES = ("llama", "mistral")
+
+_TRANSFORMERS_VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
+if _TRANSFORMERS_VERSION < (4, 56):
+    raise ImportError(
+        f"a dotresize model needs transformers 4.56 or later, this is {transformers.__version__}"
+    )
+
+
+class DotResizeConfig(PretrainedConfig):
+    """The source family's configuration, and the width of the residual stream at every junction.
+
+    source_model_type: the family whose attention, MLP and rotary embedding the model reuses.
+    junction_widths: 2 * num_hidden_layers + 1 widths k, each 1 <= k <= hidden_size. Number 0 is the
+        embedding's output, 2l+1 the stream after the attention of layer l, 2l+2 after its MLP.
+        None: hidden_size everywhere.
+    hidden_size: the width d of the source, by which the norms go on dividing.
+
+    Keys that are absent take the source family's defaults.
+    """
+
+    model_type = "dotresize"
+    keys_to_ignore_at_inference = ["past_key_values"]
+
+    def __init__(self, source_model_type="llama", junction_widths=None, **kwargs):
+        if source_model_type not in SOURCE_MODEL_TYPES:
+            raise ValueError(
+                f"source_model_type is {source_model_type!r}, must be one of {SOURCE_MODEL_TYPES}"
+            )
+        kwargs = _rotary_in_installed_form(kwargs)
+        kwargs = {**_family_defaults(source_model_type, kwargs), **kwargs}
+        self.source_model_type = source_model_type
+        self.junction_widths = junction_widths
+        if junction_widths is None:
+            self.junction_widths = [kwargs["hidden_size"]] * (2 * kwargs["num_hidden_layers"] + 1)
+        _check_widths(self.junction_widths, kwargs["num_hidden_layers"], kwargs["hidden_size"])
+        super().__init__(**kwargs)
+        self.use_cache = kwargs["use_cache"]  # transformers 5 takes it for a generation setting
+
+
+def _family_defaults(model_type, keys):
+    """Every key of the family's own configuration that `keys` leaves open, with its value."""
+    source = CONFIG_MAPPING[model_type](**{k: v for k, v in keys.items() if k != "model_type"})
+    ours = {"model_type", "transformers_version", *keys}
+    return {key: value for key, value in source.to_dict().items() if key not in ours}
+
+
+def _rotary_in_installed_form(keys):
+    """The rotary settings as the installed transformers states them.
+
+    transformers 5 has `rope_parameters`, 4 has `rope_theta` and `rope_scaling`; `keys` may hold
+    either form or both. Settings that are absent stay absent.
+    """
+    keys = dict(keys)
+    rotary = dict(keys.pop("rope_scaling", None) or {})
+    if "rope_theta" in keys:
+        rotary["rope_theta"] = keys.pop("rope_theta")
+    rotary.update(keys.pop("rope_parameters", None) or {})
+    if not rotary:
+        return keys
+    rotary.setdefault("rope_type", rotary.pop("type", "default"))
+    if _TRANSFORMERS_VERSION >= (5, 0):
+        return {**keys, "rope_parameters": rotary}
+    if "rope_theta" in rotary:
+        keys["rope_theta"] = rotary.pop("rope_theta")
+    return {**keys, "rope_scaling": None if rotary["rope_type"] == "default" else rotary}
+
+
+def _check_widths(widths, layers, hidden_size):
+    if len(widths) != 2 * layers + 1:
+        raise ValueError(
+            f"junction_widths has {len(widths)} entries, must have 2 * num_hidden_layers + 1 = "
+            f"{2 * layers + 1}"
+        )
+    for junction, width in enumerate(widths):
+        if not isinstance(width, int) or not 1 <= width <= hidden_size:
+            raise ValueError(
+                f"junction_widths[{junction}] is {width!r}, must be an integer from 1 to "
+                f"hidden_size = {hidden_size}"
+            )

@@ -1,0 +1,296 @@
+"""A causal language model whose residual stream was narrowed by dotresize.
+
+Attention, MLP and rotary embedding are the source family's own modules out of the installed
+transformers; what is added is the narrowed widths, one shortcut matrix per sublayer, which carries
+the residual stream from one width to the next, and norms without weights. For a sublayer f between
+junctions of widths k_in and k_out
+
+    x_out = f(norm(x_in)) + x_in · shortcut        x_in [batch, tokens, k_in], x_out [..., k_out]
+
+Method: DotResize (linear reduction of the hidden size by optimal transport), with the norm weights
+folded into the projections that follow them. Works with transformers 4.56 and later, and 5.
+"""
+
+import copy
+import inspect
+from typing import NamedTuple, Optional, Union
+
+import torch
+from torch import nn
+from transformers import GenerationMixin, PreTrainedModel
+from transformers.cache_utils import Cache, DynamicCache
+from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
+from transformers.models.llama import modeling_llama
+from transformers.models.mistral import modeling_mistral
+from transformers.utils import can_return_tuple
+
+from .configuration_dotresize import DotResizeConfig
+
+
+class Family(NamedTuple):
+    """What a source family contributes."""
+
+    attention: type  # (config, layer_idx); reads config.hidden_size, has q_proj .. o_proj
+    mlp: type  # (config); reads config.hidden_size, has gate_proj, up_proj, down_proj
+    rotary: type  # (config)
+    sliding_window: bool  # config.sliding_window, where set, limits every layer's attention
+
+
+FAMILIES = {
+    "llama": Family(
+        modeling_llama.LlamaAttention,
+        modeling_llama.LlamaMLP,
+        modeling_llama.LlamaRotaryEmbedding,
+        sliding_window=False,
+    ),
+    "mistral": Family(
+        modeling_mistral.MistralAttention,
+        modeling_mistral.MistralMLP,
+        modeling_mistral.MistralRotaryEmbedding,
+        sliding_window=True,
+    ),
+}
+
+# transformers 4 tells masks and caches the positions by `cache_position`, 5 derives them.
+_MASK_PARAMETERS = inspect.signature(create_causal_mask).parameters
+_HAS_CACHE_POSITION = "cache_position" in _MASK_PARAMETERS
+_EMBEDS = "inputs_embeds" if "inputs_embeds" in _MASK_PARAMETERS else "input_embeds"
+
+
+class WeightlessNorm(nn.Module):
+    """x / sqrt(Σ x² / divisor + eps), in float32, returned in the dtype of x.
+
+    x: [..., k]. divisor is the width d of the source model, not k: the narrowed stream has the norm
+    of the wide one, and its weight γ is folded into the projections that read it.
+    """
+
+    def __init__(self, divisor: int, eps: float):
+        super().__init__()
+        self.divisor = divisor
+        self.eps = eps
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x32 = x.to(torch.float32)
+        mean_square = x32.pow(2).sum(-1, keepdim=True) / self.divisor
+        return (x32 * torch.rsqrt(mean_square + self.eps)).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        return f"divisor={self.divisor}, eps={self.eps}"
+
+
+def _read_at_width(config: DotResizeConfig, width: int) -> DotResizeConfig:
+    """A copy of `config` from which a family's module takes its input width."""
+    narrowed = copy.copy(config)
+    narrowed.hidden_size = width
+    return narrowed
+
+
+def _write_at_width(projection: nn.Linear, width: int) -> nn.Linear:
+    return nn.Linear(projection.in_features, width, bias=projection.bias is not None)
+
+
+class DotResizeDecoderLayer(GradientCheckpointingLayer):
+    """Layer l: junction 2l through the attention to 2l+1, through the MLP to 2l+2."""
+
+    def __init__(self, config: DotResizeConfig, layer_idx: int):
+        super().__init__()
+        family = FAMILIES[config.source_model_type]
+        k_in, k_mid, k_out = config.junction_widths[2 * layer_idx : 2 * layer_idx + 3]
+
+        self.self_attn = family.attention(_read_at_width(config, k_in), layer_idx)
+        self.self_attn.o_proj = _write_at_width(self.self_attn.o_proj, k_mid)
+        self.self_attn.config = config  # shared, so that the attention can be chosen later on
+        self.mlp = family.mlp(_read_at_width(config, k_mid))
+        self.mlp.down_proj = _write_at_width(self.mlp.down_proj, k_out)
+
+        self.attention_shortcut = nn.Linear(k_in, k_mid, bias=False)
+        self.mlp_shortcut = nn.Linear(k_mid, k_out, bias=False)
+        self.input_layernorm = WeightlessNorm(config.hidden_size, config.rms_norm_eps)
+        self.post_attention_layernorm = WeightlessNorm(config.hidden_size, config.rms_norm_eps)
+
+    def forward(self, hidden_states: torch.Tensor, **kwargs):
+        """hidden_states: [batch, tokens, k_in]. kwargs go to the family's attention.
+
+        Returns [batch, tokens, k_out] and the attention's weights, where it computes them.
+        """
+        attention, weights = self.self_attn(self.input_layernorm(hidden_states), **kwargs)
+        hidden_states = attention + self.attention_shortcut(hidden_states)
+        mlp = self.mlp(self.post_attention_layernorm(hidden_states))
+        return mlp + self.mlp_shortcut(hidden_states), weights
+
+
+class DotResizePreTrainedModel(PreTrainedModel):
+    config_class = DotResizeConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["DotResizeDecoderLayer"]
+    _skip_keys_device_placement = ["past_key_values"]
+    _supports_flash_attn = True
+    _supports_sdpa = True
+    _supports_flex_attn = True
+    _supports_attention_backend = True
+    _can_compile_fullgraph = True
+
+
+class DotResizeModel(DotResizePreTrainedModel):
+    """Token ids to the normed stream at the last junction, [batch, tokens, k_2L]."""
+
+    def __init__(self, config: DotResizeConfig):
+        super().__init__(config)
+        self.padding_idx = config.pad_token_id
+        self.vocab_size = config.vocab_size
+        self.embed_tokens = nn.Embedding(
+            config.vocab_size, config.junction_widths[0], self.padding_idx
+        )
+        self.layers = nn.ModuleList(
+            DotResizeDecoderLayer(config, layer) for layer in range(config.num_hidden_layers)
+        )
+        self.norm = WeightlessNorm(config.hidden_size, config.rms_norm_eps)
+        self.rotary_emb = FAMILIES[config.source_model_type].rotary(config=config)
+        self.gradient_checkpointing = False
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Optional[torch.LongTensor] = None,
+        attention_mask: Optional[torch.Tensor] = None,
+        position_ids: Optional[torch.LongTensor] = None,
+        past_key_values: Optional[Cache] = None,
+        inputs_embeds: Optional[torch.FloatTensor] = None,
+        use_cache: Optional[bool] = None,
+        output_attentions: Optional[bool] = None,
+        output_hidden_states: Optional[bool] = None,
+        **kwargs,
+    ) -> BaseModelOutputWithPast:
+        """input_ids: [batch, tokens], or inputs_embeds: [batch, tokens, k_0].
+
+        attention_mask: [batch, tokens seen so far and now], 0 for padding. hidden_states of the
+        result: the stream at junctions 0, 2, 4, ... of their own widths, the last one normed.
+        kwargs go to the attention.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("exactly one of input_ids and inputs_embeds must be given")
+        if inputs_embeds is None:
+            inputs_embeds = self.embed_tokens(input_ids)
+        past_key_values = self._cache(past_key_values, use_cache)
+        cache_position = kwargs.pop("cache_position", None)
+        if cache_position is None:
+            past = 0 if past_key_values is None else past_key_values.get_seq_length()
+            tokens = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)
+            cache_position = tokens + past
+        if position_ids is None:
+            position_ids = cache_position.unsqueeze(0)
+        if _HAS_CACHE_POSITION:
+            kwargs["cache_position"] = cache_position
+        mask = self._causal_mask(
+            inputs_embeds, attention_mask, cache_position, past_key_values, position_ids
+        )
+        rotary = self.rotary_emb(inputs_embeds, position_ids)
+
+        hidden_states = inputs_embeds
+        streams, attentions = [], []
+        for layer in self.layers[: self.config.num_hidden_layers]:
+            streams.append(hidden_states)
+            hidden_states, weights = layer(
+                hidden_states,
+                attention_mask=mask,
+                position_ids=position_ids,
+                past_key_values=past_key_values,
+                position_embeddings=rotary,
+                **kwargs,
+            )
+            attentions.append(weights)
+        hidden_states = self.norm(hidden_states)
+        streams.append(hidden_states)
+        wants_streams = self._wants("hidden_states", output_hidden_states)
+        wants_attentions = self._wants("attentions", output_attentions)
+        return BaseModelOutputWithPast(
+            last_hidden_state=hidden_states,
+            past_key_values=past_key_values,
+            hidden_states=tuple(streams) if wants_streams else None,
+            attentions=tuple(attentions) if wants_attentions else None,
+        )
+
+    def _cache(self, past_key_values: Optional[Cache], use_cache: Optional[bool]):
+        """The cache to go on with; None where keys and values are not to be kept."""
+        if use_cache is None:
+            use_cache = self.config.use_cache
+        if self.gradient_checkpointing and self.training:
+            return None
+        if use_cache and past_key_values is None:
+            return DynamicCache(config=self.config)
+        return past_key_values
+
+    def _causal_mask(self, embeds, attention_mask, cache_position, past_key_values, position_ids):
+        family = FAMILIES[self.config.source_model_type]
+        sliding = family.sliding_window and self.config.sliding_window is not None
+        positions = {"cache_position": cache_position} if _HAS_CACHE_POSITION else {}
+        return (create_sliding_window_causal_mask if sliding else create_causal_mask)(
+            config=self.config,
+            attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            position_ids=position_ids,
+            **{_EMBEDS: embeds},
+            **positions,
+        )
+
+    def _wants(self, what: str, asked: Optional[bool]) -> bool:
+        return getattr(self.config, f"output_{what}") if asked is None else asked
+
+
+class DotResizeForCausalLM(DotResizePreTrainedModel, GenerationMixin):
+    """DotResizeModel with its language head: logits [batch, tokens, vocab]."""
+
+    def __init__(self, config: DotResizeConfig):
+        super().__init__(config)
+        self.model = DotResizeModel(config)
+        self.vocab_size = config.vocab_size
+        self.lm_head = nn.Linear(config.junction_widths[-1], config.vocab_size, bias=False)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Optional[torch.LongTensor] = None,
+        attention_mask: Optional[torch.Tensor] = None,
+        position_ids: Optional[torch.LongTensor] = None,
+        past_key_values: Optional[Cache] = None,
+        inputs_embeds: Optional[torch.FloatTensor] = None,
+        labels: Optional[torch.LongTensor] = None,
+        use_cache: Optional[bool] = None,
+        logits_to_keep: Union[int, torch.Tensor] = 0,
+        **kwargs,
+    ) -> CausalLMOutputWithPast:
+        """As DotResizeModel.forward; logits of the last `logits_to_keep` positions (0: of all).
+
+        labels: [batch, tokens], shifted here, -100 is ignored; with them the result has a loss.
+        """
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            use_cache=use_cache,
+            **kwargs,
+        )
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.lm_head(outputs.last_hidden_state[:, kept, :])
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(
+                logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs
+            )
+        return CausalLMOutputWithPast(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
+
+
+__all__ = ["DotResizeForCausalLM", "DotResizeModel", "DotResizePreTrainedModel"]
