@@ -15,7 +15,8 @@ struct MomentKinds {
 };
 
 /// Sums over the tokens at one junction. Microbatches are `add`ed and ranks `merge`d; both give the
-/// same sums up to rounding. Not thread-safe.
+/// same sums up to rounding: of float64 for gram and abs_sum, of float32 blocks for cost
+/// (kernels/l1_cost.h). Not thread-safe.
 class Moments {
  public:
   Moments(int64_t width, MomentKinds kinds);
@@ -23,19 +24,21 @@ class Moments {
   /// x: [..., width] float32; leading dimensions are tokens. Throws std::runtime_error if x is not
   /// finite.
   void add(const at::Tensor& x);
+  /// Throws if `other` has other kinds or another width.
   void merge(const Moments& other);
 
   int64_t tokens() const { return tokens_; }
   void set_tokens(int64_t tokens) { tokens_ = tokens; }
 
   at::Tensor gram;     ///< [d, d] float64, undefined unless asked for
-  at::Tensor abs_sum;  ///< [d] float64
-  at::Tensor cost;     ///< [d, d] float64
+  at::Tensor abs_sum;  ///< [d] float64, likewise
+  at::Tensor cost;     ///< [d, d] float64, likewise
 
   /// The defined sums, in a fixed order: what ranks add up.
   std::vector<at::Tensor> sums() const;
 
  private:
+  int64_t width_;
   int64_t tokens_ = 0;
 };
 

@@ -1,0 +1,80 @@
+#include "worker/calibration/moments.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "worker/kernels/l1_cost.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int64_t kBlockTokens = 1024;
+
+at::Tensor zeros(bool wanted, at::IntArrayRef shape) {
+  return wanted ? at::zeros(shape, at::kDouble) : at::Tensor();
+}
+
+/// A float64 sum of float32 numbers cannot overflow: it is finite where all of them are.
+void check_finite(const std::vector<at::Tensor>& blocks) {
+  for (const at::Tensor& block : blocks) {
+    if (!std::isfinite(block.sum(at::kDouble).item<double>())) {
+      throw std::runtime_error("the activations are not finite");
+    }
+  }
+}
+
+/// The products are summed in float64: with float32 blocks the projectors of a 256-wide model
+/// differed by up to 2e-5 between two ways of splitting the same tokens, so by 4e-13.
+/// Eigenvectors of small eigenvalues are at the mercy of rounding errors in proportion to the
+/// largest.
+void add_block(const at::Tensor& tokens, at::Tensor& gram, at::Tensor& abs_sum) {
+  if (gram.defined()) {
+    const at::Tensor block = tokens.to(at::kDouble);
+    gram.addmm_(block.t(), block);
+  }
+  if (abs_sum.defined()) abs_sum += tokens.abs().sum(0, /*keepdim=*/false, at::kDouble);
+}
+
+}  // namespace
+
+Moments::Moments(int64_t width, MomentKinds kinds)
+    : gram(zeros(kinds.gram, {width, width})),
+      abs_sum(zeros(kinds.abs_sum, {width})),
+      cost(zeros(kinds.cost, {width, width})),
+      width_(width) {}
+
+void Moments::add(const at::Tensor& x) {
+  TORCH_CHECK(x.dim() >= 1 && x.size(-1) == width_ && x.scalar_type() == at::kFloat,
+              "activations must be float32 of width ", width_, ", not ", x.sizes(), " ",
+              x.scalar_type());
+  const at::Tensor tokens = x.reshape({-1, width_}).contiguous();
+  const std::vector<at::Tensor> blocks = tokens.split(kBlockTokens);
+  check_finite(blocks);
+  for (const at::Tensor& block : blocks) add_block(block, gram, abs_sum);
+  if (cost.defined()) add_l1_cost(tokens, cost);
+  tokens_ += tokens.size(0);
+}
+
+void Moments::merge(const Moments& other) {
+  const std::vector<at::Tensor> others = other.sums();
+  std::vector<at::Tensor> mine = sums();
+  TORCH_CHECK(width_ == other.width_ && gram.defined() == other.gram.defined() &&
+                  abs_sum.defined() == other.abs_sum.defined() &&
+                  cost.defined() == other.cost.defined(),
+              "only moments of the same kinds and width can be merged");
+  for (size_t i = 0; i < mine.size(); ++i) mine[i] += others[i];
+  tokens_ += other.tokens_;
+}
+
+std::vector<at::Tensor> Moments::sums() const {
+  std::vector<at::Tensor> defined;
+  for (const at::Tensor& sum : {gram, abs_sum, cost}) {
+    if (sum.defined()) defined.push_back(sum);
+  }
+  return defined;
+}
+
+}  // namespace dotresize
