@@ -29,22 +29,29 @@ struct ShardLayout {
   int64_t total_parameters = 0;
 };
 
-/// Cuts each rank's tensors, in their order, into shards of at most `max_shard_bytes` (a larger
-/// tensor gets its own).
+/// Cuts each rank's tensors, in their order, into shards of at most `max_shard_bytes` of data (a
+/// larger tensor gets its own). Files are numbered over all ranks. Throws std::logic_error for a
+/// name that is there twice.
 ShardLayout make_shard_layout(const std::vector<std::vector<TensorSpec>>& tensors_by_rank,
                               int64_t max_shard_bytes = int64_t{5} << 30);
 
 /// Writes the shards of one rank into `dir` as tensors become ready, in any order: the header is
-/// written first, each tensor goes to its place. Not thread-safe.
+/// written first, with the space of the whole file reserved, and each tensor goes to its place.
+/// What the files hold depends on layout and tensors alone. A file is whole only after finish(), so
+/// `dir` is one that is renamed afterwards. Not thread-safe.
 class ShardWriter {
  public:
-  ShardWriter(std::filesystem::path dir, const ShardLayout& layout, int rank);
+  /// Creates the rank's files, replacing any of an earlier attempt. Throws std::runtime_error with
+  /// errno's text, also where the disk has no room for them.
+  ShardWriter(const std::filesystem::path& dir, const ShardLayout& layout, int rank);
   ~ShardWriter();
   ShardWriter(const ShardWriter&) = delete;
   ShardWriter& operator=(const ShardWriter&) = delete;
 
-  /// Converts to the spec's dtype (the one rounding) and writes. Throws std::logic_error for a name
-  /// that is not this rank's, was written before, or has another shape; std::runtime_error with
+  /// Converts to the spec's dtype (the one rounding), block by block, and writes. The tensor may be
+  /// strided and on any device; only floating dtypes are converted. Throws std::logic_error for a
+  /// name that is not this rank's, was written before, or has another shape; InputError for a
+  /// finite value that the dtype cannot hold; std::runtime_error for NaN or infinity, and with
   /// errno's text when the disk fails.
   void write(const std::string& name, const at::Tensor& tensor);
   /// Throws std::logic_error naming a tensor that was never written; fsyncs every file.
@@ -59,10 +66,11 @@ class ShardWriter {
 /// writes them.
 std::string index_json(const ShardLayout& layout);
 
-/// Writes a small file whole: to a temporary name, fsync, rename.
+/// Writes a small file whole or not at all: to a temporary name beside it, fsync, rename, fsync of
+/// the directory. Throws std::runtime_error with errno's text, and leaves no temporary file then.
 void write_file_atomically(const std::filesystem::path& path, const std::string& content);
 
-/// Lower-case hexadecimal SHA-256 of a file's content (OpenSSL EVP). Throws std::runtime_error.
+/// Lower-case hexadecimal SHA-256 of a file's content. Throws InputError where it cannot be read.
 std::string sha256_of_file(const std::filesystem::path& path);
 
 /// fsync of a directory, so that the names in it are durable.

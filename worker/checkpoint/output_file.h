@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+namespace dotresize {
+
+/// A file that is being written. Every failure is a std::system_error that names the file.
+class OutputFile {
+ public:
+  enum class Mode { kTruncate, kMustNotExist };
+
+  /// Creates the file, readable by all as far as the umask allows. Does not follow a symbolic link.
+  OutputFile(std::filesystem::path path, Mode mode);
+  ~OutputFile();
+  OutputFile(OutputFile&& other) noexcept;
+  OutputFile& operator=(OutputFile&&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  /// Sets the size and takes the space on the disk, where the file system can, so that a full disk
+  /// shows now.
+  void reserve(uint64_t size);
+  /// Writes all of it, at `offset`.
+  void write(const char* data, uint64_t size, uint64_t offset);
+  /// Flushes to the disk and closes.
+  void close();
+
+ private:
+  [[noreturn]] void fail(const char* action) const;
+
+  std::filesystem::path path_;
+  int descriptor_;
+};
+
+}  // namespace dotresize

@@ -1,0 +1,84 @@
+#include "worker/checkpoint/tokens.h"
+
+#include <ATen/ATen.h>
+
+#include "job/errors.h"
+#include "worker/checkpoint/reader.h"
+
+namespace dotresize {
+namespace {
+
+constexpr char kName[] = "tokens";
+
+void check_vocabulary(const at::Tensor& tokens, int64_t vocab_size, const std::string& where) {
+  const at::Tensor outside = tokens.lt(0).logical_or(tokens.ge(vocab_size));
+  if (!outside.any().item<bool>()) {
+    return;
+  }
+  const auto position = outside.nonzero()[0].item<int64_t>();
+  throw InputError(where + ": id " + std::to_string(tokens[position].item<int64_t>()) +
+                   " at position " + std::to_string(position) +
+                   " is outside the vocabulary, 0 to " + std::to_string(vocab_size - 1) +
+                   "; were the tokens made with another tokenizer?");
+}
+
+/// `count` windows of `seqlen`, or InputError that says what there is and what is needed.
+int64_t whole_windows(const at::Tensor& tokens, int64_t seqlen, int64_t needed) {
+  const int64_t windows = tokens.size(0) / seqlen;
+  if (windows < needed) {
+    throw InputError(std::to_string(tokens.size(0)) + " tokens hold " + std::to_string(windows) +
+                     " whole windows of seqlen " + std::to_string(seqlen) + ", needed are " +
+                     std::to_string(needed) + "; give more text, or a smaller seqlen");
+  }
+  return windows;
+}
+
+}  // namespace
+
+TokenFile read_tokens(const std::filesystem::path& path, int64_t vocab_size) {
+  const SafetensorsFile file(path);
+  const at::Tensor stored = file.tensor(kName);
+  const std::string where = path.string() + ": tensor '" + kName + "'";
+  if (!at::isIntegralType(stored.scalar_type(), /*includeBool=*/false)) {
+    throw InputError(where + " has dtype " + file.header().tensors.at(kName).dtype +
+                     ", expected an integer one (I64, I32, I16, I8, U32, U16, U8)");
+  }
+  if (stored.dim() != 1 && stored.dim() != 2) {
+    throw InputError(where + " has " + std::to_string(stored.dim()) +
+                     " dimensions, expected [n] or [samples, seqlen]");
+  }
+  if (stored.numel() == 0) {
+    throw InputError(where + " is empty");
+  }
+  TokenFile tokens{stored.to(at::kLong).flatten(), std::nullopt};
+  if (stored.dim() == 2) {
+    tokens.row_length = stored.size(1);
+  }
+  check_vocabulary(tokens.tokens, vocab_size, where);
+  return tokens;
+}
+
+at::Tensor calibration_windows(const at::Tensor& tokens, int64_t samples, int64_t seqlen) {
+  if (samples < 1 || seqlen < 1) {
+    throw InputError("calibration: samples " + std::to_string(samples) + " and seqlen " +
+                     std::to_string(seqlen) + " must be at least 1");
+  }
+  const int64_t windows = whole_windows(tokens, seqlen, samples);
+  // floor(i * windows / samples) without the product, which could overflow.
+  const int64_t quotient = windows / samples;
+  const int64_t remainder = windows % samples;
+  const at::Tensor i = at::arange(samples, at::kLong);
+  const at::Tensor index = i * quotient + (i * remainder).floor_divide(samples);
+  return tokens.narrow(0, 0, windows * seqlen).view({windows, seqlen}).index_select(0, index);
+}
+
+at::Tensor evaluation_windows(const at::Tensor& tokens, int64_t seqlen) {
+  if (seqlen < 2) {
+    throw InputError("evaluation: seqlen " + std::to_string(seqlen) +
+                     " must be at least 2: the first token of a window is not predicted");
+  }
+  const int64_t windows = whole_windows(tokens, seqlen, 1);
+  return tokens.narrow(0, 0, windows * seqlen).view({windows, seqlen});
+}
+
+}  // namespace dotresize

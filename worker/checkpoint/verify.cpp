@@ -1,0 +1,177 @@
+#include "worker/checkpoint/verify.h"
+
+#include <ATen/ATen.h>
+
+#include <set>
+#include <sstream>
+
+#include "job/errors.h"
+#include "worker/checkpoint/blocks.h"
+#include "worker/checkpoint/in_quotes.h"
+#include "worker/checkpoint/input_file.h"
+#include "worker/checkpoint/reader.h"
+#include "worker/checkpoint/writer.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr char kSumsFile[] = "SHA256SUMS";
+constexpr uint64_t kMaxSumsBytes = 16 << 20;
+constexpr size_t kHexDigits = 64;
+constexpr char kSeparator[] = "  ";  ///< between hash and path, as sha256sum prints it
+
+using Problems = std::vector<std::string>;
+
+/// Paths of the files below `dir`, relative to it, without SHA256SUMS itself.
+std::set<std::string> files_below(const fs::path& dir) {
+  std::set<std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(dir)) {
+    const std::string name = entry.path().lexically_relative(dir).generic_string();
+    if (!entry.is_directory() && name != kSumsFile) {
+      files.insert(name);
+    }
+  }
+  return files;
+}
+
+bool stays_inside(const fs::path& path) {
+  if (path.empty() || path.is_absolute()) {
+    return false;
+  }
+  for (const auto& part : path) {
+    if (part.empty() || part == "." || part == "..") {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// "HASH  PATH" by path; lines that are not of that form become problems.
+std::map<std::string, std::string> parse_sums(const std::string& text, Problems& problems) {
+  std::map<std::string, std::string> sums;
+  std::istringstream lines(text);
+  int64_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string where = std::string(kSumsFile) + ":" + std::to_string(++number) + ": ";
+    if (line.find_first_not_of("0123456789abcdef") != kHexDigits ||
+        line.compare(kHexDigits, 2, kSeparator) != 0) {
+      problems.push_back(where + "not a SHA-256, two spaces and a path");
+      continue;
+    }
+    const std::string path = line.substr(kHexDigits + 2);
+    if (!stays_inside(path)) {
+      problems.push_back(where + "path " + in_quotes(path) + " does not stay in the directory");
+    } else if (!sums.emplace(path, line.substr(0, kHexDigits)).second) {
+      problems.push_back(where + "path " + in_quotes(path) + " is there twice");
+    }
+  }
+  return sums;
+}
+
+void verify_sums(const fs::path& dir, VerifyResult& result) {
+  const auto sums =
+      parse_sums(read_whole_file((dir / kSumsFile).string(), kMaxSumsBytes), result.problems);
+  std::set<std::string> present = files_below(dir);
+  for (const auto& [file, expected] : sums) {
+    if (present.erase(file) == 0) {
+      result.problems.push_back(file + ": listed in SHA256SUMS, but missing");
+      continue;
+    }
+    ++result.files;
+    if (sha256_of_file(dir / file) != expected) {
+      result.problems.push_back(file + ": its content is not what SHA256SUMS says");
+    }
+  }
+  for (const std::string& file : present) {
+    result.problems.push_back(file + ": not listed in SHA256SUMS");
+  }
+}
+
+void verify_finite(const std::string& name, const at::Tensor& tensor, Problems& problems) {
+  int64_t bad = 0;
+  int64_t first_bad = 0;
+  for_each_block(tensor, [&](const at::Tensor& block, int64_t first) {
+    const at::Tensor wrong = block.isfinite().logical_not();
+    const auto count = wrong.sum().item<int64_t>();
+    if (bad == 0 && count > 0) {
+      first_bad = first + wrong.nonzero()[0].item<int64_t>();
+    }
+    bad += count;
+  });
+  if (bad > 0) {
+    problems.push_back("tensor " + in_quotes(name) + ": " + std::to_string(bad) +
+                       " values are NaN or infinite, the first at position " +
+                       std::to_string(first_bad));
+  }
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::ostringstream text;
+  text << at::IntArrayRef(shape);
+  return text.str();
+}
+
+void verify_shapes(const CheckpointReader& reader,
+                   const std::map<std::string, std::vector<int64_t>>& expected_shapes,
+                   Problems& problems) {
+  for (const auto& [name, expected] : expected_shapes) {
+    if (!reader.has(name)) {
+      problems.push_back("tensor " + in_quotes(name) + " is missing");
+    } else if (const auto found = reader.shape(name); found != expected) {
+      problems.push_back("tensor " + in_quotes(name) + " has shape " + shape_text(found) +
+                         ", config.json implies " + shape_text(expected));
+    }
+  }
+  for (const std::string& name : reader.names()) {
+    if (!expected_shapes.contains(name)) {
+      problems.push_back("tensor " + in_quotes(name) + " is none of the model's");
+    }
+  }
+}
+
+void verify_tensors(const fs::path& dir,
+                    const std::map<std::string, std::vector<int64_t>>& expected_shapes,
+                    VerifyResult& result) {
+  const CheckpointReader reader(dir);
+  for (const std::string& name : reader.names()) {
+    const at::Tensor tensor = reader.get(name, reader.shape(name));
+    ++result.tensors;
+    result.parameters += tensor.numel();
+    verify_finite(name, tensor, result.problems);
+  }
+  if (!expected_shapes.empty()) {
+    verify_shapes(reader, expected_shapes, result.problems);
+  }
+}
+
+}  // namespace
+
+VerifyResult verify_model_dir(const fs::path& dir,
+                              const std::map<std::string, std::vector<int64_t>>& expected_shapes) {
+  if (!fs::is_directory(dir)) {
+    throw InputError(dir.string() + ": no such directory");
+  }
+  VerifyResult result;
+  try {
+    verify_sums(dir, result);
+  } catch (const InputError& error) {
+    result.problems.push_back(error.what());
+  }
+  try {
+    verify_tensors(dir, expected_shapes, result);
+  } catch (const InputError& error) {
+    result.problems.push_back(error.what());
+  }
+  return result;
+}
+
+std::string sha256_sums(const fs::path& dir) {
+  std::string sums;
+  for (const std::string& file : files_below(dir)) {
+    sums += sha256_of_file(dir / file) + kSeparator + file + "\n";
+  }
+  return sums;
+}
+
+}  // namespace dotresize
