@@ -19,6 +19,11 @@ enum class Schedule { kPipeline, kTokenParallel };  ///< activations: original, 
 enum class CostScale { kMax, kMean, kNone };
 enum class Dtype { kFloat32, kFloat16, kBFloat16 };
 
+/// Whether the method works in the basis of principal components, and whether it solves a
+/// transport.
+bool uses_pca(Method method);
+bool uses_transport(Method method);
+
 /// The field's own spelling: "pca_dotresize", "token_parallel", "max", "bfloat16".
 std::string to_string(Method method);
 std::string to_string(Schedule schedule);
@@ -65,7 +70,9 @@ struct ResolvedJob {
 };
 
 /// Applies the defaults of proto/dotresize/v1/job.proto and checks the job against the model (width
-/// up to hidden_size, ranks up to the number of sublayers, ...). Throws InputError naming the key.
+/// up to hidden_size, ranks up to the number of sublayers, seqlen up to max_position_embeddings)
+/// and the file system (token and text files are regular files; no input lies in the output).
+/// `spec` must have passed validate_spec. Throws InputError naming the key.
 ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config);
 
 }  // namespace dotresize

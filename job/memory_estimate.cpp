@@ -1,0 +1,96 @@
+// What is held at the same time:
+//   pipeline        the stage's weights (compute dtype); the moments of each junction of the stage;
+//                   and the largest of: the activations of three microbatches (one being received,
+//                   computed and sent), the workspace of one junction, the folding buffers.
+//   token_parallel  one sublayer's weights on their way in and out, and the embedding or head where
+//                   held; the stream of this rank's share of the samples, in the narrow and in the
+//                   original basis (float32); the moments of one junction; and the largest of: one
+//                   microbatch, the workspace, the folding buffers. An evaluation runs as a
+//                   pipeline: the stage's weights and three microbatches.
+//   moments         float64 [d, d] each: Gram matrix; with transport the costs; pca the
+//                   eigenvectors, and with transport their float32 copy for the rotation.
+//   workspace       float64: 4 matrices [d, d] for the eigenvectors or the transport.
+//   folding         the largest tensor of the shard in float64, before and after.
+#include "job/memory_estimate.h"
+
+#include <algorithm>
+
+#include "job/model_size.h"
+#include "job/work_estimate.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int64_t kFloat = 4;
+constexpr int64_t kDouble = 8;
+constexpr int64_t kMicrobatchTokens = 2048;
+
+struct MemoryModel {
+  const ModelConfig& config;
+  const ResolvedJob& job;
+  const RankShard& shard;
+  int64_t d = config.hidden_size;
+  int64_t seqlen = expected_seqlen(job, config);
+
+  bool first() const { return shard.first_sublayer == 0; }
+  bool last() const { return shard.end_sublayer == config.num_sublayers(); }
+  int64_t attention_width() const { return config.num_heads * config.head_dim; }
+
+  int64_t stage_weights() const { return shard.parameters * size_in_bytes(job.compute_dtype); }
+
+  int64_t mapped_junctions_of_stage() const {
+    const int64_t end = std::min(shard.end_sublayer + 1, mapped_junctions(config, job));
+    return end - (first() ? 0 : shard.first_sublayer + 1);
+  }
+
+  int64_t moments_of_junction() const {
+    const bool pca = uses_pca(job.method);
+    const bool transport = uses_transport(job.method);
+    return d * d *
+           (kDouble + (transport ? kDouble : 0) + (pca ? kDouble : 0) +
+            (pca && transport ? kFloat : 0));
+  }
+
+  int64_t workspace() const { return 4 * kDouble * d * d; }
+
+  int64_t microbatch() const {
+    const int64_t tokens = std::max(seqlen, kMicrobatchTokens / seqlen * seqlen);
+    const int64_t attention = 2 * attention_width() + 2 * config.num_kv_heads * config.head_dim;
+    return tokens * kFloat * (2 * d + std::max(attention, 3 * config.intermediate_size));
+  }
+
+  int64_t folding() const {
+    int64_t largest = std::max(attention_width(), config.intermediate_size);
+    if (first() || last()) largest = std::max(largest, config.vocab_size);
+    return 2 * kDouble * largest * d;
+  }
+
+  int64_t pipeline() const {
+    return stage_weights() + mapped_junctions_of_stage() * moments_of_junction() +
+           std::max({3 * microbatch(), workspace(), folding()});
+  }
+
+  int64_t evaluation() const { return job.evaluation ? stage_weights() + 3 * microbatch() : 0; }
+
+  int64_t token_parallel() const {
+    const int64_t compute = size_in_bytes(job.compute_dtype);
+    const int64_t sublayer = std::max(sublayer_parameters(config, 0, d, d, /*folded=*/true),
+                                      sublayer_parameters(config, 1, d, d, /*folded=*/true));
+    const int64_t vocabulary = first() || last() ? config.vocab_size * d : 0;
+    const int64_t samples = (expected_samples(job) + job.ranks - 1) / job.ranks;
+    const int64_t stream = samples * seqlen * (d + job.width) * kFloat;
+    return 2 * sublayer * compute + vocabulary * compute + stream + moments_of_junction() +
+           std::max({microbatch(), workspace(), folding()});
+  }
+};
+
+}  // namespace
+
+int64_t estimate_peak_memory(const ModelConfig& config, const ResolvedJob& job,
+                             const RankShard& shard) {
+  const MemoryModel model{config, job, shard};
+  return job.schedule == Schedule::kPipeline ? std::max(model.pipeline(), model.evaluation())
+                                             : std::max(model.token_parallel(), model.evaluation());
+}
+
+}  // namespace dotresize

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace dotresize {
+
+/// The command line that starts `ranks` processes of `program` (with its arguments) on this machine
+/// with OpenMPI. The one place where mpirun is spelled out.
+std::vector<std::string> mpirun_command(int ranks, const std::vector<std::string>& program);
+
+}  // namespace dotresize

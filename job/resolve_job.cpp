@@ -1,0 +1,232 @@
+#include <algorithm>
+
+#include "dotresize/v1/job.pb.h"
+#include "job/errors.h"
+#include "job/model_size.h"
+#include "job/resolved_job.h"
+#include "job/spec_paths.h"
+#include "job/wording.h"
+
+namespace dotresize {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kDefaultSamples = 128;
+constexpr int64_t kDefaultSeqlen = 2048;
+
+[[noreturn]] void fail(const std::string& key, const std::string& what) {
+  throw InputError(key + ": " + what);
+}
+
+Method method_of(const v1::Method& method) {
+  switch (method.name()) {
+    case v1::Method::magnitude:
+      return Method::kMagnitude;
+    case v1::Method::dotresize:
+      return Method::kDotResize;
+    case v1::Method::slicegpt:
+      return Method::kSliceGpt;
+    default:
+      return Method::kPcaDotResize;
+  }
+}
+
+CostScale cost_scale_of(const v1::Method& method) {
+  switch (method.cost_scale()) {
+    case v1::Method::mean:
+      return CostScale::kMean;
+    case v1::Method::none:
+      return CostScale::kNone;
+    default:
+      return CostScale::kMax;
+  }
+}
+
+Schedule schedule_of(v1::Calibration::Activations activations, Method method) {
+  switch (activations) {
+    case v1::Calibration::original:
+      return Schedule::kPipeline;
+    case v1::Calibration::compressed:
+      return Schedule::kTokenParallel;
+    default:
+      return uses_pca(method) ? Schedule::kPipeline : Schedule::kTokenParallel;
+  }
+}
+
+Dtype source_dtype_of(const ModelConfig& config) {
+  if (config.dtype == "float16") return Dtype::kFloat16;
+  if (config.dtype == "bfloat16") return Dtype::kBFloat16;
+  return Dtype::kFloat32;  // also where config.json does not say, as in transformers
+}
+
+Dtype output_dtype_of(v1::Output::Dtype dtype, Dtype source) {
+  switch (dtype) {
+    case v1::Output::float32:
+      return Dtype::kFloat32;
+    case v1::Output::float16:
+      return Dtype::kFloat16;
+    case v1::Output::bfloat16:
+      return Dtype::kBFloat16;
+    default:
+      return source;
+  }
+}
+
+Dtype compute_dtype_of(v1::ComputeDtype::Name dtype) {
+  switch (dtype) {
+    case v1::ComputeDtype::float16:
+      return Dtype::kFloat16;
+    case v1::ComputeDtype::bfloat16:
+      return Dtype::kBFloat16;
+    default:
+      return Dtype::kFloat32;
+  }
+}
+
+void require_regular_file(const std::string& key, const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) {
+    fail(key, shown(path.string()) + ": there is no such file");
+  }
+  if (error) fail(key, shown(path.string()) + ": " + error.message());
+  if (!fs::is_regular_file(status)) fail(key, shown(path.string()) + " is not a regular file");
+}
+
+template <class Source>
+TokenSource token_source(const std::string& section, const Source& given) {
+  TokenSource source;
+  for (const std::string& text : given.text()) {
+    require_regular_file(section + ".text", text);
+    source.text.emplace_back(text);
+  }
+  source.tokens = given.tokens();
+  if (source.text.empty()) require_regular_file(section + ".tokens", source.tokens);
+  if (given.has_seqlen()) source.seqlen = given.seqlen();
+  return source;
+}
+
+TokenSource calibration_source(const v1::Calibration& given) {
+  TokenSource source = token_source("calibration", given);
+  if (given.has_samples()) source.samples = given.samples();
+  if (!source.text.empty()) {
+    source.samples = source.samples.value_or(kDefaultSamples);
+    source.seqlen = source.seqlen.value_or(kDefaultSeqlen);
+  }
+  return source;
+}
+
+TokenSource evaluation_source(const v1::Evaluation& given, const TokenSource& calibration) {
+  TokenSource source = token_source("evaluation", given);
+  if (!source.seqlen) source.seqlen = calibration.seqlen;
+  return source;
+}
+
+void check_seqlen(const std::string& section, const TokenSource& source,
+                  const ModelConfig& config) {
+  if (source.seqlen.value_or(0) > config.max_position_embeddings) {
+    fail(section + ".seqlen", std::to_string(*source.seqlen) +
+                                  " is more than the model's max_position_embeddings, " +
+                                  std::to_string(config.max_position_embeddings));
+  }
+}
+
+int64_t resolve_width(const v1::Method& method, int64_t hidden_size) {
+  if (!method.has_width()) {
+    return width_from_sparsity(method.sparsity(), hidden_size, method.round_to());
+  }
+  if (method.width() > hidden_size) {
+    fail("method.width", std::to_string(method.width()) +
+                             " is more than the model's hidden_size, " +
+                             std::to_string(hidden_size));
+  }
+  return method.width();
+}
+
+void resolve_method(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
+  job.method = method_of(given);
+  if (given.has_sparsity()) job.sparsity = given.sparsity();
+  job.width = resolve_width(given, config.hidden_size);
+  if (given.has_lambda()) job.lambda = given.lambda();
+  job.cost_scale = cost_scale_of(given);
+  job.head_sliced = given.head() == v1::Method::sliced;
+  if (given.has_sinkhorn_tolerance()) job.sinkhorn_tolerance = given.sinkhorn_tolerance();
+  if (given.has_sinkhorn_max_iterations()) {
+    job.sinkhorn_max_iterations = given.sinkhorn_max_iterations();
+  }
+  job.accept_nonconvergence = given.on_nonconvergence() == v1::Method::accept;
+  job.junction_widths.assign(static_cast<std::size_t>(config.num_junctions()), job.width);
+  if (!job.head_sliced) job.junction_widths.back() = config.hidden_size;
+}
+
+int resolve_ranks(const v1::Resources& resources, const ModelConfig& config) {
+  const uint32_t ranks = resources.has_ranks() ? resources.ranks() : 1;
+  if (ranks > config.num_sublayers()) {
+    fail("resources.ranks", std::to_string(ranks) + " is more than the model's " +
+                                std::to_string(config.num_sublayers()) +
+                                " sublayers (an attention and an MLP per layer)");
+  }
+  return static_cast<int>(ranks);
+}
+
+fs::path canonical(const std::string& key, const fs::path& path) {
+  std::error_code error;
+  fs::path result = fs::weakly_canonical(path, error);
+  if (error) fail(key, shown(path.string()) + ": " + error.message());
+  return result;
+}
+
+/// Once links are resolved: an output that replaces what it is made from must not be possible.
+void check_output_is_apart(const ResolvedJob& job) {
+  const fs::path output = canonical("output.path", job.output_path);
+  if (is_within(output, canonical("model.path", job.model_path))) {
+    fail("output.path", shown(job.output_path.string()) + " lies in model.path");
+  }
+  const auto refuse_within_output = [&](const std::string& key, const fs::path& path) {
+    if (!path.empty() && is_within(canonical(key, path), output)) {
+      fail(key, shown(path.string()) + " lies in output.path");
+    }
+  };
+  refuse_within_output("model.path", job.model_path);
+  const auto check_source = [&](const std::string& section, const TokenSource& source) {
+    for (const fs::path& text : source.text) refuse_within_output(section + ".text", text);
+    refuse_within_output(section + ".tokens", source.tokens);
+  };
+  check_source("calibration", job.calibration);
+  if (job.evaluation) check_source("evaluation", *job.evaluation);
+}
+
+}  // namespace
+
+ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config) {
+  if (config.compressed) {
+    fail("model.path",
+         "the model is already compressed (model_type dotresize); a dense one is "
+         "needed");
+  }
+  ResolvedJob job;
+  job.name = spec.name();
+  job.model_path = spec.model().path();
+  job.output_path = spec.output().path();
+  job.overwrite = spec.output().overwrite();
+  job.source_dtype = source_dtype_of(config);
+  job.output_dtype = output_dtype_of(spec.output().dtype(), job.source_dtype);
+  resolve_method(spec.method(), config, job);
+  job.schedule = schedule_of(spec.calibration().activations(), job.method);
+  job.ranks = resolve_ranks(spec.resources(), config);
+  job.compute_dtype = compute_dtype_of(spec.resources().compute_dtype());
+  if (spec.resources().has_timeout_s()) {
+    job.timeout_s = static_cast<int>(spec.resources().timeout_s());
+  }
+  job.calibration = calibration_source(spec.calibration());
+  check_seqlen("calibration", job.calibration, config);
+  if (spec.has_evaluation()) {
+    job.evaluation = evaluation_source(spec.evaluation(), job.calibration);
+    check_seqlen("evaluation", *job.evaluation, config);
+  }
+  check_output_is_apart(job);
+  return job;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,178 @@
+#include <google/protobuf/message.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "job/job_file.h"
+#include "job/spec_paths.h"
+#include "job/wording.h"
+
+namespace dotresize {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+constexpr uint32_t kMaxRanks = 4096;
+constexpr uint32_t kMaxTimeoutSeconds = 86400;
+constexpr uint32_t kMaxSeqlen = 1u << 20;
+constexpr uint32_t kMaxSamples = 1u << 24;
+constexpr uint32_t kMaxWidth = 1u << 22;
+constexpr uint32_t kMaxSinkhornIterations = 100'000'000;
+constexpr double kMaxLambda = 1e6;
+constexpr int kMaxTextFiles = 10'000;
+constexpr std::size_t kMaxPathBytes = 4095;
+
+bool has_control_character(const std::string& text) {
+  return std::any_of(text.begin(), text.end(),
+                     [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
+/// Characters, not bytes: all but the continuation bytes of UTF-8.
+std::ptrdiff_t length(const std::string& utf8) {
+  return std::count_if(utf8.begin(), utf8.end(),
+                       [](unsigned char c) { return (c & 0xc0) != 0x80; });
+}
+
+class Validator {
+ public:
+  std::vector<FieldViolation> violations;
+
+  void add(const std::string& field, const std::string& description) {
+    violations.push_back({field, description});
+  }
+
+  template <class Number>
+  void refuse(const std::string& field, Number value, const std::string& wanted) {
+    std::ostringstream text;
+    text << value << " is not " << wanted;
+    add(field, text.str());
+  }
+
+  void check_range(const std::string& field, uint32_t value, uint32_t low, uint32_t high) {
+    if (value < low || value > high) {
+      refuse(field, value, "from " + std::to_string(low) + " to " + std::to_string(high));
+    }
+  }
+
+  void check_name(const std::string& name) {
+    if (name.empty()) {
+      add("name", "is required: 1 to 100 characters");
+    } else if (length(name) > 100) {
+      add("name", "has " + std::to_string(length(name)) + " characters; at most 100 are allowed");
+    } else if (has_control_character(name)) {
+      add("name", shown(name) + " has control characters");
+    }
+  }
+
+  void check_method(const v1::Method& method) {
+    if (method.has_sparsity() == method.has_width()) {
+      add("method.sparsity", std::string("exactly one of sparsity and width is required, ") +
+                                 (method.has_width() ? "both are given" : "none is given"));
+    }
+    // Negated comparisons: they refuse NaN too.
+    if (method.has_sparsity() && !(method.sparsity() >= 0.0 && method.sparsity() < 1.0)) {
+      refuse("method.sparsity", method.sparsity(), "in [0, 1)");
+    }
+    if (method.has_width()) check_range("method.width", method.width(), 1, kMaxWidth);
+    if (method.has_lambda() && !(method.lambda() > 0.0 && method.lambda() <= kMaxLambda)) {
+      refuse("method.lambda", method.lambda(), "above 0 and at most 1e6");
+    }
+    check_range("method.round_to", method.round_to(), 0, kMaxWidth);
+    if (method.has_sinkhorn_tolerance() &&
+        !(method.sinkhorn_tolerance() > 0.0 && method.sinkhorn_tolerance() < 1.0)) {
+      refuse("method.sinkhorn_tolerance", method.sinkhorn_tolerance(), "between 0 and 1");
+    }
+    if (method.has_sinkhorn_max_iterations()) {
+      check_range("method.sinkhorn_max_iterations", method.sinkhorn_max_iterations(), 1,
+                  kMaxSinkhornIterations);
+    }
+  }
+
+  template <class Source>
+  void check_source(const std::string& section, const Source& source) {
+    if ((source.text_size() > 0) == !source.tokens().empty()) {
+      add(section + ".text", std::string("exactly one of text and tokens is required, ") +
+                                 (source.text_size() > 0 ? "both are given" : "none is given"));
+    }
+    if (source.text_size() > kMaxTextFiles) {
+      refuse(section + ".text", source.text_size(),
+             "a number of files up to " + std::to_string(kMaxTextFiles));
+    }
+    if (source.has_seqlen()) check_range(section + ".seqlen", source.seqlen(), 2, kMaxSeqlen);
+  }
+
+  void check_resources(const v1::Resources& resources) {
+    if (resources.has_ranks()) check_range("resources.ranks", resources.ranks(), 1, kMaxRanks);
+    if (resources.has_timeout_s()) {
+      check_range("resources.timeout_s", resources.timeout_s(), 1, kMaxTimeoutSeconds);
+    }
+  }
+
+  void check_paths(v1::JobSpec spec, bool require_absolute) {
+    if (spec.model().path().empty()) add("model.path", "is required: the model's directory");
+    if (spec.output().path().empty()) add("output.path", "is required: the directory to make");
+    for (const SpecPath& path : paths_of(spec)) {
+      check_path(path.key, *path.value, require_absolute);
+    }
+    if (spec.model().path().empty() || spec.output().path().empty()) return;
+    const auto model = absolute_path(spec.model().path(), "").lexically_normal();
+    const auto output = absolute_path(spec.output().path(), "").lexically_normal();
+    if (is_within(output, model) || is_within(model, output)) {
+      add("output.path", shown(output.string()) + " and model.path, " + shown(model.string()) +
+                             ", must not contain each other");
+    }
+  }
+
+  void check_path(const std::string& key, const std::string& path, bool require_absolute) {
+    if (path.empty()) {
+      if (key.ends_with(".text")) add(key, "a file name in the list is empty");
+      return;
+    }
+    if (path.size() > kMaxPathBytes) {
+      add(key, "is longer than " + std::to_string(kMaxPathBytes) + " bytes");
+    } else if (has_control_character(path)) {
+      add(key, shown(path) + " has control characters");
+    } else if (require_absolute && !std::filesystem::path(path).is_absolute()) {
+      add(key, shown(path) + " is not an absolute path");
+    }
+  }
+
+  /// proto3 keeps enum numbers that it does not know.
+  void check_enums(const Message& message, const std::string& prefix) {
+    std::vector<const FieldDescriptor*> fields;
+    message.GetReflection()->ListFields(message, &fields);
+    for (const FieldDescriptor* field : fields) {
+      if (field->is_repeated()) continue;  // strings
+      const std::string key = prefix + field->name();
+      if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+        check_enums(message.GetReflection()->GetMessage(message, field), key + ".");
+      } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+        const int number = message.GetReflection()->GetEnumValue(message, field);
+        if (field->enum_type()->FindValueByNumber(number) == nullptr) {
+          refuse(key, number, "a number of " + field->enum_type()->full_name());
+        }
+      }
+    }
+  }
+};
+
+}  // namespace
+
+std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_absolute_paths) {
+  Validator validator;
+  validator.check_name(spec.name());
+  validator.check_paths(spec, require_absolute_paths);
+  validator.check_method(spec.method());
+  validator.check_source("calibration", spec.calibration());
+  if (spec.calibration().has_samples()) {
+    validator.check_range("calibration.samples", spec.calibration().samples(), 1, kMaxSamples);
+  }
+  if (spec.has_evaluation()) validator.check_source("evaluation", spec.evaluation());
+  validator.check_resources(spec.resources());
+  validator.check_enums(spec, "");
+  return validator.violations;
+}
+
+}  // namespace dotresize

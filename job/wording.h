@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dotresize {
+
+/// A value as an error message shows it: in single quotes, control characters replaced, cut to 60
+/// bytes.
+std::string shown(std::string_view value);
+
+/// "a, b, c".
+std::string listed(const std::vector<std::string>& words);
+
+/// The candidate with the smallest edit distance to `word`, where a slip of the pen may explain it
+/// (at most a third of the letters); otherwise empty.
+std::string closest(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace dotresize

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <google/protobuf/message.h>
+#include <yaml-cpp/yaml.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace dotresize {
+
+/// One thing wrong with a file.
+struct Fault {
+  int line = 1;     ///< from 1
+  std::string key;  ///< "method.sparsity"; empty for the file as a whole
+  std::string what;
+};
+
+/// Fills a protobuf message from YAML, following the message's descriptor: keys are field names,
+/// enum values their names, a null is an absent field. Collects every fault and goes on.
+/// Fields may be string, bool, double, uint32, enum, message and repeated string.
+class YamlMessageReader {
+ public:
+  /// `root` must be the file's top node.
+  void read(const YAML::Node& root, google::protobuf::Message& message);
+
+  const std::vector<Fault>& faults() const { return faults_; }
+  /// Where a key, or the nearest key above it that is there, stands.
+  int line_of(const std::string& key) const;
+
+ private:
+  void read_map(const YAML::Node& node, const std::string& prefix,
+                google::protobuf::Message& message);
+  void read_field(const YAML::Node& node, const std::string& key,
+                  const google::protobuf::FieldDescriptor& field,
+                  google::protobuf::Message& message);
+  void read_strings(const YAML::Node& node, const std::string& key,
+                    const google::protobuf::FieldDescriptor& field,
+                    google::protobuf::Message& message);
+  void read_scalar(const YAML::Node& node, const std::string& key,
+                   const google::protobuf::FieldDescriptor& field,
+                   google::protobuf::Message& message);
+  void add_fault(const YAML::Node& node, const std::string& key, const std::string& what);
+
+  std::vector<Fault> faults_;
+  std::map<std::string, int> lines_;
+};
+
+}  // namespace dotresize
