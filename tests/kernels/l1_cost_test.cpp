@@ -1,0 +1,112 @@
+#include "worker/kernels/l1_cost.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <hwy/highway.h>
+
+namespace dotresize {
+namespace {
+
+at::Tensor activations(int64_t tokens, int64_t width) {
+  at::manual_seed(tokens * 10007 + width);
+  return at::randn({tokens, width});
+}
+
+at::Tensor l1_cost(const at::Tensor& x) {
+  at::Tensor cost = at::zeros({x.size(1), x.size(1)}, at::kDouble);
+  add_l1_cost(x, cost);
+  return cost;
+}
+
+/// Σ_t |x[t, i] − x[t, j]|, a token at a time, in float64.
+at::Tensor reference_cost(const at::Tensor& x) {
+  at::Tensor cost = at::zeros({x.size(1), x.size(1)}, at::kDouble);
+  for (const at::Tensor& token : x.to(at::kDouble).unbind(0)) {
+    cost += (token.unsqueeze(1) - token.unsqueeze(0)).abs();
+  }
+  return cost;
+}
+
+double relative_error(const at::Tensor& cost, const at::Tensor& reference) {
+  const at::Tensor off_diagonal = reference > 0;
+  EXPECT_EQ(cost.masked_select(~off_diagonal).abs().sum().item<double>(), 0.0);
+  const at::Tensor errors = ((cost - reference) / reference).masked_select(off_diagonal).abs();
+  return errors.numel() == 0 ? 0.0 : errors.max().item<double>();
+}
+
+class L1CostAtSize : public testing::TestWithParam<std::tuple<int64_t, int64_t>> {};
+
+TEST_P(L1CostAtSize, AgreesWithFloat64) {
+  const auto [tokens, width] = GetParam();
+  const at::Tensor x = activations(tokens, width);
+  const at::Tensor cost = l1_cost(x);
+  EXPECT_LE(relative_error(cost, reference_cost(x)), 1e-6);
+  EXPECT_TRUE(cost.equal(cost.t()));
+}
+
+INSTANTIATE_TEST_SUITE_P(AwkwardSizes, L1CostAtSize,
+                         testing::Combine(testing::Values(0, 1, 7, 128, 512, 513, 1201),
+                                          testing::Values(1, 2, 13, 31, 32, 33, 97, 256)));
+
+TEST(L1Cost, IsAccurateWhereMeansAreFarFromZero) {
+  const at::Tensor x = activations(2048, 64) + 1000.0 * at::arange(64).remainder(3).to(at::kFloat);
+  EXPECT_LE(relative_error(l1_cost(x), reference_cost(x)), 1e-6);
+}
+
+TEST(L1Cost, AddsToWhatIsThere) {
+  const at::Tensor x = activations(700, 45);
+  at::Tensor cost = l1_cost(x);
+  add_l1_cost(x, cost);
+  EXPECT_TRUE(cost.equal(2 * l1_cost(x)));
+}
+
+TEST(L1Cost, OfTokensInTwoPartsIsTheSum) {
+  const at::Tensor x = activations(1500, 45);
+  at::Tensor cost = l1_cost(x.narrow(0, 0, 613));
+  add_l1_cost(x.narrow(0, 613, 887), cost);
+  EXPECT_LE(relative_error(cost, l1_cost(x)), 1e-6);
+}
+
+TEST(L1Cost, DoesNotDependOnTheNumberOfThreads) {
+  const at::Tensor x = activations(1100, 203);
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const at::Tensor alone = l1_cost(x);
+  at::set_num_threads(5);
+  const at::Tensor shared = l1_cost(x);
+  at::set_num_threads(threads);
+  EXPECT_TRUE(alone.equal(shared));
+}
+
+TEST(L1Cost, IsTheSameOnEveryInstructionSet) {
+  const at::Tensor x = activations(600, 71);
+  const at::Tensor cost = l1_cost(x);
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().DeInit();
+    EXPECT_TRUE(l1_cost(x).equal(cost)) << hwy::TargetName(target);
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().DeInit();
+}
+
+TEST(L1Cost, CarriesNaNsThrough) {
+  at::Tensor x = activations(20, 5);
+  x[3][2] = std::numeric_limits<float>::quiet_NaN();
+  const at::Tensor cost = l1_cost(x);
+  EXPECT_TRUE(cost.select(1, 2).isnan().all().item<bool>());
+  EXPECT_TRUE(cost[0][1].isfinite().item<bool>());
+}
+
+TEST(L1Cost, RefusesWhatItCannotRead) {
+  at::Tensor cost = at::zeros({4, 4}, at::kDouble);
+  at::Tensor float_cost = at::zeros({4, 4});
+  EXPECT_THROW(add_l1_cost(at::zeros({3, 5}), cost), c10::Error);
+  EXPECT_THROW(add_l1_cost(at::zeros({3, 4}, at::kDouble), cost), c10::Error);
+  EXPECT_THROW(add_l1_cost(at::zeros({4, 3}).t(), cost), c10::Error);
+  EXPECT_THROW(add_l1_cost(at::zeros({3, 4}), float_cost), c10::Error);
+}
+
+}  // namespace
+}  // namespace dotresize

@@ -1,0 +1,140 @@
+#include "worker/kernels/sinkhorn.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+namespace dotresize {
+namespace {
+
+/// l1 distances between random channels, which are what costs are made of; the largest is 1.
+at::Tensor random_cost(int64_t d, int64_t k) {
+  at::manual_seed(d * 1009 + k);
+  const at::Tensor channels = at::randn({d, 50}, at::kDouble);
+  const at::Tensor cost = at::cdist(channels, channels.narrow(0, 0, k), 1.0);
+  return cost / cost.max();
+}
+
+/// Sinkhorn in the log domain from beginning to end, for a given number of iterations.
+at::Tensor reference_plan(const at::Tensor& cost, double lambda, int64_t iterations) {
+  const double log_row = -std::log(static_cast<double>(cost.size(0)));
+  const double log_column = -std::log(static_cast<double>(cost.size(1)));
+  const at::Tensor kernel = -cost / lambda;
+  at::Tensor alpha = at::zeros({cost.size(0), 1}, at::kDouble);
+  at::Tensor beta = at::zeros({1, cost.size(1)}, at::kDouble);
+  for (int64_t i = 0; i < iterations; ++i) {
+    alpha = log_row - (kernel + beta).logsumexp(1, /*keepdim=*/true);
+    beta = log_column - (kernel + alpha).logsumexp(0, /*keepdim=*/true);
+  }
+  return (kernel + alpha + beta).exp();
+}
+
+double row_violation(const at::Tensor& plan) {
+  return (plan.sum(1) - 1.0 / static_cast<double>(plan.size(0))).abs().sum().item<double>();
+}
+
+double column_violation(const at::Tensor& plan) {
+  return (plan.sum(0) - 1.0 / static_cast<double>(plan.size(1))).abs().sum().item<double>();
+}
+
+double max_difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).abs().max().item<double>();
+}
+
+class SinkhornAtLambda : public testing::TestWithParam<double> {};
+
+TEST_P(SinkhornAtLambda, KeepsTheMarginals) {
+  const SinkhornResult result = sinkhorn(random_cost(60, 41), {.lambda = GetParam()});
+  ASSERT_TRUE(result.converged);
+  EXPECT_LE(row_violation(result.plan), 1e-8);
+  EXPECT_LE(column_violation(result.plan), 1e-14);
+  EXPECT_NEAR(result.violation, row_violation(result.plan), 1e-14);
+}
+
+TEST_P(SinkhornAtLambda, AgreesWithTheLogDomain) {
+  const at::Tensor cost = random_cost(60, 41);
+  const SinkhornResult result = sinkhorn(cost, {.lambda = GetParam()});
+  const at::Tensor reference = reference_plan(cost, GetParam(), result.iterations);
+  EXPECT_LE(max_difference(result.plan, reference), 1e-13);
+}
+
+TEST_P(SinkhornAtLambda, StopsAtTheFirstIterationThatIsGoodEnough) {
+  const at::Tensor cost = random_cost(60, 41);
+  const SinkhornResult result = sinkhorn(cost, {.lambda = GetParam()});
+  ASSERT_GT(result.iterations, 1);
+  EXPECT_GT(row_violation(reference_plan(cost, GetParam(), result.iterations - 1)), 1e-8);
+}
+
+INSTANTIATE_TEST_SUITE_P(Lambdas, SinkhornAtLambda, testing::Values(0.01, 0.1, 1.0, 10.0));
+
+class SinkhornAtScale : public testing::TestWithParam<double> {};
+
+/// Costs that underflow the kernel altogether: exp(−1e6) is 0.
+TEST_P(SinkhornAtScale, AgreesWithTheLogDomainHoweverLargeTheCost) {
+  const at::Tensor cost = GetParam() * random_cost(30, 17);
+  for (const int64_t iterations : {1, 2, 3, 10, 300}) {
+    const SinkhornResult result = sinkhorn(cost, {.lambda = 0.1, .max_iterations = iterations});
+    const at::Tensor reference = reference_plan(cost, 0.1, iterations);
+    EXPECT_EQ(result.iterations, iterations);
+    EXPECT_LE(max_difference(result.plan, reference), 1e-15 * GetParam()) << iterations;
+    EXPECT_NEAR(result.violation, row_violation(reference), 1e-13 * GetParam()) << iterations;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Scales, SinkhornAtScale, testing::Values(1e2, 1e3, 1e4, 1e5));
+
+/// Potentials that drift far from where they began make scalings leave [1e-100, 1e100] on the way.
+TEST(Sinkhorn, AbsorbsScalingsThatGrowOutOfRange) {
+  at::Tensor cost = at::zeros({3, 3}, at::kDouble);
+  cost[0] = at::tensor({0.0, 400.0, 800.0}, at::kDouble);
+  cost[1] = at::tensor({400.0, 800.0, 1500.0}, at::kDouble);
+  cost[2] = at::tensor({700.0, 1300.0, 2100.0}, at::kDouble);
+  for (int64_t iterations = 1; iterations <= 40; ++iterations) {
+    const SinkhornResult result = sinkhorn(cost, {.lambda = 1.0, .max_iterations = iterations});
+    const at::Tensor reference = reference_plan(cost, 1.0, result.iterations);
+    EXPECT_LE(max_difference(result.plan, reference), 1e-11) << iterations;
+  }
+}
+
+TEST(Sinkhorn, ReportsThatItDidNotConverge) {
+  const at::Tensor cost = random_cost(60, 41);
+  const SinkhornResult result = sinkhorn(cost, {.lambda = 0.01, .max_iterations = 5});
+  EXPECT_FALSE(result.converged);
+  EXPECT_EQ(result.iterations, 5);
+  EXPECT_GT(result.violation, 1e-8);
+  EXPECT_NEAR(result.violation, row_violation(result.plan), 1e-14);
+}
+
+TEST(Sinkhorn, DoesNotClaimATighterToleranceThanItReached) {
+  const SinkhornResult result =
+      sinkhorn(random_cost(60, 41), {.lambda = 1.0, .tolerance = 0.0, .max_iterations = 200});
+  EXPECT_EQ(result.converged, result.violation <= 0.0);
+  EXPECT_LE(result.violation, 1e-13);
+}
+
+TEST(Sinkhorn, OfAConstantCostIsUniform) {
+  const SinkhornResult result = sinkhorn(at::full({5, 3}, 7.0, at::kDouble), {});
+  EXPECT_TRUE(result.converged);
+  EXPECT_LE(max_difference(result.plan, at::full({5, 3}, 1.0 / 15, at::kDouble)), 1e-16);
+}
+
+TEST(Sinkhorn, OfOneColumnIsTheRowMarginal) {
+  const SinkhornResult result = sinkhorn(random_cost(7, 1), {});
+  EXPECT_TRUE(result.converged);
+  EXPECT_LE(max_difference(result.plan, at::full({7, 1}, 1.0 / 7, at::kDouble)), 1e-16);
+}
+
+TEST(Sinkhorn, RefusesWhatHasNoPlan) {
+  at::Tensor cost = random_cost(4, 3);
+  EXPECT_THROW(sinkhorn(cost, {.lambda = 0.0}), c10::Error);
+  EXPECT_THROW(sinkhorn(cost, {.max_iterations = 0}), c10::Error);
+  EXPECT_THROW(sinkhorn(cost.to(at::kFloat), {}), c10::Error);
+  cost[1][2] = std::numeric_limits<double>::infinity();
+  EXPECT_THROW(sinkhorn(cost, {}), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace dotresize
