@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Loads a model directory in transformers and prints its perplexity.
+
+    scripts/load_and_score.py MODEL_DIR TOKENS.safetensors|TEXT... [--seqlen N] [--dtype D]
+
+The tokens are cut into non-overlapping windows of N, the tail dropped; each window predicts its last
+N-1 tokens; perplexity is exp(sum of negative log likelihoods / predicted tokens). Text is tokenised
+as the worker does it. The directory's own code is run where it has some (trust_remote_code).
+"""
+
+import argparse
+import json
+import math
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "worker" / "python"))
+
+import torch  # noqa: E402
+from safetensors import SafetensorError, safe_open  # noqa: E402
+from tokenize_text import InputError, tokenize_files  # noqa: E402
+from transformers import AutoModelForCausalLM, logging  # noqa: E402
+
+EXIT_DATA = 65
+WINDOWS_AT_A_TIME = 8
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("model_dir", type=Path)
+    parser.add_argument("input", nargs="+", help="one .safetensors token file, or UTF-8 text files")
+    parser.add_argument("--seqlen", type=int, help="default: a token file's row length, else 2048")
+    parser.add_argument(
+        "--dtype",
+        choices=("float32", "stored"),
+        default="float32",
+        help="compute in float32 (default) or in the dtype of the checkpoint",
+    )
+    parser.add_argument("-o", dest="output", choices=("text", "json"), default="text")
+    return parser.parse_args()
+
+
+def read_tokens(inputs, model_dir):
+    """Token ids [n] int64, and the row length of a two-dimensional token file."""
+    if not inputs[0].endswith(".safetensors"):
+        return torch.tensor(tokenize_files(model_dir, inputs)), None
+    if len(inputs) > 1:
+        raise InputError(f"{inputs[1]}: one token file at a time")
+    try:
+        with safe_open(inputs[0], "pt") as file:
+            if "tokens" not in file.keys():
+                raise InputError(f'{inputs[0]}: has no tensor "tokens"')
+            tokens = file.get_tensor("tokens").long()
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{inputs[0]}: {error}") from error
+    return tokens.flatten(), tokens.shape[1] if tokens.ndim == 2 else None
+
+
+def cut(tokens, seqlen):
+    """All whole windows, [W, seqlen]."""
+    if seqlen < 2:
+        raise InputError(f"--seqlen {seqlen}: must be at least 2")
+    whole = len(tokens) // seqlen
+    if whole == 0:
+        raise InputError(f"{len(tokens)} tokens, fewer than one window of {seqlen}")
+    return tokens[: whole * seqlen].view(whole, seqlen)
+
+
+@torch.no_grad()
+def perplexity(model, windows):
+    """windows: [W, seqlen]. Sums in float64."""
+    nll = 0.0
+    for ids in windows.split(WINDOWS_AT_A_TIME):
+        logits = model(ids, use_cache=False).logits[:, :-1].float()
+        targets = ids[:, 1:]
+        losses = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), targets.flatten(), reduction="none"
+        )
+        nll += losses.double().sum().item()
+    return math.exp(nll / windows[:, 1:].numel())
+
+
+def load(model_dir, dtype):
+    if not (model_dir / "config.json").is_file():
+        raise InputError(f"{model_dir}: not a model directory (no config.json)")
+    model = AutoModelForCausalLM.from_pretrained(
+        model_dir,
+        trust_remote_code=True,
+        torch_dtype=torch.float32 if dtype == "float32" else "auto",
+    )
+    return model.eval()
+
+
+def main():
+    arguments = parse_arguments()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    tokens, row_length = read_tokens(arguments.input, arguments.model_dir)
+    windows = cut(tokens, arguments.seqlen or row_length or 2048)
+    value = perplexity(load(arguments.model_dir, arguments.dtype), windows)
+    if arguments.output == "json":
+        print(json.dumps({"perplexity": value, "tokens": windows[:, 1:].numel()}))
+    else:
+        print(f"{value:.4f}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except InputError as error:
+        sys.exit(print(f"load_and_score: error: {error}", file=sys.stderr) or EXIT_DATA)

@@ -1,0 +1,26 @@
+#include "worker/python/embedded.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+namespace dotresize {
+namespace {
+
+std::string source_file(const std::string& name) {
+  std::ifstream file(std::string(DOTRESIZE_SOURCE_DIR) + "/worker/python/" + name,
+                     std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(EmbeddedFiles, AreTheSourcesByteForByte) {
+  EXPECT_EQ(configuration_py(), source_file("configuration_dotresize.py"));
+  EXPECT_EQ(modeling_py(), source_file("modeling_dotresize.py"));
+  EXPECT_EQ(tokenize_text_py(), source_file("tokenize_text.py"));
+  EXPECT_FALSE(modeling_py().empty());
+}
+
+}  // namespace
+}  // namespace dotresize

@@ -1,0 +1,122 @@
+"""The tokeniser helper, run as the worker runs it: the source on the command line."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+from tokenizers import Tokenizer
+
+ROOT = Path(__file__).parents[2]
+MODEL = ROOT / "examples" / "docs-llama"
+SOURCE = (ROOT / "worker" / "python" / "tokenize_text.py").read_text()
+
+
+def run(model, out, *texts):
+    command = [sys.executable, "-c", SOURCE, str(model), str(out), *map(str, texts)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def encode(text):
+    tokenizer = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
+    return tokenizer.encode(text, add_special_tokens=False).ids
+
+
+@pytest.fixture
+def texts(tmp_path):
+    first, second = tmp_path / "a.txt", tmp_path / "b.txt"
+    first.write_bytes("The \"with\" statement.\r\nZwölf ☃\n".encode())
+    second.write_bytes(b"for x in range(3):\n    print(x)\n")
+    return first, second
+
+
+def refused(result, out):
+    """The one line of stderr, of a run that blames the input and leaves nothing behind."""
+    assert result.returncode == 65, result.stderr
+    assert result.stdout == "" and result.stderr.count("\n") == 1
+    assert not out.exists() and not list(out.parent.glob("*.safetensors*"))
+    return result.stderr
+
+
+def test_texts_are_joined_with_a_blank_line_and_tokenised_once(tmp_path, texts):
+    out = tmp_path / "tokens.safetensors"
+    result = run(MODEL, out, *texts)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    tokens = load_file(out)["tokens"]
+    assert tokens.dtype == "int32" and tokens.ndim == 1
+    joined = "\n\n".join(path.read_bytes().decode() for path in texts)
+    assert tokens.tolist() == encode(joined)
+    assert 0 not in tokens  # no <|begin_of_text|>
+
+
+def test_truncation_and_padding_of_the_tokenizer_file_are_ignored(tmp_path, texts):
+    limited = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
+    limited.enable_truncation(4)
+    limited.enable_padding(length=64)
+    (tmp_path / "model").mkdir()
+    limited.save(str(tmp_path / "model" / "tokenizer.json"))
+    out = tmp_path / "tokens.safetensors"
+    assert run(tmp_path / "model", out, texts[1]).returncode == 0
+    assert load_file(out)["tokens"].tolist() == encode(texts[1].read_text())
+
+
+def test_an_existing_output_is_replaced_and_nothing_else_left(tmp_path, texts):
+    out = tmp_path / "tokens.safetensors"
+    out.write_text("old")
+    before = set(tmp_path.iterdir())
+    assert run(MODEL, out, *texts).returncode == 0
+    assert set(tmp_path.iterdir()) == before and load_file(out)["tokens"].size > 0
+
+
+def test_two_runs_write_the_same_bytes(tmp_path, texts):
+    outs = [tmp_path / "1.safetensors", tmp_path / "2.safetensors"]
+    for out in outs:
+        run(MODEL, out, *texts)
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+
+
+def test_a_missing_text_is_named(tmp_path, texts):
+    out = tmp_path / "tokens.safetensors"
+    message = refused(run(MODEL, out, texts[0], tmp_path / "absent.txt"), out)
+    assert f"{tmp_path}/absent.txt: No such file or directory" in message
+
+
+def test_a_text_that_is_not_utf8_is_named_with_the_place(tmp_path, texts):
+    bad, out = tmp_path / "latin1.txt", tmp_path / "tokens.safetensors"
+    bad.write_bytes(b"caf\xe9 au lait")
+    message = refused(run(MODEL, out, texts[0], bad), out)
+    assert f"{bad}: not UTF-8: byte 3 is invalid" in message
+
+
+def test_a_model_without_tokenizer_is_refused(tmp_path, texts):
+    (tmp_path / "model").mkdir()
+    out = tmp_path / "tokens.safetensors"
+    message = refused(run(tmp_path / "model", out, *texts), out)
+    assert "model/tokenizer.json: no such file" in message
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1, 2", '{"model": {"type": "BPE"}}'])
+def test_a_broken_tokenizer_is_refused(tmp_path, texts, content):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "tokenizer.json").write_text(content)
+    out = tmp_path / "tokens.safetensors"
+    message = refused(run(tmp_path / "model", out, *texts), out)
+    assert "model/tokenizer.json: not a tokenizer" in message
+
+
+def test_an_empty_text_is_refused(tmp_path):
+    empty, out = tmp_path / "empty.txt", tmp_path / "tokens.safetensors"
+    empty.write_text("")
+    assert f"{empty}: no tokens in the text" in refused(run(MODEL, out, empty), out)
+
+
+def test_an_output_that_cannot_be_written_is_not_the_inputs_fault(tmp_path, texts):
+    result = run(MODEL, tmp_path / "no" / "such" / "folder.safetensors", *texts)
+    assert result.returncode == 1 and result.stderr.count("\n") == 1
+    assert "folder.safetensors" in result.stderr
+
+
+def test_too_few_arguments_are_a_usage_error(tmp_path):
+    result = run(MODEL, tmp_path / "tokens.safetensors")
+    assert result.returncode == 64 and result.stderr.startswith("usage: ")

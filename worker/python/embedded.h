@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string_view>
+
+namespace dotresize {
+
+// Python sources of this folder, byte for byte as they were when the program was built.
+
+/// configuration_dotresize.py: goes into every output directory.
+std::string_view configuration_py();
+
+/// modeling_dotresize.py: goes into every output directory.
+std::string_view modeling_py();
+
+/// tokenize_text.py: run as `PYTHON -c SOURCE MODEL_DIR OUT.safetensors TEXT_FILE...`. Exit code 65
+/// where the input is at fault; its last line of stderr says why.
+std::string_view tokenize_text_py();
+
+}  // namespace dotresize
