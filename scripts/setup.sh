@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Installs what the build and the tests need, where it is missing: Debian packages, and two Python
+# environments inside the repository. Run it as often as you like; a second run does nothing.
+#
+#   .venv/                libtorch for the C++ build, transformers 5 (requirements.txt)
+#   .venv-transformers4/  transformers 4 for PYTHONPATH, over .venv/ (requirements-transformers4.txt)
+#
+# PYTHON chooses the interpreter for .venv/ (3.11 or later; default: python3).
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+packages=(
+  build-essential cmake ninja-build ccache git clang-format clang-tidy python3 python3-venv
+  libopenmpi-dev openmpi-bin openssh-client
+  libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
+  libyaml-cpp-dev libspdlog-dev libfmt-dev libsqlitecpp-dev libsqlite3-dev nlohmann-json3-dev
+  libcli11-dev prometheus-cpp-dev libcpp-httplib-dev libssl-dev
+  libhwy-dev libgtest-dev libgmock-dev libbenchmark-dev
+)
+
+say() { echo "setup: $*"; }
+fail() { echo "setup: error: $*" >&2; exit 1; }
+
+missing_packages() {
+  local installed package
+  installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${packages[@]}" 2>/dev/null || true)
+  for package in "${packages[@]}"; do
+    grep -qxF "$package installed" <<<"$installed" || echo "$package"
+  done
+}
+
+install_packages() {
+  command -v dpkg-query >/dev/null ||
+    fail "this is no Debian: install what corresponds to ${packages[*]}, then run the CMake build by hand"
+  local missing as_root=()
+  mapfile -t missing < <(missing_packages)
+  ((${#missing[@]})) || return 0
+  if ((EUID != 0)); then
+    command -v sudo >/dev/null ||
+      fail "neither root nor sudo; have these installed: apt-get install ${missing[*]}"
+    as_root=(sudo)
+  fi
+  say "installing ${#missing[@]} Debian packages: ${missing[*]}"
+  "${as_root[@]}" apt-get update -q
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -q --no-install-recommends "${missing[@]}"
+}
+
+# A stamp holds the hash of the requirements that a folder was made from. It is written last.
+hash_of() { sha256sum "$1" | cut -d ' ' -f 1; }
+is_current() {  # FOLDER REQUIREMENTS
+  [[ -e $1/.setup-stamp && $(<"$1/.setup-stamp") == $(hash_of "$2") ]]
+}
+
+install_environment() {
+  local venv=$root/.venv requirements=$root/requirements.txt python=${PYTHON:-python3}
+  if [[ -e $venv/.setup-unfinished ]] || ! "$venv/bin/python" -c '' 2>/dev/null; then
+    # What an interrupted pip leaves behind cannot be trusted.
+    rm -rf "$venv"
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+      fail "$python is no Python 3.11 or later: set PYTHON to one"
+    mkdir "$venv"
+    touch "$venv/.setup-unfinished"
+    "$python" -m venv "$venv"
+  fi
+  ! is_current "$venv" "$requirements" || return 0
+  touch "$venv/.setup-unfinished"
+  say "installing Python packages in .venv/ (torch among them: about 7 GB, some minutes)"
+  "$venv/bin/python" -m pip install --disable-pip-version-check -q -r "$requirements"
+  rm "$venv/.setup-unfinished"
+  hash_of "$requirements" >"$venv/.setup-stamp"
+}
+
+install_transformers4() {
+  local folder=$root/.venv-transformers4 requirements=$root/requirements-transformers4.txt
+  ! is_current "$folder" "$requirements" || return 0
+  say "installing transformers 4 in .venv-transformers4/"
+  rm -rf "$folder"
+  "$root/.venv/bin/python" -m pip install --disable-pip-version-check -q --no-deps \
+    --target "$folder" -r "$requirements"
+  hash_of "$requirements" >"$folder/.setup-stamp"
+}
+
+# One set-up at a time: the lock is on the repository's folder and ends with this process.
+exec 9<"$root"
+flock 9
+install_packages
+install_environment
+install_transformers4
+say "ready"
