@@ -17,7 +17,7 @@ struct MapOptions {
   bool transport = true;  ///< merge by optimal transport, else select the support
   int64_t width = 0;      ///< k
   enum class CostScale { kMax, kMean, kNone } cost_scale = CostScale::kMax;
-  SinkhornOptions sinkhorn;
+  SinkhornOptions sinkhorn = {};
   bool accept_nonconvergence = false;  ///< return a map all the same; see MapDiagnostics::converged
 };
 

@@ -1,0 +1,108 @@
+#include "worker/calibration/moments.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <stdexcept>
+
+#include "tests/maps/activations.h"
+#include "worker/maps/basis.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int64_t kWidth = 40;
+constexpr MomentKinds kAll = {.gram = true, .abs_sum = true, .cost = true};
+
+Moments moments(const std::vector<at::Tensor>& batches) {
+  Moments result(kWidth, kAll);
+  for (const at::Tensor& batch : batches) result.add(batch);
+  return result;
+}
+
+double relative_difference(const at::Tensor& a, const at::Tensor& b) {
+  return ((a - b).abs().max() / b.abs().max()).item<double>();
+}
+
+TEST(Moments, AreTheSumsOverTokens) {
+  const at::Tensor x = stream_activations(2500, kWidth);
+  const Moments result = moments({x});
+  const at::Tensor exact = x.to(at::kDouble);
+  EXPECT_EQ(result.tokens(), 2500);
+  EXPECT_LE(relative_difference(result.gram, at::mm(exact.t(), exact)), 1e-14);
+  EXPECT_LE(relative_difference(result.abs_sum, exact.abs().sum(0)), 1e-14);
+  EXPECT_LE(relative_difference(result.cost, at::cdist(exact.t(), exact.t(), 1.0)), 1e-6);
+}
+
+TEST(Moments, TakeLeadingDimensionsAsTokens) {
+  const at::Tensor x = stream_activations(60, kWidth);
+  const Moments result = moments({x.view({4, 15, kWidth})});
+  EXPECT_EQ(result.tokens(), 60);
+  EXPECT_TRUE(result.gram.equal(moments({x}).gram));
+}
+
+TEST(Moments, AddedAndMergedAreTheSame) {
+  const std::vector<at::Tensor> batches = stream_activations(3000, kWidth).split(700);
+  const Moments added = moments(batches);
+  Moments merged(kWidth, kAll);
+  for (const at::Tensor& batch : batches) merged.merge(moments({batch}));
+  EXPECT_EQ(merged.tokens(), added.tokens());
+  EXPECT_LE(relative_difference(merged.gram, added.gram), 1e-14);
+  EXPECT_LE(relative_difference(merged.abs_sum, added.abs_sum), 1e-14);
+  EXPECT_LE(relative_difference(merged.cost, added.cost), 1e-14);
+}
+
+/// The promise that rank counts rest on. Float32 products would miss it by orders of magnitude.
+TEST(Moments, GiveTheSameProjectorHoweverTokensAreSplit) {
+  const at::Tensor x = stream_activations(3000, kWidth);
+  const at::Tensor whole = eigenbasis(moments({x}).gram).vectors.narrow(1, 0, 30);
+  const at::Tensor split = eigenbasis(moments(x.split(431)).gram).vectors.narrow(1, 0, 30);
+  const at::Tensor difference = at::mm(whole, whole.t()) - at::mm(split, split.t());
+  EXPECT_LE(at::linalg_matrix_norm(difference, 2).item<double>(), 1e-11);
+}
+
+TEST(Moments, HoldOnlyWhatWasAskedFor) {
+  Moments result(kWidth, {.abs_sum = true});
+  result.add(stream_activations(10, kWidth));
+  EXPECT_FALSE(result.gram.defined());
+  EXPECT_FALSE(result.cost.defined());
+  ASSERT_EQ(result.sums().size(), 1u);
+  EXPECT_TRUE(result.sums()[0].is_same(result.abs_sum));
+}
+
+TEST(Moments, OfNoTokensAreZero) {
+  const Moments result = moments({at::empty({0, kWidth})});
+  EXPECT_EQ(result.tokens(), 0);
+  for (const at::Tensor& sum : result.sums()) EXPECT_EQ(sum.abs().max().item<double>(), 0);
+}
+
+TEST(Moments, RefuseActivationsThatAreNotFiniteAndStayAsTheyWere) {
+  Moments result = moments({stream_activations(10, kWidth)});
+  const at::Tensor gram = result.gram.clone();
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    at::Tensor x = stream_activations(2000, kWidth);
+    x[1999][3] = bad;
+    EXPECT_THROW(result.add(x), std::runtime_error);
+  }
+  EXPECT_TRUE(result.gram.equal(gram));
+  EXPECT_EQ(result.tokens(), 10);
+}
+
+TEST(Moments, AcceptTheLargestFiniteActivations) {
+  const float largest = std::numeric_limits<float>::max();
+  const Moments result = moments({at::full({3, kWidth}, largest)});
+  EXPECT_TRUE(result.gram.isfinite().all().item<bool>());
+}
+
+TEST(Moments, RefuseOtherWidthsKindsAndDtypes) {
+  Moments result = moments({});
+  EXPECT_THROW(result.add(at::zeros({3, kWidth + 1})), c10::Error);
+  EXPECT_THROW(result.add(at::zeros({3, kWidth}, at::kDouble)), c10::Error);
+  EXPECT_THROW(result.merge(Moments(kWidth, {.gram = true})), c10::Error);
+  EXPECT_THROW(result.merge(Moments(kWidth + 1, kAll)), c10::Error);
+}
+
+}  // namespace
+}  // namespace dotresize
