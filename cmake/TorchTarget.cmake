@@ -1,7 +1,7 @@
 # dotresize_torch_library(NAME SOURCES... [LIBRARIES ...]): a library of worker/ that uses ATen, through the one
 # precompiled header of the project (an ATen translation unit costs 5 s without it).
-find_package(Threads REQUIRED)
 add_library(dotresize_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
+dotresize_warnings(dotresize_pch)  # -Wpedantic changes predefined macros: all users must agree on it
 target_link_libraries(dotresize_pch PUBLIC libtorch)
 target_precompile_headers(dotresize_pch PRIVATE <ATen/ATen.h> <string> <vector> <memory> <optional>)
 
