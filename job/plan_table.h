@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "job/model_config.h"
+#include "job/resolved_job.h"
+#include "job/shard_plan.h"
+
+namespace dotresize {
+
+/// What a job would do, for people: what each rank holds, the net size of the result, and a line
+/// that starts with "warning:" where the result would not be smaller. Lines without a last newline.
+std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan);
+
+/// The same as a JSON document (docs/plan.md): {"schema_version": 1, "ranks": [...], "dense":
+/// {...}, "compressed": {...}, "ratio": compressed/dense parameters, "warnings": [...]}.
+std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan);
+
+}  // namespace dotresize
