@@ -16,7 +16,8 @@ struct RotaryTable {
 
 RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens);
 
-/// Rotates query or key heads. x: [batch, heads, tokens, head_dim].
+/// Rotates query or key heads: channel i turns with channel i + head_dim/2. x: [batch, heads,
+/// tokens, head_dim] of any floating dtype, computed in float32; the table may hold more positions.
 at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table);
 
 }  // namespace dotresize

@@ -1,0 +1,108 @@
+"""Makes small random Llama and Mistral models and their logits with transformers.
+
+usage: make_models.py OUT_DIR
+
+Each case becomes OUT_DIR/NAME with the model as transformers saves it, and expected.safetensors:
+"ids" [batch, tokens] int64 and "logits" [batch, tokens, vocab] float32.
+"""
+
+import json
+import pathlib
+import shutil
+import sys
+
+import torch
+import transformers
+from safetensors.torch import save_file
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+
+# The options of transformers' config beyond BASE; "v4": rewrite config.json as transformers 4 did.
+BASE = {
+    "vocab_size": 96,
+    "hidden_size": 64,
+    "intermediate_size": 112,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 256,
+    "rms_norm_eps": 1e-5,
+    "initializer_range": 0.15,
+    "tie_word_embeddings": False,
+}
+CASES = {
+    "llama-gqa1": {},
+    "llama-gqa2-bias": {"num_key_value_heads": 4, "attention_bias": True, "mlp_bias": True},
+    "llama-gqa4-tied": {"num_key_value_heads": 2, "tie_word_embeddings": True},
+    "llama-gqa8-llama3": {"num_key_value_heads": 1, "rope_parameters": LLAMA3},
+    "llama-head-dim": {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 24},
+    "llama-v4": {"v4": True, "rope_parameters": {"rope_type": "default", "rope_theta": 1234.5}},
+    "llama-v4-llama3": {"v4": True, "num_key_value_heads": 2, "rope_parameters": LLAMA3},
+    "mistral-no-window": {"num_key_value_heads": 2, "sliding_window": None},
+    "mistral-window": {"num_key_value_heads": 2, "sliding_window": 7},
+    "mistral-long-window": {"num_key_value_heads": 4, "sliding_window": 128},
+    "mistral-head-dim-v4": {
+        "v4": True,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 1,
+        "head_dim": 24,
+        "sliding_window": 40,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
+    },
+}
+BATCH, TOKENS = 2, 80
+
+
+def as_transformers_4(config: dict) -> dict:
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope.pop("rope_theta")
+    config["rope_scaling"] = None if rope["rope_type"] == "default" else rope
+    config["torch_dtype"] = config.pop("dtype")
+    config["transformers_version"] = "4.46.0"
+    return config
+
+
+def make_model(name: str, options: dict) -> torch.nn.Module:
+    if name.startswith("llama"):
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**BASE | options))
+    else:
+        model = transformers.MistralForCausalLM(transformers.MistralConfig(**BASE | options))
+    for parameter_name, parameter in model.named_parameters():
+        if "norm" in parameter_name:
+            parameter.data.uniform_(0.5, 1.5)
+        elif parameter_name.endswith("bias"):
+            parameter.data.normal_(0, 0.3)
+    return model.float().eval()
+
+
+def make_case(directory: pathlib.Path, seed: int, options: dict) -> None:
+    options = dict(options)
+    version_4 = options.pop("v4", False)
+    torch.manual_seed(seed)
+    model = make_model(directory.name, options)
+    ids = torch.randint(0, BASE["vocab_size"], (BATCH, TOKENS))
+    with torch.inference_mode():
+        logits = model(ids).logits
+    model.save_pretrained(directory)
+    save_file({"ids": ids, "logits": logits.clone()}, directory / "expected.safetensors")
+    if version_4:
+        path = directory / "config.json"
+        path.write_text(json.dumps(as_transformers_4(json.loads(path.read_text())), indent=2))
+
+
+def main() -> None:
+    out = pathlib.Path(sys.argv[1])
+    shutil.rmtree(out, ignore_errors=True)
+    for seed, (name, options) in enumerate(CASES.items()):
+        make_case(out / name, seed, options)
+
+
+if __name__ == "__main__":
+    main()

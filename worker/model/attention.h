@@ -1,0 +1,16 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "job/model_config.h"
+#include "worker/model/rotary.h"
+#include "worker/model/weights.h"
+
+namespace dotresize {
+
+/// Causal self-attention of normalised x [batch, tokens, k_in], in the weights' dtype: query head h
+/// attends to key head h / (heads / kv_heads). Returns [batch, tokens, k_out], skip not added.
+at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& weights,
+                             const RotaryTable& rotary, const at::Tensor& x);
+
+}  // namespace dotresize

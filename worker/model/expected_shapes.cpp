@@ -1,0 +1,26 @@
+#include "worker/model/expected_shapes.h"
+
+#include "worker/model/stored_tensors.h"
+
+namespace dotresize {
+
+std::map<std::string, std::vector<int64_t>> expected_shapes(const ModelConfig& config) {
+  const std::vector<int64_t>& widths = config.junction_widths;
+  std::map<std::string, std::vector<int64_t>> shapes;
+  shapes[kEmbeddingName] = {config.vocab_size, widths.front()};
+  if (!config.tie_word_embeddings) shapes[kHeadName] = {config.vocab_size, widths.back()};
+  if (!config.compressed) shapes[kFinalNormName] = {config.hidden_size};
+
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    const SublayerLayout layout = sublayer_layout(config, s, widths[s], widths[s + 1]);
+    for (const StoredTensor& tensor : folded_tensors(config, s, widths[s], widths[s + 1])) {
+      shapes[tensor.name] = tensor.shape;
+    }
+    if (config.compressed) continue;
+    shapes.erase(layout.shortcut.name);
+    shapes[layout.norm.name] = layout.norm.shape;
+  }
+  return shapes;
+}
+
+}  // namespace dotresize

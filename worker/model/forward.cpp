@@ -1,0 +1,43 @@
+#include "worker/model/forward.h"
+
+#include "worker/model/attention.h"
+#include "worker/model/layout.h"
+#include "worker/model/mlp.h"
+
+namespace dotresize {
+namespace {
+
+// update + x·shortcut. `update` [batch, tokens, k_out] is given away and added to in place.
+at::Tensor add_skip(at::Tensor update, const at::Tensor& x, const at::Tensor& shortcut) {
+  if (!shortcut.defined()) return update.add_(x);
+  update.view({-1, update.size(-1)}).addmm_(x.reshape({-1, x.size(-1)}), shortcut.to(at::kFloat));
+  return update;
+}
+
+}  // namespace
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t divisor, double eps) {
+  at::Tensor scale = at::linalg_vector_norm(x, 2, at::IntArrayRef{-1}, /*keepdim=*/true);
+  scale.square_().div_(divisor).add_(eps).rsqrt_();
+  at::Tensor normed = x * scale;
+  if (gamma.defined()) normed.mul_(gamma);
+  return normed;
+}
+
+at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
+                            const RotaryTable& rotary, const at::Tensor& x) {
+  const at::Tensor normed = rms_norm(x, weights.norm, config.hidden_size, config.rms_norm_eps)
+                                .to(weights.writer.weight.scalar_type());
+  const at::Tensor update = is_attention(weights.sublayer)
+                                ? attention_forward(config, weights, rotary, normed)
+                                : mlp_forward(weights, normed);
+  return add_skip(update.to(at::kFloat), x, weights.shortcut);
+}
+
+at::Tensor head_forward(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x) {
+  const at::Tensor normed =
+      rms_norm(x, head.norm, config.hidden_size, config.rms_norm_eps).to(head.weight.scalar_type());
+  return at::linear(normed, head.weight).to(at::kFloat);
+}
+
+}  // namespace dotresize

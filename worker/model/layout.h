@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "job/model_config.h"
+
+namespace dotresize {
+
+// Where a checkpoint keeps what, and in which shapes. Llama and Mistral name their tensors alike;
+// what differs between them (biases, window) is in ModelConfig.
+
+inline constexpr char kEmbeddingName[] = "model.embed_tokens.weight";  ///< [vocab, k_0]
+inline constexpr char kFinalNormName[] = "model.norm.weight";          ///< [d], dense models only
+inline constexpr char kHeadName[] = "lm_head.weight";  ///< [vocab, k_2L], unless tied
+
+bool is_attention(int64_t sublayer);
+/// "layers.3.attention", "layers.3.mlp".
+std::string sublayer_name(int64_t sublayer);
+/// "embed" for junction 0, else the name of the sublayer that writes it.
+std::string junction_name(int64_t junction);
+
+/// One tensor: its name in the checkpoint and its shape.
+struct StoredTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+
+/// A linear layer; `bias.name` is empty where it has none.
+struct LinearLayout {
+  StoredTensor weight;
+  StoredTensor bias;
+};
+
+/// The tensors of one sublayer. Dense models have the norm, compressed ones the shortcut, in
+/// nn.Linear layout [k_out, k_in].
+struct SublayerLayout {
+  StoredTensor norm;
+  std::vector<LinearLayout> readers;  ///< attention: q, k, v; MLP: gate, up
+  LinearLayout writer;                ///< attention: o; MLP: down
+  StoredTensor shortcut;
+};
+
+/// The layout at widths k_in and k_out of the junctions that the sublayer reads and writes.
+SublayerLayout sublayer_layout(const ModelConfig& config, int64_t sublayer, int64_t k_in,
+                               int64_t k_out);
+
+}  // namespace dotresize

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace dotresize {
+
+struct Linear {
+  at::Tensor weight;  ///< [out, in]
+  at::Tensor bias;    ///< [out], or undefined
+};
+
+/// Weights of one sublayer, dense, half folded or folded. All of one dtype.
+struct SublayerWeights {
+  int64_t sublayer = 0;         ///< 2l: attention of layer l; 2l+1: its MLP
+  at::Tensor norm;              ///< γ [d]; undefined once folded into the readers
+  std::vector<Linear> readers;  ///< attention: q, k, v; MLP: gate, up
+  Linear writer;                ///< attention: o; MLP: down
+  at::Tensor shortcut;          ///< [k_in, k_out]; undefined: the identity
+};
+
+struct HeadWeights {
+  at::Tensor norm;    ///< γ [d]; undefined where the model is compressed
+  at::Tensor weight;  ///< lm_head [vocab, k_2L]; the embedding where tied
+};
+
+/// The weights rounded to `dtype`; tensors that have it already are shared, not copied.
+SublayerWeights to_dtype(const SublayerWeights& weights, at::ScalarType dtype);
+
+}  // namespace dotresize
