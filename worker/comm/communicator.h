@@ -3,10 +3,18 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace dotresize {
+
+/// A peer did not answer within the deadline, or MPI reported an error. The text names rank and
+/// operation.
+class CommunicationError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 /// A transfer under way. The tensor given to send or receive stays untouched until wait() returns.
 class Transfer {
@@ -17,8 +25,8 @@ class Transfer {
 
 /// What the schedules need of the ranks of a job. All calls take contiguous tensors and are made
 /// from one thread; collectives are called by every rank in the same order with the same shapes and
-/// dtypes. A call that does not complete within the deadline throws CommunicationError, naming rank
-/// and operation; cancellation throws Cancelled.
+/// dtypes. Reductions take float32, float64 and int64; everything else moves any dtype. A call that
+/// does not complete within the deadline throws CommunicationError.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -27,7 +35,7 @@ class Communicator {
   virtual int size() const = 0;
 
   virtual void broadcast(at::Tensor& tensor, int root) = 0;
-  /// The sum over ranks arrives at `root`; elsewhere the content is undefined afterwards.
+  /// The sum over ranks arrives at `root`; the other ranks' tensors are unchanged.
   virtual void reduce_sum(at::Tensor& tensor, int root) = 0;
   virtual void all_reduce_sum(at::Tensor& tensor) = 0;
   virtual std::unique_ptr<Transfer> send(const at::Tensor& tensor, int to) = 0;
@@ -35,9 +43,18 @@ class Communicator {
   virtual void barrier() = 0;
 };
 
-class CommunicationError : public std::runtime_error {
+/// One rank alone: collectives are the identity, and there is nobody to send to.
+class SelfCommunicator final : public Communicator {
  public:
-  using std::runtime_error::runtime_error;
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void broadcast(at::Tensor& tensor, int root) override;
+  void reduce_sum(at::Tensor& tensor, int root) override;
+  void all_reduce_sum(at::Tensor& tensor) override;
+  /// Throws std::logic_error: a schedule that sends to itself is wrong.
+  std::unique_ptr<Transfer> send(const at::Tensor& tensor, int to) override;
+  std::unique_ptr<Transfer> receive(at::Tensor& tensor, int from) override;
+  void barrier() override {}
 };
 
 /// Strings of any length over the tensor operations above.

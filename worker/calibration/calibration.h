@@ -1,0 +1,72 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "job/model_config.h"
+#include "job/shard_plan.h"
+#include "worker/checkpoint/reader.h"
+#include "worker/comm/communicator.h"
+#include "worker/maps/junction_solver.h"
+#include "worker/model/sublayer.h"
+#include "worker/phase_clock.h"
+
+namespace dotresize {
+
+/// What both schedules work from. References outlive the call.
+struct CalibrationJob {
+  const ModelConfig& config;       ///< of the dense model
+  const CheckpointReader& reader;  ///< its weights
+  const ShardPlan& plan;           ///< one shard per rank of the communicator
+  at::Tensor windows;              ///< [samples, seqlen] int64, the same on every rank
+  MapOptions map;                  ///< its width is that of every mapped junction
+  bool head_sliced = false;        ///< false: the last junction keeps its full width
+  at::ScalarType compute_dtype = at::kFloat;
+
+  /// Junctions 0 .. mapped_junctions()-1 get a map.
+  int64_t mapped_junctions() const { return config.num_junctions() - (head_sliced ? 0 : 1); }
+};
+
+/// Takes the folded weights, float64, of the sublayers that this rank owns, each as soon as it is
+/// ready.
+class FoldedModelSink {
+ public:
+  virtual ~FoldedModelSink() = default;
+  virtual void put_embedding(const at::Tensor& embedding) = 0;
+  virtual void put_sublayer(const SublayerWeights& weights) = 0;
+  virtual void put_head(const HeadWeights& head) = 0;
+};
+
+/// Told how far this rank is; called often, must be quick.
+struct CalibrationObserver {
+  /// One more piece of `tokens` has gone through the rank's part of the model.
+  std::function<void(int64_t tokens)> tokens_seen;
+  /// This many junctions are solved, on all ranks together. The same calls on every rank.
+  std::function<void(int64_t junctions)> junctions_solved;
+};
+
+/// A junction that this rank has solved.
+struct SolvedJunction {
+  int64_t junction = 0;
+  at::Tensor support;  ///< [k] int64
+  MapDiagnostics diagnostics;
+};
+
+/// `activations: original`: maps see the dense model; ranks are pipeline stages (method.md,
+/// architecture.md). Collective. Returns the junctions that this rank owns.
+std::vector<SolvedJunction> calibrate_pipeline(Communicator& comm, const CalibrationJob& job,
+                                               FoldedModelSink& sink,
+                                               const CalibrationObserver& observer,
+                                               PhaseClock& clock);
+
+/// `activations: compressed`: each map sees the error of those before it; ranks share the tokens.
+/// Collective. Returns the junctions that this rank owns.
+std::vector<SolvedJunction> calibrate_token_parallel(Communicator& comm, const CalibrationJob& job,
+                                                     FoldedModelSink& sink,
+                                                     const CalibrationObserver& observer,
+                                                     PhaseClock& clock);
+
+}  // namespace dotresize

@@ -1,0 +1,71 @@
+#include "worker/calibration/junction_estimator.h"
+
+#include <ATen/ATen.h>
+
+#include <stdexcept>
+
+#include "worker/model/sublayer.h"
+
+namespace dotresize {
+namespace {
+
+/// Runs `step` as the phase; its errors name the junction.
+template <typename Step>
+auto at_junction(int64_t junction, PhaseClock& clock, const char* phase, const Step& step) {
+  const PhaseClock::Scope scope(clock, phase);
+  try {
+    return step();
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error("junction " + junction_name(junction) + ": " + error.what());
+  }
+}
+
+}  // namespace
+
+JunctionEstimator::JunctionEstimator(int64_t junction, int64_t width, const MapOptions& options,
+                                     PhaseClock& clock)
+    : junction_(junction),
+      options_(options),
+      clock_(clock),
+      gram_(width, MomentKinds{.gram = true}) {
+  if (options.transport) cost_.emplace(width, MomentKinds{.abs_sum = options.pca, .cost = true});
+}
+
+void JunctionEstimator::add(const at::Tensor& x) {
+  at_junction(junction_, clock_, "gram", [&] { gram_.add(x); });
+  if (cost_ && !options_.pca) at_junction(junction_, clock_, "cost", [&] { cost_->add(x); });
+}
+
+std::vector<at::Tensor> JunctionEstimator::first_sums() const {
+  std::vector<at::Tensor> sums = gram_.sums();
+  if (cost_ && !options_.pca) {
+    for (const at::Tensor& sum : cost_->sums()) sums.push_back(sum);
+  }
+  return sums;
+}
+
+void JunctionEstimator::decompose(int64_t tokens) {
+  at_junction(junction_, clock_, "eigen",
+              [&] { basis_ = eigenbasis(gram_.gram / static_cast<double>(tokens)); });
+  rotation_ = basis_->vectors.to(at::kFloat);
+}
+
+void JunctionEstimator::add_rotated(const at::Tensor& x) {
+  at_junction(junction_, clock_, "cost", [&] { cost_->add(at::matmul(x, rotation_)); });
+}
+
+std::vector<at::Tensor> JunctionEstimator::second_sums() const { return cost_->sums(); }
+
+JunctionSolution JunctionEstimator::solve(int64_t tokens) {
+  JunctionStatistics statistics;
+  statistics.tokens = tokens;
+  statistics.gram = gram_.gram;
+  if (cost_) {
+    statistics.abs_sum = cost_->abs_sum;
+    statistics.cost = cost_->cost;
+  }
+  return at_junction(junction_, clock_, "solve",
+                     [&] { return solve_junction(statistics, *basis_, options_); });
+}
+
+}  // namespace dotresize

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "worker/calibration/moments.h"
+#include "worker/maps/basis.h"
+#include "worker/maps/junction_solver.h"
+#include "worker/phase_clock.h"
+
+namespace dotresize {
+
+/// One junction from its activations to its map. First pass: the Gram matrix and, in the identity
+/// basis, the costs. Then decompose(), and for pca with transport a second pass: the costs in the
+/// rotated basis. Errors name the junction.
+class JunctionEstimator {
+ public:
+  JunctionEstimator(int64_t junction, int64_t width, const MapOptions& options, PhaseClock& clock);
+
+  /// The method costs a second pass over the tokens, in the basis of the first.
+  bool needs_second_pass() const { return options_.pca && options_.transport; }
+
+  /// x: [..., d] float32.
+  void add(const at::Tensor& x);
+  /// The first pass's sums over this rank's tokens: what ranks add up.
+  std::vector<at::Tensor> first_sums() const;
+  /// The eigenbasis of the Gram matrix of `tokens` tokens (all ranks').
+  void decompose(int64_t tokens);
+
+  /// U [d, d] float32, defined by decompose() or set by set_rotation().
+  const at::Tensor& rotation() const { return rotation_; }
+  void set_rotation(at::Tensor rotation) { rotation_ = std::move(rotation); }
+  /// Second pass, x in the original basis.
+  void add_rotated(const at::Tensor& x);
+  std::vector<at::Tensor> second_sums() const;
+
+  /// After decompose() and the passes that the method needs, over `tokens` tokens.
+  JunctionSolution solve(int64_t tokens);
+
+ private:
+  int64_t junction_;
+  MapOptions options_;
+  PhaseClock& clock_;
+  Moments gram_;
+  std::optional<Moments> cost_;
+  std::optional<Eigenbasis> basis_;
+  at::Tensor rotation_;
+};
+
+}  // namespace dotresize

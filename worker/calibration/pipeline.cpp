@@ -1,0 +1,157 @@
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "worker/calibration/calibration.h"
+#include "worker/calibration/junction_estimator.h"
+#include "worker/calibration/stage.h"
+#include "worker/maps/fold.h"
+
+namespace dotresize {
+namespace {
+
+/// The junctions of one rank, in order: [first, first + estimators.size()).
+struct StageJunctions {
+  int64_t first = 0;
+  std::vector<JunctionEstimator> estimators;
+
+  JunctionEstimator* find(int64_t junction) {
+    const int64_t index = junction - first;
+    const bool ours = index >= 0 && index < static_cast<int64_t>(estimators.size());
+    return ours ? &estimators[static_cast<size_t>(index)] : nullptr;
+  }
+};
+
+const RankShard& shard_of(const Communicator& comm, const ShardPlan& plan) {
+  return plan.ranks.at(static_cast<size_t>(comm.rank()));
+}
+
+StageJunctions make_junctions(const CalibrationJob& job, const RankShard& shard,
+                              PhaseClock& clock) {
+  StageJunctions junctions;
+  junctions.first = shard.first_sublayer == 0 ? 0 : shard.first_sublayer + 1;
+  const int64_t end = std::min(shard.end_sublayer + 1, job.mapped_junctions());
+  for (int64_t junction = junctions.first; junction < end; ++junction) {
+    junctions.estimators.emplace_back(junction, job.config.hidden_size, job.map, clock);
+  }
+  return junctions;
+}
+
+/// Both passes: the calibration tokens through the dense model, every junction's moments on the
+/// way.
+void take_moments(Communicator& comm, const CalibrationJob& job, StageJunctions& junctions,
+                  const CalibrationObserver& observer, PhaseClock& clock) {
+  const RankShard& shard = shard_of(comm, job.plan);
+  const Stage stage = [&] {
+    const PhaseClock::Scope scope(clock, "read");
+    const int64_t end = std::min(shard.end_sublayer, job.mapped_junctions() - 1);
+    return load_stage(job.reader, job.config, shard, end, job.compute_dtype);
+  }();
+  const auto stream = [&](auto add) {
+    const PhaseClock::Scope scope(clock, "forward");
+    stream_through_stages(
+        comm, job.config, stage, job.windows,
+        [&](int64_t junction, const at::Tensor& x, const at::Tensor&) {
+          if (JunctionEstimator* estimator = junctions.find(junction)) add(*estimator, x);
+        },
+        observer.tokens_seen);
+  };
+
+  stream([](JunctionEstimator& estimator, const at::Tensor& x) { estimator.add(x); });
+  for (JunctionEstimator& estimator : junctions.estimators)
+    estimator.decompose(job.windows.numel());
+  if (job.map.pca && job.map.transport) {
+    stream([](JunctionEstimator& estimator, const at::Tensor& x) { estimator.add_rotated(x); });
+  }
+}
+
+int64_t sum_over_ranks(Communicator& comm, int64_t value) {
+  at::Tensor sum = at::full({1}, value, at::kLong);
+  comm.all_reduce_sum(sum);
+  return sum.item<int64_t>();
+}
+
+/// All ranks solve side by side. They meet after each junction, so that progress counts those of
+/// all ranks.
+std::vector<JunctionSolution> solve_all(Communicator& comm, const CalibrationJob& job,
+                                        StageJunctions& junctions,
+                                        const CalibrationObserver& observer) {
+  std::vector<JunctionSolution> solutions;
+  for (int64_t solved = 0; solved < job.mapped_junctions();) {
+    const bool more = solutions.size() < junctions.estimators.size();
+    if (more) {
+      solutions.push_back(junctions.estimators[solutions.size()].solve(job.windows.numel()));
+    }
+    const int64_t now = sum_over_ranks(comm, more ? 1 : 0);
+    solved += now;
+    observer.junctions_solved(now);
+  }
+  return solutions;
+}
+
+/// M_inv of the junction that the rank's first sublayer reads: the last one of the stage before.
+at::Tensor exchange_unmaps(Communicator& comm, const CalibrationJob& job,
+                           const std::vector<JunctionSolution>& solutions) {
+  std::unique_ptr<Transfer> sending;
+  if (comm.rank() + 1 < comm.size()) {
+    sending = comm.send(solutions.back().map.M_inv.contiguous(), comm.rank() + 1);
+  }
+  at::Tensor unmap = at::empty({job.map.width, job.config.hidden_size}, at::kDouble);
+  if (comm.rank() > 0) comm.receive(unmap, comm.rank() - 1)->wait();
+  if (sending) sending->wait();
+  return unmap;
+}
+
+void fold_stage(const CalibrationJob& job, const RankShard& shard, at::Tensor unmap,
+                const std::vector<JunctionSolution>& solutions, FoldedModelSink& sink) {
+  auto solution = solutions.begin();
+  const at::ScalarType dtype = at::kDouble;
+  if (shard.first_sublayer == 0) {
+    unmap = solution->map.M_inv;
+    sink.put_embedding(
+        fold_embedding(load_embedding(job.reader, job.config, at::kFloat), solution->map.M));
+    ++solution;
+  }
+  for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
+    SublayerWeights folded =
+        fold_input(load_sublayer(job.reader, job.config, sublayer, dtype), unmap);
+    unmap = at::Tensor();
+    if (solution != solutions.end()) {
+      folded = fold_output(folded, solution->map.M);
+      unmap = solution->map.M_inv;
+      ++solution;
+    }
+    sink.put_sublayer(folded);
+  }
+  if (shard.end_sublayer == job.config.num_sublayers()) {
+    sink.put_head(fold_head(load_head(job.reader, job.config, dtype), unmap));
+  }
+}
+
+std::vector<SolvedJunction> without_maps(int64_t first, std::vector<JunctionSolution>& solutions) {
+  std::vector<SolvedJunction> solved;
+  for (JunctionSolution& solution : solutions) {
+    solved.push_back({first++, std::move(solution.support), solution.diagnostics});
+  }
+  return solved;
+}
+
+}  // namespace
+
+std::vector<SolvedJunction> calibrate_pipeline(Communicator& comm, const CalibrationJob& job,
+                                               FoldedModelSink& sink,
+                                               const CalibrationObserver& observer,
+                                               PhaseClock& clock) {
+  const RankShard& shard = shard_of(comm, job.plan);
+  StageJunctions junctions = make_junctions(job, shard, clock);
+  take_moments(comm, job, junctions, observer, clock);
+  std::vector<JunctionSolution> solutions = solve_all(comm, job, junctions, observer);
+  const at::Tensor unmap = exchange_unmaps(comm, job, solutions);
+  {
+    const PhaseClock::Scope scope(clock, "fold");
+    fold_stage(job, shard, unmap, solutions, sink);
+  }
+  return without_maps(junctions.first, solutions);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,46 @@
+#include "worker/calibration/sublayer_broadcast.h"
+
+#include <ATen/ATen.h>
+
+namespace dotresize {
+namespace {
+
+at::Tensor empty(const StoredTensor& tensor, at::ScalarType dtype) {
+  return tensor.name.empty() ? at::Tensor() : at::empty(tensor.shape, dtype);
+}
+
+Linear empty(const LinearLayout& layout, at::ScalarType dtype) {
+  return {empty(layout.weight, dtype), empty(layout.bias, dtype)};
+}
+
+void broadcast_if_defined(Communicator& comm, at::Tensor& tensor, int root) {
+  if (!tensor.defined()) return;
+  tensor = tensor.contiguous();
+  comm.broadcast(tensor, root);
+}
+
+}  // namespace
+
+SublayerWeights broadcast_sublayer(Communicator& comm, const ModelConfig& config,
+                                   const SublayerWeights& owned, int64_t sublayer, int64_t k_in,
+                                   int64_t k_out, at::ScalarType dtype, int root) {
+  SublayerWeights weights = owned;
+  if (comm.rank() != root) {
+    const SublayerLayout layout = sublayer_layout(config, sublayer, k_in, k_out);
+    weights.sublayer = sublayer;
+    for (const LinearLayout& reader : layout.readers)
+      weights.readers.push_back(empty(reader, dtype));
+    weights.writer = empty(layout.writer, dtype);
+    weights.shortcut = at::empty({k_in, k_out}, dtype);
+  }
+  for (Linear& reader : weights.readers) {
+    broadcast_if_defined(comm, reader.weight, root);
+    broadcast_if_defined(comm, reader.bias, root);
+  }
+  broadcast_if_defined(comm, weights.writer.weight, root);
+  broadcast_if_defined(comm, weights.writer.bias, root);
+  broadcast_if_defined(comm, weights.shortcut, root);
+  return weights;
+}
+
+}  // namespace dotresize

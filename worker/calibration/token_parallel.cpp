@@ -1,0 +1,173 @@
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "worker/calibration/calibration.h"
+#include "worker/calibration/junction_estimator.h"
+#include "worker/calibration/stage.h"
+#include "worker/calibration/sublayer_broadcast.h"
+#include "worker/maps/fold.h"
+
+namespace dotresize {
+namespace {
+
+/// This rank's share of the samples, in microbatches: token ids, or the residual stream.
+using Microbatches = std::vector<at::Tensor>;
+
+Microbatches my_ids(const Communicator& comm, const at::Tensor& windows) {
+  const int64_t samples = windows.size(0);
+  const int64_t begin = samples * comm.rank() / comm.size();
+  const int64_t end = samples * (comm.rank() + 1) / comm.size();
+  if (begin == end) return {};
+  return windows.slice(0, begin, end).split(microbatch_samples(windows.size(1)));
+}
+
+/// Every rank gets the embedding from its owner, looks up its tokens, and lets go of it.
+Microbatches embed_all(Communicator& comm, const CalibrationJob& job, const Microbatches& ids,
+                       at::Tensor& owned_embedding, PhaseClock& clock) {
+  at::Tensor embedding;
+  if (comm.rank() == 0) {
+    const PhaseClock::Scope scope(clock, "read");
+    embedding = owned_embedding = load_embedding(job.reader, job.config, at::kFloat);
+  } else {
+    embedding = at::empty({job.config.vocab_size, job.config.hidden_size}, at::kFloat);
+  }
+  comm.broadcast(embedding, 0);
+  Microbatches x;
+  for (const at::Tensor& batch : ids) x.push_back(embed(embedding, batch));
+  return x;
+}
+
+void reduce_all(Communicator& comm, std::vector<at::Tensor> sums, int root) {
+  for (at::Tensor& sum : sums) comm.reduce_sum(sum, root);
+}
+
+at::Tensor broadcast_or_empty(Communicator& comm, const at::Tensor& tensor, at::IntArrayRef shape,
+                              at::ScalarType dtype, int root) {
+  at::Tensor shared = comm.rank() == root ? tensor.contiguous() : at::empty(shape, dtype);
+  comm.broadcast(shared, root);
+  return shared;
+}
+
+/// What the loop over the sublayers carries from junction to junction.
+class Walk {
+ public:
+  Walk(Communicator& comm, const CalibrationJob& job, const CalibrationObserver& observer,
+       PhaseClock& clock)
+      : comm_(comm),
+        job_(job),
+        observer_(observer),
+        clock_(clock),
+        rotary_(make_rotary_table(job.config, job.windows.size(1))) {}
+
+  /// Solves the junction from x [., ., d] of all ranks. The owner keeps the diagnostics, every rank
+  /// gets the map, and x becomes x·M.
+  void solve(int64_t junction, Microbatches& x);
+  /// The sublayer that reads the last solved junction, its readers folded, its writer still of full
+  /// width. Float64; empty but on the owner.
+  SublayerWeights fold_readers(int64_t sublayer);
+  /// Broadcasts the owner's half folded sublayer in the compute dtype, and runs x through it.
+  void forward(int64_t sublayer, const SublayerWeights& owned, Microbatches& x);
+
+  bool owns_sublayer(int64_t sublayer) const {
+    return job_.plan.owner_of_sublayer(sublayer) == comm_.rank();
+  }
+  const JunctionMap& map() const { return map_; }
+  std::vector<SolvedJunction> take_solved() { return std::move(solved_); }
+
+ private:
+  Communicator& comm_;
+  const CalibrationJob& job_;
+  const CalibrationObserver& observer_;
+  PhaseClock& clock_;
+  RotaryTable rotary_;
+  JunctionMap map_;
+  std::vector<SolvedJunction> solved_;
+};
+
+void Walk::solve(int64_t junction, Microbatches& x) {
+  const int owner = job_.plan.owner_of_junction(junction);
+  const int64_t d = job_.config.hidden_size;
+  const int64_t k = job_.map.width;
+  JunctionEstimator estimator(junction, d, job_.map, clock_);
+  for (const at::Tensor& batch : x) estimator.add(batch);
+  reduce_all(comm_, estimator.first_sums(), owner);
+  if (comm_.rank() == owner) estimator.decompose(job_.windows.numel());
+  if (estimator.needs_second_pass()) {
+    estimator.set_rotation(
+        broadcast_or_empty(comm_, estimator.rotation(), {d, d}, at::kFloat, owner));
+    for (const at::Tensor& batch : x) estimator.add_rotated(batch);
+    reduce_all(comm_, estimator.second_sums(), owner);
+  }
+  if (comm_.rank() == owner) {
+    JunctionSolution solution = estimator.solve(job_.windows.numel());
+    map_ = std::move(solution.map);
+    solved_.push_back({junction, std::move(solution.support), solution.diagnostics});
+  }
+  map_.M = broadcast_or_empty(comm_, map_.M, {d, k}, at::kDouble, owner);
+  map_.M_inv = broadcast_or_empty(comm_, map_.M_inv, {k, d}, at::kDouble, owner);
+
+  const PhaseClock::Scope scope(clock_, "forward");
+  const at::Tensor M = map_.M.to(at::kFloat);
+  for (at::Tensor& batch : x) batch = at::matmul(batch, M);
+  observer_.junctions_solved(1);
+}
+
+SublayerWeights Walk::fold_readers(int64_t sublayer) {
+  if (!owns_sublayer(sublayer)) return {};
+  const SublayerWeights dense = [&] {
+    const PhaseClock::Scope scope(clock_, "read");
+    return load_sublayer(job_.reader, job_.config, sublayer, at::kDouble);
+  }();
+  const PhaseClock::Scope scope(clock_, "fold");
+  return fold_input(dense, map_.M_inv);
+}
+
+void Walk::forward(int64_t sublayer, const SublayerWeights& owned, Microbatches& x) {
+  const SublayerWeights weights = broadcast_sublayer(
+      comm_, job_.config, to_dtype(owned, job_.compute_dtype), sublayer, job_.map.width,
+      job_.config.hidden_size, job_.compute_dtype, job_.plan.owner_of_sublayer(sublayer));
+  const PhaseClock::Scope scope(clock_, "forward");
+  for (at::Tensor& batch : x) {
+    batch = sublayer_forward(job_.config, weights, rotary_, batch);
+    observer_.tokens_seen(batch.size(0) * batch.size(1));
+  }
+}
+
+}  // namespace
+
+std::vector<SolvedJunction> calibrate_token_parallel(Communicator& comm, const CalibrationJob& job,
+                                                     FoldedModelSink& sink,
+                                                     const CalibrationObserver& observer,
+                                                     PhaseClock& clock) {
+  Walk walk(comm, job, observer, clock);
+  at::Tensor embedding;  // on its owner alone
+  Microbatches x = embed_all(comm, job, my_ids(comm, job.windows), embedding, clock);
+  walk.solve(0, x);
+  if (embedding.defined()) {
+    const PhaseClock::Scope scope(clock, "fold");
+    sink.put_embedding(fold_embedding(std::exchange(embedding, {}), walk.map().M));
+  }
+
+  for (int64_t sublayer = 0; sublayer < job.config.num_sublayers(); ++sublayer) {
+    SublayerWeights folded = walk.fold_readers(sublayer);
+    const bool mapped = sublayer + 1 < job.mapped_junctions();
+    if (mapped) {
+      walk.forward(sublayer, folded, x);
+      walk.solve(sublayer + 1, x);
+    }
+    if (!walk.owns_sublayer(sublayer)) continue;
+    const PhaseClock::Scope scope(clock, "fold");
+    sink.put_sublayer(mapped ? fold_output(folded, walk.map().M) : folded);
+  }
+
+  if (walk.owns_sublayer(job.config.num_sublayers() - 1)) {
+    const PhaseClock::Scope scope(clock, "fold");
+    const at::Tensor unmap = job.head_sliced ? walk.map().M_inv : at::Tensor();
+    sink.put_head(fold_head(load_head(job.reader, job.config, at::kDouble), unmap));
+  }
+  return walk.take_solved();
+}
+
+}  // namespace dotresize

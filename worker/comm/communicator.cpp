@@ -1,0 +1,70 @@
+#include "worker/comm/communicator.h"
+
+#include <ATen/ATen.h>
+
+#include <cstring>
+
+namespace dotresize {
+namespace {
+
+at::Tensor length_tensor(int64_t length) { return at::full({1}, length, at::kLong); }
+
+at::Tensor bytes_of(const std::string& text) {
+  at::Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
+  std::memcpy(bytes.data_ptr(), text.data(), text.size());
+  return bytes;
+}
+
+std::string text_of(const at::Tensor& bytes) {
+  return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())};
+}
+
+std::string receive_string(Communicator& comm, int from) {
+  at::Tensor length = length_tensor(0);
+  comm.receive(length, from)->wait();
+  at::Tensor bytes = at::empty({length.item<int64_t>()}, at::kByte);
+  comm.receive(bytes, from)->wait();
+  return text_of(bytes);
+}
+
+void send_string(Communicator& comm, const std::string& text, int to) {
+  comm.send(length_tensor(static_cast<int64_t>(text.size())), to)->wait();
+  comm.send(bytes_of(text), to)->wait();
+}
+
+}  // namespace
+
+void SelfCommunicator::broadcast(at::Tensor&, int) {}
+void SelfCommunicator::reduce_sum(at::Tensor&, int) {}
+void SelfCommunicator::all_reduce_sum(at::Tensor&) {}
+
+std::unique_ptr<Transfer> SelfCommunicator::send(const at::Tensor&, int to) {
+  throw std::logic_error("a single rank cannot send to rank " + std::to_string(to));
+}
+
+std::unique_ptr<Transfer> SelfCommunicator::receive(at::Tensor&, int from) {
+  throw std::logic_error("a single rank cannot receive from rank " + std::to_string(from));
+}
+
+std::string broadcast_string(Communicator& comm, const std::string& text, int root) {
+  at::Tensor length = length_tensor(static_cast<int64_t>(text.size()));
+  comm.broadcast(length, root);
+  at::Tensor bytes =
+      comm.rank() == root ? bytes_of(text) : at::empty({length.item<int64_t>()}, at::kByte);
+  comm.broadcast(bytes, root);
+  return text_of(bytes);
+}
+
+std::vector<std::string> gather_strings(Communicator& comm, const std::string& text, int root) {
+  if (comm.rank() != root) {
+    send_string(comm, text, root);
+    return {};
+  }
+  std::vector<std::string> texts(static_cast<size_t>(comm.size()));
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    texts[static_cast<size_t>(rank)] = rank == root ? text : receive_string(comm, rank);
+  }
+  return texts;
+}
+
+}  // namespace dotresize

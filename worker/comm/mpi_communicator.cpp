@@ -1,0 +1,164 @@
+#include "worker/comm/mpi_communicator.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+namespace dotresize {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kTag = 1;
+constexpr int64_t kMaxPieceBytes = int64_t{1} << 30;
+
+void check(int code, const std::string& operation) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw CommunicationError(operation + ": " + std::string(text, static_cast<size_t>(length)));
+}
+
+MPI_Datatype reducible_type(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kDouble:
+      return MPI_DOUBLE;
+    case at::kFloat:
+      return MPI_FLOAT;
+    case at::kLong:
+      return MPI_INT64_T;
+    default:
+      throw std::logic_error(std::string("ranks cannot add up tensors of dtype ") +
+                             at::toString(dtype));
+  }
+}
+
+/// Calls piece(pointer, bytes) for consecutive parts of the tensor that MPI can move in one go. An
+/// empty tensor is one empty piece, so that both sides always exchange the same number of messages.
+template <typename Piece>
+void for_each_piece(const at::Tensor& tensor, const Piece& piece) {
+  TORCH_INTERNAL_ASSERT(tensor.is_contiguous());
+  auto* data = static_cast<char*>(tensor.data_ptr());
+  const auto bytes = static_cast<int64_t>(tensor.nbytes());
+  int64_t offset = 0;
+  do {
+    const int64_t length = std::min(kMaxPieceBytes, bytes - offset);
+    piece(data + offset, static_cast<int>(length));
+    offset += length;
+  } while (offset < bytes);
+}
+
+class MpiTransfer final : public Transfer {
+ public:
+  MpiTransfer(const MpiCommunicator& comm, at::Tensor tensor, std::string operation)
+      : comm_(comm), tensor_(std::move(tensor)), operation_(std::move(operation)) {}
+
+  void add(MPI_Request request) { requests_.push_back(request); }
+
+  void wait() override {
+    for (MPI_Request& request : requests_) comm_.wait(request, operation_);
+    requests_.clear();
+  }
+
+ private:
+  const MpiCommunicator& comm_;
+  at::Tensor tensor_;  // keeps the memory alive while MPI uses it
+  std::string operation_;
+  std::vector<MPI_Request> requests_;
+};
+
+}  // namespace
+
+MpiCommunicator::MpiCommunicator(MPI_Comm parent, std::chrono::seconds timeout)
+    : timeout_(timeout) {
+  check(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
+  MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(comm_, &rank_);
+  MPI_Comm_size(comm_, &size_);
+}
+
+MpiCommunicator::~MpiCommunicator() { MPI_Comm_free(&comm_); }
+
+void MpiCommunicator::wait(MPI_Request& request, const std::string& operation) const {
+  const Clock::time_point deadline = Clock::now() + timeout_;
+  auto pause = std::chrono::microseconds(0);
+  for (int done = 0;;) {
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), operation);
+    if (done != 0) return;
+    if (Clock::now() > deadline) {
+      throw CommunicationError(operation + " did not complete within " +
+                               std::to_string(timeout_.count()) +
+                               " s (resources.timeout_s): a peer is gone or silent");
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause + std::chrono::microseconds(20), std::chrono::microseconds(1000));
+  }
+}
+
+void MpiCommunicator::broadcast(at::Tensor& tensor, int root) {
+  const std::string operation = "broadcast from rank " + std::to_string(root);
+  for_each_piece(tensor, [&](char* data, int bytes) {
+    MPI_Request request;
+    check(MPI_Ibcast(data, bytes, MPI_BYTE, root, comm_, &request), operation);
+    wait(request, operation);
+  });
+}
+
+void MpiCommunicator::reduce_sum(at::Tensor& tensor, int root) {
+  const std::string operation = "reduction to rank " + std::to_string(root);
+  const MPI_Datatype type = reducible_type(tensor.scalar_type());
+  const auto element = static_cast<int>(tensor.element_size());
+  for_each_piece(tensor, [&](char* data, int bytes) {
+    MPI_Request request;
+    const bool at_root = rank_ == root;
+    check(MPI_Ireduce(at_root ? MPI_IN_PLACE : data, at_root ? data : nullptr, bytes / element,
+                      type, MPI_SUM, root, comm_, &request),
+          operation);
+    wait(request, operation);
+  });
+}
+
+void MpiCommunicator::all_reduce_sum(at::Tensor& tensor) {
+  const std::string operation = "reduction to all ranks";
+  const MPI_Datatype type = reducible_type(tensor.scalar_type());
+  const auto element = static_cast<int>(tensor.element_size());
+  for_each_piece(tensor, [&](char* data, int bytes) {
+    MPI_Request request;
+    check(MPI_Iallreduce(MPI_IN_PLACE, data, bytes / element, type, MPI_SUM, comm_, &request),
+          operation);
+    wait(request, operation);
+  });
+}
+
+std::unique_ptr<Transfer> MpiCommunicator::send(const at::Tensor& tensor, int to) {
+  const std::string operation = "send to rank " + std::to_string(to);
+  auto transfer = std::make_unique<MpiTransfer>(*this, tensor, operation);
+  for_each_piece(tensor, [&](char* data, int bytes) {
+    MPI_Request request;
+    check(MPI_Isend(data, bytes, MPI_BYTE, to, kTag, comm_, &request), operation);
+    transfer->add(request);
+  });
+  return transfer;
+}
+
+std::unique_ptr<Transfer> MpiCommunicator::receive(at::Tensor& tensor, int from) {
+  const std::string operation = "receive from rank " + std::to_string(from);
+  auto transfer = std::make_unique<MpiTransfer>(*this, tensor, operation);
+  for_each_piece(tensor, [&](char* data, int bytes) {
+    MPI_Request request;
+    check(MPI_Irecv(data, bytes, MPI_BYTE, from, kTag, comm_, &request), operation);
+    transfer->add(request);
+  });
+  return transfer;
+}
+
+void MpiCommunicator::barrier() {
+  MPI_Request request;
+  check(MPI_Ibarrier(comm_, &request), "barrier");
+  wait(request, "barrier");
+}
+
+}  // namespace dotresize

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <chrono>
+#include <string>
+
+#include "worker/comm/communicator.h"
+
+namespace dotresize {
+
+/// MPI between CPU ranks. Every operation is started non-blocking and polled until the deadline,
+/// asleep in between: ranks that wait leave their core to those that compute. Messages are cut into
+/// pieces that MPI's int counts can express. Not thread-safe; the communicator must be freed before
+/// MPI_Finalize.
+class MpiCommunicator final : public Communicator {
+ public:
+  /// Duplicates `parent`. `timeout`: longest wait for one operation.
+  MpiCommunicator(MPI_Comm parent, std::chrono::seconds timeout);
+  ~MpiCommunicator() override;
+  MpiCommunicator(const MpiCommunicator&) = delete;
+  MpiCommunicator& operator=(const MpiCommunicator&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void broadcast(at::Tensor& tensor, int root) override;
+  void reduce_sum(at::Tensor& tensor, int root) override;
+  void all_reduce_sum(at::Tensor& tensor) override;
+  std::unique_ptr<Transfer> send(const at::Tensor& tensor, int to) override;
+  std::unique_ptr<Transfer> receive(at::Tensor& tensor, int from) override;
+  void barrier() override;
+
+  /// Waits for one request. `operation` completes the sentence "rank 3: ... did not complete".
+  void wait(MPI_Request& request, const std::string& operation) const;
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  std::chrono::seconds timeout_;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+}  // namespace dotresize

@@ -1,0 +1,182 @@
+#include "worker/job_command.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/core.h>
+#include <mpi.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "job/errors.h"
+#include "job/job_file.h"
+#include "job/report.h"
+#include "job/shard_plan.h"
+#include "worker/comm/mpi_communicator.h"
+#include "worker/console.h"
+#include "worker/progress_client.h"
+#include "worker/run/run_job.h"
+#include "worker/stop_signals.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+class MpiSession {
+ public:
+  MpiSession() {
+    int provided = 0;
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  }
+  ~MpiSession() { MPI_Finalize(); }
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+};
+
+int world_rank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+int world_size() {
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+int ranks_on_this_host() {
+  MPI_Comm host = MPI_COMM_NULL;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  int size = 1;
+  MPI_Comm_size(host, &size);
+  MPI_Comm_free(&host);
+  return size;
+}
+
+/// The cores that this process may use, shared fairly by the ranks on the host, unless
+/// OMP_NUM_THREADS decides.
+void set_threads() {
+  const int ranks = ranks_on_this_host();
+  at::set_num_interop_threads(1);
+  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  ::sched_getaffinity(0, sizeof(cores), &cores);
+  at::set_num_threads(std::max(1, CPU_COUNT(&cores) / ranks));
+}
+
+/// Rank 0 reads the job file; the ranks that were launched decide how many there are.
+v1::JobSpec share_spec(const fs::path& job_file) {
+  MpiCommunicator comm(MPI_COMM_WORLD, std::chrono::minutes(10));
+  v1::JobSpec spec;
+  if (comm.rank() == 0) {
+    spec = read_job_file(job_file);
+    const auto asked = static_cast<int>(spec.resources().ranks());
+    if (spec.resources().has_ranks() && asked != comm.size()) {
+      fmt::print(stderr, "note: the job asks for {} ranks and was launched with {}\n", asked,
+                 comm.size());
+    }
+    spec.mutable_resources()->set_ranks(static_cast<uint32_t>(comm.size()));
+  }
+  spec.ParseFromString(broadcast_string(comm, spec.SerializeAsString(), 0));
+  return spec;
+}
+
+void print_summary(const Report& report) {
+  fmt::print("{:<12} {:>14} {:>14} {:>12}\n", "", "parameters", "bytes", "perplexity");
+  const auto row = [](const char* name, const ModelReport& model) {
+    fmt::print("{:<12} {:>14} {:>14} {:>12}\n", name, model.parameters, model.bytes,
+               model.perplexity ? fmt::format("{:.4f}", *model.perplexity) : "-");
+  };
+  row("dense", report.dense);
+  row("compressed", report.compressed);
+  fmt::print("{} in {:.1f} s\n", report.job.output_path.string(), report.wall_time_s);
+}
+
+class JobCommand {
+ public:
+  JobCommand(const fs::path& job_file, const fs::path& work_dir)
+      : job_file_(job_file),
+        cache_dir_((work_dir.empty() ? fs::absolute(job_file).parent_path() : work_dir) /
+                   ".dotresize-cache"),
+        coordinator_(CoordinatorAddress::from_environment()),
+        progress_([this](const ProgressState& state) {
+          if (rank_ == 0) lines_.show(state);
+        }) {}
+
+  int run(StopSignals& signals);
+
+ private:
+  void run_job_here(StopSignals& signals);
+  /// Last words of a failing rank: to the log and to the coordinator. Never returns where there are
+  /// other ranks.
+  int fail(int exit_code, const std::string& message);
+
+  fs::path job_file_;
+  fs::path cache_dir_;
+  std::optional<CoordinatorAddress> coordinator_;
+  int rank_ = world_rank();
+  ProgressLines lines_;
+  Progress progress_;
+};
+
+int JobCommand::run(StopSignals& signals) {
+  try {
+    run_job_here(signals);
+    return kExitOk;
+  } catch (const InputError& error) {
+    return fail(kExitBadData, error.what());
+  } catch (const std::exception& error) {
+    return fail(kExitJobFailed, error.what());
+  }
+}
+
+void JobCommand::run_job_here(StopSignals& signals) {
+  set_threads();
+  const v1::JobSpec spec = share_spec(job_file_);
+  const ModelConfig config = read_model_config(spec.model().path());
+  const ResolvedJob job = resolve_job(spec, config);
+  const ShardPlan plan = make_shard_plan(config, job);
+  std::optional<OutputDirectory> output;
+  if (rank_ == 0) output.emplace(job.output_path, job.overwrite);
+  signals.watch([&output] {
+    if (output) output->discard();
+  });
+  std::optional<ProgressClient> heartbeat;
+  if (rank_ == 0 && coordinator_) heartbeat.emplace(*coordinator_, progress_);
+
+  MpiCommunicator comm(MPI_COMM_WORLD, std::chrono::seconds(job.timeout_s));
+  const Report report =
+      run_job(job, config, plan, {comm, progress_, cache_dir_, output ? &*output : nullptr});
+  if (rank_ == 0) print_summary(report);
+}
+
+int JobCommand::fail(int exit_code, const std::string& message) {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  const std::string phase = progress_.phase().empty() ? "start" : progress_.phase();
+  fmt::print(stderr, "dotresize-worker: error: rank {} on {} in {}: {}\n", rank_, host.data(),
+             phase, message);
+  if (coordinator_) {
+    const char* code = exit_code == kExitBadData ? "INVALID_INPUT" : "RANK_FAILED";
+    report_failure(*coordinator_, {code, message, rank_, host.data(), phase});
+  }
+  if (world_size() > 1) MPI_Abort(MPI_COMM_WORLD, exit_code);
+  return exit_code;
+}
+
+}  // namespace
+
+int run_job_command(const fs::path& job_file, const fs::path& work_dir) {
+  StopSignals signals;
+  die_with_launcher();
+  const MpiSession mpi;
+  return JobCommand(job_file, work_dir).run(signals);
+}
+
+}  // namespace dotresize

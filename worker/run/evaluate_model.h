@@ -1,0 +1,23 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+
+#include "job/model_config.h"
+#include "job/shard_plan.h"
+#include "worker/checkpoint/reader.h"
+#include "worker/comm/communicator.h"
+#include "worker/evaluation/perplexity.h"
+
+namespace dotresize {
+
+/// Perplexity of a dense or compressed checkpoint over the windows [W, seqlen], the ranks being
+/// pipeline stages. Collective; every rank gets the result.
+NegativeLogLikelihood evaluate_model(Communicator& comm, const CheckpointReader& reader,
+                                     const ModelConfig& config, const ShardPlan& plan,
+                                     const at::Tensor& windows, at::ScalarType compute_dtype,
+                                     const std::function<void(int64_t tokens)>& tokens_seen);
+
+}  // namespace dotresize

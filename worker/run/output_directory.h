@@ -1,0 +1,54 @@
+#pragma once
+
+#include <filesystem>
+#include <mutex>
+
+namespace dotresize {
+
+/// An exclusive lock on a file of its own, held for life; the file is removed at the end.
+class FileLock {
+ public:
+  /// Throws InputError where another process holds it or the file cannot be created.
+  explicit FileLock(std::filesystem::path path);
+  ~FileLock();
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+/// The output while it is being written: `<path>.partial`, locked against a second job, renamed to
+/// `path` when it is whole. Used by rank 0; other ranks write files into partial() after a barrier.
+class OutputDirectory {
+ public:
+  /// Creates an empty `<path>.partial` (a leftover of an earlier job is removed first). Throws
+  /// InputError where `path` exists and `overwrite` is false, or where another job holds the lock.
+  OutputDirectory(const std::filesystem::path& path, bool overwrite);
+  /// discard()s.
+  ~OutputDirectory();
+  OutputDirectory(const OutputDirectory&) = delete;
+  OutputDirectory& operator=(const OutputDirectory&) = delete;
+
+  const std::filesystem::path& partial() const { return partial_; }
+  /// Removes the unfinished output, from any thread, whatever is still being written into it; does
+  /// nothing after commit().
+  void discard();
+  /// Makes the content durable and renames it to `path`, replacing an existing directory where
+  /// `overwrite` allows it.
+  void commit();
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path partial_;
+  bool overwrite_ = false;
+  std::mutex mutex_;
+  bool committed_ = false;
+  FileLock lock_;
+};
+
+/// `<path>.partial`.
+std::filesystem::path partial_path(const std::filesystem::path& path);
+
+}  // namespace dotresize

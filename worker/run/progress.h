@@ -1,0 +1,63 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace dotresize {
+
+/// How far a job is.
+struct ProgressState {
+  std::string phase;
+  int64_t junctions_done = 0;
+  int64_t junctions_total = 0;
+  double tokens_per_second = 0.0;  ///< of the current phase, 0 where it moves no tokens
+  double eta_s = -1.0;             ///< negative while unknown
+  double fraction = 0.0;           ///< of the whole job, [0, 1]
+};
+
+/// A part of a job with its share of the expected time and the work it counts.
+struct ProgressPhase {
+  std::string name;
+  double weight = 0.0;    ///< expected time, in any unit common to the phases
+  int64_t tokens = 0;     ///< that pass through, 0 where it does not count tokens
+  int64_t junctions = 0;  ///< that are solved, 0 where it solves none
+};
+
+/// Turns what happens into ProgressState. `phases` in order. Thread-safe; `changed` is called on
+/// each change, from the thread that made it.
+class Progress {
+ public:
+  using Listener = std::function<void(const ProgressState&)>;
+  explicit Progress(Listener changed) : changed_(std::move(changed)) {}
+
+  void plan(std::vector<ProgressPhase> phases);
+  /// Starts a planned phase.
+  void enter(const std::string& phase);
+  void tokens_seen(int64_t tokens);
+  void junctions_solved(int64_t junctions);
+
+  ProgressState state() const;
+  /// Phase name; empty before the first.
+  std::string phase() const { return state().phase; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  ProgressState state_locked() const;
+  void changed();
+
+  Listener changed_;
+  mutable std::mutex mutex_;
+  std::vector<ProgressPhase> phases_;
+  size_t current_ = 0;
+  bool started_ = false;
+  int64_t tokens_ = 0;     // of the current phase
+  int64_t junctions_ = 0;  // of the current phase
+  Clock::time_point job_start_ = Clock::now();
+  Clock::time_point phase_start_ = job_start_;
+};
+
+}  // namespace dotresize

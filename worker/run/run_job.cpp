@@ -1,0 +1,203 @@
+#include "worker/run/run_job.h"
+
+#include <ATen/ATen.h>
+
+#include <chrono>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "worker/calibration/calibration.h"
+#include "worker/comm/timed_communicator.h"
+#include "worker/run/evaluate_model.h"
+#include "worker/run/output_model.h"
+#include "worker/run/rank_summary.h"
+#include "worker/run/token_input.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+MapOptions map_options(const ResolvedJob& job) {
+  MapOptions options;
+  options.pca = job.method == Method::kSliceGpt || job.method == Method::kPcaDotResize;
+  options.transport = job.method == Method::kDotResize || job.method == Method::kPcaDotResize;
+  options.width = job.width;
+  options.cost_scale = job.cost_scale == CostScale::kMax    ? MapOptions::CostScale::kMax
+                       : job.cost_scale == CostScale::kMean ? MapOptions::CostScale::kMean
+                                                            : MapOptions::CostScale::kNone;
+  options.sinkhorn = {job.lambda, job.sinkhorn_tolerance, job.sinkhorn_max_iterations};
+  options.accept_nonconvergence = job.accept_nonconvergence;
+  return options;
+}
+
+/// The steps of run_job and what they share.
+class JobRun {
+ public:
+  JobRun(const ResolvedJob& job, const ModelConfig& config, const ShardPlan& plan,
+         const RunEnvironment& environment)
+      : job_(job),
+        config_(config),
+        plan_(plan),
+        progress_(environment.progress),
+        cache_dir_(environment.cache_dir),
+        comm_(environment.comm, clock_),
+        source_(job.model_path),
+        output_(environment.output) {}
+
+  Report run();
+
+ private:
+  bool root() const { return comm_.rank() == 0; }
+  void plan_progress();
+  void load_tokens();
+  void evaluate_dense();
+  void calibrate();
+  void write_companions();
+  void evaluate_compressed();
+  void finish();
+  double perplexity(const CheckpointReader& reader, const ModelConfig& config,
+                    const std::string& phase);
+
+  const ResolvedJob& job_;
+  const ModelConfig& config_;
+  const ShardPlan& plan_;
+  Progress& progress_;
+  fs::path cache_dir_;
+  PhaseClock clock_;
+  TimedCommunicator comm_;
+  CheckpointReader source_;
+  OutputDirectory* output_;  // rank 0's
+  TokenWindows calibration_;
+  std::optional<TokenWindows> evaluation_;
+  ShardLayout layout_;
+  std::map<std::string, std::string> shard_hashes_;  // rank 0
+  Report report_;
+};
+
+Report JobRun::run() {
+  const auto start = std::chrono::steady_clock::now();
+  const PhaseClock::Scope scope(clock_, "other");
+  comm_.barrier();  // the output directory is there
+  load_tokens();
+  plan_progress();
+  evaluate_dense();
+  calibrate();
+  write_companions();
+  evaluate_compressed();
+  report_.wall_time_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  finish();
+  return std::move(report_);
+}
+
+void JobRun::load_tokens() {
+  const PhaseClock::Scope scope(clock_, "tokenize");
+  calibration_ =
+      load_token_windows(comm_, job_.calibration, true, job_.model_path, config_, cache_dir_);
+  if (job_.evaluation) {
+    TokenSource source = *job_.evaluation;
+    if (!source.seqlen) source.seqlen = calibration_.windows.size(1);
+    evaluation_ = load_token_windows(comm_, source, false, job_.model_path, config_, cache_dir_);
+  }
+}
+
+/// Expected times in units of one token through the dense model.
+void JobRun::plan_progress() {
+  const int64_t evaluation = evaluation_ ? evaluation_->windows.numel() : 0;
+  const int64_t calibration = calibration_.windows.numel();
+  const MapOptions map = map_options(job_);
+  const bool pipeline = job_.schedule == Schedule::kPipeline;
+  const int64_t passes = pipeline && map.pca && map.transport ? 2 : 1;
+  const int64_t mapped = config_.num_junctions() - (job_.head_sliced ? 0 : 1);
+  // In token_parallel every rank counts its share of the tokens once per sublayer; in the pipeline
+  // all tokens per pass.
+  const int64_t seen = pipeline ? calibration * passes : calibration / comm_.size() * (mapped - 1);
+  progress_.plan({{"evaluate_dense", static_cast<double>(evaluation), evaluation, 0},
+                  {"calibrate", 2.0 * static_cast<double>(calibration * passes), seen, mapped},
+                  {"evaluate_compressed", static_cast<double>(evaluation), evaluation, 0},
+                  {"finish", 0.02 * static_cast<double>(calibration), 0, 0}});
+}
+
+double JobRun::perplexity(const CheckpointReader& reader, const ModelConfig& config,
+                          const std::string& phase) {
+  const PhaseClock::Scope scope(clock_, phase);
+  progress_.enter(phase);
+  const NegativeLogLikelihood sum = evaluate_model(
+      comm_, reader, config, plan_, evaluation_->windows, scalar_type(job_.compute_dtype),
+      [&](int64_t tokens) { progress_.tokens_seen(tokens); });
+  report_.evaluation_tokens = sum.tokens;
+  return std::exp(sum.nll / static_cast<double>(sum.tokens));
+}
+
+void JobRun::evaluate_dense() {
+  if (evaluation_) report_.dense.perplexity = perplexity(source_, config_, "evaluate_dense");
+}
+
+void JobRun::calibrate() {
+  progress_.enter("calibrate");
+  layout_ = output_layout(config_, job_, plan_);
+  OutputShards shards(partial_path(job_.output_path), layout_, comm_.rank(), config_, job_, clock_);
+  const CalibrationJob calibration{config_,
+                                   source_,
+                                   plan_,
+                                   calibration_.windows,
+                                   map_options(job_),
+                                   job_.head_sliced,
+                                   scalar_type(job_.compute_dtype)};
+  const CalibrationObserver observer{
+      [&](int64_t tokens) { progress_.tokens_seen(tokens); },
+      [&](int64_t junctions) { progress_.junctions_solved(junctions); }};
+  const auto schedule =
+      job_.schedule == Schedule::kPipeline ? calibrate_pipeline : calibrate_token_parallel;
+  const std::vector<SolvedJunction> solved = schedule(comm_, calibration, shards, observer, clock_);
+  {
+    const PhaseClock::Scope scope(clock_, "write");
+    shards.finish();
+  }
+  report_.junctions = gather_junctions(comm_, job_, config_, solved);
+  const PhaseClock::Scope scope(clock_, "hash");
+  shard_hashes_ = gather_hashes(comm_, partial_path(job_.output_path), layout_);
+  report_.fingerprints = gather_input_hashes(comm_, job_.model_path, source_.files());
+}
+
+void JobRun::write_companions() {
+  if (root()) {
+    const PhaseClock::Scope scope(clock_, "write");
+    write_companion_files(output_->partial(), layout_, config_, job_);
+  }
+  comm_.barrier();
+}
+
+void JobRun::evaluate_compressed() {
+  if (!evaluation_) return;
+  const fs::path written = partial_path(job_.output_path);
+  report_.compressed.perplexity =
+      perplexity(CheckpointReader(written), read_model_config(written), "evaluate_compressed");
+}
+
+void JobRun::finish() {
+  progress_.enter("finish");
+  report_.ranks = gather_ranks(comm_, plan_, clock_);
+  if (!root()) return;
+  complete_report(report_, job_, config_, layout_);
+  report_.calibration_tokens = calibration_.windows.numel();
+  report_.fingerprints["calibration_tokens"] = calibration_.fingerprint;
+  if (evaluation_) report_.fingerprints["evaluation_tokens"] = evaluation_->fingerprint;
+  const fs::path& dir = output_->partial();
+  write_file_atomically(dir / "README.md", model_card(report_, config_));
+  fs::create_directory(dir / "dotresize");
+  write_file_atomically(dir / "dotresize" / "report.json", report_to_json(report_));
+  write_checksums(dir, shard_hashes_);
+  output_->commit();
+}
+
+}  // namespace
+
+Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPlan& plan,
+               const RunEnvironment& environment) {
+  const c10::InferenceMode no_autograd;
+  return JobRun(job, config, plan, environment).run();
+}
+
+}  // namespace dotresize

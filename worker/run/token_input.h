@@ -1,0 +1,34 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <string>
+
+#include "job/model_config.h"
+#include "job/resolved_job.h"
+#include "worker/comm/communicator.h"
+
+namespace dotresize {
+
+/// The tokens of a source, cut into windows, on every rank.
+struct TokenWindows {
+  at::Tensor windows;       ///< [samples, seqlen] int64
+  std::string fingerprint;  ///< SHA-256 of the windows' ids
+};
+
+/// Rank 0 reads the source (text through the model's tokenizer, once: the result is cached in
+/// `cache_dir`), cuts it into the windows that `samples` and `seqlen` ask for (all whole windows
+/// where `samples` is absent and `calibration` false), and shares them. Throws InputError.
+TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, bool calibration,
+                                const std::filesystem::path& model_dir, const ModelConfig& config,
+                                const std::filesystem::path& cache_dir);
+
+/// Tokenises the text files with the model's tokenizer through Hugging Face `tokenizers`, in a
+/// Python process. Returns the token file in `cache_dir`, which is reused while model tokenizer and
+/// texts stay the same. Throws InputError with the helper's message.
+std::filesystem::path tokenize_text(const std::vector<std::filesystem::path>& text,
+                                    const std::filesystem::path& model_dir,
+                                    const std::filesystem::path& cache_dir);
+
+}  // namespace dotresize
