@@ -1,0 +1,33 @@
+#pragma once
+
+#include <grpcpp/support/status_code_enum.h>
+
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "job/job_file.h"
+
+namespace dotresize {
+
+/// What a caller of the API did wrong or ran into. Thrown anywhere below a service's method, turned
+/// into a grpc::Status by `answer` (status_details.h).
+class ApiError : public std::runtime_error {
+ public:
+  ApiError(grpc::StatusCode code, std::string reason, const std::string& message,
+           std::map<std::string, std::string> metadata = {});
+
+  grpc::StatusCode code;
+  std::string reason;  ///< UPPER_SNAKE_CASE, google.rpc.ErrorInfo
+  std::map<std::string, std::string> metadata;
+  std::vector<FieldViolation> violations;  ///< google.rpc.BadRequest; INVALID_ARGUMENT only
+};
+
+/// INVALID_ARGUMENT whose message lists the violations, which must not be empty.
+ApiError invalid_argument(std::vector<FieldViolation> violations);
+ApiError invalid_argument(const std::string& field, const std::string& description);
+
+ApiError job_not_found(const std::string& id);
+
+}  // namespace dotresize

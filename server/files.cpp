@@ -1,0 +1,97 @@
+#include "server/files.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+namespace dotresize {
+namespace {
+
+void write_all(int fd, std::string_view content, const std::string& name) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(fd, content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw_errno("cannot write " + name);
+    content.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+void sync_directory(const std::filesystem::path& directory) {
+  const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd || ::fsync(fd.get()) != 0) throw_errno("cannot sync " + directory.string());
+}
+
+/// None where there is no such file.
+UniqueFd open_for_reading(const std::filesystem::path& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd && errno != ENOENT) throw_errno("cannot read " + path.string());
+  return fd;
+}
+
+std::string read_at(int fd, int64_t offset, size_t max_bytes, const std::string& name) {
+  std::string data(max_bytes, '\0');
+  size_t filled = 0;
+  while (filled < max_bytes) {
+    const ssize_t got = ::pread(fd, data.data() + filled, max_bytes - filled,
+                                offset + static_cast<int64_t>(filled));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw_errno("cannot read " + name);
+    if (got == 0) break;
+    filled += static_cast<size_t>(got);
+  }
+  data.resize(filled);
+  return data;
+}
+
+}  // namespace
+
+void throw_errno(const std::string& what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  const std::filesystem::path temporary = path.string() + ".new";
+  {
+    const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    if (!fd) throw_errno("cannot create " + temporary.string());
+    write_all(fd.get(), content, temporary.string());
+    if (::fsync(fd.get()) != 0) throw_errno("cannot sync " + temporary.string());
+  }
+  std::filesystem::rename(temporary, path);
+  sync_directory(path.parent_path());
+}
+
+std::optional<std::string> read_small_file(const std::filesystem::path& path, size_t max_bytes) {
+  const UniqueFd fd = open_for_reading(path);
+  if (!fd) return std::nullopt;
+  return read_at(fd.get(), 0, max_bytes, path.string());
+}
+
+std::string read_chunk(const std::filesystem::path& path, int64_t offset, size_t max_bytes) {
+  const UniqueFd fd = open_for_reading(path);
+  return fd ? read_at(fd.get(), offset, max_bytes, path.string()) : "";
+}
+
+std::string read_tail(const std::filesystem::path& path, int64_t from, size_t max_bytes) {
+  const UniqueFd fd = open_for_reading(path);
+  if (!fd) return "";
+  struct stat status = {};
+  if (::fstat(fd.get(), &status) != 0) throw_errno("cannot read " + path.string());
+  const int64_t start =
+      std::max<int64_t>({0, from, status.st_size - static_cast<int64_t>(max_bytes)});
+  return read_at(fd.get(), start, max_bytes, path.string());
+}
+
+UniqueFd try_lock_file(const std::filesystem::path& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd) throw_errno("cannot open " + path.string());
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  if (errno != EWOULDBLOCK) throw_errno("cannot lock " + path.string());
+  return UniqueFd();
+}
+
+}  // namespace dotresize

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "server/unique_fd.h"
+
+namespace dotresize {
+
+/// Replaces the file as a whole and on disk: a temporary file beside it, fsync, rename. Mode 0600.
+/// Throws std::system_error.
+void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+/// At most `max_bytes` of the file; nothing where it does not exist. Throws std::system_error.
+std::optional<std::string> read_small_file(const std::filesystem::path& path, size_t max_bytes);
+
+/// Up to `max_bytes` from `offset`; empty at the end and where the file does not exist.
+std::string read_chunk(const std::filesystem::path& path, int64_t offset, size_t max_bytes);
+
+/// The last bytes of the file, at most `max_bytes` and none before `from`; empty where there is no
+/// file.
+std::string read_tail(const std::filesystem::path& path, int64_t from, size_t max_bytes);
+
+/// Takes the exclusive flock of `path` (created, 0600, close-on-exec), which is held until every
+/// copy of the descriptor is closed. None where somebody else holds it. Throws std::system_error.
+UniqueFd try_lock_file(const std::filesystem::path& path);
+
+[[noreturn]] void throw_errno(const std::string& what);
+
+}  // namespace dotresize

@@ -1,0 +1,49 @@
+#include "server/heartbeats.h"
+
+#include <google/protobuf/util/message_differencer.h>
+
+namespace dotresize {
+namespace {
+
+constexpr std::chrono::seconds kBetweenStored{1};
+
+}  // namespace
+
+void Heartbeats::begin(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  entries_[id] = Entry{Clock::now(), {}, {}};
+}
+
+void Heartbeats::forget(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  entries_.erase(id);
+}
+
+void Heartbeats::beat(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(id);
+  if (found != entries_.end()) found->second.heard = Clock::now();
+}
+
+bool Heartbeats::is_worth_storing(const std::string& id, const v1::Progress& progress) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return false;
+  Entry& entry = found->second;
+  const Clock::time_point now = Clock::now();
+  const bool is_new = !google::protobuf::util::MessageDifferencer::Equals(progress, entry.progress);
+  const bool is_due =
+      progress.phase() != entry.progress.phase() || now - entry.stored >= kBetweenStored;
+  if (!is_new || !is_due) return false;
+  entry.stored = now;
+  entry.progress = progress;
+  return true;
+}
+
+Heartbeats::Clock::duration Heartbeats::silence(const std::string& id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(id);
+  return found == entries_.end() ? Clock::duration::zero() : Clock::now() - found->second.heard;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "dotresize/v1/jobs.pb.h"
+
+namespace dotresize {
+
+/// When each running job was heard of last, and which progress is worth storing. Lives in memory: a
+/// restarted server gives every job the whole time again. Safe to use from any thread.
+class Heartbeats {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// An attempt begins, or is found again.
+  void begin(const std::string& id);
+  void forget(const std::string& id);
+
+  /// A sign of life.
+  void beat(const std::string& id);
+  /// Whether `progress` is to be stored: a new phase, or something new and a second after the last.
+  bool is_worth_storing(const std::string& id, const v1::Progress& progress);
+
+  /// Since the last sign of life, or since `begin`.
+  Clock::duration silence(const std::string& id) const;
+
+ private:
+  struct Entry {
+    Clock::time_point heard;
+    Clock::time_point stored;
+    v1::Progress progress;  ///< the last one stored
+  };
+
+  mutable std::mutex mutex_;
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace dotresize

@@ -1,0 +1,186 @@
+#include "server/jobs_service.h"
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "server/api_error.h"
+#include "server/files.h"
+#include "server/job_state.h"
+#include "server/page_token.h"
+#include "server/printable.h"
+#include "server/status_details.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int kDefaultPage = 100;
+constexpr int kLargestPage = 1000;
+constexpr int kMaxStatesInFilter = 10;
+constexpr size_t kLongestName = 400;  // 100 characters of UTF-8
+constexpr size_t kLongestId = 64;
+constexpr int kEventsAtOnce = 256;
+constexpr size_t kLogChunkBytes = 64 * 1024;
+// How late a stream notices that its client is gone.
+constexpr std::chrono::milliseconds kBetweenLooks{250};
+
+void check_id(const std::string& id) {
+  if (id.empty()) throw invalid_argument("id", "is required");
+  if (id.size() > kLongestId || printable(id, kLongestId) != id) {
+    throw invalid_argument("id", "is not the id of a job");
+  }
+}
+
+void check_not_negative(const char* field, int64_t value) {
+  if (value < 0) throw invalid_argument(field, std::to_string(value) + " is negative");
+}
+
+JobQuery query_of(const v1::ListJobsRequest& request) {
+  if (request.page_size() < 0 || request.page_size() > kLargestPage) {
+    throw invalid_argument("page_size",
+                           std::to_string(request.page_size()) + " is not from 0 to 1000");
+  }
+  if (request.filter().name().size() > kLongestName) {
+    throw invalid_argument("filter.name", "is longer than the name of any job");
+  }
+  if (request.filter().states_size() > kMaxStatesInFilter) {
+    throw invalid_argument("filter.states", "has more entries than there are states");
+  }
+  JobQuery query;
+  query.limit = request.page_size() == 0 ? kDefaultPage : request.page_size();
+  query.before = read_page_token(request.page_token(), request.filter());
+  query.name = request.filter().name();
+  for (const int state : request.filter().states()) {
+    if (!v1::Job::State_IsValid(state) || state == v1::Job::STATE_UNSPECIFIED) {
+      throw invalid_argument("filter.states", std::to_string(state) + " is not the state of a job");
+    }
+    query.states.push_back(static_cast<v1::Job::State>(state));
+  }
+  return query;
+}
+
+}  // namespace
+
+JobsService::JobsService(JobStore& store, const StateDir& state, StreamSlots& streams,
+                         AdmissionLimits limits)
+    : store_(store), state_(state), streams_(streams), limits_(std::move(limits)) {}
+
+grpc::Status JobsService::CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
+                                    v1::Job* response) {
+  return answer("CreateJob", [&] { *response = create(*request); });
+}
+
+v1::Job JobsService::create(const v1::CreateJobRequest& request) {
+  if (!request.validate_only()) {
+    // First: by now the output may exist, made by that very job.
+    const auto earlier = store_.find_request(request.request_id(), request.spec());
+    if (earlier) return *earlier;
+  }
+  const NewJob admitted = admit(request.spec(), request.request_id(), limits_);
+  if (request.validate_only()) {
+    v1::Job job;
+    *job.mutable_spec() = admitted.spec;
+    return job;
+  }
+  v1::Job job = store_.create(admitted);
+  spdlog::info("job {}: accepted, '{}'", job.id(), job.spec().name());
+  return job;
+}
+
+grpc::Status JobsService::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
+                                 v1::Job* response) {
+  return answer("GetJob", [&] {
+    check_id(request->id());
+    *response = store_.get(request->id());
+  });
+}
+
+grpc::Status JobsService::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
+                                   v1::ListJobsResponse* response) {
+  return answer("ListJobs", [&] {
+    JobPage page = store_.list(query_of(*request));
+    for (v1::Job& job : page.jobs) *response->add_jobs() = std::move(job);
+    if (page.next_before > 0) {
+      response->set_next_page_token(make_page_token(page.next_before, request->filter()));
+    }
+  });
+}
+
+grpc::Status JobsService::WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
+                                   grpc::ServerWriter<v1::Event>* writer) {
+  return answer("WatchJob", [&] { watch(*context, *request, *writer); });
+}
+
+void JobsService::watch(const grpc::ServerContext& context, const v1::WatchJobRequest& request,
+                        grpc::ServerWriter<v1::Event>& writer) {
+  check_id(request.id());
+  check_not_negative("after_seq", request.after_seq());
+  const StreamSlots::Slot slot(streams_);
+  int64_t seen = request.after_seq();
+  while (!context.IsCancelled()) {
+    streams_.check_stopping();
+    const uint64_t version = store_.changes().version();
+    // Before the events: once it has ended, they are complete.
+    const bool ended = has_ended(store_.get(request.id()).state());
+    const std::vector<v1::Event> events = store_.events_after(request.id(), seen, kEventsAtOnce);
+    for (const v1::Event& event : events) {
+      if (!writer.Write(event)) return;
+      seen = event.seq();
+    }
+    if (!events.empty()) continue;
+    if (ended) return;
+    store_.changes().wait_past(version, kBetweenLooks);
+  }
+}
+
+grpc::Status JobsService::CancelJob(grpc::ServerContext*, const v1::CancelJobRequest* request,
+                                    v1::Job* response) {
+  return answer("CancelJob", [&] {
+    check_id(request->id());
+    *response = store_.request_cancel(request->id());
+    spdlog::info("job {}: cancel asked for while {}", response->id(),
+                 v1::Job::State_Name(response->state()));
+  });
+}
+
+grpc::Status JobsService::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
+                                    google::protobuf::Empty*) {
+  return answer("DeleteJob", [&] {
+    check_id(request->id());
+    store_.remove(request->id(), [&] { std::filesystem::remove_all(state_.job(request->id())); });
+    spdlog::info("job {}: deleted", request->id());
+  });
+}
+
+grpc::Status JobsService::GetLogs(grpc::ServerContext* context, const v1::GetLogsRequest* request,
+                                  grpc::ServerWriter<v1::LogChunk>* writer) {
+  return answer("GetLogs", [&] { send_logs(*context, *request, *writer); });
+}
+
+void JobsService::send_logs(const grpc::ServerContext& context, const v1::GetLogsRequest& request,
+                            grpc::ServerWriter<v1::LogChunk>& writer) {
+  check_id(request.id());
+  check_not_negative("offset", request.offset());
+  const StreamSlots::Slot slot(streams_);
+  int64_t offset = request.offset();
+  while (!context.IsCancelled()) {
+    streams_.check_stopping();
+    // Before the file: once the job has ended, its log is complete.
+    const bool ended = has_ended(store_.get(request.id()).state());
+    v1::LogChunk chunk;
+    chunk.set_data(read_chunk(state_.log(request.id()), offset, kLogChunkBytes));
+    if (!chunk.data().empty()) {
+      offset += static_cast<int64_t>(chunk.data().size());
+      chunk.set_next_offset(offset);
+      if (!writer.Write(chunk)) return;
+      continue;
+    }
+    if (ended || !request.follow()) return;
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
+}  // namespace dotresize

@@ -1,0 +1,118 @@
+#include "server/local_launcher.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include "job/job_file.h"
+#include "job/mpirun.h"
+#include "server/files.h"
+#include "server/process_table.h"
+
+namespace dotresize {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kLogTailBytes = 16 * 1024;
+
+std::vector<std::string> attempt_environment(const v1::Job& job) {
+  return {"DOTRESIZE_JOB_ID=" + job.id(), "DOTRESIZE_ATTEMPT=" + std::to_string(job.attempt())};
+}
+
+bool is_inherited(std::string_view variable) {
+  constexpr std::array<std::string_view, 7> kNames = {
+      "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "OMP_NUM_THREADS"};
+  const std::string_view name = variable.substr(0, variable.find('='));
+  return name.starts_with("DOTRESIZE_") ||
+         std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+}  // namespace
+
+int ranks_of(const v1::JobSpec& spec) {
+  return spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
+}
+
+fs::path find_worker() {
+  const char* given = std::getenv("DOTRESIZE_WORKER");
+  const fs::path worker =
+      given != nullptr && *given != '\0'
+          ? fs::path(given)
+          : fs::read_symlink("/proc/self/exe").parent_path() / "dotresize-worker";
+  if (!worker.is_absolute() || ::access(worker.c_str(), X_OK) != 0) {
+    throw std::runtime_error("there is no program " + worker.string() +
+                             "; DOTRESIZE_WORKER may name it by its absolute path");
+  }
+  return worker;
+}
+
+std::vector<std::string> inherited_environment() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (is_inherited(*variable)) variables.emplace_back(*variable);
+  }
+  return variables;
+}
+
+LocalLauncher::LocalLauncher(const StateDir& state, std::string coordinator)
+    : state_(state), coordinator_(std::move(coordinator)) {}
+
+void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
+  const fs::path dir = state_.job(job.id());
+  const fs::path work = dir / "work";
+  fs::create_directories(work);
+  write_file_atomically(dir / "job.json", job_spec_to_json(job.spec()));
+
+  AttemptCommand attempt;
+  attempt.dir = state_.attempt(job.id(), job.attempt());
+  attempt.command = mpirun_command(
+      ranks_of(job.spec()),
+      {find_worker().string(), "--work-dir", work.string(), (dir / "job.json").string()});
+  attempt.environment = attempt_environment(job);
+  attempt.environment.push_back("DOTRESIZE_COORDINATOR=" + coordinator_);
+  attempt.environment.push_back("DOTRESIZE_ATTEMPT_TOKEN=" + token);
+  for (std::string& variable : inherited_environment()) {
+    attempt.environment.push_back(std::move(variable));
+  }
+  supervisors_.push_back(start_attempt(attempt));
+}
+
+AttemptStatus LocalLauncher::check(const v1::Job& job) {
+  reap_supervisors();
+  return check_attempt(state_.attempt(job.id(), job.attempt()));
+}
+
+bool LocalLauncher::stop(const v1::Job& job) const {
+  return stop_attempt(state_.attempt(job.id(), job.attempt()));
+}
+
+bool LocalLauncher::clear_leftovers(const v1::Job& job) const {
+  const std::vector<pid_t> left = processes_with_environment(attempt_environment(job));
+  for (const pid_t pid : left) {
+    if (const auto start_time = process_start_time(pid)) signal_process(pid, *start_time, SIGKILL);
+  }
+  return left.empty();
+}
+
+std::string LocalLauncher::log_tail(const v1::Job& job) const {
+  const auto supervisor = read_supervisor_record(state_.attempt(job.id(), job.attempt()));
+  return read_tail(state_.log(job.id()), supervisor ? supervisor->log_offset : 0, kLogTailBytes);
+}
+
+void LocalLauncher::reap_supervisors() {
+  std::erase_if(supervisors_, [](pid_t pid) {
+    const pid_t reaped = ::waitpid(pid, nullptr, WNOHANG);
+    return reaped == pid || (reaped < 0 && errno == ECHILD);
+  });
+}
+
+}  // namespace dotresize

@@ -1,0 +1,60 @@
+// dotresize-server: the coordinator. Takes jobs over gRPC, keeps them in SQLite, runs them with
+// mpirun.
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <csignal>
+#include <iostream>
+#include <string_view>
+
+#include "job/errors.h"
+#include "server/options.h"
+#include "server/server.h"
+#include "server/supervisor.h"
+
+namespace {
+
+using namespace dotresize;
+
+/// Blocked in all threads that are started later, for sigwait.
+sigset_t block_stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+int serve(const ServerOptions& options) {
+  const sigset_t stop_signals = block_stop_signals();
+  std::signal(SIGPIPE, SIG_IGN);
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  const Server server(options);
+  std::cout << "listening on " << server.endpoint() << std::endl;
+  int signal = 0;
+  sigwait(&stop_signals, &signal);
+  spdlog::info("stopping; running jobs go on and are found again by the next start");
+  return kExitOk;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "supervise") return supervise(argc, argv);
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("dotresize-server"));
+  try {
+    return serve(parse_options(argc, argv));
+  } catch (const ExitNow& exit) {
+    return exit.code;
+  } catch (const StateDirInUse& error) {
+    spdlog::critical("{}", error.what());
+    return kExitTryAgain;
+  } catch (const std::exception& error) {
+    spdlog::critical("{}", error.what());
+    return kExitUnavailable;
+  }
+}

@@ -1,0 +1,109 @@
+#include "server/options.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+
+#include "job/errors.h"
+#include "job/version.h"
+
+namespace dotresize {
+namespace {
+
+std::filesystem::path default_state_dir() {
+  if (const char* xdg = std::getenv("XDG_STATE_HOME"); xdg != nullptr && *xdg == '/') {
+    return std::filesystem::path(xdg) / "dotresize";
+  }
+  const char* home = std::getenv("HOME");
+  if (home == nullptr || *home == '\0') return {};
+  return std::filesystem::path(home) / ".local/state/dotresize";
+}
+
+std::string flag_of_key(std::string key) {
+  std::replace(key.begin(), key.end(), '_', '-');
+  return "--" + key;
+}
+
+/// Gives the options that neither a flag nor the environment has set the file's values.
+void apply_config_file(const std::string& file, CLI::App& app) {
+  const YAML::Node root = YAML::LoadFile(file);
+  if (root.IsNull()) return;
+  if (!root.IsMap())
+    throw CLI::ConfigError(file + ": a mapping of option names to values expected");
+  for (const auto& entry : root) {
+    const std::string key = entry.first.as<std::string>();
+    const std::string where = file + ":" + std::to_string(entry.first.Mark().line + 1) + ": " + key;
+    CLI::Option* option = app.get_option_no_throw(flag_of_key(key));
+    if (option == nullptr || !option->get_configurable()) {
+      throw CLI::ConfigError(where + ": unknown key; see dotresize-server --help");
+    }
+    if (!entry.second.IsScalar()) throw CLI::ConfigError(where + ": a single value expected");
+    if (option->count() > 0) continue;
+    try {
+      option->add_result(entry.second.as<std::string>());
+      option->run_callback();
+    } catch (const CLI::ParseError& error) {
+      throw CLI::ConfigError(where + ": " + error.what());
+    }
+  }
+}
+
+std::string port_fault(const std::string& listen) {
+  const size_t colon = listen.rfind(':');
+  const std::string digits = colon == std::string::npos ? "" : listen.substr(colon + 1);
+  const bool numeric = !digits.empty() && digits.size() <= 5 &&
+                       digits.find_first_not_of("0123456789") == std::string::npos;
+  if (numeric && colon > 0 && std::stoi(digits) <= 65535) return "";
+  return "'" + listen + "' is not HOST:PORT with a port of 0 to 65535";
+}
+
+}  // namespace
+
+ServerOptions parse_options(int argc, char** argv) {
+  ServerOptions options;
+  options.state_dir = default_state_dir();
+  int heartbeat_timeout_s = static_cast<int>(options.heartbeat_timeout.count());
+  std::string config_file;
+
+  CLI::App app("The dotresize coordinator: takes jobs over gRPC and runs them under mpirun.",
+               "dotresize-server");
+  app.set_version_flag("--version", kVersion)->configurable(false);
+  app.get_help_ptr()->configurable(false);
+  app.add_option("--listen", options.listen, "HOST:PORT; port 0 takes the last run's, or any free")
+      ->envname("DOTRESIZE_LISTEN")
+      ->check(port_fault)
+      ->capture_default_str();
+  CLI::Option* state = app.add_option("--state", options.state_dir, "Directory of the job table")
+                           ->envname("DOTRESIZE_STATE")
+                           ->capture_default_str();
+  app.add_option("--max-ranks", options.max_ranks, "MPI ranks running at the same time")
+      ->envname("DOTRESIZE_MAX_RANKS")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  app.add_option("--heartbeat-timeout", heartbeat_timeout_s,
+                 "Seconds of silence after which a job is stopped")
+      ->envname("DOTRESIZE_HEARTBEAT_TIMEOUT")
+      ->check(CLI::Range(5, 86400))
+      ->capture_default_str();
+  app.add_option("--config", config_file, "YAML file with these options")
+      ->envname("DOTRESIZE_CONFIG")
+      ->check(CLI::ExistingFile)
+      ->configurable(false);
+  try {
+    app.parse(argc, argv);
+    if (!config_file.empty()) apply_config_file(config_file, app);
+    if (options.state_dir.empty()) throw CLI::RequiredError(state->get_name());
+  } catch (const CLI::ParseError& error) {
+    throw ExitNow{app.exit(error) == 0 ? kExitOk : kExitUsage};
+  } catch (const YAML::Exception& error) {
+    app.exit(CLI::ConfigError(config_file + ": " + error.what()));
+    throw ExitNow{kExitUsage};
+  }
+  options.state_dir = std::filesystem::absolute(options.state_dir);
+  options.heartbeat_timeout = std::chrono::seconds(heartbeat_timeout_s);
+  return options;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+namespace dotresize {
+
+/// What the operator decides. Precedence: flag > environment (DOTRESIZE_LISTEN, ...) > the YAML
+/// file of --config (key `max_ranks` for --max-ranks) > the default here.
+struct ServerOptions {
+  std::string listen = "127.0.0.1:50051";  ///< HOST:PORT; port 0: that of the last run, or any
+  std::filesystem::path state_dir;         ///< default: $XDG_STATE_HOME/dotresize or ~/.local/...
+  int max_ranks = 8;                       ///< running at the same time, over all jobs
+  std::chrono::seconds heartbeat_timeout{60};  ///< longest silence of a running job
+};
+
+/// The program is to end now with this code: --help, or a usage error that was already printed.
+struct ExitNow {
+  int code;
+};
+
+/// Throws ExitNow.
+ServerOptions parse_options(int argc, char** argv);
+
+}  // namespace dotresize

@@ -1,0 +1,193 @@
+#include "server/scheduler.h"
+
+#include <spdlog/spdlog.h>
+
+#include <numeric>
+#include <utility>
+
+#include "job/errors.h"
+#include "job/report.h"
+#include "server/attempt_token.h"
+#include "server/job_state.h"
+#include "server/outcome.h"
+#include "server/partial_output.h"
+
+namespace dotresize {
+namespace {
+
+// How fast a death is noticed; everything else wakes the loop through the store's changes.
+constexpr std::chrono::milliseconds kBetweenLooks{200};
+constexpr std::chrono::seconds kAfterTrouble{2};
+
+Outcome failed(v1::JobError error) { return {v1::Job::FAILED, std::move(error), std::nullopt}; }
+
+Outcome cancelled() { return {v1::Job::CANCELLED, std::nullopt, std::nullopt}; }
+
+void fill(v1::ModelSize& size, const ModelReport& report) {
+  size.set_parameters(report.parameters);
+  size.set_bytes(report.bytes);
+  size.set_perplexity(report.perplexity.value_or(0.0));
+}
+
+/// Runs the body; false where it threw, which is logged: one job's trouble is not another's.
+template <class Body>
+bool guarded(const std::string& what, Body&& body) {
+  try {
+    body();
+    return true;
+  } catch (const std::exception& error) {
+    spdlog::error("scheduler: {}: {}", what, error.what());
+    return false;
+  }
+}
+
+v1::JobResult result_of(const v1::Job& job) {
+  const std::string& output = job.spec().output().path();
+  const ReportSummary summary = read_report_summary(output);
+  v1::JobResult result;
+  result.set_output_path(output);
+  fill(*result.mutable_dense(), summary.dense);
+  fill(*result.mutable_compressed(), summary.compressed);
+  result.set_wall_time_s(summary.wall_time_s);
+  return result;
+}
+
+}  // namespace
+
+Scheduler::Scheduler(JobStore& store, LocalLauncher& launcher, Heartbeats& heartbeats,
+                     SchedulerLimits limits)
+    : store_(store), launcher_(launcher), heartbeats_(heartbeats), limits_(limits) {
+  for (const v1::Job& job : store_.launched()) {
+    spdlog::info("job {}: attempt {} found again", job.id(), job.attempt());
+    heartbeats_.begin(job.id());
+  }
+  thread_ = std::thread([this] { loop(); });
+}
+
+Scheduler::~Scheduler() {
+  stopping_ = true;
+  thread_.join();
+}
+
+void Scheduler::loop() {
+  while (!stopping_) {
+    const uint64_t version = store_.changes().version();
+    bool trouble = false;
+    trouble |= !guarded("launched jobs", [&] {
+      for (const v1::Job& job : store_.launched()) {
+        trouble |= !guarded(job.id(), [&] { tend(job); });
+      }
+    });
+    trouble |= !guarded("queue", [&] { start_queued(); });
+    if (trouble) std::this_thread::sleep_for(kAfterTrouble);
+    store_.changes().wait_past(version, kBetweenLooks);
+  }
+}
+
+void Scheduler::tend(const v1::Job& seen) {
+  const AttemptStatus status = launcher_.check(seen);
+  const v1::Job job = store_.get(seen.id());  // a cancel may have come before the end that we see
+  switch (status.liveness) {
+    case Liveness::kAlive:
+      return tend_alive(job);
+    case Liveness::kExited:
+      return end(job, outcome_of(job, status.exit));
+    case Liveness::kVanished:
+      return restart_vanished(job);
+  }
+}
+
+void Scheduler::tend_alive(const v1::Job& job) {
+  if (!job.cancelling() && heartbeats_.silence(job.id()) > limits_.heartbeat_timeout) {
+    condemned_.try_emplace(
+        job.id(),
+        make_error("LOST",
+                   "no heartbeat for " + std::to_string(limits_.heartbeat_timeout.count()) +
+                       " s; the job was stopped",
+                   job.progress().phase()));
+  }
+  const bool unwanted = job.cancelling() || condemned_.contains(job.id());
+  if (!unwanted || asked_to_stop_[job.id()] == job.attempt()) return;
+  if (launcher_.stop(job)) asked_to_stop_[job.id()] = job.attempt();
+}
+
+Outcome Scheduler::outcome_of(const v1::Job& job, const ExitRecord& exit) const {
+  if (exit.exit_code == kExitOk) {
+    try {
+      return {v1::Job::SUCCEEDED, std::nullopt, result_of(job)};
+    } catch (const InputError& error) {
+      return failed(make_error(
+          "RANK_FAILED", std::string("the job ended well but left no report: ") + error.what(),
+          job.progress().phase()));
+    }
+  }
+  if (job.cancelling()) return cancelled();
+  const auto condemned = condemned_.find(job.id());
+  if (condemned != condemned_.end()) return failed(condemned->second);
+  return failed(explain_failure({exit, store_.reported_failure(job.id(), job.attempt()),
+                                 launcher_.log_tail(job), job.progress().phase()}));
+}
+
+void Scheduler::restart_vanished(const v1::Job& job) {
+  if (!launcher_.clear_leftovers(job)) return;  // look again: never two attempts at once
+  if (job.cancelling()) return end(job, cancelled());
+  const std::string reason =
+      "the processes of attempt " + std::to_string(job.attempt()) + " vanished";
+  if (job.attempt() >= limits_.max_attempts) {
+    return end(job,
+               failed(make_error(
+                   "LOST", reason + ", the last attempt of " + std::to_string(limits_.max_attempts),
+                   job.progress().phase())));
+  }
+  remove_partial_output(job.spec().output().path());
+  start_attempt(job, reason);
+}
+
+void Scheduler::start_queued() {
+  const std::vector<v1::Job> launched = store_.launched();
+  int used = std::accumulate(launched.begin(), launched.end(), 0, [](int sum, const v1::Job& job) {
+    return sum + ranks_of(job.spec());
+  });
+  while (const std::optional<v1::Job> job = store_.oldest_queued()) {
+    const int ranks = ranks_of(job->spec());
+    if (ranks > limits_.max_ranks) {
+      end(*job, failed(make_error("LAUNCH_FAILED",
+                                  "resources.ranks: the job asks for " + std::to_string(ranks) +
+                                      " ranks; this server was restarted with a limit of " +
+                                      std::to_string(limits_.max_ranks),
+                                  "")));
+      continue;
+    }
+    if (used + ranks > limits_.max_ranks) return;
+    used += ranks;
+    start_attempt(*job, "");
+  }
+}
+
+void Scheduler::start_attempt(const v1::Job& job, const std::string& reason) {
+  const AttemptToken token = make_attempt_token();
+  const std::optional<v1::Job> started = store_.begin_attempt(job.id(), token.sha256, reason);
+  if (!started) return;
+  heartbeats_.begin(job.id());
+  spdlog::info("job {}: attempt {} with {} ranks{}", started->id(), started->attempt(),
+               ranks_of(started->spec()), reason.empty() ? "" : " because " + reason);
+  try {
+    launcher_.launch(*started, token.secret);
+  } catch (const std::exception& error) {
+    end(*started, failed(make_error("LAUNCH_FAILED", error.what(), "")));
+  }
+}
+
+void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
+  if (outcome.state != v1::Job::SUCCEEDED && job.attempt() > 0) {
+    remove_partial_output(job.spec().output().path());
+  }
+  store_.finish(job.id(), outcome);
+  heartbeats_.forget(job.id());
+  condemned_.erase(job.id());
+  asked_to_stop_.erase(job.id());
+  spdlog::info("job {}: {}{}", job.id(), v1::Job::State_Name(outcome.state),
+               outcome.error ? ": " + outcome.error->message() : "");
+}
+
+}  // namespace dotresize

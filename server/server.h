@@ -1,0 +1,51 @@
+#pragma once
+
+#include <grpcpp/server.h>
+
+#include <memory>
+#include <string>
+
+#include "server/heartbeats.h"
+#include "server/job_store.h"
+#include "server/jobs_service.h"
+#include "server/local_launcher.h"
+#include "server/options.h"
+#include "server/scheduler.h"
+#include "server/state_dir.h"
+#include "server/stream_slots.h"
+#include "server/workers_service.h"
+
+namespace dotresize {
+
+/// The coordinator: listens from the constructor to the destructor. Running jobs outlive it.
+class Server {
+ public:
+  /// Throws ListenError where the address cannot be had, and what StateDir and JobStore throw.
+  explicit Server(const ServerOptions& options);
+  /// Ends streams, answers what is under way, stops looking after jobs.
+  ~Server();
+
+  /// HOST:PORT with the actual port.
+  const std::string& endpoint() const { return endpoint_; }
+
+ private:
+  void listen(const std::string& address);
+  std::unique_ptr<grpc::Server> try_listen(const std::string& host, int port, int* actual_port);
+
+  StateDir state_;
+  JobStore store_;
+  Heartbeats heartbeats_;
+  StreamSlots streams_;
+  JobsService jobs_;
+  WorkersService workers_;
+  std::string endpoint_;
+  std::unique_ptr<grpc::Server> grpc_;
+  std::unique_ptr<LocalLauncher> launcher_;
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+struct ListenError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace dotresize

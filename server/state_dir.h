@@ -1,0 +1,43 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "server/unique_fd.h"
+
+namespace dotresize {
+
+struct StateDirInUse : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// The directory in which one server keeps everything (layout: docs/server.md). Locked for the
+/// object's lifetime, also against other processes.
+class StateDir {
+ public:
+  /// Creates the directory (0700) where it is missing. Throws StateDirInUse where another server
+  /// holds it, std::system_error or std::filesystem::filesystem_error where it cannot be
+  /// used.
+  explicit StateDir(std::filesystem::path root);
+
+  std::filesystem::path database() const { return root_ / "jobs.sqlite"; }
+  /// Folder of a job that has been launched: job.json, log, work/, attempt-N/.
+  std::filesystem::path job(const std::string& id) const { return root_ / "jobs" / id; }
+  std::filesystem::path log(const std::string& id) const { return job(id) / "log"; }
+  std::filesystem::path attempt(const std::string& id, int number) const {
+    return job(id) / ("attempt-" + std::to_string(number));
+  }
+  const std::filesystem::path& root() const { return root_; }
+
+  /// The HOST:PORT of the last run, as long as the file makes sense.
+  std::optional<std::string> last_endpoint() const;
+  void write_endpoint(const std::string& endpoint) const;
+
+ private:
+  std::filesystem::path root_;
+  UniqueFd lock_;
+};
+
+}  // namespace dotresize

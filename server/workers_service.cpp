@@ -1,0 +1,99 @@
+#include "server/workers_service.h"
+
+#include <spdlog/spdlog.h>
+
+#include <cmath>
+#include <string_view>
+
+#include "server/api_error.h"
+#include "server/attempt_token.h"
+#include "server/printable.h"
+#include "server/status_details.h"
+
+namespace dotresize {
+namespace {
+
+constexpr size_t kLongestPhase = 64;
+constexpr size_t kLongestCode = 64;
+constexpr size_t kLongestHost = 255;
+constexpr size_t kLongestMessage = 2000;
+
+/// The secret of the one "authorization: Bearer SECRET", else empty.
+std::string bearer_token(const grpc::ServerContext& context) {
+  constexpr std::string_view kScheme = "Bearer ";
+  const auto& metadata = context.client_metadata();
+  if (metadata.count("authorization") != 1) return "";
+  const grpc::string_ref value = metadata.find("authorization")->second;
+  const std::string_view text(value.data(), value.size());
+  return text.starts_with(kScheme) ? std::string(text.substr(kScheme.size())) : "";
+}
+
+void check_progress(const v1::Progress& progress) {
+  if (progress.phase().size() > kLongestPhase) {
+    throw invalid_argument("progress.phase", "is longer than 64 bytes");
+  }
+  if (!(progress.fraction() >= 0.0 && progress.fraction() <= 1.0)) {
+    throw invalid_argument("progress.fraction", "is not in [0, 1]");
+  }
+  if (!std::isfinite(progress.tokens_per_second()) || !std::isfinite(progress.eta_s())) {
+    throw invalid_argument("progress", "holds a number that is not finite");
+  }
+  if (progress.junctions_done() < 0 || progress.junctions_done() > progress.junctions_total()) {
+    throw invalid_argument("progress.junctions_done", "is not from 0 to junctions_total");
+  }
+}
+
+v1::JobError checked_error(const v1::JobError& given) {
+  v1::JobError error;
+  error.set_code(printable(given.code(), kLongestCode));
+  if (error.code().empty()) throw invalid_argument("error.code", "is required");
+  error.set_message(printable(given.message(), kLongestMessage));
+  error.set_rank(given.rank());
+  error.set_host(printable(given.host(), kLongestHost));
+  error.set_phase(printable(given.phase(), kLongestPhase));
+  error.set_signal(given.signal());
+  return error;
+}
+
+}  // namespace
+
+WorkersService::WorkersService(JobStore& store, Heartbeats& heartbeats)
+    : store_(store), heartbeats_(heartbeats) {}
+
+void WorkersService::authenticate(const grpc::ServerContext& context, const std::string& job_id,
+                                  int attempt) {
+  if (matches_token(bearer_token(context), store_.token_sha256(job_id, attempt))) return;
+  throw ApiError(grpc::StatusCode::UNAUTHENTICATED, "BAD_ATTEMPT_TOKEN",
+                 "the call does not carry the token of this attempt");
+}
+
+grpc::Status WorkersService::Heartbeat(grpc::ServerContext* context,
+                                       const v1::HeartbeatRequest* request,
+                                       v1::HeartbeatResponse* response) {
+  return answer("Heartbeat", [&] {
+    const std::string& id = request->job_id();
+    authenticate(*context, id, request->attempt());
+    const bool wanted = store_.confirm_running(id, request->attempt());
+    response->set_stop(!wanted);
+    if (!wanted) return;
+    heartbeats_.beat(id);
+    check_progress(request->progress());
+    if (heartbeats_.is_worth_storing(id, request->progress())) {
+      store_.record_progress(id, request->attempt(), request->progress());
+    }
+  });
+}
+
+grpc::Status WorkersService::ReportFailure(grpc::ServerContext* context,
+                                           const v1::ReportFailureRequest* request,
+                                           v1::ReportFailureResponse*) {
+  return answer("ReportFailure", [&] {
+    authenticate(*context, request->job_id(), request->attempt());
+    const v1::JobError error = checked_error(request->error());
+    store_.record_failure(request->job_id(), request->attempt(), error);
+    spdlog::warn("job {}: rank {} reports {}: {}", request->job_id(), error.rank(), error.code(),
+                 error.message());
+  });
+}
+
+}  // namespace dotresize
