@@ -27,7 +27,7 @@ EXIT_DATA = 65
 WINDOWS_AT_A_TIME = 8
 
 
-def parse_arguments():
+def parse_arguments(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model_dir", type=Path)
     parser.add_argument("input", nargs="+", help="one .safetensors token file, or UTF-8 text files")
@@ -39,7 +39,7 @@ def parse_arguments():
         help="compute in float32 (default) or in the dtype of the checkpoint",
     )
     parser.add_argument("-o", dest="output", choices=("text", "json"), default="text")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def read_tokens(inputs, model_dir):
@@ -83,8 +83,6 @@ def perplexity(model, windows):
 
 
 def load(model_dir, dtype):
-    if not (model_dir / "config.json").is_file():
-        raise InputError(f"{model_dir}: not a model directory (no config.json)")
     model = AutoModelForCausalLM.from_pretrained(
         model_dir,
         trust_remote_code=True,
@@ -93,10 +91,9 @@ def load(model_dir, dtype):
     return model.eval()
 
 
-def main():
-    arguments = parse_arguments()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+def score(arguments):
+    if not (arguments.model_dir / "config.json").is_file():
+        raise InputError(f"{arguments.model_dir}: not a model directory (no config.json)")
     tokens, row_length = read_tokens(arguments.input, arguments.model_dir)
     windows = cut(tokens, arguments.seqlen or row_length or 2048)
     value = perplexity(load(arguments.model_dir, arguments.dtype), windows)
@@ -106,8 +103,16 @@ def main():
         print(f"{value:.4f}")
 
 
-if __name__ == "__main__":
+def main(arguments=None):
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
-        main()
+        score(parse_arguments(arguments))
     except InputError as error:
-        sys.exit(print(f"load_and_score: error: {error}", file=sys.stderr) or EXIT_DATA)
+        print(f"load_and_score: error: {error}", file=sys.stderr)
+        return EXIT_DATA
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

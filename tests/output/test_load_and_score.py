@@ -1,0 +1,71 @@
+"""scripts/load_and_score.py on the example model, whose perplexity is known from elsewhere."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+ROOT = Path(__file__).parents[2]
+MODEL = ROOT / "examples" / "docs-llama"
+TOKENS = ROOT / "tests" / "data" / "evaluation.safetensors"
+GOLDEN = json.loads((ROOT / "tests" / "data" / "golden.json").read_text())
+
+sys.path.insert(0, str(ROOT / "scripts"))
+import load_and_score  # noqa: E402
+
+
+def score(*arguments):
+    """Exit code. In this process: importing transformers takes longer than most scores."""
+    return load_and_score.main([str(argument) for argument in arguments])
+
+
+def test_the_example_has_its_known_perplexity():
+    command = [sys.executable, ROOT / "scripts" / "load_and_score.py", MODEL, TOKENS]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert result.returncode == 0, result.stderr
+    assert float(result.stdout) == pytest.approx(GOLDEN["cases"][0]["dense_perplexity"], rel=1e-4)
+
+
+def test_windows_do_not_overlap_and_the_tail_is_dropped(tmp_path, capsys):
+    tokens = load_file(TOKENS)["tokens"].flatten()[:100]
+    save_file({"tokens": tokens}, tmp_path / "tokens.safetensors")
+    assert score(MODEL, tmp_path / "tokens.safetensors", "--seqlen", 32, "-o", "json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["tokens"] == 3 * 31
+    model = AutoModelForCausalLM.from_pretrained(MODEL, torch_dtype=torch.float32).eval()
+    windows = tokens[:96].view(3, 32).long()
+    with torch.no_grad():
+        losses = [model(ids[None], labels=ids[None]).loss.item() for ids in windows]
+    assert report["perplexity"] == pytest.approx(math.exp(sum(losses) / 3), rel=1e-5)
+
+
+def test_text_is_tokenised_as_the_worker_does(tmp_path, capsys):
+    text, tokens = tmp_path / "a.txt", tmp_path / "tokens.safetensors"
+    text.write_text("The with statement is used to wrap the execution of a block.\n" * 20)
+    tokenize = ROOT / "worker" / "python" / "tokenize_text.py"
+    subprocess.run([sys.executable, tokenize, MODEL, tokens, text], check=True, timeout=60)
+    assert score(MODEL, text, "--seqlen", 64) == score(MODEL, tokens, "--seqlen", 64) == 0
+    of_text, of_tokens = capsys.readouterr().out.splitlines()
+    assert of_text == of_tokens
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("no/such/model", TOKENS), "no/such/model: not a model directory"),
+        ((MODEL, "no/such.safetensors"), "no/such.safetensors: "),
+        ((MODEL, "no/such.txt"), "no/such.txt: No such file or directory"),
+        ((MODEL, TOKENS, "--seqlen", 1), "--seqlen 1: must be at least 2"),
+        ((MODEL, TOKENS, "--seqlen", 99999), "32768 tokens, fewer than one window of 99999"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(capsys, arguments, message):
+    assert score(*arguments) == 65
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1 and message in printed.err
