@@ -58,8 +58,12 @@ TEST_P(TransportMapAtLambda, HasRTimesThePseudoinverseOfTEqualToQTransposed) {
   EXPECT_LE(largest(at::mm(map.R, at::linalg_pinv(map.T)) - map.Q.t()), 1e-14 * condition);
 }
 
+/// Full rank is a matter of the kernel, not of convergence, which at λ = 0.01 and full width takes
+/// more than 10000 iterations.
 TEST_P(TransportMapAtLambda, HasFullRankAtFullWidth) {
-  const TransportMap map = transport_map(cost_columns(kWidth), with_lambda(GetParam()));
+  MapOptions options = with_lambda(GetParam());
+  options.accept_nonconvergence = true;
+  const TransportMap map = transport_map(cost_columns(kWidth), options);
   EXPECT_LE(largest(at::mm(map.Q, map.Q.t()) - eye(kWidth)), 1e-13);
 }
 
