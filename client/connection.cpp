@@ -1,0 +1,101 @@
+#include "client/connection.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "client/backoff.h"
+#include "client/rpc_error.h"
+
+namespace dotresize {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds kUnaryDeadline{10};
+
+template <typename Request, typename Response>
+using UnaryCall = grpc::Status (v1::Jobs::Stub::*)(grpc::ClientContext*, const Request&, Response*);
+
+template <typename Request, typename Response>
+Response call(Connection& connection, UnaryCall<Request, Response> method, const Request& request) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kUnaryDeadline);
+  Response response;
+  const grpc::Status status = (connection.stub().*method)(&context, request, &response);
+  if (!status.ok()) throw RpcError(status, connection.server());
+  return response;
+}
+
+/// gRPC would wait for up to two minutes between attempts to connect: too long for someone who has
+/// just restarted the server.
+grpc::ChannelArguments channel_arguments() {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  return arguments;
+}
+
+}  // namespace
+
+Connection::Connection(const std::string& server)
+    : server_(server),
+      stub_(v1::Jobs::NewStub(grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(),
+                                                        channel_arguments()))) {}
+
+v1::Job Connection::create_job(const v1::CreateJobRequest& request,
+                               const std::function<void(const std::string&)>& on_retry) {
+  Backoff backoff(milliseconds(250), seconds(2), seconds(10));
+  for (bool first = true;; first = false) {
+    try {
+      return call(*this, &v1::Jobs::Stub::CreateJob, request);
+    } catch (const RpcError& error) {
+      if (error.code() != grpc::UNAVAILABLE) throw;
+      const auto pause = backoff.next();
+      if (!pause) throw;
+      if (first) on_retry(error.what());
+      std::this_thread::sleep_for(*pause);
+    }
+  }
+}
+
+v1::Job Connection::get_job(const std::string& id) {
+  v1::GetJobRequest request;
+  request.set_id(id);
+  return call(*this, &v1::Jobs::Stub::GetJob, request);
+}
+
+std::vector<v1::Job> Connection::list_jobs(const v1::ListJobsRequest::Filter& filter, int limit) {
+  constexpr int kLargestPage = 1000;
+  std::vector<v1::Job> jobs;
+  v1::ListJobsRequest request;
+  *request.mutable_filter() = filter;
+  do {
+    const int wanted = limit - static_cast<int>(jobs.size());
+    request.set_page_size(std::min(wanted, kLargestPage));
+    v1::ListJobsResponse page = call(*this, &v1::Jobs::Stub::ListJobs, request);
+    for (v1::Job& job : *page.mutable_jobs()) {
+      if (std::ssize(jobs) < limit) jobs.push_back(std::move(job));
+    }
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty() && std::ssize(jobs) < limit);
+  return jobs;
+}
+
+v1::Job Connection::cancel_job(const std::string& id) {
+  v1::CancelJobRequest request;
+  request.set_id(id);
+  return call(*this, &v1::Jobs::Stub::CancelJob, request);
+}
+
+void Connection::delete_job(const std::string& id) {
+  v1::DeleteJobRequest request;
+  request.set_id(id);
+  call(*this, &v1::Jobs::Stub::DeleteJob, request);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dotresize/v1/jobs.grpc.pb.h"
+
+namespace dotresize {
+
+/// A channel to one server. Calls throw RpcError; each has a deadline of its own. Connects on the
+/// first call, and again by itself whenever the server was away.
+class Connection {
+ public:
+  /// `server` is HOST:PORT.
+  explicit Connection(const std::string& server);
+
+  /// Tries again for up to ten seconds while the server is away, which is safe because of
+  /// `request.request_id` (must not be empty). `on_retry` hears why, once.
+  v1::Job create_job(const v1::CreateJobRequest& request,
+                     const std::function<void(const std::string&)>& on_retry);
+  v1::Job get_job(const std::string& id);
+  /// Newest first, at most `limit` jobs, over as many pages as it takes.
+  std::vector<v1::Job> list_jobs(const v1::ListJobsRequest::Filter& filter, int limit);
+  v1::Job cancel_job(const std::string& id);
+  void delete_job(const std::string& id);
+
+  /// For the streaming calls.
+  v1::Jobs::Stub& stub() { return *stub_; }
+  const std::string& server() const { return server_; }
+
+ private:
+  std::string server_;
+  std::unique_ptr<v1::Jobs::Stub> stub_;
+};
+
+}  // namespace dotresize

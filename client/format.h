@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dotresize {
+
+/// "850", "12.3k", "4.56M".
+std::string format_rate(double per_second);
+/// A clock: "0:42", "12:05", "1:02:03".
+std::string format_clock(double seconds);
+/// For reading: "42 s", "12 min 5 s", "3 h 2 min", "4 d 3 h".
+std::string format_duration(double seconds);
+/// What became of `before`: "+5.4 %", "-20.3 %"; "" where before is 0.
+std::string format_change(double before, double after);
+/// A number that people compare: "12.345", "0.01234".
+std::string format_perplexity(double value);
+
+/// Text from elsewhere made safe to print: control characters become '?'. Newlines are kept.
+std::string printable(const std::string& text);
+/// Code points of UTF-8 text: the columns it takes, wide characters aside.
+int display_width(const std::string& text);
+
+enum class Align { kLeft, kRight };
+/// Columns two spaces apart, the last left-aligned one not padded; each line ends with a newline.
+/// Every row has one cell for each entry of `alignment`.
+std::string format_table(const std::vector<std::vector<std::string>>& rows,
+                         const std::vector<Align>& alignment);
+
+}  // namespace dotresize

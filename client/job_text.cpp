@@ -1,0 +1,163 @@
+#include "client/job_text.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "client/format.h"
+#include "client/progress_bar.h"
+#include "client/watch.h"
+#include "job/errors.h"
+#include "job/human_numbers.h"
+
+namespace dotresize {
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+using Timestamp = google::protobuf::Timestamp;
+
+std::string date(const Timestamp& time) {
+  const std::time_t seconds = time.seconds();
+  std::tm local{};
+  std::array<char, 64> buffer{};
+  if (localtime_r(&seconds, &local) == nullptr) return "?";
+  return {buffer.data(), std::strftime(buffer.data(), buffer.size(), "%Y-%m-%d %H:%M:%S", &local)};
+}
+
+double seconds_between(const Timestamp& from, const Timestamp& to) {
+  return static_cast<double>(to.seconds() - from.seconds()) + 1e-9 * (to.nanos() - from.nanos());
+}
+
+/// How long the job has computed, or "" where it has not begun.
+std::string time_taken(const v1::Job& job, std::time_t now) {
+  if (!job.has_start_time()) return "";
+  Timestamp end;
+  end.set_seconds(now);
+  if (job.has_end_time()) end = job.end_time();
+  return format_duration(seconds_between(job.start_time(), end));
+}
+
+std::vector<std::string> size_row(const std::string& name, int64_t before, int64_t after,
+                                  std::string (*format)(int64_t)) {
+  return {name, format(before), format(after),
+          format_change(static_cast<double>(before), static_cast<double>(after))};
+}
+
+/// The table that a compression is about. Without a perplexity (0) that row is left out.
+std::string result_table(const v1::ModelSize& dense, const v1::ModelSize& compressed) {
+  Rows rows = {{"", "dense", "compressed", "change"}};
+  if (dense.perplexity() > 0.0 && compressed.perplexity() > 0.0) {
+    rows.push_back({"perplexity", format_perplexity(dense.perplexity()),
+                    format_perplexity(compressed.perplexity()),
+                    format_change(dense.perplexity(), compressed.perplexity())});
+  }
+  rows.push_back(
+      size_row("parameters", dense.parameters(), compressed.parameters(), with_separators));
+  rows.push_back(size_row("bytes", dense.bytes(), compressed.bytes(), human_bytes));
+  return format_table(rows, {Align::kLeft, Align::kRight, Align::kRight, Align::kRight});
+}
+
+std::string error_text(const v1::JobError& error) {
+  std::string where;
+  if (error.rank() >= 0) where += " on rank " + std::to_string(error.rank());
+  if (!error.host().empty()) where += " (" + error.host() + ")";
+  if (!error.phase().empty()) where += " in phase " + error.phase();
+  return printable(error.code() + where + ": " + error.message());
+}
+
+v1::ModelSize model_size(const ModelReport& report) {
+  v1::ModelSize size;
+  size.set_parameters(report.parameters);
+  size.set_bytes(report.bytes);
+  size.set_perplexity(report.perplexity.value_or(0.0));
+  return size;
+}
+
+/// "4 min 2 s ago"
+std::string age(const Timestamp& time, std::time_t now) {
+  Timestamp current;
+  current.set_seconds(now);
+  return format_duration(seconds_between(time, current)) + " ago";
+}
+
+std::string short_progress(const v1::Job& job) {
+  if (job.state() == v1::Job::SUCCEEDED) return "100 %";
+  return job.has_progress() ? render_share(job.progress()) : "";
+}
+
+}  // namespace
+
+int exit_code_for(const v1::Job& job) {
+  switch (job.state()) {
+    case v1::Job::SUCCEEDED:
+      return kExitOk;
+    case v1::Job::CANCELLED:
+      return kExitCancelled;
+    default:
+      return job.error().code() == "INVALID_INPUT" ? kExitBadData : kExitJobFailed;
+  }
+}
+
+std::string state_name(v1::Job::State state) {
+  std::string name = v1::Job::State_Name(state);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name.empty() ? "unknown" : name;
+}
+
+std::string state_name(const v1::Job& job) {
+  return job.cancelling() && !has_ended(job.state()) ? "cancelling" : state_name(job.state());
+}
+
+std::string job_text(const v1::Job& job, std::time_t now) {
+  Rows rows = {{"job", printable(job.id())},
+               {"name", printable(job.spec().name())},
+               {"state", state_name(job)}};
+  if (job.attempt() > 1) rows.push_back({"attempt", std::to_string(job.attempt())});
+  if (job.has_progress() && !has_ended(job.state())) {
+    rows.push_back({"progress", render_plain(job.progress())});
+  }
+  rows.push_back({"model", printable(job.spec().model().path())});
+  rows.push_back({"output", printable(job.spec().output().path())});
+  rows.push_back({"created", date(job.create_time())});
+  if (job.has_start_time()) rows.push_back({"started", date(job.start_time())});
+  if (job.has_end_time()) rows.push_back({"ended", date(job.end_time())});
+  if (job.has_start_time()) rows.push_back({"took", time_taken(job, now)});
+  if (job.has_error()) rows.push_back({"error", error_text(job.error())});
+  std::string text = format_table(rows, {Align::kLeft, Align::kLeft});
+  if (!job.has_result()) return text;
+  text += '\n';
+  return text + result_table(job.result().dense(), job.result().compressed());
+}
+
+std::string job_table(const std::vector<v1::Job>& jobs, std::time_t now) {
+  if (jobs.empty()) return "no jobs\n";
+  Rows rows = {{"ID", "NAME", "STATE", "DONE", "CREATED", "TOOK"}};
+  for (const v1::Job& job : jobs) {
+    rows.push_back({printable(job.id()), printable(job.spec().name()), state_name(job),
+                    short_progress(job), age(job.create_time(), now), time_taken(job, now)});
+  }
+  return format_table(rows, {Align::kLeft, Align::kLeft, Align::kLeft, Align::kRight, Align::kRight,
+                             Align::kRight});
+}
+
+std::string outcome_text(const v1::Job& job) {
+  if (job.state() == v1::Job::CANCELLED) return "the job was cancelled\n";
+  if (job.state() == v1::Job::FAILED) return "the job failed: " + error_text(job.error()) + "\n";
+  const v1::JobResult& result = job.result();
+  return result_table(result.dense(), result.compressed()) + "\n" +
+         format_table({{"output", printable(result.output_path())},
+                       {"took", format_duration(result.wall_time_s())}},
+                      {Align::kLeft, Align::kLeft});
+}
+
+std::string report_text(const ReportSummary& summary) {
+  return format_table({{"name", printable(summary.name)},
+                       {"method", printable(summary.method)},
+                       {"width", std::to_string(summary.width)},
+                       {"took", format_duration(summary.wall_time_s)}},
+                      {Align::kLeft, Align::kLeft}) +
+         "\n" + result_table(model_size(summary.dense), model_size(summary.compressed));
+}
+
+}  // namespace dotresize

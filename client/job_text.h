@@ -1,0 +1,31 @@
+#pragma once
+
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "dotresize/v1/jobs.pb.h"
+#include "job/report.h"
+
+namespace dotresize {
+
+/// How a program that waited for this job exits (docs/cli.md).
+int exit_code_for(const v1::Job& job);
+
+/// "succeeded", "failed", ... ; "cancelling" while a cancel has not taken effect.
+std::string state_name(const v1::Job& job);
+std::string state_name(v1::Job::State state);
+
+/// Everything about one job, as `status` shows it. Ends with a newline, as all of these do.
+std::string job_text(const v1::Job& job, std::time_t now);
+
+/// One line per job under a heading; a sentence where there is none.
+std::string job_table(const std::vector<v1::Job>& jobs, std::time_t now);
+
+/// How the job ended: the table of the result, the error, or that it was cancelled.
+std::string outcome_text(const v1::Job& job);
+
+/// The same table from a model's own report.
+std::string report_text(const ReportSummary& summary);
+
+}  // namespace dotresize

@@ -1,0 +1,72 @@
+#include <sysexits.h>
+
+#include <iostream>
+
+#include "client/json_output.h"
+#include "client/programs.h"
+#include "client/rpc_error.h"
+#include "client/verb.h"
+#include "job/errors.h"
+#include "job/version.h"
+
+namespace dotresize {
+namespace {
+
+constexpr char kFooter[] =
+    "Examples:\n"
+    "  dotresize plan job.yaml             what each rank will hold, before anything starts\n"
+    "  dotresize run job.yaml              compress here, without a server\n"
+    "  dotresize submit job.yaml --wait    compress on the server, and watch\n"
+    "\n"
+    "Exit codes: 0 ok, 1 the job failed, 2 cancelled, 64 usage, 65 bad job file or data,\n"
+    "69 server unavailable, 75 try again, 77 denied.\n"
+    "`dotresize VERB --help` explains a verb.\n";
+
+/// Errors are for people, on stderr; with -o json a document on stdout says the same.
+int fail(const CommonOptions& common, int exit_code, const std::string& code,
+         const std::string& message, const std::vector<FieldViolation>& violations = {}) {
+  std::cerr << "dotresize: error: " << message << "\n";
+  if (common.json()) print_json(error_json(code, message, exit_code, violations));
+  return exit_code;
+}
+
+int perform(const std::vector<Verb>& verbs, const CommonOptions& common) {
+  try {
+    for (const Verb& verb : verbs) {
+      if (verb.command->parsed()) return verb.action();
+    }
+    return kExitUsage;
+  } catch (const RpcError& error) {
+    return fail(common, exit_code_for(error.code()), code_name(error.code()), error.what(),
+                error.violations());
+  } catch (const InputError& error) {
+    return fail(common, kExitBadData, "INVALID_INPUT", error.what());
+  } catch (const ProgramMissing& error) {
+    return fail(common, kExitUnavailable, "PROGRAM_MISSING", error.what());
+  } catch (const std::exception& error) {
+    return fail(common, EX_SOFTWARE, "INTERNAL", error.what());
+  }
+}
+
+int main(int argc, char** argv) {
+  CLI::App app("Compress language models by narrowing their hidden size.", "dotresize");
+  app.set_version_flag("--version", std::string("dotresize ") + kVersion);
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  CommonOptions common;
+  add_server_option(app, common);
+  add_output_option(app, common);
+  std::vector<Verb> verbs = add_local_verbs(app, common);
+  for (Verb& verb : add_job_verbs(app, common)) verbs.push_back(std::move(verb));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  return perform(verbs, common);
+}
+
+}  // namespace
+}  // namespace dotresize
+
+int main(int argc, char** argv) { return dotresize::main(argc, argv); }

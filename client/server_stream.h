@@ -1,0 +1,79 @@
+#pragma once
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/completion_queue.h>
+#include <grpcpp/support/async_stream.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <utility>
+
+namespace dotresize {
+
+/// One server-streaming call, read without ever waiting longer than asked. For one thread.
+template <typename Message>
+class ServerStream {
+ public:
+  using Reader = grpc::ClientAsyncReader<Message>;
+  using Prepare =
+      std::function<std::unique_ptr<Reader>(grpc::ClientContext*, grpc::CompletionQueue*)>;
+  enum class Next { kMessage, kTimeout, kEnd };
+
+  /// `prepare` is the stub's PrepareAsync...; the call ends with DEADLINE_EXCEEDED after
+  /// `deadline`.
+  ServerStream(const Prepare& prepare, std::chrono::seconds deadline) {
+    context_.set_deadline(std::chrono::system_clock::now() + deadline);
+    reader_ = prepare(&context_, &queue_);
+    reader_->StartCall(tag(kStarted));
+  }
+
+  ~ServerStream() {
+    context_.TryCancel();
+    queue_.Shutdown();
+    void* drained_tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&drained_tag, &ok)) continue;
+  }
+
+  ServerStream(const ServerStream&) = delete;
+  ServerStream& operator=(const ServerStream&) = delete;
+
+  /// Waits for the next message, for `patience` at most. After kEnd, status() says how it ended.
+  Next next(Message& message, std::chrono::milliseconds patience) {
+    const auto give_up = std::chrono::system_clock::now() + patience;
+    while (!finished_) {
+      void* step = nullptr;
+      bool ok = false;
+      if (queue_.AsyncNext(&step, &ok, give_up) != grpc::CompletionQueue::GOT_EVENT) {
+        return Next::kTimeout;
+      }
+      if (step == tag(kFinished)) {
+        finished_ = true;
+      } else if (!ok) {
+        reader_->Finish(&status_, tag(kFinished));
+      } else {
+        const bool received = step == tag(kRead);
+        if (received) message = std::exchange(incoming_, Message());
+        reader_->Read(&incoming_, tag(kRead));
+        if (received) return Next::kMessage;
+      }
+    }
+    return Next::kEnd;
+  }
+
+  const grpc::Status& status() const { return status_; }
+
+ private:
+  enum Step : intptr_t { kStarted = 1, kRead, kFinished };
+  static void* tag(Step step) { return reinterpret_cast<void*>(step); }
+
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<Reader> reader_;
+  Message incoming_;
+  grpc::Status status_;
+  bool finished_ = false;
+};
+
+}  // namespace dotresize

@@ -1,0 +1,27 @@
+#include "client/verb.h"
+
+#include <cstdlib>
+
+namespace dotresize {
+
+std::string CommonOptions::server_address() const {
+  if (!server.empty()) return server;
+  const char* named = std::getenv("DOTRESIZE_SERVER");
+  return named != nullptr && *named != '\0' ? named : "127.0.0.1:50051";
+}
+
+void add_server_option(CLI::App& command, CommonOptions& common) {
+  command
+      .add_option("--server", common.server,
+                  "The server (default: $DOTRESIZE_SERVER, else 127.0.0.1:50051)")
+      ->type_name("HOST:PORT");
+}
+
+void add_output_option(CLI::App& command, CommonOptions& common) {
+  command.add_option("-o,--output", common.output, "text, or json: one JSON document on stdout")
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"text", "json"}).description(""))
+      ->capture_default_str();
+}
+
+}  // namespace dotresize

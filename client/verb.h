@@ -1,0 +1,34 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace dotresize {
+
+/// Options that most verbs have. They may stand before the verb or after it.
+struct CommonOptions {
+  std::string server;           ///< --server; empty where it is not given
+  std::string output = "text";  ///< -o: "text" or "json"
+
+  bool json() const { return output == "json"; }
+  /// --server, else $DOTRESIZE_SERVER, else 127.0.0.1:50051.
+  std::string server_address() const;
+};
+
+/// A verb of the command line and what it does; the action returns the exit code.
+struct Verb {
+  CLI::App* command;
+  std::function<int()> action;
+};
+
+void add_server_option(CLI::App& command, CommonOptions& common);
+void add_output_option(CLI::App& command, CommonOptions& common);
+
+/// run, plan, eval, verify: those that need no server.
+std::vector<Verb> add_local_verbs(CLI::App& app, CommonOptions& common);
+/// submit, status, watch, list, cancel, delete, logs, report.
+std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common);
+
+}  // namespace dotresize

@@ -1,0 +1,134 @@
+#include <unistd.h>
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "client/json_output.h"
+#include "client/programs.h"
+#include "client/verb.h"
+#include "job/errors.h"
+#include "job/job_file.h"
+#include "job/mpirun.h"
+#include "job/plan_table.h"
+
+namespace dotresize {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct PlannedJob {
+  ModelConfig model;
+  ResolvedJob job;
+  ShardPlan plan;
+};
+
+PlannedJob plan_job(const std::string& job_file) {
+  const v1::JobSpec spec = read_job_file(job_file);
+  PlannedJob planned;
+  planned.model = read_model_config(spec.model().path());
+  planned.job = resolve_job(spec, planned.model);
+  planned.plan = make_shard_plan(planned.model, planned.job);
+  return planned;
+}
+
+void print_plan(const PlannedJob& planned, const CommonOptions& common) {
+  if (common.json()) {
+    std::cout << plan_to_json(planned.model, planned.job, planned.plan) << std::endl;
+  } else {
+    std::cout << plan_table(planned.model, planned.job, planned.plan) << std::endl;
+  }
+}
+
+int plan(const std::string& job_file, const CommonOptions& common) {
+  print_plan(plan_job(job_file), common);
+  return kExitOk;
+}
+
+int run(const std::string& job_file, const CommonOptions& common) {
+  const PlannedJob planned = plan_job(job_file);
+  const std::string worker = worker_program();
+  print_plan(planned, common);
+  dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout has had its one document
+  exec_program(mpirun_command(planned.job.ranks, {worker, fs::absolute(job_file).string()}));
+}
+
+struct EvalOptions {
+  std::string model_dir;
+  std::vector<std::string> text;
+  std::string tokens;
+  int64_t seqlen = 0;
+};
+
+int eval(const EvalOptions& options, const CommonOptions& common) {
+  std::vector<std::string> command = {worker_program(), "eval", options.model_dir};
+  if (!options.tokens.empty()) command.insert(command.end(), {"--tokens", options.tokens});
+  for (const std::string& file : options.text) command.insert(command.end(), {"--text", file});
+  if (options.seqlen > 0) {
+    command.insert(command.end(), {"--seqlen", std::to_string(options.seqlen)});
+  }
+  if (common.json()) command.insert(command.end(), {"-o", "json"});
+  exec_program(command);
+}
+
+int verify(const std::string& dir, const CommonOptions& common) {
+  std::vector<std::string> command = {worker_program(), "verify", dir};
+  if (common.json()) command.insert(command.end(), {"-o", "json"});
+  exec_program(command);
+}
+
+/// A verb whose only argument is `argument`.
+Verb simple_verb(CLI::App& app, CommonOptions& common, const std::string& name,
+                 const std::string& description, const std::string& argument,
+                 const std::string& argument_description, const std::string& examples,
+                 int (*action)(const std::string&, const CommonOptions&)) {
+  CLI::App& command = *app.add_subcommand(name, description);
+  auto value = std::make_shared<std::string>();
+  command.add_option(argument, *value, argument_description)->required()->type_name("");
+  add_output_option(command, common);
+  command.group("Without a server");
+  command.footer("Examples:\n" + examples);
+  return {&command, [value, action, &common] { return action(*value, common); }};
+}
+
+Verb eval_verb(CLI::App& app, CommonOptions& common) {
+  CLI::App& command = *app.add_subcommand("eval", "Measure a model's perplexity");
+  auto options = std::make_shared<EvalOptions>();
+  command.add_option("MODEL_DIR", options->model_dir, "Dense or compressed model")
+      ->required()
+      ->type_name("");
+  auto* source = command.add_option_group("source", "One of");
+  source->add_option("--text", options->text, "Text files, joined with a blank line")
+      ->type_name("FILE...");
+  source->add_option("--tokens", options->tokens, "A safetensors file with the tensor \"tokens\"")
+      ->type_name("FILE");
+  source->require_option(1);
+  command.add_option("--seqlen", options->seqlen, "Tokens per window")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  add_output_option(command, common);
+  command.group("Without a server");
+  command.footer(
+      "Examples:\n"
+      "  dotresize eval out/docs-llama-80 --text evaluation.txt\n"
+      "  dotresize eval out/docs-llama-80 --tokens evaluation.safetensors --seqlen 128 -o json\n");
+  return {&command, [options, &common] { return eval(*options, common); }};
+}
+
+}  // namespace
+
+std::vector<Verb> add_local_verbs(CLI::App& app, CommonOptions& common) {
+  return {
+      simple_verb(app, common, "run", "Compress here with mpirun, without a server", "JOB",
+                  "Job file (YAML or JSON)", "  dotresize run examples/docs-llama/job.yaml\n", run),
+      simple_verb(app, common, "plan", "Show what each rank would hold, and the result's size",
+                  "JOB", "Job file (YAML or JSON)",
+                  "  dotresize plan job.yaml\n  dotresize plan job.yaml -o json\n", plan),
+      eval_verb(app, common),
+      simple_verb(app, common, "verify", "Check a model's hashes, shapes and values", "DIR",
+                  "A model directory that dotresize wrote",
+                  "  dotresize verify out/docs-llama-80\n", verify),
+  };
+}
+
+}  // namespace dotresize

@@ -1,0 +1,114 @@
+#include "client/watch.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "client/backoff.h"
+#include "client/rpc_error.h"
+#include "client/server_stream.h"
+
+namespace dotresize {
+namespace {
+
+const grpc::Status kEndedEarly(grpc::UNAVAILABLE, "the stream ended before the job did");
+
+class Watcher {
+ public:
+  Watcher(Connection& connection, const std::string& id, WatchObserver& observer,
+          const std::function<bool()>& interrupted, const WatchOptions& options)
+      : connection_(connection),
+        observer_(observer),
+        interrupted_(interrupted),
+        options_(options),
+        backoff_(options.first_pause, options.longest_pause, options.patience) {
+    request_.set_id(id);
+  }
+
+  std::optional<v1::Job> run() {
+    while (!interrupted_()) {
+      try {
+        const v1::Job job = connection_.get_job(request_.id());
+        if (job_end_seen_) return job;
+        ever_connected_ = true;
+        observer_.connected(job);
+        const grpc::Status status = follow();
+        if (interrupted_()) break;
+        if (status.ok() && has_ended(job.state())) return job;
+        if (job_end_seen_ || status.error_code() == grpc::DEADLINE_EXCEEDED) continue;
+        throw RpcError(status.ok() ? kEndedEarly : status, connection_.server());
+      } catch (const RpcError& error) {
+        if (!ever_connected_ || !is_transient(error.code()) || !pause(error.what())) throw;
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  /// Passes events on until the stream ends.
+  grpc::Status follow() {
+    using Stream = ServerStream<v1::Event>;
+    Stream stream(
+        [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+          return connection_.stub().PrepareAsyncWatchJob(context, request_, queue);
+        },
+        options_.stream_deadline);
+    v1::Event event;
+    while (!interrupted_()) {
+      switch (stream.next(event, options_.tick)) {
+        case Stream::Next::kMessage:
+          take(event);
+          break;
+        case Stream::Next::kTimeout:
+          backoff_.reset();
+          observer_.tick();
+          break;
+        case Stream::Next::kEnd:
+          return stream.status();
+      }
+    }
+    return grpc::Status::OK;
+  }
+
+  void take(const v1::Event& event) {
+    backoff_.reset();
+    if (event.seq() <= request_.after_seq()) return;
+    request_.set_after_seq(event.seq());
+    observer_.event(event);
+    if (event.has_state_change() && has_ended(event.state_change().state())) job_end_seen_ = true;
+  }
+
+  /// Waits before the next attempt; false when there is to be none.
+  bool pause(const std::string& why) {
+    const auto length = backoff_.next();
+    if (!length) return false;
+    observer_.disconnected(why);
+    const auto until = std::chrono::steady_clock::now() + *length;
+    while (!interrupted_() && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::min(options_.tick, *length));
+    }
+    return true;
+  }
+
+  Connection& connection_;
+  WatchObserver& observer_;
+  const std::function<bool()>& interrupted_;
+  const WatchOptions& options_;
+  v1::WatchJobRequest request_;
+  Backoff backoff_;
+  bool ever_connected_ = false;
+  bool job_end_seen_ = false;
+};
+
+}  // namespace
+
+bool has_ended(v1::Job::State state) {
+  return state == v1::Job::SUCCEEDED || state == v1::Job::FAILED || state == v1::Job::CANCELLED;
+}
+
+std::optional<v1::Job> watch_job(Connection& connection, const std::string& id,
+                                 WatchObserver& observer, const std::function<bool()>& interrupted,
+                                 const WatchOptions& options) {
+  return Watcher(connection, id, observer, interrupted, options).run();
+}
+
+}  // namespace dotresize

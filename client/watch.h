@@ -1,0 +1,44 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "client/connection.h"
+
+namespace dotresize {
+
+bool has_ended(v1::Job::State state);
+
+/// What someone who follows a job gets to hear, on the thread that called watch_job.
+class WatchObserver {
+ public:
+  virtual ~WatchObserver() = default;
+  /// The job as it was when the connection was made, each time that it is made.
+  virtual void connected(const v1::Job& job) = 0;
+  /// Every event of the job once, in order.
+  virtual void event(const v1::Event& event) = 0;
+  virtual void disconnected(const std::string& why) = 0;
+  /// Several times a second while nothing happens.
+  virtual void tick() = 0;
+};
+
+struct WatchOptions {
+  std::chrono::milliseconds first_pause{200};
+  std::chrono::milliseconds longest_pause{5000};
+  /// How long a server may stay away once it has answered.
+  std::chrono::milliseconds patience{600'000};
+  std::chrono::milliseconds tick{200};
+  /// The stream is asked for afresh after this long, so that a dead connection is noticed.
+  std::chrono::seconds stream_deadline{300};
+};
+
+/// Follows the job until it has ended and returns it, or nothing once `interrupted` says true.
+/// A connection that breaks is made again and resumes after the last event seen. Throws RpcError
+/// when the server does not answer the first call, stays away too long, or refuses.
+std::optional<v1::Job> watch_job(Connection& connection, const std::string& id,
+                                 WatchObserver& observer, const std::function<bool()>& interrupted,
+                                 const WatchOptions& options = {});
+
+}  // namespace dotresize

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <grpcpp/server.h>
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "dotresize/v1/jobs.grpc.pb.h"
+
+namespace dotresize {
+
+/// What a test decides that the server answers. Calls without a handler are UNIMPLEMENTED.
+struct FakeAnswers {
+  std::function<grpc::Status(const v1::CreateJobRequest&, v1::Job&)> create = {};
+  std::function<grpc::Status(v1::Job&)> get = {};
+  std::function<grpc::Status(const v1::WatchJobRequest&, grpc::ServerWriter<v1::Event>&)> watch = {};
+  std::function<grpc::Status(const v1::GetLogsRequest&, grpc::ServerWriter<v1::LogChunk>&)> logs = {};
+};
+
+/// A real gRPC server on a loopback port, with the answers of a test.
+class FakeServer {
+ public:
+  /// Port 0: a free one.
+  explicit FakeServer(FakeAnswers answers, int port = 0);
+  ~FakeServer();
+
+  int port() const { return port_; }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  class Service;
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<grpc::Server> server_;
+  int port_ = 0;
+};
+
+v1::Event state_event(int64_t seq, v1::Job::State state);
+v1::Event progress_event(int64_t seq, double fraction);
+
+}  // namespace dotresize

@@ -1,0 +1,99 @@
+#include "client/job_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "job/errors.h"
+
+namespace dotresize {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::time_t kNow = 1'700'000'100;
+
+v1::Job job_in(v1::Job::State state) {
+  v1::Job job;
+  job.set_id("j1");
+  job.mutable_spec()->set_name("docs-llama");
+  job.set_state(state);
+  job.mutable_create_time()->set_seconds(kNow - 100);
+  job.mutable_start_time()->set_seconds(kNow - 90);
+  return job;
+}
+
+v1::Job succeeded_job() {
+  v1::Job job = job_in(v1::Job::SUCCEEDED);
+  v1::JobResult& result = *job.mutable_result();
+  result.set_output_path("/models/out");
+  result.set_wall_time_s(61.0);
+  result.mutable_dense()->set_parameters(1'000'000);
+  result.mutable_dense()->set_bytes(2'000'000);
+  result.mutable_dense()->set_perplexity(10.0);
+  result.mutable_compressed()->set_parameters(800'000);
+  result.mutable_compressed()->set_bytes(1'600'000);
+  result.mutable_compressed()->set_perplexity(11.0);
+  return job;
+}
+
+TEST(Outcome, SucceededIsATableOfBothModels) {
+  EXPECT_EQ(outcome_text(succeeded_job()),
+            "                dense  compressed   change\n"
+            "perplexity     10.000      11.000  +10.0 %\n"
+            "parameters  1,000,000     800,000  -20.0 %\n"
+            "bytes        1.91 MiB    1.53 MiB  -20.0 %\n"
+            "\n"
+            "output  /models/out\n"
+            "took    1 min 1 s\n");
+}
+
+TEST(Outcome, WithoutAnEvaluationThereIsNoPerplexity) {
+  v1::Job job = succeeded_job();
+  job.mutable_result()->mutable_dense()->clear_perplexity();
+  job.mutable_result()->mutable_compressed()->clear_perplexity();
+  EXPECT_THAT(outcome_text(job), Not(HasSubstr("perplexity")));
+}
+
+TEST(Outcome, FailedSaysWhereAndWhy) {
+  v1::Job job = job_in(v1::Job::FAILED);
+  job.mutable_error()->set_code("RANK_KILLED");
+  job.mutable_error()->set_message("killed by signal 9");
+  job.mutable_error()->set_rank(3);
+  job.mutable_error()->set_host("node1");
+  job.mutable_error()->set_phase("solve");
+  EXPECT_EQ(outcome_text(job),
+            "the job failed: RANK_KILLED on rank 3 (node1) in phase solve: killed by signal 9\n");
+}
+
+TEST(ExitCode, SaysHowTheJobEnded) {
+  EXPECT_EQ(exit_code_for(succeeded_job()), kExitOk);
+  EXPECT_EQ(exit_code_for(job_in(v1::Job::CANCELLED)), kExitCancelled);
+  v1::Job failed = job_in(v1::Job::FAILED);
+  failed.mutable_error()->set_code("RANK_KILLED");
+  EXPECT_EQ(exit_code_for(failed), kExitJobFailed);
+  failed.mutable_error()->set_code("INVALID_INPUT");
+  EXPECT_EQ(exit_code_for(failed), kExitBadData);
+}
+
+TEST(JobTable, HasOneLinePerJobUnderAHeading) {
+  v1::Job running = job_in(v1::Job::RUNNING);
+  running.mutable_progress()->set_fraction(0.58);
+  EXPECT_EQ(job_table({running}, kNow),
+            "ID  NAME        STATE    DONE         CREATED        TOOK\n"
+            "j1  docs-llama  running  58 %  1 min 40 s ago  1 min 30 s\n");
+  EXPECT_EQ(job_table({}, kNow), "no jobs\n");
+}
+
+TEST(JobText, ACancelThatHasNotTakenEffectIsShown) {
+  v1::Job job = job_in(v1::Job::RUNNING);
+  job.set_cancelling(true);
+  EXPECT_THAT(job_text(job, kNow), HasSubstr("cancelling"));
+}
+
+TEST(JobText, ASucceededJobShowsItsResult) {
+  EXPECT_THAT(job_text(succeeded_job(), kNow), HasSubstr("perplexity     10.000"));
+}
+
+}  // namespace
+}  // namespace dotresize
