@@ -1,6 +1,5 @@
 #include "server/process_table.h"
 
-#include <sys/pidfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,10 @@
 #include <sstream>
 
 #include "server/unique_fd.h"
+
+extern "C" {  // glibc 2.36 forgets it
+#include <sys/pidfd.h>
+}
 
 namespace dotresize {
 namespace {

@@ -1,0 +1,206 @@
+#include "server/job_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <thread>
+
+#include "server/api_error.h"
+#include "tests/server/temporary_directory.h"
+
+namespace dotresize {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+NewJob new_job(const std::string& name, const std::string& request_id = "") {
+  NewJob job;
+  job.spec.set_name(name);
+  job.spec.mutable_output()->set_path("/out/" + name);
+  job.request_id = request_id;
+  job.output = "/out/" + name;
+  return job;
+}
+
+std::vector<v1::Job::State> states(const std::vector<v1::Event>& events) {
+  std::vector<v1::Job::State> result;
+  for (const v1::Event& event : events) result.push_back(event.state_change().state());
+  return result;
+}
+
+std::vector<std::string> names(const JobPage& page) {
+  std::vector<std::string> result;
+  for (const v1::Job& job : page.jobs) result.push_back(job.spec().name());
+  return result;
+}
+
+grpc::StatusCode code_of(const std::function<void()>& call) {
+  try {
+    call();
+    return grpc::StatusCode::OK;
+  } catch (const ApiError& error) {
+    return error.code;
+  }
+}
+
+class Store : public ::testing::Test {
+ protected:
+  Outcome succeeded() const { return {v1::Job::SUCCEEDED, std::nullopt, v1::JobResult()}; }
+
+  TemporaryDirectory home_;
+  std::filesystem::path file_ = home_.path() / "jobs.sqlite";
+  JobStore store_{file_};
+};
+
+TEST_F(Store, KeepsJobsEventsAndAttemptsOverARestart) {
+  const v1::Job job = store_.create(new_job("a", "r1"));
+  store_.begin_attempt(job.id(), "hash", "");
+  JobStore again(file_);
+  EXPECT_EQ(again.get(job.id()).state(), v1::Job::STARTING);
+  EXPECT_EQ(again.token_sha256(job.id(), 1), "hash");
+  EXPECT_THAT(states(again.events_after(job.id(), 0, 10)),
+              ElementsAre(v1::Job::QUEUED, v1::Job::STARTING));
+  EXPECT_EQ(again.find_request("r1", new_job("a").spec)->id(), job.id());
+}
+
+TEST_F(Store, RefusesATableOfANewerVersion) {
+  {
+    SQLite::Database database((home_.path() / "new.sqlite").string(),
+                              SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    database.exec("PRAGMA user_version=99");
+  }
+  EXPECT_THROW(JobStore(home_.path() / "new.sqlite"), std::runtime_error);
+}
+
+TEST_F(Store, OneRequestIdGivesOneJobAlsoToConcurrentCallers) {
+  std::set<std::string> ids;
+  std::mutex mutex;
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 8; ++i) {
+    callers.emplace_back([&] {
+      const std::string id = store_.create(new_job("a", "same")).id();
+      const std::lock_guard lock(mutex);
+      ids.insert(id);
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(ids.size(), 1u);
+  EXPECT_EQ(store_.list({}).jobs.size(), 1u);
+}
+
+TEST_F(Store, AnotherSpecUnderAUsedRequestIdIsRefused) {
+  store_.create(new_job("a", "same"));
+  EXPECT_EQ(code_of([&] { store_.create(new_job("b", "same")); }),
+            grpc::StatusCode::ALREADY_EXISTS);
+}
+
+TEST_F(Store, TwoUnfinishedJobsNeverShareAnOutput) {
+  const v1::Job first = store_.create(new_job("a"));
+  EXPECT_EQ(code_of([&] { store_.create(new_job("a")); }), grpc::StatusCode::FAILED_PRECONDITION);
+  store_.request_cancel(first.id());
+  EXPECT_NO_THROW(store_.create(new_job("a")));
+}
+
+TEST_F(Store, EndsAJobOnce) {
+  const std::string id = store_.create(new_job("a")).id();
+  store_.begin_attempt(id, "hash", "");
+  store_.finish(id, succeeded());
+  EXPECT_THROW(store_.finish(id, succeeded()), std::logic_error);
+  EXPECT_FALSE(store_.begin_attempt(id, "hash", ""));
+  EXPECT_EQ(store_.request_cancel(id).state(), v1::Job::SUCCEEDED);
+}
+
+TEST_F(Store, CancelsAQueuedJobAtOnceAndMarksALaunchedOne) {
+  const std::string queued = store_.create(new_job("a")).id();
+  EXPECT_EQ(store_.request_cancel(queued).state(), v1::Job::CANCELLED);
+  const std::string launched = store_.create(new_job("b")).id();
+  store_.begin_attempt(launched, "hash", "");
+  const v1::Job job = store_.request_cancel(launched);
+  EXPECT_EQ(job.state(), v1::Job::STARTING);
+  EXPECT_TRUE(job.cancelling());
+  EXPECT_FALSE(store_.confirm_running(launched, 1)) << "the ranks are told to stop";
+  EXPECT_FALSE(store_.begin_attempt(launched, "hash", "lost")) << "no restart of a cancelled job";
+}
+
+TEST_F(Store, OnlyTheLatestAttemptOwnsTheJob) {
+  const std::string id = store_.create(new_job("a")).id();
+  store_.begin_attempt(id, "one", "");
+  EXPECT_TRUE(store_.confirm_running(id, 1));
+  store_.begin_attempt(id, "two", "vanished");
+  EXPECT_FALSE(store_.confirm_running(id, 1));
+  EXPECT_EQ(store_.get(id).state(), v1::Job::STARTING);
+  EXPECT_TRUE(store_.confirm_running(id, 2));
+  v1::Progress progress;
+  progress.set_phase("solve");
+  store_.record_progress(id, 1, progress);
+  EXPECT_FALSE(store_.get(id).has_progress());
+}
+
+TEST_F(Store, KeepsTheFirstFailureThatAnAttemptReports) {
+  const std::string id = store_.create(new_job("a")).id();
+  store_.begin_attempt(id, "hash", "");
+  EXPECT_FALSE(store_.reported_failure(id, 1));
+  v1::JobError error;
+  error.set_message("first");
+  store_.record_failure(id, 1, error);
+  error.set_message("second");
+  store_.record_failure(id, 1, error);
+  EXPECT_EQ(store_.reported_failure(id, 1)->message(), "first");
+}
+
+TEST_F(Store, PagesStayTheSameWhileJobsAreAdded) {
+  for (const char* name : {"a", "b", "c", "d", "e"}) store_.create(new_job(name));
+  JobQuery query;
+  query.limit = 2;
+  const JobPage first = store_.list(query);
+  EXPECT_THAT(names(first), ElementsAre("e", "d"));
+  store_.create(new_job("f"));
+  query.before = first.next_before;
+  const JobPage second = store_.list(query);
+  EXPECT_THAT(names(second), ElementsAre("c", "b"));
+  query.before = second.next_before;
+  const JobPage third = store_.list(query);
+  EXPECT_THAT(names(third), ElementsAre("a"));
+  EXPECT_EQ(third.next_before, 0);
+}
+
+TEST_F(Store, ListsByStateAndName) {
+  store_.create(new_job("a"));
+  store_.request_cancel(store_.create(new_job("b")).id());
+  JobQuery query;
+  query.states = {v1::Job::CANCELLED};
+  EXPECT_THAT(names(store_.list(query)), ElementsAre("b"));
+  query.name = "a";
+  EXPECT_THAT(names(store_.list(query)), IsEmpty());
+}
+
+TEST_F(Store, QueueIsFirstInFirstOut) {
+  const std::string first = store_.create(new_job("a")).id();
+  const std::string second = store_.create(new_job("b")).id();
+  EXPECT_EQ(store_.oldest_queued()->id(), first);
+  store_.begin_attempt(first, "hash", "");
+  EXPECT_EQ(store_.oldest_queued()->id(), second);
+  ASSERT_EQ(store_.launched().size(), 1u);
+}
+
+TEST_F(Store, ForgetsEndedJobsAlone) {
+  const std::string id = store_.create(new_job("a", "r")).id();
+  EXPECT_EQ(code_of([&] { store_.remove(id, [] {}); }), grpc::StatusCode::FAILED_PRECONDITION);
+  store_.request_cancel(id);
+  store_.remove(id, [] {});
+  EXPECT_EQ(code_of([&] { store_.get(id); }), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(code_of([&] { store_.events_after(id, 0, 1); }), grpc::StatusCode::NOT_FOUND);
+  EXPECT_FALSE(store_.find_request("r", new_job("a").spec));
+}
+
+TEST_F(Store, TellsOfChangesAfterTheyAreCommitted) {
+  const uint64_t before = store_.changes().version();
+  const std::string id = store_.create(new_job("a")).id();
+  EXPECT_NE(store_.changes().version(), before);
+  EXPECT_EQ(JobStore(file_).get(id).state(), v1::Job::QUEUED);
+}
+
+}  // namespace
+}  // namespace dotresize

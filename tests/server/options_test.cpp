@@ -1,0 +1,63 @@
+#include "server/options.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "job/errors.h"
+#include "tests/server/temporary_directory.h"
+
+namespace dotresize {
+namespace {
+
+class Options : public ::testing::Test {
+ protected:
+  ~Options() override { ::unsetenv("DOTRESIZE_MAX_RANKS"); }
+
+  std::string config(const std::string& text) const {
+    const std::filesystem::path file = home_.path() / "server.yaml";
+    std::ofstream(file) << text;
+    return file.string();
+  }
+  static ServerOptions parse(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "dotresize-server");
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    return parse_options(static_cast<int>(argv.size()), argv.data());
+  }
+  static int exit_code(const std::vector<std::string>& arguments) {
+    try {
+      parse(arguments);
+      return -1;
+    } catch (const ExitNow& exit) {
+      return exit.code;
+    }
+  }
+
+  TemporaryDirectory home_;
+};
+
+TEST_F(Options, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
+  const std::string file = config("max_ranks: 3\nheartbeat_timeout: 30\n");
+  EXPECT_EQ(parse({}).max_ranks, 8);
+  EXPECT_EQ(parse({"--config", file}).max_ranks, 3);
+  ::setenv("DOTRESIZE_MAX_RANKS", "4", 1);
+  EXPECT_EQ(parse({"--config", file}).max_ranks, 4);
+  EXPECT_EQ(parse({"--config", file, "--max-ranks", "5"}).max_ranks, 5);
+  EXPECT_EQ(parse({"--config", file}).heartbeat_timeout.count(), 30);
+}
+
+TEST_F(Options, BadValuesAreUsageErrorsWhereverTheyStand) {
+  EXPECT_EQ(exit_code({"--listen", "nowhere"}), kExitUsage);
+  EXPECT_EQ(exit_code({"--listen", "host:70000"}), kExitUsage);
+  EXPECT_EQ(exit_code({"--max-ranks", "0"}), kExitUsage);
+  EXPECT_EQ(exit_code({"--config", config("max_ranks: many\n")}), kExitUsage);
+  EXPECT_EQ(exit_code({"--config", config("max_rank: 3\n")}), kExitUsage);
+  EXPECT_EQ(exit_code({"--config", config("config: other\n")}), kExitUsage);
+  EXPECT_EQ(exit_code({"--config", config("[1, 2")}), kExitUsage);
+  EXPECT_EQ(exit_code({"--help"}), kExitOk);
+}
+
+}  // namespace
+}  // namespace dotresize

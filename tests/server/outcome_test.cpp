@@ -1,0 +1,88 @@
+#include "server/outcome.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace dotresize {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kKilled[] =
+    "calibrate 3/13\n"
+    "--------------------------------------------------------------------------\n"
+    "mpirun noticed that process rank 3 with PID 4711 on node node-a exited on signal 9 (Killed).\n"
+    "--------------------------------------------------------------------------\n";
+
+v1::JobError report(int rank, const std::string& message) {
+  v1::JobError error;
+  error.set_code("RANK_FAILED");
+  error.set_message(message);
+  error.set_rank(rank);
+  return error;
+}
+
+TEST(Outcome, KilledRankIsNamedWithSignalHostAndPhase) {
+  const v1::JobError error = explain_failure({{137, 0}, std::nullopt, kKilled, "calibrate"});
+  EXPECT_EQ(error.code(), "RANK_KILLED");
+  EXPECT_EQ(error.rank(), 3);
+  EXPECT_EQ(error.host(), "node-a");
+  EXPECT_EQ(error.signal(), 9);
+  EXPECT_EQ(error.phase(), "calibrate");
+  EXPECT_EQ(error.message(), "rank 3 on node-a was killed by signal 9 (Killed) during calibrate");
+}
+
+TEST(Outcome, KilledRankWeighsMoreThanWhatItsPeersReport) {
+  EXPECT_EQ(explain_failure({{137, 0}, report(1, "rank 3 is gone"), kKilled, ""}).rank(), 3);
+  EXPECT_EQ(explain_failure({{134, 0}, report(3, "NaN in weights"), kKilled, ""}).message(),
+            "NaN in weights");
+}
+
+TEST(Outcome, ReportedFailureWeighsMoreThanTheLog) {
+  const v1::JobError error =
+      explain_failure({{1, 0}, report(2, "disk full"), "dotresize-worker: error: other\n", "fold"});
+  EXPECT_EQ(error.message(), "disk full");
+  EXPECT_EQ(error.rank(), 2);
+}
+
+TEST(Outcome, RankErrorLineIsTakenApart) {
+  const v1::JobError error =
+      explain_failure({{65, 0},
+                       std::nullopt,
+                       "dotresize-worker: error: rank 1 on node-b in solve: tokens: 70000 is "
+                       "beyond the vocabulary\n"
+                       "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\n",
+                       "calibrate"});
+  EXPECT_EQ(error.code(), "INVALID_INPUT");
+  EXPECT_EQ(error.rank(), 1);
+  EXPECT_EQ(error.host(), "node-b");
+  EXPECT_EQ(error.phase(), "solve");
+  EXPECT_EQ(error.message(), "tokens: 70000 is beyond the vocabulary");
+}
+
+TEST(Outcome, FallsBackToTheLastWordsOfTheLog) {
+  const v1::JobError error =
+      explain_failure({{1, 0}, std::nullopt, "an error came\nbye\n", "fold"});
+  EXPECT_EQ(error.code(), "RANK_FAILED");
+  EXPECT_EQ(error.rank(), -1);
+  EXPECT_THAT(error.message(), HasSubstr("exit code 1: an error came"));
+  EXPECT_THAT(explain_failure({{-1, 9}, std::nullopt, "", ""}).message(),
+              HasSubstr("killed by signal 9"));
+}
+
+TEST(Outcome, CommandThatCannotRunIsALaunchFailure) {
+  EXPECT_EQ(explain_failure({{127, 0}, std::nullopt, "cannot run mpirun\n", ""}).code(),
+            "LAUNCH_FAILED");
+}
+
+TEST(Outcome, SurvivesHostileLogs) {
+  std::string log(16000, 'x');
+  log += "\xff\xfe\n process rank 99999999999 with PID 1 on node " + std::string(3000, 'h') +
+         " exited on signal 999999\n";
+  const v1::JobError error = explain_failure({{1, 0}, std::nullopt, log, ""});
+  EXPECT_EQ(error.code(), "RANK_FAILED");
+  EXPECT_LE(error.message().size(), 2000u);
+}
+
+}  // namespace
+}  // namespace dotresize
