@@ -80,12 +80,11 @@ pid_t start_attempt(const AttemptCommand& attempt) {
 }
 
 AttemptStatus check_attempt(const fs::path& dir) {
-  if (std::optional<ExitRecord> exit = read_exit_record(dir)) return {Liveness::kExited, *exit};
   if (!fs::exists(dir)) return {Liveness::kVanished, {}};
   if (!try_lock_file(dir / "lock")) return {Liveness::kAlive, {}};
-  // The supervisor may have ended between the two looks.
-  if (std::optional<ExitRecord> exit = read_exit_record(dir)) return {Liveness::kExited, *exit};
-  return {Liveness::kVanished, {}};
+  const std::optional<ExitRecord> exit = read_exit_record(dir);
+  if (!exit) return {Liveness::kVanished, {}};
+  return {Liveness::kExited, *exit};
 }
 
 bool stop_attempt(const fs::path& dir) {
