@@ -40,33 +40,24 @@ class FoldedModelSink {
   virtual void put_head(const HeadWeights& head) = 0;
 };
 
-/// Told how far this rank is; called often, must be quick.
+/// Told what happens, on the thread of the schedule; must be quick.
 struct CalibrationObserver {
   /// One more piece of `tokens` has gone through the rank's part of the model.
   std::function<void(int64_t tokens)> tokens_seen;
-  /// This many junctions are solved, on all ranks together. The same calls on every rank.
+  /// The rank that owns the junction has solved it.
+  std::function<void(int64_t junction, const JunctionSolution& solution)> solved;
+  /// So many more junctions are solved, on all ranks together. The same calls on every rank.
   std::function<void(int64_t junctions)> junctions_solved;
 };
 
-/// A junction that this rank has solved.
-struct SolvedJunction {
-  int64_t junction = 0;
-  at::Tensor support;  ///< [k] int64
-  MapDiagnostics diagnostics;
-};
-
 /// `activations: original`: maps see the dense model; ranks are pipeline stages (method.md,
-/// architecture.md). Collective. Returns the junctions that this rank owns.
-std::vector<SolvedJunction> calibrate_pipeline(Communicator& comm, const CalibrationJob& job,
-                                               FoldedModelSink& sink,
-                                               const CalibrationObserver& observer,
-                                               PhaseClock& clock);
+/// architecture.md). Collective.
+void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
+                        const CalibrationObserver& observer, PhaseClock& clock);
 
 /// `activations: compressed`: each map sees the error of those before it; ranks share the tokens.
-/// Collective. Returns the junctions that this rank owns.
-std::vector<SolvedJunction> calibrate_token_parallel(Communicator& comm, const CalibrationJob& job,
-                                                     FoldedModelSink& sink,
-                                                     const CalibrationObserver& observer,
-                                                     PhaseClock& clock);
+/// Collective.
+void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
+                              const CalibrationObserver& observer, PhaseClock& clock);
 
 }  // namespace dotresize

@@ -80,7 +80,9 @@ std::vector<JunctionSolution> solve_all(Communicator& comm, const CalibrationJob
   for (int64_t solved = 0; solved < job.mapped_junctions();) {
     const bool more = solutions.size() < junctions.estimators.size();
     if (more) {
-      solutions.push_back(junctions.estimators[solutions.size()].solve(job.windows.numel()));
+      const auto junction = junctions.first + static_cast<int64_t>(solutions.size());
+      solutions.push_back(junctions.find(junction)->solve(job.windows.numel()));
+      observer.solved(junction, solutions.back());
     }
     const int64_t now = sum_over_ranks(comm, more ? 1 : 0);
     solved += now;
@@ -128,30 +130,17 @@ void fold_stage(const CalibrationJob& job, const RankShard& shard, at::Tensor un
   }
 }
 
-std::vector<SolvedJunction> without_maps(int64_t first, std::vector<JunctionSolution>& solutions) {
-  std::vector<SolvedJunction> solved;
-  for (JunctionSolution& solution : solutions) {
-    solved.push_back({first++, std::move(solution.support), solution.diagnostics});
-  }
-  return solved;
-}
-
 }  // namespace
 
-std::vector<SolvedJunction> calibrate_pipeline(Communicator& comm, const CalibrationJob& job,
-                                               FoldedModelSink& sink,
-                                               const CalibrationObserver& observer,
-                                               PhaseClock& clock) {
+void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
+                        const CalibrationObserver& observer, PhaseClock& clock) {
   const RankShard& shard = shard_of(comm, job.plan);
   StageJunctions junctions = make_junctions(job, shard, clock);
   take_moments(comm, job, junctions, observer, clock);
-  std::vector<JunctionSolution> solutions = solve_all(comm, job, junctions, observer);
+  const std::vector<JunctionSolution> solutions = solve_all(comm, job, junctions, observer);
   const at::Tensor unmap = exchange_unmaps(comm, job, solutions);
-  {
-    const PhaseClock::Scope scope(clock, "fold");
-    fold_stage(job, shard, unmap, solutions, sink);
-  }
-  return without_maps(junctions.first, solutions);
+  const PhaseClock::Scope scope(clock, "fold");
+  fold_stage(job, shard, unmap, solutions, sink);
 }
 
 }  // namespace dotresize

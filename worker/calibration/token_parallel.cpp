@@ -74,7 +74,6 @@ class Walk {
     return job_.plan.owner_of_sublayer(sublayer) == comm_.rank();
   }
   const JunctionMap& map() const { return map_; }
-  std::vector<SolvedJunction> take_solved() { return std::move(solved_); }
 
  private:
   Communicator& comm_;
@@ -83,7 +82,6 @@ class Walk {
   PhaseClock& clock_;
   RotaryTable rotary_;
   JunctionMap map_;
-  std::vector<SolvedJunction> solved_;
 };
 
 void Walk::solve(int64_t junction, Microbatches& x) {
@@ -101,9 +99,9 @@ void Walk::solve(int64_t junction, Microbatches& x) {
     reduce_all(comm_, estimator.second_sums(), owner);
   }
   if (comm_.rank() == owner) {
-    JunctionSolution solution = estimator.solve(job_.windows.numel());
-    map_ = std::move(solution.map);
-    solved_.push_back({junction, std::move(solution.support), solution.diagnostics});
+    const JunctionSolution solution = estimator.solve(job_.windows.numel());
+    observer_.solved(junction, solution);
+    map_ = solution.map;
   }
   map_.M = broadcast_or_empty(comm_, map_.M, {d, k}, at::kDouble, owner);
   map_.M_inv = broadcast_or_empty(comm_, map_.M_inv, {k, d}, at::kDouble, owner);
@@ -137,10 +135,8 @@ void Walk::forward(int64_t sublayer, const SublayerWeights& owned, Microbatches&
 
 }  // namespace
 
-std::vector<SolvedJunction> calibrate_token_parallel(Communicator& comm, const CalibrationJob& job,
-                                                     FoldedModelSink& sink,
-                                                     const CalibrationObserver& observer,
-                                                     PhaseClock& clock) {
+void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
+                              const CalibrationObserver& observer, PhaseClock& clock) {
   Walk walk(comm, job, observer, clock);
   at::Tensor embedding;  // on its owner alone
   Microbatches x = embed_all(comm, job, my_ids(comm, job.windows), embedding, clock);
@@ -167,7 +163,6 @@ std::vector<SolvedJunction> calibrate_token_parallel(Communicator& comm, const C
     const at::Tensor unmap = job.head_sliced ? walk.map().M_inv : at::Tensor();
     sink.put_head(fold_head(load_head(job.reader, job.config, at::kDouble), unmap));
   }
-  return walk.take_solved();
 }
 
 }  // namespace dotresize

@@ -95,4 +95,13 @@ std::string sha256_of_file(const fs::path& path) {
   return hex(digest, size);
 }
 
+std::string sha256_of_bytes(const void* data, size_t size) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int length = 0;
+  if (EVP_Digest(data, size, digest, &length, EVP_sha256(), nullptr) != 1) {
+    throw std::runtime_error("OpenSSL cannot compute a SHA-256");
+  }
+  return hex(digest, length);
+}
+
 }  // namespace dotresize

@@ -72,6 +72,7 @@ void write_file_atomically(const std::filesystem::path& path, const std::string&
 
 /// Lower-case hexadecimal SHA-256 of a file's content. Throws InputError where it cannot be read.
 std::string sha256_of_file(const std::filesystem::path& path);
+std::string sha256_of_bytes(const void* data, size_t size);
 
 /// fsync of a directory, so that the names in it are durable.
 void sync_directory(const std::filesystem::path& dir);

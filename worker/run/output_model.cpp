@@ -12,6 +12,8 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr size_t kMaxConfigBytes = 16 << 20;
+
 /// Copied byte for byte where the source has them.
 constexpr std::array<const char*, 10> kCopiedFiles = {
     "tokenizer.json",     "tokenizer_config.json",
@@ -88,7 +90,7 @@ void OutputShards::put_head(const HeadWeights& head) {
 
 void write_companion_files(const fs::path& dir, const ShardLayout& layout,
                            const ModelConfig& config, const ResolvedJob& job) {
-  const std::string source = read_small_file(job.model_path / "config.json");
+  const std::string source = read_small_file(job.model_path / "config.json", kMaxConfigBytes);
   write_file_atomically(dir / "config.json",
                         output_config_json(source, config, job.junction_widths, job.output_dtype));
   write_file_atomically(dir / "configuration_dotresize.py", std::string(configuration_py()));

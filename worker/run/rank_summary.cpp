@@ -57,10 +57,10 @@ int64_t peak_resident_bytes() {
 
 std::vector<JunctionReport> gather_junctions(Communicator& comm, const ResolvedJob& job,
                                              const ModelConfig& config,
-                                             const std::vector<SolvedJunction>& solved) {
+                                             const std::map<int64_t, MapDiagnostics>& solved) {
   Json mine = Json::object();
-  for (const SolvedJunction& junction : solved) {
-    mine[junction_name(junction.junction)] = diagnostics_to_json(junction.diagnostics);
+  for (const auto& [junction, diagnostics] : solved) {
+    mine[junction_name(junction)] = diagnostics_to_json(diagnostics);
   }
   const Json all = gather_object(comm, mine);
   if (comm.rank() != 0) return {};

@@ -15,10 +15,11 @@ namespace dotresize {
 // What every rank knows of its own part, gathered on rank 0 for the report. All are collective; the
 // other ranks get empty results.
 
-/// All 2L+1 junctions in order, those that keep their width included.
+/// `solved`: by junction, those of this rank. All 2L+1 junctions in order, those that keep their
+/// width included.
 std::vector<JunctionReport> gather_junctions(Communicator& comm, const ResolvedJob& job,
                                              const ModelConfig& config,
-                                             const std::vector<SolvedJunction>& solved);
+                                             const std::map<int64_t, MapDiagnostics>& solved);
 
 /// SHA-256 by file name of the output's shards, each hashed by the rank that wrote it.
 std::map<std::string, std::string> gather_hashes(Communicator& comm,

@@ -145,12 +145,16 @@ void JobRun::calibrate() {
                                    map_options(job_),
                                    job_.head_sliced,
                                    scalar_type(job_.compute_dtype)};
+  std::map<int64_t, MapDiagnostics> solved;
   const CalibrationObserver observer{
       [&](int64_t tokens) { progress_.tokens_seen(tokens); },
+      [&](int64_t junction, const JunctionSolution& solution) {
+        solved[junction] = solution.diagnostics;
+      },
       [&](int64_t junctions) { progress_.junctions_solved(junctions); }};
   const auto schedule =
       job_.schedule == Schedule::kPipeline ? calibrate_pipeline : calibrate_token_parallel;
-  const std::vector<SolvedJunction> solved = schedule(comm_, calibration, shards, observer, clock_);
+  schedule(comm_, calibration, shards, observer, clock_);
   {
     const PhaseClock::Scope scope(clock_, "write");
     shards.finish();

@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 
 #include "job/errors.h"
-#include "worker/checkpoint/sha256.h"
 #include "worker/checkpoint/tokens.h"
+#include "worker/checkpoint/writer.h"
 #include "worker/python/embedded.h"
 #include "worker/run/child_process.h"
 
