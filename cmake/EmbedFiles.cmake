@@ -2,8 +2,8 @@
 # defines, for each pair, `std::string_view dotresize::function()` with the file's bytes. `header.h`
 # declares them. The source is made again whenever a file changes.
 #
-# Bytes are written as numbers: no content can end a literal, and no compiler's limit on the length of
-# string literals applies.
+# Bytes are written as numbers: no content can end a literal, and no compiler's limit on the length
+# of string literals applies.
 if(NOT CMAKE_SCRIPT_MODE_FILE)
   set(_embed_script ${CMAKE_CURRENT_LIST_FILE})
 

@@ -3,9 +3,10 @@
 
     scripts/load_and_score.py MODEL_DIR TOKENS.safetensors|TEXT... [--seqlen N] [--dtype D]
 
-The tokens are cut into non-overlapping windows of N, the tail dropped; each window predicts its last
-N-1 tokens; perplexity is exp(sum of negative log likelihoods / predicted tokens). Text is tokenised
-as the worker does it. The directory's own code is run where it has some (trust_remote_code).
+The tokens are cut into non-overlapping windows of N, the tail dropped; each window predicts its
+last N-1 tokens; perplexity is exp(sum of negative log likelihoods / predicted tokens). Text is
+tokenised as the worker does it. The directory's own code is run where it has some
+(trust_remote_code).
 """
 
 import argparse

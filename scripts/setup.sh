@@ -3,7 +3,7 @@
 # environments inside the repository. Run it as often as you like; a second run does nothing.
 #
 #   .venv/                libtorch for the C++ build, transformers 5 (requirements.txt)
-#   .venv-transformers4/  transformers 4 for PYTHONPATH, over .venv/ (requirements-transformers4.txt)
+#   .venv-transformers4/  transformers 4, for PYTHONPATH (requirements-transformers4.txt)
 #
 # PYTHON chooses the interpreter for .venv/ (3.11 or later; default: python3).
 set -euo pipefail
@@ -22,8 +22,8 @@ say() { echo "setup: $*"; }
 fail() { echo "setup: error: $*" >&2; exit 1; }
 
 missing_packages() {
-  local installed package
-  installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${packages[@]}" 2>/dev/null || true)
+  local installed package format='${Package} ${db:Status-Status}\n'
+  installed=$(dpkg-query -W -f "$format" "${packages[@]}" 2>/dev/null || true)
   for package in "${packages[@]}"; do
     grep -qxF "$package installed" <<<"$installed" || echo "$package"
   done
@@ -31,7 +31,7 @@ missing_packages() {
 
 install_packages() {
   command -v dpkg-query >/dev/null ||
-    fail "this is no Debian: install what corresponds to ${packages[*]}, then run the CMake build by hand"
+    fail "this is no Debian; it needs what corresponds to these packages: ${packages[*]}"
   local missing as_root=()
   mapfile -t missing < <(missing_packages)
   ((${#missing[@]})) || return 0

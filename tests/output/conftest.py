@@ -1,6 +1,10 @@
 import os
 import tempfile
 
+import torch
+
+torch.set_num_threads(1)  # tiny models: more threads would only wait for each other
+
 # Custom code is copied to a cache that is shared by all users of transformers: keep out of it.
 _modules = tempfile.TemporaryDirectory(prefix="dotresize-hf-modules-")
 os.environ["HF_MODULES_CACHE"] = _modules.name

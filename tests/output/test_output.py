@@ -1,0 +1,177 @@
+"""What the worker writes, loaded as a user loads it: needs the built worker, both transformers."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from pydoc_data.topics import topics
+
+import pytest
+import torch
+from narrowing import CODE, CODE_FILES, random_dense, tiny_keys
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "docs-llama"
+DATA = ROOT / "tests" / "data"
+BUILD = Path(os.environ.get("DOTRESIZE_BUILD", ROOT / "build"))
+WORKER = BUILD / "bin" / "dotresize-worker"
+COPIED = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
+# transformers 5 is in .venv/, 4 beside it: what PYTHONPATH must be.
+VERSIONS = {"5": "", "4": str(ROOT / ".venv-transformers4")}
+
+
+def run_worker(folder, job, ranks):
+    """Runs a job (a dictionary, paths absolute) under mpirun, returns its output directory."""
+    file = folder / f"{job['name']}.yaml"
+    file.write_text(json.dumps(job))  # JSON is YAML
+    as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    mpirun = ["mpirun", *as_root, "--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
+    result = subprocess.run(
+        [*mpirun, WORKER, file], capture_output=True, text=True, timeout=240, cwd=folder
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    return Path(job["output"]["path"])
+
+
+def run_python(version, *arguments):
+    """Standard output of a Python program that imports the given transformers version."""
+    environment = {**os.environ, "PYTHONPATH": VERSIONS[version]}
+    command = [sys.executable, *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment)
+    assert result.returncode == 0, result.stderr[-3000:]
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def evaluation(tmp_path_factory):
+    """A quarter of the evaluation tokens."""
+    path = tmp_path_factory.mktemp("tokens") / "evaluation.safetensors"
+    save_file({"tokens": load_file(DATA / "evaluation.safetensors")["tokens"][:16].clone()}, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory, evaluation):
+    """The same job run twice."""
+    folder = tmp_path_factory.mktemp("jobs")
+    text = folder / "calibration.txt"
+    text.write_text(topics["compound"] + topics["execmodel"], encoding="utf-8")
+    return [
+        run_worker(
+            folder,
+            {
+                "name": name,
+                "model": {"path": str(EXAMPLE)},
+                "output": {"path": str(folder / name)},
+                "method": {"name": "pca_dotresize", "sparsity": 0.2},
+                "calibration": {"text": [str(text)], "samples": 16, "seqlen": 128},
+                "evaluation": {"tokens": str(evaluation)},
+                "resources": {"ranks": 3},
+            },
+            ranks=3,
+        )
+        for name in ("first", "second")
+    ]
+
+
+def relative_files(directory):
+    return sorted(str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file())
+
+
+def test_the_directory_is_complete_and_nothing_else_is_left(outputs):
+    names = relative_files(outputs[0])
+    shards = [name for name in names if name.endswith(".safetensors")]
+    count = len(shards)
+    assert shards == [f"model-{i:05}-of-{count:05}.safetensors" for i in range(1, count + 1)]
+    others = ["config.json", "model.safetensors.index.json", "README.md", "SHA256SUMS"]
+    others += [*CODE_FILES, *COPIED, "dotresize/report.json"]
+    assert names == sorted(shards + others)
+    assert not list(outputs[0].parent.glob("*.partial"))
+
+
+def test_code_and_tokenizer_are_copied_byte_for_byte(outputs):
+    for name in CODE_FILES:
+        assert (outputs[0] / name).read_bytes() == (CODE / name).read_bytes()
+    for name in COPIED:
+        assert (outputs[0] / name).read_bytes() == (EXAMPLE / name).read_bytes()
+
+
+def test_checksums_hold_for_every_file(outputs):
+    check = ["sha256sum", "-c", "--strict", "--quiet", "SHA256SUMS"]
+    subprocess.run(check, cwd=outputs[0], check=True)
+    lines = (outputs[0] / "SHA256SUMS").read_text().splitlines()
+    listed = [line.split("  ", 1)[1] for line in lines]
+    assert listed == sorted(listed)
+    assert listed == [name for name in relative_files(outputs[0]) if name != "SHA256SUMS"]
+
+
+def test_the_index_names_every_tensor_once(outputs):
+    index = json.loads((outputs[0] / "model.safetensors.index.json").read_text())
+    stored = {}
+    for shard in sorted(set(index["weight_map"].values())):
+        stored.update(dict.fromkeys(load_file(outputs[0] / shard), shard))
+    assert stored == index["weight_map"]
+
+
+def test_two_runs_of_one_job_write_identical_models(outputs):
+    def digests(directory):
+        return {
+            name: hashlib.sha256((directory / name).read_bytes()).hexdigest()
+            for name in relative_files(directory)
+            if name not in ("README.md", "SHA256SUMS", "dotresize/report.json")
+        }
+
+    assert digests(outputs[0]) == digests(outputs[1])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_transformers_measures_the_reported_perplexity(outputs, evaluation, version):
+    report = json.loads((outputs[0] / "dotresize" / "report.json").read_text())
+    script = ROOT / "scripts" / "load_and_score.py"
+    measured = float(run_python(version, script, outputs[0], evaluation))
+    assert measured == pytest.approx(report["compressed"]["perplexity"], rel=1e-3)
+    assert measured > report["dense"]["perplexity"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_transformers_generates_with_cache_and_padding(outputs, version):
+    program = Path(__file__).parent / "check_generation.py"
+    result = json.loads(run_python(version, program, outputs[0]))
+    assert result["transformers"].startswith(version + ".")
+    assert result["class"] == "DotResizeForCausalLM"
+    assert result["unloaded"] == result["unexpected"] == []
+    assert result["together"] == result["alone"] == result["without_cache"]
+
+
+FULL_WIDTH_SOURCES = {
+    "llama-biases-tied": tiny_keys(
+        "llama", attention_bias=True, mlp_bias=True, tie_word_embeddings=True
+    ),
+    "mistral-sliding-wide-heads": tiny_keys("mistral", sliding_window=7, head_dim=20),
+}
+
+
+@pytest.mark.parametrize("source", FULL_WIDTH_SOURCES)
+@pytest.mark.parametrize("method", ["magnitude", "pca_dotresize"])
+def test_full_width_gives_the_dense_logits(tmp_path, source, method):
+    dense = random_dense(FULL_WIDTH_SOURCES[source])
+    dense.save_pretrained(tmp_path / "dense")
+    ids = torch.randint(2, 97, (16, 64), generator=torch.Generator().manual_seed(5))
+    save_file({"tokens": ids}, tmp_path / "tokens.safetensors")
+    job = {
+        "name": "full",
+        "model": {"path": str(tmp_path / "dense")},
+        "output": {"path": str(tmp_path / "full"), "dtype": "float32"},
+        "method": {"name": method, "width": 48, "head": "sliced"},
+        "calibration": {"tokens": str(tmp_path / "tokens.safetensors")},
+        "resources": {"ranks": 2},
+    }
+    directory = run_worker(tmp_path, job, ranks=2)
+    model = AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True).eval()
+    with torch.no_grad():
+        expected, actual = dense(ids[:2]).logits, model(ids[:2]).logits
+    torch.testing.assert_close(actual, expected, atol=1e-4, rtol=0)
