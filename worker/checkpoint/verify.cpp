@@ -35,16 +35,11 @@ std::set<std::string> files_below(const fs::path& dir) {
   return files;
 }
 
-bool stays_inside(const fs::path& path) {
-  if (path.empty() || path.is_absolute()) {
-    return false;
-  }
-  for (const auto& part : path) {
-    if (part.empty() || part == "." || part == "..") {
-      return false;
-    }
-  }
-  return true;
+/// A relative path in its normal form that does not begin with "..".
+bool stays_inside(const std::string& text) {
+  const fs::path path = text;
+  return !text.empty() && path.is_relative() && path.lexically_normal().string() == text &&
+         *path.begin() != "." && *path.begin() != "..";
 }
 
 /// "HASH  PATH" by path; lines that are not of that form become problems.

@@ -1,0 +1,201 @@
+#include "worker/checkpoint/writer.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <limits>
+#include <stdexcept>
+#include <system_error>
+
+#include "job/errors.h"
+#include "tests/checkpoint/checkpoint_files.h"
+#include "tests/checkpoint/limited_file_size.h"
+#include "tests/checkpoint/temporary_directory.h"
+#include "worker/checkpoint/blocks.h"
+#include "worker/checkpoint/reader.h"
+
+namespace dotresize {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr char kOnlyShard[] = "model-00001-of-00001.safetensors";
+
+at::Tensor random_tensor(at::IntArrayRef shape, at::ScalarType dtype) {
+  return at::randn(shape, at::detail::createCPUGenerator(29), at::kDouble).to(dtype);
+}
+
+/// Writes `tensor` as `dtype` and reads it back.
+at::Tensor round_trip(const at::Tensor& tensor, at::ScalarType dtype) {
+  const TemporaryDirectory dir;
+  const auto layout = make_shard_layout({{{"x", dtype, tensor.sizes().vec()}}});
+  ShardWriter writer(dir.path(), layout, 0);
+  writer.write("x", tensor);
+  writer.finish();
+  return SafetensorsFile(dir / kOnlyShard).tensor("x");
+}
+
+class RoundTrip : public testing::TestWithParam<at::ScalarType> {};
+
+TEST_P(RoundTrip, KeepsEveryBit) {
+  for (const auto& shape :
+       std::vector<std::vector<int64_t>>{{}, {1}, {7}, {3, 5}, {0, 4}, {2, 3, 4}}) {
+    const at::Tensor tensor = random_tensor(shape, GetParam());
+    const at::Tensor back = round_trip(tensor, GetParam());
+    EXPECT_EQ(back.scalar_type(), GetParam());
+    EXPECT_TRUE(at::equal(back, tensor)) << tensor.sizes();
+  }
+}
+
+TEST_P(RoundTrip, RoundsFloat64AsTorchDoes) {
+  const at::Tensor tensor = random_tensor({33, 17}, at::kDouble);
+  EXPECT_TRUE(at::equal(round_trip(tensor, GetParam()), tensor.to(GetParam())));
+}
+
+TEST_P(RoundTrip, WritesStridedTensorsInRowMajorOrder) {
+  const at::Tensor tensor = random_tensor({6, 10}, GetParam());
+  const at::Tensor part = tensor.t().slice(0, 1, 9, 2);
+  EXPECT_TRUE(at::equal(round_trip(part, GetParam()), part));
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, RoundTrip,
+                         testing::Values(at::kDouble, at::kFloat, at::kHalf, at::kBFloat16),
+                         [](const auto& test) { return c10::toString(test.param); });
+
+TEST(ForEachBlock, CoversEveryElementOnceAndInOrder) {
+  const at::Tensor base = at::arange(60, at::kLong);
+  for (const at::Tensor& tensor :
+       {base, base.view({12, 5}), base.view({5, 12}).t(), base.view({3, 4, 5}).transpose(0, 2)}) {
+    std::vector<at::Tensor> blocks;
+    int64_t next = 0;
+    for_each_block(
+        tensor,
+        [&](const at::Tensor& block, int64_t first) {
+          EXPECT_EQ(first, next);
+          next += block.numel();
+          blocks.push_back(block.flatten());
+        },
+        7);
+    EXPECT_GT(blocks.size(), 4u);
+    EXPECT_TRUE(at::equal(at::cat(blocks), tensor.flatten()));
+  }
+}
+
+TEST(ShardWriter, WritesTensorsOfSeveralBlocks) {
+  const at::Tensor tensor = at::arange(int64_t{9} << 20, at::kInt).to(at::kFloat);
+  EXPECT_TRUE(at::equal(round_trip(tensor, at::kFloat), tensor));
+}
+
+TEST(ShardWriter, FilesDependOnLayoutAndTensorsAlone) {
+  const NamedTensors tensors = {{"b", random_tensor({5, 3}, at::kBFloat16)},
+                                {"a", random_tensor({4}, at::kFloat)},
+                                {"c", random_tensor({2, 2}, at::kHalf)}};
+  const TemporaryDirectory forward;
+  const ShardLayout layout = write_shards(forward.path(), tensors, 1 << 20);
+  const TemporaryDirectory backward;
+  put_file(backward / kOnlyShard, std::string(5000, 'x'));  // of an earlier attempt
+  ShardWriter writer(backward.path(), layout, 0);
+  for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
+    writer.write(tensor->first, tensor->second);
+  }
+  writer.finish();
+  EXPECT_EQ(file_bytes(backward / kOnlyShard), file_bytes(forward / kOnlyShard));
+}
+
+TEST(ShardWriter, HeaderIsAlignedInLayoutOrderAndMarkedForPyTorch) {
+  const TemporaryDirectory dir;
+  write_shards(dir.path(), {{"b", at::ones({2})}, {"a", at::ones({1})}}, 1 << 20);
+  const std::string bytes = file_bytes(dir / kOnlyShard);
+  EXPECT_EQ(static_cast<unsigned char>(bytes[0]) % 8, 0);
+  EXPECT_THAT(bytes, HasSubstr(R"({"__metadata__":{"format":"pt"},)"
+                               R"("b":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+                               R"("a":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}} )"));
+  const auto header = SafetensorsFile(dir / kOnlyShard).header();
+  EXPECT_EQ(header.metadata.at("format"), "pt");
+  EXPECT_EQ(header.tensors.at("b").begin % 8, 0u);
+}
+
+TEST(ShardWriter, WritesOnlyTheFilesOfItsRank) {
+  const TemporaryDirectory dir;
+  const auto layout = make_shard_layout({{{"a", at::kFloat, {1}}}, {{"b", at::kFloat, {1}}}, {}});
+  ShardWriter second(dir.path(), layout, 1);
+  EXPECT_THROW(second.write("a", at::ones({1})), std::logic_error);
+  second.write("b", at::ones({1}));
+  second.finish();
+  EXPECT_FALSE(std::filesystem::exists(dir / layout.shards[0].file));
+  EXPECT_TRUE(std::filesystem::exists(dir / layout.shards[1].file));
+  ShardWriter third(dir.path(), layout, 2);
+  EXPECT_NO_THROW(third.finish());
+}
+
+TEST(ShardWriter, RefusesWhatTheLayoutDoesNotSay) {
+  const TemporaryDirectory dir;
+  const auto layout = make_shard_layout({{{"a", at::kFloat, {2}}, {"n", at::kLong, {1}}}});
+  ShardWriter writer(dir.path(), layout, 0);
+  EXPECT_THROW(writer.write("a", at::ones({3})), std::logic_error);
+  EXPECT_THROW(writer.write("a", at::ones({2}, at::kLong)), std::logic_error);
+  EXPECT_THROW(writer.write("n", at::ones({1})), std::logic_error);
+  EXPECT_THROW(writer.write("other", at::ones({2})), std::logic_error);
+  writer.write("a", at::ones({2}));
+  EXPECT_THROW(writer.write("a", at::ones({2})), std::logic_error);
+  EXPECT_THROW(writer.finish(), std::logic_error);  // n was never written
+  writer.write("n", at::ones({1}, at::kLong));
+  EXPECT_NO_THROW(writer.finish());
+}
+
+TEST(ShardWriter, RefusesAFiniteValueThatTheDtypeCannotHold) {
+  const at::Tensor fits = at::full({3}, 65504.0, at::kDouble);
+  EXPECT_TRUE(at::equal(round_trip(fits, at::kHalf), fits.to(at::kHalf)));
+  at::Tensor large = at::zeros({3}, at::kDouble);
+  large[1] = -70000.0;
+  try {
+    round_trip(large, at::kHalf);
+    FAIL() << "wrote an infinity";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("tensor 'x' holds -70000"), HasSubstr("Half")));
+  }
+  EXPECT_TRUE(at::equal(round_trip(large, at::kBFloat16), large.to(at::kBFloat16)));
+  large[2] = 1e300;
+  EXPECT_THROW(round_trip(large, at::kFloat), InputError);
+}
+
+TEST(ShardWriter, RefusesNanAndInfinity) {
+  for (const double bad :
+       {std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::infinity()}) {
+    const at::Tensor tensor = at::full({2, 2}, bad, at::kFloat);
+    try {
+      round_trip(tensor, at::kFloat);
+      FAIL() << "wrote " << bad;
+    } catch (const std::runtime_error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("tensor 'x' holds NaN or infinity"));
+    }
+  }
+}
+
+TEST(ShardWriter, SaysAtOnceThatTheDiskHasNoRoom) {
+  const TemporaryDirectory dir;
+  const auto layout = make_shard_layout({{{"a", at::kFloat, {100'000}}}});
+  const LimitedFileSize limit(10'000);
+  try {
+    ShardWriter writer(dir.path(), layout, 0);
+    FAIL() << "took more than the limit";
+  } catch (const std::system_error& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr(kOnlyShard), HasSubstr("File too large")));
+  }
+}
+
+TEST(ShardWriter, DoesNotWriteThroughALink) {
+  const TemporaryDirectory dir;
+  put_file(dir / "precious", "precious");
+  std::filesystem::create_symlink("precious", dir / kOnlyShard);
+  const auto layout = make_shard_layout({{{"a", at::kFloat, {1}}}});
+  EXPECT_THROW(ShardWriter(dir.path(), layout, 0), std::system_error);
+  EXPECT_EQ(file_bytes(dir / "precious"), "precious");
+}
+
+}  // namespace
+}  // namespace dotresize
