@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace dotresize {
@@ -31,6 +32,26 @@ double smallest_bound(const std::vector<double>& prefix, std::size_t parts) {
   }
 }
 
+/// What each of `parts` ranges of costs[start..) would get in the best of cases: a cost above that
+/// has a range to itself, the others share the remaining ranges.
+double fair_share(const std::vector<double>& costs, std::size_t start, std::size_t parts) {
+  double fair = std::numeric_limits<double>::infinity();
+  while (true) {
+    double shared = 0.0;
+    std::size_t ranges = parts;
+    for (std::size_t i = start; i < costs.size(); ++i) {
+      if (costs[i] > fair && ranges > 1) {
+        --ranges;
+      } else {
+        shared += costs[i];
+      }
+    }
+    const double next = shared / static_cast<double>(ranges);
+    if (!(next < fair)) return fair;
+    fair = next;
+  }
+}
+
 }  // namespace
 
 std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, std::size_t parts) {
@@ -43,7 +64,7 @@ std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, st
   std::vector<std::size_t> boundaries = {0};
   for (std::size_t left = parts - 1; left > 0; --left) {
     const std::size_t start = boundaries.back();
-    const double fair = (prefix[n] - prefix[start]) / static_cast<double>(left + 1);
+    const double fair = fair_share(costs, start, left + 1);
     std::size_t best = n;
     // Ends that keep the bound here and leave each later range something that it can take.
     for (std::size_t end = start + 1; end + left <= n; ++end) {

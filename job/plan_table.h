@@ -12,7 +12,7 @@ namespace dotresize {
 /// that starts with "warning:" where the result would not be smaller. Lines without a last newline.
 std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan);
 
-/// The same as a JSON document (docs/plan.md): {"schema_version": 1, "ranks": [...], "dense":
+/// The same as a JSON document: {"schema_version": 1, "ranks": [...], "dense":
 /// {...}, "compressed": {...}, "ratio": compressed/dense parameters, "warnings": [...]}.
 std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan);
 

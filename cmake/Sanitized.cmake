@@ -1,0 +1,25 @@
+# dotresize_sanitized_library(NAME SOURCES ... LIBRARIES ...): sources once more, under AddressSanitizer and
+# UndefinedBehaviorSanitizer. Whatever links it is compiled and linked with them too; an error ends the program.
+# -O1: optimising instrumented code takes minutes. -Wno-restrict: g++ 12 warns of its own std::string there.
+function(dotresize_sanitized_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
+  set(flags -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_library(${name} STATIC ${ARG_SOURCES})
+  dotresize_warnings(${name})
+  target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_compile_options(${name} PUBLIC ${flags} -O1 -g1 -Wno-restrict)
+  target_link_options(${name} PUBLIC ${flags})
+  target_link_libraries(${name} PUBLIC ${ARG_LIBRARIES})
+endfunction()
+
+# dotresize_sources_of(VARIABLE TARGETS...): absolute paths of the sources of targets.
+function(dotresize_sources_of variable)
+  set(sources)
+  foreach(target IN LISTS ARGN)
+    get_target_property(dir ${target} SOURCE_DIR)
+    get_target_property(names ${target} SOURCES)
+    list(TRANSFORM names PREPEND ${dir}/)
+    list(APPEND sources ${names})
+  endforeach()
+  set(${variable} ${sources} PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,180 @@
+#include <gmock/gmock.h>
+
+#include "job/errors.h"
+#include "job/model_config.h"
+#include "tests/job/test_configs.h"
+
+namespace dotresize {
+namespace {
+
+struct BadConfig {
+  std::string name;
+  std::string text;
+  std::string message;  ///< a part of the error
+};
+
+void PrintTo(const BadConfig& config, std::ostream* out) { *out << config.name; }
+
+std::string llama_with(const std::string& from, const std::string& to) {
+  return with(kLlama31Config, from, to);
+}
+
+std::string compressed_with(const std::string& from, const std::string& to) {
+  return with(R"({"model_type": "dotresize", "source_model_type": "llama",
+      "junction_widths": [6, 7, 8], "hidden_size": 8, "intermediate_size": 16,
+      "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 10,
+      "tie_word_embeddings": false})",
+              from, to);
+}
+
+std::string of_type(const std::string& model_type) {
+  return llama_with(R"("model_type": "llama")", R"("model_type": ")" + model_type + '"');
+}
+
+std::vector<BadConfig> bad_configs() {
+  return {
+      {"Empty", "", "is not valid JSON"},
+      {"Truncated", R"({"model_type": "llama")", "is not valid JSON"},
+      {"RootIsAList", "[1]", "must be a JSON object, not array"},
+      {"DuplicateKey", llama_with(R"("vocab_size")", R"("vocab_size": 1, "vocab_size")"),
+       "the key 'vocab_size' is given twice"},
+      {"NestingBomb", R"({"a": )" + std::string(100000, '['), "is nested deeper than 64"},
+      {"NotUtf8", "{\"a\": \"\xff\"}", "is not valid JSON"},
+      {"NumberTooLargeForADouble", llama_with("1e-05", "1e999"), "is not valid JSON"},
+      {"NanLiteral", llama_with("1e-05", "NaN"), "is not valid JSON"},
+      {"NoModelType", "{}", "model_type: is missing"},
+      {"ModelTypeIsANumber", R"({"model_type": 3})", "model_type: 3 is not a text"},
+      {"Gpt2", of_type("gpt2"), "'gpt2' is refused: it uses LayerNorm"},
+      {"Gemma2", of_type("gemma2"), "(post-norms)"},
+      {"Gemma3", of_type("gemma3"), "(post-norms)"},
+      {"Olmo2", of_type("olmo2"), "(post-norms)"},
+      {"GptNeox", of_type("gpt_neox"), "(parallel blocks)"},
+      {"Falcon", of_type("falcon"), "(parallel blocks)"},
+      {"Qwen2", of_type("qwen2"), "'qwen2' is refused: it is not supported yet"},
+      {"Phi3", of_type("phi3"), "'phi3' is refused: it is not supported yet"},
+      {"UnknownType", of_type("nonesuch"), "'nonesuch' is refused: this architecture is not known"},
+      {"OtherHead", llama_with("LlamaForCausalLM", "LlamaForSequenceClassification"),
+       R"(["LlamaForSequenceClassification"] is refused)"},
+      {"Quantised", llama_with(R"("use_cache": true)", R"("quantization_config": {"bits": 4})"),
+       "quantization_config: quantised checkpoints are refused"},
+      {"Gelu", llama_with("silu", "gelu"), "hidden_act: 'gelu' is refused"},
+      {"MissingSize", llama_with(R"("hidden_size": 4096,)", ""), "hidden_size: is missing"},
+      {"NegativeSize", llama_with("14336", "-14336"), "intermediate_size: -14336 is not a whole"},
+      {"ZeroLayers", llama_with(R"("num_hidden_layers": 32)", R"("num_hidden_layers": 0)"),
+       "num_hidden_layers: 0 is not a whole number from 1 to 4096"},
+      {"TooManyLayers", llama_with(R"("num_hidden_layers": 32)", R"("num_hidden_layers": 99999)"),
+       "num_hidden_layers: 99999 is not"},
+      {"HugeSize", llama_with("128256", "18446744073709551615"),
+       "vocab_size: 18446744073709551615 is not a whole number"},
+      {"HugerSize", llama_with("128256", "99999999999999999999999"), "e+22 is not a whole number"},
+      {"FractionalSize", llama_with("14336", "14336.5"), "intermediate_size: 14336.5 is not"},
+      {"SizeAsText", llama_with("14336", R"("14336")"), R"(intermediate_size: "14336" is not)"},
+      {"SizeAsBool", llama_with("14336", "true"), "intermediate_size: true is not"},
+      {"KvHeadsDoNotDivide",
+       llama_with(R"("num_key_value_heads": 8)", R"("num_key_value_heads": 5)"),
+       "num_key_value_heads: 5 does not divide num_attention_heads, 32"},
+      {"HeadsDoNotDivide",
+       llama_with(R"("num_attention_heads": 32)", R"("num_attention_heads": 24)"),
+       "num_attention_heads: 24 does not divide hidden_size"},
+      {"OddHeadDim", llama_with(R"("mlp_bias": false)", R"("head_dim": 127)"),
+       "head_dim: 127 is odd"},
+      {"HugeHeadDim", llama_with(R"("mlp_bias": false)", R"("head_dim": 4000000)"),
+       "head_dim: 4000000 is not"},
+      {"ZeroEps", llama_with("1e-05", "0"), "rms_norm_eps: 0 is not a number above 0"},
+      {"NegativeEps", llama_with("1e-05", "-1e-05"), "rms_norm_eps: -1e-05 is not"},
+      {"EpsAsText", llama_with("1e-05", R"("1e-05")"), R"(rms_norm_eps: "1e-05" is not)"},
+      {"BiasAsNumber", llama_with(R"("attention_bias": false)", R"("attention_bias": 1)"),
+       "attention_bias: 1 is neither true nor false"},
+      {"Yarn", llama_with("llama3", "yarn"), "rope_scaling.rope_type: 'yarn' is not supported"},
+      {"LinearOldName", llama_with(R"("rope_type": "llama3")", R"("type": "linear")"),
+       "'linear' is not supported"},
+      {"ScalingIsAList", with(kMistralV03Config, R"("use_cache": true)", R"("rope_scaling": [])"),
+       "rope_scaling: [] is not an object"},
+      {"ScalingWithoutFactor", llama_with(R"("factor": 8.0,)", ""),
+       "rope_scaling.factor: is missing"},
+      {"FrequenciesSwapped", llama_with(R"("low_freq_factor": 1.0)", R"("low_freq_factor": 9.0)"),
+       "rope_scaling.high_freq_factor: must be above low_freq_factor"},
+      {"RotaryDialectsContradict",
+       llama_with(R"("use_cache": true)", R"("rope_parameters": {"rope_theta": 1e4})"),
+       "rope_parameters: contradicts rope_theta and rope_scaling"},
+      {"RotaryByLayerType",
+       llama_with(R"("use_cache": true)", R"("rope_parameters": {"full_attention": {}})"),
+       "rope_parameters: settings by layer type are not supported"},
+      {"PartialRotary", llama_with(R"("use_cache": true)", R"("partial_rotary_factor": 0.5)"),
+       "partial_rotary_factor: only 1.0 is supported"},
+      {"NegativeTheta", llama_with("500000.0", "-1"), "rope_theta: -1 is not"},
+      {"Float8", llama_with("bfloat16", "float8_e4m3fn"),
+       "torch_dtype: 'float8_e4m3fn' is not one of float32, float16, bfloat16"},
+      {"DtypesContradict", llama_with(R"("use_cache": true)", R"("dtype": "float32")"),
+       "dtype: 'float32' contradicts torch_dtype, 'bfloat16'"},
+      {"MistralWithBiases",
+       with(kMistralV03Config, R"("use_cache": true)", R"("attention_bias": true)"),
+       "attention_bias: a model of the family mistral has no biases"},
+      {"ZeroWindow", with(kMistralV03Config, R"("sliding_window": null)", R"("sliding_window": 0)"),
+       "sliding_window: 0 is not"},
+      {"CompressedWithoutSource", compressed_with(R"("source_model_type": "llama",)", ""),
+       "source_model_type: is missing"},
+      {"CompressedOfUnknownSource", compressed_with(R"("llama")", R"("gpt2")"),
+       "source_model_type: 'gpt2' is refused"},
+      {"TooFewWidths", compressed_with("[6, 7, 8]", "[6, 7]"),
+       "junction_widths: must be a list of 3 widths"},
+      {"WidthsAreNoList", compressed_with("[6, 7, 8]", "6"),
+       "junction_widths: must be a list of 3"},
+      {"WidthAboveHiddenSize", compressed_with("[6, 7, 8]", "[6, 9, 8]"),
+       "junction_widths: 9 is not a whole number from 1 to 8"},
+      {"WidthZero", compressed_with("[6, 7, 8]", "[6, 0, 8]"), "junction_widths: 0 is not"},
+      {"CompressedAndTied", compressed_with("false", "true"),
+       "tie_word_embeddings: a compressed model has untied embeddings"},
+  };
+}
+
+class BadConfigs : public testing::TestWithParam<BadConfig> {};
+
+TEST_P(BadConfigs, AreRefusedWithTheReason) {
+  try {
+    parse_model_config(GetParam().text, "m/config.json");
+    FAIL() << "was accepted";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), testing::StartsWith("m/config.json: "));
+    EXPECT_THAT(error.what(), testing::HasSubstr(GetParam().message));
+    EXPECT_LT(std::string(error.what()).size(), 500u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Job, BadConfigs, testing::ValuesIn(bad_configs()),
+                         [](const auto& param) { return param.param.name; });
+
+std::string error_of(const std::filesystem::path& model_dir) {
+  try {
+    read_model_config(model_dir);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "was accepted";
+}
+
+TEST(BadConfigFile, MissingDirectoryIsNamed) {
+  EXPECT_EQ(error_of("/nonexistent/m"), "/nonexistent/m: there is no such model directory");
+}
+
+TEST(BadConfigFile, MissingFileIsNamed) {
+  const TemporaryDirectory dir;
+  EXPECT_EQ(error_of(dir.path()),
+            (dir.path() / "config.json").string() + ": there is no such file");
+}
+
+TEST(BadConfigFile, DirectoryInPlaceOfTheFileIsRefused) {
+  const TemporaryDirectory dir;
+  std::filesystem::create_directory(dir.path() / "config.json");
+  EXPECT_THAT(error_of(dir.path()), testing::EndsWith("is not a regular file"));
+}
+
+TEST(BadConfigFile, MoreThan16MebibytesAreRefused) {
+  const TemporaryDirectory dir;
+  const auto path = dir.write("config.json", "{");
+  std::filesystem::resize_file(path, (16u << 20) + 1);
+  EXPECT_THAT(error_of(dir.path()), testing::HasSubstr("is larger than 16777216 bytes"));
+}
+
+}  // namespace
+}  // namespace dotresize

@@ -1,0 +1,192 @@
+#include "job/job_file.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
+
+#include "tests/job/test_configs.h"
+
+namespace dotresize {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::util::MessageDifferencer;
+
+constexpr const char* kMinimal = R"(
+name: docs
+model: {path: m}
+output: {path: out/x}
+method: {sparsity: 0.2}
+calibration: {text: [a.txt, ../b.txt]}
+)";
+
+// Every key, none with the value that an absent one has.
+constexpr const char* kEverything = R"(
+name: everything
+model:
+  path: /m
+output:
+  path: /o
+  dtype: bfloat16
+  overwrite: true
+method:
+  name: dotresize
+  sparsity: 0.25
+  lambda: 1e-1
+  cost_scale: mean
+  head: sliced
+  round_to: 16
+  sinkhorn_tolerance: 1e-7
+  sinkhorn_max_iterations: 500
+  on_nonconvergence: accept
+calibration:
+  text: [/c.txt]
+  samples: 64
+  seqlen: 512
+  activations: compressed
+evaluation:
+  tokens: /e.safetensors
+  seqlen: 256
+resources:
+  ranks: 8
+  device: cpu
+  compute_dtype: float16
+  launcher: local
+  timeout_s: 60
+)";
+
+v1::JobSpec parse(const std::string& text) { return parse_job_text(text, "job.yaml", "/base"); }
+
+/// The keys of fields that are not set, apart from those of which only one may be given.
+void collect_unset(const Message& message, const std::string& prefix,
+                   std::vector<std::string>& unset) {
+  const Descriptor& descriptor = *message.GetDescriptor();
+  for (int i = 0; i < descriptor.field_count(); ++i) {
+    const FieldDescriptor& field = *descriptor.field(i);
+    const std::string key = prefix + field.name();
+    const auto& reflection = *message.GetReflection();
+    const bool set = field.is_repeated() ? reflection.FieldSize(message, &field) > 0
+                                         : reflection.HasField(message, &field);
+    if (!set) {
+      unset.push_back(key);
+    } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      collect_unset(reflection.GetMessage(message, &field), key + ".", unset);
+    }
+  }
+}
+
+TEST(JobFile, EveryOptionCanBeGiven) {
+  std::vector<std::string> unset;
+  collect_unset(parse(kEverything), "", unset);
+  // Alternatives to what is given, and a launcher that has but one value, the default.
+  EXPECT_THAT(unset, testing::ElementsAre("method.width", "calibration.tokens", "evaluation.text",
+                                          "resources.launcher"));
+}
+
+TEST(JobFile, ValuesArrive) {
+  const v1::JobSpec spec = parse(kEverything);
+  EXPECT_EQ(spec.output().dtype(), v1::Output::bfloat16);
+  EXPECT_EQ(spec.method().name(), v1::Method::dotresize);
+  EXPECT_EQ(spec.method().sparsity(), 0.25);
+  EXPECT_EQ(spec.method().lambda(), 0.1);
+  EXPECT_EQ(spec.method().sinkhorn_max_iterations(), 500u);
+  EXPECT_EQ(spec.calibration().activations(), v1::Calibration::compressed);
+  EXPECT_EQ(spec.evaluation().tokens(), "/e.safetensors");
+  EXPECT_EQ(spec.resources().compute_dtype(), v1::ComputeDtype::float16);
+}
+
+TEST(JobFile, AbsentOptionsStayAbsent) {
+  const v1::JobSpec spec = parse(kMinimal);
+  EXPECT_FALSE(spec.has_evaluation());
+  EXPECT_FALSE(spec.method().has_lambda());
+  EXPECT_FALSE(spec.method().has_width());
+  EXPECT_FALSE(spec.resources().has_ranks());
+}
+
+TEST(JobFile, NullIsAbsent) {
+  const v1::JobSpec spec = parse(std::string(kMinimal) + "evaluation: null\nresources:\n");
+  EXPECT_FALSE(spec.has_evaluation());
+  EXPECT_FALSE(spec.has_resources());
+}
+
+TEST(JobFile, RelativePathsAreRelativeToTheFile) {
+  const v1::JobSpec spec = parse(kMinimal);
+  EXPECT_EQ(spec.model().path(), "/base/m");
+  EXPECT_EQ(spec.output().path(), "/base/out/x");
+  EXPECT_EQ(spec.calibration().text(0), "/base/a.txt");
+  EXPECT_EQ(spec.calibration().text(1), "/base/../b.txt");
+}
+
+TEST(JobFile, JsonGivesTheSpecBackUnchanged) {
+  for (const char* text : {kMinimal, kEverything}) {
+    const v1::JobSpec spec = parse(text);
+    const v1::JobSpec again = parse_job_text(job_spec_to_json(spec), "job.json", "/elsewhere");
+    EXPECT_TRUE(MessageDifferencer::Equals(spec, again)) << job_spec_to_json(spec);
+  }
+}
+
+TEST(JobFile, OddNamesSurviveTheRoundTrip) {
+  v1::JobSpec spec = parse(kMinimal);
+  spec.set_name("it's \"quoted\": <b> & # é 漢 🙂 \\ {x} null");
+  spec.mutable_model()->set_path("/m/ with: spaces # and 'quotes'");
+  const v1::JobSpec again = parse_job_text(job_spec_to_json(spec), "job.json", "/");
+  EXPECT_TRUE(MessageDifferencer::Equals(spec, again)) << job_spec_to_json(spec);
+}
+
+TEST(JobFile, JsonWithTabsIsYamlToo) {
+  const v1::JobSpec spec = parse(
+      "{\n\t\"name\": \"j\",\n\t\"model\": {\"path\": \"/m\"},\n\t\"output\": "
+      "{\"path\": \"/o\"},\n\t\"method\": {\"width\": 8},\n\t\"calibration\": "
+      "{\"tokens\": \"/t\"}\n}");
+  EXPECT_EQ(spec.method().width(), 8u);
+}
+
+TEST(JobFile, TagsChangeNothing) {
+  const v1::JobSpec spec =
+      parse(with(kMinimal, "sparsity: 0.2", "sparsity: !!float 0.2, head: !<tag:evil> sliced"));
+  EXPECT_EQ(spec.method().sparsity(), 0.2);
+  EXPECT_EQ(spec.method().head(), v1::Method::sliced);
+}
+
+TEST(JobFile, AnchorsWork) {
+  const v1::JobSpec spec =
+      parse(with(kMinimal, "[a.txt, ../b.txt]", "&t [a.txt]") + "evaluation: {text: *t}\n");
+  EXPECT_EQ(spec.evaluation().text(0), "/base/a.txt");
+}
+
+TEST(JobFile, IsReadFromDisk) {
+  const TemporaryDirectory dir;
+  const v1::JobSpec spec = read_job_file(dir.write("job.yaml", kMinimal));
+  EXPECT_EQ(spec.model().path(), (dir.path() / "m").string());
+}
+
+TEST(ValidateSpec, RelativePathsAreAFaultWhereAbsoluteOnesAreWanted) {
+  v1::JobSpec spec = parse(kMinimal);
+  EXPECT_THAT(validate_spec(spec, true), testing::IsEmpty());
+  spec.mutable_model()->set_path("m");
+  EXPECT_THAT(validate_spec(spec, false), testing::IsEmpty());
+  const auto violations = validate_spec(spec, true);
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].field, "model.path");
+  EXPECT_EQ(violations[0].description, "'m' is not an absolute path");
+}
+
+TEST(ValidateSpec, UnknownEnumNumbersAreFaults) {
+  v1::JobSpec spec = parse(kMinimal);
+  spec.mutable_method()->set_name(static_cast<v1::Method::Name>(77));
+  const auto violations = validate_spec(spec, true);
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].field, "method.name");
+  EXPECT_THAT(violations[0].description, testing::StartsWith("77 is not"));
+}
+
+TEST(ValidateSpec, AnEmptySpecNamesEverythingThatIsMissing) {
+  std::vector<std::string> fields;
+  for (const auto& violation : validate_spec({}, true)) fields.push_back(violation.field);
+  EXPECT_THAT(fields, testing::ElementsAre("name", "model.path", "output.path", "method.sparsity",
+                                           "calibration.text"));
+}
+
+}  // namespace
+}  // namespace dotresize

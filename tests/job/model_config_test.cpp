@@ -1,0 +1,148 @@
+#include "job/model_config.h"
+
+#include <gmock/gmock.h>
+
+#include <tuple>
+
+#include "tests/job/test_configs.h"
+
+namespace dotresize {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::SizeIs;
+
+auto all_fields(const ModelConfig& c) {
+  return std::tuple(c.family, c.compressed, c.hidden_size, c.intermediate_size, c.num_layers,
+                    c.num_heads, c.num_kv_heads, c.head_dim, c.vocab_size,
+                    c.max_position_embeddings, c.rms_norm_eps, c.attention_bias, c.output_bias,
+                    c.mlp_bias, c.tie_word_embeddings, c.sliding_window, c.rotary.type,
+                    c.rotary.theta, c.rotary.factor, c.rotary.low_freq_factor,
+                    c.rotary.high_freq_factor, c.rotary.original_max_position_embeddings, c.dtype,
+                    c.junction_widths);
+}
+
+ModelConfig parse(const std::string& text) { return parse_model_config(text, "config.json"); }
+
+std::string as_transformers5(const std::string& text, const std::string& rope_parameters) {
+  return with(with(text, R"("torch_dtype")", R"("dtype")"), R"("model_type")",
+              R"("rope_parameters": )" + rope_parameters + R"(, "model_type")");
+}
+
+TEST(ModelConfig, ReadsLlama31AsPublished) {
+  const ModelConfig config = llama31();
+  EXPECT_EQ(config.family, "llama");
+  EXPECT_FALSE(config.compressed);
+  EXPECT_EQ(config.hidden_size, 4096);
+  EXPECT_EQ(config.head_dim, 128);
+  EXPECT_EQ(config.num_kv_heads, 8);
+  EXPECT_EQ(config.vocab_size, 128256);
+  EXPECT_EQ(config.rms_norm_eps, 1e-5);
+  EXPECT_EQ(config.rotary.type, "llama3");
+  EXPECT_EQ(config.rotary.theta, 500000.0);
+  EXPECT_EQ(config.rotary.factor, 8.0);
+  EXPECT_EQ(config.rotary.original_max_position_embeddings, 8192);
+  EXPECT_EQ(config.dtype, "bfloat16");
+  EXPECT_EQ(config.sliding_window, std::nullopt);
+  EXPECT_THAT(config.junction_widths, SizeIs(65));
+  EXPECT_THAT(config.junction_widths, Each(4096));
+}
+
+TEST(ModelConfig, BothDialectsOfLlama31GiveTheSame) {
+  std::string text = as_transformers5(kLlama31Config,
+                                      R"({"rope_theta": 500000.0, "rope_type": "llama3",
+          "factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+          "original_max_position_embeddings": 8192})");
+  text = with(text, R"("rope_theta": 500000.0,
+  "tie)",
+              R"("tie)");
+  const std::size_t scaling = text.find(R"("rope_scaling")");
+  text.erase(scaling, text.find("},", scaling) + 2 - scaling);
+  EXPECT_EQ(all_fields(parse(text)), all_fields(llama31()));
+}
+
+TEST(ModelConfig, BothDialectsOfMistralGiveTheSame) {
+  std::string text =
+      as_transformers5(kMistralV03Config, R"({"rope_theta": 1000000.0, "rope_type": "default"})");
+  text = with(text, R"("rope_theta": 1000000.0,
+  "sliding)",
+              R"("sliding)");
+  const ModelConfig config = parse(text);
+  EXPECT_EQ(all_fields(config), all_fields(parse(kMistralV03Config)));
+  EXPECT_EQ(config.rotary.type, "default");
+  EXPECT_EQ(config.rotary.theta, 1e6);
+}
+
+TEST(ModelConfig, BothDialectsMayStandTogetherWhereTheyAgree) {
+  const ModelConfig config = parse(
+      as_transformers5(kMistralV03Config, R"({"rope_theta": 1000000.0, "rope_type": "default"})"));
+  EXPECT_EQ(config.rotary.theta, 1e6);
+}
+
+TEST(ModelConfig, OldNameOfTheRopeTypeIsRead) {
+  EXPECT_EQ(parse(with(kLlama31Config, "rope_type", "type")).rotary.type, "llama3");
+}
+
+TEST(ModelConfig, AbsentKeysHaveTheDefaultsOfTransformers) {
+  const std::string sizes = R"("hidden_size": 512, "intermediate_size": 64,
+      "num_hidden_layers": 1, "num_attention_heads": 16, "vocab_size": 10})";
+  const ModelConfig llama = parse(R"({"model_type": "llama", )" + sizes);
+  EXPECT_EQ(llama.num_kv_heads, 16);
+  EXPECT_EQ(llama.head_dim, 32);
+  EXPECT_EQ(llama.rms_norm_eps, 1e-6);
+  EXPECT_EQ(llama.rotary.theta, 10000.0);
+  EXPECT_EQ(llama.rotary.type, "default");
+  EXPECT_EQ(llama.max_position_embeddings, 2048);
+  EXPECT_EQ(llama.dtype, "");
+  EXPECT_FALSE(llama.tie_word_embeddings);
+  const ModelConfig mistral = parse(R"({"model_type": "mistral", )" + sizes);
+  EXPECT_EQ(mistral.num_kv_heads, 8);
+  EXPECT_EQ(mistral.sliding_window, 4096);
+}
+
+TEST(ModelConfig, NullCountsAsAbsent) {
+  const ModelConfig config = parse(with(kMistralV03Config, R"("num_key_value_heads": 8)",
+                                        R"("num_key_value_heads": null, "head_dim": null)"));
+  EXPECT_EQ(config.num_kv_heads, 32);
+  EXPECT_EQ(config.head_dim, 128);
+  EXPECT_EQ(config.sliding_window, std::nullopt);
+}
+
+TEST(ModelConfig, ExplicitHeadDimNeedNotDivideTheHiddenSize) {
+  // As Mistral-NeMo: 32 heads of 128 on a stream of 5120.
+  const ModelConfig config = parse(
+      with(kMistralV03Config, R"("hidden_size": 4096)", R"("hidden_size": 5120, "head_dim": 128)"));
+  EXPECT_EQ(config.head_dim, 128);
+}
+
+TEST(ModelConfig, AttentionBiasOfLlamaIsThatOfTheOutputToo) {
+  const ModelConfig config =
+      parse(with(kLlama31Config, R"("attention_bias": false)", R"("attention_bias": true)"));
+  EXPECT_TRUE(config.attention_bias);
+  EXPECT_TRUE(config.output_bias);
+  EXPECT_FALSE(config.mlp_bias);
+}
+
+TEST(ModelConfig, ReadsACompressedModel) {
+  const ModelConfig config = parse(R"({"model_type": "dotresize", "source_model_type": "mistral",
+      "architectures": ["DotResizeForCausalLM"], "junction_widths": [6, 7, 8],
+      "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1,
+      "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4, "vocab_size": 10,
+      "sliding_window": 16})");
+  EXPECT_TRUE(config.compressed);
+  EXPECT_EQ(config.family, "mistral");
+  EXPECT_EQ(config.hidden_size, 8);
+  EXPECT_EQ(config.sliding_window, 16);
+  EXPECT_THAT(config.junction_widths, ElementsAre(6, 7, 8));
+}
+
+TEST(ModelConfig, ReadsTheExample) {
+  const ModelConfig config = read_model_config(DOTRESIZE_SOURCE_DIR "/examples/docs-llama");
+  EXPECT_EQ(config.hidden_size, 256);
+  EXPECT_EQ(config.num_junctions(), 13);
+  EXPECT_EQ(config.dtype, "bfloat16");
+}
+
+}  // namespace
+}  // namespace dotresize

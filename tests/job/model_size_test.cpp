@@ -1,0 +1,95 @@
+#include "job/model_size.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "job/errors.h"
+#include "tests/job/test_configs.h"
+
+namespace dotresize {
+namespace {
+
+/// The product of each tensor's shape in a safetensors header, summed.
+int64_t stored_parameters(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char size[8];
+  file.read(size, 8);
+  uint64_t length = 0;
+  std::memcpy(&length, size, 8);
+  std::string header(length, '\0');
+  file.read(header.data(), static_cast<std::streamsize>(length));
+  const auto tensors = nlohmann::json::parse(header);
+  int64_t total = 0;
+  for (const auto& [name, tensor] : tensors.items()) {
+    if (name == "__metadata__") continue;
+    int64_t elements = 1;
+    for (const int64_t extent : tensor.at("shape")) elements *= extent;
+    total += elements;
+  }
+  return total;
+}
+
+TEST(ModelSize, DenseParametersAreThePublishedFigures) {
+  EXPECT_EQ(dense_parameters(llama31()), 8'030'261'248);
+  EXPECT_EQ(dense_parameters(parse_model_config(kMistralV03Config, "config.json")), 7'248'023'552);
+}
+
+TEST(ModelSize, DenseParametersOfTheExampleAreThoseInItsFile) {
+  const std::string dir = DOTRESIZE_SOURCE_DIR "/examples/docs-llama";
+  EXPECT_EQ(dense_parameters(read_model_config(dir)),
+            stored_parameters(dir + "/model.safetensors"));
+}
+
+TEST(ModelSize, TiedEmbeddingsCountOnce) {
+  ModelConfig config = small_llama();
+  const int64_t untied = dense_parameters(config);
+  config.tie_word_embeddings = true;
+  EXPECT_EQ(untied - dense_parameters(config), 4096 * 256);
+}
+
+TEST(ModelSize, BiasesCount) {
+  ModelConfig config = small_llama();
+  const int64_t attention = sublayer_parameters(config, 0, 256, 256, false);
+  const int64_t mlp = sublayer_parameters(config, 1, 256, 256, false);
+  config.attention_bias = config.output_bias = config.mlp_bias = true;
+  EXPECT_EQ(sublayer_parameters(config, 0, 256, 256, false) - attention, 256 + 64 + 64 + 256);
+  EXPECT_EQ(sublayer_parameters(config, 1, 256, 256, false) - mlp, 768 + 768 + 256);
+}
+
+TEST(ModelSize, FoldedSublayersHaveAShortcutAndNoNorm) {
+  const ModelConfig config = small_llama();
+  EXPECT_EQ(sublayer_parameters(config, 0, 200, 192, true),
+            (256 + 64 + 64) * 200 + 192 * 256 + 200 * 192);
+  EXPECT_EQ(sublayer_parameters(config, 1, 200, 192, true), 2 * 768 * 200 + 192 * 768 + 200 * 192);
+}
+
+TEST(ModelSize, AtFullWidthOnlyShortcutsComeAndNormsGo) {
+  const ModelConfig config = small_llama();
+  EXPECT_EQ(compressed_parameters(config, config.junction_widths) - dense_parameters(config),
+            12 * 256 * 256 - 13 * 256);
+}
+
+TEST(ModelSize, WidthIsTheWholeMultipleBelow) {
+  EXPECT_EQ(width_from_sparsity(0.2, 4096, 0), 3264);
+  EXPECT_EQ(width_from_sparsity(0.2, 256, 0), 200);
+  EXPECT_EQ(width_from_sparsity(0.3, 256, 0), 176);
+  EXPECT_EQ(width_from_sparsity(0.2, 256, 1), 204);
+  EXPECT_EQ(width_from_sparsity(0.0, 256, 0), 256);
+  EXPECT_EQ(width_from_sparsity(0.0, 4096, 0), 4096);
+}
+
+TEST(ModelSize, WidthForgivesTheRoundingOfDecimals) {
+  // (1 - 0.9) * 80 is a little below 8 in doubles.
+  EXPECT_EQ(width_from_sparsity(0.9, 80, 8), 8);
+}
+
+TEST(ModelSize, WidthZeroIsRefused) {
+  EXPECT_THROW(width_from_sparsity(0.99, 256, 0), InputError);
+  EXPECT_THROW(width_from_sparsity(0.2, 256, 1000), InputError);
+}
+
+}  // namespace
+}  // namespace dotresize

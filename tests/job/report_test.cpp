@@ -1,0 +1,165 @@
+#include "job/report.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "job/errors.h"
+#include "tests/job/test_configs.h"
+
+namespace dotresize {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+Report example() {
+  Report report;
+  report.tool_version = "1.2.3";
+  report.job = small_job(small_llama(), 2);
+  report.junctions.resize(2);
+  JunctionReport& mapped = report.junctions[0];
+  mapped.name = "embed";
+  mapped.width = 200;
+  mapped.effective_rank = 17;
+  mapped.retained_energy = 0.99;
+  mapped.sinkhorn_iterations = 42;
+  mapped.sinkhorn_violation = 1e-9;
+  mapped.sinkhorn_converged = true;
+  mapped.qr_condition = 3.5;
+  JunctionReport& kept = report.junctions[1];
+  kept.name = "layers.5.mlp";
+  kept.width = 256;
+  kept.mapped = false;
+  report.dense = {1000, 2000, 26.03};
+  report.compressed = {800, 1600, 29.05};
+  report.ranks = {{0, "host", 0, 6, {{"calibrate", 1.5}}, 1 << 20},
+                  {1, "host", 6, 12, {{"calibrate", 1.25}}, 1 << 21}};
+  report.wall_time_s = 12.5;
+  report.calibration_tokens = 32768;
+  report.evaluation_tokens = 16320;
+  report.fingerprints = {{"config.json", "ab12"}};
+  report.warnings = {"careful"};
+  return report;
+}
+
+TEST(Report, HasTheDocumentedKeys) {
+  const json report = json::parse(report_to_json(example()));
+  EXPECT_EQ(report["schema_version"], 1);
+  EXPECT_EQ(report["tool_version"], "1.2.3");
+  EXPECT_EQ(report["method"]["name"], "pca_dotresize");
+  EXPECT_EQ(report["method"]["lambda"], 0.1);
+  EXPECT_EQ(report["calibration"]["activations"], "original");
+  EXPECT_EQ(report["calibration"]["token_count"], 32768);
+  EXPECT_EQ(report["evaluation"]["token_count"], 16320);
+  EXPECT_EQ(report["junctions"][0]["sinkhorn"]["iterations"], 42);
+  EXPECT_EQ(report["junctions"][0]["qr_condition"], 3.5);
+  EXPECT_EQ(report["junctions"][1],
+            json({{"name", "layers.5.mlp"}, {"width", 256}, {"mapped", false}}));
+  EXPECT_EQ(report["dense"]["perplexity"], 26.03);
+  EXPECT_EQ(report["compressed"]["bytes"], 1600);
+  EXPECT_EQ(report["ranks"][1]["seconds"]["calibrate"], 1.25);
+  EXPECT_EQ(report["fingerprints"]["config.json"], "ab12");
+  EXPECT_EQ(report["warnings"], json({"careful"}));
+}
+
+TEST(Report, LeavesOutWhatWasNotMeasured) {
+  Report report = example();
+  report.dense.perplexity.reset();
+  report.job.evaluation.reset();
+  report.job.method = Method::kSliceGpt;
+  const json document = json::parse(report_to_json(report));
+  EXPECT_FALSE(document["dense"].contains("perplexity"));
+  EXPECT_FALSE(document.contains("evaluation"));
+  EXPECT_FALSE(document["method"].contains("lambda"));
+}
+
+TEST(Report, SurvivesNumbersAndNamesThatJsonLacks) {
+  Report report = example();
+  report.compressed.perplexity = std::nan("");
+  report.ranks[0].host = "h\xff";
+  EXPECT_TRUE(json::parse(report_to_json(report))["compressed"]["perplexity"].is_null());
+}
+
+class ReportOnDisk : public testing::Test {
+ protected:
+  void write(const std::string& text) {
+    std::filesystem::create_directories(dir_.path() / "dotresize");
+    dir_.write("dotresize/report.json", text);
+  }
+  std::string error() const {
+    try {
+      read_report_summary(dir_.path());
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "was accepted";
+  }
+  TemporaryDirectory dir_;
+};
+
+TEST_F(ReportOnDisk, SummaryIsReadBack) {
+  write(report_to_json(example()));
+  const ReportSummary summary = read_report_summary(dir_.path());
+  EXPECT_EQ(summary.name, "small");
+  EXPECT_EQ(summary.method, "pca_dotresize");
+  EXPECT_EQ(summary.width, 200);
+  EXPECT_EQ(summary.dense.parameters, 1000);
+  EXPECT_EQ(summary.dense.perplexity, 26.03);
+  EXPECT_EQ(summary.compressed.bytes, 1600);
+  EXPECT_EQ(summary.wall_time_s, 12.5);
+}
+
+TEST_F(ReportOnDisk, UnmeasuredPerplexityStaysUnmeasured) {
+  Report report = example();
+  report.dense.perplexity.reset();
+  report.compressed.perplexity = std::nan("");
+  write(report_to_json(report));
+  EXPECT_EQ(read_report_summary(dir_.path()).dense.perplexity, std::nullopt);
+  EXPECT_EQ(read_report_summary(dir_.path()).compressed.perplexity, std::nullopt);
+}
+
+TEST_F(ReportOnDisk, MalformedReportsAreRefusedWithTheKey) {
+  EXPECT_THAT(error(), HasSubstr("report.json: there is no such file"));
+  write("{}");
+  EXPECT_THAT(error(), HasSubstr("schema_version: is missing"));
+  write(R"({"schema_version": 2})");
+  EXPECT_THAT(error(), HasSubstr("schema_version: 2 is not"));
+  json document = json::parse(report_to_json(example()));
+  document["dense"] = 3;
+  write(document.dump());
+  EXPECT_THAT(error(), HasSubstr("dense: 3 is not an object"));
+  document["dense"] = {{"parameters", -1}};
+  write(document.dump());
+  EXPECT_THAT(error(), HasSubstr("dense.parameters: -1 is not"));
+}
+
+TEST(ModelCard, SaysWhatItIsHowToLoadItAndTheNumbers) {
+  const std::string card = model_card(example(), small_llama());
+  EXPECT_THAT(card, testing::StartsWith("---\nlibrary_name: transformers\n"));
+  EXPECT_THAT(card, HasSubstr("from 256 to 200 channels with `pca_dotresize`"));
+  EXPECT_THAT(card, HasSubstr("trust_remote_code=True"));
+  EXPECT_THAT(card, HasSubstr("| dense | 1,000 | 1.95 KiB | 26.0300 |"));
+  EXPECT_THAT(card, HasSubstr("| this one | 800 | 1.56 KiB | 29.0500 |"));
+  EXPECT_THAT(card, HasSubstr("16,320 predicted tokens in windows of 256"));
+}
+
+TEST(ModelCard, DependsOnNoTime) {
+  Report later = example();
+  later.wall_time_s = 99.0;
+  later.ranks[0].seconds["calibrate"] = 77.0;
+  EXPECT_EQ(model_card(later, small_llama()), model_card(example(), small_llama()));
+}
+
+TEST(ModelCard, WithoutEvaluationThereAreNoPerplexities) {
+  Report report = example();
+  report.job.evaluation.reset();
+  report.dense.perplexity.reset();
+  report.compressed.perplexity.reset();
+  EXPECT_THAT(model_card(report, small_llama()), Not(HasSubstr("erplexity")));
+}
+
+}  // namespace
+}  // namespace dotresize

@@ -1,0 +1,174 @@
+#include <gmock/gmock.h>
+
+#include <functional>
+
+#include "job/errors.h"
+#include "job/job_file.h"
+#include "job/resolved_job.h"
+#include "tests/job/test_configs.h"
+
+namespace dotresize {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+class ResolveJob : public testing::Test {
+ protected:
+  ResolveJob() {
+    dir_.write("c.txt", "calibration");
+    dir_.write("c.safetensors", "");
+    dir_.write("e.txt", "evaluation");
+    std::filesystem::create_directory(dir_.path() / "m");
+    text(
+        "name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {sparsity: 0.2}\n"
+        "calibration: {text: [c.txt]}\n");
+  }
+
+  void text(const std::string& yaml) { spec_ = parse_job_text(yaml, "job.yaml", dir_.path()); }
+  ResolvedJob resolve() const { return resolve_job(spec_, config_); }
+  std::string error() const {
+    try {
+      resolve();
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "was accepted";
+  }
+
+  TemporaryDirectory dir_;
+  ModelConfig config_ = small_llama();
+  v1::JobSpec spec_;
+};
+
+TEST_F(ResolveJob, DefaultsAreThoseOfTheProto) {
+  const ResolvedJob job = resolve();
+  EXPECT_EQ(job.method, Method::kPcaDotResize);
+  EXPECT_EQ(job.schedule, Schedule::kPipeline);
+  EXPECT_EQ(job.width, 200);
+  EXPECT_EQ(job.lambda, 0.1);
+  EXPECT_EQ(job.cost_scale, CostScale::kMax);
+  EXPECT_EQ(job.sinkhorn_tolerance, 1e-8);
+  EXPECT_EQ(job.sinkhorn_max_iterations, 10000);
+  EXPECT_FALSE(job.accept_nonconvergence);
+  EXPECT_FALSE(job.overwrite);
+  EXPECT_EQ(job.source_dtype, Dtype::kBFloat16);
+  EXPECT_EQ(job.output_dtype, Dtype::kBFloat16);
+  EXPECT_EQ(job.compute_dtype, Dtype::kFloat32);
+  EXPECT_EQ(job.ranks, 1);
+  EXPECT_EQ(job.timeout_s, 600);
+  EXPECT_EQ(job.calibration.samples, 128);
+  EXPECT_EQ(job.calibration.seqlen, 2048);
+  EXPECT_FALSE(job.evaluation);
+}
+
+TEST_F(ResolveJob, TheLastJunctionKeepsItsWidthUnlessTheHeadIsSliced) {
+  ResolvedJob job = resolve();
+  ASSERT_THAT(job.junction_widths, SizeIs(13));
+  EXPECT_EQ(job.junction_widths.back(), 256);
+  job.junction_widths.pop_back();
+  EXPECT_THAT(job.junction_widths, Each(200));
+  spec_.mutable_method()->set_head(v1::Method::sliced);
+  EXPECT_THAT(resolve().junction_widths, Each(200));
+}
+
+TEST_F(ResolveJob, AutoActivationsAreOriginalForThePcaMethodsAlone) {
+  for (const auto& [name, schedule] :
+       {std::pair(v1::Method::pca_dotresize, Schedule::kPipeline),
+        std::pair(v1::Method::slicegpt, Schedule::kPipeline),
+        std::pair(v1::Method::dotresize, Schedule::kTokenParallel),
+        std::pair(v1::Method::magnitude, Schedule::kTokenParallel)}) {
+    spec_.mutable_method()->set_name(name);
+    EXPECT_EQ(resolve().schedule, schedule) << v1::Method::Name_Name(name);
+    EXPECT_EQ(to_string(resolve().method), v1::Method::Name_Name(name));
+  }
+}
+
+TEST_F(ResolveJob, ActivationsCanBeChosen) {
+  spec_.mutable_calibration()->set_activations(v1::Calibration::compressed);
+  EXPECT_EQ(resolve().schedule, Schedule::kTokenParallel);
+  spec_.mutable_method()->set_name(v1::Method::magnitude);
+  spec_.mutable_calibration()->set_activations(v1::Calibration::original);
+  EXPECT_EQ(resolve().schedule, Schedule::kPipeline);
+}
+
+TEST_F(ResolveJob, AnExplicitWidthIsTakenAsItIs) {
+  spec_.mutable_method()->clear_sparsity();
+  spec_.mutable_method()->set_width(201);
+  EXPECT_EQ(resolve().width, 201);
+  EXPECT_EQ(resolve().sparsity, std::nullopt);
+}
+
+TEST_F(ResolveJob, RoundToIsHonoured) {
+  spec_.mutable_method()->set_round_to(32);
+  EXPECT_EQ(resolve().width, 192);
+}
+
+TEST_F(ResolveJob, AModelThatDoesNotSayItsDtypeIsFloat32) {
+  config_.dtype.clear();
+  EXPECT_EQ(resolve().source_dtype, Dtype::kFloat32);
+  spec_.mutable_output()->set_dtype(v1::Output::float16);
+  EXPECT_EQ(resolve().output_dtype, Dtype::kFloat16);
+}
+
+TEST_F(ResolveJob, EvaluationTakesTheSeqlenOfCalibration) {
+  spec_.mutable_calibration()->set_seqlen(512);
+  spec_.mutable_evaluation()->add_text((dir_.path() / "e.txt").string());
+  EXPECT_EQ(resolve().evaluation->seqlen, 512);
+  spec_.mutable_evaluation()->set_seqlen(64);
+  EXPECT_EQ(resolve().evaluation->seqlen, 64);
+}
+
+TEST_F(ResolveJob, ATokenFileKeepsItsOwnShapeUnlessOneIsGiven) {
+  text(
+      "name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {sparsity: 0.2}\n"
+      "calibration: {tokens: c.safetensors}\n");
+  EXPECT_EQ(resolve().calibration.samples, std::nullopt);
+  EXPECT_EQ(resolve().calibration.seqlen, std::nullopt);
+  EXPECT_EQ(resolve().calibration.tokens, dir_.path() / "c.safetensors");
+}
+
+TEST_F(ResolveJob, RefusesWhatTheModelCannotServe) {
+  config_.compressed = true;
+  EXPECT_THAT(error(), HasSubstr("model.path: the model is already compressed"));
+  config_ = small_llama();
+  spec_.mutable_resources()->set_ranks(13);
+  EXPECT_THAT(error(), HasSubstr("resources.ranks: 13 is more than the model's 12 sublayers"));
+  spec_.mutable_resources()->clear_ranks();
+  spec_.mutable_calibration()->set_seqlen(2049);
+  EXPECT_THAT(error(), HasSubstr("calibration.seqlen: 2049 is more than the model's max_position"));
+  spec_.mutable_calibration()->clear_seqlen();
+  spec_.mutable_method()->clear_sparsity();
+  spec_.mutable_method()->set_width(257);
+  EXPECT_THAT(error(), HasSubstr("method.width: 257 is more than the model's hidden_size, 256"));
+  spec_.mutable_method()->clear_width();
+  spec_.mutable_method()->set_sparsity(0.999);
+  EXPECT_THAT(error(), HasSubstr("method.sparsity: 0.999"));
+}
+
+TEST_F(ResolveJob, RefusesFilesThatAreNotThereOrNotFiles) {
+  spec_.mutable_calibration()->set_text(0, "/nonexistent.txt");
+  EXPECT_EQ(error(), "calibration.text: '/nonexistent.txt': there is no such file");
+  spec_.mutable_calibration()->set_text(0, "/dev/zero");
+  EXPECT_EQ(error(), "calibration.text: '/dev/zero' is not a regular file");
+  spec_.mutable_calibration()->clear_text();
+  spec_.mutable_calibration()->set_tokens(dir_.path().string());
+  EXPECT_THAT(error(), HasSubstr("calibration.tokens: "));
+}
+
+TEST_F(ResolveJob, RefusesAnOutputThatReachesIntoTheModelThroughALink) {
+  std::filesystem::create_directory_symlink(dir_.path() / "m", dir_.path() / "link");
+  spec_.mutable_output()->set_path((dir_.path() / "link" / "o").string());
+  EXPECT_THAT(error(), HasSubstr("lies in model.path"));
+}
+
+TEST_F(ResolveJob, RefusesInputsThatTheOutputWouldReplace) {
+  std::filesystem::create_directory(dir_.path() / "o");
+  spec_.mutable_evaluation()->add_text(dir_.write("o/e.txt", "").string());
+  EXPECT_THAT(error(),
+              testing::AllOf(HasSubstr("evaluation.text: "), HasSubstr("lies in output.path")));
+}
+
+}  // namespace
+}  // namespace dotresize

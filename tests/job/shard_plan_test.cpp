@@ -1,0 +1,129 @@
+#include "job/shard_plan.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "job/errors.h"
+#include "job/memory_estimate.h"
+#include "job/model_size.h"
+#include "job/work_estimate.h"
+#include "tests/job/test_configs.h"
+
+namespace dotresize {
+namespace {
+
+ShardPlan plan_for(const ModelConfig& config, int ranks) {
+  return make_shard_plan(config, small_job(config, ranks));
+}
+
+TEST(ShardPlan, IsContiguousAndCoversEverySublayerForAnyNumberOfRanks) {
+  const ModelConfig config = small_llama();
+  for (int ranks = 1; ranks <= 12; ++ranks) {
+    const ShardPlan plan = plan_for(config, ranks);
+    ASSERT_EQ(plan.ranks.size(), static_cast<std::size_t>(ranks));
+    int64_t next = 0;
+    for (const RankShard& shard : plan.ranks) {
+      EXPECT_EQ(shard.first_sublayer, next);
+      EXPECT_GT(shard.end_sublayer, shard.first_sublayer);
+      next = shard.end_sublayer;
+    }
+    EXPECT_EQ(next, config.num_sublayers());
+  }
+}
+
+TEST(ShardPlan, ParametersOfTheRanksAddUpToTheModel) {
+  const ModelConfig config = small_llama();
+  for (const int ranks : {1, 3, 8}) {
+    int64_t parameters = 0;
+    int64_t bytes = 0;
+    for (const RankShard& shard : plan_for(config, ranks).ranks) {
+      parameters += shard.parameters;
+      bytes += shard.bytes;
+    }
+    EXPECT_EQ(parameters, dense_parameters(config));
+    EXPECT_EQ(bytes, 2 * dense_parameters(config));
+  }
+}
+
+TEST(ShardPlan, NoRankHasMoreWorkThanItsShareAndOneSublayer) {
+  const ModelConfig config = llama31();
+  ResolvedJob job = small_job(config, 8);
+  job.width = 3264;
+  const std::vector<double> work = estimate_work(config, job);
+  const double total = std::accumulate(work.begin(), work.end(), 0.0);
+  const double largest = *std::max_element(work.begin(), work.end());
+  for (const RankShard& shard : make_shard_plan(config, job).ranks) {
+    const double share = std::accumulate(work.begin() + shard.first_sublayer,
+                                         work.begin() + shard.end_sublayer, 0.0);
+    EXPECT_LE(share, total / 8 + largest);
+  }
+}
+
+TEST(ShardPlan, TheRankWithTheHeadHasFewerSublayers) {
+  ModelConfig config = small_llama();
+  config.vocab_size = 128256;
+  const ShardPlan plan = plan_for(config, 2);
+  EXPECT_LT(plan.ranks[1].end_sublayer - plan.ranks[1].first_sublayer, 4);
+}
+
+TEST(ShardPlan, MoreRanksThanSublayersIsAnErrorThatNamesTheKey) {
+  const ModelConfig config = small_llama();
+  try {
+    plan_for(config, 13);
+    FAIL() << "was accepted";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), testing::StartsWith("resources.ranks: 13 is not from 1 to 12"));
+  }
+}
+
+TEST(ShardPlan, OwnersFollowTheShards) {
+  const ShardPlan plan = plan_for(small_llama(), 5);
+  for (int rank = 0; rank < 5; ++rank) {
+    const RankShard& shard = plan.ranks[static_cast<std::size_t>(rank)];
+    for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
+      EXPECT_EQ(plan.owner_of_sublayer(s), rank);
+      EXPECT_EQ(plan.owner_of_junction(s + 1), rank);
+    }
+  }
+  EXPECT_EQ(plan.owner_of_junction(0), 0);
+}
+
+TEST(ShardPlan, PipelineMemoryCountsTheMomentsOfEveryJunctionOfTheStage) {
+  const ModelConfig config = llama31();
+  ResolvedJob job = small_job(config, 8);
+  const RankShard shard = make_shard_plan(config, job).ranks[1];
+  const int64_t junctions = shard.end_sublayer - shard.first_sublayer;
+  job.method = Method::kSliceGpt;
+  // Costs in float64 and the rotation in float32.
+  EXPECT_EQ(shard.peak_memory_bytes - estimate_peak_memory(config, job, shard),
+            junctions * 12 * 4096 * 4096);
+}
+
+TEST(ShardPlan, TokenParallelHoldsFarLessThanAStage) {
+  const ModelConfig config = llama31();
+  ResolvedJob job = small_job(config, 1);
+  job.evaluation.reset();
+  const int64_t pipeline = make_shard_plan(config, job).ranks[0].peak_memory_bytes;
+  job.schedule = Schedule::kTokenParallel;
+  EXPECT_LT(make_shard_plan(config, job).ranks[0].peak_memory_bytes, pipeline / 2);
+}
+
+TEST(ShardPlan, LargestAcceptedSizesDoNotOverflow) {
+  ModelConfig config = parse_model_config(
+      R"({"model_type": "llama", "hidden_size": 4194304, "intermediate_size": 4194304,
+          "num_hidden_layers": 4096, "num_attention_heads": 2048, "head_dim": 2048,
+          "vocab_size": 4194304})",
+      "config.json");
+  ResolvedJob job = small_job(config, 4096);
+  job.width = 4194304;
+  EXPECT_GT(dense_parameters(config), 0);
+  EXPECT_GT(compressed_parameters(config, config.junction_widths), dense_parameters(config));
+  for (const RankShard& shard : make_shard_plan(config, job).ranks) {
+    EXPECT_GT(shard.peak_memory_bytes, shard.bytes);
+  }
+}
+
+}  // namespace
+}  // namespace dotresize

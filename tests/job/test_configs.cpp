@@ -1,0 +1,115 @@
+#include "tests/job/test_configs.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+
+namespace dotresize {
+
+const char* const kLlama31Config = R"({
+  "architectures": ["LlamaForCausalLM"],
+  "attention_bias": false,
+  "attention_dropout": 0.0,
+  "bos_token_id": 128000,
+  "eos_token_id": 128001,
+  "hidden_act": "silu",
+  "hidden_size": 4096,
+  "initializer_range": 0.02,
+  "intermediate_size": 14336,
+  "max_position_embeddings": 131072,
+  "mlp_bias": false,
+  "model_type": "llama",
+  "num_attention_heads": 32,
+  "num_hidden_layers": 32,
+  "num_key_value_heads": 8,
+  "pretraining_tp": 1,
+  "rms_norm_eps": 1e-05,
+  "rope_scaling": {
+    "factor": 8.0,
+    "high_freq_factor": 4.0,
+    "low_freq_factor": 1.0,
+    "original_max_position_embeddings": 8192,
+    "rope_type": "llama3"
+  },
+  "rope_theta": 500000.0,
+  "tie_word_embeddings": false,
+  "torch_dtype": "bfloat16",
+  "transformers_version": "4.42.3",
+  "use_cache": true,
+  "vocab_size": 128256
+})";
+
+const char* const kMistralV03Config = R"({
+  "architectures": ["MistralForCausalLM"],
+  "attention_dropout": 0.0,
+  "bos_token_id": 1,
+  "eos_token_id": 2,
+  "hidden_act": "silu",
+  "hidden_size": 4096,
+  "initializer_range": 0.02,
+  "intermediate_size": 14336,
+  "max_position_embeddings": 32768,
+  "model_type": "mistral",
+  "num_attention_heads": 32,
+  "num_hidden_layers": 32,
+  "num_key_value_heads": 8,
+  "rms_norm_eps": 1e-05,
+  "rope_theta": 1000000.0,
+  "sliding_window": null,
+  "tie_word_embeddings": false,
+  "torch_dtype": "bfloat16",
+  "transformers_version": "4.42.0.dev0",
+  "use_cache": true,
+  "vocab_size": 32768
+})";
+
+ModelConfig llama31() { return parse_model_config(kLlama31Config, "config.json"); }
+
+ModelConfig small_llama() {
+  return parse_model_config(R"({"model_type": "llama", "hidden_size": 256,
+      "intermediate_size": 768, "num_hidden_layers": 6, "num_attention_heads": 8,
+      "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 4096, "rms_norm_eps": 1e-5,
+      "max_position_embeddings": 2048, "dtype": "bfloat16"})",
+                            "config.json");
+}
+
+ResolvedJob small_job(const ModelConfig& config, int ranks) {
+  ResolvedJob job;
+  job.name = "small";
+  job.model_path = "/models/small";
+  job.output_path = "/out/small";
+  job.source_dtype = job.output_dtype = Dtype::kBFloat16;
+  job.sparsity = 0.2;
+  job.width = 200;
+  job.junction_widths.assign(static_cast<std::size_t>(config.num_junctions()), job.width);
+  job.junction_widths.back() = config.hidden_size;
+  job.calibration = {.text = {}, .tokens = "/c.safetensors", .samples = 128, .seqlen = 256};
+  job.evaluation = {.text = {"/e.txt"}, .tokens = {}, .samples = {}, .seqlen = 256};
+  job.ranks = ranks;
+  return job;
+}
+
+std::string with(const std::string& text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  if (at == std::string::npos) throw std::invalid_argument("not in the text: " + from);
+  return std::string(text).replace(at, from.size(), to);
+}
+
+TemporaryDirectory::TemporaryDirectory() {
+  std::string name = (std::filesystem::temp_directory_path() / "dotresize-job-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
+  path_ = std::filesystem::canonical(name);
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::filesystem::path TemporaryDirectory::write(const std::string& name,
+                                                const std::string& content) const {
+  std::ofstream(path_ / name, std::ios::binary) << content;
+  return path_ / name;
+}
+
+}  // namespace dotresize

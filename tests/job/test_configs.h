@@ -1,0 +1,41 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "job/model_config.h"
+#include "job/resolved_job.h"
+
+namespace dotresize {
+
+/// config.json as published with the models: the dialect of transformers 4.
+extern const char* const kLlama31Config;
+extern const char* const kMistralV03Config;
+
+ModelConfig llama31();
+/// A small llama: d 256, 6 layers, ff 768, 8 heads of 32, 2 key-value heads, vocabulary 4096.
+ModelConfig small_llama();
+/// A job for it: pca_dotresize to width 200, pipeline, 128 windows of 256 tokens.
+ResolvedJob small_job(const ModelConfig& config, int ranks);
+
+/// `text` with its only occurrence of `from` replaced; throws if there is none.
+std::string with(const std::string& text, const std::string& from, const std::string& to);
+
+/// A fresh directory that is removed at the end of the test.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory();
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  /// Writes a file and returns its path.
+  std::filesystem::path write(const std::string& name, const std::string& content) const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace dotresize
