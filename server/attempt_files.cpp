@@ -18,7 +18,7 @@ constexpr size_t kLargestFile = 64 * 1024;
 
 template <class Record, class Convert>
 std::optional<Record> read_record(const fs::path& path, Convert&& convert) {
-  const std::optional<std::string> text = read_small_file(path, kLargestFile);
+  const std::optional<std::string> text = read_file_start(path, kLargestFile);
   if (!text) return std::nullopt;
   try {
     return convert(json::parse(*text));

@@ -65,7 +65,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   sync_directory(path.parent_path());
 }
 
-std::optional<std::string> read_small_file(const std::filesystem::path& path, size_t max_bytes) {
+std::optional<std::string> read_file_start(const std::filesystem::path& path, size_t max_bytes) {
   const UniqueFd fd = open_for_reading(path);
   if (!fd) return std::nullopt;
   return read_at(fd.get(), 0, max_bytes, path.string());

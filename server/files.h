@@ -16,7 +16,7 @@ namespace dotresize {
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 /// At most `max_bytes` of the file; nothing where it does not exist. Throws std::system_error.
-std::optional<std::string> read_small_file(const std::filesystem::path& path, size_t max_bytes);
+std::optional<std::string> read_file_start(const std::filesystem::path& path, size_t max_bytes);
 
 /// Up to `max_bytes` from `offset`; empty at the end and where the file does not exist.
 std::string read_chunk(const std::filesystem::path& path, int64_t offset, size_t max_bytes);

@@ -1,0 +1,216 @@
+"""A real dotresize-server on a free loopback port, spoken to with stubs made from proto/."""
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import grpc
+import pytest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BINARIES = pathlib.Path(os.environ.get("DOTRESIZE_BUILD", SOURCE / "build")) / "bin"
+
+_stubs = tempfile.TemporaryDirectory(prefix="dotresize-stubs-")
+_protos = ("dotresize/v1/job", "dotresize/v1/jobs", "google/rpc/status", "google/rpc/error_details")
+subprocess.run(
+    [sys.executable, "-m", "grpc_tools.protoc", f"-I{SOURCE}/proto",
+     f"--python_out={_stubs.name}", f"--grpc_python_out={_stubs.name}"]
+    + [f"{name}.proto" for name in _protos],
+    check=True,
+)
+sys.path.insert(0, _stubs.name)
+
+from dotresize.v1 import job_pb2, jobs_pb2, jobs_pb2_grpc  # noqa: E402
+from google.rpc import error_details_pb2, status_pb2  # noqa: E402
+
+ENDED = (jobs_pb2.Job.SUCCEEDED, jobs_pb2.Job.FAILED, jobs_pb2.Job.CANCELLED)
+
+
+def eventually(seconds, condition):
+    """The first true value of condition(), asked for over and over; fails after `seconds`."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, f"not within {seconds} s"
+        time.sleep(0.05)
+    return value
+
+
+def spec(output, **changes):
+    """A job on the example model that takes a few seconds; `method__width=8` sets method.width."""
+    tokens = SOURCE / "tests/data/calibration.safetensors"
+    result = job_pb2.JobSpec(
+        name="test",
+        model=job_pb2.Model(path=str(SOURCE / "examples/docs-llama")),
+        output=job_pb2.Output(path=str(output)),
+        method=job_pb2.Method(sparsity=0.2),
+        calibration=job_pb2.Calibration(tokens=str(tokens), samples=8),
+        resources=job_pb2.Resources(ranks=2),
+    )
+    for key, value in changes.items():
+        message = result
+        *path, field = key.split("__")
+        for part in path:
+            message = getattr(message, part)
+        if isinstance(value, (list, tuple)):
+            getattr(message, field)[:] = value
+        else:
+            setattr(message, field, value)
+    return result
+
+
+def long_spec(output, **changes):
+    """A job that is still computing when a test interferes."""
+    tokens = str(SOURCE / "tests/data/evaluation.safetensors")
+    changes = {"calibration__samples": 64, "evaluation__tokens": tokens, **changes}
+    return spec(output, **changes)
+
+
+def details(error):
+    """(reason, {field: description}) of a failed call."""
+    trailers = dict(error.trailing_metadata())
+    status = status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
+    assert status.code == error.code().value[0]
+    info = error_details_pb2.ErrorInfo()
+    assert status.details[0].Unpack(info)
+    assert info.domain == "dotresize"
+    request = error_details_pb2.BadRequest()
+    for detail in status.details[1:]:
+        assert detail.Unpack(request)
+    return info.reason, {v.field: v.description for v in request.field_violations}
+
+
+@contextlib.contextmanager
+def refused(code):
+    """Checks the code of the call in the block; yields a list that gets its details."""
+    found = []
+    with pytest.raises(grpc.RpcError) as caught:
+        yield found
+    assert caught.value.code() == code, caught.value
+    found.extend(details(caught.value))
+
+
+def processes_of(job_id):
+    """{pid: environment} of the live processes of a job, supervisor included."""
+    found = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            environment = (entry / "environ").read_bytes().split(b"\0")
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+        except (OSError, IndexError):
+            continue
+        if f"DOTRESIZE_JOB_ID={job_id}".encode() in environment and state not in "ZX":
+            variables = (item.decode(errors="replace").partition("=") for item in environment)
+            found[int(entry.name)] = {name: value for name, _, value in variables}
+    return found
+
+
+def ranks_of(job_id):
+    """{rank: pid}"""
+    return {
+        int(environment["OMPI_COMM_WORLD_RANK"]): pid
+        for pid, environment in processes_of(job_id).items()
+        if "OMPI_COMM_WORLD_RANK" in environment
+    }
+
+
+class Server:
+    def __init__(self, state, *options, **environment):
+        self.command = [str(BINARIES / "dotresize-server"), "--listen", "127.0.0.1:0",
+                        "--state", str(state), *options]
+        self.environment = {**os.environ, **environment}
+        self.state = state
+        self.process = None
+        self.ids = set()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            self.command, env=self.environment, stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        assert line.startswith("listening on "), line
+        self.endpoint = line.split()[-1]
+        assert (self.state / "endpoint").read_text().strip() == self.endpoint
+        self.channel = grpc.insecure_channel(
+            self.endpoint, options=[("grpc.use_local_subchannel_pool", 1)])
+        self.jobs = jobs_pb2_grpc.JobsStub(self.channel)
+        return self
+
+    def end(self, signal_number):
+        self.channel.close()
+        self.process.send_signal(signal_number)
+        code = self.process.wait(20)
+        self.process.stdout.close()
+        self.process = None
+        return code
+
+    def kill_and_restart(self):
+        before = self.endpoint
+        self.end(signal.SIGKILL)
+        self.start()
+        assert self.endpoint == before, "running jobs know only the old one"
+
+    def create(self, job_spec, request_id=""):
+        job = self.jobs.CreateJob(
+            jobs_pb2.CreateJobRequest(spec=job_spec, request_id=request_id), timeout=20)
+        self.ids.add(job.id)
+        return job
+
+    def get(self, job_id):
+        return self.jobs.GetJob(jobs_pb2.GetJobRequest(id=job_id), timeout=20)
+
+    def cancel(self, job_id):
+        return self.jobs.CancelJob(jobs_pb2.CancelJobRequest(id=job_id), timeout=20)
+
+    def watch(self, job_id, after_seq=0, timeout=240):
+        return self.jobs.WatchJob(
+            jobs_pb2.WatchJobRequest(id=job_id, after_seq=after_seq), timeout=timeout)
+
+    def logs(self, job_id, follow=False, offset=0):
+        chunks = self.jobs.GetLogs(
+            jobs_pb2.GetLogsRequest(id=job_id, follow=follow, offset=offset), timeout=240)
+        return b"".join(chunk.data for chunk in chunks)
+
+    def wait(self, job_id, seconds=240):
+        """The job when it has ended."""
+        for _ in self.watch(job_id, timeout=seconds):
+            pass
+        job = self.get(job_id)
+        assert job.state in ENDED
+        return job
+
+    def wait_for_phase(self, job_id, phase, seconds=120):
+        def arrived():
+            job = self.get(job_id)
+            assert job.state not in ENDED, (job, self.logs(job_id)[-2000:])
+            return job.progress.phase == phase
+        eventually(seconds, arrived)
+
+    def close(self):
+        """Leaves nothing behind, whatever the test has done."""
+        if self.process:
+            self.end(signal.SIGTERM)
+        for job_id in self.ids:
+            for pid in processes_of(job_id):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def make_server(tmp_path):
+    """make_server(*options, **environment): a server that is ended with the test."""
+    servers = []
+
+    def make(*options, **environment):
+        server = Server(tmp_path / f"state{len(servers)}", *options, **environment)
+        servers.append(server)
+        return server.start()
+
+    yield make
+    for server in servers:
+        server.close()

@@ -1,0 +1,257 @@
+"""The Jobs API as clients see it; no job gets further than its launch here."""
+
+import concurrent.futures
+import signal
+import subprocess
+
+import grpc
+import pytest
+from conftest import SOURCE, Server, jobs_pb2, refused, spec
+
+INVALID = grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.fixture
+def server(make_server):
+    return make_server("--max-ranks", "4", DOTRESIZE_WORKER="/no/such/worker")
+
+
+@pytest.fixture(scope="module")
+def idle_server(tmp_path_factory):
+    """Shared by the tests whose every call is refused."""
+    server = Server(tmp_path_factory.mktemp("idle") / "state", "--max-ranks", "4")
+    yield server.start()
+    server.close()
+
+
+def not_a_model(path):
+    path = path / "model"
+    path.mkdir()
+    (path / "config.json").write_text('{"model_type": "gpt2"}')
+    return str(path)
+
+
+HOSTILE_SPECS = {
+    "no name": ("name", {"name": ""}),
+    "endless name": ("name", {"name": "n" * 101}),
+    "control characters in the name": ("name", {"name": "a\x1b[2Jb"}),
+    "relative model": ("model.path", {"model__path": "examples/docs-llama"}),
+    "model with a NUL": ("model.path", {"model__path": "/tmp/a\0b"}),
+    "no such model": ("model.path", {"model__path": "/no/such/model"}),
+    "other architecture": ("model.path", {"model__path": not_a_model}),
+    "endless path": ("output.path", {"output__path": "/" + "p" * 5000}),
+    "root as output": ("output.path", {"output__path": "/"}),
+    "output is the model": ("output.path",
+                            {"output__path": str(SOURCE / "examples/docs-llama")}),
+    "reserved output": ("output.path", {"output__path": "/tmp/a.partial"}),
+    "both widths": ("method.sparsity", {"method__width": 64}),
+    "sparsity of one": ("method.sparsity", {"method__sparsity": 1.0}),
+    "sparsity that is no number": ("method.sparsity", {"method__sparsity": float("nan")}),
+    "nothing is left": ("method.sparsity", {"method__sparsity": 0.999}),
+    "unknown method": ("method.name", {"method__name": 99}),
+    "negative lambda": ("method.lambda", {"method__lambda": -1.0}),
+    "no such tokens": ("calibration.tokens", {"calibration__tokens": "/no/such/tokens"}),
+    "text and tokens": ("calibration.text", {"calibration__text": ["/tmp/a.txt"]}),
+    "no samples": ("calibration.samples", {"calibration__samples": 0}),
+    "windows beyond the model": ("calibration.seqlen", {"calibration__seqlen": 4096}),
+    "no ranks": ("resources.ranks", {"resources__ranks": 0}),
+    "more ranks than sublayers": ("resources.ranks", {"resources__ranks": 13}),
+    "more ranks than the server has": ("resources.ranks", {"resources__ranks": 5}),
+}
+
+
+@pytest.mark.parametrize("field, changes", HOSTILE_SPECS.values(), ids=HOSTILE_SPECS.keys())
+def test_bad_spec_is_refused_with_its_field(idle_server, tmp_path, field, changes):
+    changes = {key: value(tmp_path) if callable(value) else value
+               for key, value in changes.items()}
+    with refused(INVALID) as found:
+        idle_server.create(spec(tmp_path / "out", **changes))
+    reason, fields = found
+    assert reason == "INVALID_FIELD"
+    assert field in fields
+    assert len(fields[field]) > 5
+    assert not idle_server.jobs.ListJobs(jobs_pb2.ListJobsRequest()).jobs
+
+
+HOSTILE_REQUESTS = {
+    "no id": ("id", "GetJob", jobs_pb2.GetJobRequest()),
+    "endless id": ("id", "GetJob", jobs_pb2.GetJobRequest(id="j" * 65)),
+    "id with control characters": ("id", "CancelJob", jobs_pb2.CancelJobRequest(id="a\0b")),
+    "negative page": ("page_size", "ListJobs", jobs_pb2.ListJobsRequest(page_size=-1)),
+    "endless page": ("page_size", "ListJobs", jobs_pb2.ListJobsRequest(page_size=1001)),
+    "foreign page token": ("page_token", "ListJobs", jobs_pb2.ListJobsRequest(page_token="7")),
+    "unknown state": ("filter.states", "ListJobs",
+                      jobs_pb2.ListJobsRequest(filter={"states": [42]})),
+    "request id with blanks": ("request_id", "CreateJob",
+                               jobs_pb2.CreateJobRequest(request_id="a b", spec=spec("/tmp/x"))),
+    "endless request id": ("request_id", "CreateJob",
+                           jobs_pb2.CreateJobRequest(request_id="r" * 129, spec=spec("/tmp/x"))),
+    "empty request": ("name", "CreateJob", jobs_pb2.CreateJobRequest()),
+    "endless spec": ("spec", "CreateJob", jobs_pb2.CreateJobRequest(
+        spec=spec("/tmp/x", calibration__text=["/" + "t" * 4000] * 100))),
+}
+
+
+@pytest.mark.parametrize(
+    "field, method, request_", HOSTILE_REQUESTS.values(), ids=HOSTILE_REQUESTS.keys())
+def test_bad_request_is_refused_with_its_field(idle_server, field, method, request_):
+    with refused(INVALID) as found:
+        getattr(idle_server.jobs, method)(request_, timeout=20)
+    assert field in found[1]
+
+
+@pytest.mark.parametrize("field, method, request_", [
+    ("after_seq", "WatchJob", jobs_pb2.WatchJobRequest(id="j-0", after_seq=-1)),
+    ("offset", "GetLogs", jobs_pb2.GetLogsRequest(id="j-0", offset=-1)),
+])
+def test_bad_stream_request_is_refused_with_its_field(idle_server, field, method, request_):
+    with refused(INVALID) as found:
+        list(getattr(idle_server.jobs, method)(request_, timeout=20))
+    assert field in found[1]
+
+
+def test_message_beyond_the_limit_is_refused(server):
+    with pytest.raises(grpc.RpcError) as caught:
+        server.jobs.GetJob(jobs_pb2.GetJobRequest(id="j" * (2 << 20)), timeout=20)
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_unknown_job_is_not_found_by_any_method(server):
+    id_ = "j-0123456789abcdef"
+    calls = [
+        lambda: server.get(id_),
+        lambda: server.cancel(id_),
+        lambda: server.jobs.DeleteJob(jobs_pb2.DeleteJobRequest(id=id_), timeout=20),
+        lambda: list(server.watch(id_)),
+        lambda: server.logs(id_),
+    ]
+    for call in calls:
+        with refused(grpc.StatusCode.NOT_FOUND) as found:
+            call()
+        assert found[0] == "JOB_NOT_FOUND"
+
+
+def test_validate_only_stores_nothing(server, tmp_path):
+    job = server.jobs.CreateJob(
+        jobs_pb2.CreateJobRequest(spec=spec(tmp_path / "out"), validate_only=True), timeout=20)
+    assert job.id == ""
+    assert job.spec.name == "test"
+    assert not server.jobs.ListJobs(jobs_pb2.ListJobsRequest()).jobs
+
+
+def test_missing_worker_is_a_launch_failure(server, tmp_path):
+    job = server.wait(server.create(spec(tmp_path / "out")).id)
+    assert job.state == jobs_pb2.Job.FAILED
+    assert job.error.code == "LAUNCH_FAILED"
+    assert "/no/such/worker" in job.error.message
+
+
+def test_request_id_sent_twice_gives_one_job(server, tmp_path):
+    wanted = spec(tmp_path / "out")
+    first = server.create(wanted, "r-1")
+    server.wait(first.id)
+    (tmp_path / "out").mkdir()  # as if the job had made it
+    assert server.create(wanted, "r-1").id == first.id
+    with refused(grpc.StatusCode.ALREADY_EXISTS) as found:
+        server.create(spec(tmp_path / "out", name="other"), "r-1")
+    assert found[0] == "REQUEST_ID_REUSED"
+    assert len(server.jobs.ListJobs(jobs_pb2.ListJobsRequest()).jobs) == 1
+
+
+def test_request_id_sent_by_many_at_once_gives_one_job(server, tmp_path):
+    wanted = spec(tmp_path / "out")
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        jobs = list(pool.map(lambda _: server.create(wanted, "same"), range(32)))
+    assert len({job.id for job in jobs}) == 1
+
+
+def test_existing_output_is_refused_unless_it_may_be_overwritten(server, tmp_path):
+    (tmp_path / "out").mkdir()
+    with refused(grpc.StatusCode.FAILED_PRECONDITION) as found:
+        server.create(spec(tmp_path / "out"))
+    assert found[0] == "OUTPUT_EXISTS"
+    server.create(spec(tmp_path / "out", output__overwrite=True))
+
+
+def test_pages_are_newest_first_and_stable(server, tmp_path):
+    ids = [server.create(spec(tmp_path / f"out{i}", name=f"n{i % 2}")).id for i in range(5)]
+    for id_ in ids:
+        server.wait(id_)
+    first = server.jobs.ListJobs(jobs_pb2.ListJobsRequest(page_size=3))
+    server.create(spec(tmp_path / "later"))
+    second = server.jobs.ListJobs(
+        jobs_pb2.ListJobsRequest(page_size=3, page_token=first.next_page_token))
+    assert [job.id for job in first.jobs] + [job.id for job in second.jobs] == ids[::-1]
+    assert second.next_page_token == ""
+    named = server.jobs.ListJobs(jobs_pb2.ListJobsRequest(
+        filter={"name": "n1", "states": [jobs_pb2.Job.FAILED]}))
+    assert [job.id for job in named.jobs] == [ids[3], ids[1]]
+
+
+def test_watch_replays_from_where_it_was_left(server, tmp_path):
+    id_ = server.create(spec(tmp_path / "out")).id
+    events = list(server.watch(id_))
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert events[0].state_change.state == jobs_pb2.Job.QUEUED
+    assert events[-1].state_change.state == jobs_pb2.Job.FAILED
+    assert list(server.watch(id_, after_seq=1)) == events[1:]
+    assert list(server.watch(id_, after_seq=1000)) == []
+
+
+def test_ended_job_can_be_deleted_and_is_forgotten(server, tmp_path):
+    id_ = server.create(spec(tmp_path / "out")).id
+    server.wait(id_)
+    assert (server.state / "jobs" / id_).is_dir()
+    server.jobs.DeleteJob(jobs_pb2.DeleteJobRequest(id=id_), timeout=20)
+    assert not (server.state / "jobs" / id_).exists()
+    with refused(grpc.StatusCode.NOT_FOUND):
+        server.get(id_)
+
+
+def test_acknowledged_jobs_survive_a_kill(server, tmp_path):
+    ids = [server.create(spec(tmp_path / f"out{i}")).id for i in range(3)]
+    server.kill_and_restart()
+    for id_ in ids:
+        assert server.wait(id_).error.code == "LAUNCH_FAILED"
+
+
+def test_second_server_on_a_state_directory_is_refused(server):
+    second = subprocess.run(
+        server.command, env=server.environment, capture_output=True, text=True, timeout=20)
+    assert second.returncode == 75
+    assert "in use by another dotresize-server" in second.stderr
+
+
+def test_second_server_on_an_address_is_refused(server, tmp_path):
+    command = [*server.command]
+    command[command.index("--listen") + 1] = server.endpoint
+    command[command.index("--state") + 1] = str(tmp_path / "other")
+    second = subprocess.run(
+        command, env=server.environment, capture_output=True, text=True, timeout=20)
+    assert second.returncode == 69
+    assert f"cannot listen on {server.endpoint}" in second.stderr
+
+
+def test_foreign_address_is_warned_about(tmp_path):
+    server = Server(tmp_path / "state")
+    server.command[2] = "0.0.0.0:0"
+    process = subprocess.Popen(
+        server.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.readline()
+    process.terminate()
+    assert "no authentication" in process.communicate(timeout=20)[1]
+
+
+def test_sigterm_ends_the_server_well(server):
+    assert server.end(signal.SIGTERM) == 0
+
+
+def test_health_and_reflection_answer(server):
+    check = server.channel.unary_unary("/grpc.health.v1.Health/Check")
+    for service in (b"", b"dotresize.v1.Jobs", b"dotresize.v1.Workers"):
+        request = b"\x0a" + bytes([len(service)]) + service if service else b""
+        assert check(request, timeout=20) == b"\x08\x01"  # SERVING
+    reflect = server.channel.stream_stream(
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
+    answer = next(reflect(iter([b"\x3a\x00"]), timeout=20))  # list_services
+    assert b"dotresize.v1.Jobs" in answer

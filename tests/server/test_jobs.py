@@ -1,0 +1,212 @@
+"""Whole jobs: real workers under mpirun, killed, cancelled and found again."""
+
+import contextlib
+import os
+import signal
+import threading
+
+import grpc
+import pytest
+from conftest import (ENDED, eventually, jobs_pb2, long_spec, processes_of, ranks_of, refused,
+                      spec)
+
+Job = jobs_pb2.Job
+
+
+@pytest.fixture
+def server(make_server):
+    return make_server("--max-ranks", "4")
+
+
+def check_nothing_is_left(job, tmp_path):
+    assert processes_of(job.id) == {}
+    assert list(tmp_path.glob("out*")) == []
+
+
+def states_of(server, job_id):
+    return [event.state_change.state for event in server.watch(job_id)
+            if event.HasField("state_change")]
+
+
+def test_job_succeeds_with_its_numbers(server, tmp_path):
+    id_ = server.create(long_spec(tmp_path / "out", calibration__samples=8)).id
+    log = []
+    reader = threading.Thread(target=lambda: log.append(server.logs(id_, follow=True)))
+    reader.start()
+    events = list(server.watch(id_))
+    reader.join(20)
+    job = server.get(id_)
+    assert job.state == Job.SUCCEEDED, (job, log)
+    assert job.result.output_path == str(tmp_path / "out")
+    assert job.result.compressed.parameters < job.result.dense.parameters
+    assert 1 < job.result.dense.perplexity < job.result.compressed.perplexity
+    assert job.attempt == 1
+    assert job.end_time.seconds >= job.start_time.seconds >= job.create_time.seconds > 0
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    changes = [event.state_change.state for event in events if event.HasField("state_change")]
+    assert changes == [Job.QUEUED, Job.STARTING, Job.RUNNING, Job.SUCCEEDED]
+    assert any(event.HasField("progress") for event in events)
+    assert log == [server.logs(id_)]
+    assert server.logs(id_, offset=len(log[0]) - 3) == log[0][-3:]
+    assert processes_of(id_) == {}
+
+
+def test_watch_that_breaks_off_resumes(server, tmp_path):
+    id_ = server.create(spec(tmp_path / "out")).id
+    stream = server.watch(id_)
+    seen = [next(stream), next(stream)]
+    stream.cancel()
+    seen += list(server.watch(id_, after_seq=seen[-1].seq))
+    assert seen == list(server.watch(id_))
+    assert seen[-1].state_change.state == Job.SUCCEEDED
+
+
+def test_killed_rank_fails_the_job_within_seconds_and_the_next_one_runs(server, tmp_path):
+    job = server.create(long_spec(tmp_path / "out", resources__ranks=4))
+    waiting = server.create(spec(tmp_path / "next"))
+    server.wait_for_phase(job.id, "calibrate")
+    os.kill(ranks_of(job.id)[3], signal.SIGKILL)
+    job = server.wait(job.id, seconds=15)
+    assert job.state == Job.FAILED
+    assert job.error.code == "RANK_KILLED"
+    assert job.error.rank == 3
+    assert job.error.signal == signal.SIGKILL
+    assert job.error.phase == "calibrate"
+    assert job.error.host == os.uname().nodename
+    assert "rank 3" in job.error.message and "Killed" in job.error.message
+    check_nothing_is_left(job, tmp_path)
+    assert server.wait(waiting.id).state == Job.SUCCEEDED
+
+
+def test_cancelled_job_leaves_no_rank(server, tmp_path):
+    id_ = server.create(long_spec(tmp_path / "out", resources__ranks=4)).id
+    server.wait_for_phase(id_, "calibrate")
+    assert len(ranks_of(id_)) == 4
+    assert server.cancel(id_).cancelling
+    assert server.cancel(id_).id == id_
+    job = server.wait(id_, seconds=30)
+    assert job.state == Job.CANCELLED
+    assert not job.cancelling
+    check_nothing_is_left(job, tmp_path)
+    assert server.cancel(id_).state == Job.CANCELLED
+
+
+def test_ranks_that_do_not_react_are_cancelled_too(server, tmp_path):
+    id_ = server.create(long_spec(tmp_path / "out")).id
+    server.wait_for_phase(id_, "calibrate")
+    for pid in ranks_of(id_).values():
+        os.kill(pid, signal.SIGSTOP)
+    server.cancel(id_)
+    job = server.wait(id_, seconds=30)
+    assert job.state == Job.CANCELLED
+    check_nothing_is_left(job, tmp_path)
+
+
+def test_job_without_heartbeat_is_stopped(make_server, tmp_path):
+    server = make_server("--heartbeat-timeout", "5")
+    id_ = server.create(long_spec(tmp_path / "out")).id
+    server.wait_for_phase(id_, "calibrate")
+    os.kill(ranks_of(id_)[0], signal.SIGSTOP)
+    job = server.wait(id_, seconds=40)
+    assert job.state == Job.FAILED
+    assert job.error.code == "LOST"
+    assert "no heartbeat for 5 s" in job.error.message
+    check_nothing_is_left(job, tmp_path)
+
+
+def test_server_killed_after_the_acknowledgement_still_runs_the_job(server, tmp_path):
+    id_ = server.create(spec(tmp_path / "out")).id
+    server.kill_and_restart()
+    assert server.wait(id_).state == Job.SUCCEEDED
+    assert states_of(server, id_).count(Job.SUCCEEDED) == 1
+
+
+def test_server_killed_while_a_job_runs_finds_it_again(server, tmp_path):
+    id_ = server.create(long_spec(tmp_path / "out")).id
+    server.wait_for_phase(id_, "calibrate")
+    before = ranks_of(id_)
+    server.kill_and_restart()
+    assert ranks_of(id_) == before
+    job = server.wait(id_)
+    assert job.state == Job.SUCCEEDED
+    assert job.attempt == 1
+    assert states_of(server, id_) == [Job.QUEUED, Job.STARTING, Job.RUNNING, Job.SUCCEEDED]
+
+
+def test_end_of_a_job_is_not_missed_while_the_server_is_away(server, tmp_path):
+    id_ = server.create(spec(tmp_path / "out")).id
+    eventually(60, lambda: server.get(id_).state == Job.RUNNING)
+    server.end(signal.SIGTERM)
+    eventually(120, lambda: processes_of(id_) == {})
+    server.start()
+    assert server.wait(id_, seconds=10).state == Job.SUCCEEDED
+
+
+def test_job_whose_processes_vanish_is_started_again(server, tmp_path):
+    id_ = server.create(long_spec(tmp_path / "out")).id
+    server.wait_for_phase(id_, "calibrate")
+    first = set(processes_of(id_))
+    for pid in first:  # as a crash of the machine would
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    eventually(60, lambda: server.get(id_).attempt == 2)
+    job = server.wait(id_)
+    assert job.state == Job.SUCCEEDED
+    assert job.attempt == 2
+    reasons = [event.state_change.reason for event in server.watch(id_)
+               if event.state_change.state == Job.STARTING]
+    assert reasons == ["", "the processes of attempt 1 vanished"]
+
+
+def test_running_ranks_stay_within_the_limit_and_jobs_run_in_order(server, tmp_path):
+    ids = [server.create(spec(tmp_path / f"out{i}", resources__ranks=3)).id for i in range(3)]
+
+    def one_at_a_time():
+        states = [server.get(id_).state for id_ in ids]
+        assert sum(state in (Job.STARTING, Job.RUNNING) for state in states) <= 1
+        return all(state in ENDED for state in states)
+
+    eventually(240, one_at_a_time)
+    jobs = [server.get(id_) for id_ in ids]
+    assert [job.state for job in jobs] == [Job.SUCCEEDED] * 3
+    starts = [job.start_time.ToNanoseconds() for job in jobs]
+    assert starts == sorted(starts)
+
+
+def test_output_of_an_unfinished_job_is_taken(server, tmp_path):
+    id_ = server.create(long_spec(tmp_path / "out")).id
+    (tmp_path / "link").symlink_to(tmp_path)
+    with refused(grpc.StatusCode.FAILED_PRECONDITION) as found:
+        server.create(spec(tmp_path / "link" / "out"))
+    assert found[0] == "OUTPUT_IN_USE"
+    with refused(grpc.StatusCode.FAILED_PRECONDITION) as found:
+        server.jobs.DeleteJob(jobs_pb2.DeleteJobRequest(id=id_), timeout=20)
+    assert found[0] == "JOB_NOT_ENDED"
+    server.cancel(id_)
+    server.wait(id_)
+
+
+def test_bad_tokens_fail_the_job_as_invalid_input(server, tmp_path):
+    (tmp_path / "tokens.safetensors").write_bytes(b"\xff" * 64)
+    id_ = server.create(
+        spec(tmp_path / "out", calibration__tokens=str(tmp_path / "tokens.safetensors"))).id
+    job = server.wait(id_)
+    assert job.state == Job.FAILED
+    assert job.error.code == "INVALID_INPUT"
+    assert "tokens.safetensors" in job.error.message
+    check_nothing_is_left(job, tmp_path)
+
+
+def test_secret_of_an_attempt_is_in_no_file_and_no_command_line(server, tmp_path):
+    id_ = server.create(long_spec(tmp_path / "out")).id
+    server.wait_for_phase(id_, "calibrate")
+    processes = processes_of(id_)
+    secret = next(iter(processes.values()))["DOTRESIZE_ATTEMPT_TOKEN"].encode()
+    assert len(secret) == 64
+    for pid in processes:
+        with open(f"/proc/{pid}/cmdline", "rb") as command_line:
+            assert secret not in command_line.read()
+    server.cancel(id_)
+    server.wait(id_)
+    for path in server.state.rglob("*"):
+        assert path.is_dir() or secret not in path.read_bytes()
