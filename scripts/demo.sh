@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The main job as a user would run it: a coordinator of its own on a free port, the example submitted over gRPC and computed
+# by 8 ranks, and the result loaded in transformers.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/setup.sh
+scripts/build.sh
+example=examples/docs-llama
+output=out/docs-llama-80
+bin=build/bin
+[ -f $example/calibration.txt ] && [ -f $example/evaluation.txt ] || .venv/bin/python $example/make_text.py
+
+state=$(mktemp -d "${TMPDIR:-/tmp}/dotresize-demo.XXXXXX")
+$bin/dotresize-server --listen 127.0.0.1:0 --state "$state" >"$state/server.out" 2>&1 &
+server=$!
+trap 'kill $server 2>/dev/null; wait $server 2>/dev/null; rm -rf "$state"' EXIT
+for _ in $(seq 100); do
+  [ -s "$state/endpoint" ] && break
+  kill -0 $server 2>/dev/null || { cat "$state/server.out" >&2; exit 1; }
+  sleep 0.1
+done
+export DOTRESIZE_SERVER
+DOTRESIZE_SERVER=$(cat "$state/endpoint")
+echo "coordinator on $DOTRESIZE_SERVER, state in $state"
+
+rm -rf $output
+$bin/dotresize plan $example/job.yaml
+$bin/dotresize submit --wait $example/job.yaml
+
+echo "the same model in transformers:"
+.venv/bin/python scripts/load_and_score.py $output $example/evaluation.txt --seqlen 512 --expect-report

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Set-up where needed, build, and all tests. Arguments go to ctest: scripts/test.sh -R worker
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/setup.sh
+scripts/build.sh
+exec ctest --test-dir build --output-on-failure -j "$(nproc)" "$@"

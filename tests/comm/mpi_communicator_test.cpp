@@ -1,0 +1,103 @@
+// Run under mpirun: every rank runs the same tests in the same order.
+#include "worker/comm/mpi_communicator.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace dotresize {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::chrono::seconds kTimeout(20);
+
+TEST(MpiCommunicator, BroadcastsAnyDtypeFromAnyRoot) {
+  MpiCommunicator comm(MPI_COMM_WORLD, kTimeout);
+  for (int root = 0; root < comm.size(); ++root) {
+    for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kLong}) {
+      at::Tensor tensor = at::full({5, 7}, comm.rank() == root ? 3 : 0, dtype);
+      comm.broadcast(tensor, root);
+      EXPECT_TRUE(at::equal(tensor, at::full({5, 7}, 3, dtype)));
+    }
+  }
+}
+
+TEST(MpiCommunicator, ReducesToTheRootAlone) {
+  MpiCommunicator comm(MPI_COMM_WORLD, kTimeout);
+  const int root = comm.size() - 1;
+  at::Tensor tensor = at::arange(1000, at::kDouble) * (comm.rank() + 1);
+  const at::Tensor mine = tensor.clone();
+  comm.reduce_sum(tensor, root);
+  const int weight = comm.size() * (comm.size() + 1) / 2;
+  EXPECT_TRUE(
+      at::equal(tensor, comm.rank() == root ? at::arange(1000, at::kDouble) * weight : mine));
+}
+
+TEST(MpiCommunicator, AllReducesToEverybody) {
+  MpiCommunicator comm(MPI_COMM_WORLD, kTimeout);
+  at::Tensor tensor = at::full({3}, comm.rank() + 1, at::kLong);
+  comm.all_reduce_sum(tensor);
+  EXPECT_TRUE(at::equal(tensor, at::full({3}, comm.size() * (comm.size() + 1) / 2, at::kLong)));
+}
+
+TEST(MpiCommunicator, PassesTensorsAroundARing) {
+  MpiCommunicator comm(MPI_COMM_WORLD, kTimeout);
+  const int next = (comm.rank() + 1) % comm.size();
+  const int previous = (comm.rank() + comm.size() - 1) % comm.size();
+  at::Tensor incoming = at::empty({300, 400}, at::kFloat);  // larger than MPI sends unasked
+  auto receiving = comm.receive(incoming, previous);
+  auto sending = comm.send(at::full({300, 400}, comm.rank(), at::kFloat), next);
+  receiving->wait();
+  sending->wait();
+  EXPECT_TRUE(at::equal(incoming, at::full({300, 400}, previous, at::kFloat)));
+}
+
+TEST(MpiCommunicator, MovesStringsOfAnyLength) {
+  MpiCommunicator comm(MPI_COMM_WORLD, kTimeout);
+  EXPECT_EQ(broadcast_string(comm, comm.rank() == 1 ? "from one" : "", 1), "from one");
+  EXPECT_EQ(broadcast_string(comm, "", 0), "");
+  const auto texts = gather_strings(comm, std::string(static_cast<size_t>(comm.rank()), 'x'), 0);
+  if (comm.rank() != 0) return;
+  ASSERT_EQ(texts.size(), static_cast<size_t>(comm.size()));
+  EXPECT_EQ(texts[2], "xx");
+}
+
+TEST(MpiCommunicator, RefusesToAddUpWhatMpiCannot) {
+  MpiCommunicator comm(MPI_COMM_WORLD, kTimeout);
+  at::Tensor tensor = at::zeros({1}, at::kBFloat16);
+  EXPECT_THROW(comm.all_reduce_sum(tensor), std::logic_error);
+}
+
+TEST(MpiCommunicator, SilentPeerEndsInAnErrorThatNamesTheOperation) {
+  MpiCommunicator patient(MPI_COMM_WORLD, kTimeout);
+  MpiCommunicator impatient(MPI_COMM_WORLD, std::chrono::seconds(1));
+  if (impatient.rank() == 0) {
+    at::Tensor never = at::empty({1}, at::kFloat);
+    try {
+      impatient.receive(never, 1)->wait();
+      ADD_FAILURE() << "nobody has sent";
+    } catch (const CommunicationError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("receive from rank 1 did not complete within 1 s"));
+    }
+  } else if (impatient.rank() == 1) {
+    // The receive that rank 0 gave up on still wants its message before MPI can end.
+    patient.barrier();
+    impatient.send(at::zeros({1}, at::kFloat), 0)->wait();
+    return;
+  }
+  patient.barrier();
+}
+
+}  // namespace
+}  // namespace dotresize
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  MPI_Init(&argc, &argv);
+  const int failed = RUN_ALL_TESTS();
+  MPI_Finalize();
+  return failed;
+}

@@ -1,0 +1,84 @@
+// dump_maps MODEL TOKENS METHOD WIDTH pipeline|token_parallel DIR: under mpirun, writes support and
+// M of every junction to DIR/junction-NN.safetensors, so that a test can compare the maps of
+// different numbers of ranks.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/core.h>
+#include <mpi.h>
+
+#include <cstdio>
+#include <string>
+
+#include "job/resolved_job.h"
+#include "worker/calibration/calibration.h"
+#include "worker/checkpoint/tokens.h"
+#include "worker/checkpoint/writer.h"
+#include "worker/comm/mpi_communicator.h"
+
+namespace dotresize {
+namespace {
+
+class NoOutput final : public FoldedModelSink {
+ public:
+  void put_embedding(const at::Tensor&) override {}
+  void put_sublayer(const SublayerWeights&) override {}
+  void put_head(const HeadWeights&) override {}
+};
+
+void write_solution(const std::string& dir, int64_t junction, const JunctionSolution& solution) {
+  ShardLayout layout;
+  layout.shards.push_back({fmt::format("junction-{:02}.safetensors", junction),
+                           0,
+                           {{"M", at::kDouble, solution.map.M.sizes().vec()},
+                            {"support", at::kDouble, solution.support.sizes().vec()}}});
+  ShardWriter writer(dir, layout, 0);
+  writer.write("M", solution.map.M);
+  writer.write("support", solution.support.to(at::kDouble));
+  writer.finish();
+}
+
+void dump(char** argv) {
+  const c10::InferenceMode no_autograd;
+  at::set_num_threads(1);
+  MpiCommunicator comm(MPI_COMM_WORLD, std::chrono::seconds(60));
+  const std::string method = argv[3];
+  const ModelConfig config = read_model_config(argv[1]);
+  const CheckpointReader reader(argv[1]);
+  const TokenFile tokens = read_tokens(argv[2], config.vocab_size);
+  ShardPlan plan;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    plan.ranks.push_back({.first_sublayer = config.num_sublayers() * rank / comm.size(),
+                          .end_sublayer = config.num_sublayers() * (rank + 1) / comm.size()});
+  }
+  MapOptions map;
+  map.pca = method == "slicegpt" || method == "pca_dotresize";
+  map.transport = method == "dotresize" || method == "pca_dotresize";
+  map.width = std::stoll(argv[4]);
+  const CalibrationJob job{config, reader, plan,      calibration_windows(tokens.tokens, 16, 256),
+                           map,    true,   at::kFloat};
+  const CalibrationObserver observer{[](int64_t) {},
+                                     [&](int64_t junction, const JunctionSolution& solution) {
+                                       write_solution(argv[6], junction, solution);
+                                     },
+                                     [](int64_t) {}};
+  NoOutput sink;
+  PhaseClock clock;
+  const bool pipeline = argv[5] == std::string("pipeline");
+  (pipeline ? calibrate_pipeline : calibrate_token_parallel)(comm, job, sink, observer, clock);
+}
+
+}  // namespace
+}  // namespace dotresize
+
+int main(int argc, char** argv) {
+  if (argc != 7) return 64;
+  MPI_Init(&argc, &argv);
+  try {
+    dotresize::dump(argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+  MPI_Finalize();
+  return 0;
+}

@@ -1,0 +1,119 @@
+"""Runs the real worker under the real mpirun."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import time
+
+import psutil
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("DOTRESIZE_BUILD", ROOT / "build")) / "bin"
+WORKER = BIN / "dotresize-worker"
+MODEL = ROOT / "examples" / "docs-llama"
+CALIBRATION = ROOT / "tests" / "data" / "calibration.safetensors"
+EVALUATION = ROOT / "tests" / "data" / "evaluation.safetensors"
+HOST = socket.gethostname()
+
+
+def job(output, *, method, samples=64, evaluate=True, activations="auto", ranks=1, **sections):
+    """A job on the example model and its own token files, in float32 all through."""
+    spec = {
+        "name": "test",
+        "model": {"path": str(MODEL)},
+        "output": {"path": str(output), "dtype": "float32"},
+        "method": method,
+        "calibration": {
+            "tokens": str(CALIBRATION),
+            "samples": samples,
+            "activations": activations,
+        },
+        "resources": {"ranks": ranks, "timeout_s": 120},
+    }
+    if evaluate:
+        spec["evaluation"] = {"tokens": str(EVALUATION)}
+    for section, values in sections.items():
+        spec.setdefault(section, {}).update(values)
+    return spec
+
+
+def mpirun(ranks, *program):
+    return [
+        "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+        "--mca", "plm_rsh_agent", "", "--mca", "btl_vader_single_copy_mechanism", "none",
+        "-np", str(ranks), *map(str, program),
+    ]  # fmt: skip
+
+
+def command(spec, directory, ranks=None):
+    """mpirun with the job's ranks; ranks=0 starts the worker alone, without mpirun."""
+    path = pathlib.Path(directory) / "job.yaml"
+    path.write_text(json.dumps(spec))  # JSON is YAML
+    ranks = spec["resources"]["ranks"] if ranks is None else ranks
+    return mpirun(ranks, WORKER, path) if ranks else [str(WORKER), str(path)]
+
+
+def run(spec, directory, ranks=None):
+    return subprocess.run(
+        command(spec, directory, ranks), capture_output=True, text=True, timeout=600
+    )
+
+
+def run_to_report(spec, directory, ranks=None):
+    done = run(spec, directory, ranks)
+    assert done.returncode == 0, done.stderr
+    return report(spec["output"]["path"])
+
+
+def report(output):
+    return json.loads((pathlib.Path(output) / "dotresize" / "report.json").read_text())
+
+
+def workers_of(process):
+    """The ranks that a running mpirun has started, in order of their rank."""
+    ranks = [
+        child
+        for child in psutil.Process(process.pid).children(recursive=True)
+        if child.name().startswith("dotresize-worke")
+    ]
+    return sorted(ranks, key=lambda rank: int(rank.environ()["OMPI_COMM_WORLD_RANK"]))
+
+
+class Running:
+    """A job in the background; `log` grows as it runs."""
+
+    def __init__(self, spec, directory, ranks=None):
+        self.log_path = pathlib.Path(directory) / "log"
+        self.log_file = self.log_path.open("w")
+        self.process = subprocess.Popen(
+            command(spec, directory, ranks), stdout=self.log_file, stderr=subprocess.STDOUT
+        )
+
+    @property
+    def log(self):
+        return self.log_path.read_text()
+
+    def wait_for(self, text, seconds=120):
+        deadline = time.monotonic() + seconds
+        while text not in self.log:
+            assert self.process.poll() is None, self.log
+            assert time.monotonic() < deadline, f"'{text}' not seen:\n{self.log}"
+            time.sleep(0.05)
+
+    def ranks(self):
+        return workers_of(self.process)
+
+    def end(self, seconds=30):
+        """The exit code, and how long it took."""
+        start = time.monotonic()
+        code = self.process.wait(seconds)
+        self.log_file.close()
+        return code, time.monotonic() - start
+
+
+def all_gone(processes, seconds=5):
+    """None of the processes is left, give or take the time that the kernel needs."""
+    _, alive = psutil.wait_procs(processes, timeout=seconds)
+    return not alive

@@ -1,0 +1,212 @@
+"""A job ends with a reason and leaves nothing behind, whatever happens to its ranks."""
+
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import harness
+
+
+@pytest.fixture
+def spec(tmp_path):
+    return harness.job(
+        tmp_path / "out", method={"name": "pca_dotresize", "width": 200}, ranks=4, evaluate=False
+    )
+
+
+def leftovers(tmp_path):
+    return [path.name for path in tmp_path.iterdir() if path.name.startswith("out")]
+
+
+@pytest.mark.parametrize("activations", ["original", "compressed"])
+def test_killed_rank_ends_the_job_within_seconds(activations, spec, tmp_path):
+    spec["calibration"]["activations"] = activations
+    running = harness.Running(spec, tmp_path)
+    running.wait_for("calibrate")
+    ranks = running.ranks()
+    os.kill(ranks[2].pid, signal.SIGKILL)
+    code, seconds = running.end()
+
+    assert code == 128 + signal.SIGKILL
+    assert seconds < 10
+    assert "process rank 2" in running.log and "signal 9" in running.log
+    assert harness.all_gone(ranks)
+    assert not (tmp_path / "out").exists()
+
+
+def test_silent_rank_ends_the_job_at_the_deadline(spec, tmp_path):
+    spec["resources"]["timeout_s"] = 3
+    running = harness.Running(spec, tmp_path)
+    running.wait_for("calibrate")
+    ranks = running.ranks()
+    os.kill(ranks[3].pid, signal.SIGSTOP)
+    code, seconds = running.end()
+
+    assert code == 1
+    assert seconds < 15
+    assert "did not complete within 3 s" in running.log
+    assert harness.all_gone(ranks)
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_sigterm_to_a_rank_cancels_the_job(rank, spec, tmp_path):
+    running = harness.Running(spec, tmp_path)
+    running.wait_for("calibrate")
+    ranks = running.ranks()
+    os.kill(ranks[rank].pid, signal.SIGTERM)
+    code, _ = running.end()
+
+    assert code == 2
+    assert harness.all_gone(ranks)
+    assert leftovers(tmp_path) == []
+
+
+def test_sigterm_to_mpirun_leaves_nothing(spec, tmp_path):
+    running = harness.Running(spec, tmp_path)
+    running.wait_for("calibrate")
+    ranks = running.ranks()
+    running.process.terminate()
+    code, _ = running.end()
+
+    assert code != 0
+    assert harness.all_gone(ranks)
+    assert leftovers(tmp_path) == []
+
+
+def test_ranks_die_with_a_killed_mpirun(spec, tmp_path):
+    running = harness.Running(spec, tmp_path)
+    running.wait_for("calibrate")
+    ranks = running.ranks()
+    running.process.kill()
+    running.end()
+    assert harness.all_gone(ranks)
+
+
+def test_leftover_of_a_killed_job_is_no_obstacle(spec, tmp_path):
+    partial = pathlib.Path(spec["output"]["path"] + ".partial")
+    partial.mkdir()
+    (partial / "model-00001-of-00009.safetensors").write_text("torn")
+    spec["calibration"]["samples"] = 4
+    harness.run_to_report(spec, tmp_path)
+    assert leftovers(tmp_path) == ["out"]
+    assert not (tmp_path / "out" / "model-00001-of-00009.safetensors").exists()
+
+
+def test_existing_output_is_refused_unless_overwrite(spec, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "precious").write_text("data")
+    refused = harness.run(spec, tmp_path)
+    assert refused.returncode == 65
+    assert "output.overwrite" in refused.stderr
+    assert (out / "precious").read_text() == "data"
+
+    spec["output"]["overwrite"] = True
+    spec["calibration"]["samples"] = 4
+    harness.run_to_report(spec, tmp_path)
+    assert not (out / "precious").exists()
+
+
+def test_second_job_on_the_same_output_is_refused(spec, tmp_path):
+    first = harness.Running(spec, tmp_path)
+    first.wait_for("calibrate")
+    second = harness.run(spec, tmp_path)
+    assert second.returncode == 65
+    assert "another job" in second.stderr
+    first.process.terminate()
+    first.end()
+
+
+def copy_model(tmp_path, **changed):
+    """The example model with some tensors replaced."""
+    model = tmp_path / "model"
+    model.mkdir()
+    for name in ["config.json", "tokenizer.json"]:
+        (model / name).write_bytes((harness.MODEL / name).read_bytes())
+    tensors = load_file(harness.MODEL / "model.safetensors")
+    tensors.update({name.replace("__", "."): tensor for name, tensor in changed.items()})
+    save_file(tensors, model / "model.safetensors", metadata={"format": "pt"})
+    return str(model)
+
+
+@pytest.mark.parametrize(
+    "name, tensor, expected",
+    [
+        (
+            "model__layers__5__mlp__down_proj__weight",
+            torch.full((256, 768), float("nan"), dtype=torch.bfloat16),
+            "not finite",
+        ),
+        (
+            "model__layers__2__self_attn__q_proj__weight",
+            torch.zeros(256, 255, dtype=torch.bfloat16),
+            "[256, 255]",
+        ),
+    ],
+)
+def test_bad_weights_are_refused_by_tensor(name, tensor, expected, spec, tmp_path):
+    spec["model"]["path"] = copy_model(tmp_path, **{name: tensor})
+    refused = harness.run(spec, tmp_path)
+    assert refused.returncode == 65
+    assert name.replace("__", ".") in refused.stderr
+    assert expected in refused.stderr
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "change, expected",
+    [
+        ({"calibration": {"samples": 1000}}, "1000"),
+        ({"calibration": {"tokens": "/nonexistent.safetensors"}}, "calibration.tokens"),
+        ({"method": {"width": 257}}, "method.width"),
+        ({"method": {"sparsity": 0.2}}, "exactly one"),
+        ({"resources": {"device": "cuda"}}, "resources.device"),
+        ({"metod": {}}, "metod"),
+    ],
+)
+def test_bad_job_is_refused_by_key(change, expected, spec, tmp_path):
+    for section, values in change.items():
+        spec.setdefault(section, {}).update(values)
+    refused = harness.run(spec, tmp_path)
+    assert refused.returncode == 65
+    assert expected in refused.stderr
+
+
+def test_more_ranks_than_sublayers_is_refused(spec, tmp_path):
+    refused = harness.run(spec, tmp_path, ranks=13)
+    assert refused.returncode == 65
+    assert "12" in refused.stderr and "ranks" in refused.stderr
+
+
+def test_token_outside_the_vocabulary_is_refused(spec, tmp_path):
+    tokens = load_file(harness.CALIBRATION)["tokens"]
+    tokens[3, 17] = 4096
+    save_file({"tokens": tokens}, tmp_path / "tokens.safetensors")
+    spec["calibration"]["tokens"] = str(tmp_path / "tokens.safetensors")
+    refused = harness.run(spec, tmp_path)
+    assert refused.returncode == 65
+    assert "4096" in refused.stderr
+
+
+def test_sinkhorn_that_does_not_converge_fails_unless_accepted(spec, tmp_path):
+    spec["calibration"]["samples"] = 4
+    spec["method"]["sinkhorn_max_iterations"] = 2
+    failed = harness.run(spec, tmp_path)
+    assert failed.returncode == 1
+    assert "junction" in failed.stderr and "2 iterations" in failed.stderr
+
+    spec["method"]["on_nonconvergence"] = "accept"
+    report = harness.run_to_report(spec, tmp_path)
+    assert len(report["warnings"]) == 12
+
+
+def test_usage_errors_exit_with_64():
+    for arguments in [[], ["--no-such-option"], ["eval", str(harness.MODEL)]]:
+        done = subprocess.run([harness.WORKER, *arguments], capture_output=True, text=True)
+        assert done.returncode == 64, (arguments, done.stderr)

@@ -1,0 +1,66 @@
+"""The number of ranks changes neither maps nor models beyond the rounding of sums."""
+
+import subprocess
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import harness
+
+RANKS = [1, 2, 3, 8]
+JUNCTIONS = 13
+WIDTH = 200
+
+
+def maps(method, schedule, ranks, directory):
+    """Support and map of every junction, as the schedules deliver them."""
+    directory.mkdir()
+    program = [harness.BIN / "dump_maps", harness.MODEL, harness.CALIBRATION, method]
+    done = subprocess.run(
+        harness.mpirun(ranks, *program, WIDTH, schedule, directory),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return [load_file(directory / f"junction-{j:02}.safetensors") for j in range(JUNCTIONS)]
+
+
+def projector(m):
+    return m @ m.T
+
+
+@pytest.mark.parametrize("schedule", ["pipeline", "token_parallel"])
+@pytest.mark.parametrize("method", ["magnitude", "dotresize", "slicegpt", "pca_dotresize"])
+def test_maps_do_not_depend_on_the_ranks(method, schedule, tmp_path):
+    alone = maps(method, schedule, 1, tmp_path / "1")
+    for ranks in RANKS[1:]:
+        shared = maps(method, schedule, ranks, tmp_path / str(ranks))
+        for one, other in zip(alone, shared):
+            assert torch.equal(one["support"], other["support"])
+            difference = projector(one["M"]) - projector(other["M"])
+            assert torch.linalg.matrix_norm(difference, 2) < 1e-5
+
+
+@pytest.mark.parametrize("activations", ["original", "compressed"])
+def test_perplexity_does_not_depend_on_the_ranks(activations, tmp_path):
+    perplexities = []
+    for ranks in RANKS:
+        spec = harness.job(
+            tmp_path / f"out-{ranks}",
+            method={"name": "pca_dotresize", "width": WIDTH},
+            samples=16,
+            activations=activations,
+            ranks=ranks,
+        )
+        perplexities.append(harness.run_to_report(spec, tmp_path)["compressed"]["perplexity"])
+    assert perplexities == pytest.approx([perplexities[0]] * len(RANKS), rel=1e-4)
+
+
+def test_one_process_without_mpirun_is_one_rank(tmp_path):
+    spec = harness.job(
+        tmp_path / "out", method={"name": "slicegpt", "width": WIDTH}, samples=8, evaluate=False
+    )
+    report = harness.run_to_report(spec, tmp_path, ranks=0)
+    assert len(report["ranks"]) == 1
