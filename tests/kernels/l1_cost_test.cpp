@@ -54,6 +54,12 @@ TEST(L1Cost, IsAccurateWhereMeansAreFarFromZero) {
   EXPECT_LE(relative_error(l1_cost(x), reference_cost(x)), 1e-6);
 }
 
+/// Equal terms are the worst case of a float32 sum: their rounding errors do not cancel.
+TEST(L1Cost, IsAccurateWhereAllTokensAreEqual) {
+  const at::Tensor x = activations(1, 97).expand({1024, 97}).contiguous();
+  EXPECT_LE(relative_error(l1_cost(x), reference_cost(x)), 1e-6);
+}
+
 TEST(L1Cost, AddsToWhatIsThere) {
   const at::Tensor x = activations(700, 45);
   at::Tensor cost = l1_cost(x);

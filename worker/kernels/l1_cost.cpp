@@ -18,7 +18,7 @@ namespace dotresize {
 namespace {
 
 constexpr int64_t kPanelWidth = kL1PanelWidth;
-constexpr int64_t kBlockTokens = 512;
+constexpr int64_t kBlockTokens = 512;  // summed in float32 before they go to float64
 
 struct Block {
   const float* panels;  ///< [number of panels, tokens, kPanelWidth]
@@ -51,7 +51,7 @@ struct TileIndex {
 };
 
 void add_tile(const Block& block, TileIndex index, int64_t width, double* cost) {
-  alignas(64) double tile[kPanelWidth * kPanelWidth];
+  alignas(64) float tile[kPanelWidth * kPanelWidth];
   l1_cost_tile(block.panel(index.p), block.panel(index.q), static_cast<size_t>(block.tokens), tile);
   const int64_t first_row = index.p * kPanelWidth;
   const int64_t first_column = index.q * kPanelWidth;

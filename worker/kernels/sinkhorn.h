@@ -21,7 +21,8 @@ struct SinkhornResult {
 
 /// T = argmin ⟨T, C⟩ − λH(T) with row sums 1/d and column sums 1/k (paper eq. 1), from zero
 /// potentials. cost: [d, k] float64, finite. Stabilised: correct for any λ > 0 however large cost/λ
-/// is.
+/// is. Throws std::runtime_error if cost/λ is not finite; that it did not converge is no error
+/// here.
 SinkhornResult sinkhorn(const at::Tensor& cost, const SinkhornOptions& options);
 
 }  // namespace dotresize

@@ -61,13 +61,15 @@ struct TransportMap {
 };
 
 /// cost: [d, k] float64 as summed; it is scaled here. Throws std::runtime_error on non-convergence
-/// (iterations and violation in the text) unless accepted, and on a numerically rank-deficient T.
+/// (iterations and violation in the text) unless accepted, and on a numerically rank-deficient T:
+/// min|R_ii| < 1e-12·max|R_ii|, both in the text. A cost of zeros alone is left unscaled: its plan
+/// is uniform, thus rank-deficient where k > 1.
 TransportMap transport_map(const at::Tensor& cost, const MapOptions& options);
 
 /// Solves one junction from its statistics. `basis` is the eigenbasis of gram/n; its vectors are
 /// used by the pca methods, its values by the diagnostics of all. Pure; throws std::runtime_error
-/// as transport_map does and where statistics are not finite. Errors do not name the junction: the
-/// caller adds that.
+/// as transport_map does, and where statistics are not finite, empty or of zero activations alone.
+/// Errors do not name the junction: the caller adds that.
 JunctionSolution solve_junction(const JunctionStatistics& statistics, const Eigenbasis& basis,
                                 const MapOptions& options);
 
