@@ -27,7 +27,7 @@ def main(directory):
     model, loading = AutoModelForCausalLM.from_pretrained(
         directory, trust_remote_code=True, torch_dtype=torch.float32, output_loading_info=True
     )
-    tokenizer = AutoTokenizer.from_pretrained(directory)
+    tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=True)
     tokenizer.pad_token_id = 1
     tokenizer.padding_side = "left"
     batch = dict(tokenizer(PROMPTS, return_tensors="pt", padding=True))

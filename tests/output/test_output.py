@@ -69,7 +69,7 @@ def outputs(tmp_path_factory, evaluation):
                 "output": {"path": str(folder / name)},
                 "method": {"name": "pca_dotresize", "sparsity": 0.2},
                 "calibration": {"text": [str(text)], "samples": 16, "seqlen": 128},
-                "evaluation": {"tokens": str(evaluation)},
+                "evaluation": {"tokens": str(evaluation), "seqlen": 512},
                 "resources": {"ranks": 3},
             },
             ranks=3,
@@ -132,7 +132,7 @@ def test_two_runs_of_one_job_write_identical_models(outputs):
 def test_transformers_measures_the_reported_perplexity(outputs, evaluation, version):
     report = json.loads((outputs[0] / "dotresize" / "report.json").read_text())
     script = ROOT / "scripts" / "load_and_score.py"
-    measured = float(run_python(version, script, outputs[0], evaluation))
+    measured = float(run_python(version, script, outputs[0], evaluation, "--seqlen", 512))
     assert measured == pytest.approx(report["compressed"]["perplexity"], rel=1e-3)
     assert measured > report["dense"]["perplexity"]
 
