@@ -3,8 +3,6 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <limits>
 #include <stdexcept>
@@ -15,6 +13,7 @@
 #include "tests/checkpoint/limited_file_size.h"
 #include "tests/checkpoint/temporary_directory.h"
 #include "worker/checkpoint/blocks.h"
+#include "worker/checkpoint/finite.h"
 #include "worker/checkpoint/reader.h"
 
 namespace dotresize {
@@ -161,6 +160,20 @@ TEST(ShardWriter, RefusesAFiniteValueThatTheDtypeCannotHold) {
   EXPECT_TRUE(at::equal(round_trip(large, at::kBFloat16), large.to(at::kBFloat16)));
   large[2] = 1e300;
   EXPECT_THROW(round_trip(large, at::kFloat), InputError);
+}
+
+TEST(AllFinite, SeesASingleBadValue) {
+  for (const auto dtype : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16}) {
+    at::Tensor tensor = random_tensor({1001}, dtype);
+    EXPECT_TRUE(all_finite(tensor));
+    for (const double bad :
+         {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
+          -std::numeric_limits<double>::infinity()}) {
+      tensor[997] = bad;
+      EXPECT_FALSE(all_finite(tensor)) << c10::toString(dtype) << " " << bad;
+    }
+  }
+  EXPECT_TRUE(all_finite(at::zeros({0, 3})));
 }
 
 TEST(ShardWriter, RefusesNanAndInfinity) {

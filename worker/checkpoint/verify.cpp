@@ -7,6 +7,7 @@
 
 #include "job/errors.h"
 #include "worker/checkpoint/blocks.h"
+#include "worker/checkpoint/finite.h"
 #include "worker/checkpoint/in_quotes.h"
 #include "worker/checkpoint/input_file.h"
 #include "worker/checkpoint/reader.h"
@@ -87,12 +88,14 @@ void verify_finite(const std::string& name, const at::Tensor& tensor, Problems& 
   int64_t bad = 0;
   int64_t first_bad = 0;
   for_each_block(tensor, [&](const at::Tensor& block, int64_t first) {
+    if (all_finite(block)) {
+      return;
+    }
     const at::Tensor wrong = block.isfinite().logical_not();
-    const auto count = wrong.sum().item<int64_t>();
-    if (bad == 0 && count > 0) {
+    if (bad == 0) {
       first_bad = first + wrong.nonzero()[0].item<int64_t>();
     }
-    bad += count;
+    bad += wrong.sum().item<int64_t>();
   });
   if (bad > 0) {
     problems.push_back("tensor " + in_quotes(name) + ": " + std::to_string(bad) +

@@ -10,6 +10,7 @@
 #include "job/errors.h"
 #include "worker/checkpoint/blocks.h"
 #include "worker/checkpoint/dtypes.h"
+#include "worker/checkpoint/finite.h"
 #include "worker/checkpoint/in_quotes.h"
 #include "worker/checkpoint/output_file.h"
 
@@ -45,10 +46,10 @@ std::string header_bytes(const std::vector<TensorSpec>& tensors) {
 /// Neither NaN nor infinity reaches a file: not from the computation, and not from a value that the
 /// dtype of the file cannot hold.
 void check_finite(const at::Tensor& source, const at::Tensor& converted, const std::string& name) {
-  if (!converted.is_floating_point() || converted.isfinite().all().item<bool>()) {
+  if (!converted.is_floating_point() || all_finite(converted)) {
     return;
   }
-  if (!source.isfinite().all().item<bool>()) {
+  if (!all_finite(source)) {
     throw std::runtime_error("tensor " + in_quotes(name) + " holds NaN or infinity");
   }
   std::ostringstream fault;
