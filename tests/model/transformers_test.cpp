@@ -56,8 +56,8 @@ TEST_P(Transformers, StoresTheExpectedTensors) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Transformers, ::testing::ValuesIn(model_names()),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& model) {
+                           std::string name = model.param;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });

@@ -21,7 +21,7 @@ at::Tensor load_tensor(const CheckpointReader& reader, const StoredTensor& wante
   at::Tensor loaded = stored.to(dtype, /*non_blocking=*/false, /*copy=*/true);
   if (all_finite(loaded)) return loaded;
   if (!all_finite(stored)) {
-    throw InputError("tensor '" + wanted.name + "' holds a value that is not finite");
+    throw InputError("tensor '" + wanted.name + "' holds NaN or infinity");
   }
   throw InputError("tensor '" + wanted.name + "' holds a value beyond the range of " +
                    std::string(c10::toString(dtype)) + "; compute in float32 or bfloat16");
