@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -24,10 +23,6 @@ fs::path with_suffix(const fs::path& path, const char* suffix) {
   return name;
 }
 
-std::runtime_error system_failure(const std::string& what) {
-  return std::runtime_error(what + ": " + std::strerror(errno));
-}
-
 bool same_file(int fd, const fs::path& path) {
   struct stat opened {};
   struct stat named {};
@@ -35,51 +30,47 @@ bool same_file(int fd, const fs::path& path) {
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-/// The directory that the output and its companions live in; it is made where it is missing.
-const fs::path& with_parent(const fs::path& path) {
+InputError cannot_write(const fs::path& path) {
+  return InputError("output.path: cannot write " + path.string() + ": " + std::strerror(errno));
+}
+
+void make_directory(const fs::path& path) {
   std::error_code error;
   fs::create_directories(fs::absolute(path).parent_path(), error);
-  if (error)
-    throw InputError("output.path: cannot create the folder of " + path.string() + ": " +
-                     error.message());
-  return path;
+  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) throw cannot_write(path);
 }
 
 }  // namespace
 
 fs::path partial_path(const fs::path& path) { return with_suffix(path, ".partial"); }
 
-FileLock::FileLock(fs::path path) : path_(std::move(path)) {
-  // The holder removes the file when it is done: a lock on a file that has lost its name is none.
+LockedDirectory::LockedDirectory(const fs::path& path) {
+  // A holder that ends renames or removes the directory: a lock on one that has lost its name is
+  // none.
   while (fd_ < 0) {
-    fd_ = ::open(path_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (fd_ < 0) {
-      throw InputError("output.path: cannot write " + path_.string() + ": " + std::strerror(errno));
-    }
+    make_directory(path);
+    fd_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd_ < 0) throw cannot_write(path);
     if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
       ::close(fd_);
-      throw InputError("output.path: another job holds " + path_.string());
+      throw InputError("output.path: another job is writing " + path.string());
     }
-    if (!same_file(fd_, path_)) ::close(std::exchange(fd_, -1));
+    if (!same_file(fd_, path)) ::close(std::exchange(fd_, -1));
   }
 }
 
-FileLock::~FileLock() {
-  ::unlink(path_.c_str());
-  ::close(fd_);
-}
+LockedDirectory::~LockedDirectory() { ::close(fd_); }
 
 OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite)
-    : path_(path),
-      partial_(partial_path(path)),
-      overwrite_(overwrite),
-      lock_(with_parent(with_suffix(path, ".lock"))) {
+    : path_(path), partial_(partial_path(path)), overwrite_(overwrite) {
   if (!overwrite && fs::exists(fs::symlink_status(path_))) {
     throw InputError("output.path: " + path_.string() +
                      " exists; remove it, choose another path, or set output.overwrite: true");
   }
-  fs::remove_all(partial_);
-  if (!fs::create_directory(partial_)) throw system_failure("cannot create " + partial_.string());
+  lock_.emplace(partial_);
+  for (const fs::directory_entry& leftover : fs::directory_iterator(partial_)) {
+    fs::remove_all(leftover.path());
+  }
 }
 
 OutputDirectory::~OutputDirectory() { discard(); }

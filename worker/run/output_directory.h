@@ -2,20 +2,20 @@
 
 #include <filesystem>
 #include <mutex>
+#include <optional>
 
 namespace dotresize {
 
-/// An exclusive lock on a file of its own, held for life; the file is removed at the end.
-class FileLock {
+/// A directory that this process alone writes: it is made where it is missing, and locked for life.
+class LockedDirectory {
  public:
-  /// Throws InputError where another process holds it or the file cannot be created.
-  explicit FileLock(std::filesystem::path path);
-  ~FileLock();
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
+  /// Throws InputError where another process holds the lock or the directory cannot be made.
+  explicit LockedDirectory(const std::filesystem::path& path);
+  ~LockedDirectory();
+  LockedDirectory(const LockedDirectory&) = delete;
+  LockedDirectory& operator=(const LockedDirectory&) = delete;
 
  private:
-  std::filesystem::path path_;
   int fd_ = -1;
 };
 
@@ -45,7 +45,7 @@ class OutputDirectory {
   bool overwrite_ = false;
   std::mutex mutex_;
   bool committed_ = false;
-  FileLock lock_;
+  std::optional<LockedDirectory> lock_;
 };
 
 /// `<path>.partial`.

@@ -49,6 +49,7 @@ class JobRun {
 
  private:
   bool root() const { return comm_.rank() == 0; }
+  void check_weights();
   void plan_progress();
   void load_tokens();
   void evaluate_dense();
@@ -79,6 +80,7 @@ Report JobRun::run() {
   const auto start = std::chrono::steady_clock::now();
   const PhaseClock::Scope scope(clock_, "other");
   comm_.barrier();  // the output directory is there
+  check_weights();
   load_tokens();
   plan_progress();
   evaluate_dense();
@@ -89,6 +91,19 @@ Report JobRun::run() {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   finish();
   return std::move(report_);
+}
+
+/// Reads this rank's part once, so that a missing, misshapen or non-finite tensor is refused before
+/// any work.
+void JobRun::check_weights() {
+  const PhaseClock::Scope scope(clock_, "read");
+  const RankShard& shard = plan_.ranks.at(static_cast<size_t>(comm_.rank()));
+  const at::ScalarType dtype = scalar_type(job_.source_dtype);
+  for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
+    load_sublayer(source_, config_, sublayer, dtype);
+  }
+  if (shard.first_sublayer == 0) load_embedding(source_, config_, dtype);
+  if (shard.end_sublayer == config_.num_sublayers()) load_head(source_, config_, dtype);
 }
 
 void JobRun::load_tokens() {
