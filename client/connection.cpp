@@ -44,8 +44,9 @@ grpc::ChannelArguments channel_arguments() {
 
 Connection::Connection(const std::string& server)
     : server_(server),
-      stub_(v1::Jobs::NewStub(grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(),
-                                                        channel_arguments()))) {}
+      channel_(grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(),
+                                         channel_arguments())),
+      stub_(v1::Jobs::NewStub(channel_)) {}
 
 v1::Job Connection::create_job(const v1::CreateJobRequest& request,
                                const std::function<void(const std::string&)>& on_retry) {
@@ -58,7 +59,7 @@ v1::Job Connection::create_job(const v1::CreateJobRequest& request,
       const auto pause = backoff.next();
       if (!pause) throw;
       if (first) on_retry(error.what());
-      std::this_thread::sleep_for(*pause);
+      wait(*pause);
     }
   }
 }
@@ -96,6 +97,14 @@ void Connection::delete_job(const std::string& id) {
   v1::DeleteJobRequest request;
   request.set_id(id);
   call(*this, &v1::Jobs::Stub::DeleteJob, request);
+}
+
+bool Connection::wait(milliseconds length) {
+  if (channel_->GetState(true) == GRPC_CHANNEL_READY) {
+    std::this_thread::sleep_for(length);
+    return false;
+  }
+  return channel_->WaitForConnected(std::chrono::system_clock::now() + length);
 }
 
 }  // namespace dotresize

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <grpcpp/channel.h>
+
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,12 +29,18 @@ class Connection {
   v1::Job cancel_job(const std::string& id);
   void delete_job(const std::string& id);
 
+  /// Waits before another attempt: for `length`, or until a lost connection has been made again,
+  /// which it says with true. gRPC connects only while somebody waits for it, so a plain sleep
+  /// would not do.
+  bool wait(std::chrono::milliseconds length);
+
   /// For the streaming calls.
   v1::Jobs::Stub& stub() { return *stub_; }
   const std::string& server() const { return server_; }
 
  private:
   std::string server_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Jobs::Stub> stub_;
 };
 

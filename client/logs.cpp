@@ -1,7 +1,6 @@
 #include "client/logs.h"
 
 #include <chrono>
-#include <thread>
 
 #include "client/backoff.h"
 #include "client/rpc_error.h"
@@ -58,7 +57,7 @@ void read_logs(Connection& connection, const std::string& id, bool follow,
     }
     const auto pause = backoff.next();
     if (!pause) throw RpcError(grpc::Status(grpc::UNAVAILABLE, "gave up"), connection.server());
-    std::this_thread::sleep_for(*pause);
+    connection.wait(*pause);
   }
 }
 

@@ -1,7 +1,6 @@
 #include "client/watch.h"
 
 #include <algorithm>
-#include <thread>
 
 #include "client/backoff.h"
 #include "client/rpc_error.h"
@@ -84,7 +83,7 @@ class Watcher {
     observer_.disconnected(why);
     const auto until = std::chrono::steady_clock::now() + *length;
     while (!interrupted_() && std::chrono::steady_clock::now() < until) {
-      std::this_thread::sleep_for(std::min(options_.tick, *length));
+      if (connection_.wait(std::min(options_.tick, *length))) break;
     }
     return true;
   }

@@ -1,0 +1,119 @@
+"""The built programs, a server of their own, and jobs that take a second."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("DOTRESIZE_BIN", SOURCE / "build" / "bin"))
+
+
+class Cli:
+    """`dotresize`, talking to one server."""
+
+    def __init__(self, server):
+        self.server = server
+
+    def environment(self):
+        return os.environ | {"DOTRESIZE_SERVER": self.server, "TERM": "dumb", "TZ": "UTC"}
+
+    def __call__(self, *arguments, exit_code=0, timeout=120):
+        done = subprocess.run([BIN / "dotresize", *map(str, arguments)], env=self.environment(),
+                              capture_output=True, text=True, timeout=timeout)
+        assert done.returncode == exit_code, f"{arguments}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def json(self, *arguments, exit_code=0):
+        return json.loads(self(*arguments, "-o", "json", exit_code=exit_code).stdout)
+
+    def start(self, *arguments):
+        return subprocess.Popen([BIN / "dotresize", *map(str, arguments)], env=self.environment(),
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+class Server:
+    """`dotresize-server` on a free loopback port; it comes back on the same one."""
+
+    def __init__(self, state, *options):
+        self.state = state
+        self.options = options
+        self.process = None
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [BIN / "dotresize-server", "--listen", "127.0.0.1:0", "--state", self.state,
+             *self.options], stdout=subprocess.PIPE, text=True)
+        greeting = self.process.stdout.readline()
+        assert greeting.startswith("listening on "), greeting
+        self.address = greeting.split()[-1]
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(timeout=30)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(timeout=30)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    running = Server(tmp_path_factory.mktemp("state"), "--max-ranks", "2")
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def cli(server):
+    return Cli(server.address)
+
+
+@pytest.fixture
+def offline():
+    """The command line where no server listens."""
+    return Cli("127.0.0.1:1")
+
+
+class JobFiles:
+    """Writes job files; `options` replace or add keys, a section at a time."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.tokens = folder / "tokens.safetensors"
+        tokens = load_file(SOURCE / "tests" / "data" / "evaluation.safetensors")["tokens"]
+        save_file({"tokens": np.ascontiguousarray(tokens[:2, :64])}, self.tokens)
+
+    def __call__(self, name="tiny", **options):
+        spec = {
+            "name": name,
+            "model": {"path": str(SOURCE / "examples" / "docs-llama")},
+            "output": {"path": str(self.folder / f"out-{name}")},
+            "method": {"name": "slicegpt", "width": 128},
+            "calibration": {"tokens": str(self.tokens)},
+            "resources": {"ranks": 2},
+        }
+        for section, values in options.items():
+            spec[section] = spec.get(section, {}) | values
+        file = self.folder / f"{name}.json"
+        file.write_text(json.dumps(spec))
+        return file
+
+    def evaluated(self, name="tiny", **options):
+        return self(name, evaluation={"tokens": str(self.tokens)}, **options)
+
+    def endless(self, name="endless"):
+        """Solves transport problems to a precision that no double reaches."""
+        return self(name, method={"name": "dotresize", "width": 128, "lambda": 0.001,
+                                  "sinkhorn_tolerance": 1e-300,
+                                  "sinkhorn_max_iterations": 100_000_000})
+
+
+@pytest.fixture
+def job_files(tmp_path):
+    return JobFiles(tmp_path)

@@ -1,0 +1,73 @@
+"""What needs no server: plan, run, eval, verify, usage."""
+
+import json
+
+import pytest
+
+
+def test_plan_prints_one_json_document(offline, job_files):
+    plan = offline.json("plan", job_files())
+    assert [rank["rank"] for rank in plan["ranks"]] == [0, 1]
+    assert plan["compressed"]["parameters"] < plan["dense"]["parameters"]
+
+
+def test_plan_prints_a_table(offline, job_files):
+    text = offline("plan", job_files()).stdout
+    assert "rank" in text and "peak memory" in text
+
+
+def test_a_bad_job_file_is_refused_with_file_line_and_key(offline, tmp_path):
+    job = tmp_path / "bad.yaml"
+    job.write_text("name: bad\nmethod:\n  name: slicegpt\n  sparsty: 0.2\n")
+    for verb in ("plan", "run", "submit"):
+        stderr = offline(verb, job, exit_code=65).stderr
+        assert f"{job}:4: " in stderr and "sparsty" in stderr and "sparsity" in stderr
+
+
+def test_with_json_an_error_is_a_document_too(offline, tmp_path):
+    error = offline.json("plan", tmp_path / "missing.yaml", exit_code=65)["error"]
+    assert error["exit_code"] == 65
+    assert "missing.yaml" in error["message"]
+
+
+@pytest.mark.parametrize("arguments", [
+    [], ["frobnicate"], ["plan"], ["status"], ["list", "--state", "lost"],
+    ["list", "--limit", "0"], ["list", "-o", "xml"], ["eval", "model"],
+    ["eval", "model", "--text", "a", "--tokens", "b"], ["plan", "a.yaml", "b.yaml"],
+])
+def test_usage_errors(offline, arguments):
+    done = offline(*arguments, exit_code=64)
+    assert done.stdout == ""
+    assert done.stderr
+
+
+@pytest.mark.parametrize("verb", [
+    "run", "plan", "eval", "verify", "submit", "status", "watch", "list", "cancel", "delete",
+    "logs", "report"])
+def test_every_verb_explains_itself(offline, verb):
+    help_text = offline(verb, "--help").stdout
+    assert "Examples:" in help_text and f"dotresize {verb}" in help_text
+
+
+def test_version(offline):
+    assert offline("--version").stdout.startswith("dotresize ")
+
+
+def test_run_compresses_without_a_server_and_its_model_can_be_checked(offline, job_files, tmp_path):
+    done = offline("run", job_files(), "-o", "json")
+    assert len(json.loads(done.stdout)["ranks"]) == 2
+    model = tmp_path / "out-tiny"
+    offline("verify", model)
+    assert isinstance(offline.json("verify", model), dict)
+    assert offline.json("report", model)["schema_version"] == 1
+    assert "parameters" in offline("report", model).stdout
+    assert isinstance(offline.json("eval", model, "--tokens", job_files.tokens), dict)
+
+
+def test_run_passes_the_workers_exit_code_on(offline, job_files):
+    job = job_files("nothing", calibration={"tokens": "/nonexistent.safetensors"})
+    offline("run", job, exit_code=65)
+
+
+def test_report_of_a_folder_that_is_no_model(offline, tmp_path):
+    assert "report.json" in offline("report", tmp_path, exit_code=65).stderr
