@@ -7,8 +7,9 @@ import threading
 
 import grpc
 import pytest
-from conftest import (ENDED, eventually, jobs_pb2, long_spec, processes_of, ranks_of, refused,
+from conftest import (ENDED, SOURCE, eventually, jobs_pb2, long_spec, processes_of, ranks_of, refused,
                       spec)
+from safetensors.numpy import load_file, save_file
 
 Job = jobs_pb2.Job
 
@@ -28,8 +29,16 @@ def states_of(server, job_id):
             if event.HasField("state_change")]
 
 
+def few_tokens(path):
+    """Four rows of the evaluation tokens, as a file."""
+    rows = load_file(SOURCE / "tests/data/evaluation.safetensors")["tokens"][:4]
+    save_file({"tokens": rows}, path)
+    return str(path)
+
+
 def test_job_succeeds_with_its_numbers(server, tmp_path):
-    id_ = server.create(long_spec(tmp_path / "out", calibration__samples=8)).id
+    tokens = few_tokens(tmp_path / "evaluation.safetensors")
+    id_ = server.create(spec(tmp_path / "out", evaluation__tokens=tokens)).id
     log = []
     reader = threading.Thread(target=lambda: log.append(server.logs(id_, follow=True)))
     reader.start()
@@ -66,7 +75,7 @@ def test_killed_rank_fails_the_job_within_seconds_and_the_next_one_runs(server, 
     waiting = server.create(spec(tmp_path / "next"))
     server.wait_for_phase(job.id, "calibrate")
     os.kill(ranks_of(job.id)[3], signal.SIGKILL)
-    job = server.wait(job.id, seconds=15)
+    job = server.wait(job.id, seconds=10)
     assert job.state == Job.FAILED
     assert job.error.code == "RANK_KILLED"
     assert job.error.rank == 3
