@@ -30,8 +30,7 @@ def main(directory):
     tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=True)
     tokenizer.pad_token_id = 1
     tokenizer.padding_side = "left"
-    batch = dict(tokenizer(PROMPTS, return_tensors="pt", padding=True))
-    batch.pop("token_type_ids", None)
+    batch = tokenizer(PROMPTS, return_tensors="pt", padding=True)
     together = generate(model, batch)
     alone = []
     for prompt in PROMPTS:
