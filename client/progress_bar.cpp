@@ -1,5 +1,7 @@
 #include "client/progress_bar.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -31,16 +33,26 @@ struct Details {
 Details details_of(const v1::Progress& progress) {
   Details details;
   if (progress.junctions_total() > 0) {
-    details.junctions = "junctions " + std::to_string(progress.junctions_done()) + "/" +
-                        std::to_string(progress.junctions_total());
+    details.junctions =
+        fmt::format("junctions {}/{}", progress.junctions_done(), progress.junctions_total());
   }
   if (progress.tokens_per_second() > 0.0) {
-    details.rate = format_rate(progress.tokens_per_second()) + " tokens/s";
+    details.rate = format_rate(progress.tokens_per_second()) + " tok/s";
   }
   if (progress.eta_s() >= 0.0 && fraction_of(progress) > 0.0) {
     details.eta = "ETA " + format_clock(progress.eta_s());
   }
   return details;
+}
+
+/// Each field as wide as it may get, so that the bar keeps its length from line to line.
+Details padded(const v1::Progress& progress) {
+  const Details details = details_of(progress);
+  const std::string all_done =
+      fmt::format("junctions {0}/{0}", std::max(0, progress.junctions_total()));
+  const size_t junctions_width = details.junctions.empty() ? 0 : all_done.size();
+  return {fmt::format("{:<{}}", details.junctions, junctions_width),
+          fmt::format("{:>11}", details.rate), fmt::format("{:<9}", details.eta)};
 }
 
 std::string joined(const std::vector<std::string>& parts, const std::string& separator) {
@@ -71,7 +83,7 @@ std::string render_bar(const v1::Progress& progress, const BarStyle& style) {
   phase.resize(std::max(phase.size(), kPhaseWidth), ' ');
   std::string share = render_share(progress);
   share.insert(0, std::max<int>(0, 5 - display_width(share)), ' ');
-  const Details details = details_of(progress);
+  const Details details = padded(progress);
   const int available = style.columns - 1;
 
   for (const std::string& tail : {joined({details.junctions, details.rate, details.eta}, "  "),
@@ -80,7 +92,9 @@ std::string render_bar(const v1::Progress& progress, const BarStyle& style) {
     const int taken = display_width(phase + "  " + "  " + share + tail);
     const int width = std::min(kLongestBar, available - taken);
     if (width < kShortestBar) continue;
-    return phase + "  " + bar(fraction_of(progress), width, style) + "  " + share + tail;
+    const std::string line =
+        phase + "  " + bar(fraction_of(progress), width, style) + "  " + share + tail;
+    return line.substr(0, line.find_last_not_of(' ') + 1);
   }
   const std::string shortest = render_share(progress) + " " + phase_name(progress);
   return shortest.substr(0, std::max(0, available));

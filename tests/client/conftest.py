@@ -61,12 +61,29 @@ class Server:
         self.process.kill()
         self.process.wait(timeout=30)
 
+    def close(self):
+        """A server's jobs outlive it: ends them first."""
+        if self.process.poll() is not None:
+            self.start()
+        cli = Cli(self.address)
+        for job in cli.json("list", "--state", "queued,starting,running")["jobs"]:
+            cli("cancel", job["id"], "--wait")
+        self.stop()
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     running = Server(tmp_path_factory.mktemp("state"), "--max-ranks", "2")
     yield running
-    running.stop()
+    running.close()
+
+
+@pytest.fixture
+def own_server(tmp_path):
+    """A server that the test may end."""
+    running = Server(tmp_path / "state")
+    yield running
+    running.close()
 
 
 @pytest.fixture

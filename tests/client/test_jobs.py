@@ -9,7 +9,7 @@ import uuid
 
 import pytest
 
-from conftest import SOURCE, Cli, Server
+from conftest import SOURCE, Cli
 
 
 def wait_for_state(cli, job_id, state, seconds=60):
@@ -116,36 +116,31 @@ def test_without_a_server(offline):
         assert "127.0.0.1:1" in offline(*verb, exit_code=69).stderr
 
 
-def test_submit_waits_for_a_server_that_is_coming_up(tmp_path, job_files):
-    server = Server(tmp_path / "state")
-    cli = Cli(server.address)
-    server.stop()
+def test_submit_waits_for_a_server_that_is_coming_up(own_server, job_files):
+    cli = Cli(own_server.address)
+    own_server.stop()
     submit = cli.start("submit", job_files(), "-o", "json")
-    time.sleep(1)
-    server.start()
+    assert "trying again" in submit.stderr.readline() + submit.stderr.readline()
+    own_server.start()
     stdout, stderr = submit.communicate(timeout=30)
     assert submit.returncode == 0, stderr
     assert [job["id"] for job in cli.json("list")["jobs"]] == [json.loads(stdout)["id"]]
-    cli("watch", json.loads(stdout)["id"])
-    server.stop()
 
 
-def test_watch_survives_a_server_that_is_killed(tmp_path, job_files):
-    server = Server(tmp_path / "state")
-    cli = Cli(server.address)
+def test_watch_survives_a_server_that_is_killed(own_server, job_files):
+    cli = Cli(own_server.address)
     job_id = cli.json("submit", job_files.endless())["id"]
     watcher = cli.start("watch", job_id)
     while "running" not in watcher.stderr.readline():
         pass
-    server.kill()
+    own_server.kill()
     while "away" not in watcher.stderr.readline():
         pass
-    server.start()
+    own_server.start()
     cli("cancel", job_id)
     _, stderr = watcher.communicate(timeout=60)
     assert watcher.returncode == 2, stderr
     assert "back" in stderr
-    server.stop()
 
 
 def test_the_python_example_submits_a_job(server, job_files):
