@@ -70,7 +70,7 @@ The code of the architecture is in this directory, hence `trust_remote_code=True
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 model = AutoModelForCausalLM.from_pretrained("PATH", dtype="auto", trust_remote_code=True)
-tokenizer = AutoTokenizer.from_pretrained("PATH")
+tokenizer = AutoTokenizer.from_pretrained("PATH", trust_remote_code=True)
 inputs = tokenizer("Once upon a time", return_tensors="pt")
 print(tokenizer.decode(model.generate(**inputs, max_new_tokens=40)[0]))
 ```

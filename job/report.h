@@ -38,7 +38,7 @@ struct RankReport {
   int64_t peak_memory_bytes = 0;          ///< high-water mark of the resident set
 };
 
-/// `dotresize/report.json` (docs/report.md). Schema version 1: fields are added, never changed.
+/// `dotresize/report.json` (docs/output.md). Schema version 1: fields are added, never changed.
 struct Report {
   std::string tool_version;
   ResolvedJob job;

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Loads a model directory in transformers and prints its perplexity.
 
-    scripts/load_and_score.py MODEL_DIR TOKENS.safetensors|TEXT... [--seqlen N] [--dtype D]
+    scripts/load_and_score.py MODEL_DIR TOKENS.safetensors|TEXT... [--seqlen N] [--dtype D] [--expect-report]
 
 The tokens are cut into non-overlapping windows of N, the tail dropped; each window predicts its
 last N-1 tokens; perplexity is exp(sum of negative log likelihoods / predicted tokens). Text is
 tokenised as the worker does it. The directory's own code is run where it has some
-(trust_remote_code).
+(trust_remote_code). With --expect-report the perplexity has to be that of the directory's
+dotresize/report.json to 0.1 %, else the exit code is 1.
 """
 
 import argparse
@@ -24,7 +25,9 @@ from safetensors import SafetensorError, safe_open  # noqa: E402
 from tokenize_text import InputError, tokenize_files  # noqa: E402
 from transformers import AutoModelForCausalLM, logging  # noqa: E402
 
+EXIT_DIFFERS = 1
 EXIT_DATA = 65
+REPORT_TOLERANCE = 1e-3
 WINDOWS_AT_A_TIME = 8
 
 
@@ -39,6 +42,7 @@ def parse_arguments(arguments):
         default="float32",
         help="compute in float32 (default) or in the dtype of the checkpoint",
     )
+    parser.add_argument("--expect-report", action="store_true")
     parser.add_argument("-o", dest="output", choices=("text", "json"), default="text")
     return parser.parse_args(arguments)
 
@@ -92,7 +96,17 @@ def load(model_dir, dtype):
     return model.eval()
 
 
+def agrees_with_report(model_dir, value):
+    report = json.loads((model_dir / "dotresize" / "report.json").read_text())
+    reported = report["compressed"]["perplexity"]
+    difference = abs(value / reported - 1)
+    verdict = "the same" if difference <= REPORT_TOLERANCE else "NOT the same"
+    print(f"the report says {reported:.4f}: {verdict} ({difference:.1e} apart)", file=sys.stderr)
+    return difference <= REPORT_TOLERANCE
+
+
 def score(arguments):
+    """Prints the perplexity; whether it is as expected."""
     if not (arguments.model_dir / "config.json").is_file():
         raise InputError(f"{arguments.model_dir}: not a model directory (no config.json)")
     tokens, row_length = read_tokens(arguments.input, arguments.model_dir)
@@ -102,17 +116,18 @@ def score(arguments):
         print(json.dumps({"perplexity": value, "tokens": windows[:, 1:].numel()}))
     else:
         print(f"{value:.4f}")
+    return not arguments.expect_report or agrees_with_report(arguments.model_dir, value)
 
 
 def main(arguments=None):
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        score(parse_arguments(arguments))
+        as_expected = score(parse_arguments(arguments))
     except InputError as error:
         print(f"load_and_score: error: {error}", file=sys.stderr)
         return EXIT_DATA
-    return 0
+    return 0 if as_expected else EXIT_DIFFERS
 
 
 if __name__ == "__main__":

@@ -42,7 +42,8 @@ int eval_command(const fs::path& model_dir, const TokenSource& source, bool json
   const c10::InferenceMode no_autograd;
   const ModelConfig config = read_model_config(model_dir);
   SelfCommunicator self;
-  const TokenWindows windows = load_token_windows(self, source, false, model_dir, config, user_cache_dir());
+  const TokenWindows windows =
+      load_token_windows(self, source, false, model_dir, config, user_cache_dir());
   const NegativeLogLikelihood sum =
       evaluate_model(self, CheckpointReader(model_dir), config, whole_model(config),
                      windows.windows, at::kFloat, [](int64_t) {});

@@ -8,7 +8,7 @@
 namespace dotresize {
 namespace {
 
-constexpr int64_t kMicrobatchTokens = 2048;
+constexpr int64_t kMicrobatchTokens = 512;
 
 /// Receives one microbatch ahead: while one of the two buffers computes, the other one fills.
 class Incoming {

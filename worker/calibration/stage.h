@@ -32,7 +32,8 @@ Stage load_stage(const CheckpointReader& reader, const ModelConfig& config, cons
 /// int64.
 at::Tensor embed(const at::Tensor& embedding, const at::Tensor& ids);
 
-/// Samples per microbatch: about 2048 tokens, at least one sample.
+/// Samples per microbatch: about 512 tokens, at least one sample. Enough for the matrix products to
+/// run at full speed, and many microbatches to deal out.
 int64_t microbatch_samples(int64_t seqlen);
 
 /// Called for each junction of the rank's stage and each microbatch. x: [batch, seqlen, k_junction]

@@ -15,12 +15,13 @@ namespace {
 /// This rank's share of the samples, in microbatches: token ids, or the residual stream.
 using Microbatches = std::vector<at::Tensor>;
 
+/// Whole microbatches are dealt out, the same ones whatever the number of ranks: a matrix product
+/// of another shape would round differently.
 Microbatches my_ids(const Communicator& comm, const at::Tensor& windows) {
-  const int64_t samples = windows.size(0);
-  const int64_t begin = samples * comm.rank() / comm.size();
-  const int64_t end = samples * (comm.rank() + 1) / comm.size();
-  if (begin == end) return {};
-  return windows.slice(0, begin, end).split(microbatch_samples(windows.size(1)));
+  const Microbatches all = windows.split(microbatch_samples(windows.size(1)));
+  const auto count = static_cast<int64_t>(all.size());
+  return {all.begin() + count * comm.rank() / comm.size(),
+          all.begin() + count * (comm.rank() + 1) / comm.size()};
 }
 
 /// Every rank gets the embedding from its owner, looks up its tokens, and lets go of it.
