@@ -10,7 +10,8 @@
 
 namespace dotresize {
 
-/// Keys in the order of the .proto, spelled as there; fields that are not set have their default.
+/// Keys spelled as in the .proto; scalar fields that are not set have their default, messages and
+/// optional fields that are not set are left out.
 /// 64-bit integers are numbers, not the strings of Protobuf's own JSON mapping.
 nlohmann::ordered_json to_json(const google::protobuf::Message& message);
 

@@ -255,7 +255,7 @@ Verb id_verb(CLI::App& app, CommonOptions& common, const std::string& name,
              const std::string& description, const std::string& flag,
              const std::string& flag_description,
              const std::function<int(const std::string&, bool)>& action) {
-  const std::string call = "  dotresize " + name + " 01JABC";
+  const std::string call = "  dotresize " + name + " j-451f3da65440ea8f";
   const std::string with_flag =
       flag.empty() ? "" : call + " " + flag.substr(0, flag.find(',')) + "\n";
   CLI::App& command = add_verb(app, common, name, description, call + "\n" + with_flag);
@@ -269,7 +269,7 @@ Verb id_verb(CLI::App& app, CommonOptions& common, const std::string& name,
 Verb report_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command = add_verb(app, common, "report", "Show what a compression gave",
                                "  dotresize report out/docs-llama-80\n"
-                               "  dotresize report 01JABC -o json\n");
+                               "  dotresize report j-451f3da65440ea8f -o json\n");
   auto what = std::make_shared<std::string>();
   command.add_option("ID|DIR", *what, "A job that has succeeded, or a model directory")
       ->required()

@@ -70,7 +70,6 @@ class Watcher {
 
   void take(const v1::Event& event) {
     backoff_.reset();
-    if (event.seq() <= request_.after_seq()) return;
     request_.set_after_seq(event.seq());
     observer_.event(event);
     if (event.has_state_change() && has_ended(event.state_change().state())) job_end_seen_ = true;
