@@ -1,7 +1,7 @@
 #include "server/outcome.h"
 
+#include <cstdio>
 #include <cstring>
-#include <regex>
 #include <sstream>
 #include <string_view>
 #include <vector>
@@ -12,10 +12,11 @@
 namespace dotresize {
 namespace {
 
-// std::regex recurses by the length of its input, and the log is not ours.
 constexpr size_t kLongestLine = 1000;
 constexpr size_t kLongestMessage = 2000;
+// As in the formats below.
 constexpr size_t kLongestHost = 255;
+constexpr size_t kLongestPhase = 64;
 constexpr int kExitCannotRun = 127;
 
 std::vector<std::string> lines_from_the_end(const std::string& text) {
@@ -36,19 +37,24 @@ std::string signal_name(int signal) {
 /// mpirun: "... process rank 3 with PID 71 on node HOST exited on signal 9 (Killed)."
 std::optional<v1::JobError> killed_rank(const std::vector<std::string>& lines,
                                         const std::string& phase) {
-  static const std::regex kNotice(
-      R"(process rank (\d{1,7}) with PID \d+ on node (\S{1,255}) exited on signal (\d{1,3}))");
   for (const std::string& line : lines) {
-    std::smatch match;
-    if (!std::regex_search(line, match, kNotice)) continue;
-    const int signal = std::stoi(match[3]);
+    const size_t begin = line.find("process rank ");
+    if (begin == std::string::npos) continue;
+    int rank = 0;
+    int signal = 0;
+    char host[kLongestHost + 1];
+    if (std::sscanf(line.c_str() + begin,
+                    "process rank %7d with PID %*[0-9] on node %255s exited on signal %3d", &rank,
+                    host, &signal) != 3) {
+      continue;
+    }
     v1::JobError error =
         make_error("RANK_KILLED",
-                   "rank " + match[1].str() + " on " + match[2].str() + " was killed by signal " +
+                   "rank " + std::to_string(rank) + " on " + host + " was killed by signal " +
                        signal_name(signal) + (phase.empty() ? "" : " during " + phase),
                    phase);
-    error.set_rank(std::stoi(match[1]));
-    error.set_host(match[2]);
+    error.set_rank(rank);
+    error.set_host(host);
     error.set_signal(signal);
     return error;
   }
@@ -58,14 +64,19 @@ std::optional<v1::JobError> killed_rank(const std::vector<std::string>& lines,
 /// The worker: "dotresize-worker: error: rank 1 on HOST in calibrate: MESSAGE"
 std::optional<v1::JobError> rank_error_line(const std::vector<std::string>& lines,
                                             const std::string& code) {
-  static const std::regex kError(
-      R"(^dotresize-worker: error: rank (\d{1,7}) on (\S{1,255}) in (\S{1,64}): (.*)$)");
   for (const std::string& line : lines) {
-    std::smatch match;
-    if (!std::regex_match(line, match, kError)) continue;
-    v1::JobError error = make_error(code, match[4], match[3]);
-    error.set_rank(std::stoi(match[1]));
-    error.set_host(match[2]);
+    int rank = 0;
+    int message = 0;
+    char host[kLongestHost + 1];
+    char phase[kLongestPhase + 1];
+    if (std::sscanf(line.c_str(), "dotresize-worker: error: rank %7d on %255s in %64[^:]: %n",
+                    &rank, host, phase, &message) != 3 ||
+        message == 0) {
+      continue;
+    }
+    v1::JobError error = make_error(code, line.substr(static_cast<size_t>(message)), phase);
+    error.set_rank(rank);
+    error.set_host(host);
     return error;
   }
   return std::nullopt;
