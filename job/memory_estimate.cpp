@@ -2,11 +2,12 @@
 //   pipeline        the stage's weights (compute dtype); the moments of each junction of the stage;
 //                   and the largest of: the activations of three microbatches (one being received,
 //                   computed and sent), the workspace of one junction, the folding buffers.
-//   token_parallel  one sublayer's weights on their way in and out, and the embedding or head where
-//                   held; the stream of this rank's share of the samples, in the narrow and in the
-//                   original basis (float32); the moments of one junction; and the largest of: one
-//                   microbatch, the workspace, the folding buffers. An evaluation runs as a
-//                   pipeline: the stage's weights and three microbatches.
+//   token_parallel  at the start the embedding (float32, on every rank) and the embedded tokens;
+//                   then one sublayer's weights on their way in and out; the stream of this rank's
+//                   share of the samples, in the narrow and in the original basis (float32); the
+//                   moments of one junction, the summed ones twice (Moments::make_reproducible);
+//                   and the largest of: one microbatch, the workspace, the folding buffers. An
+//                   evaluation runs as a pipeline: the stage's weights and three microbatches.
 //   moments         float64 [d, d] each: Gram matrix; with transport the costs; pca the
 //                   eigenvectors, and with transport their float32 copy for the rotation.
 //   workspace       float64: 4 matrices [d, d] for the eigenvectors or the transport.
@@ -23,7 +24,7 @@ namespace {
 
 constexpr int64_t kFloat = 4;
 constexpr int64_t kDouble = 8;
-constexpr int64_t kMicrobatchTokens = 2048;
+constexpr int64_t kMicrobatchTokens = 512;
 
 struct MemoryModel {
   const ModelConfig& config;
@@ -76,11 +77,13 @@ struct MemoryModel {
     const int64_t compute = size_in_bytes(job.compute_dtype);
     const int64_t sublayer = std::max(sublayer_parameters(config, 0, d, d, /*folded=*/true),
                                       sublayer_parameters(config, 1, d, d, /*folded=*/true));
-    const int64_t vocabulary = first() || last() ? config.vocab_size * d : 0;
+    const int64_t embedding = config.vocab_size * d * kFloat;
     const int64_t samples = (expected_samples(job) + job.ranks - 1) / job.ranks;
     const int64_t stream = samples * seqlen * (d + job.width) * kFloat;
-    return 2 * sublayer * compute + vocabulary * compute + stream + moments_of_junction() +
-           std::max({microbatch(), workspace(), folding()});
+    const int64_t scratch = d * d * kDouble * (uses_transport(job.method) ? 2 : 1);
+    return std::max(embedding + stream, 2 * sublayer * compute + stream + moments_of_junction() +
+                                            scratch +
+                                            std::max({microbatch(), workspace(), folding()}));
   }
 };
 

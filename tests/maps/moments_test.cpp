@@ -71,6 +71,47 @@ TEST(Moments, HoldOnlyWhatWasAskedFor) {
   EXPECT_TRUE(result.sums()[0].is_same(result.abs_sum));
 }
 
+/// Sums over `parts` ranks, each adding its share of 12 batches, merged in reverse order.
+Moments reproducible_moments(const at::Tensor& x, int parts) {
+  const double norm =
+      at::linalg_vector_norm(x, 2, at::IntArrayRef{-1}, false, at::kDouble).max().item<double>();
+  const std::vector<at::Tensor> batches = x.split(x.size(0) / 12);
+  Moments total(kWidth, kAll);
+  for (int part = parts - 1; part >= 0; --part) {
+    Moments mine(kWidth, kAll);
+    mine.make_reproducible(x.size(0), norm);
+    for (size_t i = static_cast<size_t>(part); i < batches.size();
+         i += static_cast<size_t>(parts)) {
+      mine.add(batches[i]);
+    }
+    total.merge(mine);
+  }
+  return total;
+}
+
+TEST(Moments, ReproducibleSumsAreTheSameBitByBitHoweverTheBatchesAreDealtOut) {
+  const at::Tensor x = stream_activations(12 * 64, kWidth);
+  const Moments alone = reproducible_moments(x, 1);
+  for (const int parts : {2, 3, 8}) {
+    const Moments shared = reproducible_moments(x, parts);
+    for (size_t i = 0; i < alone.sums().size(); ++i) {
+      EXPECT_TRUE(shared.sums()[i].equal(alone.sums()[i])) << parts << " parts, sum " << i;
+    }
+  }
+}
+
+TEST(Moments, ReproducibleSumsAreAsGoodAsOthers) {
+  const at::Tensor x = stream_activations(12 * 64, kWidth);
+  const Moments plain = moments({x});
+  const Moments rounded = reproducible_moments(x, 3);
+  for (size_t i = 0; i < plain.sums().size(); ++i) {
+    const at::Tensor difference = (rounded.sums()[i] - plain.sums()[i]).abs().max();
+    EXPECT_LT(difference.item<double>(), 1e-6 * plain.sums()[i].abs().max().item<double>());
+  }
+  EXPECT_LT((rounded.gram - plain.gram).abs().max().item<double>(),
+            1e-12 * plain.gram.abs().max().item<double>());
+}
+
 TEST(Moments, OfNoTokensAreZero) {
   const Moments result = moments({at::empty({0, kWidth})});
   EXPECT_EQ(result.tokens(), 0);

@@ -31,6 +31,13 @@ JunctionEstimator::JunctionEstimator(int64_t junction, int64_t width, const MapO
   if (options.transport) cost_.emplace(width, MomentKinds{.abs_sum = options.pca, .cost = true});
 }
 
+void JunctionEstimator::make_reproducible(int64_t tokens, double largest_norm) {
+  // A rotation keeps norms but for its rounding, so one bound serves both bases.
+  constexpr double kSlack = 1.01;
+  gram_.make_reproducible(tokens, kSlack * largest_norm);
+  if (cost_) cost_->make_reproducible(tokens, kSlack * largest_norm);
+}
+
 void JunctionEstimator::add(const at::Tensor& x) {
   at_junction(junction_, clock_, "gram", [&] { gram_.add(x); });
   if (cost_ && !options_.pca) at_junction(junction_, clock_, "cost", [&] { cost_->add(x); });

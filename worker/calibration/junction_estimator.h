@@ -23,6 +23,10 @@ class JunctionEstimator {
   /// The method costs a second pass over the tokens, in the basis of the first.
   bool needs_second_pass() const { return options_.pca && options_.transport; }
 
+  /// Makes the sums independent of how the tokens are dealt out to ranks: see Moments. Before the
+  /// first pass.
+  void make_reproducible(int64_t tokens, double largest_norm);
+
   /// x: [..., d] float32.
   void add(const at::Tensor& x);
   /// The first pass's sums over this rank's tokens: what ranks add up.

@@ -38,6 +38,14 @@ void add_block(const at::Tensor& tokens, at::Tensor& gram, at::Tensor& abs_sum) 
   if (abs_sum.defined()) abs_sum += tokens.abs().sum(0, /*keepdim=*/false, at::kDouble);
 }
 
+/// To the nearest multiple of 2^-50 of the bound (rounded up to a power of two): adding and taking
+/// off a number whose last place is that multiple leaves just it.
+void round_to_quantum(at::Tensor& sum, double bound) {
+  const double quantum = std::exp2(std::ceil(std::log2(bound)) - 50.0);
+  const double shift = 1.5 * std::exp2(52.0) * quantum;
+  sum.add_(shift).sub_(shift);
+}
+
 }  // namespace
 
 Moments::Moments(int64_t width, MomentKinds kinds)
@@ -50,12 +58,32 @@ void Moments::add(const at::Tensor& x) {
   TORCH_CHECK(x.dim() >= 1 && x.size(-1) == width_ && x.scalar_type() == at::kFloat,
               "activations must be float32 of width ", width_, ", not ", x.sizes(), " ",
               x.scalar_type());
+  if (part_) return add_rounded(x);
   const at::Tensor tokens = x.reshape({-1, width_}).contiguous();
   const std::vector<at::Tensor> blocks = tokens.split(kBlockTokens);
   check_finite(blocks);
   for (const at::Tensor& block : blocks) add_block(block, gram, abs_sum);
   if (cost.defined()) add_l1_cost(tokens, cost);
   tokens_ += tokens.size(0);
+}
+
+void Moments::make_reproducible(int64_t tokens, double largest_norm) {
+  if (largest_norm == 0.0) return;  // sums of zeros are exact as they are
+  const double n = static_cast<double>(tokens);
+  part_ = std::make_unique<Moments>(width_,
+                                    MomentKinds{gram.defined(), abs_sum.defined(), cost.defined()});
+  if (gram.defined()) bounds_.push_back(n * largest_norm * largest_norm);
+  if (abs_sum.defined()) bounds_.push_back(n * largest_norm);
+  if (cost.defined()) bounds_.push_back(2.0 * n * largest_norm);
+}
+
+void Moments::add_rounded(const at::Tensor& x) {
+  std::vector<at::Tensor> parts = part_->sums();
+  for (at::Tensor& part : parts) part.zero_();
+  part_->tokens_ = 0;
+  part_->add(x);
+  for (size_t i = 0; i < parts.size(); ++i) round_to_quantum(parts[i], bounds_[i]);
+  merge(*part_);
 }
 
 void Moments::merge(const Moments& other) {

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace dotresize {
@@ -27,8 +28,14 @@ class Moments {
   /// Throws if `other` has other kinds or another width.
   void merge(const Moments& other);
 
+  /// From now on every `add` is rounded to a multiple of a quantum so coarse that float64 adds the
+  /// multiples up without error: the sums do not depend on the order of addition, hence not on the
+  /// number of ranks, bit by bit. `tokens`: as many as all ranks together will add; `largest_norm`:
+  /// none of them has a larger l2 norm. The quantum is 2^-50 of the largest sum that these bounds
+  /// allow. Needs as much memory again. Call before the first `add`.
+  void make_reproducible(int64_t tokens, double largest_norm);
+
   int64_t tokens() const { return tokens_; }
-  void set_tokens(int64_t tokens) { tokens_ = tokens; }
 
   at::Tensor gram;     ///< [d, d] float64, undefined unless asked for
   at::Tensor abs_sum;  ///< [d] float64, likewise
@@ -38,8 +45,12 @@ class Moments {
   std::vector<at::Tensor> sums() const;
 
  private:
+  void add_rounded(const at::Tensor& x);
+
   int64_t width_;
   int64_t tokens_ = 0;
+  std::vector<double> bounds_;     ///< of the sums(), where reproducible
+  std::unique_ptr<Moments> part_;  ///< scratch of one `add`, likewise
 };
 
 }  // namespace dotresize

@@ -40,6 +40,19 @@ Microbatches embed_all(Communicator& comm, const CalibrationJob& job, const Micr
   return x;
 }
 
+/// The largest l2 norm of a token, over all ranks.
+double largest_norm(Communicator& comm, const Microbatches& x) {
+  at::Tensor norms = at::zeros({comm.size()}, at::kDouble);
+  for (const at::Tensor& batch : x) {
+    const double norm = at::linalg_vector_norm(batch, 2, at::IntArrayRef{-1}, false, at::kDouble)
+                            .max()
+                            .item<double>();
+    norms[comm.rank()] = std::max(norms[comm.rank()].item<double>(), norm);
+  }
+  comm.all_reduce_sum(norms);
+  return norms.max().item<double>();
+}
+
 void reduce_all(Communicator& comm, std::vector<at::Tensor> sums, int root) {
   for (at::Tensor& sum : sums) comm.reduce_sum(sum, root);
 }
@@ -90,6 +103,7 @@ void Walk::solve(int64_t junction, Microbatches& x) {
   const int64_t d = job_.config.hidden_size;
   const int64_t k = job_.map.width;
   JunctionEstimator estimator(junction, d, job_.map, clock_);
+  estimator.make_reproducible(job_.windows.numel(), largest_norm(comm_, x));
   for (const at::Tensor& batch : x) estimator.add(batch);
   reduce_all(comm_, estimator.first_sums(), owner);
   if (comm_.rank() == owner) estimator.decompose(job_.windows.numel());
