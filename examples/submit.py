@@ -9,7 +9,8 @@ for file in sys.argv[2:]:
     spec, folder = yaml.safe_load(open(file)), pathlib.Path(file).resolve().parent
     for part in (spec["model"], spec["output"], spec["calibration"], spec.get("evaluation", {})):
         for key in part.keys() & {"path", "tokens", "text"}:  # absolute: the server reads them
-            part[key] = [str(folder / p) for p in part[key]] if key == "text" else str(folder / part[key])
+            path = part[key]
+            part[key] = [str(folder / p) for p in path] if key == "text" else str(folder / path)
     # Sending the same request_id again is safe: it gives the same job.
     job = jobs.CreateJob(messages.CreateJobRequest(spec=spec, request_id=str(uuid.uuid4())))
     for event in jobs.WatchJob(messages.WatchJobRequest(id=job.id)):

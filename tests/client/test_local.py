@@ -1,6 +1,7 @@
 """What needs no server: plan, run, eval, verify, usage."""
 
 import json
+import signal
 
 import pytest
 
@@ -67,6 +68,16 @@ def test_run_compresses_without_a_server_and_its_model_can_be_checked(offline, j
 def test_run_passes_the_workers_exit_code_on(offline, job_files):
     job = job_files("nothing", calibration={"tokens": "/nonexistent.safetensors"})
     offline("run", job, exit_code=65)
+
+
+def test_an_interrupt_of_run_ends_its_ranks(offline, job_files, tmp_path):
+    run = offline.start("run", job_files.endless())
+    while "calibrate" not in run.stderr.readline():
+        pass
+    run.send_signal(signal.SIGINT)
+    _, stderr = run.communicate(timeout=60)
+    assert run.returncode == 1, stderr  # mpirun's own, when it is interrupted
+    assert not list(tmp_path.glob("out-endless*"))
 
 
 def test_report_of_a_folder_that_is_no_model(offline, tmp_path):
