@@ -7,6 +7,11 @@ target_precompile_headers(dotresize_pch PRIVATE <ATen/ATen.h> <string> <vector> 
 
 function(dotresize_torch_target target)
   target_link_libraries(${target} PUBLIC libtorch)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL EXECUTABLE)  # the precompiled header is -fPIC code, a program by default -fPIE
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
   target_precompile_headers(${target} REUSE_FROM dotresize_pch)
 endfunction()
 
