@@ -50,7 +50,7 @@ int run(const std::string& job_file, const CommonOptions& common) {
   const std::string worker = worker_program();
   print_plan(planned, common);
   dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout has had its one document
-  exec_program(mpirun_command(planned.job.ranks, {worker, fs::absolute(job_file).string()}));
+  return run_program(mpirun_command(planned.job.ranks, {worker, fs::absolute(job_file).string()}));
 }
 
 struct EvalOptions {

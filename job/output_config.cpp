@@ -34,6 +34,7 @@ std::string output_config_json(const std::string& source_config_json, const Mode
   config["model_type"] = "dotresize";
   config["architectures"] = {"DotResizeForCausalLM"};
   config["auto_map"] = {{"AutoConfig", "configuration_dotresize.DotResizeConfig"},
+                        {"AutoModel", "modeling_dotresize.DotResizeModel"},
                         {"AutoModelForCausalLM", "modeling_dotresize.DotResizeForCausalLM"}};
   config["source_model_type"] = source.family;
   config["junction_widths"] = junction_widths;

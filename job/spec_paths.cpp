@@ -22,10 +22,13 @@ std::vector<SpecPath> paths_of(v1::JobSpec& spec) {
 fs::path absolute_path(const fs::path& path, const fs::path& base_dir) {
   const fs::path whole = fs::absolute(base_dir.empty() ? fs::path(".") : base_dir) / path;
   fs::path result;
+  bool climbs = false;
   for (const fs::path& part : whole) {
     if (part != "." && !part.empty()) result /= part;
+    climbs = climbs || part == "..";
   }
-  return result;
+  // "a/.." is not always ".": a may be a link, so the file system has to say.
+  return climbs ? fs::weakly_canonical(result) : result;
 }
 
 bool is_within(const fs::path& path, const fs::path& folder) {

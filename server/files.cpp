@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 namespace dotresize {
 namespace {
@@ -45,6 +46,13 @@ std::string read_at(int fd, int64_t offset, size_t max_bytes, const std::string&
   }
   data.resize(filled);
   return data;
+}
+
+/// None where somebody else holds the lock.
+UniqueFd try_lock(UniqueFd fd, const std::filesystem::path& path) {
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  if (errno != EWOULDBLOCK) throw_errno("cannot lock " + path.string());
+  return UniqueFd();
 }
 
 }  // namespace
@@ -89,8 +97,14 @@ std::string read_tail(const std::filesystem::path& path, int64_t from, size_t ma
 UniqueFd try_lock_file(const std::filesystem::path& path) {
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) throw_errno("cannot open " + path.string());
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
-  if (errno != EWOULDBLOCK) throw_errno("cannot lock " + path.string());
+  return try_lock(std::move(fd), path);
+}
+
+UniqueFd try_lock_directory(const std::filesystem::path& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (fd) return try_lock(std::move(fd), path);
+  if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+    throw_errno("cannot open " + path.string());
   return UniqueFd();
 }
 

@@ -29,6 +29,10 @@ std::string read_tail(const std::filesystem::path& path, int64_t from, size_t ma
 /// copy of the descriptor is closed. None where somebody else holds it. Throws std::system_error.
 UniqueFd try_lock_file(const std::filesystem::path& path);
 
+/// The same for an existing directory. None also where there is no directory of this name (a
+/// symbolic link is none).
+UniqueFd try_lock_directory(const std::filesystem::path& path);
+
 [[noreturn]] void throw_errno(const std::string& what);
 
 }  // namespace dotresize

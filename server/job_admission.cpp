@@ -71,9 +71,9 @@ void check_output(const std::string& output, const v1::Output& spec, const fs::p
   if (name.empty() || name == "." || name == "..") {
     throw invalid_argument("output.path", "must end with the name of the directory to make");
   }
-  if (name.ends_with(".partial") || name.ends_with(".lock") || name.ends_with(".replaced")) {
-    throw invalid_argument(
-        "output.path", "names in .partial, .lock and .replaced are kept for unfinished outputs");
+  if (name.ends_with(".partial") || name.ends_with(".replaced")) {
+    throw invalid_argument("output.path",
+                           "names in .partial and .replaced are kept for unfinished outputs");
   }
   const fs::path state = fs::weakly_canonical(state_dir);
   if (is_within(output, state) || is_within(state, output)) {

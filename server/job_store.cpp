@@ -38,6 +38,13 @@ void bind_blob(SQLite::Statement& statement, int index, const std::string& bytes
   statement.bind(index, bytes.data(), static_cast<int>(bytes.size()));
 }
 
+/// A job that has succeeded is done, whatever its last heartbeat said.
+void complete(v1::Progress& progress) {
+  progress.set_junctions_done(progress.junctions_total());
+  progress.set_fraction(1.0);
+  progress.set_eta_s(0.0);
+}
+
 }  // namespace
 
 JobStore::JobStore(const std::filesystem::path& database) : database_(open_database(database)) {}
@@ -309,6 +316,7 @@ void JobStore::finish(const std::string& id, const Outcome& outcome) {
     if (has_ended(row.job.state())) throw std::logic_error("job " + id + " has ended already");
     if (outcome.error) *row.job.mutable_error() = *outcome.error;
     if (outcome.result) *row.job.mutable_result() = *outcome.result;
+    if (outcome.state == v1::Job::SUCCEEDED) complete(*row.job.mutable_progress());
     enter(row, outcome.state, outcome.error ? outcome.error->message() : "");
   });
 }

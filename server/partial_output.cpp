@@ -12,33 +12,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path companion(const std::string& output_path, const char* suffix) {
+fs::path partial_of(const std::string& output_path) {
   fs::path output(output_path);
   if (!output.has_filename()) output = output.parent_path();  // "out/" is "out"
-  output += suffix;
+  output += ".partial";
   return output;
 }
 
-fs::file_type type_of(const fs::path& path) {
-  std::error_code error;
-  return fs::symlink_status(path, error).type();
-}
-
-void remove_companions(const fs::path& partial, const fs::path& lock) {
-  UniqueFd held;
-  if (type_of(lock) == fs::file_type::regular) {
-    held = try_lock_file(lock);
-    if (!held) return;
-  }
-  if (type_of(partial) == fs::file_type::directory) fs::remove_all(partial);
-  if (held) fs::remove(lock);
+void remove_unless_locked(const fs::path& partial) {
+  const UniqueFd held = try_lock_directory(partial);
+  if (held) fs::remove_all(partial);
 }
 
 }  // namespace
 
 void remove_partial_output(const std::string& output_path) {
   try {
-    remove_companions(companion(output_path, ".partial"), companion(output_path, ".lock"));
+    remove_unless_locked(partial_of(output_path));
   } catch (const std::system_error& error) {
     spdlog::error("leftovers of {} stay: {}", output_path, error.what());
   }

@@ -30,6 +30,7 @@ std::unique_ptr<v1::Workers::Stub> connect(const CoordinatorAddress& address) {
 }
 
 void prepare(grpc::ClientContext& context, const CoordinatorAddress& address) {
+  context.set_wait_for_ready(true);  // also what makes a lost channel connect again
   context.set_deadline(std::chrono::system_clock::now() + kCallDeadline);
   context.AddMetadata("authorization", "Bearer " + address.token);
 }

@@ -76,7 +76,7 @@ def test_an_interrupt_of_run_ends_its_ranks(offline, job_files, tmp_path):
         pass
     run.send_signal(signal.SIGINT)
     _, stderr = run.communicate(timeout=60)
-    assert run.returncode == 1, stderr  # mpirun's own, when it is interrupted
+    assert run.returncode == 2, stderr
     assert not list(tmp_path.glob("out-endless*"))
 
 

@@ -110,6 +110,7 @@ def output_keys(keys, widths, dtype="float32", rotary="both"):
         "architectures": ["DotResizeForCausalLM"],
         "auto_map": {
             "AutoConfig": "configuration_dotresize.DotResizeConfig",
+            "AutoModel": "modeling_dotresize.DotResizeModel",
             "AutoModelForCausalLM": "modeling_dotresize.DotResizeForCausalLM",
         },
         "junction_widths": list(widths),

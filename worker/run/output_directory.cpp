@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -23,15 +24,27 @@ fs::path with_suffix(const fs::path& path, const char* suffix) {
   return name;
 }
 
+InputError cannot_write(const fs::path& path) {
+  return InputError("output.path: cannot write " + path.string() + ": " + std::strerror(errno));
+}
+
+/// Swaps two names in one step: at any moment there is a whole model under `b`.
+void exchange(const fs::path& a, const fs::path& b) {
+  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (errno != EINVAL && errno != ENOSYS) throw cannot_write(b);
+  // A file system that cannot: for a moment there is none.
+  const fs::path aside = with_suffix(b, ".replaced");
+  fs::remove_all(aside);
+  fs::rename(b, aside);
+  fs::rename(a, b);
+  fs::rename(aside, a);
+}
+
 bool same_file(int fd, const fs::path& path) {
   struct stat opened {};
   struct stat named {};
   return ::fstat(fd, &opened) == 0 && ::stat(path.c_str(), &named) == 0 &&
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
-}
-
-InputError cannot_write(const fs::path& path) {
-  return InputError("output.path: cannot write " + path.string() + ": " + std::strerror(errno));
 }
 
 void make_directory(const fs::path& path) {
@@ -88,16 +101,15 @@ void OutputDirectory::discard() {
 void OutputDirectory::commit() {
   const std::lock_guard<std::mutex> guard(mutex_);
   sync_directory(partial_);
-  const fs::path replaced = with_suffix(path_, ".replaced");
   const bool replace = overwrite_ && fs::exists(fs::symlink_status(path_));
   if (replace) {
-    fs::remove_all(replaced);
-    fs::rename(path_, replaced);
+    exchange(partial_, path_);
+  } else {
+    fs::rename(partial_, path_);
   }
-  fs::rename(partial_, path_);
   committed_ = true;
   sync_directory(fs::absolute(path_).parent_path());
-  if (replace) fs::remove_all(replaced);
+  if (replace) fs::remove_all(partial_);  // what was there before
 }
 
 }  // namespace dotresize
