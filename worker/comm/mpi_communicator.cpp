@@ -51,15 +51,25 @@ void for_each_piece(const at::Tensor& tensor, const Piece& piece) {
   } while (offset < bytes);
 }
 
+/// MPI may read or write the tensor of an operation that was given up as long as the process lives,
+/// so its memory must never be used for anything else.
+void keep_forever(const at::Tensor& tensor) { new at::Tensor(tensor); }
+
 class MpiTransfer final : public Transfer {
  public:
   MpiTransfer(const MpiCommunicator& comm, at::Tensor tensor, std::string operation)
       : comm_(comm), tensor_(std::move(tensor)), operation_(std::move(operation)) {}
 
+  ~MpiTransfer() override {
+    if (!requests_.empty()) keep_forever(tensor_);
+  }
+  MpiTransfer(const MpiTransfer&) = delete;
+  MpiTransfer& operator=(const MpiTransfer&) = delete;
+
   void add(MPI_Request request) { requests_.push_back(request); }
 
   void wait() override {
-    for (MPI_Request& request : requests_) comm_.wait(request, operation_);
+    for (MPI_Request& request : requests_) comm_.wait(request, operation_, tensor_);
     requests_.clear();
   }
 
@@ -82,13 +92,15 @@ MpiCommunicator::MpiCommunicator(MPI_Comm parent, std::chrono::seconds timeout)
 
 MpiCommunicator::~MpiCommunicator() { MPI_Comm_free(&comm_); }
 
-void MpiCommunicator::wait(MPI_Request& request, const std::string& operation) const {
+void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,
+                           const at::Tensor& tensor) const {
   const Clock::time_point deadline = Clock::now() + timeout_;
   auto pause = std::chrono::microseconds(0);
   for (int done = 0;;) {
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), operation);
     if (done != 0) return;
     if (Clock::now() > deadline) {
+      keep_forever(tensor);
       throw CommunicationError(operation + " did not complete within " +
                                std::to_string(timeout_.count()) +
                                " s (resources.timeout_s): a peer is gone or silent");
@@ -103,7 +115,7 @@ void MpiCommunicator::broadcast(at::Tensor& tensor, int root) {
   for_each_piece(tensor, [&](char* data, int bytes) {
     MPI_Request request;
     check(MPI_Ibcast(data, bytes, MPI_BYTE, root, comm_, &request), operation);
-    wait(request, operation);
+    wait(request, operation, tensor);
   });
 }
 
@@ -117,7 +129,7 @@ void MpiCommunicator::reduce_sum(at::Tensor& tensor, int root) {
     check(MPI_Ireduce(at_root ? MPI_IN_PLACE : data, at_root ? data : nullptr, bytes / element,
                       type, MPI_SUM, root, comm_, &request),
           operation);
-    wait(request, operation);
+    wait(request, operation, tensor);
   });
 }
 
@@ -129,7 +141,7 @@ void MpiCommunicator::all_reduce_sum(at::Tensor& tensor) {
     MPI_Request request;
     check(MPI_Iallreduce(MPI_IN_PLACE, data, bytes / element, type, MPI_SUM, comm_, &request),
           operation);
-    wait(request, operation);
+    wait(request, operation, tensor);
   });
 }
 
@@ -158,7 +170,7 @@ std::unique_ptr<Transfer> MpiCommunicator::receive(at::Tensor& tensor, int from)
 void MpiCommunicator::barrier() {
   MPI_Request request;
   check(MPI_Ibarrier(comm_, &request), "barrier");
-  wait(request, "barrier");
+  wait(request, "barrier", at::Tensor());
 }
 
 }  // namespace dotresize

@@ -30,8 +30,9 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Transfer> receive(at::Tensor& tensor, int from) override;
   void barrier() override;
 
-  /// Waits for one request. `operation` completes the sentence "rank 3: ... did not complete".
-  void wait(MPI_Request& request, const std::string& operation) const;
+  /// Waits for one request on `tensor`. `operation` begins the sentence "... did not complete
+  /// within".
+  void wait(MPI_Request& request, const std::string& operation, const at::Tensor& tensor) const;
 
  private:
   MPI_Comm comm_ = MPI_COMM_NULL;
