@@ -14,6 +14,7 @@ import pytest
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BINARIES = pathlib.Path(os.environ.get("DOTRESIZE_BUILD", SOURCE / "build")) / "bin"
+PROGRAM = os.environ.get("DOTRESIZE_SERVER_PROGRAM") or str(BINARIES / "dotresize-server")
 
 _stubs = tempfile.TemporaryDirectory(prefix="dotresize-stubs-")
 _protos = ("dotresize/v1/job", "dotresize/v1/jobs", "google/rpc/status", "google/rpc/error_details")
@@ -120,7 +121,7 @@ def ranks_of(job_id):
 
 class Server:
     def __init__(self, state, *options, **environment):
-        self.command = [str(BINARIES / "dotresize-server"), "--listen", "127.0.0.1:0",
+        self.command = [PROGRAM, "--listen", "127.0.0.1:0",
                         "--state", str(state), *options]
         self.environment = {**os.environ, **environment}
         self.state = state

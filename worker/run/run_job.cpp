@@ -54,6 +54,7 @@ class JobRun {
   void load_tokens();
   void evaluate_dense();
   void calibrate();
+  void take_hashes();
   void write_companions();
   void evaluate_compressed();
   void finish();
@@ -85,6 +86,7 @@ Report JobRun::run() {
   plan_progress();
   evaluate_dense();
   calibrate();
+  take_hashes();
   write_companions();
   evaluate_compressed();
   report_.wall_time_s =
@@ -175,6 +177,9 @@ void JobRun::calibrate() {
     shards.finish();
   }
   report_.junctions = gather_junctions(comm_, job_, config_, solved);
+}
+
+void JobRun::take_hashes() {
   const PhaseClock::Scope scope(clock_, "hash");
   shard_hashes_ = gather_hashes(comm_, partial_path(job_.output_path), layout_);
   report_.fingerprints = gather_input_hashes(comm_, job_.model_path, source_.files());
