@@ -14,6 +14,7 @@ for file in sys.argv[2:]:
     # Sending the same request_id again is safe: it gives the same job.
     job = jobs.CreateJob(messages.CreateJobRequest(spec=spec, request_id=str(uuid.uuid4())))
     for event in jobs.WatchJob(messages.WatchJobRequest(id=job.id)):
-        print(f"{job.id} {event.progress.fraction:4.0%} {event.progress.phase}")
+        if event.HasField("progress"):
+            print(f"{job.id} {event.progress.fraction:4.0%} {event.progress.phase}")
     job = jobs.GetJob(messages.GetJobRequest(id=job.id))
     print(job.result if job.HasField("result") else job.error)
