@@ -8,7 +8,7 @@
 
 #include "job/errors.h"
 #include "tests/checkpoint/limited_file_size.h"
-#include "tests/checkpoint/temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "worker/checkpoint/writer.h"
 
 namespace dotresize {

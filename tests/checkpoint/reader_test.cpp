@@ -10,7 +10,7 @@
 #include "job/errors.h"
 #include "tests/checkpoint/checkpoint_files.h"
 #include "tests/checkpoint/safetensors_bytes.h"
-#include "tests/checkpoint/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace dotresize {
 namespace {

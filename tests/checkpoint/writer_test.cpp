@@ -11,7 +11,7 @@
 #include "job/errors.h"
 #include "tests/checkpoint/checkpoint_files.h"
 #include "tests/checkpoint/limited_file_size.h"
-#include "tests/checkpoint/temporary_directory.h"
+#include "tests/temporary_directory.h"
 #include "worker/checkpoint/blocks.h"
 #include "worker/checkpoint/finite.h"
 #include "worker/checkpoint/reader.h"

@@ -95,21 +95,4 @@ std::string with(const std::string& text, const std::string& from, const std::st
   return std::string(text).replace(at, from.size(), to);
 }
 
-TemporaryDirectory::TemporaryDirectory() {
-  std::string name = (std::filesystem::temp_directory_path() / "dotresize-job-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-  path_ = std::filesystem::canonical(name);
-}
-
-TemporaryDirectory::~TemporaryDirectory() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-std::filesystem::path TemporaryDirectory::write(const std::string& name,
-                                                const std::string& content) const {
-  std::ofstream(path_ / name, std::ios::binary) << content;
-  return path_ / name;
-}
-
 }  // namespace dotresize

@@ -6,6 +6,7 @@
 
 #include "job/model_config.h"
 #include "job/resolved_job.h"
+#include "tests/temporary_directory.h"
 
 namespace dotresize {
 
@@ -21,21 +22,5 @@ ResolvedJob small_job(const ModelConfig& config, int ranks);
 
 /// `text` with its only occurrence of `from` replaced; throws if there is none.
 std::string with(const std::string& text, const std::string& from, const std::string& to);
-
-/// A fresh directory that is removed at the end of the test.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory();
-  ~TemporaryDirectory();
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  /// Writes a file and returns its path.
-  std::filesystem::path write(const std::string& name, const std::string& content) const;
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace dotresize

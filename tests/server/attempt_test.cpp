@@ -10,7 +10,7 @@
 #include "server/attempt_process.h"
 #include "server/files.h"
 #include "server/process_table.h"
-#include "tests/server/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace dotresize {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "server/api_error.h"
-#include "tests/server/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace dotresize {
 namespace {

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "job/errors.h"
-#include "tests/server/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace dotresize {
 namespace {

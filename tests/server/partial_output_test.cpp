@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "server/files.h"
-#include "tests/server/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace dotresize {
 namespace {

@@ -10,7 +10,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "server/attempt_token.h"
-#include "tests/server/temporary_directory.h"
+#include "tests/temporary_directory.h"
 
 namespace dotresize {
 namespace {
@@ -63,10 +63,10 @@ class Workers : public ::testing::Test {
 };
 
 TEST_F(Workers, FirstHeartbeatMakesTheJobRun) {
-  ASSERT_TRUE(beat(request("tokenize")).ok());
+  ASSERT_TRUE(beat(request("prepare")).ok());
   EXPECT_FALSE(response_.stop());
   EXPECT_EQ(store_.get(id_).state(), v1::Job::RUNNING);
-  EXPECT_EQ(store_.get(id_).progress().phase(), "tokenize");
+  EXPECT_EQ(store_.get(id_).progress().phase(), "prepare");
 }
 
 TEST_F(Workers, AnythingButTheAttemptsOwnTokenIsUnauthenticated) {

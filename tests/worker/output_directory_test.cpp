@@ -3,11 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
-
 #include "job/errors.h"
+#include "tests/temporary_directory.h"
 
 namespace dotresize {
 namespace {
@@ -19,36 +16,23 @@ using ::testing::ThrowsMessage;
 
 class OutputDirectoryTest : public ::testing::Test {
  protected:
-  OutputDirectoryTest() {
-    std::string name = (fs::temp_directory_path() / "dotresize-output.XXXXXX").string();
-    home_ = ::mkdtemp(name.data());
-    out_ = home_ / "deep" / "out";
-  }
-  ~OutputDirectoryTest() override { fs::remove_all(home_); }
-
-  void write(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
-  std::string read(const fs::path& path) {
-    std::ostringstream text;
-    text << std::ifstream(path).rdbuf();
-    return text.str();
-  }
-  fs::path home_;
-  fs::path out_;
+  TemporaryDirectory home_;
+  fs::path out_ = home_ / "deep" / "out";
 };
 
 TEST_F(OutputDirectoryTest, AppearsWholeAtCommit) {
   OutputDirectory output(out_, false);
-  write(output.partial() / "model", "weights");
+  put_file(output.partial() / "model", "weights");
   EXPECT_FALSE(fs::exists(out_));
   output.commit();
-  EXPECT_EQ(read(out_ / "model"), "weights");
+  EXPECT_EQ(file_bytes(out_ / "model"), "weights");
   EXPECT_FALSE(fs::exists(output.partial()));
 }
 
 TEST_F(OutputDirectoryTest, LeavesNothingBehindWithoutCommit) {
   {
     OutputDirectory output(out_, false);
-    write(output.partial() / "model", "torn");
+    put_file(output.partial() / "model", "torn");
   }
   EXPECT_TRUE(fs::is_empty(out_.parent_path()));
 }
@@ -68,18 +52,18 @@ TEST_F(OutputDirectoryTest, RefusesAnExistingOutput) {
 
 TEST_F(OutputDirectoryTest, OverwriteReplacesTheOldModelAtCommitAlone) {
   fs::create_directories(out_);
-  write(out_ / "model", "old");
+  put_file(out_ / "model", "old");
   OutputDirectory output(out_, true);
-  write(output.partial() / "model", "new");
-  EXPECT_EQ(read(out_ / "model"), "old");
+  put_file(output.partial() / "model", "new");
+  EXPECT_EQ(file_bytes(out_ / "model"), "old");
   output.commit();
-  EXPECT_EQ(read(out_ / "model"), "new");
+  EXPECT_EQ(file_bytes(out_ / "model"), "new");
   EXPECT_FALSE(fs::exists(output.partial()));
 }
 
 TEST_F(OutputDirectoryTest, StartsEmptyAfterACrash) {
   fs::create_directories(partial_path(out_) / "dotresize");
-  write(partial_path(out_) / "model", "torn");
+  put_file(partial_path(out_) / "model", "torn");
   OutputDirectory output(out_, false);
   EXPECT_TRUE(fs::is_empty(output.partial()));
 }
@@ -92,11 +76,11 @@ TEST_F(OutputDirectoryTest, IsForOneJobAtATime) {
 
 TEST_F(OutputDirectoryTest, DoesNotFollowALinkInPlaceOfThePartialDirectory) {
   fs::create_directories(home_ / "victim");
-  write(home_ / "victim" / "file", "kept");
+  put_file(home_ / "victim" / "file", "kept");
   fs::create_directories(out_.parent_path());
   fs::create_directory_symlink(home_ / "victim", partial_path(out_));
   EXPECT_THAT([&] { OutputDirectory(out_, false); }, Throws<InputError>());
-  EXPECT_EQ(read(home_ / "victim" / "file"), "kept");
+  EXPECT_EQ(file_bytes(home_ / "victim" / "file"), "kept");
 }
 
 }  // namespace

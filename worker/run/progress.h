@@ -34,6 +34,7 @@ class Progress {
   using Listener = std::function<void(const ProgressState&)>;
   explicit Progress(Listener changed) : changed_(std::move(changed)) {}
 
+  /// May be called again when more is known; the current phase keeps its place in the order.
   void plan(std::vector<ProgressPhase> phases);
   /// Starts a planned phase.
   void enter(const std::string& phase);

@@ -80,6 +80,8 @@ class JobRun {
 Report JobRun::run() {
   const auto start = std::chrono::steady_clock::now();
   const PhaseClock::Scope scope(clock_, "other");
+  progress_.plan({{"prepare", 1.0, 0, 0}});
+  progress_.enter("prepare");
   comm_.barrier();  // the output directory is there
   check_weights();
   load_tokens();
@@ -130,7 +132,8 @@ void JobRun::plan_progress() {
   // In token_parallel every rank counts its share of the tokens once per sublayer; in the pipeline
   // all tokens per pass.
   const int64_t seen = pipeline ? calibration * passes : calibration / comm_.size() * (mapped - 1);
-  progress_.plan({{"evaluate_dense", static_cast<double>(evaluation), evaluation, 0},
+  progress_.plan({{"prepare", 0.02 * static_cast<double>(calibration), 0, 0},
+                  {"evaluate_dense", static_cast<double>(evaluation), evaluation, 0},
                   {"calibrate", 2.0 * static_cast<double>(calibration * passes), seen, mapped},
                   {"evaluate_compressed", static_cast<double>(evaluation), evaluation, 0},
                   {"finish", 0.02 * static_cast<double>(calibration), 0, 0}});
