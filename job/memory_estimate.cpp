@@ -1,5 +1,6 @@
 // What is held at the same time:
-//   pipeline        the stage's weights (compute dtype); the moments of each junction of the stage;
+//   pipeline        the stage's weights (compute dtype); the moments of each junction of the stage
+//                   and of each group of them that shares a map;
 //                   and the largest of: the activations of three microbatches (one being received,
 //                   computed and sent), the workspace of one junction, the folding buffers.
 //   token_parallel  at the start the embedding (float32, on every rank) and the embedded tokens;
@@ -66,8 +67,25 @@ struct MemoryModel {
     return 2 * kDouble * largest * d;
   }
 
+  /// Groups of several junctions of which the stage has one or more.
+  int64_t shared_groups_of_stage() const {
+    int64_t groups = 0;
+    const auto& group_of = job.junction_groups;
+    if (group_of.empty()) return groups;
+    const auto end = static_cast<std::size_t>(shard.end_sublayer) + 1;
+    std::size_t junction = first() ? 0 : static_cast<std::size_t>(shard.first_sublayer) + 1;
+    while (junction < end) {
+      const auto [begin_of, end_of] =
+          std::equal_range(group_of.begin(), group_of.end(), group_of[junction]);
+      if (end_of - begin_of > 1) ++groups;
+      junction = static_cast<std::size_t>(end_of - group_of.begin());
+    }
+    return groups;
+  }
+
   int64_t pipeline() const {
-    return stage_weights() + mapped_junctions_of_stage() * moments_of_junction() +
+    return stage_weights() +
+           (mapped_junctions_of_stage() + shared_groups_of_stage()) * moments_of_junction() +
            std::max({3 * microbatch(), workspace(), folding()});
   }
 

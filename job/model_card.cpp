@@ -39,6 +39,37 @@ std::string method_sentence(const ResolvedJob& job, const ModelConfig& config) {
                                  : "; the last junction keeps its full width.");
 }
 
+std::string sharing_sentence(const ResolvedJob& job) {
+  switch (job.map_sharing.kind) {
+    case MapSharing::Kind::kModel:
+      return " One map serves the whole model.";
+    case MapSharing::Kind::kGroups:
+      return fmt::format(" The junctions share {} maps.", job.map_sharing.groups);
+    default:
+      return "";
+  }
+}
+
+std::string usage(const ResolvedJob& job, const std::string& family) {
+  const std::string remote = job.stock_output() ? "" : ", trust_remote_code=True";
+  const std::string why =
+      job.stock_output()
+          ? fmt::format("It is a `{}` model like any other, and loads without remote code:", family)
+          : "The code of the architecture is in this directory, hence `trust_remote_code=True`:";
+  return fmt::format(R"({0}
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("PATH", dtype="auto"{1})
+tokenizer = AutoTokenizer.from_pretrained("PATH"{1})
+inputs = tokenizer("Once upon a time", return_tensors="pt")
+print(tokenizer.decode(model.generate(**inputs, max_new_tokens=40)[0]))
+```
+)",
+                     why, remote);
+}
+
 }  // namespace
 
 std::string model_card(const Report& report, const ModelConfig& config) {
@@ -64,22 +95,13 @@ A `{0}` model made narrower with dotresize {2}.
 
 ## Use
 
-The code of the architecture is in this directory, hence `trust_remote_code=True`:
-
-```python
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-model = AutoModelForCausalLM.from_pretrained("PATH", dtype="auto", trust_remote_code=True)
-tokenizer = AutoTokenizer.from_pretrained("PATH", trust_remote_code=True)
-inputs = tokenizer("Once upon a time", return_tensors="pt")
-print(tokenizer.decode(model.generate(**inputs, max_new_tokens=40)[0]))
-```
-
+{6}
 `dotresize/report.json` has the figures of every junction and the fingerprints of the inputs;
 `sha256sum -c SHA256SUMS` checks the files. The terms of the source model's license apply.
 )",
-      config.family, job.name, report.tool_version, method_sentence(job, config),
-      size_table(report), evaluation_sentence(report));
+      config.family, job.name, report.tool_version,
+      method_sentence(job, config) + sharing_sentence(job), size_table(report),
+      evaluation_sentence(report), usage(job, config.family));
 }
 
 }  // namespace dotresize

@@ -148,7 +148,37 @@ std::vector<int64_t> read_junction_widths(const ConfigFields& fields, const Mode
   return result;
 }
 
+std::vector<int64_t> read_junction_groups(const ConfigFields& fields, const ModelConfig& config) {
+  if (!config.compressed || !fields.has("junction_groups")) return {};
+  const json& groups = fields.raw("junction_groups");
+  const std::vector<int64_t>& widths = config.junction_widths;
+  if (!groups.is_array() || groups.size() != widths.size()) {
+    fields.fail("junction_groups", "must be a list of " + std::to_string(widths.size()) +
+                                       " numbers, two per layer and one more");
+  }
+  std::vector<int64_t> result;
+  for (const json& group : groups) {
+    const json entry = {{"junction_groups", group}};
+    const int64_t least = result.empty() ? 0 : result.back();
+    result.push_back(ConfigFields(entry, fields.origin())
+                         .required_integer("junction_groups", least, kMaxLayers * 2));
+    const std::size_t junction = result.size() - 1;
+    if (junction > 0 && result[junction] == least && widths[junction] != widths[junction - 1]) {
+      fields.fail("junction_groups", "puts the widths " + std::to_string(widths[junction - 1]) +
+                                         " and " + std::to_string(widths[junction]) +
+                                         " into one group");
+    }
+  }
+  return result;
+}
+
 }  // namespace
+
+bool ModelConfig::has_shortcut(int64_t sublayer) const {
+  if (!compressed) return false;
+  const auto in = static_cast<std::size_t>(sublayer);
+  return junction_groups.empty() || junction_groups.at(in) != junction_groups.at(in + 1);
+}
 
 ModelConfig parse_model_config(const std::string& json_text, const std::string& origin) {
   const json root = parse_json_object(json_text, origin);
@@ -163,6 +193,7 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   config.rotary = read_rotary_config(fields);
   config.dtype = read_dtype(fields);
   config.junction_widths = read_junction_widths(fields, config);
+  config.junction_groups = read_junction_groups(fields, config);
   return config;
 }
 

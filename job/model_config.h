@@ -42,11 +42,16 @@ struct ModelConfig {
   std::string dtype;  ///< "float32", "float16" or "bfloat16"; empty where the config does not say
   /// Width of each of the 2L+1 junctions; all hidden_size for a dense model.
   std::vector<int64_t> junction_widths;
+  /// Group of each junction of a compressed model, ascending: within a group the map and the width
+  /// are the same, so that the skip path needs no shortcut. Empty: every junction is on its own.
+  std::vector<int64_t> junction_groups;
 
   int64_t num_junctions() const { return 2 * num_layers + 1; }
   /// Sublayer 2l is the attention of layer l, 2l+1 its MLP; sublayer s reads junction s and writes
   /// s+1.
   int64_t num_sublayers() const { return 2 * num_layers; }
+  /// Whether a matrix is stored for the sublayer's skip path; without it, that is the identity.
+  bool has_shortcut(int64_t sublayer) const;
 };
 
 /// Reads and checks `model_dir`/config.json. Throws InputError for a missing or malformed file, an

@@ -13,6 +13,7 @@ struct ModelFamily {
   std::string architecture;  ///< the only accepted entry of `architectures`
   bool offers_biases;        ///< attention_bias (q, k, v and o) and mlp_bias are honoured
   bool offers_sliding_window;
+  bool heads_divide_hidden_size;  ///< its configuration class insists, whatever head_dim says
   std::optional<int64_t> sliding_window_if_absent;
   std::optional<int64_t> kv_heads_if_absent;  ///< without it: as many as query heads
   int64_t max_position_embeddings_if_absent;

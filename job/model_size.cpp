@@ -20,37 +20,36 @@ int64_t mlp_parameters(const ModelConfig& config, int64_t k_in, int64_t k_out) {
   return 2 * ff * k_in + k_out * ff + (config.mlp_bias ? 2 * ff + k_out : 0);
 }
 
+int64_t projection_parameters(const ModelConfig& config, int64_t sublayer, int64_t k_in,
+                              int64_t k_out) {
+  return sublayer % 2 == 0 ? attention_parameters(config, k_in, k_out)
+                           : mlp_parameters(config, k_in, k_out);
+}
+
 }  // namespace
 
 int64_t sublayer_parameters(const ModelConfig& config, int64_t sublayer, int64_t k_in,
                             int64_t k_out, bool folded) {
-  const int64_t projections = sublayer % 2 == 0 ? attention_parameters(config, k_in, k_out)
-                                                : mlp_parameters(config, k_in, k_out);
-  const int64_t shortcut_or_norm = folded ? k_in * k_out : k_in;
-  return projections + shortcut_or_norm;
+  return projection_parameters(config, sublayer, k_in, k_out) + (folded ? k_in * k_out : k_in);
 }
 
-int64_t dense_parameters(const ModelConfig& config) {
-  const int64_t d = config.hidden_size;
-  int64_t total = config.vocab_size * d * (config.tie_word_embeddings ? 1 : 2) + d;
+int64_t stored_parameters(const ModelConfig& config) {
+  const std::vector<int64_t>& widths = config.junction_widths;
+  int64_t total = config.vocab_size * widths.front();
+  if (!config.tie_word_embeddings) total += config.vocab_size * widths.back();
+  if (!config.compressed) total += widths.back();
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
-    total += sublayer_parameters(config, s, d, d, /*folded=*/false);
+    total += projection_parameters(config, s, widths[s], widths[s + 1]);
+    if (!config.compressed) total += widths[s];
+    if (config.has_shortcut(s)) total += widths[s] * widths[s + 1];
   }
   return total;
 }
 
-int64_t compressed_parameters(const ModelConfig& config,
-                              const std::vector<int64_t>& junction_widths) {
-  int64_t total = config.vocab_size * (junction_widths.front() + junction_widths.back());
-  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
-    total += sublayer_parameters(config, s, junction_widths[s], junction_widths[s + 1],
-                                 /*folded=*/true);
-  }
-  return total;
-}
+int64_t default_round_to(int64_t hidden_size) { return hidden_size >= 2048 ? 64 : 8; }
 
 int64_t width_from_sparsity(double sparsity, int64_t hidden_size, int64_t round_to) {
-  if (round_to == 0) round_to = hidden_size >= 2048 ? 64 : 8;
+  if (round_to == 0) round_to = default_round_to(hidden_size);
   const double multiples =
       (1.0 - sparsity) * static_cast<double>(hidden_size) / static_cast<double>(round_to);
   const int64_t width = static_cast<int64_t>(std::floor(multiples + 1e-9)) * round_to;

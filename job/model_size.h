@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "job/model_config.h"
 
@@ -13,15 +12,15 @@ namespace dotresize {
 int64_t sublayer_parameters(const ModelConfig& config, int64_t sublayer, int64_t k_in,
                             int64_t k_out, bool folded);
 
-/// Every stored tensor of the model, tied weights once (method.md, "Net parameters").
-int64_t dense_parameters(const ModelConfig& config);
+/// Every stored tensor of the model, dense or compressed, tied weights once (method.md, "Net
+/// parameters").
+int64_t stored_parameters(const ModelConfig& config);
 
-/// Every stored tensor of the compressed model with these 2L+1 junction widths; embeddings are
-/// untied.
-int64_t compressed_parameters(const ModelConfig& config,
-                              const std::vector<int64_t>& junction_widths);
+/// What widths of such a model are rounded to where the job does not say: 64 where d >= 2048, else
+/// 8.
+int64_t default_round_to(int64_t hidden_size);
 
-/// k = floor((1-s)*d/r + 1e-9)*r; r = round_to, or 64 where d >= 2048 and else 8 if round_to is 0.
+/// k = floor((1-s)*d/r + 1e-9)*r; r = round_to, or the default if round_to is 0.
 /// Throws InputError where the result is 0.
 int64_t width_from_sparsity(double sparsity, int64_t hidden_size, int64_t round_to);
 

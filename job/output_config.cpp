@@ -26,23 +26,54 @@ void write_rotary(json& config, const RotaryConfig& rotary) {
   config["rope_scaling"] = rotary.type == "default" ? json() : rotary_scaling(rotary);
 }
 
-}  // namespace
-
-std::string output_config_json(const std::string& source_config_json, const ModelConfig& source,
-                               const std::vector<int64_t>& junction_widths, Dtype output_dtype) {
-  json config = parse_json_object(source_config_json, "config.json of the source");
+/// What makes transformers load the code that lies beside the weights.
+void write_custom_code(json& config, const ModelConfig& output) {
   config["model_type"] = "dotresize";
   config["architectures"] = {"DotResizeForCausalLM"};
   config["auto_map"] = {{"AutoConfig", "configuration_dotresize.DotResizeConfig"},
                         {"AutoModel", "modeling_dotresize.DotResizeModel"},
                         {"AutoModelForCausalLM", "modeling_dotresize.DotResizeForCausalLM"}};
-  config["source_model_type"] = source.family;
-  config["junction_widths"] = junction_widths;
+  config["source_model_type"] = output.family;
+  config["junction_widths"] = output.junction_widths;
+  if (!output.junction_groups.empty()) config["junction_groups"] = output.junction_groups;
+}
+
+void write_stock(json& config, const ModelConfig& output) {
+  config.erase("auto_map");
+  config["hidden_size"] = output.hidden_size;
+  config["rms_norm_eps"] = output.rms_norm_eps;
+}
+
+}  // namespace
+
+ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& job) {
+  ModelConfig output = source;
+  output.tie_word_embeddings = false;
+  output.dtype = to_string(job.output_dtype);
+  output.junction_widths = job.junction_widths;
+  if (job.stock_output()) {
+    // Σx²/k + eps·d/k is what the dense model's norm has under the root, times d/k.
+    output.hidden_size = job.width;
+    output.rms_norm_eps *= static_cast<double>(source.hidden_size) / static_cast<double>(job.width);
+  } else {
+    output.compressed = true;
+    output.junction_groups = job.junction_groups;
+  }
+  return output;
+}
+
+std::string output_config_json(const std::string& source_config_json, const ModelConfig& output) {
+  json config = parse_json_object(source_config_json, "config.json of the source");
+  if (output.compressed) {
+    write_custom_code(config, output);
+  } else {
+    write_stock(config, output);
+  }
   config["tie_word_embeddings"] = false;
-  config["head_dim"] = source.head_dim;
-  config["num_key_value_heads"] = source.num_kv_heads;
-  config["dtype"] = config["torch_dtype"] = to_string(output_dtype);
-  write_rotary(config, source.rotary);
+  config["head_dim"] = output.head_dim;
+  config["num_key_value_heads"] = output.num_kv_heads;
+  config["dtype"] = config["torch_dtype"] = output.dtype;
+  write_rotary(config, output.rotary);
   return config.dump(2) + "\n";
 }
 

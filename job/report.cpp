@@ -23,7 +23,8 @@ void set_if(json& object, const char* key, const std::optional<Value>& value) {
 json method_json(const ResolvedJob& job) {
   json method = {{"name", to_string(job.method)},
                  {"width", job.width},
-                 {"head", job.head_sliced ? "sliced" : "dense"}};
+                 {"head", job.head_sliced ? "sliced" : "dense"},
+                 {"map_sharing", to_string(job.map_sharing)}};
   set_if(method, "sparsity", job.sparsity);
   if (uses_transport(job.method)) {
     method["lambda"] = job.lambda;

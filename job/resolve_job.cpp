@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <numeric>
 
 #include "dotresize/v1/job.pb.h"
 #include "job/errors.h"
+#include "job/model_family.h"
 #include "job/model_size.h"
 #include "job/resolved_job.h"
 #include "job/spec_paths.h"
@@ -43,7 +45,8 @@ CostScale cost_scale_of(const v1::Method& method) {
   }
 }
 
-Schedule schedule_of(v1::Calibration::Activations activations, Method method) {
+Schedule schedule_of(v1::Calibration::Activations activations, Method method, bool shares_maps) {
+  if (shares_maps) return Schedule::kPipeline;
   switch (activations) {
     case v1::Calibration::original:
       return Schedule::kPipeline;
@@ -144,13 +147,54 @@ int64_t resolve_width(const v1::Method& method, int64_t hidden_size) {
   return method.width();
 }
 
+/// The widths that a stock model of the family can have are multiples of this.
+int64_t stock_width_unit(const ModelConfig& config) {
+  return find_family(config.family)->heads_divide_hidden_size ? config.num_heads : 1;
+}
+
+int64_t resolve_stock_width(const v1::Method& method, const ModelConfig& config) {
+  const int64_t unit = stock_width_unit(config);
+  if (!method.has_width()) {
+    const int64_t round_to =
+        method.round_to() == 0 ? default_round_to(config.hidden_size) : method.round_to();
+    return width_from_sparsity(method.sparsity(), config.hidden_size, std::lcm(round_to, unit));
+  }
+  const int64_t width = resolve_width(method, config.hidden_size);
+  if (width % unit != 0) {
+    fail("method.width", std::to_string(width) + " is not a multiple of " + std::to_string(unit) +
+                             ", the number of attention heads, as a " + config.family +
+                             " model needs it (method.map_sharing is model)");
+  }
+  return width;
+}
+
+void resolve_map_sharing(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
+  const int64_t mapped = config.num_junctions() - (job.head_sliced ? 0 : 1);
+  switch (job.map_sharing.kind) {
+    case MapSharing::Kind::kJunction:
+      return;
+    case MapSharing::Kind::kModel:
+      job.junction_groups.assign(static_cast<std::size_t>(config.num_junctions()), 0);
+      return;
+    case MapSharing::Kind::kGroups:
+      if (job.map_sharing.groups > mapped) {
+        fail("method.map_sharing", given.map_sharing() + " groups are more than the " +
+                                       std::to_string(mapped) + " compressed junctions");
+      }
+      job.junction_groups =
+          make_junction_groups(job.map_sharing.groups, mapped, config.num_junctions());
+  }
+}
+
 void resolve_method(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
   job.method = method_of(given);
   if (given.has_sparsity()) job.sparsity = given.sparsity();
-  job.width = resolve_width(given, config.hidden_size);
+  job.map_sharing = parse_map_sharing(given.map_sharing()).value();
+  job.width = job.stock_output() ? resolve_stock_width(given, config)
+                                 : resolve_width(given, config.hidden_size);
   if (given.has_lambda()) job.lambda = given.lambda();
   job.cost_scale = cost_scale_of(given);
-  job.head_sliced = given.head() == v1::Method::sliced;
+  job.head_sliced = given.head() == v1::Method::sliced || job.stock_output();
   if (given.has_sinkhorn_tolerance()) job.sinkhorn_tolerance = given.sinkhorn_tolerance();
   if (given.has_sinkhorn_max_iterations()) {
     job.sinkhorn_max_iterations = given.sinkhorn_max_iterations();
@@ -158,6 +202,7 @@ void resolve_method(const v1::Method& given, const ModelConfig& config, Resolved
   job.accept_nonconvergence = given.on_nonconvergence() == v1::Method::accept;
   job.junction_widths.assign(static_cast<std::size_t>(config.num_junctions()), job.width);
   if (!job.head_sliced) job.junction_widths.back() = config.hidden_size;
+  resolve_map_sharing(given, config, job);
 }
 
 int resolve_ranks(const v1::Resources& resources, const ModelConfig& config) {
@@ -213,7 +258,8 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config) {
   job.source_dtype = source_dtype_of(config);
   job.output_dtype = output_dtype_of(spec.output().dtype(), job.source_dtype);
   resolve_method(spec.method(), config, job);
-  job.schedule = schedule_of(spec.calibration().activations(), job.method);
+  job.schedule =
+      schedule_of(spec.calibration().activations(), job.method, job.map_sharing.shares());
   job.ranks = resolve_ranks(spec.resources(), config);
   job.compute_dtype = compute_dtype_of(spec.resources().compute_dtype());
   if (spec.resources().has_timeout_s()) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "job/map_sharing.h"
 #include "job/model_config.h"
 
 namespace dotresize {
@@ -60,6 +61,11 @@ struct ResolvedJob {
   bool accept_nonconvergence = false;
   Schedule schedule = Schedule::kPipeline;
   std::vector<int64_t> junction_widths;  ///< 2L+1
+  MapSharing map_sharing;
+  std::vector<int64_t> junction_groups;  ///< as in ModelConfig; empty where no map is shared
+
+  /// The output is a model of the source family, without code of its own.
+  bool stock_output() const { return map_sharing.kind == MapSharing::Kind::kModel; }
 
   TokenSource calibration;
   std::optional<TokenSource> evaluation;

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "job/job_file.h"
+#include "job/map_sharing.h"
 #include "job/spec_paths.h"
 #include "job/wording.h"
 
@@ -90,6 +91,19 @@ class Validator {
     }
   }
 
+  void check_map_sharing(const v1::JobSpec& spec) {
+    const auto sharing = parse_map_sharing(spec.method().map_sharing());
+    if (!sharing) {
+      add("method.map_sharing", shown(spec.method().map_sharing()) +
+                                    " is not junction, model or a number of groups from 1 on");
+    } else if (sharing->shares() &&
+               spec.calibration().activations() == v1::Calibration::compressed) {
+      add("calibration.activations",
+          "compressed does not go with method.map_sharing: " + to_string(*sharing) +
+              ", whose maps need original (or auto)");
+    }
+  }
+
   template <class Source>
   void check_source(const std::string& section, const Source& source) {
     if ((source.text_size() > 0) == !source.tokens().empty()) {
@@ -165,6 +179,7 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_
   validator.check_name(spec.name());
   validator.check_paths(spec, require_absolute_paths);
   validator.check_method(spec.method());
+  validator.check_map_sharing(spec);
   validator.check_source("calibration", spec.calibration());
   if (spec.calibration().has_samples()) {
     validator.check_range("calibration.samples", spec.calibration().samples(), 1, kMaxSamples);

@@ -31,11 +31,6 @@ fs::path user_cache_dir() {
   throw InputError("neither XDG_CACHE_HOME nor HOME says where to keep tokenised text");
 }
 
-int64_t parameters_of(const ModelConfig& config) {
-  return config.compressed ? compressed_parameters(config, config.junction_widths)
-                           : dense_parameters(config);
-}
-
 }  // namespace
 
 int eval_command(const fs::path& model_dir, const TokenSource& source, bool json) {
@@ -53,7 +48,7 @@ int eval_command(const fs::path& model_dir, const TokenSource& source, bool json
                                    {"perplexity", perplexity},
                                    {"predicted_tokens", sum.tokens},
                                    {"seqlen", windows.windows.size(1)},
-                                   {"parameters", parameters_of(config)}};
+                                   {"parameters", stored_parameters(config)}};
     fmt::print("{}\n", result.dump(2));
   } else {
     fmt::print("perplexity {:.4f} over {} tokens in windows of {}\n", perplexity, sum.tokens,

@@ -40,11 +40,12 @@ method:
   sinkhorn_tolerance: 1e-7
   sinkhorn_max_iterations: 500
   on_nonconvergence: accept
+  map_sharing: 3
 calibration:
   text: [/c.txt]
   samples: 64
   seqlen: 512
-  activations: compressed
+  activations: original
 evaluation:
   tokens: /e.safetensors
   seqlen: 256
@@ -91,7 +92,8 @@ TEST(JobFile, ValuesArrive) {
   EXPECT_EQ(spec.method().sparsity(), 0.25);
   EXPECT_EQ(spec.method().lambda(), 0.1);
   EXPECT_EQ(spec.method().sinkhorn_max_iterations(), 500u);
-  EXPECT_EQ(spec.calibration().activations(), v1::Calibration::compressed);
+  EXPECT_EQ(spec.method().map_sharing(), "3");
+  EXPECT_EQ(spec.calibration().activations(), v1::Calibration::original);
   EXPECT_EQ(spec.evaluation().tokens(), "/e.safetensors");
   EXPECT_EQ(spec.resources().compute_dtype(), v1::ComputeDtype::float16);
 }

@@ -13,7 +13,7 @@ namespace dotresize {
 namespace {
 
 /// The product of each tensor's shape in a safetensors header, summed.
-int64_t stored_parameters(const std::string& path) {
+int64_t parameters_in(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   char size[8];
   file.read(size, 8);
@@ -33,21 +33,20 @@ int64_t stored_parameters(const std::string& path) {
 }
 
 TEST(ModelSize, DenseParametersAreThePublishedFigures) {
-  EXPECT_EQ(dense_parameters(llama31()), 8'030'261'248);
-  EXPECT_EQ(dense_parameters(parse_model_config(kMistralV03Config, "config.json")), 7'248'023'552);
+  EXPECT_EQ(stored_parameters(llama31()), 8'030'261'248);
+  EXPECT_EQ(stored_parameters(parse_model_config(kMistralV03Config, "config.json")), 7'248'023'552);
 }
 
 TEST(ModelSize, DenseParametersOfTheExampleAreThoseInItsFile) {
   const std::string dir = DOTRESIZE_SOURCE_DIR "/examples/docs-llama";
-  EXPECT_EQ(dense_parameters(read_model_config(dir)),
-            stored_parameters(dir + "/model.safetensors"));
+  EXPECT_EQ(stored_parameters(read_model_config(dir)), parameters_in(dir + "/model.safetensors"));
 }
 
 TEST(ModelSize, TiedEmbeddingsCountOnce) {
   ModelConfig config = small_llama();
-  const int64_t untied = dense_parameters(config);
+  const int64_t untied = stored_parameters(config);
   config.tie_word_embeddings = true;
-  EXPECT_EQ(untied - dense_parameters(config), 4096 * 256);
+  EXPECT_EQ(untied - stored_parameters(config), 4096 * 256);
 }
 
 TEST(ModelSize, BiasesCount) {
@@ -67,9 +66,26 @@ TEST(ModelSize, FoldedSublayersHaveAShortcutAndNoNorm) {
 }
 
 TEST(ModelSize, AtFullWidthOnlyShortcutsComeAndNormsGo) {
-  const ModelConfig config = small_llama();
-  EXPECT_EQ(compressed_parameters(config, config.junction_widths) - dense_parameters(config),
-            12 * 256 * 256 - 13 * 256);
+  const ModelConfig dense = small_llama();
+  ModelConfig config = dense;
+  config.compressed = true;
+  EXPECT_EQ(stored_parameters(config) - stored_parameters(dense), 12 * 256 * 256 - 13 * 256);
+}
+
+TEST(ModelSize, JunctionsOfOneGroupHaveNoShortcut) {
+  ModelConfig config = small_llama();
+  config.compressed = true;
+  const int64_t own_maps = stored_parameters(config);
+  config.junction_groups = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3};
+  EXPECT_EQ(own_maps - stored_parameters(config), 9 * 256 * 256);
+}
+
+TEST(ModelSize, AStockModelCountsItsNorms) {
+  ModelConfig config = small_llama();
+  config.hidden_size = 208;
+  config.junction_widths.assign(13, 208);
+  const int64_t attention = 208 * (256 + 2 * 64 + 256);
+  EXPECT_EQ(stored_parameters(config), 2 * 4096 * 208 + 6 * (attention + 3 * 768 * 208) + 13 * 208);
 }
 
 TEST(ModelSize, WidthIsTheWholeMultipleBelow) {

@@ -13,9 +13,21 @@ using nlohmann::json;
 
 std::string output_of(const std::string& source_text, Dtype dtype = Dtype::kBFloat16) {
   const ModelConfig source = parse_model_config(source_text, "config.json");
-  std::vector<int64_t> widths(static_cast<std::size_t>(source.num_junctions()), 3264);
-  widths.back() = source.hidden_size;
-  return output_config_json(source_text, source, widths, dtype);
+  ResolvedJob job;
+  job.width = 3264;
+  job.output_dtype = dtype;
+  job.junction_widths.assign(static_cast<std::size_t>(source.num_junctions()), job.width);
+  job.junction_widths.back() = source.hidden_size;
+  return output_config_json(source_text, output_model_config(source, job));
+}
+
+std::string stock_output_of(const std::string& source_text) {
+  const ModelConfig source = parse_model_config(source_text, "config.json");
+  ResolvedJob job;
+  job.width = 3072;
+  job.map_sharing.kind = MapSharing::Kind::kModel;
+  job.junction_widths.assign(static_cast<std::size_t>(source.num_junctions()), job.width);
+  return output_config_json(source_text, output_model_config(source, job));
 }
 
 TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
@@ -36,6 +48,38 @@ TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
     EXPECT_EQ(output.junction_widths.back(), 4096);
     EXPECT_EQ(output.dtype, "bfloat16");
   }
+}
+
+TEST(OutputConfig, OfAStockModelIsThatOfANarrowerModelOfTheFamily) {
+  for (const char* text : {kLlama31Config, kMistralV03Config}) {
+    const ModelConfig source = parse_model_config(text, "config.json");
+    const ModelConfig output = parse_model_config(stock_output_of(text), "config.json");
+    EXPECT_FALSE(output.compressed);
+    EXPECT_EQ(output.family, source.family);
+    EXPECT_EQ(output.hidden_size, 3072);
+    EXPECT_EQ(output.head_dim, 128);
+    EXPECT_DOUBLE_EQ(output.rms_norm_eps, source.rms_norm_eps * 4096 / 3072);
+    EXPECT_FALSE(output.tie_word_embeddings);
+    const json keys = json::parse(stock_output_of(text));
+    EXPECT_EQ(keys["architectures"], json::parse(text)["architectures"]);
+    EXPECT_FALSE(keys.contains("junction_widths"));
+  }
+}
+
+TEST(OutputConfig, OfAStockModelNamesNoCode) {
+  const std::string source = with(kLlama31Config, R"("use_cache": true)",
+                                  R"("use_cache": true, "auto_map": {"AutoConfig": "x.Y"})");
+  EXPECT_FALSE(json::parse(stock_output_of(source)).contains("auto_map"));
+}
+
+TEST(OutputConfig, NamesTheGroupsThatShareAMap) {
+  const ModelConfig source = small_llama();
+  ResolvedJob job = small_job(source, 1);
+  job.map_sharing = {MapSharing::Kind::kGroups, 3};
+  job.junction_groups = make_junction_groups(3, 12, 13);
+  const json keys = json::parse(
+      output_config_json(R"({"model_type": "llama"})", output_model_config(source, job)));
+  EXPECT_EQ(keys["junction_groups"], json({0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3}));
 }
 
 TEST(OutputConfig, SpeaksBothDialects) {

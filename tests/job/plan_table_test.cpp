@@ -36,6 +36,15 @@ TEST(PlanTable, NamesWhatEachRankHolds) {
   EXPECT_THAT(text, HasSubstr("12.6 MiB"));
 }
 
+TEST(PlanTable, AStockModelHasNoShortcutsInItsSize) {
+  ResolvedJob job = job_of_width(208);
+  job.map_sharing.kind = MapSharing::Kind::kModel;
+  job.junction_widths.back() = 208;
+  job.junction_groups.assign(13, 0);
+  EXPECT_EQ(document(job)["compressed"]["parameters"], 5'380'752);
+  EXPECT_THAT(table(job), HasSubstr("81.2 % of the dense parameters"));
+}
+
 TEST(PlanTable, ARankWithOneSublayerNamesItOnce) {
   EXPECT_THAT(table(small_job(small_llama(), 12)), HasSubstr("\n   2  layers.1 attention  "));
 }

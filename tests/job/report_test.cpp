@@ -51,6 +51,7 @@ TEST(Report, HasTheDocumentedKeys) {
   EXPECT_EQ(report["tool_version"], "1.2.3");
   EXPECT_EQ(report["method"]["name"], "pca_dotresize");
   EXPECT_EQ(report["method"]["lambda"], 0.1);
+  EXPECT_EQ(report["method"]["map_sharing"], "junction");
   EXPECT_EQ(report["calibration"]["activations"], "original");
   EXPECT_EQ(report["calibration"]["token_count"], 32768);
   EXPECT_EQ(report["evaluation"]["token_count"], 16320);

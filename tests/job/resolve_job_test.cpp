@@ -105,6 +105,38 @@ TEST_F(ResolveJob, RoundToIsHonoured) {
   EXPECT_EQ(resolve().width, 192);
 }
 
+TEST_F(ResolveJob, GroupsAreRunsOfTheCompressedJunctions) {
+  EXPECT_TRUE(resolve().junction_groups.empty());
+  spec_.mutable_method()->set_map_sharing("5");
+  EXPECT_THAT(resolve().junction_groups,
+              testing::ElementsAre(0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5));
+  spec_.mutable_method()->set_head(v1::Method::sliced);
+  EXPECT_THAT(resolve().junction_groups,
+              testing::ElementsAre(0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 3, 4, 4));
+  spec_.mutable_method()->set_map_sharing("14");
+  EXPECT_EQ(error(), "method.map_sharing: 14 groups are more than the 13 compressed junctions");
+}
+
+TEST_F(ResolveJob, SharedMapsSeeTheDenseModel) {
+  spec_.mutable_method()->set_name(v1::Method::magnitude);
+  EXPECT_EQ(resolve().schedule, Schedule::kTokenParallel);
+  spec_.mutable_method()->set_map_sharing("2");
+  EXPECT_EQ(resolve().schedule, Schedule::kPipeline);
+}
+
+TEST_F(ResolveJob, AStockModelHasAWidthThatItsFamilyAllows) {
+  config_.num_heads = 12;
+  spec_.mutable_method()->set_map_sharing("model");
+  EXPECT_EQ(resolve().width, 192);  // a multiple of 8 and of 12
+  EXPECT_THAT(resolve().junction_widths, Each(192));
+  EXPECT_TRUE(resolve().head_sliced);
+  spec_.mutable_method()->clear_sparsity();
+  spec_.mutable_method()->set_width(200);
+  EXPECT_THAT(error(), HasSubstr("method.width: 200 is not a multiple of 12, the number of att"));
+  config_.family = "mistral";
+  EXPECT_EQ(resolve().width, 200);
+}
+
 TEST_F(ResolveJob, AModelThatDoesNotSayItsDtypeIsFloat32) {
   config_.dtype.clear();
   EXPECT_EQ(resolve().source_dtype, Dtype::kFloat32);

@@ -42,8 +42,8 @@ TEST(ShardPlan, ParametersOfTheRanksAddUpToTheModel) {
       parameters += shard.parameters;
       bytes += shard.bytes;
     }
-    EXPECT_EQ(parameters, dense_parameters(config));
-    EXPECT_EQ(bytes, 2 * dense_parameters(config));
+    EXPECT_EQ(parameters, stored_parameters(config));
+    EXPECT_EQ(bytes, 2 * stored_parameters(config));
   }
 }
 
@@ -118,8 +118,10 @@ TEST(ShardPlan, LargestAcceptedSizesDoNotOverflow) {
       "config.json");
   ResolvedJob job = small_job(config, 4096);
   job.width = 4194304;
-  EXPECT_GT(dense_parameters(config), 0);
-  EXPECT_GT(compressed_parameters(config, config.junction_widths), dense_parameters(config));
+  EXPECT_GT(stored_parameters(config), 0);
+  ModelConfig folded = config;
+  folded.compressed = true;
+  EXPECT_GT(stored_parameters(folded), stored_parameters(config));
   for (const RankShard& shard : make_shard_plan(config, job).ranks) {
     EXPECT_GT(shard.peak_memory_bytes, shard.bytes);
   }

@@ -87,13 +87,33 @@ TEST(Fold, OfInputAndOutputCommute) {
   const WholeModel dense = random_model(tiny_config(), 8);
   const at::Tensor M_inv = random_orthogonal(dense.config.hidden_size, 9).narrow(0, 0, 10);
   const at::Tensor M = random_orthogonal(dense.config.hidden_size, 10).narrow(1, 0, 14);
+  ModelConfig folded = dense.config;
+  folded.compressed = true;
   for (const SublayerWeights& weights : dense.sublayers) {
-    const auto one = folded_values(fold_output(fold_input(weights, M_inv), M));
-    const auto other = folded_values(fold_input(fold_output(weights, M), M_inv));
+    const auto one = stored_values(folded, fold_output(fold_input(weights, M_inv), M));
+    const auto other = stored_values(folded, fold_input(fold_output(weights, M), M_inv));
     ASSERT_EQ(one.size(), other.size());
     for (size_t i = 0; i < one.size(); ++i) {
       EXPECT_LT(largest_difference(one[i], other[i]), 1e-12);
     }
+  }
+}
+
+TEST(StockNorm, DividesByTheWidthOfTheSource) {
+  const int64_t k = 10;
+  const WholeModel dense = random_model(tiny_config(), 13);
+  const double d = static_cast<double>(dense.config.hidden_size);
+  const at::Tensor x = at::randn({3, k}, at::kFloat);
+  const at::Tensor reader = at::randn({5, k}, at::kDouble);
+  const at::Tensor expected =
+      at::linear(rms_norm(x, {}, dense.config.hidden_size, 1e-5).to(at::kDouble), reader);
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    const StockNorm norm = stock_norm(dense.config.hidden_size, k, dtype);
+    EXPECT_TRUE(at::equal(norm.weight, norm.weight.to(dtype).to(at::kDouble)));
+    const HeadWeights stored = with_stock_norm(HeadWeights{{}, reader}, norm);
+    const at::Tensor normed = rms_norm(x, stored.norm.to(at::kFloat), k, 1e-5 * d / k);
+    EXPECT_LT(largest_difference(at::linear(normed.to(at::kDouble), stored.weight), expected),
+              1e-5);
   }
 }
 

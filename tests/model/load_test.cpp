@@ -80,15 +80,15 @@ TEST_F(Load, ReadsACompressedSublayerWithItsShortcutTransposed) {
   EXPECT_FALSE(load_head(CheckpointReader(dir_), config_, at::kFloat).norm.defined());
 }
 
-TEST_F(Load, FoldedValuesComeBack) {
+TEST_F(Load, StoredValuesComeBack) {
   config_.compressed = true;
-  config_.junction_widths = {8, 10, 12, 14, 24};
+  config_.junction_widths = {8, 10, 10, 14, 24};
+  config_.junction_groups = {0, 1, 1, 2, 3};
   fill();
   const CheckpointReader reader = write();
   for (int64_t s = 0; s < config_.num_sublayers(); ++s) {
-    const auto tensors =
-        folded_tensors(config_, s, config_.junction_widths[s], config_.junction_widths[s + 1]);
-    const auto values = folded_values(load_sublayer(reader, config_, s, at::kFloat));
+    const auto tensors = stored_tensors(config_, s);
+    const auto values = stored_values(config_, load_sublayer(reader, config_, s, at::kFloat));
     ASSERT_EQ(values.size(), tensors.size());
     for (size_t i = 0; i < values.size(); ++i) {
       EXPECT_TRUE(at::equal(values[i], tensors_[tensors[i].name])) << tensors[i].name;

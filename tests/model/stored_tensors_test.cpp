@@ -22,6 +22,15 @@ namespace {
 
 using ::testing::ElementsAre;
 
+/// The sublayer reads a width of 10 and writes one of 14.
+ModelConfig compressed_at(int64_t sublayer) {
+  ModelConfig config = tiny_config();
+  config.compressed = true;
+  config.junction_widths[sublayer] = 10;
+  config.junction_widths[sublayer + 1] = 14;
+  return config;
+}
+
 TEST(Names, FollowTheStream) {
   EXPECT_EQ(sublayer_name(6), "layers.3.attention");
   EXPECT_EQ(sublayer_name(7), "layers.3.mlp");
@@ -30,10 +39,10 @@ TEST(Names, FollowTheStream) {
   EXPECT_EQ(junction_name(8), "layers.3.mlp");
 }
 
-TEST(FoldedTensors, AreWeightsThenBiasesThenTheShortcut) {
-  const ModelConfig config = tiny_config();
+TEST(StoredTensors, AreWeightsThenBiasesThenTheShortcut) {
+  const ModelConfig config = compressed_at(2);
   const std::string attention = "model.layers.1.self_attn.";
-  EXPECT_THAT(folded_tensors(config, 2, 10, 14),
+  EXPECT_THAT(stored_tensors(config, 2),
               ElementsAre(StoredTensor{attention + "q_proj.weight", {36, 10}},
                           StoredTensor{attention + "k_proj.weight", {12, 10}},
                           StoredTensor{attention + "v_proj.weight", {12, 10}},
@@ -45,24 +54,39 @@ TEST(FoldedTensors, AreWeightsThenBiasesThenTheShortcut) {
                           StoredTensor{"model.layers.1.attention_shortcut.weight", {14, 10}}));
 }
 
-TEST(FoldedTensors, HaveTheBiasesThatTheConfigNames) {
-  ModelConfig config = tiny_config();
+TEST(StoredTensors, HaveTheBiasesThatTheConfigNames) {
+  ModelConfig config = compressed_at(1);
   config.mlp_bias = false;
   const std::string mlp = "model.layers.0.mlp.";
-  EXPECT_THAT(folded_tensors(config, 1, 10, 14),
+  EXPECT_THAT(stored_tensors(config, 1),
               ElementsAre(StoredTensor{mlp + "gate_proj.weight", {40, 10}},
                           StoredTensor{mlp + "up_proj.weight", {40, 10}},
                           StoredTensor{mlp + "down_proj.weight", {14, 40}},
                           StoredTensor{"model.layers.0.mlp_shortcut.weight", {14, 10}}));
 }
 
-TEST(FoldedValues, HaveTheShapesOfFoldedTensors) {
+TEST(StoredTensors, BetweenJunctionsOfOneGroupThereIsNoShortcut) {
+  ModelConfig config = tiny_config();
+  config.compressed = true;
+  config.junction_groups = {0, 0, 1, 1, 2};
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    EXPECT_EQ(stored_tensors(config, s).back().name.ends_with("shortcut.weight"), s % 2 == 1);
+  }
+}
+
+TEST(StoredTensors, OfADenseModelEndWithTheNorm) {
+  EXPECT_EQ(stored_tensors(tiny_config(), 2).back(),
+            (StoredTensor{"model.layers.1.input_layernorm.weight", {24}}));
+}
+
+TEST(StoredValues, HaveTheShapesOfStoredTensors) {
   const WholeModel model = random_model(tiny_config(), 1);
   const at::Tensor M_inv = random_orthogonal(model.config.hidden_size, 2).narrow(0, 0, 10);
   const at::Tensor M = random_orthogonal(model.config.hidden_size, 3).narrow(1, 0, 14);
   for (const SublayerWeights& weights : model.sublayers) {
-    const auto values = folded_values(fold_output(fold_input(weights, M_inv), M));
-    const auto tensors = folded_tensors(model.config, weights.sublayer, 10, 14);
+    const ModelConfig config = compressed_at(weights.sublayer);
+    const auto values = stored_values(config, fold_output(fold_input(weights, M_inv), M));
+    const auto tensors = stored_tensors(config, weights.sublayer);
     ASSERT_EQ(values.size(), tensors.size());
     for (size_t i = 0; i < values.size(); ++i) {
       EXPECT_EQ(values[i].sizes(), at::IntArrayRef(tensors[i].shape)) << tensors[i].name;
@@ -70,9 +94,17 @@ TEST(FoldedValues, HaveTheShapesOfFoldedTensors) {
   }
 }
 
-TEST(FoldedValues, RefuseADenseSublayer) {
+TEST(StoredValues, RefuseASublayerOfAnotherKindOfModel) {
   const WholeModel model = random_model(tiny_config(), 4);
-  EXPECT_THROW(folded_values(model.sublayers[0]), std::logic_error);
+  ModelConfig config = tiny_config();
+  EXPECT_NO_THROW(stored_values(config, model.sublayers[0]));
+  config.compressed = true;
+  EXPECT_THROW(stored_values(config, model.sublayers[0]), std::logic_error);
+  const at::Tensor M = random_orthogonal(config.hidden_size, 5);
+  const SublayerWeights folded = fold_output(fold_input(model.sublayers[0], M.t()), M);
+  EXPECT_NO_THROW(stored_values(config, folded));
+  config.junction_groups = {0, 0, 0, 0, 0};
+  EXPECT_THROW(stored_values(config, folded), std::logic_error);
 }
 
 TEST(ExpectedShapes, OfACompressedModelFollowItsWidths) {

@@ -2,11 +2,12 @@
 
     python check_generation.py MODEL_DIR
 
-Run as a program, so that each transformers version gets a process of its own.
+Remote code is trusted where the directory has some. Run as a program, so that each transformers version gets a process of its own.
 """
 
 import json
 import sys
+from pathlib import Path
 
 import torch
 import transformers
@@ -24,10 +25,11 @@ def generate(model, inputs, **options):
 def main(directory):
     torch.manual_seed(0)
     transformers.logging.set_verbosity_error()
+    has_code = (Path(directory) / "modeling_dotresize.py").is_file()
     model, loading = AutoModelForCausalLM.from_pretrained(
-        directory, trust_remote_code=True, torch_dtype=torch.float32, output_loading_info=True
+        directory, trust_remote_code=has_code, torch_dtype=torch.float32, output_loading_info=True
     )
-    tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=True)
+    tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=has_code)
     tokenizer.pad_token_id = 1
     tokenizer.padding_side = "left"
     batch = tokenizer(PROMPTS, return_tensors="pt", padding=True)

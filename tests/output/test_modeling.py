@@ -312,6 +312,12 @@ def test_absent_keys_take_the_familys_defaults(tmp_path):
         ({"junction_widths": [48] * 6 + [49]}, r"junction_widths\[6\] is 49"),
         ({"junction_widths": [0] + [48] * 6}, r"junction_widths\[0\] is 0"),
         ({"junction_widths": [48] * 6 + [47.5]}, r"junction_widths\[6\] is 47.5"),
+        ({"junction_groups": [0] * 6}, "junction_groups has 6 entries"),
+        ({"junction_groups": [1] * 6 + [0]}, r"junction_groups\[6\] is 0"),
+        (
+            {"junction_groups": [0] * 7, "junction_widths": [40] * 6 + [48]},
+            r"junction_groups\[6\] puts the widths 40 and 48",
+        ),
     ],
 )
 def test_a_wrong_configuration_is_refused(tmp_path, changes, message):

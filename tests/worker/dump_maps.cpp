@@ -1,6 +1,6 @@
-// dump_maps MODEL TOKENS METHOD WIDTH pipeline|token_parallel DIR: under mpirun, writes support and
-// M of every junction to DIR/junction-NN.safetensors, so that a test can compare the maps of
-// different numbers of ranks.
+// dump_maps MODEL TOKENS METHOD WIDTH pipeline|token_parallel DIR GROUPS: under mpirun, writes
+// support and M of every junction to DIR/junction-NN.safetensors, so that a test can compare the
+// maps of different numbers of ranks.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/core.h>
@@ -54,8 +54,10 @@ void dump(char** argv) {
   map.pca = method == "slicegpt" || method == "pca_dotresize";
   map.transport = method == "dotresize" || method == "pca_dotresize";
   map.width = std::stoll(argv[4]);
-  const CalibrationJob job{config, reader, plan,      calibration_windows(tokens.tokens, 16, 256),
-                           map,    true,   at::kFloat};
+  const int64_t junctions = config.num_junctions();
+  const CalibrationJob job{
+      config, reader, plan,       calibration_windows(tokens.tokens, 16, 256),
+      map,    true,   at::kFloat, make_junction_groups(std::stoll(argv[7]), junctions, junctions)};
   const CalibrationObserver observer{[](int64_t) {},
                                      [&](int64_t junction, const JunctionSolution& solution) {
                                        write_solution(argv[6], junction, solution);
@@ -71,7 +73,7 @@ void dump(char** argv) {
 }  // namespace dotresize
 
 int main(int argc, char** argv) {
-  if (argc != 7) return 64;
+  if (argc != 8) return 64;
   MPI_Init(&argc, &argv);
   try {
     dotresize::dump(argv);

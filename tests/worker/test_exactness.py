@@ -38,3 +38,18 @@ def test_full_width_is_exact(method, activations, dense_logits, tmp_path):
     harness.run_to_report(spec, tmp_path)
 
     assert (logits(tmp_path / "out") - dense_logits).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("sharing", ["model", 4])
+@pytest.mark.parametrize("method", METHODS)
+def test_full_width_is_exact_with_shared_maps(method, sharing, dense_logits, tmp_path):
+    spec = harness.job(
+        tmp_path / "out",
+        method={"name": method, "width": 256, "map_sharing": sharing},
+        samples=8,
+        evaluate=False,
+        ranks=2,
+    )
+    harness.run_to_report(spec, tmp_path)
+
+    assert (logits(tmp_path / "out") - dense_logits).abs().max() < 1e-4

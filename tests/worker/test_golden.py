@@ -7,10 +7,9 @@ import pytest
 import harness
 
 GOLDEN = json.loads((harness.ROOT / "tests" / "data" / "golden.json").read_text())
-CASES = [case for case in GOLDEN["cases"] if "map_sharing" not in case["method"]]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: case["name"])
 def test_golden_perplexity(case, tmp_path):
     method = dict(case["method"])
     activations = method.pop("activations")

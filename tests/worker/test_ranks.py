@@ -13,12 +13,12 @@ JUNCTIONS = 13
 WIDTH = 200
 
 
-def maps(method, schedule, ranks, directory):
+def maps(method, schedule, ranks, directory, groups=JUNCTIONS):
     """Support and map of every junction, as the schedules deliver them."""
     directory.mkdir()
     program = [harness.BIN / "dump_maps", harness.MODEL, harness.CALIBRATION, method]
     done = subprocess.run(
-        harness.mpirun(ranks, *program, WIDTH, schedule, directory),
+        harness.mpirun(ranks, *program, WIDTH, schedule, directory, groups),
         capture_output=True,
         text=True,
         timeout=300,
@@ -31,16 +31,30 @@ def projector(m):
     return m @ m.T
 
 
-@pytest.mark.parametrize("schedule", ["pipeline", "token_parallel"])
-@pytest.mark.parametrize("method", ["magnitude", "dotresize", "slicegpt", "pca_dotresize"])
-def test_maps_do_not_depend_on_the_ranks(method, schedule, tmp_path):
-    alone = maps(method, schedule, 1, tmp_path / "1")
+def check_ranks(directory, method, schedule, groups=JUNCTIONS):
+    """The maps of one rank, which those of more ranks must equal."""
+    alone = maps(method, schedule, 1, directory / "1", groups)
     for ranks in RANKS[1:]:
-        shared = maps(method, schedule, ranks, tmp_path / str(ranks))
+        shared = maps(method, schedule, ranks, directory / str(ranks), groups)
         for one, other in zip(alone, shared):
             assert torch.equal(one["support"], other["support"])
             difference = projector(one["M"]) - projector(other["M"])
             assert torch.linalg.matrix_norm(difference, 2) < 1e-5
+    return alone
+
+
+@pytest.mark.parametrize("schedule", ["pipeline", "token_parallel"])
+@pytest.mark.parametrize("method", ["magnitude", "dotresize", "slicegpt", "pca_dotresize"])
+def test_maps_do_not_depend_on_the_ranks(method, schedule, tmp_path):
+    check_ranks(tmp_path, method, schedule)
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+@pytest.mark.parametrize("method", ["magnitude", "dotresize", "slicegpt", "pca_dotresize"])
+def test_shared_maps_do_not_depend_on_the_ranks(method, groups, tmp_path):
+    alone = check_ranks(tmp_path, method, "pipeline", groups)
+    assert torch.equal(alone[0]["M"], alone[4]["M"])  # groups of 13 or of 5, 4, 4 junctions
+    assert torch.equal(alone[4]["M"], alone[5]["M"]) == (groups == 1)
 
 
 @pytest.mark.parametrize("activations", ["original", "compressed"])

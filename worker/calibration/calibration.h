@@ -25,9 +25,16 @@ struct CalibrationJob {
   MapOptions map;                  ///< its width is that of every mapped junction
   bool head_sliced = false;        ///< false: the last junction keeps its full width
   at::ScalarType compute_dtype = at::kFloat;
+  /// As ModelConfig::junction_groups: which junctions share a map. calibrate_pipeline only.
+  std::vector<int64_t> groups = {};
 
   /// Junctions 0 .. mapped_junctions()-1 get a map.
   int64_t mapped_junctions() const { return config.num_junctions() - (head_sliced ? 0 : 1); }
+  /// Whether the junctions that the sublayer reads and writes have one map.
+  bool shares_map(int64_t sublayer) const {
+    const auto in = static_cast<size_t>(sublayer);
+    return !groups.empty() && groups.at(in) == groups.at(in + 1);
+  }
 };
 
 /// Takes the folded weights, float64, of the sublayers that this rank owns, each as soon as it is

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <stdexcept>
 
 #include "worker/model/sublayer.h"
@@ -63,6 +64,27 @@ void JunctionEstimator::add_rotated(const at::Tensor& x) {
 
 std::vector<at::Tensor> JunctionEstimator::second_sums() const { return cost_->sums(); }
 
+double JunctionEstimator::mean_square(int64_t tokens) const {
+  const double sum = gram_.gram.trace().item<double>();
+  if (!(sum > 0)) {
+    throw std::runtime_error("junction " + junction_name(junction_) +
+                             ": all activations of the junction are zero");
+  }
+  return sum / static_cast<double>(gram_.gram.size(0) * tokens);
+}
+
+void JunctionEstimator::add_first_sums(const JunctionEstimator& other, int64_t tokens) {
+  gram_.gram.add_(other.gram_.gram, 1.0 / other.mean_square(tokens));
+  if (cost_ && !options_.pca) add_second_sums(other, tokens);
+}
+
+void JunctionEstimator::add_second_sums(const JunctionEstimator& other, int64_t tokens) {
+  const double scale = 1.0 / std::sqrt(other.mean_square(tokens));
+  std::vector<at::Tensor> mine = second_sums();
+  const std::vector<at::Tensor> others = other.second_sums();
+  for (std::size_t i = 0; i < mine.size(); ++i) mine[i].add_(others[i], scale);
+}
+
 JunctionSolution JunctionEstimator::solve(int64_t tokens) {
   JunctionStatistics statistics;
   statistics.tokens = tokens;
@@ -73,6 +95,13 @@ JunctionSolution JunctionEstimator::solve(int64_t tokens) {
   }
   return at_junction(junction_, clock_, "solve",
                      [&] { return solve_junction(statistics, *basis_, options_); });
+}
+
+void JunctionEstimator::describe(JunctionSolution& shared) const {
+  at_junction(junction_, clock_, "eigen", [&] {
+    shared.diagnostics.effective_rank = effective_rank(at::linalg_eigvalsh(gram_.gram).flip(0));
+    shared.diagnostics.retained_energy = retained_energy(gram_.gram, shared.map.M);
+  });
 }
 
 }  // namespace dotresize

@@ -41,10 +41,20 @@ class JunctionEstimator {
   void add_rotated(const at::Tensor& x);
   std::vector<at::Tensor> second_sums() const;
 
+  /// Adds the sums of another junction over `tokens` tokens, divided by its mean square (Gram) or
+  /// the root of that (costs, l1 norms): junctions with one map count alike, however large their
+  /// activations are (method.md, "Sharing maps"). After each pass.
+  void add_first_sums(const JunctionEstimator& other, int64_t tokens);
+  void add_second_sums(const JunctionEstimator& other, int64_t tokens);
+
   /// After decompose() and the passes that the method needs, over `tokens` tokens.
   JunctionSolution solve(int64_t tokens);
+  /// Effective rank and retained energy of this junction under a map that others share.
+  void describe(JunctionSolution& shared) const;
 
  private:
+  double mean_square(int64_t tokens) const;
+
   int64_t junction_;
   MapOptions options_;
   PhaseClock& clock_;

@@ -1,9 +1,11 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/junction_estimator.h"
+#include "worker/calibration/shared_map.h"
 #include "worker/calibration/stage.h"
 #include "worker/maps/fold.h"
 
@@ -37,10 +39,46 @@ StageJunctions make_junctions(const CalibrationJob& job, const RankShard& shard,
   return junctions;
 }
 
+/// Of the groups of two or more junctions, those that this rank has a part of, in order.
+std::vector<SharedMap> make_shared_maps(Communicator& comm, const CalibrationJob& job,
+                                        StageJunctions& junctions, PhaseClock& clock) {
+  std::vector<SharedMap> shared;
+  const int64_t mapped = job.mapped_junctions();
+  for (int64_t first = 0, end = 1; first < mapped; first = end, end = first + 1) {
+    while (end < mapped && job.shares_map(end - 1)) ++end;
+    std::vector<JunctionEstimator*> mine;
+    for (int64_t junction = first; junction < end; ++junction) {
+      if (JunctionEstimator* estimator = junctions.find(junction)) mine.push_back(estimator);
+    }
+    if (end - first == 1 || mine.empty()) continue;
+    shared.emplace_back(comm, job.plan, first, end, job.config.hidden_size, job.map,
+                        std::move(mine), clock);
+  }
+  return shared;
+}
+
+/// The shared map of the junction; null where it has its own.
+const SharedMap* find(const std::vector<SharedMap>& shared, int64_t junction) {
+  const auto found = std::find_if(shared.begin(), shared.end(),
+                                  [&](const SharedMap& map) { return map.contains(junction); });
+  return found == shared.end() ? nullptr : &*found;
+}
+
+void decompose_all(const CalibrationJob& job, StageJunctions& junctions,
+                   std::vector<SharedMap>& shared) {
+  const int64_t tokens = job.windows.numel();
+  for (SharedMap& map : shared) map.decompose(tokens);
+  int64_t junction = junctions.first;
+  for (JunctionEstimator& estimator : junctions.estimators) {
+    if (find(shared, junction++) == nullptr) estimator.decompose(tokens);
+  }
+}
+
 /// Both passes: the calibration tokens through the dense model, every junction's moments on the
 /// way.
 void take_moments(Communicator& comm, const CalibrationJob& job, StageJunctions& junctions,
-                  const CalibrationObserver& observer, PhaseClock& clock) {
+                  std::vector<SharedMap>& shared, const CalibrationObserver& observer,
+                  PhaseClock& clock) {
   const RankShard& shard = shard_of(comm, job.plan);
   const Stage stage = [&] {
     const PhaseClock::Scope scope(clock, "read");
@@ -58,8 +96,7 @@ void take_moments(Communicator& comm, const CalibrationJob& job, StageJunctions&
   };
 
   stream([](JunctionEstimator& estimator, const at::Tensor& x) { estimator.add(x); });
-  for (JunctionEstimator& estimator : junctions.estimators)
-    estimator.decompose(job.windows.numel());
+  decompose_all(job, junctions, shared);
   if (job.map.pca && job.map.transport) {
     stream([](JunctionEstimator& estimator, const at::Tensor& x) { estimator.add_rotated(x); });
   }
@@ -74,14 +111,18 @@ int64_t sum_over_ranks(Communicator& comm, int64_t value) {
 /// All ranks solve side by side. They meet after each junction, so that progress counts those of
 /// all ranks.
 std::vector<JunctionSolution> solve_all(Communicator& comm, const CalibrationJob& job,
-                                        StageJunctions& junctions,
+                                        StageJunctions& junctions, std::vector<SharedMap>& shared,
                                         const CalibrationObserver& observer) {
+  const int64_t tokens = job.windows.numel();
+  for (SharedMap& map : shared) map.solve(tokens);
   std::vector<JunctionSolution> solutions;
   for (int64_t solved = 0; solved < job.mapped_junctions();) {
     const bool more = solutions.size() < junctions.estimators.size();
     if (more) {
       const auto junction = junctions.first + static_cast<int64_t>(solutions.size());
-      solutions.push_back(junctions.find(junction)->solve(job.windows.numel()));
+      JunctionEstimator& estimator = *junctions.find(junction);
+      const SharedMap* map = find(shared, junction);
+      solutions.push_back(map ? map->solution_for(estimator) : estimator.solve(tokens));
       observer.solved(junction, solutions.back());
     }
     const int64_t now = sum_over_ranks(comm, more ? 1 : 0);
@@ -123,6 +164,7 @@ void fold_stage(const CalibrationJob& job, const RankShard& shard, at::Tensor un
       unmap = solution->map.M_inv;
       ++solution;
     }
+    if (job.shares_map(sublayer)) folded.shortcut = at::Tensor();  // M_inv·M, the identity
     sink.put_sublayer(folded);
   }
   if (shard.end_sublayer == job.config.num_sublayers()) {
@@ -136,8 +178,9 @@ void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedMod
                         const CalibrationObserver& observer, PhaseClock& clock) {
   const RankShard& shard = shard_of(comm, job.plan);
   StageJunctions junctions = make_junctions(job, shard, clock);
-  take_moments(comm, job, junctions, observer, clock);
-  const std::vector<JunctionSolution> solutions = solve_all(comm, job, junctions, observer);
+  std::vector<SharedMap> shared = make_shared_maps(comm, job, junctions, clock);
+  take_moments(comm, job, junctions, shared, observer, clock);
+  const std::vector<JunctionSolution> solutions = solve_all(comm, job, junctions, shared, observer);
   const at::Tensor unmap = exchange_unmaps(comm, job, solutions);
   const PhaseClock::Scope scope(clock, "fold");
   fold_stage(job, shard, unmap, solutions, sink);

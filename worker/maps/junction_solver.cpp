@@ -87,11 +87,6 @@ at::Tensor scores(const JunctionStatistics& statistics, const Eigenbasis& basis,
   return options.transport ? statistics.abs_sum : basis.values;
 }
 
-/// tr(Mᵀ G M) / tr(G)
-double retained_energy(const at::Tensor& gram, const at::Tensor& M) {
-  return ((at::mm(gram, M) * M).sum() / gram.trace()).item<double>();
-}
-
 /// The 2-norm condition.
 double condition(const at::Tensor& R) {
   const at::Tensor singular_values = at::linalg_svdvals(R);
@@ -110,6 +105,10 @@ at::Tensor solve_transport(const at::Tensor& cost, const MapOptions& options,
 }
 
 }  // namespace
+
+double retained_energy(const at::Tensor& gram, const at::Tensor& M) {
+  return ((at::mm(gram, M) * M).sum() / gram.trace()).item<double>();
+}
 
 TransportMap transport_map(const at::Tensor& cost, const MapOptions& options) {
   const SinkhornResult result = sinkhorn(scale_cost(cost, options.cost_scale), options.sinkhorn);

@@ -66,6 +66,9 @@ struct TransportMap {
 /// is uniform, thus rank-deficient where k > 1.
 TransportMap transport_map(const at::Tensor& cost, const MapOptions& options);
 
+/// tr(Mᵀ G M) / tr(G). gram: [d, d], or any multiple of it; M: [d, k]; both float64.
+double retained_energy(const at::Tensor& gram, const at::Tensor& M);
+
 /// Solves one junction from its statistics. `basis` is the eigenbasis of gram/n; its vectors are
 /// used by the pca methods, its values by the diagnostics of all. Pure; throws std::runtime_error
 /// as transport_map does, and where statistics are not finite, empty or of zero activations alone.

@@ -12,13 +12,7 @@ std::map<std::string, std::vector<int64_t>> expected_shapes(const ModelConfig& c
   if (!config.compressed) shapes[kFinalNormName] = {config.hidden_size};
 
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
-    const SublayerLayout layout = sublayer_layout(config, s, widths[s], widths[s + 1]);
-    for (const StoredTensor& tensor : folded_tensors(config, s, widths[s], widths[s + 1])) {
-      shapes[tensor.name] = tensor.shape;
-    }
-    if (config.compressed) continue;
-    shapes.erase(layout.shortcut.name);
-    shapes[layout.norm.name] = layout.norm.shape;
+    for (const StoredTensor& tensor : stored_tensors(config, s)) shapes[tensor.name] = tensor.shape;
   }
   return shapes;
 }

@@ -33,8 +33,8 @@ struct LinearLayout {
   StoredTensor bias;
 };
 
-/// The tensors of one sublayer. Dense models have the norm, compressed ones the shortcut, in
-/// nn.Linear layout [k_out, k_in].
+/// The tensors of one sublayer. Dense models have the norm; compressed ones the shortcut, in
+/// nn.Linear layout [k_out, k_in], where ModelConfig::has_shortcut.
 struct SublayerLayout {
   StoredTensor norm;
   std::vector<LinearLayout> readers;  ///< attention: q, k, v; MLP: gate, up

@@ -48,10 +48,9 @@ SublayerWeights load_sublayer(const CheckpointReader& reader, const ModelConfig&
     weights.readers.push_back(load_linear(reader, linear, dtype));
   }
   weights.writer = load_linear(reader, layout.writer, dtype);
-  if (config.compressed) {
+  if (!config.compressed) weights.norm = load_tensor(reader, layout.norm, dtype);
+  if (config.has_shortcut(sublayer)) {
     weights.shortcut = load_tensor(reader, layout.shortcut, dtype).t();
-  } else {
-    weights.norm = load_tensor(reader, layout.norm, dtype);
   }
   return weights;
 }

@@ -4,9 +4,10 @@
 
 namespace dotresize {
 
-std::vector<StoredTensor> folded_tensors(const ModelConfig& config, int64_t sublayer, int64_t k_in,
-                                         int64_t k_out) {
-  const SublayerLayout layout = sublayer_layout(config, sublayer, k_in, k_out);
+std::vector<StoredTensor> stored_tensors(const ModelConfig& config, int64_t sublayer) {
+  const SublayerLayout layout =
+      sublayer_layout(config, sublayer, config.junction_widths.at(sublayer),
+                      config.junction_widths.at(sublayer + 1));
   std::vector<LinearLayout> linears = layout.readers;
   linears.push_back(layout.writer);
 
@@ -15,13 +16,15 @@ std::vector<StoredTensor> folded_tensors(const ModelConfig& config, int64_t subl
   for (const LinearLayout& linear : linears) {
     if (!linear.bias.name.empty()) tensors.push_back(linear.bias);
   }
-  tensors.push_back(layout.shortcut);
+  if (!config.compressed) tensors.push_back(layout.norm);
+  if (config.has_shortcut(sublayer)) tensors.push_back(layout.shortcut);
   return tensors;
 }
 
-std::vector<at::Tensor> folded_values(const SublayerWeights& weights) {
-  if (weights.norm.defined() || !weights.shortcut.defined()) {
-    throw std::logic_error(sublayer_name(weights.sublayer) + " is not folded yet");
+std::vector<at::Tensor> stored_values(const ModelConfig& config, const SublayerWeights& weights) {
+  if (weights.norm.defined() == config.compressed ||
+      weights.shortcut.defined() != config.has_shortcut(weights.sublayer)) {
+    throw std::logic_error(sublayer_name(weights.sublayer) + " is not as its model stores it");
   }
   std::vector<Linear> linears = weights.readers;
   linears.push_back(weights.writer);
@@ -31,7 +34,8 @@ std::vector<at::Tensor> folded_values(const SublayerWeights& weights) {
   for (const Linear& linear : linears) {
     if (linear.bias.defined()) values.push_back(linear.bias);
   }
-  values.push_back(weights.shortcut.t());
+  if (weights.norm.defined()) values.push_back(weights.norm);
+  if (weights.shortcut.defined()) values.push_back(weights.shortcut.t());
   return values;
 }
 

@@ -11,14 +11,16 @@
 
 namespace dotresize {
 
-/// The tensors of a folded sublayer in the output, in writing order: the weights of the readers and
-/// the writer, their biases, then the shortcut ("model.layers.3.attention_shortcut.weight" or
-/// "...mlp_shortcut.weight", nn.Linear layout [k_out, k_in]).
-std::vector<StoredTensor> folded_tensors(const ModelConfig& config, int64_t sublayer, int64_t k_in,
-                                         int64_t k_out);
+/// The tensors of a sublayer in a checkpoint of such a model, in writing order: the weights of the
+/// readers and the writer, their biases, then the norm of a dense model or the shortcut of a
+/// compressed one, where the junctions on both sides have maps of their own
+/// ("model.layers.3.attention_shortcut.weight" or "...mlp_shortcut.weight", nn.Linear layout
+/// [k_out, k_in]).
+std::vector<StoredTensor> stored_tensors(const ModelConfig& config, int64_t sublayer);
 
-/// The same tensors' values, in the same order as folded_tensors; the shortcut is a transposed
-/// view. Throws std::logic_error where the norm is not folded yet, or no map has made a shortcut.
-std::vector<at::Tensor> folded_values(const SublayerWeights& weights);
+/// The same tensors' values, in the same order; the shortcut is a transposed view. Throws
+/// std::logic_error where the weights are not those of such a model: a norm or a shortcut is
+/// missing or too many.
+std::vector<at::Tensor> stored_values(const ModelConfig& config, const SublayerWeights& weights);
 
 }  // namespace dotresize

@@ -8,5 +8,6 @@
 #include "worker/model/layout.h"
 #include "worker/model/load.h"
 #include "worker/model/rotary.h"
+#include "worker/model/stock_norm.h"
 #include "worker/model/stored_tensors.h"
 #include "worker/model/weights.h"

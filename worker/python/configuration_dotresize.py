@@ -1,7 +1,7 @@
 """Configuration of a model whose residual stream was narrowed by dotresize.
 
-config.json holds the keys of the source model, flat, and three of its own: `source_model_type`,
-`junction_widths` and `model_type: dotresize`. Works with transformers 4.56 and later, and 5.
+config.json holds the keys of the source model, flat, and some of its own: `source_model_type`,
+`junction_widths`, `junction_groups` and `model_type: dotresize`. Works with transformers 4.56 and later, and 5.
 """
 
 import transformers
@@ -23,6 +23,8 @@ class DotResizeConfig(PretrainedConfig):
     junction_widths: 2 * num_hidden_layers + 1 widths k, each 1 <= k <= hidden_size. Number 0 is the
         embedding's output, 2l+1 the stream after the attention of layer l, 2l+2 after its MLP.
         None: hidden_size everywhere.
+    junction_groups: the group of each junction, ascending. Junctions of one group share a map, and
+        so there is no shortcut between them. None: every junction is on its own.
     hidden_size: the width d of the source, by which the norms go on dividing.
 
     Keys that are absent take the source family's defaults.
@@ -31,7 +33,9 @@ class DotResizeConfig(PretrainedConfig):
     model_type = "dotresize"
     keys_to_ignore_at_inference = ["past_key_values"]
 
-    def __init__(self, source_model_type="llama", junction_widths=None, **kwargs):
+    def __init__(
+        self, source_model_type="llama", junction_widths=None, junction_groups=None, **kwargs
+    ):
         if source_model_type not in SOURCE_MODEL_TYPES:
             raise ValueError(
                 f"source_model_type is {source_model_type!r}, must be one of {SOURCE_MODEL_TYPES}"
@@ -43,8 +47,16 @@ class DotResizeConfig(PretrainedConfig):
         if junction_widths is None:
             self.junction_widths = [kwargs["hidden_size"]] * (2 * kwargs["num_hidden_layers"] + 1)
         _check_widths(self.junction_widths, kwargs["num_hidden_layers"], kwargs["hidden_size"])
+        self.junction_groups = junction_groups
+        if junction_groups is not None:
+            _check_groups(junction_groups, self.junction_widths)
         super().__init__(**kwargs)
         self.use_cache = kwargs["use_cache"]  # transformers 5 takes it for a generation setting
+
+    def has_shortcut(self, sublayer):
+        """Whether the map changes from junction `sublayer`, which the sublayer reads, to the next."""
+        groups = self.junction_groups
+        return groups is None or groups[sublayer] != groups[sublayer + 1]
 
 
 def _family_defaults(model_type, keys):
@@ -86,4 +98,21 @@ def _check_widths(widths, layers, hidden_size):
             raise ValueError(
                 f"junction_widths[{junction}] is {width!r}, must be an integer from 1 to "
                 f"hidden_size = {hidden_size}"
+            )
+
+
+def _check_groups(groups, widths):
+    if len(groups) != len(widths):
+        raise ValueError(
+            f"junction_groups has {len(groups)} entries, must have as many as junction_widths, "
+            f"{len(widths)}"
+        )
+    for junction in range(1, len(groups)):
+        if groups[junction] < groups[junction - 1]:
+            raise ValueError(f"junction_groups[{junction}] is {groups[junction]}, must not descend")
+        same_group = groups[junction] == groups[junction - 1]
+        if same_group and widths[junction] != widths[junction - 1]:
+            raise ValueError(
+                f"junction_groups[{junction}] puts the widths {widths[junction - 1]} and "
+                f"{widths[junction]} into one group"
             )

@@ -2,7 +2,8 @@
 
 Attention, MLP and rotary embedding are the source family's own modules out of the installed
 transformers; what is added is the narrowed widths, one shortcut matrix per sublayer, which carries
-the residual stream from one width to the next, and norms without weights. For a sublayer f between
+the residual stream from one width to the next (none between junctions of one group, which share
+their map), and norms without weights. For a sublayer f between
 junctions of widths k_in and k_out
 
     x_out = f(norm(x_in)) + x_in · shortcut        x_in [batch, tokens, k_in], x_out [..., k_out]
@@ -91,6 +92,13 @@ def _write_at_width(projection: nn.Linear, width: int) -> nn.Linear:
     return nn.Linear(projection.in_features, width, bias=projection.bias is not None)
 
 
+def _shortcut(config: DotResizeConfig, sublayer: int) -> nn.Module:
+    """From the width that the sublayer reads to the one that it writes."""
+    if not config.has_shortcut(sublayer):
+        return nn.Identity()
+    return nn.Linear(*config.junction_widths[sublayer : sublayer + 2], bias=False)
+
+
 class DotResizeDecoderLayer(GradientCheckpointingLayer):
     """Layer l: junction 2l through the attention to 2l+1, through the MLP to 2l+2."""
 
@@ -105,8 +113,8 @@ class DotResizeDecoderLayer(GradientCheckpointingLayer):
         self.mlp = family.mlp(_read_at_width(config, k_mid))
         self.mlp.down_proj = _write_at_width(self.mlp.down_proj, k_out)
 
-        self.attention_shortcut = nn.Linear(k_in, k_mid, bias=False)
-        self.mlp_shortcut = nn.Linear(k_mid, k_out, bias=False)
+        self.attention_shortcut = _shortcut(config, 2 * layer_idx)
+        self.mlp_shortcut = _shortcut(config, 2 * layer_idx + 1)
         self.input_layernorm = WeightlessNorm(config.hidden_size, config.rms_norm_eps)
         self.post_attention_layernorm = WeightlessNorm(config.hidden_size, config.rms_norm_eps)
 

@@ -22,15 +22,6 @@ constexpr std::array<const char*, 10> kCopiedFiles = {
     "added_tokens.json",  "chat_template.jinja",
     "chat_template.json", "generation_config.json"};
 
-int64_t width(const ResolvedJob& job, int64_t junction) {
-  return job.junction_widths[static_cast<size_t>(junction)];
-}
-
-std::vector<StoredTensor> sublayer_tensors(const ModelConfig& config, const ResolvedJob& job,
-                                           int64_t sublayer) {
-  return folded_tensors(config, sublayer, width(job, sublayer), width(job, sublayer + 1));
-}
-
 }  // namespace
 
 at::ScalarType scalar_type(Dtype dtype) {
@@ -45,31 +36,37 @@ at::ScalarType scalar_type(Dtype dtype) {
   throw std::logic_error("unknown dtype");
 }
 
-ShardLayout output_layout(const ModelConfig& config, const ResolvedJob& job,
+ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job,
                           const ShardPlan& plan) {
   const at::ScalarType dtype = scalar_type(job.output_dtype);
+  const std::vector<int64_t>& widths = output.junction_widths;
   std::vector<std::vector<TensorSpec>> by_rank;
   for (const RankShard& shard : plan.ranks) {
     std::vector<TensorSpec>& tensors = by_rank.emplace_back();
     if (shard.first_sublayer == 0) {
-      tensors.push_back({kEmbeddingName, dtype, {config.vocab_size, width(job, 0)}});
+      tensors.push_back({kEmbeddingName, dtype, {output.vocab_size, widths.front()}});
     }
     for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
-      for (const StoredTensor& tensor : sublayer_tensors(config, job, sublayer)) {
+      for (const StoredTensor& tensor : stored_tensors(output, sublayer)) {
         tensors.push_back({tensor.name, dtype, tensor.shape});
       }
     }
-    if (shard.end_sublayer == config.num_sublayers()) {
-      tensors.push_back(
-          {kHeadName, dtype, {config.vocab_size, width(job, config.num_sublayers())}});
+    if (shard.end_sublayer == output.num_sublayers()) {
+      if (!output.compressed) tensors.push_back({kFinalNormName, dtype, {widths.back()}});
+      tensors.push_back({kHeadName, dtype, {output.vocab_size, widths.back()}});
     }
   }
   return make_shard_layout(by_rank);
 }
 
 OutputShards::OutputShards(const fs::path& dir, const ShardLayout& layout, int rank,
-                           const ModelConfig& config, const ResolvedJob& job, PhaseClock& clock)
-    : writer_(dir, layout, rank), config_(config), job_(job), clock_(clock) {}
+                           const ModelConfig& source, const ModelConfig& output,
+                           const ResolvedJob& job, PhaseClock& clock)
+    : writer_(dir, layout, rank), output_(output), clock_(clock) {
+  if (!output.compressed) {
+    norm_ = stock_norm(source.hidden_size, output.hidden_size, scalar_type(job.output_dtype));
+  }
+}
 
 void OutputShards::put_embedding(const at::Tensor& embedding) {
   const PhaseClock::Scope scope(clock_, "write");
@@ -78,23 +75,27 @@ void OutputShards::put_embedding(const at::Tensor& embedding) {
 
 void OutputShards::put_sublayer(const SublayerWeights& weights) {
   const PhaseClock::Scope scope(clock_, "write");
-  const std::vector<StoredTensor> tensors = sublayer_tensors(config_, job_, weights.sublayer);
-  const std::vector<at::Tensor> values = folded_values(weights);
+  const std::vector<StoredTensor> tensors = stored_tensors(output_, weights.sublayer);
+  const std::vector<at::Tensor> values =
+      stored_values(output_, norm_ ? with_stock_norm(weights, *norm_) : weights);
   for (size_t i = 0; i < tensors.size(); ++i) writer_.write(tensors[i].name, values.at(i));
 }
 
 void OutputShards::put_head(const HeadWeights& head) {
   const PhaseClock::Scope scope(clock_, "write");
-  writer_.write(kHeadName, head.weight);
+  const HeadWeights stored = norm_ ? with_stock_norm(head, *norm_) : head;
+  if (stored.norm.defined()) writer_.write(kFinalNormName, stored.norm);
+  writer_.write(kHeadName, stored.weight);
 }
 
 void write_companion_files(const fs::path& dir, const ShardLayout& layout,
-                           const ModelConfig& config, const ResolvedJob& job) {
+                           const ModelConfig& output, const ResolvedJob& job) {
   const std::string source = read_small_file(job.model_path / "config.json", kMaxConfigBytes);
-  write_file_atomically(dir / "config.json",
-                        output_config_json(source, config, job.junction_widths, job.output_dtype));
-  write_file_atomically(dir / "configuration_dotresize.py", std::string(configuration_py()));
-  write_file_atomically(dir / "modeling_dotresize.py", std::string(modeling_py()));
+  write_file_atomically(dir / "config.json", output_config_json(source, output));
+  if (output.compressed) {
+    write_file_atomically(dir / "configuration_dotresize.py", std::string(configuration_py()));
+    write_file_atomically(dir / "modeling_dotresize.py", std::string(modeling_py()));
+  }
   for (const char* name : kCopiedFiles) {
     if (fs::exists(job.model_path / name)) fs::copy_file(job.model_path / name, dir / name);
   }

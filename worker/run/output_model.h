@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "job/model_config.h"
@@ -12,15 +13,16 @@
 
 namespace dotresize {
 
-/// Where every tensor of the compressed model goes: each rank writes the shards of its own
-/// sublayers.
-ShardLayout output_layout(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan);
+/// Where every tensor of the output goes (output_model_config): each rank writes the shards of its
+/// own sublayers.
+ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job, const ShardPlan& plan);
 
-/// Writes the folded weights of one rank into its shards.
+/// Writes the folded weights of one rank into its shards, as the output model has them.
 class OutputShards final : public FoldedModelSink {
  public:
   OutputShards(const std::filesystem::path& dir, const ShardLayout& layout, int rank,
-               const ModelConfig& config, const ResolvedJob& job, PhaseClock& clock);
+               const ModelConfig& source, const ModelConfig& output, const ResolvedJob& job,
+               PhaseClock& clock);
   void put_embedding(const at::Tensor& embedding) override;
   void put_sublayer(const SublayerWeights& weights) override;
   void put_head(const HeadWeights& head) override;
@@ -28,15 +30,16 @@ class OutputShards final : public FoldedModelSink {
 
  private:
   ShardWriter writer_;
-  const ModelConfig& config_;
-  const ResolvedJob& job_;
+  const ModelConfig& output_;
+  std::optional<StockNorm> norm_;  ///< of a stock model
   PhaseClock& clock_;
 };
 
-/// config.json, the Python code, and the source's tokenizer and generation files: all that the
-/// shards need to load. Rank 0, after all shards are written; the index comes last.
+/// config.json, the Python code of a compressed model, and the source's tokenizer and generation
+/// files: all that the shards need to load. Rank 0, after all shards are written; the index comes
+/// last.
 void write_companion_files(const std::filesystem::path& dir, const ShardLayout& layout,
-                           const ModelConfig& config, const ResolvedJob& job);
+                           const ModelConfig& output, const ResolvedJob& job);
 
 /// SHA256SUMS of all files below `dir`, sorted by path; `known`: hashes by relative path that are
 /// there already.

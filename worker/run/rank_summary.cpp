@@ -121,7 +121,7 @@ void complete_report(Report& report, const ResolvedJob& job, const ModelConfig& 
                      const ShardLayout& layout) {
   report.tool_version = kVersion;
   report.job = job;
-  report.dense.parameters = dense_parameters(config);
+  report.dense.parameters = stored_parameters(config);
   report.dense.bytes = report.dense.parameters * size_in_bytes(job.source_dtype);
   report.compressed.parameters = layout.total_parameters;
   report.compressed.bytes = layout.total_bytes;

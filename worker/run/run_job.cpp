@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "job/output_config.h"
 #include "worker/calibration/calibration.h"
 #include "worker/comm/timed_communicator.h"
 #include "worker/run/evaluate_model.h"
@@ -38,6 +39,7 @@ class JobRun {
          const RunEnvironment& environment)
       : job_(job),
         config_(config),
+        output_config_(output_model_config(config, job)),
         plan_(plan),
         progress_(environment.progress),
         cache_dir_(environment.cache_dir),
@@ -63,6 +65,7 @@ class JobRun {
 
   const ResolvedJob& job_;
   const ModelConfig& config_;
+  ModelConfig output_config_;
   const ShardPlan& plan_;
   Progress& progress_;
   fs::path cache_dir_;
@@ -156,15 +159,17 @@ void JobRun::evaluate_dense() {
 
 void JobRun::calibrate() {
   progress_.enter("calibrate");
-  layout_ = output_layout(config_, job_, plan_);
-  OutputShards shards(partial_path(job_.output_path), layout_, comm_.rank(), config_, job_, clock_);
+  layout_ = output_layout(output_config_, job_, plan_);
+  OutputShards shards(partial_path(job_.output_path), layout_, comm_.rank(), config_,
+                      output_config_, job_, clock_);
   const CalibrationJob calibration{config_,
                                    source_,
                                    plan_,
                                    calibration_.windows,
                                    map_options(job_),
                                    job_.head_sliced,
-                                   scalar_type(job_.compute_dtype)};
+                                   scalar_type(job_.compute_dtype),
+                                   job_.junction_groups};
   std::map<int64_t, MapDiagnostics> solved;
   const CalibrationObserver observer{
       [&](int64_t tokens) { progress_.tokens_seen(tokens); },
@@ -191,7 +196,7 @@ void JobRun::take_hashes() {
 void JobRun::write_companions() {
   if (root()) {
     const PhaseClock::Scope scope(clock_, "write");
-    write_companion_files(output_->partial(), layout_, config_, job_);
+    write_companion_files(output_->partial(), layout_, output_config_, job_);
   }
   comm_.barrier();
 }

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "worker/model/weights.h"
+
+namespace dotresize {
+
+/// What makes a stock RMSNorm over k channels divide by the source's width d (method.md,
+/// "Folding"): the weight sqrt(d/k), besides an eps of eps·d/k.
+struct StockNorm {
+  at::Tensor weight;  ///< [k] float64, all sqrt(d/k) as the output's dtype rounds it
+  double rest = 1.0;  ///< sqrt(d/k) over the rounded weight: what the matrices that read it make up
+};
+
+StockNorm stock_norm(int64_t d, int64_t k, at::ScalarType output_dtype);
+
+/// The folded weights with such a norm before their readers.
+SublayerWeights with_stock_norm(const SublayerWeights& folded, const StockNorm& norm);
+HeadWeights with_stock_norm(const HeadWeights& folded, const StockNorm& norm);
+
+}  // namespace dotresize
