@@ -45,6 +45,21 @@ TEST(FoldedTensors, AreWeightsThenBiasesThenTheShortcut) {
                           StoredTensor{"model.layers.1.attention_shortcut.weight", {14, 10}}));
 }
 
+TEST(FoldedTensors, KeepFusedReadersAndHeadNorms) {
+  const ModelConfig config = fused_config();
+  const std::string layer = "model.layers.1.";
+  EXPECT_THAT(folded_tensors(config, 2, 10, 14),
+              ElementsAre(StoredTensor{layer + "self_attn.qkv_proj.weight", {60, 10}},
+                          StoredTensor{layer + "self_attn.o_proj.weight", {14, 36}},
+                          StoredTensor{layer + "self_attn.q_norm.weight", {12}},
+                          StoredTensor{layer + "self_attn.k_norm.weight", {12}},
+                          StoredTensor{layer + "attention_shortcut.weight", {14, 10}}));
+  EXPECT_THAT(folded_tensors(config, 3, 10, 14),
+              ElementsAre(StoredTensor{layer + "mlp.gate_up_proj.weight", {80, 10}},
+                          StoredTensor{layer + "mlp.down_proj.weight", {14, 40}},
+                          StoredTensor{layer + "mlp_shortcut.weight", {14, 10}}));
+}
+
 TEST(FoldedTensors, HaveTheBiasesThatTheConfigNames) {
   ModelConfig config = tiny_config();
   config.mlp_bias = false;
@@ -56,8 +71,10 @@ TEST(FoldedTensors, HaveTheBiasesThatTheConfigNames) {
                           StoredTensor{"model.layers.0.mlp_shortcut.weight", {14, 10}}));
 }
 
-TEST(FoldedValues, HaveTheShapesOfFoldedTensors) {
-  const WholeModel model = random_model(tiny_config(), 1);
+class FoldedValues : public ::testing::TestWithParam<ModelConfig> {};
+
+TEST_P(FoldedValues, HaveTheShapesOfFoldedTensors) {
+  const WholeModel model = random_model(GetParam(), 1);
   const at::Tensor M_inv = random_orthogonal(model.config.hidden_size, 2).narrow(0, 0, 10);
   const at::Tensor M = random_orthogonal(model.config.hidden_size, 3).narrow(1, 0, 14);
   for (const SublayerWeights& weights : model.sublayers) {
@@ -70,7 +87,12 @@ TEST(FoldedValues, HaveTheShapesOfFoldedTensors) {
   }
 }
 
-TEST(FoldedValues, RefuseADenseSublayer) {
+INSTANTIATE_TEST_SUITE_P(PlainAndFused, FoldedValues,
+                         ::testing::Values(tiny_config(), fused_config()), [](const auto& config) {
+                           return config.param.fused_readers ? "Fused" : "Plain";
+                         });
+
+TEST(DenseSublayer, HasNoFoldedValues) {
   const WholeModel model = random_model(tiny_config(), 4);
   EXPECT_THROW(folded_values(model.sublayers[0]), std::logic_error);
 }

@@ -15,6 +15,7 @@ std::vector<StoredTensor> folded_tensors(const ModelConfig& config, int64_t subl
   for (const LinearLayout& linear : linears) {
     if (!linear.bias.name.empty()) tensors.push_back(linear.bias);
   }
+  tensors.insert(tensors.end(), layout.head_norms.begin(), layout.head_norms.end());
   tensors.push_back(layout.shortcut);
   return tensors;
 }
@@ -31,6 +32,7 @@ std::vector<at::Tensor> folded_values(const SublayerWeights& weights) {
   for (const Linear& linear : linears) {
     if (linear.bias.defined()) values.push_back(linear.bias);
   }
+  values.insert(values.end(), weights.head_norms.begin(), weights.head_norms.end());
   values.push_back(weights.shortcut.t());
   return values;
 }

@@ -12,7 +12,8 @@
 namespace dotresize {
 
 /// The tensors of a folded sublayer in the output, in writing order: the weights of the readers and
-/// the writer, their biases, then the shortcut ("model.layers.3.attention_shortcut.weight" or
+/// the writer, their biases, the head norms, then the shortcut
+/// ("model.layers.3.attention_shortcut.weight" or
 /// "...mlp_shortcut.weight", nn.Linear layout [k_out, k_in]).
 std::vector<StoredTensor> folded_tensors(const ModelConfig& config, int64_t sublayer, int64_t k_in,
                                          int64_t k_out);
