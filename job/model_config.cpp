@@ -1,5 +1,7 @@
 #include "job/model_config.h"
 
+#include <algorithm>
+
 #include "job/checked_json.h"
 #include "job/config_fields.h"
 #include "job/errors.h"
@@ -54,9 +56,6 @@ void refuse_variants(const ConfigFields& fields) {
   if (activation != "silu") {
     fields.fail("hidden_act", "'" + activation + "' is refused; only 'silu' is supported");
   }
-  if (fields.positive("partial_rotary_factor", 1.0).value_or(1.0) != 1.0) {
-    fields.fail("partial_rotary_factor", "only 1.0 is supported");
-  }
 }
 
 void read_sizes(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
@@ -78,8 +77,9 @@ void read_sizes(const ConfigFields& fields, const ModelFamily& family, ModelConf
   }
 }
 
-void read_head_dim(const ConfigFields& fields, ModelConfig& config) {
-  const auto given = fields.integer("head_dim", 1, kMaxHeads);
+void read_head_dim(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
+  auto given = fields.integer("head_dim", 1, kMaxHeads);
+  if (!given) given = family.head_dim_if_absent;
   if (!given && config.hidden_size % config.num_heads != 0) {
     fields.fail("num_attention_heads",
                 std::to_string(config.num_heads) + " does not divide hidden_size, " +
@@ -96,19 +96,83 @@ void read_head_dim(const ConfigFields& fields, ModelConfig& config) {
   }
 }
 
-void read_options(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
-  config.rms_norm_eps = fields.positive("rms_norm_eps", 1.0).value_or(1e-6);
-  config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
-  config.attention_bias = config.output_bias = fields.boolean("attention_bias", false);
+void read_biases(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
+  using AttentionBias = ModelFamily::AttentionBias;
+  const bool asked = fields.boolean("attention_bias", false);
+  config.output_bias = asked && family.attention_bias == AttentionBias::kAsConfigured;
+  config.attention_bias = config.output_bias || family.attention_bias == AttentionBias::kQkv;
   config.mlp_bias = fields.boolean("mlp_bias", false);
-  if (!family.offers_biases && (config.attention_bias || config.mlp_bias)) {
-    fields.fail(config.attention_bias ? "attention_bias" : "mlp_bias",
-                "a model of the family " + family.model_type + " has no biases");
+  if (asked && !config.attention_bias) {
+    fields.fail("attention_bias", "a model of the family " + family.model_type + " has no biases");
   }
-  if (family.offers_sliding_window) {
-    config.sliding_window = fields.contains("sliding_window")
-                                ? fields.integer("sliding_window", 1, kMaxPositions)
-                                : family.sliding_window_if_absent;
+  if (config.mlp_bias && !family.offers_mlp_bias) {
+    fields.fail("mlp_bias",
+                "the MLP of a model of the family " + family.model_type + " has no biases");
+  }
+}
+
+/// How many layers attend to a window only, of a family where that is a matter of the layer.
+int64_t count_sliding_layers(const ConfigFields& fields, const ModelConfig& config) {
+  const bool used = fields.boolean("use_sliding_window", false);
+  const json& types = fields.raw("layer_types");
+  if (types.is_null()) {
+    constexpr int64_t kFirstSlidingIfAbsent = 28;
+    const int64_t first =
+        fields.integer("max_window_layers", 0, kMaxLayers).value_or(kFirstSlidingIfAbsent);
+    return used ? std::max(config.num_layers - first, int64_t{0}) : 0;
+  }
+  if (!types.is_array() || std::ssize(types) != config.num_layers) {
+    fields.fail("layer_types", "must be a list of num_hidden_layers, " +
+                                   std::to_string(config.num_layers) + ", types");
+  }
+  const int64_t sliding = std::count(types.begin(), types.end(), "sliding_attention");
+  if (sliding + std::count(types.begin(), types.end(), "full_attention") != config.num_layers) {
+    fields.fail("layer_types", "only full_attention and sliding_attention are supported");
+  }
+  if (sliding > 0 && !used) {
+    fields.fail("layer_types", "sliding_attention contradicts use_sliding_window, false");
+  }
+  return sliding;
+}
+
+void read_window(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
+  if (family.window == ModelFamily::Window::kNone) return;
+  if (family.window == ModelFamily::Window::kByLayerType) {
+    const int64_t sliding = count_sliding_layers(fields, config);
+    if (sliding == 0) return;
+    if (sliding < config.num_layers) {
+      fields.fail("use_sliding_window",
+                  "a window on " + std::to_string(sliding) + " of " +
+                      std::to_string(config.num_layers) +
+                      " layers is not supported; it must be on all of them or on none");
+    }
+  }
+  config.sliding_window = fields.contains("sliding_window")
+                              ? fields.integer("sliding_window", 1, kMaxPositions)
+                              : family.sliding_window_if_absent;
+}
+
+void read_options(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
+  config.rms_norm_eps =
+      fields.positive("rms_norm_eps", 1.0).value_or(family.rms_norm_eps_if_absent);
+  config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
+  config.fused_readers = family.fused_readers;
+  config.head_norms = family.head_norms;
+  read_biases(fields, family, config);
+  read_window(fields, family, config);
+}
+
+void read_rotary(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
+  config.rotary = read_rotary_config(fields);
+  if (config.rotary.partial_factor == 1.0) return;
+  if (!family.offers_partial_rotary) {
+    fields.fail("partial_rotary_factor",
+                "only 1.0 is supported for the family " + family.model_type);
+  }
+  if (config.rotary_dim() < 2 || config.rotary_dim() % 2 != 0) {
+    fields.fail("partial_rotary_factor",
+                "gives " + std::to_string(config.rotary_dim()) + " rotated channels of " +
+                    std::to_string(config.head_dim) + "; an even number above 0 is needed");
   }
 }
 
@@ -188,9 +252,9 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   check_architecture(fields, config.compressed ? kCompressedArchitecture : family.architecture);
   refuse_variants(fields);
   read_sizes(fields, family, config);
-  read_head_dim(fields, config);
+  read_head_dim(fields, family, config);
   read_options(fields, family, config);
-  config.rotary = read_rotary_config(fields);
+  read_rotary(fields, family, config);
   config.dtype = read_dtype(fields);
   config.junction_widths = read_junction_widths(fields, config);
   config.junction_groups = read_junction_groups(fields, config);

@@ -13,6 +13,7 @@ namespace dotresize {
 struct RotaryConfig {
   std::string type = "default";  ///< "default" or "llama3"
   double theta = 10000.0;
+  double partial_factor = 1.0;  ///< the part of each head's channels that turns, the first ones
   // llama3 only:
   double factor = 1.0;
   double low_freq_factor = 1.0;
@@ -22,7 +23,7 @@ struct RotaryConfig {
 
 /// What config.json says of a model, dense or compressed (`model_type: dotresize`).
 struct ModelConfig {
-  std::string family;       ///< "llama" or "mistral"; of a compressed model, that of its source
+  std::string family;       ///< "llama", "qwen2", ...; of a compressed model, that of its source
   bool compressed = false;  ///< model_type is "dotresize"
   int64_t hidden_size = 0;  ///< d, also of a compressed model: RMSNorm divides by it
   int64_t intermediate_size = 0;
@@ -36,6 +37,8 @@ struct ModelConfig {
   bool attention_bias = false;  ///< of q, k, v
   bool output_bias = false;     ///< of o
   bool mlp_bias = false;        ///< of gate, up, down
+  bool fused_readers = false;   ///< q, k, v are one matrix, and gate and up are
+  bool head_norms = false;      ///< each query and key head is normed, by a weight [head_dim]
   bool tie_word_embeddings = false;
   std::optional<int64_t> sliding_window;
   RotaryConfig rotary;
@@ -46,6 +49,10 @@ struct ModelConfig {
   /// are the same, so that the skip path needs no shortcut. Empty: every junction is on its own.
   std::vector<int64_t> junction_groups;
 
+  /// Channels of a head that the rotary embedding turns.
+  int64_t rotary_dim() const {
+    return static_cast<int64_t>(static_cast<double>(head_dim) * rotary.partial_factor);
+  }
   int64_t num_junctions() const { return 2 * num_layers + 1; }
   /// Sublayer 2l is the attention of layer l, 2l+1 its MLP; sublayer s reads junction s and writes
   /// s+1.

@@ -7,23 +7,47 @@
 namespace dotresize {
 namespace {
 
+using AttentionBias = ModelFamily::AttentionBias;
+using Window = ModelFamily::Window;
+
 const std::array kFamilies = {
     ModelFamily{.model_type = "llama",
                 .architecture = "LlamaForCausalLM",
-                .offers_biases = true,
-                .offers_sliding_window = false,
+                .attention_bias = AttentionBias::kAsConfigured,
+                .offers_mlp_bias = true,
                 .heads_divide_hidden_size = true,
-                .sliding_window_if_absent = std::nullopt,
-                .kv_heads_if_absent = std::nullopt,
+                .offers_stock_output = true,
                 .max_position_embeddings_if_absent = 2048},
     ModelFamily{.model_type = "mistral",
                 .architecture = "MistralForCausalLM",
-                .offers_biases = false,
-                .offers_sliding_window = true,
-                .heads_divide_hidden_size = false,
+                .offers_stock_output = true,
+                .window = Window::kEveryLayer,
                 .sliding_window_if_absent = 4096,
                 .kv_heads_if_absent = 8,
                 .max_position_embeddings_if_absent = 131072},
+    ModelFamily{.model_type = "phi3",
+                .architecture = "Phi3ForCausalLM",
+                .fused_readers = true,
+                .offers_partial_rotary = true,
+                .window = Window::kEveryLayer,
+                .max_position_embeddings_if_absent = 4096,
+                .rms_norm_eps_if_absent = 1e-5},
+    ModelFamily{.model_type = "qwen2",
+                .architecture = "Qwen2ForCausalLM",
+                .attention_bias = AttentionBias::kQkv,
+                .window = Window::kByLayerType,
+                .sliding_window_if_absent = 4096,
+                .kv_heads_if_absent = 32,
+                .max_position_embeddings_if_absent = 32768},
+    ModelFamily{.model_type = "qwen3",
+                .architecture = "Qwen3ForCausalLM",
+                .attention_bias = AttentionBias::kAsConfigured,
+                .head_norms = true,
+                .window = Window::kByLayerType,
+                .sliding_window_if_absent = 4096,
+                .kv_heads_if_absent = 32,
+                .head_dim_if_absent = 128,
+                .max_position_embeddings_if_absent = 32768},
 };
 
 constexpr std::string_view kLayerNorm =
@@ -48,10 +72,17 @@ constexpr Refusal kRefusals[] = {
     {"gemma3_text", kPostNorm}, {"olmo2", kPostNorm},       {"olmo3", kPostNorm},
     {"gptj", kParallel},        {"gpt_neox", kParallel},    {"phi", kParallel},
     {"falcon", kParallel},      {"cohere", kParallel},      {"cohere2", kParallel},
-    {"qwen2", kNotYet},         {"qwen3", kNotYet},         {"phi3", kNotYet},
     {"gemma", kNotYet},         {"mixtral", kNotYet},       {"qwen2_moe", kNotYet},
     {"qwen3_moe", kNotYet},     {"ministral", kNotYet},     {"llama4", kNotYet},
 };
+
+std::string accepted_types() {
+  std::string types;
+  for (const ModelFamily& family : kFamilies) {
+    types += (types.empty() ? "" : ", ") + family.model_type;
+  }
+  return types;
+}
 
 }  // namespace
 
@@ -68,8 +99,8 @@ std::string reason_for_refusal(const std::string& model_type) {
                    [&](const Refusal& refusal) { return refusal.model_type == model_type; });
   const std::string_view reason =
       found == std::end(kRefusals) ? "this architecture is not known" : found->reason;
-  return "'" + model_type + "' is refused: " + std::string(reason) +
-         "; accepted are llama and mistral";
+  return "'" + model_type + "' is refused: " + std::string(reason) + "; accepted are " +
+         accepted_types();
 }
 
 }  // namespace dotresize

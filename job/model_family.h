@@ -9,14 +9,35 @@ namespace dotresize {
 /// A supported architecture: what config.json alone does not say. The values for absent keys are
 /// those of transformers' configuration classes.
 struct ModelFamily {
+  enum class AttentionBias {
+    kNone,
+    kQkv,           ///< q, k and v always, o never
+    kAsConfigured,  ///< q, k, v and o where attention_bias says so
+  };
+  enum class Window {
+    kNone,
+    kEveryLayer,   ///< sliding_window, where set, limits every layer
+    kByLayerType,  ///< use_sliding_window with max_window_layers or layer_types
+  };
+
   std::string model_type;
   std::string architecture;  ///< the only accepted entry of `architectures`
-  bool offers_biases;        ///< attention_bias (q, k, v and o) and mlp_bias are honoured
-  bool offers_sliding_window;
-  bool heads_divide_hidden_size;  ///< its configuration class insists, whatever head_dim says
-  std::optional<int64_t> sliding_window_if_absent;
-  std::optional<int64_t> kv_heads_if_absent;  ///< without it: as many as query heads
-  int64_t max_position_embeddings_if_absent;
+  AttentionBias attention_bias = AttentionBias::kNone;
+  bool offers_mlp_bias = false;
+  bool fused_readers = false;  ///< qkv_proj and gate_up_proj in place of one matrix each
+  bool head_norms = false;     ///< q_norm and k_norm on every head
+  bool offers_partial_rotary = false;
+  bool heads_divide_hidden_size =
+      false;                         ///< its configuration class insists, whatever head_dim says
+  bool offers_stock_output = false;  ///< map_sharing: model
+  Window window = Window::kNone;
+  std::optional<int64_t> sliding_window_if_absent = std::nullopt;
+  /// Without it: as many as query heads.
+  std::optional<int64_t> kv_heads_if_absent = std::nullopt;
+  /// Without it: hidden_size / heads.
+  std::optional<int64_t> head_dim_if_absent = std::nullopt;
+  int64_t max_position_embeddings_if_absent = 0;
+  double rms_norm_eps_if_absent = 1e-6;
 };
 
 /// Null for a family that is not supported.

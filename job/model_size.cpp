@@ -11,7 +11,8 @@ namespace {
 int64_t attention_parameters(const ModelConfig& config, int64_t k_in, int64_t k_out) {
   const int64_t heads = config.num_heads * config.head_dim;
   const int64_t heads_qkv = heads + 2 * config.num_kv_heads * config.head_dim;
-  return heads_qkv * k_in + (config.attention_bias ? heads_qkv : 0) +  //
+  return heads_qkv * k_in + (config.attention_bias ? heads_qkv : 0) +
+         (config.head_norms ? 2 * config.head_dim : 0) +  //
          k_out * heads + (config.output_bias ? k_out : 0);
 }
 

@@ -21,6 +21,10 @@ json rotary_scaling(const RotaryConfig& rotary) {
 void write_rotary(json& config, const RotaryConfig& rotary) {
   json parameters = rotary_scaling(rotary);
   parameters["rope_theta"] = rotary.theta;
+  if (rotary.partial_factor != 1.0) {
+    parameters["partial_rotary_factor"] = rotary.partial_factor;
+    config["partial_rotary_factor"] = rotary.partial_factor;
+  }
   config["rope_parameters"] = parameters;  // transformers 5
   config["rope_theta"] = rotary.theta;     // transformers 4
   config["rope_scaling"] = rotary.type == "default" ? json() : rotary_scaling(rotary);

@@ -174,6 +174,11 @@ void resolve_map_sharing(const v1::Method& given, const ModelConfig& config, Res
     case MapSharing::Kind::kJunction:
       return;
     case MapSharing::Kind::kModel:
+      if (!find_family(config.family)->offers_stock_output) {
+        fail("method.map_sharing",
+             "a stock model of the family '" + config.family +
+                 "' cannot be made yet; 'junction' or a number of groups can");
+      }
       job.junction_groups.assign(static_cast<std::size_t>(config.num_junctions()), 0);
       return;
     case MapSharing::Kind::kGroups:

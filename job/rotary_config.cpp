@@ -41,9 +41,6 @@ std::optional<RotaryConfig> read_version5(const ConfigFields& config) {
   if (parameters->has("full_attention") || parameters->has("sliding_attention")) {
     config.fail("rope_parameters", "settings by layer type are not supported");
   }
-  if (parameters->positive("partial_rotary_factor", 1.0).value_or(1.0) != 1.0) {
-    parameters->fail("partial_rotary_factor", "only 1.0 is supported");
-  }
   RotaryConfig rotary = read_scaling(*parameters);
   if (const auto theta = parameters->positive("rope_theta", kMaxTheta)) {
     rotary.theta = *theta;
@@ -62,6 +59,17 @@ std::optional<RotaryConfig> read_version4(const ConfigFields& config) {
   return rotary;
 }
 
+double read_partial_factor(const ConfigFields& config) {
+  const auto version4 = config.positive("partial_rotary_factor", 1.0);
+  const auto parameters = config.object("rope_parameters");
+  const auto version5 =
+      parameters ? parameters->positive("partial_rotary_factor", 1.0) : std::nullopt;
+  if (version4 && version5 && *version4 != *version5) {
+    config.fail("partial_rotary_factor", "contradicts that of rope_parameters");
+  }
+  return version5.value_or(version4.value_or(1.0));
+}
+
 bool equal(const RotaryConfig& a, const RotaryConfig& b) {
   const auto values = [](const RotaryConfig& r) {
     return std::tie(r.type, r.theta, r.factor, r.low_freq_factor, r.high_freq_factor,
@@ -78,8 +86,9 @@ RotaryConfig read_rotary_config(const ConfigFields& config) {
   if (version5 && version4 && !equal(*version5, *version4)) {
     config.fail("rope_parameters", "contradicts rope_theta and rope_scaling");
   }
-  if (version5) return *version5;
-  return version4.value_or(RotaryConfig{});
+  RotaryConfig rotary = version5 ? *version5 : version4.value_or(RotaryConfig{});
+  rotary.partial_factor = read_partial_factor(config);
+  return rotary;
 }
 
 }  // namespace dotresize

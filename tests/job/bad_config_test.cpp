@@ -31,6 +31,19 @@ std::string of_type(const std::string& model_type) {
   return llama_with(R"("model_type": "llama")", R"("model_type": ")" + model_type + '"');
 }
 
+std::string qwen2_with(const std::string& keys) {
+  return with(kQwen25Config, R"("use_sliding_window": false,)", keys);
+}
+
+std::string qwen2_of_layers(int layers, const std::string& keys) {
+  return with(qwen2_with(keys), R"("num_hidden_layers": 24)",
+              R"("num_hidden_layers": )" + std::to_string(layers));
+}
+
+std::string phi3_with(const std::string& keys) {
+  return with(kPhi3MiniConfig, R"("rope_scaling": null,)", keys);
+}
+
 std::vector<BadConfig> bad_configs() {
   return {
       {"Empty", "", "is not valid JSON"},
@@ -50,8 +63,9 @@ std::vector<BadConfig> bad_configs() {
       {"Olmo2", of_type("olmo2"), "(post-norms)"},
       {"GptNeox", of_type("gpt_neox"), "(parallel blocks)"},
       {"Falcon", of_type("falcon"), "(parallel blocks)"},
-      {"Qwen2", of_type("qwen2"), "'qwen2' is refused: it is not supported yet"},
-      {"Phi3", of_type("phi3"), "'phi3' is refused: it is not supported yet"},
+      {"Mixtral", of_type("mixtral"),
+       "'mixtral' is refused: it is not supported yet; accepted are llama, mistral, phi3, qwen2, "
+       "qwen3"},
       {"UnknownType", of_type("nonesuch"), "'nonesuch' is refused: this architecture is not known"},
       {"OtherHead", llama_with("LlamaForCausalLM", "LlamaForSequenceClassification"),
        R"(["LlamaForSequenceClassification"] is refused)"},
@@ -101,7 +115,43 @@ std::vector<BadConfig> bad_configs() {
        llama_with(R"("use_cache": true)", R"("rope_parameters": {"full_attention": {}})"),
        "rope_parameters: settings by layer type are not supported"},
       {"PartialRotary", llama_with(R"("use_cache": true)", R"("partial_rotary_factor": 0.5)"),
-       "partial_rotary_factor: only 1.0 is supported"},
+       "partial_rotary_factor: only 1.0 is supported for the family llama"},
+      {"PartialRotaryInRopeParameters",
+       with(kMistralV03Config, R"("rope_theta": 1000000.0)",
+            R"("rope_parameters": {"rope_theta": 1e6, "partial_rotary_factor": 0.5})"),
+       "partial_rotary_factor: only 1.0 is supported for the family mistral"},
+      {"PartialRotaryOfOddWidth", phi3_with(R"("partial_rotary_factor": 0.553,)"),
+       "partial_rotary_factor: gives 53 rotated channels of 96; an even number"},
+      {"PartialRotaryOfNothing", phi3_with(R"("partial_rotary_factor": 1e-9,)"),
+       "partial_rotary_factor: gives 0 rotated channels of 96"},
+      {"PartialRotaryContradicts", phi3_with(R"("partial_rotary_factor": 0.5,
+                    "rope_parameters": {"partial_rotary_factor": 0.75},)"),
+       "partial_rotary_factor: contradicts that of rope_parameters"},
+      {"Longrope",
+       phi3_with(R"("rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor":
+                    [1.0]},)"),
+       "rope_scaling.rope_type: 'longrope' is not supported"},
+      {"LongropeByItsOldName", phi3_with(R"("rope_scaling": {"type": "su"},)"),
+       "rope_scaling.rope_type: 'su' is not supported"},
+      {"Phi3WithBiases",
+       with(kPhi3MiniConfig, R"("attention_bias": false)", R"("attention_bias": true)"),
+       "attention_bias: a model of the family phi3 has no biases"},
+      {"Qwen2WithMlpBiases", qwen2_with(R"("mlp_bias": true,)"),
+       "mlp_bias: the MLP of a model of the family qwen2 has no biases"},
+      {"WindowOnSomeLayers", qwen2_with(R"("use_sliding_window": true,)"),
+       "use_sliding_window: a window on 3 of 24 layers is not supported"},
+      {"LayerTypesContradictTheWindow",
+       qwen2_of_layers(2, R"("layer_types": ["full_attention", "sliding_attention"],)"),
+       "layer_types: sliding_attention contradicts use_sliding_window, false"},
+      {"LayerTypesMixed", qwen2_of_layers(2, R"("use_sliding_window": true,
+                             "layer_types": ["full_attention", "sliding_attention"],)"),
+       "use_sliding_window: a window on 1 of 2 layers is not supported"},
+      {"LayerTypesTooFew", qwen2_with(R"("layer_types": ["full_attention"],)"),
+       "layer_types: must be a list of num_hidden_layers, 24, types"},
+      {"LayerTypesAreNoList", qwen2_with(R"("layer_types": "full_attention",)"),
+       "layer_types: must be a list"},
+      {"LayerTypeUnknown", qwen2_of_layers(1, R"("layer_types": ["linear_attention"],)"),
+       "layer_types: only full_attention and sliding_attention are supported"},
       {"NegativeTheta", llama_with("500000.0", "-1"), "rope_theta: -1 is not"},
       {"Float8", llama_with("bfloat16", "float8_e4m3fn"),
        "torch_dtype: 'float8_e4m3fn' is not one of float32, float16, bfloat16"},

@@ -17,10 +17,10 @@ auto all_fields(const ModelConfig& c) {
   return std::tuple(c.family, c.compressed, c.hidden_size, c.intermediate_size, c.num_layers,
                     c.num_heads, c.num_kv_heads, c.head_dim, c.vocab_size,
                     c.max_position_embeddings, c.rms_norm_eps, c.attention_bias, c.output_bias,
-                    c.mlp_bias, c.tie_word_embeddings, c.sliding_window, c.rotary.type,
-                    c.rotary.theta, c.rotary.factor, c.rotary.low_freq_factor,
-                    c.rotary.high_freq_factor, c.rotary.original_max_position_embeddings, c.dtype,
-                    c.junction_widths);
+                    c.mlp_bias, c.fused_readers, c.head_norms, c.tie_word_embeddings,
+                    c.sliding_window, c.rotary.type, c.rotary.theta, c.rotary.partial_factor,
+                    c.rotary.factor, c.rotary.low_freq_factor, c.rotary.high_freq_factor,
+                    c.rotary.original_max_position_embeddings, c.dtype, c.junction_widths);
 }
 
 ModelConfig parse(const std::string& text) { return parse_model_config(text, "config.json"); }
@@ -99,6 +99,17 @@ TEST(ModelConfig, AbsentKeysHaveTheDefaultsOfTransformers) {
   const ModelConfig mistral = parse(R"({"model_type": "mistral", )" + sizes);
   EXPECT_EQ(mistral.num_kv_heads, 8);
   EXPECT_EQ(mistral.sliding_window, 4096);
+  const ModelConfig phi3 = parse(R"({"model_type": "phi3", )" + sizes);
+  EXPECT_EQ(phi3.num_kv_heads, 16);
+  EXPECT_EQ(phi3.rms_norm_eps, 1e-5);
+  EXPECT_EQ(phi3.sliding_window, std::nullopt);
+  EXPECT_EQ(phi3.rotary_dim(), 32);
+  const std::string kv_heads = R"("num_key_value_heads": 4, )" + sizes;
+  const ModelConfig qwen2 = parse(R"({"model_type": "qwen2", )" + kv_heads);
+  EXPECT_EQ(qwen2.head_dim, 32);
+  EXPECT_EQ(qwen2.sliding_window, std::nullopt);
+  EXPECT_EQ(qwen2.max_position_embeddings, 32768);
+  EXPECT_EQ(parse(R"({"model_type": "qwen3", )" + kv_heads).head_dim, 128);
 }
 
 TEST(ModelConfig, NullCountsAsAbsent) {
@@ -122,6 +133,55 @@ TEST(ModelConfig, AttentionBiasOfLlamaIsThatOfTheOutputToo) {
   EXPECT_TRUE(config.attention_bias);
   EXPECT_TRUE(config.output_bias);
   EXPECT_FALSE(config.mlp_bias);
+}
+
+TEST(ModelConfig, Qwen2HasBiasesOnQueryKeyAndValueOnly) {
+  const ModelConfig config = parse(kQwen25Config);
+  EXPECT_TRUE(config.attention_bias);
+  EXPECT_FALSE(config.output_bias);
+  EXPECT_FALSE(config.mlp_bias);
+  EXPECT_TRUE(config.tie_word_embeddings);
+}
+
+TEST(ModelConfig, Qwen3NormsItsHeadsAndHasTheBiasesThatItNames) {
+  const ModelConfig config = parse(kQwen3Config);
+  EXPECT_TRUE(config.head_norms);
+  EXPECT_EQ(config.head_dim, 128);
+  EXPECT_FALSE(config.attention_bias);
+  const ModelConfig biased =
+      parse(with(kQwen3Config, R"("attention_bias": false)", R"("attention_bias": true)"));
+  EXPECT_TRUE(biased.attention_bias);
+  EXPECT_TRUE(biased.output_bias);
+}
+
+TEST(ModelConfig, WindowOfQwenHoldsWhereItIsUsedOnEveryLayer) {
+  const auto with_layers = [](const std::string& text, const std::string& layers) {
+    return with(text, R"("max_window_layers": 21)", layers);
+  };
+  EXPECT_EQ(parse(with_layers(kQwen25Config, R"("max_window_layers": 0)")).sliding_window,
+            std::nullopt);
+  const std::string used =
+      with(kQwen25Config, R"("use_sliding_window": false)", R"("use_sliding_window": true)");
+  const auto window = [&](const std::string& layers) {
+    return parse(with_layers(used, layers)).sliding_window;
+  };
+  EXPECT_EQ(window(R"("max_window_layers": 0)"), 32768);
+  EXPECT_EQ(window(R"("max_window_layers": 24)"), std::nullopt);
+  EXPECT_EQ(window(R"("max_window_layers": null)"), std::nullopt);
+}
+
+TEST(ModelConfig, Phi3HasFusedMatricesAWindowAndPerhapsPartialRotary) {
+  const ModelConfig config = parse(kPhi3MiniConfig);
+  EXPECT_TRUE(config.fused_readers);
+  EXPECT_EQ(config.sliding_window, 2047);
+  EXPECT_EQ(config.rotary_dim(), 96);
+  const std::string version4 = R"("partial_rotary_factor": 0.75,)";
+  const std::string version5 =
+      R"("rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.75},)";
+  for (const std::string& settings : {version4, version5, version4 + version5}) {
+    const ModelConfig partial = parse(with(kPhi3MiniConfig, R"("rope_scaling": null,)", settings));
+    EXPECT_EQ(partial.rotary_dim(), 72) << settings;
+  }
 }
 
 TEST(ModelConfig, ReadsACompressedModel) {

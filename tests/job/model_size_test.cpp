@@ -33,8 +33,14 @@ int64_t parameters_in(const std::string& path) {
 }
 
 TEST(ModelSize, DenseParametersAreThePublishedFigures) {
-  EXPECT_EQ(stored_parameters(llama31()), 8'030'261'248);
-  EXPECT_EQ(stored_parameters(parse_model_config(kMistralV03Config, "config.json")), 7'248'023'552);
+  const auto parameters = [](const char* text) {
+    return stored_parameters(parse_model_config(text, "config.json"));
+  };
+  EXPECT_EQ(parameters(kLlama31Config), 8'030'261'248);
+  EXPECT_EQ(parameters(kMistralV03Config), 7'248'023'552);
+  EXPECT_EQ(parameters(kPhi3MiniConfig), 3'821'079'552);
+  EXPECT_EQ(parameters(kQwen25Config), 494'032'768);
+  EXPECT_EQ(parameters(kQwen3Config), 596'049'920);
 }
 
 TEST(ModelSize, DenseParametersOfTheExampleAreThoseInItsFile) {
@@ -56,6 +62,15 @@ TEST(ModelSize, BiasesCount) {
   config.attention_bias = config.output_bias = config.mlp_bias = true;
   EXPECT_EQ(sublayer_parameters(config, 0, 256, 256, false) - attention, 256 + 64 + 64 + 256);
   EXPECT_EQ(sublayer_parameters(config, 1, 256, 256, false) - mlp, 768 + 768 + 256);
+}
+
+TEST(ModelSize, HeadNormsCountInBothModels) {
+  ModelConfig config = small_llama();
+  const int64_t dense = sublayer_parameters(config, 0, 256, 256, false);
+  const int64_t folded = sublayer_parameters(config, 0, 200, 192, true);
+  config.head_norms = true;
+  EXPECT_EQ(sublayer_parameters(config, 0, 256, 256, false) - dense, 2 * 32);
+  EXPECT_EQ(sublayer_parameters(config, 0, 200, 192, true) - folded, 2 * 32);
 }
 
 TEST(ModelSize, FoldedSublayersHaveAShortcutAndNoNorm) {

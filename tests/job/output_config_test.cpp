@@ -14,7 +14,7 @@ using nlohmann::json;
 std::string output_of(const std::string& source_text, Dtype dtype = Dtype::kBFloat16) {
   const ModelConfig source = parse_model_config(source_text, "config.json");
   ResolvedJob job;
-  job.width = 3264;
+  job.width = 640;
   job.output_dtype = dtype;
   job.junction_widths.assign(static_cast<std::size_t>(source.num_junctions()), job.width);
   job.junction_widths.back() = source.hidden_size;
@@ -31,21 +31,26 @@ std::string stock_output_of(const std::string& source_text) {
 }
 
 TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
-  for (const char* text : {kLlama31Config, kMistralV03Config}) {
+  for (const char* text :
+       {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config, kQwen3Config}) {
     const ModelConfig source = parse_model_config(text, "config.json");
     const ModelConfig output = parse_model_config(output_of(text), "config.json");
     EXPECT_TRUE(output.compressed);
     EXPECT_EQ(output.family, source.family);
-    EXPECT_EQ(output.hidden_size, 4096);
-    EXPECT_EQ(output.head_dim, 128);
-    EXPECT_EQ(output.num_kv_heads, 8);
+    EXPECT_EQ(output.hidden_size, source.hidden_size);
+    EXPECT_EQ(output.head_dim, source.head_dim);
+    EXPECT_EQ(output.num_kv_heads, source.num_kv_heads);
+    EXPECT_EQ(output.attention_bias, source.attention_bias);
+    EXPECT_EQ(output.output_bias, source.output_bias);
+    EXPECT_EQ(output.fused_readers, source.fused_readers);
+    EXPECT_EQ(output.head_norms, source.head_norms);
     EXPECT_EQ(output.rms_norm_eps, source.rms_norm_eps);
     EXPECT_EQ(output.sliding_window, source.sliding_window);
     EXPECT_EQ(output.rotary.type, source.rotary.type);
     EXPECT_EQ(output.rotary.theta, source.rotary.theta);
     EXPECT_EQ(output.rotary.factor, source.rotary.factor);
-    EXPECT_EQ(output.junction_widths.front(), 3264);
-    EXPECT_EQ(output.junction_widths.back(), 4096);
+    EXPECT_EQ(output.junction_widths.front(), 640);
+    EXPECT_EQ(output.junction_widths.back(), source.hidden_size);
     EXPECT_EQ(output.dtype, "bfloat16");
   }
 }
@@ -91,6 +96,18 @@ TEST(OutputConfig, SpeaksBothDialects) {
   EXPECT_EQ(output["rope_parameters"]["rope_theta"], 500000.0);
   EXPECT_EQ(output["rope_parameters"]["factor"], 8.0);
   EXPECT_TRUE(json::parse(output_of(kMistralV03Config))["rope_scaling"].is_null());
+}
+
+TEST(OutputConfig, WritesPartialRotaryInBothDialectsWhicheverTheSourceSpeaks) {
+  for (const char* settings :
+       {R"("partial_rotary_factor": 0.75,)",
+        R"("rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.75},)"}) {
+    const json output =
+        json::parse(output_of(with(kPhi3MiniConfig, R"("rope_scaling": null,)", settings)));
+    EXPECT_EQ(output["partial_rotary_factor"], 0.75);
+    EXPECT_EQ(output["rope_parameters"]["partial_rotary_factor"], 0.75);
+    EXPECT_TRUE(output["rope_scaling"].is_null());
+  }
 }
 
 TEST(OutputConfig, UntiesTheEmbeddings) {

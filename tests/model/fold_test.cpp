@@ -34,9 +34,11 @@ WholeModel folded(const WholeModel& dense, const std::vector<at::Tensor>& maps) 
   return model;
 }
 
-TEST(Fold, AtFullWidthKeepsTheLogits) {
+class Fold : public ::testing::TestWithParam<ModelConfig> {};
+
+TEST_P(Fold, AtFullWidthKeepsTheLogits) {
   const c10::InferenceMode inference;
-  const WholeModel dense = random_model(tiny_config(), 1);
+  const WholeModel dense = random_model(GetParam(), 1);
   const at::Tensor ids = random_ids(dense.config, {2, 33}, 2);
   const WholeModel model = folded(dense, orthogonal_maps(dense.config));
   EXPECT_LT(largest_difference(logits(model, ids), logits(dense, ids)), 1e-4);
@@ -44,9 +46,9 @@ TEST(Fold, AtFullWidthKeepsTheLogits) {
 
 // The schedule that solves junctions one after another runs layers whose input is folded and whose
 // output is still of full width.
-TEST(Fold, OfTheInputAloneYieldsTheDenseStream) {
+TEST_P(Fold, OfTheInputAloneYieldsTheDenseStream) {
   const c10::InferenceMode inference;
-  const WholeModel dense = random_model(tiny_config(), 3);
+  const WholeModel dense = random_model(GetParam(), 3);
   const RotaryTable rotary = make_rotary_table(dense.config, 9);
   const at::Tensor x = at::randn({2, 9, dense.config.hidden_size}, at::kFloat);
   const at::Tensor map = random_orthogonal(dense.config.hidden_size, 4);
@@ -60,7 +62,12 @@ TEST(Fold, OfTheInputAloneYieldsTheDenseStream) {
   }
 }
 
-TEST(Fold, OfInputAndOutputIsTheFormula) {
+INSTANTIATE_TEST_SUITE_P(PlainAndFused, Fold, ::testing::Values(tiny_config(), fused_config()),
+                         [](const auto& config) {
+                           return config.param.fused_readers ? "Fused" : "Plain";
+                         });
+
+TEST(FoldFormula, OfInputAndOutputIsTheFormula) {
   const WholeModel dense = random_model(tiny_config(), 5);
   const int64_t d = dense.config.hidden_size;
   const at::Tensor M_in = random_orthogonal(d, 6).narrow(1, 0, 10);
@@ -83,7 +90,7 @@ TEST(Fold, OfInputAndOutputIsTheFormula) {
   }
 }
 
-TEST(Fold, OfInputAndOutputCommute) {
+TEST(FoldFormula, OfInputAndOutputCommute) {
   const WholeModel dense = random_model(tiny_config(), 8);
   const at::Tensor M_inv = random_orthogonal(dense.config.hidden_size, 9).narrow(0, 0, 10);
   const at::Tensor M = random_orthogonal(dense.config.hidden_size, 10).narrow(1, 0, 14);

@@ -148,5 +148,20 @@ TEST_F(Load, NamesTheTensorThatIsMissingOrMisshapen) {
               ThrowsMessage<InputError>(HasSubstr("model.layers.1.mlp.down_proj.weight")));
 }
 
+TEST_F(Load, NamesTheFusedTensorThatIsMissingOrMisshapen) {
+  config_ = fused_config();
+  fill();
+  tensors_.erase("model.layers.0.self_attn.qkv_proj.weight");
+  tensors_.erase("model.layers.1.self_attn.k_norm.weight");
+  tensors_["model.layers.0.mlp.gate_up_proj.weight"] = at::ones({79, 24});
+  const CheckpointReader reader = write();
+  EXPECT_THAT([&] { load_sublayer(reader, config_, 0, at::kFloat); },
+              ThrowsMessage<InputError>(HasSubstr("model.layers.0.self_attn.qkv_proj.weight")));
+  EXPECT_THAT([&] { load_sublayer(reader, config_, 1, at::kFloat); },
+              ThrowsMessage<InputError>(HasSubstr("model.layers.0.mlp.gate_up_proj.weight")));
+  EXPECT_THAT([&] { load_sublayer(reader, config_, 2, at::kFloat); },
+              ThrowsMessage<InputError>(HasSubstr("model.layers.1.self_attn.k_norm.weight")));
+}
+
 }  // namespace
 }  // namespace dotresize::testing

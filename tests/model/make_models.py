@@ -1,4 +1,4 @@
-"""Makes small random Llama and Mistral models and their logits with transformers.
+"""Makes small random models of every family and their logits with transformers.
 
 usage: make_models.py OUT_DIR
 
@@ -56,13 +56,61 @@ CASES = {
         "sliding_window": 40,
         "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
     },
+    "phi3": {"num_key_value_heads": 2, "pad_token_id": 0},
+    "phi3-partial-rotary": {
+        "num_key_value_heads": 4,
+        "pad_token_id": 0,
+        "sliding_window": 7,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5},
+    },
+    "phi3-partial-rotary-v4": {
+        "v4": True,
+        "pad_token_id": 0,
+        "tie_word_embeddings": True,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 1234.5,
+            "partial_rotary_factor": 0.75,
+        },
+    },
+    "qwen2": {"num_key_value_heads": 2},
+    "qwen2-tied-v4": {
+        "v4": True,
+        "num_key_value_heads": 1,
+        "tie_word_embeddings": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
+    },
+    "qwen2-window": {
+        "num_key_value_heads": 4,
+        "use_sliding_window": True,
+        "sliding_window": 7,
+        "max_window_layers": 0,
+    },
+    "qwen2-window-unused": {"use_sliding_window": True, "sliding_window": 7},
+    "qwen3": {"num_key_value_heads": 2, "head_dim": 24},
+    "qwen3-bias-tied": {
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+        "attention_bias": True,
+        "tie_word_embeddings": True,
+    },
+    "qwen3-head-dim-of-the-family": {"num_attention_heads": 2, "num_key_value_heads": 1},
+}
+CONFIGS = {
+    "llama": transformers.LlamaConfig,
+    "mistral": transformers.MistralConfig,
+    "phi3": transformers.Phi3Config,
+    "qwen2": transformers.Qwen2Config,
+    "qwen3": transformers.Qwen3Config,
 }
 BATCH, TOKENS = 2, 80
 
 
 def as_transformers_4(config: dict) -> dict:
     rope = config.pop("rope_parameters")
-    config["rope_theta"] = rope.pop("rope_theta")
+    for key in ("rope_theta", "partial_rotary_factor"):
+        if key in rope:
+            config[key] = rope.pop(key)
     config["rope_scaling"] = None if rope["rope_type"] == "default" else rope
     config["torch_dtype"] = config.pop("dtype")
     config["transformers_version"] = "4.46.0"
@@ -70,10 +118,8 @@ def as_transformers_4(config: dict) -> dict:
 
 
 def make_model(name: str, options: dict) -> torch.nn.Module:
-    if name.startswith("llama"):
-        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**BASE | options))
-    else:
-        model = transformers.MistralForCausalLM(transformers.MistralConfig(**BASE | options))
+    config = CONFIGS[name.split("-")[0]](**BASE | options)
+    model = transformers.AutoModelForCausalLM.from_config(config)
     for parameter_name, parameter in model.named_parameters():
         if "norm" in parameter_name:
             parameter.data.uniform_(0.5, 1.5)

@@ -23,8 +23,7 @@ namespace {
 using ::testing::ElementsAre;
 
 /// The sublayer reads a width of 10 and writes one of 14.
-ModelConfig compressed_at(int64_t sublayer) {
-  ModelConfig config = tiny_config();
+ModelConfig compressed_at(int64_t sublayer, ModelConfig config = tiny_config()) {
   config.compressed = true;
   config.junction_widths[sublayer] = 10;
   config.junction_widths[sublayer + 1] = 14;
@@ -54,6 +53,21 @@ TEST(StoredTensors, AreWeightsThenBiasesThenTheShortcut) {
                           StoredTensor{"model.layers.1.attention_shortcut.weight", {14, 10}}));
 }
 
+TEST(StoredTensors, KeepFusedReadersAndHeadNorms) {
+  const ModelConfig config = compressed_at(2, fused_config());
+  const std::string layer = "model.layers.1.";
+  EXPECT_THAT(stored_tensors(config, 2),
+              ElementsAre(StoredTensor{layer + "self_attn.qkv_proj.weight", {60, 10}},
+                          StoredTensor{layer + "self_attn.o_proj.weight", {14, 36}},
+                          StoredTensor{layer + "self_attn.q_norm.weight", {12}},
+                          StoredTensor{layer + "self_attn.k_norm.weight", {12}},
+                          StoredTensor{layer + "attention_shortcut.weight", {14, 10}}));
+  EXPECT_THAT(stored_tensors(compressed_at(3, fused_config()), 3),
+              ElementsAre(StoredTensor{layer + "mlp.gate_up_proj.weight", {80, 10}},
+                          StoredTensor{layer + "mlp.down_proj.weight", {14, 40}},
+                          StoredTensor{layer + "mlp_shortcut.weight", {14, 10}}));
+}
+
 TEST(StoredTensors, HaveTheBiasesThatTheConfigNames) {
   ModelConfig config = compressed_at(1);
   config.mlp_bias = false;
@@ -79,12 +93,14 @@ TEST(StoredTensors, OfADenseModelEndWithTheNorm) {
             (StoredTensor{"model.layers.1.input_layernorm.weight", {24}}));
 }
 
-TEST(StoredValues, HaveTheShapesOfStoredTensors) {
-  const WholeModel model = random_model(tiny_config(), 1);
+class StoredValues : public ::testing::TestWithParam<ModelConfig> {};
+
+TEST_P(StoredValues, HaveTheShapesOfStoredTensors) {
+  const WholeModel model = random_model(GetParam(), 1);
   const at::Tensor M_inv = random_orthogonal(model.config.hidden_size, 2).narrow(0, 0, 10);
   const at::Tensor M = random_orthogonal(model.config.hidden_size, 3).narrow(1, 0, 14);
   for (const SublayerWeights& weights : model.sublayers) {
-    const ModelConfig config = compressed_at(weights.sublayer);
+    const ModelConfig config = compressed_at(weights.sublayer, GetParam());
     const auto values = stored_values(config, fold_output(fold_input(weights, M_inv), M));
     const auto tensors = stored_tensors(config, weights.sublayer);
     ASSERT_EQ(values.size(), tensors.size());
@@ -94,7 +110,12 @@ TEST(StoredValues, HaveTheShapesOfStoredTensors) {
   }
 }
 
-TEST(StoredValues, RefuseASublayerOfAnotherKindOfModel) {
+INSTANTIATE_TEST_SUITE_P(PlainAndFused, StoredValues,
+                         ::testing::Values(tiny_config(), fused_config()), [](const auto& config) {
+                           return config.param.fused_readers ? "Fused" : "Plain";
+                         });
+
+TEST(StoredSublayer, RefuseASublayerOfAnotherKindOfModel) {
   const WholeModel model = random_model(tiny_config(), 4);
   ModelConfig config = tiny_config();
   EXPECT_NO_THROW(stored_values(config, model.sublayers[0]));

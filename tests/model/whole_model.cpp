@@ -22,6 +22,8 @@ SublayerWeights random_sublayer(const ModelConfig& config, int64_t sublayer) {
   weights.norm = gaussian(layout.norm, 0.3) + 1;
   for (const LinearLayout& reader : layout.readers)
     weights.readers.push_back(random_linear(reader));
+  for (const StoredTensor& norm : layout.head_norms)
+    weights.head_norms.push_back(gaussian(norm, 0.3) + 1);
   weights.writer = random_linear(layout.writer);
   return weights;
 }
@@ -42,6 +44,14 @@ ModelConfig tiny_config() {
   config.rms_norm_eps = 1e-5;
   config.attention_bias = config.output_bias = config.mlp_bias = true;
   config.junction_widths.assign(config.num_junctions(), config.hidden_size);
+  return config;
+}
+
+ModelConfig fused_config() {
+  ModelConfig config = tiny_config();
+  config.attention_bias = config.output_bias = config.mlp_bias = false;
+  config.fused_readers = config.head_norms = true;
+  config.rotary.partial_factor = 0.5;
   return config;
 }
 

@@ -19,6 +19,8 @@ struct WholeModel {
 
 /// Two layers, width 24, three query heads of width 12 on one key head; all biases on.
 ModelConfig tiny_config();
+/// The same without biases, with fused readers, normed heads, and half of each head turning.
+ModelConfig fused_config();
 /// Gaussian float32 weights, norms around 1.
 WholeModel random_model(const ModelConfig& config, uint64_t seed);
 WholeModel load_model(const std::filesystem::path& dir, at::ScalarType dtype = at::kFloat);

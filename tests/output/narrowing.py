@@ -36,8 +36,10 @@ def tiny_keys(family, **changes):
         "eos_token_id": 1,
         "torch_dtype": "float32",
     }
-    if family == "mistral":
+    if family in ("mistral", "phi3"):
         keys["sliding_window"] = None
+    if family == "phi3":
+        keys["pad_token_id"] = 1  # the family's own is beyond the vocabulary
     return {**keys, **changes}
 
 
@@ -79,16 +81,21 @@ def fold(model, maps):
         at = f"model.layers.{layer}."
         m_in, m_mid, m_out = maps[2 * layer : 2 * layer + 3]
         reads = {
-            "input_layernorm": ("self_attn", ("q_proj", "k_proj", "v_proj"), m_in),
-            "post_attention_layernorm": ("mlp", ("gate_proj", "up_proj"), m_mid),
+            "input_layernorm": ("self_attn", ("q_proj", "k_proj", "v_proj", "qkv_proj"), m_in),
+            "post_attention_layernorm": ("mlp", ("gate_proj", "up_proj", "gate_up_proj"), m_mid),
         }
         for norm, (block, projections, unmap) in reads.items():
             gamma = dense[f"{at}{norm}.weight"]
             for projection in projections:
                 name = f"{at}{block}.{projection}."
+                if name + "weight" not in dense:
+                    continue
                 folded[name + "weight"] = (dense[name + "weight"] * gamma) @ unmap
                 if name + "bias" in dense:
                     folded[name + "bias"] = dense[name + "bias"]
+        for name in (at + "self_attn.q_norm.weight", at + "self_attn.k_norm.weight"):
+            if name in dense:
+                folded[name] = dense[name]
         for name, map_ in ((at + "self_attn.o_proj.", m_mid), (at + "mlp.down_proj.", m_out)):
             folded[name + "weight"] = map_.T @ dense[name + "weight"]
             if name + "bias" in dense:
@@ -119,10 +126,11 @@ def output_keys(keys, widths, dtype="float32", rotary="both"):
         "torch_dtype": dtype,
     }
     if rotary in ("5", "both"):
-        keys["rope_parameters"] = {**scaling, "rope_theta": keys["rope_theta"]}
+        moved = {k: keys[k] for k in ("rope_theta", "partial_rotary_factor") if k in keys}
+        keys["rope_parameters"] = {**scaling, **moved}
     if rotary == "5":
-        keys.pop("rope_scaling", None)
-        del keys["rope_theta"]
+        for key in ("rope_scaling", *moved):
+            keys.pop(key, None)
     return keys
 
 

@@ -35,7 +35,18 @@ SOURCES = {
     "mistral": tiny_keys("mistral"),
     "mistral-sliding": tiny_keys("mistral", sliding_window=7),
     "mistral-narrow-heads": tiny_keys("mistral", head_dim=8),
+    "phi3": tiny_keys("phi3"),
+    "phi3-partial-sliding": tiny_keys("phi3", partial_rotary_factor=0.5, sliding_window=7),
+    "qwen2": tiny_keys("qwen2", use_sliding_window=False, sliding_window=7),
+    "qwen2-tied": tiny_keys("qwen2", tie_word_embeddings=True),
+    "qwen2-sliding": tiny_keys(
+        "qwen2", use_sliding_window=True, sliding_window=7, max_window_layers=0
+    ),
+    "qwen2-sliding-later": tiny_keys("qwen2", use_sliding_window=True, sliding_window=7),
+    "qwen3": tiny_keys("qwen3"),
+    "qwen3-biases-wide-heads": tiny_keys("qwen3", attention_bias=True, head_dim=20),
 }
+ONE_PER_FAMILY = ("llama", "mistral-sliding", "phi3-partial-sliding", "qwen2-sliding", "qwen3")
 FULL = [48] * 7
 NARROW = [32, 40, 24, 31, 16, 36, 48]
 SLICED = [32, 40, 24, 31, 16, 36, 33]
@@ -97,7 +108,7 @@ def test_narrow_model_is_the_dense_model_projected(tmp_path, source, widths):
 
 
 @pytest.mark.parametrize("rotary", ["4", "5", "both"])
-@pytest.mark.parametrize("source", ["llama", "llama3-rope"])
+@pytest.mark.parametrize("source", ["llama", "llama3-rope", "phi3-partial-sliding"])
 def test_rotary_settings_of_either_transformers_are_read(tmp_path, source, rotary):
     keys = {**SOURCES[source], "rope_theta": 700.0}
     dense, maps, directory = narrowed(tmp_path, keys, NARROW, rotary=rotary)
@@ -106,7 +117,7 @@ def test_rotary_settings_of_either_transformers_are_read(tmp_path, source, rotar
     torch.testing.assert_close(logits(load(directory), ids), expected, atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("source", ["llama", "mistral-sliding"])
+@pytest.mark.parametrize("source", ONE_PER_FAMILY)
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_generation_is_the_same_with_and_without_cache(tmp_path, source, attention):
     _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW)
@@ -125,7 +136,7 @@ def test_generation_with_a_static_cache_is_the_same(tmp_path):
     assert torch.equal(static, generate(model, ids))
 
 
-@pytest.mark.parametrize("source", ["llama", "mistral-sliding"])
+@pytest.mark.parametrize("source", ONE_PER_FAMILY)
 def test_cached_steps_give_the_logits_of_the_whole(tmp_path, source):
     _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW)
     model = load(directory)
@@ -139,7 +150,7 @@ def test_cached_steps_give_the_logits_of_the_whole(tmp_path, source):
     torch.testing.assert_close(together, logits(model, ids), atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("source", ["llama", "mistral-sliding"])
+@pytest.mark.parametrize("source", ONE_PER_FAMILY)
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_left_padding_changes_nothing(tmp_path, source, attention):
     _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW)
@@ -239,7 +250,9 @@ def test_projections_are_plain_linear_layers_of_the_usual_names(tmp_path):
     }
 
 
-@pytest.mark.parametrize("source", ["llama3-rope", "mistral-sliding"])
+@pytest.mark.parametrize(
+    "source", ["llama3-rope", "mistral-sliding", "phi3-partial-sliding", "qwen2", "qwen3"]
+)
 def test_a_saved_model_loads_and_is_the_same(tmp_path, source):
     _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW)
     model = load(directory)
@@ -282,7 +295,7 @@ def test_layers_offloaded_to_disk_give_the_same_logits(tmp_path):
     torch.testing.assert_close(logits(spread, some_ids()), logits(load(directory), some_ids()))
 
 
-@pytest.mark.parametrize("source", ["llama", "mistral-sliding"])
+@pytest.mark.parametrize("source", ONE_PER_FAMILY)
 def test_the_model_compiles_as_one_graph(tmp_path, source):
     _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW)
     model = load(directory)

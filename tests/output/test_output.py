@@ -122,26 +122,59 @@ FULL_WIDTH_SOURCES = {
         "llama", attention_bias=True, mlp_bias=True, tie_word_embeddings=True
     ),
     "mistral-sliding-wide-heads": tiny_keys("mistral", sliding_window=7, head_dim=20),
+    "phi3-partial-sliding": tiny_keys("phi3", partial_rotary_factor=0.5, sliding_window=7),
+    "qwen2-tied": tiny_keys("qwen2", tie_word_embeddings=True),
+    "qwen3-biases-wide-heads": tiny_keys("qwen3", attention_bias=True, head_dim=20),
 }
+
+
+def random_ids():
+    return torch.randint(2, 97, (16, 64), generator=torch.Generator().manual_seed(5))
+
+
+def random_job(folder, dense, name, **more):
+    """A job for a random model and random tokens, both written to the folder."""
+    dense.save_pretrained(folder / "dense")
+    save_file({"tokens": random_ids()}, folder / "tokens.safetensors")
+    return {
+        "name": name,
+        "model": {"path": str(folder / "dense")},
+        "output": {"path": str(folder / name), "dtype": "float32"},
+        "calibration": {"tokens": str(folder / "tokens.safetensors")},
+        "resources": {"ranks": 2},
+        **more,
+    }
 
 
 @pytest.mark.parametrize("source", FULL_WIDTH_SOURCES)
 @pytest.mark.parametrize("method", ["magnitude", "pca_dotresize"])
 def test_full_width_gives_the_dense_logits(tmp_path, source, method):
     dense = random_dense(FULL_WIDTH_SOURCES[source])
-    dense.save_pretrained(tmp_path / "dense")
-    ids = torch.randint(2, 97, (16, 64), generator=torch.Generator().manual_seed(5))
-    save_file({"tokens": ids}, tmp_path / "tokens.safetensors")
-    job = {
-        "name": "full",
-        "model": {"path": str(tmp_path / "dense")},
-        "output": {"path": str(tmp_path / "full"), "dtype": "float32"},
-        "method": {"name": method, "width": 48, "head": "sliced"},
-        "calibration": {"tokens": str(tmp_path / "tokens.safetensors")},
-        "resources": {"ranks": 2},
-    }
+    method = {"name": method, "width": 48, "head": "sliced"}
+    job = random_job(tmp_path, dense, "full", method=method)
     directory = run_worker(tmp_path, job, ranks=2)
     model = AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True).eval()
     with torch.no_grad():
-        expected, actual = dense(ids[:2]).logits, model(ids[:2]).logits
+        expected, actual = dense(random_ids()[:2]).logits, model(random_ids()[:2]).logits
     torch.testing.assert_close(actual, expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("source", ["phi3-partial-sliding", "qwen2-tied", "qwen3-biases-wide-heads"])
+@pytest.mark.parametrize("activations", ["original", "compressed"])
+def test_every_family_has_its_reported_perplexity_in_transformers(tmp_path, source, activations):
+    dense = random_dense(FULL_WIDTH_SOURCES[source])
+    tokens = tmp_path / "tokens.safetensors"
+    job = random_job(
+        tmp_path,
+        dense,
+        "narrow",
+        method={"name": "pca_dotresize", "sparsity": 0.2},
+        evaluation={"tokens": str(tokens), "seqlen": 64},
+    )
+    job["calibration"]["activations"] = activations
+    directory = run_worker(tmp_path, job, ranks=2)
+    report = json.loads((directory / "dotresize" / "report.json").read_text())
+    script = ROOT / "scripts" / "load_and_score.py"
+    for version in VERSIONS:
+        measured = float(run_python(version, script, directory, tokens, "--seqlen", 64))
+        assert measured == pytest.approx(report["compressed"]["perplexity"], rel=1e-3)

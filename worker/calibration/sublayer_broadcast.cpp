@@ -30,6 +30,8 @@ SublayerWeights broadcast_sublayer(Communicator& comm, const ModelConfig& config
     weights.sublayer = sublayer;
     for (const LinearLayout& reader : layout.readers)
       weights.readers.push_back(empty(reader, dtype));
+    for (const StoredTensor& norm : layout.head_norms)
+      weights.head_norms.push_back(empty(norm, dtype));
     weights.writer = empty(layout.writer, dtype);
     weights.shortcut = at::empty({k_in, k_out}, dtype);
   }
@@ -37,6 +39,7 @@ SublayerWeights broadcast_sublayer(Communicator& comm, const ModelConfig& config
     broadcast_if_defined(comm, reader.weight, root);
     broadcast_if_defined(comm, reader.bias, root);
   }
+  for (at::Tensor& norm : weights.head_norms) broadcast_if_defined(comm, norm, root);
   broadcast_if_defined(comm, weights.writer.weight, root);
   broadcast_if_defined(comm, weights.writer.bias, root);
   broadcast_if_defined(comm, weights.shortcut, root);

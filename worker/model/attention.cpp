@@ -2,6 +2,9 @@
 
 #include <optional>
 
+#include "worker/model/forward.h"
+#include "worker/model/read_parts.h"
+
 namespace dotresize {
 namespace {
 
@@ -14,20 +17,30 @@ std::optional<at::Tensor> window_mask(const ModelConfig& config, const at::Tenso
   return mask.tril_().triu_(1 - *config.sliding_window);
 }
 
+// Heads [..., head_dim] of queries (part 0) or keys (1), normed where the model does that.
+at::Tensor norm_heads(const ModelConfig& config, const SublayerWeights& weights, size_t part,
+                      const at::Tensor& heads) {
+  if (weights.head_norms.empty()) return heads;
+  return rms_norm(heads.to(at::kFloat), weights.head_norms.at(part), config.head_dim,
+                  config.rms_norm_eps)
+      .to(heads.scalar_type());
+}
+
 }  // namespace
 
 at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& weights,
                              const RotaryTable& rotary, const at::Tensor& x) {
   const int64_t batch = x.size(0);
   const int64_t tokens = x.size(1);
-  const auto heads = [&](const Linear& reader, int64_t count) {
-    return at::linear(x, reader.weight, reader.bias)
-        .view({batch, tokens, count, config.head_dim})
-        .transpose(1, 2);
+  const int64_t key_rows = config.num_kv_heads * config.head_dim;
+  const std::vector<at::Tensor> parts =
+      read_parts(weights.readers, x, {config.num_heads * config.head_dim, key_rows, key_rows});
+  const auto heads = [&](size_t part) {  // [batch, heads, tokens, head_dim]
+    return parts[part].view({batch, tokens, -1, config.head_dim}).transpose(1, 2);
   };
-  const at::Tensor query = apply_rotary(heads(weights.readers[0], config.num_heads), rotary);
-  const at::Tensor key = apply_rotary(heads(weights.readers[1], config.num_kv_heads), rotary);
-  const at::Tensor value = heads(weights.readers[2], config.num_kv_heads);
+  const at::Tensor query = apply_rotary(norm_heads(config, weights, 0, heads(0)), rotary);
+  const at::Tensor key = apply_rotary(norm_heads(config, weights, 1, heads(1)), rotary);
+  const at::Tensor value = heads(2);
 
   const std::optional<at::Tensor> mask = window_mask(config, x);
   const at::Tensor attended = at::scaled_dot_product_attention(

@@ -1,5 +1,7 @@
 #include "worker/model/layout.h"
 
+#include <utility>
+
 namespace dotresize {
 namespace {
 
@@ -10,17 +12,37 @@ LinearLayout linear_layout(const std::string& name, int64_t rows, int64_t column
   return layout;
 }
 
+/// Readers of these names and rows; `fused`: one under that name, their rows one below another.
+std::vector<LinearLayout> reader_layouts(const ModelConfig& config, const std::string& prefix,
+                                         const std::vector<std::pair<std::string, int64_t>>& parts,
+                                         const std::string& fused, int64_t k_in, bool has_bias) {
+  int64_t all_rows = 0;
+  std::vector<LinearLayout> layouts;
+  for (const auto& [name, rows] : parts) {
+    all_rows += rows;
+    layouts.push_back(linear_layout(prefix + name, rows, k_in, has_bias));
+  }
+  if (config.fused_readers) layouts = {linear_layout(prefix + fused, all_rows, k_in, has_bias)};
+  return layouts;
+}
+
+std::vector<StoredTensor> head_norms(const ModelConfig& config, const std::string& attention) {
+  if (!config.head_norms) return {};
+  return {{attention + "q_norm.weight", {config.head_dim}},
+          {attention + "k_norm.weight", {config.head_dim}}};
+}
+
 SublayerLayout attention_layout(const ModelConfig& config, const std::string& layer, int64_t k_in,
                                 int64_t k_out) {
   const int64_t query_rows = config.num_heads * config.head_dim;
   const int64_t key_rows = config.num_kv_heads * config.head_dim;
-  const bool bias = config.attention_bias;
   const std::string attention = layer + ".self_attn.";
   return {
       .norm = {layer + ".input_layernorm.weight", {config.hidden_size}},
-      .readers = {linear_layout(attention + "q_proj", query_rows, k_in, bias),
-                  linear_layout(attention + "k_proj", key_rows, k_in, bias),
-                  linear_layout(attention + "v_proj", key_rows, k_in, bias)},
+      .readers = reader_layouts(
+          config, attention, {{"q_proj", query_rows}, {"k_proj", key_rows}, {"v_proj", key_rows}},
+          "qkv_proj", k_in, config.attention_bias),
+      .head_norms = head_norms(config, attention),
       .writer = linear_layout(attention + "o_proj", k_out, query_rows, config.output_bias),
       .shortcut = {layer + ".attention_shortcut.weight", {k_out, k_in}},
   };
@@ -33,8 +55,9 @@ SublayerLayout mlp_layout(const ModelConfig& config, const std::string& layer, i
   const std::string mlp = layer + ".mlp.";
   return {
       .norm = {layer + ".post_attention_layernorm.weight", {config.hidden_size}},
-      .readers = {linear_layout(mlp + "gate_proj", rows, k_in, bias),
-                  linear_layout(mlp + "up_proj", rows, k_in, bias)},
+      .readers = reader_layouts(config, mlp, {{"gate_proj", rows}, {"up_proj", rows}},
+                                "gate_up_proj", k_in, bias),
+      .head_norms = {},
       .writer = linear_layout(mlp + "down_proj", k_out, rows, bias),
       .shortcut = {layer + ".mlp_shortcut.weight", {k_out, k_in}},
   };

@@ -8,8 +8,8 @@
 
 namespace dotresize {
 
-// Where a checkpoint keeps what, and in which shapes. Llama and Mistral name their tensors alike;
-// what differs between them (biases, window) is in ModelConfig.
+// Where a checkpoint keeps what, and in which shapes. The families name their tensors alike; what
+// differs between them (biases, fused matrices, head norms) is in ModelConfig.
 
 inline constexpr char kEmbeddingName[] = "model.embed_tokens.weight";  ///< [vocab, k_0]
 inline constexpr char kFinalNormName[] = "model.norm.weight";          ///< [d], dense models only
@@ -37,8 +37,9 @@ struct LinearLayout {
 /// nn.Linear layout [k_out, k_in], where ModelConfig::has_shortcut.
 struct SublayerLayout {
   StoredTensor norm;
-  std::vector<LinearLayout> readers;  ///< attention: q, k, v; MLP: gate, up
-  LinearLayout writer;                ///< attention: o; MLP: down
+  std::vector<LinearLayout> readers;     ///< attention: q, k, v; MLP: gate, up; or one, all fused
+  std::vector<StoredTensor> head_norms;  ///< q_norm, k_norm; empty where the model has none
+  LinearLayout writer;                   ///< attention: o; MLP: down
   StoredTensor shortcut;
 };
 

@@ -47,6 +47,9 @@ SublayerWeights load_sublayer(const CheckpointReader& reader, const ModelConfig&
   for (const LinearLayout& linear : layout.readers) {
     weights.readers.push_back(load_linear(reader, linear, dtype));
   }
+  for (const StoredTensor& norm : layout.head_norms) {
+    weights.head_norms.push_back(load_tensor(reader, norm, dtype));
+  }
   weights.writer = load_linear(reader, layout.writer, dtype);
   if (!config.compressed) weights.norm = load_tensor(reader, layout.norm, dtype);
   if (config.has_shortcut(sublayer)) {

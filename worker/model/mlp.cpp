@@ -1,12 +1,14 @@
 #include "worker/model/mlp.h"
 
+#include "worker/model/read_parts.h"
+
 namespace dotresize {
 
 at::Tensor mlp_forward(const SublayerWeights& weights, const at::Tensor& x) {
-  const Linear& gate = weights.readers[0];
-  const Linear& up = weights.readers[1];
-  at::Tensor hidden = at::linear(x, gate.weight, gate.bias);
-  at::silu_(hidden).mul_(at::linear(x, up.weight, up.bias));
+  const int64_t rows = weights.writer.weight.size(1);
+  const std::vector<at::Tensor> parts = read_parts(weights.readers, x, {rows, rows});
+  at::Tensor hidden = parts[0];
+  at::silu_(hidden).mul_(parts[1]);
   return at::linear(hidden, weights.writer.weight, weights.writer.bias);
 }
 

@@ -5,10 +5,11 @@
 namespace dotresize {
 namespace {
 
-// Angle per position of each pair of channels, [head_dim / 2] float32. Models were trained with
+// Angle per position of each pair of channels, [rotary_dim / 2] float32. Models were trained with
 // float32 angles: computed in float64 they would drift from those at late positions.
 at::Tensor default_frequencies(const ModelConfig& config) {
-  const at::Tensor exponent = at::arange(0, config.head_dim, 2, at::kFloat) / config.head_dim;
+  const at::Tensor exponent =
+      at::arange(0, config.rotary_dim(), 2, at::kFloat) / config.rotary_dim();
   return at::pow(at::Scalar(config.rotary.theta), exponent).reciprocal_();
 }
 
@@ -37,15 +38,20 @@ RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens) {
 
 at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table) {
   const int64_t tokens = x.size(-2);
-  const int64_t half = x.size(-1) / 2;
+  const int64_t turning = table.cos.size(-1);
+  const int64_t half = turning / 2;
   const at::Tensor cos = table.cos.narrow(0, 0, tokens);
   const at::Tensor sin = table.sin.narrow(0, 0, tokens);
   const at::Tensor input = x.to(at::kFloat);
-  at::Tensor rotated = input * cos;
+  at::Tensor result = at::empty_like(input);
+  at::Tensor rotated = result.narrow(-1, 0, turning);
+  at::mul_out(rotated, input.narrow(-1, 0, turning), cos);
   rotated.narrow(-1, 0, half)
       .addcmul_(input.narrow(-1, half, half), sin.narrow(-1, 0, half), /*value=*/-1);
   rotated.narrow(-1, half, half).addcmul_(input.narrow(-1, 0, half), sin.narrow(-1, half, half));
-  return rotated.to(x.scalar_type());
+  const int64_t still = x.size(-1) - turning;
+  result.narrow(-1, turning, still).copy_(input.narrow(-1, turning, still));
+  return result.to(x.scalar_type());
 }
 
 }  // namespace dotresize

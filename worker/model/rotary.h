@@ -10,14 +10,15 @@ namespace dotresize {
 
 /// cos and sin of the rotary position embedding for positions 0 .. tokens-1.
 struct RotaryTable {
-  at::Tensor cos;  ///< [tokens, head_dim] float32
+  at::Tensor cos;  ///< [tokens, rotary_dim] float32
   at::Tensor sin;
 };
 
 RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens);
 
-/// Rotates query or key heads: channel i turns with channel i + head_dim/2. x: [batch, heads,
-/// tokens, head_dim] of any floating dtype, computed in float32; the table may hold more positions.
+/// Rotates query or key heads: channel i turns with channel i + rotary_dim/2, channels from
+/// rotary_dim on stay. x: [batch, heads, tokens, head_dim] of any floating dtype, computed in
+/// float32; the table may hold more positions.
 at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table);
 
 }  // namespace dotresize

@@ -16,6 +16,7 @@ std::vector<StoredTensor> stored_tensors(const ModelConfig& config, int64_t subl
   for (const LinearLayout& linear : linears) {
     if (!linear.bias.name.empty()) tensors.push_back(linear.bias);
   }
+  tensors.insert(tensors.end(), layout.head_norms.begin(), layout.head_norms.end());
   if (!config.compressed) tensors.push_back(layout.norm);
   if (config.has_shortcut(sublayer)) tensors.push_back(layout.shortcut);
   return tensors;
@@ -34,6 +35,7 @@ std::vector<at::Tensor> stored_values(const ModelConfig& config, const SublayerW
   for (const Linear& linear : linears) {
     if (linear.bias.defined()) values.push_back(linear.bias);
   }
+  values.insert(values.end(), weights.head_norms.begin(), weights.head_norms.end());
   if (weights.norm.defined()) values.push_back(weights.norm);
   if (weights.shortcut.defined()) values.push_back(weights.shortcut.t());
   return values;

@@ -20,6 +20,9 @@ SublayerWeights to_dtype(const SublayerWeights& weights, at::ScalarType dtype) {
   for (const Linear& reader : weights.readers) {
     converted.readers.push_back(to_dtype(reader, dtype));
   }
+  for (const at::Tensor& norm : weights.head_norms) {
+    converted.head_norms.push_back(to_dtype(norm, dtype));
+  }
   converted.writer = to_dtype(weights.writer, dtype);
   converted.shortcut = to_dtype(weights.shortcut, dtype);
   return converted;

@@ -7,7 +7,7 @@ config.json holds the keys of the source model, flat, and some of its own: `sour
 import transformers
 from transformers import CONFIG_MAPPING, PretrainedConfig
 
-SOURCE_MODEL_TYPES = ("llama", "mistral")
+SOURCE_MODEL_TYPES = ("llama", "mistral", "phi3", "qwen2", "qwen3")
 
 _TRANSFORMERS_VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
 if _TRANSFORMERS_VERSION < (4, 56):
@@ -69,21 +69,23 @@ def _family_defaults(model_type, keys):
 def _rotary_in_installed_form(keys):
     """The rotary settings as the installed transformers states them.
 
-    transformers 5 has `rope_parameters`, 4 has `rope_theta` and `rope_scaling`; `keys` may hold
-    either form or both. Settings that are absent stay absent.
+    transformers 5 has `rope_parameters`, 4 has `rope_theta`, `rope_scaling` and
+    `partial_rotary_factor`; `keys` may hold either form or both. Settings that are absent stay absent.
     """
     keys = dict(keys)
     rotary = dict(keys.pop("rope_scaling", None) or {})
-    if "rope_theta" in keys:
-        rotary["rope_theta"] = keys.pop("rope_theta")
+    for key in ("rope_theta", "partial_rotary_factor"):
+        if key in keys:
+            rotary[key] = keys.pop(key)
     rotary.update(keys.pop("rope_parameters", None) or {})
     if not rotary:
         return keys
     rotary.setdefault("rope_type", rotary.pop("type", "default"))
     if _TRANSFORMERS_VERSION >= (5, 0):
         return {**keys, "rope_parameters": rotary}
-    if "rope_theta" in rotary:
-        keys["rope_theta"] = rotary.pop("rope_theta")
+    for key in ("rope_theta", "partial_rotary_factor"):
+        if key in rotary:
+            keys[key] = rotary.pop(key)
     return {**keys, "rope_scaling": None if rotary["rope_type"] == "default" else rotary}
 
 

@@ -14,7 +14,7 @@ folded into the projections that follow them. Works with transformers 4.56 and l
 
 import copy
 import inspect
-from typing import NamedTuple, Optional, Union
+from typing import Callable, NamedTuple, Optional, Union
 
 import torch
 from torch import nn
@@ -25,6 +25,9 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
 from transformers.models.llama import modeling_llama
 from transformers.models.mistral import modeling_mistral
+from transformers.models.phi3 import modeling_phi3
+from transformers.models.qwen2 import modeling_qwen2
+from transformers.models.qwen3 import modeling_qwen3
 from transformers.utils import can_return_tuple
 
 from .configuration_dotresize import DotResizeConfig
@@ -33,10 +36,22 @@ from .configuration_dotresize import DotResizeConfig
 class Family(NamedTuple):
     """What a source family contributes."""
 
-    attention: type  # (config, layer_idx); reads config.hidden_size, has q_proj .. o_proj
-    mlp: type  # (config); reads config.hidden_size, has gate_proj, up_proj, down_proj
+    attention: type  # (config, layer_idx); reads config.hidden_size, its output is o_proj's
+    mlp: type  # (config); reads config.hidden_size, its output is down_proj's
     rotary: type  # (config)
-    sliding_window: bool  # config.sliding_window, where set, limits every layer's attention
+    slides: Callable  # (config): whether config.sliding_window limits the attention of every layer
+
+
+def _never(config):
+    return False
+
+
+def _where_set(config):
+    return config.sliding_window is not None
+
+
+def _by_layer_type(config):
+    return config.layer_types[0] == "sliding_attention"  # all layers are of one type
 
 
 FAMILIES = {
@@ -44,13 +59,31 @@ FAMILIES = {
         modeling_llama.LlamaAttention,
         modeling_llama.LlamaMLP,
         modeling_llama.LlamaRotaryEmbedding,
-        sliding_window=False,
+        slides=_never,
     ),
     "mistral": Family(
         modeling_mistral.MistralAttention,
         modeling_mistral.MistralMLP,
         modeling_mistral.MistralRotaryEmbedding,
-        sliding_window=True,
+        slides=_where_set,
+    ),
+    "phi3": Family(
+        modeling_phi3.Phi3Attention,
+        modeling_phi3.Phi3MLP,
+        modeling_phi3.Phi3RotaryEmbedding,
+        slides=_where_set,
+    ),
+    "qwen2": Family(
+        modeling_qwen2.Qwen2Attention,
+        modeling_qwen2.Qwen2MLP,
+        modeling_qwen2.Qwen2RotaryEmbedding,
+        slides=_by_layer_type,
+    ),
+    "qwen3": Family(
+        modeling_qwen3.Qwen3Attention,
+        modeling_qwen3.Qwen3MLP,
+        modeling_qwen3.Qwen3RotaryEmbedding,
+        slides=_by_layer_type,
     ),
 }
 
@@ -233,10 +266,9 @@ class DotResizeModel(DotResizePreTrainedModel):
         return past_key_values
 
     def _causal_mask(self, embeds, attention_mask, cache_position, past_key_values, position_ids):
-        family = FAMILIES[self.config.source_model_type]
-        sliding = family.sliding_window and self.config.sliding_window is not None
+        slides = FAMILIES[self.config.source_model_type].slides(self.config)
         positions = {"cache_position": cache_position} if _HAS_CACHE_POSITION else {}
-        return (create_sliding_window_causal_mask if sliding else create_causal_mask)(
+        return (create_sliding_window_causal_mask if slides else create_causal_mask)(
             config=self.config,
             attention_mask=attention_mask,
             past_key_values=past_key_values,
