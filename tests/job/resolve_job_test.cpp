@@ -137,6 +137,17 @@ TEST_F(ResolveJob, AStockModelHasAWidthThatItsFamilyAllows) {
   EXPECT_EQ(resolve().width, 200);
 }
 
+TEST_F(ResolveJob, AStockModelOfAFamilyWithoutOneIsRefusedByName) {
+  for (const char* family : {"phi3", "qwen2", "qwen3"}) {
+    config_.family = family;
+    spec_.mutable_method()->set_map_sharing("model");
+    EXPECT_THAT(error(), HasSubstr("method.map_sharing: a stock model of the family '" +
+                                   std::string(family) + "'"));
+    spec_.mutable_method()->set_map_sharing("3");
+    EXPECT_EQ(resolve().map_sharing.groups, 3);
+  }
+}
+
 TEST_F(ResolveJob, AModelThatDoesNotSayItsDtypeIsFloat32) {
   config_.dtype.clear();
   EXPECT_EQ(resolve().source_dtype, Dtype::kFloat32);
