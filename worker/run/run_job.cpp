@@ -100,8 +100,8 @@ Report JobRun::run() {
   return std::move(report_);
 }
 
-/// Reads this rank's part once, so that a missing, misshapen or non-finite tensor is refused before
-/// any work.
+/// Every rank reads its part once, so that a missing, misshapen or non-finite tensor is refused
+/// before any rank starts to work.
 void JobRun::check_weights() {
   const PhaseClock::Scope scope(clock_, "read");
   const RankShard& shard = plan_.ranks.at(static_cast<size_t>(comm_.rank()));
@@ -111,6 +111,7 @@ void JobRun::check_weights() {
   }
   if (shard.first_sublayer == 0) load_embedding(source_, config_, dtype);
   if (shard.end_sublayer == config_.num_sublayers()) load_head(source_, config_, dtype);
+  comm_.barrier();
 }
 
 void JobRun::load_tokens() {
