@@ -24,6 +24,8 @@ VerifyResult verify_model_dir(const std::filesystem::path& dir,
                               const std::map<std::string, std::vector<int64_t>>& expected_shapes);
 
 /// SHA256SUMS of all files below `dir` but itself, in the form of sha256sum, sorted by path.
-std::string sha256_sums(const std::filesystem::path& dir);
+/// `known`: hashes by relative path that are there already.
+std::string sha256_sums(const std::filesystem::path& dir,
+                        const std::map<std::string, std::string>& known = {});
 
 }  // namespace dotresize

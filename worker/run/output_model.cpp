@@ -102,16 +102,4 @@ void write_companion_files(const fs::path& dir, const ShardLayout& layout,
   write_file_atomically(dir / "model.safetensors.index.json", index_json(layout));
 }
 
-void write_checksums(const fs::path& dir, const std::map<std::string, std::string>& known) {
-  std::map<std::string, std::string> sums = known;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(dir)) {
-    if (!entry.is_regular_file()) continue;
-    const std::string name = entry.path().lexically_relative(dir).string();
-    if (!sums.contains(name)) sums[name] = sha256_of_file(entry.path());
-  }
-  std::string text;
-  for (const auto& [name, sum] : sums) text += sum + "  " + name + "\n";
-  write_file_atomically(dir / "SHA256SUMS", text);
-}
-
 }  // namespace dotresize

@@ -41,11 +41,6 @@ class OutputShards final : public FoldedModelSink {
 void write_companion_files(const std::filesystem::path& dir, const ShardLayout& layout,
                            const ModelConfig& output, const ResolvedJob& job);
 
-/// SHA256SUMS of all files below `dir`, sorted by path; `known`: hashes by relative path that are
-/// there already.
-void write_checksums(const std::filesystem::path& dir,
-                     const std::map<std::string, std::string>& known);
-
 at::ScalarType scalar_type(Dtype dtype);
 
 }  // namespace dotresize

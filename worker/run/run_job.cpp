@@ -9,6 +9,7 @@
 
 #include "job/output_config.h"
 #include "worker/calibration/calibration.h"
+#include "worker/checkpoint/verify.h"
 #include "worker/comm/timed_communicator.h"
 #include "worker/run/evaluate_model.h"
 #include "worker/run/output_model.h"
@@ -221,7 +222,7 @@ void JobRun::finish() {
   write_file_atomically(dir / "README.md", model_card(report_, config_));
   fs::create_directory(dir / "dotresize");
   write_file_atomically(dir / "dotresize" / "report.json", report_to_json(report_));
-  write_checksums(dir, shard_hashes_);
+  write_file_atomically(dir / "SHA256SUMS", sha256_sums(dir, shard_hashes_));
   output_->commit();
 }
 
