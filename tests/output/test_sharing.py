@@ -104,7 +104,7 @@ def test_sizes_are_those_of_the_files(outputs, evaluation, kind):
     verified = json.loads(as_text([WORKER, "verify", outputs[kind], "-o", "json"]))
     assert verified["ok"] and verified["parameters"] == parameters
     command = [WORKER, "eval", outputs[kind], "--tokens", evaluation, "-o", "json"]
-    evaluated = json.loads(as_text(command))
+    (evaluated,) = json.loads(as_text(command))["models"]
     assert evaluated["parameters"] == parameters
     assert evaluated["perplexity"] == pytest.approx(report["compressed"]["perplexity"], rel=1e-5)
 

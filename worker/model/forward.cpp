@@ -25,11 +25,11 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t diviso
 }
 
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
-                            const RotaryTable& rotary, const at::Tensor& x) {
+                            const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache) {
   const at::Tensor normed = rms_norm(x, weights.norm, config.hidden_size, config.rms_norm_eps)
                                 .to(weights.writer.weight.scalar_type());
   const at::Tensor update = is_attention(weights.sublayer)
-                                ? attention_forward(config, weights, rotary, normed)
+                                ? attention_forward(config, weights, rotary, normed, cache)
                                 : mlp_forward(weights, normed);
   return add_skip(update.to(at::kFloat), x, weights.shortcut);
 }
