@@ -16,8 +16,7 @@ namespace {
 using namespace dotresize;
 
 struct Arguments {
-  std::filesystem::path job_file;
-  std::filesystem::path work_dir;
+  JobCommandOptions job;
   EvalRequest eval;
   VerifyRequest verify;
   std::string output = "text";
@@ -32,7 +31,7 @@ int run(const CLI::App* eval, const CLI::App* verify, const Arguments& arguments
   const bool json = arguments.output == "json";
   if (eval->parsed()) return eval_command(arguments.eval, json);
   if (verify->parsed()) return verify_command(arguments.verify, json);
-  return run_job_command(arguments.job_file, arguments.work_dir);
+  return run_job_command(arguments.job);
 }
 
 }  // namespace
@@ -43,9 +42,11 @@ int main(int argc, char** argv) {
       "dotresize-worker JOB`.");
   app.set_version_flag("--version", kVersion);
   Arguments arguments;
-  auto* job = app.add_option("job", arguments.job_file, "Job file (YAML or JSON)");
-  app.add_option("--work-dir", arguments.work_dir,
+  auto* job = app.add_option("job", arguments.job.job_file, "Job file (YAML or JSON)");
+  app.add_option("--work-dir", arguments.job.work_dir,
                  "Where tokenised text is cached (default: beside the job file)");
+  app.add_option("--trace", arguments.job.trace,
+                 "Timeline of all ranks to write, for chrome://tracing and Perfetto");
   CLI::App* eval = app.add_subcommand("eval", "Perplexity and latency of models");
   add_eval_options(*eval, arguments.eval);
   add_output_option(*eval, arguments);
