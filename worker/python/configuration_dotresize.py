@@ -56,6 +56,16 @@ class DotResizeConfig(PretrainedConfig):
         super().__init__(**kwargs)
         self.use_cache = kwargs["use_cache"]  # transformers 5 takes it for a generation setting
 
+    @property
+    def embedding_size(self):
+        """The width of the input embedding: what vLLM gives its own one, where hidden_size is another."""
+        return self.junction_widths[0]
+
+    @property
+    def base_model_tp_plan(self):
+        """The source family's, whose module names these are; shortcuts are on every rank."""
+        return CONFIG_MAPPING[self.source_model_type].base_model_tp_plan
+
     def to_diff_dict(self):
         """What is saved; with it a padding token that is None, where the family's default is another."""
         return {"pad_token_id": self.pad_token_id, **super().to_diff_dict()}
