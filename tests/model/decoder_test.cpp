@@ -21,6 +21,13 @@ ModelConfig with_window(ModelConfig config, int64_t window) {
   return config;
 }
 
+ModelConfig with_dynamic_rotary(ModelConfig config) {
+  config.rotary.type = "dynamic";
+  config.rotary.factor = 2.0;
+  config.max_position_embeddings = 8;
+  return config;
+}
+
 class DecoderOf : public ::testing::TestWithParam<Case> {};
 
 // The logits after each part, against those of the whole sequence in one forward pass.
@@ -47,13 +54,14 @@ TEST_P(DecoderOf, SeveralTokensAtATimeGiveTheLogitsOfTheWhole) {
   expect_parity(GetParam().config, {1, 4, 7, 2});
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, DecoderOf,
-                         ::testing::Values(Case{"llama", tiny_config()},
-                                           Case{"fused_normed_heads", fused_config()},
-                                           Case{"short_window", with_window(tiny_config(), 3)},
-                                           Case{"window_of_one", with_window(tiny_config(), 1)},
-                                           Case{"long_window", with_window(tiny_config(), 14)}),
-                         [](const auto& param) { return std::string(param.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Models, DecoderOf,
+    ::testing::Values(Case{"llama", tiny_config()}, Case{"fused_normed_heads", fused_config()},
+                      Case{"short_window", with_window(tiny_config(), 3)},
+                      Case{"dynamic_rotary", with_dynamic_rotary(tiny_config())},
+                      Case{"window_of_one", with_window(tiny_config(), 1)},
+                      Case{"long_window", with_window(tiny_config(), 14)}),
+    [](const auto& param) { return std::string(param.param.name); });
 
 TEST(Decoder, RefusesMoreTokensThanItHasRoomFor) {
   const c10::InferenceMode inference;

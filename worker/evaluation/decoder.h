@@ -15,7 +15,8 @@ namespace dotresize {
 /// rounding. Not thread-safe.
 class Decoder {
  public:
-  /// `batch` sequences of up to `capacity` tokens. `model` must outlive the decoder.
+  /// `batch` sequences of up to `capacity` tokens, rotated as in a window of that many where the
+  /// frequencies depend on it. `model` must outlive the decoder.
   Decoder(const WholeModel& model, int64_t batch, int64_t capacity);
 
   /// The next tokens of each sequence: ids [batch, tokens] int64. Returns the logits after the last

@@ -32,10 +32,10 @@ int64_t stored_bytes(const CheckpointReader& reader, const ModelConfig& config) 
 
 void check_positions(const fs::path& model_dir, const ModelConfig& config, const std::string& what,
                      int64_t tokens) {
-  if (tokens <= config.max_position_embeddings) return;
+  if (tokens <= config.longest_window()) return;
   throw InputError(model_dir.string() + ": " + what + " of " + std::to_string(tokens) +
-                   " tokens exceed max_position_embeddings, " +
-                   std::to_string(config.max_position_embeddings));
+                   " tokens exceed the model's longest window, " +
+                   std::to_string(config.longest_window()) + " (max_position_embeddings)");
 }
 
 /// One model of a request: what it is and its tokens are known before it is measured.

@@ -38,7 +38,7 @@ struct ModelEvaluation {
 /// Measures the models of the request one after the other, in order. Text becomes tokens with each
 /// model's own tokenizer, kept in `cache_dir`. Plans and enters the phases of `progress`. Throws
 /// InputError before anything is measured where a model or its tokens cannot be used, also where
-/// they exceed max_position_embeddings.
+/// they exceed ModelConfig::longest_window().
 std::vector<ModelEvaluation> evaluate_models(const EvalRequest& request,
                                              const std::filesystem::path& cache_dir,
                                              Progress& progress);
