@@ -35,7 +35,7 @@ RotaryConfig read_scaling(const ConfigFields& fields) {
   return rotary;
 }
 
-std::optional<RotaryConfig> read_version5(const ConfigFields& config) {
+std::optional<RotaryConfig> read_version5(const ConfigFields& config, double theta_if_absent) {
   const auto parameters = config.object("rope_parameters");
   if (!parameters) return std::nullopt;
   if (parameters->has("full_attention") || parameters->has("sliding_attention")) {
@@ -45,17 +45,17 @@ std::optional<RotaryConfig> read_version5(const ConfigFields& config) {
   if (const auto theta = parameters->positive("rope_theta", kMaxTheta)) {
     rotary.theta = *theta;
   } else {
-    rotary.theta = config.positive("rope_theta", kMaxTheta).value_or(rotary.theta);
+    rotary.theta = config.positive("rope_theta", kMaxTheta).value_or(theta_if_absent);
   }
   return rotary;
 }
 
-std::optional<RotaryConfig> read_version4(const ConfigFields& config) {
+std::optional<RotaryConfig> read_version4(const ConfigFields& config, double theta_if_absent) {
   const auto theta = config.positive("rope_theta", kMaxTheta);
   const auto scaling = config.object("rope_scaling");
   if (!theta && !scaling) return std::nullopt;
   RotaryConfig rotary = scaling ? read_scaling(*scaling) : RotaryConfig{};
-  rotary.theta = theta.value_or(rotary.theta);
+  rotary.theta = theta.value_or(theta_if_absent);
   return rotary;
 }
 
@@ -80,13 +80,14 @@ bool equal(const RotaryConfig& a, const RotaryConfig& b) {
 
 }  // namespace
 
-RotaryConfig read_rotary_config(const ConfigFields& config) {
-  const auto version5 = read_version5(config);
-  const auto version4 = read_version4(config);
+RotaryConfig read_rotary_config(const ConfigFields& config, double theta_if_absent) {
+  const auto version5 = read_version5(config, theta_if_absent);
+  const auto version4 = read_version4(config, theta_if_absent);
   if (version5 && version4 && !equal(*version5, *version4)) {
     config.fail("rope_parameters", "contradicts rope_theta and rope_scaling");
   }
-  RotaryConfig rotary = version5 ? *version5 : version4.value_or(RotaryConfig{});
+  RotaryConfig rotary =
+      version5 ? *version5 : version4.value_or(RotaryConfig{.theta = theta_if_absent});
   rotary.partial_factor = read_partial_factor(config);
   return rotary;
 }

@@ -9,6 +9,6 @@ namespace dotresize {
 /// `rope_theta`, `rope_scaling` and `partial_rotary_factor` (transformers 4). Both may be there if
 /// they agree. Throws InputError for a type other than default and llama3, and for values that
 /// contradict each other.
-RotaryConfig read_rotary_config(const ConfigFields& config);
+RotaryConfig read_rotary_config(const ConfigFields& config, double theta_if_absent);
 
 }  // namespace dotresize

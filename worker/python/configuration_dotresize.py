@@ -7,7 +7,7 @@ config.json holds the keys of the source model, flat, and some of its own: `sour
 import transformers
 from transformers import CONFIG_MAPPING, PretrainedConfig
 
-SOURCE_MODEL_TYPES = ("llama", "mistral", "phi3", "qwen2", "qwen3")
+SOURCE_MODEL_TYPES = ("llama", "mistral", "phi3", "qwen2", "qwen3", "mixtral", "qwen3_moe")
 
 _TRANSFORMERS_VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
 if _TRANSFORMERS_VERSION < (4, 56):
@@ -42,6 +42,8 @@ class DotResizeConfig(PretrainedConfig):
             )
         kwargs = _rotary_in_installed_form(kwargs)
         kwargs = {**_family_defaults(source_model_type, kwargs), **kwargs}
+        if not kwargs.get("use_sliding_window", True):
+            kwargs["sliding_window"] = None  # as the families do that have the key
         self.source_model_type = source_model_type
         self.junction_widths = junction_widths
         if junction_widths is None:
