@@ -449,12 +449,15 @@ class DotResizeForCausalLM(DotResizePreTrainedModel, GenerationMixin):
             attentions=outputs.attentions,
         )
 
-    def prepare_inputs_for_generation(self, input_ids, past_key_values=None, **kwargs):
-        """As transformers does, but keys in the cache are computed anew once longrope turns them anew."""
-        mask = kwargs.get("attention_mask")
-        if mask is None:
-            mask = torch.ones_like(input_ids)
-        if self._outgrows_short_factors(past_key_values, mask):
+    def prepare_inputs_for_generation(
+        self, input_ids, past_key_values=None, attention_mask=None, **kwargs
+    ):
+        """As transformers does, but once longrope takes its long factors the cache is filled anew.
+
+        Not where the prompt was given as embeddings: its ids are not known.
+        """
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        if mask.shape == input_ids.shape and self._outgrows_short_factors(past_key_values, mask):
             past_key_values = None
             kwargs["position_ids"] = (mask.long().cumsum(-1) - 1).clamp(min=0)
             if _HAS_CACHE_POSITION:
@@ -462,7 +465,7 @@ class DotResizeForCausalLM(DotResizePreTrainedModel, GenerationMixin):
             else:
                 kwargs["next_sequence_length"] = None
         return super().prepare_inputs_for_generation(
-            input_ids, past_key_values=past_key_values, **kwargs
+            input_ids, past_key_values=past_key_values, attention_mask=attention_mask, **kwargs
         )
 
     def _outgrows_short_factors(self, past_key_values: Optional[Cache], mask: torch.Tensor) -> bool:
