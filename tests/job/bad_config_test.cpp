@@ -97,7 +97,7 @@ std::vector<BadConfig> bad_configs() {
        "qwen3, mixtral, qwen3_moe"},
       {"Qwen2Moe", of_type("qwen2_moe"), "every token goes through a shared expert"},
       {"NoExperts", mixtral_with(R"("num_local_experts": 8)", R"("num_local_experts": 0)"),
-       "num_local_experts: 0 is not a whole number from 1 to"},
+       "num_local_experts: 0 is not a whole number from 1 to 2048"},
       {"ExpertsNotCounted", mixtral_with(R"("num_local_experts": 8,)", ""),
        "num_local_experts: is missing"},
       {"Qwen3MoeExpertsNotCounted", qwen3_moe_with(R"("num_experts": 128,)", ""),

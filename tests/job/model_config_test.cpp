@@ -218,6 +218,7 @@ TEST(ModelConfig, SomeLayersOfQwen3MoeMayBeDense) {
   EXPECT_THAT(layers("null", 1), ElementsAre(true, true, true, true));
   EXPECT_THAT(layers("[0, 3]", 1), ElementsAre(false, true, true, false));
   EXPECT_THAT(layers("[3]", 2), ElementsAre(false, true, false, false));
+  EXPECT_THAT(layers("[]", 5), ElementsAre(false, false, false, false));
 }
 
 TEST(ModelConfig, Qwen3MoeNamesItsExpertsInTheDialectsOfBothTransformers) {

@@ -196,8 +196,8 @@ class Expert(nn.Module):
         self.act_fn = ACT2FN[config.hidden_act]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        gate, up, down = (getattr(self, name) for name in self.names[3:6])
-        return down(self.act_fn(gate(x)) * up(x))
+        gate, up = getattr(self, self.names.gate), getattr(self, self.names.up)
+        return getattr(self, self.names.down)(self.act_fn(gate(x)) * up(x))
 
 
 class MixtureOfExperts(nn.Module):
