@@ -10,7 +10,7 @@ from pydoc_data.topics import topics
 import pytest
 import torch
 from narrowing import CODE, CODE_FILES, ROTARY_SOURCES, random_dense, tiny_keys
-from running import DATA, EXAMPLE, ROOT, VERSIONS, run_python, run_worker
+from running import DATA, EXAMPLE, ROOT, VERSIONS, run_python, run_worker, score_all
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
@@ -195,15 +195,6 @@ def test_every_family_has_its_reported_perplexity_in_transformers(tmp_path, sour
         assert measured == pytest.approx(report["compressed"]["perplexity"], rel=1e-3)
 
 
-SCORE_ALL = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import load_and_score
-for directory in sys.argv[3:]:
-    load_and_score.main([directory, sys.argv[2], "--seqlen", "64"])
-"""
-
-
 def test_every_rotary_embedding_has_its_reported_perplexity_in_transformers(tmp_path):
     directories = []
     for source, keys in ROTARY_SOURCES.items():
@@ -221,5 +212,4 @@ def test_every_rotary_embedding_has_its_reported_perplexity_in_transformers(tmp_
     reported = [report["compressed"]["perplexity"] for report in reports]
     tokens = tmp_path / next(iter(ROTARY_SOURCES)) / "tokens.safetensors"
     for version in VERSIONS:
-        printed = run_python(version, "-c", SCORE_ALL, ROOT / "scripts", tokens, *directories)
-        assert [float(line) for line in printed.split()] == pytest.approx(reported, rel=1e-3)
+        assert score_all(version, directories, tokens) == pytest.approx(reported, rel=1e-3)
