@@ -16,6 +16,7 @@
 #include "job/job_file.h"
 #include "job/report.h"
 #include "job/shard_plan.h"
+#include "job/target_text.h"
 #include "worker/comm/mpi_communicator.h"
 #include "worker/console.h"
 #include "worker/progress_client.h"
@@ -95,6 +96,9 @@ void print_summary(const Report& report) {
   };
   row("dense", report.dense);
   row("compressed", report.compressed);
+  const double bytes = static_cast<double>(report.compressed.bytes);
+  fmt::print("{}: {}, {:.1f} % of the dense bytes\n", target_text(report.job),
+             widths_text(report.job), 100.0 * bytes / static_cast<double>(report.dense.bytes));
   fmt::print("{} in {:.1f} s\n", report.job.output_path.string(), report.wall_time_s);
 }
 

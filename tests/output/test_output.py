@@ -150,7 +150,7 @@ def random_job(folder, dense, name, **more):
 @pytest.mark.parametrize("method", ["magnitude", "pca_dotresize"])
 def test_full_width_gives_the_dense_logits(tmp_path, source, method):
     dense = random_dense(FULL_WIDTH_SOURCES[source])
-    method = {"name": method, "width": 48, "head": "sliced"}
+    method = {"name": method, "width": 48, "head": "sliced", "allow_larger": True}
     job = random_job(tmp_path, dense, "full", method=method)
     directory = run_worker(tmp_path, job, ranks=2)
     model = AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True).eval()

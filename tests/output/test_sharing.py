@@ -43,7 +43,12 @@ def outputs(tmp_path_factory, evaluation):
                 "name": name,
                 "model": {"path": str(EXAMPLE)},
                 "output": {"path": str(folder / name), "dtype": dtype},
-                "method": {"name": "pca_dotresize", "width": 208, "map_sharing": sharing},
+                "method": {
+                    "name": "pca_dotresize",
+                    "width": 208,
+                    "map_sharing": sharing,
+                    "allow_larger": True,
+                },
                 "calibration": {"tokens": str(DATA / "calibration.safetensors"), "samples": 8},
                 "evaluation": {"tokens": str(evaluation)},
                 "resources": {"ranks": 3},
@@ -148,7 +153,7 @@ def test_a_stock_model_of_full_width_gives_the_dense_logits(tmp_path, source, me
         "name": "full",
         "model": {"path": str(tmp_path / "dense")},
         "output": {"path": str(tmp_path / "full"), "dtype": "float32"},
-        "method": {"name": method, "width": 48, "map_sharing": "model"},
+        "method": {"name": method, "width": 48, "map_sharing": "model", "allow_larger": True},
         "calibration": {"tokens": str(tmp_path / "tokens.safetensors")},
         "resources": {"ranks": 2},
     }
