@@ -15,6 +15,7 @@
 #include "worker/run/output_model.h"
 #include "worker/run/rank_summary.h"
 #include "worker/run/token_input.h"
+#include "worker/run/trace.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -42,6 +43,10 @@ std::vector<std::vector<double>> rows_of(const at::Tensor& matrix) {
   return rows;
 }
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 /// The steps of run_job and what they share.
 class JobRun {
  public:
@@ -52,6 +57,8 @@ class JobRun {
         plan_(plan),
         progress_(environment.progress),
         cache_dir_(environment.cache_dir),
+        trace_(environment.trace),
+        clock_(!environment.trace.empty()),
         comm_(environment.comm, clock_),
         source_(job.model_path),
         output_(environment.output),
@@ -78,6 +85,7 @@ class JobRun {
   const ShardPlan& plan_;
   Progress& progress_;
   fs::path cache_dir_;
+  fs::path trace_;
   PhaseClock clock_;
   TimedCommunicator comm_;
   CheckpointReader source_;
@@ -91,10 +99,11 @@ class JobRun {
 
 Report JobRun::run() {
   const auto start = std::chrono::steady_clock::now();
-  const PhaseClock::Scope scope(clock_, "other");
   progress_.plan({{"prepare", 1.0, 0, 0}});
   progress_.enter("prepare");
   comm_.barrier();  // the output directory is there
+  clock_.set_origin();
+  const PhaseClock::Scope scope(clock_, "other");
   check_weights();
   load_tokens();
   plan_progress();
@@ -103,8 +112,7 @@ Report JobRun::run() {
   take_hashes();
   write_companions();
   evaluate_compressed();
-  report_.wall_time_s =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report_.wall_time_s = seconds_since(start);
   finish();
   return std::move(report_);
 }
@@ -168,6 +176,7 @@ void JobRun::evaluate_dense() {
 }
 
 void JobRun::calibrate() {
+  const auto start = std::chrono::steady_clock::now();
   progress_.enter("calibrate");
   CalibrationJob calibration{config_,
                              source_,
@@ -194,6 +203,7 @@ void JobRun::calibrate() {
       job_.schedule == Schedule::kPipeline ? calibrate_pipeline : calibrate_token_parallel;
   schedule(comm_, calibration, shards_, observer, clock_);
   shards_.finish();
+  report_.calibration_s = seconds_since(start);
   report_.junctions = gather_junctions(comm_, job_, config_, solved);
 }
 
@@ -220,6 +230,7 @@ void JobRun::evaluate_compressed() {
 
 void JobRun::finish() {
   progress_.enter("finish");
+  if (!trace_.empty()) write_trace(comm_, clock_, trace_);
   report_.ranks = gather_ranks(comm_, plan_, clock_);
   if (!root()) return;
   complete_report(report_, job_, config_, shards_.layout());
