@@ -230,9 +230,9 @@ ResolvedJob small_job(const ModelConfig& config, int ranks) {
   job.output_path = "/out/small";
   job.source_dtype = job.output_dtype = Dtype::kBFloat16;
   job.sparsity = 0.2;
-  job.width = 200;
-  job.junction_widths.assign(static_cast<std::size_t>(config.num_junctions()), job.width);
-  job.junction_widths.back() = config.hidden_size;
+  job.hidden_size = config.hidden_size;
+  job.junction_widths.assign(static_cast<std::size_t>(config.num_junctions()), job.hidden_size);
+  job.set_width(200);
   job.calibration = {.text = {}, .tokens = "/c.safetensors", .samples = 128, .seqlen = 256};
   job.evaluation = {.text = {"/e.txt"}, .tokens = {}, .samples = {}, .seqlen = 256};
   job.ranks = ranks;
