@@ -58,6 +58,7 @@ INSTANTIATE_TEST_SUITE_P(
     Models, DecoderOf,
     ::testing::Values(Case{"llama", tiny_config()}, Case{"fused_normed_heads", fused_config()},
                       Case{"short_window", with_window(tiny_config(), 3)},
+                      Case{"mixture", mixture_config()},
                       Case{"dynamic_rotary", with_dynamic_rotary(tiny_config())},
                       Case{"window_of_one", with_window(tiny_config(), 1)},
                       Case{"long_window", with_window(tiny_config(), 14)}),

@@ -34,7 +34,7 @@ def compress(folder, name, method, dtype, **more):
         "name": name,
         "model": {"path": str(folder / "source")},
         "output": {"path": str(folder / name), "dtype": dtype},
-        "method": {"name": "pca_dotresize", **method},
+        "method": {"name": "pca_dotresize", "allow_larger": True, **method},
         "calibration": {"tokens": str(folder / "tokens.safetensors")},
         "resources": {"ranks": 1},
         **more,
