@@ -50,7 +50,7 @@ def narrow(folder):
 
 @pytest.fixture(scope="module")
 def full(folder):
-    """As wide as its source; float16, so that it is smaller all the same."""
+    """As wide as its source."""
     return compress(folder, "full", {"width": 48, "head": "sliced"}, "float16")
 
 
