@@ -162,7 +162,7 @@ SOURCES = {
 IDS = torch.randint(2, 97, (16, 64), generator=torch.Generator().manual_seed(5))
 
 
-def random_job(folder, source, name, **method):
+def random_job(folder, source, name, /, **method):
     """A job for a random model; its directory. Calibration and evaluation are the same tokens."""
     keys, dtype = SOURCES[source]
     if not (folder / "dense").exists():
