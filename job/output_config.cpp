@@ -1,6 +1,7 @@
 #include "job/output_config.h"
 
 #include "job/checked_json.h"
+#include "job/model_family.h"
 
 namespace dotresize {
 namespace {
@@ -67,6 +68,13 @@ void write_stock(json& config, const ModelConfig& output) {
   config["rms_norm_eps"] = output.rms_norm_eps;
 }
 
+/// The number of experts, in the dialects of transformers 4 and 5.
+void write_experts(json& config, const ModelConfig& output) {
+  if (!output.mixture) return;
+  config[find_family(output.family)->mixture->experts_key] = output.mixture->experts;
+  config["num_local_experts"] = output.mixture->experts;
+}
+
 }  // namespace
 
 ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& job) {
@@ -97,6 +105,7 @@ std::string output_config_json(const std::string& source_config_json, const Mode
   config["num_key_value_heads"] = output.num_kv_heads;
   config["dtype"] = config["torch_dtype"] = output.dtype;
   write_rotary(config, output.rotary);
+  write_experts(config, output);
   return config.dump(2) + "\n";
 }
 

@@ -24,7 +24,8 @@ SublayerWeights random_sublayer(const ModelConfig& config, int64_t sublayer) {
     weights.readers.push_back(random_linear(reader));
   for (const StoredTensor& norm : layout.head_norms)
     weights.head_norms.push_back(gaussian(norm, 0.3) + 1);
-  weights.writer = random_linear(layout.writer);
+  for (const LinearLayout& writer : layout.writers)
+    weights.writers.push_back(random_linear(writer));
   return weights;
 }
 
@@ -53,6 +54,23 @@ ModelConfig fused_config() {
   config.fused_readers = config.head_norms = true;
   config.rotary.partial_factor = 0.5;
   return config;
+}
+
+ModelConfig mixture_config() {
+  ModelConfig config = tiny_config();
+  config.mlp_bias = false;
+  config.mixture = {.experts = 5,
+                    .experts_per_token = 2,
+                    .intermediate_size = 16,
+                    .normed_weights = true,
+                    .layers = {false, true},
+                    .names = {"block_sparse_moe", "w1", "w3", "w2"}};
+  return config;
+}
+
+std::string kind_of(const ModelConfig& config) {
+  if (config.mixture) return "Mixture";
+  return config.fused_readers ? "Fused" : "Plain";
 }
 
 WholeModel random_model(const ModelConfig& config, uint64_t seed) {

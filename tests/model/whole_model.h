@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "worker/model/sublayer.h"
@@ -21,6 +22,10 @@ struct WholeModel {
 ModelConfig tiny_config();
 /// The same without biases, with fused readers, normed heads, and half of each head turning.
 ModelConfig fused_config();
+/// tiny_config without biases in the MLPs, the second of which is a mixture of five experts.
+ModelConfig mixture_config();
+/// "Plain", "Fused" or "Mixture": the name of such a case.
+std::string kind_of(const ModelConfig& config);
 /// Gaussian float32 weights, norms around 1.
 WholeModel random_model(const ModelConfig& config, uint64_t seed);
 WholeModel load_model(const std::filesystem::path& dir, at::ScalarType dtype = at::kFloat);

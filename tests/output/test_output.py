@@ -10,7 +10,7 @@ from pydoc_data.topics import topics
 import pytest
 import torch
 from narrowing import CODE, CODE_FILES, ROTARY_SOURCES, random_dense, tiny_keys
-from running import DATA, EXAMPLE, ROOT, VERSIONS, run_python, run_worker
+from running import DATA, EXAMPLE, ROOT, VERSIONS, run_python, run_worker, score_all
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
@@ -150,6 +150,8 @@ FULL_WIDTH_SOURCES = {
     "phi3-partial-sliding": tiny_keys("phi3", partial_rotary_factor=0.5, sliding_window=7),
     "qwen2-tied": tiny_keys("qwen2", tie_word_embeddings=True),
     "qwen3-biases-wide-heads": tiny_keys("qwen3", attention_bias=True, head_dim=20),
+    "mixtral-sliding-tied": tiny_keys("mixtral", sliding_window=7, tie_word_embeddings=True),
+    "qwen3_moe-biases-wide-heads": tiny_keys("qwen3_moe", attention_bias=True, head_dim=20),
 }
 FULL_WIDTH_JOBS = [
     *itertools.product(FULL_WIDTH_SOURCES, ["magnitude", "pca_dotresize"]),
@@ -187,7 +189,16 @@ def test_full_width_gives_the_dense_logits(tmp_path, source, method):
     torch.testing.assert_close(actual, expected, atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("source", ["phi3-partial-sliding", "qwen2-tied", "qwen3-biases-wide-heads"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        "phi3-partial-sliding",
+        "qwen2-tied",
+        "qwen3-biases-wide-heads",
+        "mixtral-sliding-tied",
+        "qwen3_moe-biases-wide-heads",
+    ],
+)
 @pytest.mark.parametrize("activations", ["original", "compressed"])
 def test_every_family_has_its_reported_perplexity_in_transformers(tmp_path, source, activations):
     dense = random_dense(FULL_WIDTH_SOURCES[source])
@@ -208,15 +219,6 @@ def test_every_family_has_its_reported_perplexity_in_transformers(tmp_path, sour
         assert measured == pytest.approx(report["compressed"]["perplexity"], rel=1e-3)
 
 
-SCORE_ALL = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import load_and_score
-for directory in sys.argv[3:]:
-    load_and_score.main([directory, sys.argv[2], "--seqlen", "64"])
-"""
-
-
 def test_every_rotary_embedding_has_its_reported_perplexity_in_transformers(tmp_path):
     directories = []
     for source, keys in ROTARY_SOURCES.items():
@@ -234,5 +236,4 @@ def test_every_rotary_embedding_has_its_reported_perplexity_in_transformers(tmp_
     reported = [report["compressed"]["perplexity"] for report in reports]
     tokens = tmp_path / next(iter(ROTARY_SOURCES)) / "tokens.safetensors"
     for version in VERSIONS:
-        printed = run_python(version, "-c", SCORE_ALL, ROOT / "scripts", tokens, *directories)
-        assert [float(line) for line in printed.split()] == pytest.approx(reported, rel=1e-3)
+        assert score_all(version, directories, tokens) == pytest.approx(reported, rel=1e-3)

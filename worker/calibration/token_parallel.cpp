@@ -78,8 +78,8 @@ class Walk {
   /// Solves the junction from x [., ., d] of all ranks. The owner keeps the diagnostics, every rank
   /// gets the map, and x becomes x·M.
   void solve(int64_t junction, Microbatches& x);
-  /// The sublayer that reads the last solved junction, its readers folded, its writer still of full
-  /// width. Float64; empty but on the owner.
+  /// The sublayer that reads the last solved junction, its readers folded, its writers still of
+  /// full width. Float64; empty but on the owner.
   SublayerWeights fold_readers(int64_t sublayer);
   /// Broadcasts the owner's half folded sublayer in the compute dtype, and runs x through it.
   void forward(int64_t sublayer, const SublayerWeights& owned, Microbatches& x);

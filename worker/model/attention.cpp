@@ -46,8 +46,9 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
   const at::Tensor attended = at::scaled_dot_product_attention(
       query, key, value, mask, /*dropout_p=*/0.0, /*is_causal=*/!mask, /*scale=*/std::nullopt,
       /*enable_gqa=*/config.num_kv_heads != config.num_heads);
-  return at::linear(attended.transpose(1, 2).reshape({batch, tokens, -1}), weights.writer.weight,
-                    weights.writer.bias);
+  const Linear& output = weights.writers.at(0);
+  return at::linear(attended.transpose(1, 2).reshape({batch, tokens, -1}), output.weight,
+                    output.bias);
 }
 
 }  // namespace dotresize
