@@ -4,17 +4,23 @@
     .venv/bin/python scripts/quality_table.py [--output FILE]
 
 Needs the built worker. Calibration and evaluation are the token files of tests/data/, so the figures are those of the
-model and the method alone.
+model and the method alone. As many jobs as there are cores run side by side, each with one thread: a figure does not
+depend on the machine's cores.
 """
 
 import argparse
+import concurrent.futures
 import json
+import os
 import pathlib
 import subprocess
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BIN = ROOT / "build" / "bin"
+MODEL = ROOT / "examples" / "docs-llama"
+CALIBRATION = ROOT / "tests" / "data" / "calibration.safetensors"
+EVALUATION = ROOT / "tests" / "data" / "evaluation.safetensors"
 METHODS = ["magnitude", "dotresize", "slicegpt", "pca_dotresize"]
 SIZES = [0.9, 0.8, 0.7]
 
@@ -45,24 +51,29 @@ Activations are those of `auto`, all other options the defaults.
 {energy}"""
 
 
-def job(folder, method):
-    return {
-        "name": "quality",
-        "model": {"path": str(ROOT / "examples" / "docs-llama")},
-        "output": {"path": str(folder / "out")},
-        "method": method,
-        "calibration": {"tokens": str(ROOT / "tests" / "data" / "calibration.safetensors"), "samples": 64},
-        "evaluation": {"tokens": str(ROOT / "tests" / "data" / "evaluation.safetensors")},
-    }
-
-
 def report_of(method):
-    """The report of a job with this section `method`, run by one rank."""
+    """The report of a job with this section `method`."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        (folder / "job.json").write_text(json.dumps(job(folder, method)))
-        subprocess.run([BIN / "dotresize-worker", folder / "job.json"], check=True, stdout=subprocess.DEVNULL)
+        spec = {
+            "name": "quality",
+            "model": {"path": str(MODEL)},
+            "output": {"path": str(folder / "out")},
+            "method": method,
+            "calibration": {"tokens": str(CALIBRATION)},
+            "evaluation": {"tokens": str(EVALUATION)},
+        }
+        (folder / "job.json").write_text(json.dumps(spec))
+        command = [BIN / "dotresize-worker", folder / "job.json"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
         return json.loads((folder / "out" / "dotresize" / "report.json").read_text())
+
+
+def reports_of(methods):
+    """The report of each of the sections, which are keyed as the reports are."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(methods, pool.map(report_of, methods.values())))
 
 
 def size_cell(report):
@@ -109,24 +120,25 @@ def main():
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs" / "quality.md")
     output = parser.parse_args().output
     uniform = {
-        (name, size, sharing): report_of({"name": name, "size": size, "map_sharing": sharing})
+        (name, size, sharing): {"name": name, "size": size, "map_sharing": sharing}
         for name in METHODS
         for size in SIZES
         for sharing in ("junction", "model")
     }
     energy = {
-        (name, size): report_of({"name": name, "widths": {"from": "energy", "size": size}})
+        (name, size): {"name": name, "widths": {"from": "energy", "size": size}}
         for name in METHODS
         for size in SIZES
     }
-    any_report = next(iter(uniform.values()))
+    reports = reports_of({**uniform, **energy})
+    any_report = next(iter(reports.values()))
     page = PAGE.format(
         parameters=any_report["dense"]["parameters"],
         bytes=any_report["dense"]["bytes"],
         tokens=any_report["evaluation"]["token_count"],
         dense=any_report["dense"]["perplexity"],
-        uniform=uniform_table(uniform),
-        energy=energy_table(energy),
+        uniform=uniform_table(reports),
+        energy=energy_table(reports),
     )
     output.write_text(page, encoding="utf-8")
 
