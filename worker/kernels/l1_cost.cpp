@@ -1,13 +1,12 @@
 #include "worker/kernels/l1_cost.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <atomic>
 #include <vector>
 
 #include "worker/kernels/l1_cost_tile.h"
+#include "worker/kernels/parallel_for_each.h"
 
 // cost[i, j] += Σ_t |x[t, i] − x[t, j]|
 //
@@ -124,15 +123,6 @@ void add_tile(const PackedBlock& block, const Tile& tile, bool mirrored, int64_t
     const int64_t end = std::min(tile.rows, j - tile.first_row);
     for (int64_t r = 0; r < end; ++r) row[r] = sums[r * kStripWidth + c];
   }
-}
-
-/// Each thread takes the next one when it is free: tiles differ, and so do threads.
-template <class Function>
-void parallel_for_each(int64_t count, const Function& function) {
-  std::atomic<int64_t> next{0};
-  at::parallel_for(0, at::get_num_threads(), /*grain_size=*/1, [&](int64_t, int64_t) {
-    for (int64_t n = next++; n < count; n = next++) function(n);
-  });
 }
 
 void check(const at::Tensor& x, const at::Tensor& cost) {
