@@ -1,19 +1,36 @@
 #include "job/output_config.h"
 
 #include "job/checked_json.h"
+#include "job/model_family.h"
 
 namespace dotresize {
 namespace {
 
 using nlohmann::json;
 
+constexpr const char* kOriginalPositions = "original_max_position_embeddings";
+
+/// Every value is written, also those that were derived: transformers 4 and 5 do not derive them
+/// alike.
 json rotary_scaling(const RotaryConfig& rotary) {
   json scaling = {{"rope_type", rotary.type}};
+  if (rotary.type == "default") return scaling;
+  scaling["factor"] = rotary.factor;
+  if (rotary.type == "linear" || rotary.type == "dynamic") return scaling;
+  scaling[kOriginalPositions] = rotary.original_max_position_embeddings;
   if (rotary.type == "llama3") {
-    scaling["factor"] = rotary.factor;
     scaling["low_freq_factor"] = rotary.low_freq_factor;
     scaling["high_freq_factor"] = rotary.high_freq_factor;
-    scaling["original_max_position_embeddings"] = rotary.original_max_position_embeddings;
+    return scaling;
+  }
+  scaling["attention_factor"] = rotary.attention_factor;
+  if (rotary.type == "yarn") {
+    scaling["beta_fast"] = rotary.beta_fast;
+    scaling["beta_slow"] = rotary.beta_slow;
+    scaling["truncate"] = rotary.truncate;
+  } else {
+    scaling["short_factor"] = rotary.short_factor;
+    scaling["long_factor"] = rotary.long_factor;
   }
   return scaling;
 }
@@ -25,6 +42,9 @@ void write_rotary(json& config, const RotaryConfig& rotary) {
     parameters["partial_rotary_factor"] = rotary.partial_factor;
     config["partial_rotary_factor"] = rotary.partial_factor;
   }
+  if (rotary.type == "longrope") {  // where transformers 4 looks for it
+    config[kOriginalPositions] = rotary.original_max_position_embeddings;
+  }
   config["rope_parameters"] = parameters;  // transformers 5
   config["rope_theta"] = rotary.theta;     // transformers 4
   config["rope_scaling"] = rotary.type == "default" ? json() : rotary_scaling(rotary);
@@ -34,9 +54,7 @@ void write_rotary(json& config, const RotaryConfig& rotary) {
 void write_custom_code(json& config, const ModelConfig& output) {
   config["model_type"] = "dotresize";
   config["architectures"] = {"DotResizeForCausalLM"};
-  config["auto_map"] = {{"AutoConfig", "configuration_dotresize.DotResizeConfig"},
-                        {"AutoModel", "modeling_dotresize.DotResizeModel"},
-                        {"AutoModelForCausalLM", "modeling_dotresize.DotResizeForCausalLM"}};
+  config["auto_map"] = custom_code_map();
   config["source_model_type"] = output.family;
   config["junction_widths"] = output.junction_widths;
   if (!output.junction_groups.empty()) config["junction_groups"] = output.junction_groups;
@@ -48,7 +66,20 @@ void write_stock(json& config, const ModelConfig& output) {
   config["rms_norm_eps"] = output.rms_norm_eps;
 }
 
+/// The number of experts, in the dialects of transformers 4 and 5.
+void write_experts(json& config, const ModelConfig& output) {
+  if (!output.mixture) return;
+  config[find_family(output.family)->mixture->experts_key] = output.mixture->experts;
+  config["num_local_experts"] = output.mixture->experts;
+}
+
 }  // namespace
+
+json custom_code_map() {
+  return {{"AutoConfig", "configuration_dotresize.DotResizeConfig"},
+          {"AutoModel", "modeling_dotresize.DotResizeModel"},
+          {"AutoModelForCausalLM", "modeling_dotresize.DotResizeForCausalLM"}};
+}
 
 ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& job) {
   ModelConfig output = source;
@@ -78,6 +109,7 @@ std::string output_config_json(const std::string& source_config_json, const Mode
   config["num_key_value_heads"] = output.num_kv_heads;
   config["dtype"] = config["torch_dtype"] = output.dtype;
   write_rotary(config, output.rotary);
+  write_experts(config, output);
   return config.dump(2) + "\n";
 }
 

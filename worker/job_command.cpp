@@ -4,22 +4,24 @@
 #include <fmt/core.h>
 #include <mpi.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <optional>
 #include <string>
 
 #include "job/errors.h"
 #include "job/job_file.h"
+#include "job/phase_table.h"
 #include "job/report.h"
 #include "job/shard_plan.h"
+#include "job/target_text.h"
 #include "worker/comm/mpi_communicator.h"
 #include "worker/console.h"
 #include "worker/progress_client.h"
+#include "worker/run/host_name.h"
 #include "worker/run/run_job.h"
+#include "worker/run/trace.h"
 #include "worker/stop_signals.h"
 
 namespace dotresize {
@@ -95,15 +97,21 @@ void print_summary(const Report& report) {
   };
   row("dense", report.dense);
   row("compressed", report.compressed);
-  fmt::print("{} in {:.1f} s\n", report.job.output_path.string(), report.wall_time_s);
+  const double bytes = static_cast<double>(report.compressed.bytes);
+  fmt::print("{}: {}, {:.1f} % of the dense bytes\n", target_text(report.job),
+             widths_text(report.job), 100.0 * bytes / static_cast<double>(report.dense.bytes));
+  fmt::print("{} in {:.1f} s\n\n{}", report.job.output_path.string(), report.wall_time_s,
+             phase_table(report));
 }
 
 class JobCommand {
  public:
-  JobCommand(const fs::path& job_file, const fs::path& work_dir)
-      : job_file_(job_file),
-        cache_dir_((work_dir.empty() ? fs::absolute(job_file).parent_path() : work_dir) /
+  explicit JobCommand(const JobCommandOptions& options)
+      : job_file_(options.job_file),
+        cache_dir_((options.work_dir.empty() ? fs::absolute(options.job_file).parent_path()
+                                             : options.work_dir) /
                    ".dotresize-cache"),
+        trace_(options.trace),
         coordinator_(CoordinatorAddress::from_environment()),
         progress_([this](const ProgressState& state) {
           if (rank_ == 0) lines_.show(state);
@@ -119,6 +127,7 @@ class JobCommand {
 
   fs::path job_file_;
   fs::path cache_dir_;
+  fs::path trace_;
   std::optional<CoordinatorAddress> coordinator_;
   int rank_ = world_rank();
   ProgressLines lines_;
@@ -138,6 +147,7 @@ int JobCommand::run(StopSignals& signals) {
 
 void JobCommand::run_job_here(StopSignals& signals) {
   set_threads();
+  if (rank_ == 0 && !trace_.empty()) check_trace_path(trace_);
   const v1::JobSpec spec = share_spec(job_file_);
   const ModelConfig config = read_model_config(spec.model().path());
   const ResolvedJob job = resolve_job(spec, config);
@@ -151,20 +161,19 @@ void JobCommand::run_job_here(StopSignals& signals) {
   if (rank_ == 0 && coordinator_) heartbeat.emplace(*coordinator_, progress_);
 
   MpiCommunicator comm(MPI_COMM_WORLD, std::chrono::seconds(job.timeout_s));
-  const Report report =
-      run_job(job, config, plan, {comm, progress_, cache_dir_, output ? &*output : nullptr});
+  const Report report = run_job(job, config, plan,
+                                {comm, progress_, cache_dir_, output ? &*output : nullptr, trace_});
   if (rank_ == 0) print_summary(report);
 }
 
 int JobCommand::fail(int exit_code, const std::string& message) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
+  const std::string host = host_name();
   const std::string phase = progress_.phase().empty() ? "start" : progress_.phase();
-  fmt::print(stderr, "dotresize-worker: error: rank {} on {} in {}: {}\n", rank_, host.data(),
-             phase, message);
+  fmt::print(stderr, "dotresize-worker: error: rank {} on {} in {}: {}\n", rank_, host, phase,
+             message);
   if (coordinator_) {
     const char* code = exit_code == kExitBadData ? "INVALID_INPUT" : "RANK_FAILED";
-    report_failure(*coordinator_, {code, message, rank_, host.data(), phase});
+    report_failure(*coordinator_, {code, message, rank_, host, phase});
   }
   if (world_size() > 1) MPI_Abort(MPI_COMM_WORLD, exit_code);
   return exit_code;
@@ -172,11 +181,11 @@ int JobCommand::fail(int exit_code, const std::string& message) {
 
 }  // namespace
 
-int run_job_command(const fs::path& job_file, const fs::path& work_dir) {
+int run_job_command(const JobCommandOptions& options) {
   StopSignals signals;
   die_with_launcher();
   const MpiSession mpi;
-  return JobCommand(job_file, work_dir).run(signals);
+  return JobCommand(options).run(signals);
 }
 
 }  // namespace dotresize

@@ -100,6 +100,55 @@ TEST_F(ResolveJob, AnExplicitWidthIsTakenAsItIs) {
   EXPECT_EQ(resolve().sparsity, std::nullopt);
 }
 
+TEST_F(ResolveJob, ASizeGivesTheWidthOfItsSharingHeadAndDtype) {
+  spec_.mutable_method()->clear_sparsity();
+  spec_.mutable_method()->set_size(0.8);
+  EXPECT_EQ(resolve().width, 168);
+  EXPECT_EQ(resolve().size, 0.8);
+  spec_.mutable_method()->set_head(v1::Method::sliced);
+  EXPECT_EQ(resolve().width, 184);
+  spec_.mutable_method()->set_round_to(20);
+  EXPECT_EQ(resolve().width, 180);
+  spec_.mutable_method()->clear_round_to();
+  spec_.mutable_method()->set_map_sharing("model");
+  EXPECT_EQ(resolve().width, 200);
+  config_.num_heads = 12;
+  EXPECT_EQ(resolve().width % 24, 0);
+  spec_.mutable_output()->set_dtype(v1::Output::float32);
+  EXPECT_EQ(resolve().width, 96);
+  spec_.mutable_method()->set_size(0.01);
+  EXPECT_THAT(error(), HasSubstr("method.size: 0.01 cannot be had: the smallest width, 24, gives"));
+}
+
+TEST_F(ResolveJob, AResultThatIsNotSmallerIsRefusedUnlessAllowed) {
+  spec_.mutable_method()->set_sparsity(0.05);
+  EXPECT_THAT(error(), testing::StartsWith("method.sparsity: the result, 13,956,608 bytes ("));
+  EXPECT_THAT(error(), HasSubstr("method.allow_larger: true makes it all the same"));
+  spec_.mutable_method()->set_allow_larger(true);
+  EXPECT_EQ(resolve().width, 240);
+  spec_.mutable_method()->clear_allow_larger();
+  spec_.mutable_method()->clear_sparsity();
+  spec_.mutable_method()->set_width(256);
+  EXPECT_THAT(error(), testing::StartsWith("method.width: the result, "));
+  spec_.mutable_method()->set_width(128);
+  spec_.mutable_output()->set_dtype(v1::Output::float32);
+  EXPECT_THAT(error(), HasSubstr("output.dtype: same"));
+}
+
+TEST_F(ResolveJob, WidthsFromEnergyAreOpenUntilActivationsAreSeen) {
+  spec_.mutable_method()->set_name(v1::Method::magnitude);
+  spec_.mutable_method()->clear_sparsity();
+  spec_.mutable_method()->mutable_widths()->set_keep(0.99);
+  const ResolvedJob job = resolve();
+  EXPECT_FALSE(job.widths_known());
+  EXPECT_EQ(job.schedule, Schedule::kPipeline);
+  EXPECT_EQ(job.energy->round_to, 8);
+  EXPECT_EQ(job.energy->keep, 0.99);
+  EXPECT_EQ(job.energy->size, std::nullopt);
+  spec_.mutable_method()->mutable_widths()->set_size(0.2);
+  EXPECT_THAT(error(), HasSubstr("method.widths.size: 0.2 cannot be had: the smallest widths, 8"));
+}
+
 TEST_F(ResolveJob, RoundToIsHonoured) {
   spec_.mutable_method()->set_round_to(32);
   EXPECT_EQ(resolve().width, 192);
@@ -137,15 +186,29 @@ TEST_F(ResolveJob, AStockModelHasAWidthThatItsFamilyAllows) {
   EXPECT_EQ(resolve().width, 200);
 }
 
-TEST_F(ResolveJob, AStockModelOfAFamilyWithoutOneIsRefusedByName) {
-  for (const char* family : {"phi3", "qwen2", "qwen3"}) {
-    config_.family = family;
-    spec_.mutable_method()->set_map_sharing("model");
-    EXPECT_THAT(error(), HasSubstr("method.map_sharing: a stock model of the family '" +
-                                   std::string(family) + "'"));
-    spec_.mutable_method()->set_map_sharing("3");
-    EXPECT_EQ(resolve().map_sharing.groups, 3);
-  }
+TEST_F(ResolveJob, AStockPhi3WithLongropeIsRefusedByName) {
+  config_.family = "phi3";
+  spec_.mutable_method()->set_map_sharing("model");
+  EXPECT_TRUE(resolve().stock_output());
+  config_.rotary.type = "longrope";
+  EXPECT_THAT(error(), HasSubstr("method.map_sharing: a stock model of the family 'phi3' cannot "
+                                 "have a longrope embedding"));
+  spec_.mutable_method()->set_map_sharing("3");
+  EXPECT_EQ(resolve().map_sharing.groups, 3);
+  spec_.mutable_method()->set_map_sharing("model");
+  config_.family = "qwen3";
+  EXPECT_TRUE(resolve().stock_output());
+}
+
+TEST_F(ResolveJob, WindowsBeyondTheModelsPositionsNeedADynamicEmbedding) {
+  spec_.mutable_calibration()->set_seqlen(4096);
+  EXPECT_THAT(error(), HasSubstr("calibration.seqlen: 4096 is more than the model's "
+                                 "max_position_embeddings, 2048"));
+  config_.rotary.type = "dynamic";
+  config_.rotary.factor = 2.0;
+  EXPECT_EQ(resolve().calibration.seqlen, 4096);
+  spec_.mutable_calibration()->set_seqlen(4097);
+  EXPECT_THAT(error(), HasSubstr("2048, times the factor of its rotary embedding"));
 }
 
 TEST_F(ResolveJob, AModelThatDoesNotSayItsDtypeIsFloat32) {

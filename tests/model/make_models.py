@@ -24,6 +24,19 @@ LLAMA3 = {
     "original_max_position_embeddings": 32,
 }
 
+
+def rotary(rope_type, **settings):
+    return {"rope_type": rope_type, "rope_theta": 10000.0, **settings}
+
+
+def longrope(pairs, **settings):
+    """Factors for so many pairs of channels."""
+    short = [1.0 + 0.25 * pair for pair in range(pairs)]
+    return rotary(
+        "longrope", short_factor=short, long_factor=[3.0 * f for f in short], **settings
+    )
+
+
 # The options of transformers' config beyond BASE; "v4": rewrite config.json as transformers 4 did.
 BASE = {
     "vocab_size": 96,
@@ -37,6 +50,7 @@ BASE = {
     "initializer_range": 0.15,
     "tie_word_embeddings": False,
 }
+EXPERTS = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 40}
 CASES = {
     "llama-gqa1": {},
     "llama-gqa2-bias": {"num_key_value_heads": 4, "attention_bias": True, "mlp_bias": True},
@@ -45,6 +59,49 @@ CASES = {
     "llama-head-dim": {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 24},
     "llama-v4": {"v4": True, "rope_parameters": {"rope_type": "default", "rope_theta": 1234.5}},
     "llama-v4-llama3": {"v4": True, "num_key_value_heads": 2, "rope_parameters": LLAMA3},
+    "llama-linear": {"rope_parameters": rotary("linear", factor=3.0)},
+    "llama-linear-v4": {"v4": True, "rope_parameters": rotary("linear", factor=2.5)},
+    "llama-dynamic": {"rope_parameters": rotary("dynamic", factor=4.0)},
+    "llama-dynamic-beyond": {
+        "max_position_embeddings": 32,
+        "rope_parameters": rotary("dynamic", factor=4.0),
+    },
+    "qwen3-dynamic-beyond-v4": {
+        "v4": True,
+        "max_position_embeddings": 48,
+        "rope_parameters": rotary("dynamic", factor=2.0),
+    },
+    "mistral-yarn": {
+        "rope_parameters": rotary("yarn", factor=8.0, original_max_position_embeddings=32),
+    },
+    "qwen2-yarn-v4": {
+        "v4": True,
+        "num_key_value_heads": 2,
+        "rope_parameters": rotary("yarn", factor=4.0, original_max_position_embeddings=64),
+    },
+    "qwen3-yarn-options": {
+        "head_dim": 24,
+        "rope_parameters": rotary(
+            "yarn", factor=4.0, mscale=0.7, mscale_all_dim=0.3, beta_fast=9, beta_slow=0.5,
+            truncate=False,
+        ),
+    },
+    "llama-yarn-attention-factor": {
+        "rope_parameters": rotary("yarn", factor=4.0, attention_factor=0.8, beta_fast=1.0),
+    },
+    "llama-longrope-short": {
+        "rope_parameters": longrope(4, factor=2.0, original_max_position_embeddings=80),
+    },
+    "qwen2-longrope-long-v4": {
+        "v4": True,
+        "rope_parameters": longrope(4, original_max_position_embeddings=79),
+    },
+    "qwen3-longrope-attention-factor": {
+        "head_dim": 24,
+        "rope_parameters": longrope(
+            12, attention_factor=1.3, original_max_position_embeddings=64
+        ),
+    },
     "mistral-no-window": {"num_key_value_heads": 2, "sliding_window": None},
     "mistral-window": {"num_key_value_heads": 2, "sliding_window": 7},
     "mistral-long-window": {"num_key_value_heads": 4, "sliding_window": 128},
@@ -73,6 +130,23 @@ CASES = {
             "partial_rotary_factor": 0.75,
         },
     },
+    "phi3-longrope-short": {
+        "pad_token_id": None,
+        "original_max_position_embeddings": 96,
+        "rope_parameters": longrope(4),
+    },
+    "phi3-longrope-long-partial": {
+        "num_key_value_heads": 2,
+        "pad_token_id": 0,
+        "original_max_position_embeddings": 64,
+        "rope_parameters": longrope(2, partial_rotary_factor=0.5),
+    },
+    "phi3-longrope-long-partial-v4": {
+        "v4": True,
+        "pad_token_id": 0,
+        "original_max_position_embeddings": 48,
+        "rope_parameters": longrope(3, partial_rotary_factor=0.75),
+    },
     "qwen2": {"num_key_value_heads": 2},
     "qwen2-tied-v4": {
         "v4": True,
@@ -95,6 +169,24 @@ CASES = {
         "tie_word_embeddings": True,
     },
     "qwen3-head-dim-of-the-family": {"num_attention_heads": 2, "num_key_value_heads": 1},
+    "mixtral": {"num_key_value_heads": 2, "num_local_experts": 8},
+    "mixtral-window-tied-v4": {
+        "v4": True,
+        "num_local_experts": 3,
+        "num_experts_per_tok": 1,
+        "sliding_window": 7,
+        "tie_word_embeddings": True,
+    },
+    "qwen3_moe": {"num_key_value_heads": 2, "head_dim": 24, "norm_topk_prob": True, **EXPERTS},
+    "qwen3_moe-dense-layer-v4": {
+        "v4": True,
+        "mlp_only_layers": [1],
+        "attention_bias": True,
+        "use_sliding_window": True,
+        "sliding_window": 7,
+        **EXPERTS,
+    },
+    "qwen3_moe-every-second-layer": {"decoder_sparse_step": 2, "sliding_window": 7, **EXPERTS},
 }
 CONFIGS = {
     "llama": transformers.LlamaConfig,
@@ -102,6 +194,8 @@ CONFIGS = {
     "phi3": transformers.Phi3Config,
     "qwen2": transformers.Qwen2Config,
     "qwen3": transformers.Qwen3Config,
+    "mixtral": transformers.MixtralConfig,
+    "qwen3_moe": transformers.Qwen3MoeConfig,
 }
 BATCH, TOKENS = 2, 80
 
@@ -111,8 +205,14 @@ def as_transformers_4(config: dict) -> dict:
     for key in ("rope_theta", "partial_rotary_factor"):
         if key in rope:
             config[key] = rope.pop(key)
-    config["rope_scaling"] = None if rope["rope_type"] == "default" else rope
+    if rope["rope_type"] == "longrope":  # phi3's may have these three keys alone
+        original = rope.pop("original_max_position_embeddings")
+        config["original_max_position_embeddings"] = original
+        rope["type"] = rope.pop("rope_type")
+    config["rope_scaling"] = None if rope.get("rope_type") == "default" else rope
     config["torch_dtype"] = config.pop("dtype")
+    if config["model_type"] == "qwen3_moe":
+        config["num_experts"] = config.pop("num_local_experts")
     config["transformers_version"] = "4.46.0"
     return config
 

@@ -6,7 +6,9 @@ import pytest
 import torch
 from narrowing import (
     CODE_FILES,
+    ROTARY_SOURCES,
     fold,
+    longrope,
     output_keys,
     projected_logits,
     random_dense,
@@ -45,8 +47,19 @@ SOURCES = {
     "qwen2-sliding-later": tiny_keys("qwen2", use_sliding_window=True, sliding_window=7),
     "qwen3": tiny_keys("qwen3"),
     "qwen3-biases-wide-heads": tiny_keys("qwen3", attention_bias=True, head_dim=20),
+    "mixtral": tiny_keys("mixtral"),
+    "mixtral-sliding": tiny_keys("mixtral", sliding_window=7),
+    "qwen3_moe": tiny_keys("qwen3_moe"),
+    "qwen3_moe-every-second": tiny_keys(
+        "qwen3_moe", decoder_sparse_step=2, mlp_only_layers=[], norm_topk_prob=False
+    ),
+    "qwen3_moe-sliding": tiny_keys("qwen3_moe", use_sliding_window=True, sliding_window=7),
+    "qwen3_moe-window-unused": tiny_keys("qwen3_moe", sliding_window=7),
+    **ROTARY_SOURCES,
 }
-ONE_PER_FAMILY = ("llama", "mistral-sliding", "phi3-partial-sliding", "qwen2-sliding", "qwen3")
+DENSE_FAMILIES = ("llama", "mistral-sliding", "phi3-partial-sliding", "qwen2-sliding", "qwen3")
+MIXTURE_FAMILIES = ("mixtral-sliding", "qwen3_moe-window-unused")
+ONE_PER_FAMILY = DENSE_FAMILIES + MIXTURE_FAMILIES
 FULL = [48] * 7
 NARROW = [32, 40, 24, 31, 16, 36, 48]
 SLICED = [32, 40, 24, 31, 16, 36, 33]
@@ -108,7 +121,11 @@ def test_narrow_model_is_the_dense_model_projected(tmp_path, source, widths):
 
 
 @pytest.mark.parametrize("rotary", ["4", "5", "both"])
-@pytest.mark.parametrize("source", ["llama", "llama3-rope", "phi3-partial-sliding"])
+@pytest.mark.parametrize(
+    "source",
+    ["llama", "llama3-rope", "phi3-partial-sliding", "phi3-longrope", "phi3-longrope-partial"]
+    + ["qwen2-yarn", "qwen3-longrope"],
+)
 def test_rotary_settings_of_either_transformers_are_read(tmp_path, source, rotary):
     keys = {**SOURCES[source], "rope_theta": 700.0}
     dense, maps, directory = narrowed(tmp_path, keys, NARROW, rotary=rotary)
@@ -126,6 +143,23 @@ def test_generation_is_the_same_with_and_without_cache(tmp_path, source, attenti
     cached = generate(model, ids, use_cache=True)
     assert cached.shape == (2, 19 + 12)
     assert torch.equal(cached, generate(model, ids, use_cache=False))
+
+
+@pytest.mark.parametrize("family", ["phi3", "llama"])
+def test_generation_past_the_short_factors_is_the_same_with_and_without_cache(tmp_path, family):
+    keys = tiny_keys(
+        family, original_max_position_embeddings=24, rope_scaling=longrope(6, factor=256 / 24)
+    )
+    if family == "phi3":
+        del keys["rope_scaling"]["factor"]
+    _, _, directory = narrowed(tmp_path, keys, NARROW)
+    model = load(directory)
+    ids = some_ids()
+    ids[1, :4] = 1
+    mask = torch.ones_like(ids)
+    mask[1, :4] = 0
+    cached = generate(model, ids, attention_mask=mask, use_cache=True)
+    assert torch.equal(cached, generate(model, ids, attention_mask=mask, use_cache=False))
 
 
 def test_generation_with_a_static_cache_is_the_same(tmp_path):
@@ -217,9 +251,10 @@ def test_labels_give_the_mean_negative_log_likelihood(tmp_path):
     torch.testing.assert_close(outputs.loss, expected)
 
 
+@pytest.mark.parametrize("source", ["llama-biases", "mixtral", "qwen3_moe"])
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_every_weight_is_trainable(tmp_path, checkpointing):
-    _, _, directory = narrowed(tmp_path, SOURCES["llama-biases"], NARROW)
+def test_every_weight_is_trainable(tmp_path, source, checkpointing):
+    _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW)
     model = load(directory).train()
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -251,7 +286,17 @@ def test_projections_are_plain_linear_layers_of_the_usual_names(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "source", ["llama3-rope", "mistral-sliding", "phi3-partial-sliding", "qwen2", "qwen3"]
+    "source",
+    [
+        "llama3-rope",
+        "mistral-sliding",
+        "phi3-partial-sliding",
+        "phi3-longrope",
+        "qwen2",
+        "qwen3",
+        "mixtral",
+        "qwen3_moe",
+    ],
 )
 def test_a_saved_model_loads_and_is_the_same(tmp_path, source):
     _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW)
@@ -269,8 +314,9 @@ def test_a_saved_model_loads_and_is_the_same(tmp_path, source):
     assert torch.equal(logits(again, some_ids()), logits(model, some_ids()))
 
 
-def test_bfloat16_stays_near_float32(tmp_path):
-    _, _, directory = narrowed(tmp_path, SOURCES["llama"], NARROW, dtype="bfloat16")
+@pytest.mark.parametrize("source", ["llama", "mixtral"])
+def test_bfloat16_stays_near_float32(tmp_path, source):
+    _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW, dtype="bfloat16")
     model = load(directory, torch_dtype="auto")
     assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
     assert logits(model, some_ids()).dtype == torch.bfloat16
@@ -295,7 +341,7 @@ def test_layers_offloaded_to_disk_give_the_same_logits(tmp_path):
     torch.testing.assert_close(logits(spread, some_ids()), logits(load(directory), some_ids()))
 
 
-@pytest.mark.parametrize("source", ONE_PER_FAMILY)
+@pytest.mark.parametrize("source", DENSE_FAMILIES)
 def test_the_model_compiles_as_one_graph(tmp_path, source):
     _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW)
     model = load(directory)
@@ -303,6 +349,12 @@ def test_the_model_compiles_as_one_graph(tmp_path, source):
     with torch.no_grad():
         result = compiled(some_ids(), use_cache=False).logits
     torch.testing.assert_close(result, logits(model, some_ids()), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("source", MIXTURE_FAMILIES)
+def test_a_mixture_says_that_it_does_not_compile_as_one_graph(tmp_path, source):
+    _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW)
+    assert not load(directory)._can_compile_fullgraph
 
 
 def test_absent_keys_take_the_familys_defaults(tmp_path):

@@ -32,7 +32,8 @@ SublayerWeights broadcast_sublayer(Communicator& comm, const ModelConfig& config
       weights.readers.push_back(empty(reader, dtype));
     for (const StoredTensor& norm : layout.head_norms)
       weights.head_norms.push_back(empty(norm, dtype));
-    weights.writer = empty(layout.writer, dtype);
+    for (const LinearLayout& writer : layout.writers)
+      weights.writers.push_back(empty(writer, dtype));
     weights.shortcut = at::empty({k_in, k_out}, dtype);
   }
   for (Linear& reader : weights.readers) {
@@ -40,8 +41,10 @@ SublayerWeights broadcast_sublayer(Communicator& comm, const ModelConfig& config
     broadcast_if_defined(comm, reader.bias, root);
   }
   for (at::Tensor& norm : weights.head_norms) broadcast_if_defined(comm, norm, root);
-  broadcast_if_defined(comm, weights.writer.weight, root);
-  broadcast_if_defined(comm, weights.writer.bias, root);
+  for (Linear& writer : weights.writers) {
+    broadcast_if_defined(comm, writer.weight, root);
+    broadcast_if_defined(comm, writer.bias, root);
+  }
   broadcast_if_defined(comm, weights.shortcut, root);
   return weights;
 }

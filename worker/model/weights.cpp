@@ -23,7 +23,9 @@ SublayerWeights to_dtype(const SublayerWeights& weights, at::ScalarType dtype) {
   for (const at::Tensor& norm : weights.head_norms) {
     converted.head_norms.push_back(to_dtype(norm, dtype));
   }
-  converted.writer = to_dtype(weights.writer, dtype);
+  for (const Linear& writer : weights.writers) {
+    converted.writers.push_back(to_dtype(writer, dtype));
+  }
   converted.shortcut = to_dtype(weights.shortcut, dtype);
   return converted;
 }

@@ -7,7 +7,10 @@ config.json holds the keys of the source model, flat, and some of its own: `sour
 import transformers
 from transformers import CONFIG_MAPPING, PretrainedConfig
 
-SOURCE_MODEL_TYPES = ("llama", "mistral", "phi3", "qwen2", "qwen3")
+SOURCE_MODEL_TYPES = ("llama", "mistral", "phi3", "qwen2", "qwen3", "mixtral", "qwen3_moe")
+
+_SCALING_KEYS = ("rope_parameters", "rope_scaling")
+_ORIGINAL_POSITIONS = "original_max_position_embeddings"
 
 _TRANSFORMERS_VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
 if _TRANSFORMERS_VERSION < (4, 56):
@@ -42,6 +45,8 @@ class DotResizeConfig(PretrainedConfig):
             )
         kwargs = _rotary_in_installed_form(kwargs)
         kwargs = {**_family_defaults(source_model_type, kwargs), **kwargs}
+        if not kwargs.get("use_sliding_window", True):
+            kwargs["sliding_window"] = None  # as the families do that have the key
         self.source_model_type = source_model_type
         self.junction_widths = junction_widths
         if junction_widths is None:
@@ -53,6 +58,21 @@ class DotResizeConfig(PretrainedConfig):
         super().__init__(**kwargs)
         self.use_cache = kwargs["use_cache"]  # transformers 5 takes it for a generation setting
 
+    @property
+    def embedding_size(self):
+        """The width of the input embedding: what vLLM gives its own one, where hidden_size is another."""
+        return self.junction_widths[0]
+
+    @property
+    def base_model_tp_plan(self):
+        """The source family's, whose module names these are; shortcuts and experts are on every rank."""
+        plan = CONFIG_MAPPING[self.source_model_type].base_model_tp_plan
+        return {name: style for name, style in plan.items() if "experts" not in name}
+
+    def to_diff_dict(self):
+        """What is saved; with it a padding token that is None, where the family's default is another."""
+        return {"pad_token_id": self.pad_token_id, **super().to_diff_dict()}
+
     def has_shortcut(self, sublayer):
         """Whether the map changes from junction `sublayer`, which the sublayer reads, to the next."""
         groups = self.junction_groups
@@ -60,8 +80,12 @@ class DotResizeConfig(PretrainedConfig):
 
 
 def _family_defaults(model_type, keys):
-    """Every key of the family's own configuration that `keys` leaves open, with its value."""
-    source = CONFIG_MAPPING[model_type](**{k: v for k, v in keys.items() if k != "model_type"})
+    """Every key of the family's own configuration that `keys` leaves open, with its value.
+
+    The rotary settings are kept from it: phi3's checks them against hidden_size / heads, not head_dim.
+    """
+    others = ("model_type", *_SCALING_KEYS)
+    source = CONFIG_MAPPING[model_type](**{k: v for k, v in keys.items() if k not in others})
     ours = {"model_type", "transformers_version", *keys}
     return {key: value for key, value in source.to_dict().items() if key not in ours}
 
@@ -71,6 +95,7 @@ def _rotary_in_installed_form(keys):
 
     transformers 5 has `rope_parameters`, 4 has `rope_theta`, `rope_scaling` and
     `partial_rotary_factor`; `keys` may hold either form or both. Settings that are absent stay absent.
+    The context of longrope's short factors is stated among them, for 5, and beside them, for 4.
     """
     keys = dict(keys)
     rotary = dict(keys.pop("rope_scaling", None) or {})
@@ -81,6 +106,10 @@ def _rotary_in_installed_form(keys):
     if not rotary:
         return keys
     rotary.setdefault("rope_type", rotary.pop("type", "default"))
+    if rotary["rope_type"] == "longrope":
+        positions = keys.get(_ORIGINAL_POSITIONS) or rotary.get(_ORIGINAL_POSITIONS)
+        if positions is not None:
+            keys[_ORIGINAL_POSITIONS] = rotary[_ORIGINAL_POSITIONS] = positions
     if _TRANSFORMERS_VERSION >= (5, 0):
         return {**keys, "rope_parameters": rotary}
     for key in ("rope_theta", "partial_rotary_factor"):

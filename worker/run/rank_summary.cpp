@@ -2,14 +2,14 @@
 
 #include <ATen/ATen.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "job/model_size.h"
+#include "job/net_size.h"
 #include "job/version.h"
 #include "worker/model/sublayer.h"
+#include "worker/run/host_name.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -39,12 +39,6 @@ void fill_in(JunctionReport& report, const Json& diagnostics, bool transport) {
   report.sinkhorn_violation = diagnostics.at("violation").get<double>();
   report.sinkhorn_converged = diagnostics.at("converged").get<bool>();
   report.qr_condition = diagnostics.at("qr_condition").get<double>();
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 int64_t peak_resident_bytes() {
@@ -125,6 +119,10 @@ void complete_report(Report& report, const ResolvedJob& job, const ModelConfig& 
   report.dense.bytes = report.dense.parameters * size_in_bytes(job.source_dtype);
   report.compressed.parameters = layout.total_parameters;
   report.compressed.bytes = layout.total_bytes;
+  const std::string larger = size_warning({report.dense.parameters, report.dense.bytes,
+                                           report.compressed.parameters, report.compressed.bytes},
+                                          job);
+  if (!larger.empty()) report.warnings.push_back(larger);
   for (const JunctionReport& junction : report.junctions) {
     if (junction.sinkhorn_converged.value_or(true)) continue;
     report.warnings.push_back("junction " + junction.name + ": Sinkhorn did not converge in " +

@@ -18,6 +18,7 @@ struct RunEnvironment {
   Progress& progress;
   std::filesystem::path cache_dir;    ///< for tokenised text
   OutputDirectory* output = nullptr;  ///< rank 0's; null on the others
+  std::filesystem::path trace = {};   ///< where to write a timeline of all ranks; empty: nowhere
 };
 
 /// One whole job: perplexity of the dense model, calibration, maps, folding, the output directory,
