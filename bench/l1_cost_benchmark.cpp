@@ -106,8 +106,8 @@ BENCHMARK(add_l1_cost_far_means)->Args({1024, 4096})->UseRealTime();
 BENCHMARK(cdist)
     ->Args({256, 4096})
     ->Args({1024, 512})
-    ->Args({4096, 64})
-    ->Args({8192, 32})
+    ->Args({4096, 256})
+    ->Args({8192, 128})
     ->UseRealTime();
 BENCHMARK(plain_loop)->Args({1024, 128})->Args({4096, 16})->Args({8192, 8})->UseRealTime();
 

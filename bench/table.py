@@ -31,6 +31,8 @@ def best_of_repetitions(rows):
     best = {}
     for row in rows:
         name = row["name"]
+        if row.get("run_type") == "aggregate":
+            continue
         if name not in best or row.get("real_time", 0) < best[name].get("real_time", 0):
             best[name] = row
     return best.values()
