@@ -60,6 +60,8 @@ std::string to_string(Dtype dtype) {
   throw std::invalid_argument("no such Dtype");
 }
 
+std::string to_string(DeviceKind device) { return device == DeviceKind::kCuda ? "cuda" : "cpu"; }
+
 int64_t size_in_bytes(Dtype dtype) { return dtype == Dtype::kFloat32 ? 4 : 2; }
 
 }  // namespace dotresize

@@ -41,7 +41,7 @@ int eval_command(const fs::path& model_dir, const TokenSource& source, bool json
       load_token_windows(self, source, false, model_dir, config, user_cache_dir());
   const NegativeLogLikelihood sum =
       evaluate_model(self, CheckpointReader(model_dir), config, whole_model(config),
-                     windows.windows, at::kFloat, [](int64_t) {});
+                     windows.windows, at::kFloat, at::kCPU, [](int64_t) {});
   const double perplexity = std::exp(sum.nll / static_cast<double>(sum.tokens));
   if (json) {
     const nlohmann::json result = {{"model", model_dir.string()},

@@ -27,6 +27,7 @@ struct CalibrationJob {
   at::ScalarType compute_dtype = at::kFloat;
   /// As ModelConfig::junction_groups: which junctions share a map. calibrate_pipeline only.
   std::vector<int64_t> groups = {};
+  at::Device device = at::kCPU;  ///< where this rank computes; tensors of `comm` are there too
 
   /// Junctions 0 .. mapped_junctions()-1 get a map.
   int64_t mapped_junctions() const { return config.num_junctions() - (head_sliced ? 0 : 1); }

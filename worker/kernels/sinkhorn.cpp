@@ -5,6 +5,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "worker/kernels/cuda_kernels.h"
+
 // min ⟨T, C⟩ − λH(T), T 1 = 1/d, Tᵀ1 = 1/k   =>   T = diag(u) K diag(v), K_ij = exp(α_i + β_j −
 // C_ij/λ)
 //
@@ -90,13 +92,16 @@ class Iterate {
   at::Tensor row_sums_;     // K v [d]
 };
 
-at::Tensor scaled(const at::Tensor& cost, const SinkhornOptions& options) {
+void check(const at::Tensor& cost, const SinkhornOptions& options) {
   TORCH_CHECK(cost.dim() == 2 && cost.numel() > 0 && cost.scalar_type() == at::kDouble,
               "a transport cost must be a float64 matrix, not ", cost.sizes(), " ",
               cost.scalar_type());
   TORCH_CHECK(options.lambda > 0, "lambda must be positive, not ", options.lambda);
   TORCH_CHECK(options.max_iterations >= 1, "max_iterations must be at least 1, not ",
               options.max_iterations);
+}
+
+at::Tensor scaled(const at::Tensor& cost, const SinkhornOptions& options) {
   at::Tensor scaled_cost = cost / options.lambda;
   if (!scaled_cost.isfinite().all().item<bool>()) {
     throw std::runtime_error("the transport cost divided by lambda is not finite");
@@ -107,6 +112,8 @@ at::Tensor scaled(const at::Tensor& cost, const SinkhornOptions& options) {
 }  // namespace
 
 SinkhornResult sinkhorn(const at::Tensor& cost, const SinkhornOptions& options) {
+  check(cost, options);
+  if (cost.is_cuda()) return cuda_kernels().sinkhorn(cost, options);
   Iterate iterate(scaled(cost, options));
   for (int64_t iterations = 1;; ++iterations) {
     const bool last = iterations == options.max_iterations;

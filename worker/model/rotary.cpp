@@ -36,6 +36,10 @@ RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens) {
   return {at::cos(angles), at::sin(angles)};
 }
 
+RotaryTable to_device(const RotaryTable& table, at::Device device) {
+  return {table.cos.to(device), table.sin.to(device)};
+}
+
 at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table) {
   const int64_t tokens = x.size(-2);
   const int64_t turning = table.cos.size(-1);

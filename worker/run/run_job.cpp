@@ -44,6 +44,9 @@ class JobRun {
         plan_(plan),
         progress_(environment.progress),
         cache_dir_(environment.cache_dir),
+        device_(environment.device),
+        gpu_(environment.gpu),
+        clock_(environment.finish_work),
         comm_(environment.comm, clock_),
         source_(job.model_path),
         output_(environment.output) {}
@@ -70,6 +73,8 @@ class JobRun {
   const ShardPlan& plan_;
   Progress& progress_;
   fs::path cache_dir_;
+  at::Device device_;
+  std::string gpu_;
   PhaseClock clock_;
   TimedCommunicator comm_;
   CheckpointReader source_;
@@ -149,7 +154,7 @@ double JobRun::perplexity(const CheckpointReader& reader, const ModelConfig& con
   const PhaseClock::Scope scope(clock_, phase);
   progress_.enter(phase);
   const NegativeLogLikelihood sum = evaluate_model(
-      comm_, reader, config, plan_, evaluation_->windows, scalar_type(job_.compute_dtype),
+      comm_, reader, config, plan_, evaluation_->windows, scalar_type(job_.compute_dtype), device_,
       [&](int64_t tokens) { progress_.tokens_seen(tokens); });
   report_.evaluation_tokens = sum.tokens;
   return std::exp(sum.nll / static_cast<double>(sum.tokens));
@@ -171,7 +176,8 @@ void JobRun::calibrate() {
                                    map_options(job_),
                                    job_.head_sliced,
                                    scalar_type(job_.compute_dtype),
-                                   job_.junction_groups};
+                                   job_.junction_groups,
+                                   device_};
   std::map<int64_t, MapDiagnostics> solved;
   const CalibrationObserver observer{
       [&](int64_t tokens) { progress_.tokens_seen(tokens); },
@@ -212,7 +218,7 @@ void JobRun::evaluate_compressed() {
 
 void JobRun::finish() {
   progress_.enter("finish");
-  report_.ranks = gather_ranks(comm_, plan_, clock_);
+  report_.ranks = gather_ranks(comm_, plan_, clock_, gpu_);
   if (!root()) return;
   complete_report(report_, job_, config_, layout_);
   report_.calibration_tokens = calibration_.windows.numel();
