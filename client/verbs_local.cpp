@@ -45,12 +45,20 @@ int plan(const std::string& job_file, const CommonOptions& common) {
   return kExitOk;
 }
 
-int run(const std::string& job_file, const CommonOptions& common) {
-  const PlannedJob planned = plan_job(job_file);
-  const std::string worker = worker_program();
+struct RunOptions {
+  std::string job_file;
+  std::string trace;
+};
+
+int run(const RunOptions& options, const CommonOptions& common) {
+  const PlannedJob planned = plan_job(options.job_file);
+  std::vector<std::string> worker = {worker_program(), fs::absolute(options.job_file).string()};
+  if (!options.trace.empty()) {
+    worker.insert(worker.end(), {"--trace", fs::absolute(options.trace).string()});
+  }
   print_plan(planned, common);
   dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout has had its one document
-  return run_program(mpirun_command(planned.job.ranks, {worker, fs::absolute(job_file).string()}));
+  return run_program(mpirun_command(planned.job.ranks, worker));
 }
 
 struct EvalOptions {
@@ -91,6 +99,25 @@ Verb simple_verb(CLI::App& app, CommonOptions& common, const std::string& name,
   return {&command, [value, action, &common] { return action(*value, common); }};
 }
 
+Verb run_verb(CLI::App& app, CommonOptions& common) {
+  CLI::App& command = *app.add_subcommand("run", "Compress here with mpirun, without a server");
+  auto options = std::make_shared<RunOptions>();
+  command.add_option("JOB", options->job_file, "Job file (YAML or JSON)")
+      ->required()
+      ->type_name("");
+  command
+      .add_option("--trace", options->trace,
+                  "Timeline of all ranks to write, for chrome://tracing and Perfetto")
+      ->type_name("FILE");
+  add_output_option(command, common);
+  command.group("Without a server");
+  command.footer(
+      "Examples:\n"
+      "  dotresize run examples/docs-llama/job.yaml\n"
+      "  dotresize run job.yaml --trace trace.json\n");
+  return {&command, [options, &common] { return run(*options, common); }};
+}
+
 Verb eval_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command = *app.add_subcommand("eval", "Measure a model's perplexity");
   auto options = std::make_shared<EvalOptions>();
@@ -119,8 +146,7 @@ Verb eval_verb(CLI::App& app, CommonOptions& common) {
 
 std::vector<Verb> add_local_verbs(CLI::App& app, CommonOptions& common) {
   return {
-      simple_verb(app, common, "run", "Compress here with mpirun, without a server", "JOB",
-                  "Job file (YAML or JSON)", "  dotresize run examples/docs-llama/job.yaml\n", run),
+      run_verb(app, common),
       simple_verb(app, common, "plan", "Show what each rank would hold, and the result's size",
                   "JOB", "Job file (YAML or JSON)",
                   "  dotresize plan job.yaml\n  dotresize plan job.yaml -o json\n", plan),

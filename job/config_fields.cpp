@@ -67,6 +67,22 @@ double ConfigFields::required_positive(const std::string& key, double high) cons
   return *positive(key, high);
 }
 
+std::vector<double> ConfigFields::required_positives(const std::string& key, int64_t count,
+                                                     double high) const {
+  const json& values = raw(key);
+  if (values.is_null()) fail(key, "is missing");
+  if (!values.is_array() || std::ssize(values) != count) {
+    fail(key, "must be a list of " + std::to_string(count) + " numbers" +
+                  (values.is_array() ? ", not of " + std::to_string(values.size()) : ""));
+  }
+  std::vector<double> numbers;
+  for (const json& value : values) {
+    const json entry = {{key, value}};
+    numbers.push_back(ConfigFields(entry, origin_, prefix_).required_positive(key, high));
+  }
+  return numbers;
+}
+
 bool ConfigFields::boolean(const std::string& key, bool otherwise) const {
   const json& value = raw(key);
   if (value.is_null()) return otherwise;

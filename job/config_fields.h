@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace dotresize {
 
@@ -29,6 +30,8 @@ class ConfigFields {
   /// A number in (0, high].
   std::optional<double> positive(const std::string& key, double high) const;
   double required_positive(const std::string& key, double high) const;
+  /// A list of `count` numbers in (0, high].
+  std::vector<double> required_positives(const std::string& key, int64_t count, double high) const;
   bool boolean(const std::string& key, bool otherwise) const;
   std::optional<std::string> text(const std::string& key) const;
   /// The object under `key`. Throws where it is given but no object.

@@ -162,20 +162,6 @@ void read_options(const ConfigFields& fields, const ModelFamily& family, ModelCo
   read_window(fields, family, config);
 }
 
-void read_rotary(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
-  config.rotary = read_rotary_config(fields);
-  if (config.rotary.partial_factor == 1.0) return;
-  if (!family.offers_partial_rotary) {
-    fields.fail("partial_rotary_factor",
-                "only 1.0 is supported for the family " + family.model_type);
-  }
-  if (config.rotary_dim() < 2 || config.rotary_dim() % 2 != 0) {
-    fields.fail("partial_rotary_factor",
-                "gives " + std::to_string(config.rotary_dim()) + " rotated channels of " +
-                    std::to_string(config.head_dim) + "; an even number above 0 is needed");
-  }
-}
-
 std::string read_dtype(const ConfigFields& fields) {
   std::string dtype;
   for (const char* key : {"torch_dtype", "dtype"}) {  // transformers 4, transformers 5
@@ -254,7 +240,7 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   read_sizes(fields, family, config);
   read_head_dim(fields, family, config);
   read_options(fields, family, config);
-  read_rotary(fields, family, config);
+  read_rotary_config(fields, family, config);
   config.dtype = read_dtype(fields);
   config.junction_widths = read_junction_widths(fields, config);
   config.junction_groups = read_junction_groups(fields, config);

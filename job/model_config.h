@@ -11,14 +11,24 @@ namespace dotresize {
 /// Rotary position embedding, as `rope_parameters` (transformers 5) or `rope_theta` and
 /// `rope_scaling` (transformers 4) state it.
 struct RotaryConfig {
-  std::string type = "default";  ///< "default" or "llama3"
+  std::string type = "default";  ///< default, linear, dynamic, yarn, longrope or llama3
   double theta = 10000.0;
   double partial_factor = 1.0;  ///< the part of each head's channels that turns, the first ones
-  // llama3 only:
-  double factor = 1.0;
-  double low_freq_factor = 1.0;
-  double high_freq_factor = 4.0;
+  double factor = 1.0;          ///< by how much the context is longer; all types but default
+  /// Context before it was made longer; yarn, longrope and llama3.
   int64_t original_max_position_embeddings = 0;
+  double attention_factor = 1.0;  ///< cos and sin are multiplied by it; yarn and longrope
+  double low_freq_factor = 1.0;   ///< llama3
+  double high_freq_factor = 4.0;  ///< llama3
+  double beta_fast = 32.0;        ///< yarn: channels that turn more often than this stay
+  double beta_slow = 1.0;         ///< yarn: those that turn less often are slowed by `factor`
+  bool truncate = true;           ///< yarn: the channels in between are whole numbers
+  /// longrope: what divides each frequency, [rotary_dim / 2], in windows of up to
+  /// original_max_position_embeddings tokens, and in longer ones.
+  std::vector<double> short_factor;
+  std::vector<double> long_factor;
+
+  bool operator==(const RotaryConfig&) const = default;
 };
 
 /// What config.json says of a model, dense or compressed (`model_type: dotresize`).

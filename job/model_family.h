@@ -27,6 +27,9 @@ struct ModelFamily {
   bool fused_readers = false;  ///< qkv_proj and gate_up_proj in place of one matrix each
   bool head_norms = false;     ///< q_norm and k_norm on every head
   bool offers_partial_rotary = false;
+  /// Its configuration class refuses rotary types but default and longrope, which it also calls su
+  /// and yarn.
+  bool rotary_is_default_or_longrope = false;
   bool heads_divide_hidden_size =
       false;                         ///< its configuration class insists, whatever head_dim says
   bool offers_stock_output = false;  ///< map_sharing: model
@@ -37,6 +40,8 @@ struct ModelFamily {
   /// Without it: hidden_size / heads.
   std::optional<int64_t> head_dim_if_absent = std::nullopt;
   int64_t max_position_embeddings_if_absent = 0;
+  /// Without it: the rotary settings say, or max_position_embeddings.
+  std::optional<int64_t> original_max_position_embeddings_if_absent = std::nullopt;
   double rms_norm_eps_if_absent = 1e-6;
 };
 

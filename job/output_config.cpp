@@ -7,13 +7,29 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kOriginalPositions = "original_max_position_embeddings";
+
+/// Every value is written, also those that were derived: transformers 4 and 5 do not derive them
+/// alike.
 json rotary_scaling(const RotaryConfig& rotary) {
   json scaling = {{"rope_type", rotary.type}};
+  if (rotary.type == "default") return scaling;
+  scaling["factor"] = rotary.factor;
+  if (rotary.type == "linear" || rotary.type == "dynamic") return scaling;
+  scaling[kOriginalPositions] = rotary.original_max_position_embeddings;
   if (rotary.type == "llama3") {
-    scaling["factor"] = rotary.factor;
     scaling["low_freq_factor"] = rotary.low_freq_factor;
     scaling["high_freq_factor"] = rotary.high_freq_factor;
-    scaling["original_max_position_embeddings"] = rotary.original_max_position_embeddings;
+    return scaling;
+  }
+  scaling["attention_factor"] = rotary.attention_factor;
+  if (rotary.type == "yarn") {
+    scaling["beta_fast"] = rotary.beta_fast;
+    scaling["beta_slow"] = rotary.beta_slow;
+    scaling["truncate"] = rotary.truncate;
+  } else {
+    scaling["short_factor"] = rotary.short_factor;
+    scaling["long_factor"] = rotary.long_factor;
   }
   return scaling;
 }
@@ -24,6 +40,9 @@ void write_rotary(json& config, const RotaryConfig& rotary) {
   if (rotary.partial_factor != 1.0) {
     parameters["partial_rotary_factor"] = rotary.partial_factor;
     config["partial_rotary_factor"] = rotary.partial_factor;
+  }
+  if (rotary.type == "longrope") {  // where transformers 4 looks for it
+    config[kOriginalPositions] = rotary.original_max_position_embeddings;
   }
   config["rope_parameters"] = parameters;  // transformers 5
   config["rope_theta"] = rotary.theta;     // transformers 4

@@ -47,6 +47,10 @@ json source_json(const TokenSource& source, int64_t tokens) {
 
 json calibration_json(const Report& report) {
   json object = source_json(report.job.calibration, report.calibration_tokens);
+  if (report.calibration_s > 0) {
+    object["seconds"] = report.calibration_s;
+    object["tokens_per_s"] = report.tokens_per_second();
+  }
   object["schedule"] = to_string(report.job.schedule);
   object["activations"] = report.job.schedule == Schedule::kPipeline ? "original" : "compressed";
   return object;

@@ -49,9 +49,15 @@ struct Report {
   std::vector<RankReport> ranks;
   double wall_time_s = 0.0;
   int64_t calibration_tokens = 0;
+  double calibration_s = 0.0;                       ///< wall time of the phase `calibrate`
   int64_t evaluation_tokens = 0;                    ///< predicted tokens
   std::map<std::string, std::string> fingerprints;  ///< sha256 by input: model files, tokens
   std::vector<std::string> warnings;
+
+  /// Calibration tokens by the wall time from the first one read to the last junction folded.
+  double tokens_per_second() const {
+    return static_cast<double>(calibration_tokens) / calibration_s;
+  }
 };
 
 std::string report_to_json(const Report& report);

@@ -128,12 +128,19 @@ TokenSource evaluation_source(const v1::Evaluation& given, const TokenSource& ca
   return source;
 }
 
+/// A dynamic rotary embedding is for windows beyond max_position_embeddings.
+int64_t longest_window(const ModelConfig& config) {
+  const double stretch = config.rotary.type == "dynamic" ? config.rotary.factor : 1.0;
+  return static_cast<int64_t>(static_cast<double>(config.max_position_embeddings) * stretch);
+}
+
 void check_seqlen(const std::string& section, const TokenSource& source,
                   const ModelConfig& config) {
-  if (source.seqlen.value_or(0) > config.max_position_embeddings) {
-    fail(section + ".seqlen", std::to_string(*source.seqlen) +
-                                  " is more than the model's max_position_embeddings, " +
-                                  std::to_string(config.max_position_embeddings));
+  if (source.seqlen.value_or(0) > longest_window(config)) {
+    fail(section + ".seqlen",
+         std::to_string(*source.seqlen) + " is more than the model's max_position_embeddings, " +
+             std::to_string(config.max_position_embeddings) +
+             (config.rotary.type == "dynamic" ? ", times the factor of its rotary embedding" : ""));
   }
 }
 
@@ -170,17 +177,27 @@ int64_t resolve_stock_width(const v1::Method& method, const ModelConfig& config)
   return width;
 }
 
+void check_stock_output(const ModelConfig& config) {
+  const ModelFamily& family = *find_family(config.family);
+  const auto refuse = [&](const std::string& reason) {
+    fail("method.map_sharing", "a stock model of the family '" + config.family + "' " + reason +
+                                   "; 'junction' or a number of groups can be had");
+  };
+  if (!family.offers_stock_output) refuse("cannot be made yet");
+  if (family.rotary_is_default_or_longrope && config.rotary.type == "longrope") {
+    refuse(
+        "cannot have a longrope embedding: its configuration class wants a factor for every "
+        "second of hidden_size / heads channels, and the heads do not shrink with hidden_size");
+  }
+}
+
 void resolve_map_sharing(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
   const int64_t mapped = config.num_junctions() - (job.head_sliced ? 0 : 1);
   switch (job.map_sharing.kind) {
     case MapSharing::Kind::kJunction:
       return;
     case MapSharing::Kind::kModel:
-      if (!find_family(config.family)->offers_stock_output) {
-        fail("method.map_sharing",
-             "a stock model of the family '" + config.family +
-                 "' cannot be made yet; 'junction' or a number of groups can");
-      }
+      check_stock_output(config);
       job.junction_groups.assign(static_cast<std::size_t>(config.num_junctions()), 0);
       return;
     case MapSharing::Kind::kGroups:

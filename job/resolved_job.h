@@ -81,9 +81,10 @@ struct ResolvedJob {
 };
 
 /// Applies the defaults of proto/dotresize/v1/job.proto and checks the job against the model (width
-/// up to hidden_size, ranks up to the number of sublayers, seqlen up to max_position_embeddings)
-/// and the file system (token and text files are regular files; no input lies in the output).
-/// `spec` must have passed validate_spec. Throws InputError naming the key.
+/// up to hidden_size, ranks up to the number of sublayers, seqlen up to max_position_embeddings,
+/// times the factor of a dynamic rotary embedding) and the file system (token and text files are
+/// regular files; no input lies in the output). `spec` must have passed validate_spec. Throws
+/// InputError naming the key.
 ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config);
 
 }  // namespace dotresize

@@ -4,23 +4,24 @@
 #include <fmt/core.h>
 #include <mpi.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <optional>
 #include <string>
 
 #include "job/errors.h"
 #include "job/job_file.h"
+#include "job/phase_table.h"
 #include "job/report.h"
 #include "job/shard_plan.h"
 #include "worker/comm/mpi_communicator.h"
 #include "worker/console.h"
 #include "worker/device/choose_device.h"
 #include "worker/progress_client.h"
+#include "worker/run/host_name.h"
 #include "worker/run/run_job.h"
+#include "worker/run/trace.h"
 #include "worker/stop_signals.h"
 
 namespace dotresize {
@@ -120,15 +121,18 @@ void print_summary(const Report& report) {
   };
   row("dense", report.dense);
   row("compressed", report.compressed);
-  fmt::print("{} in {:.1f} s\n", report.job.output_path.string(), report.wall_time_s);
+  fmt::print("{} in {:.1f} s\n\n{}", report.job.output_path.string(), report.wall_time_s,
+             phase_table(report));
 }
 
 class JobCommand {
  public:
-  JobCommand(const fs::path& job_file, const fs::path& work_dir)
-      : job_file_(job_file),
-        cache_dir_((work_dir.empty() ? fs::absolute(job_file).parent_path() : work_dir) /
+  explicit JobCommand(const JobCommandOptions& options)
+      : job_file_(options.job_file),
+        cache_dir_((options.work_dir.empty() ? fs::absolute(options.job_file).parent_path()
+                                             : options.work_dir) /
                    ".dotresize-cache"),
+        trace_(options.trace),
         coordinator_(CoordinatorAddress::from_environment()),
         progress_([this](const ProgressState& state) {
           if (rank_ == 0) lines_.show(state);
@@ -144,6 +148,7 @@ class JobCommand {
 
   fs::path job_file_;
   fs::path cache_dir_;
+  fs::path trace_;
   std::optional<CoordinatorAddress> coordinator_;
   int rank_ = world_rank();
   ProgressLines lines_;
@@ -164,6 +169,7 @@ int JobCommand::run(StopSignals& signals) {
 void JobCommand::run_job_here(StopSignals& signals) {
   const HostRanks ranks = ranks_on_this_host();
   set_threads(ranks);
+  if (rank_ == 0 && !trace_.empty()) check_trace_path(trace_);
   v1::JobSpec spec = share_spec(job_file_);
   const ChosenDevice device = settle_device(spec, ranks);
   const ModelConfig config = read_model_config(spec.model().path());
@@ -184,20 +190,19 @@ void JobCommand::run_job_here(StopSignals& signals) {
   const auto finish_work = [&device] { device.cuda->finish_work(); };
   const Report report =
       run_job(job, config, plan,
-              {comm, progress_, cache_dir_, output ? &*output : nullptr, device.device, device.name,
-               device.cuda ? std::function<void()>(finish_work) : nullptr});
+              {comm, progress_, cache_dir_, output ? &*output : nullptr, trace_, device.device,
+               device.name, device.cuda ? std::function<void()>(finish_work) : nullptr});
   if (rank_ == 0) print_summary(report);
 }
 
 int JobCommand::fail(int exit_code, const std::string& message) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
+  const std::string host = host_name();
   const std::string phase = progress_.phase().empty() ? "start" : progress_.phase();
-  fmt::print(stderr, "dotresize-worker: error: rank {} on {} in {}: {}\n", rank_, host.data(),
-             phase, message);
+  fmt::print(stderr, "dotresize-worker: error: rank {} on {} in {}: {}\n", rank_, host, phase,
+             message);
   if (coordinator_) {
     const char* code = exit_code == kExitBadData ? "INVALID_INPUT" : "RANK_FAILED";
-    report_failure(*coordinator_, {code, message, rank_, host.data(), phase});
+    report_failure(*coordinator_, {code, message, rank_, host, phase});
   }
   if (world_size() > 1) MPI_Abort(MPI_COMM_WORLD, exit_code);
   return exit_code;
@@ -205,11 +210,11 @@ int JobCommand::fail(int exit_code, const std::string& message) {
 
 }  // namespace
 
-int run_job_command(const fs::path& job_file, const fs::path& work_dir) {
+int run_job_command(const JobCommandOptions& options) {
   StopSignals signals;
   die_with_launcher();
   const MpiSession mpi;
-  return JobCommand(job_file, work_dir).run(signals);
+  return JobCommand(options).run(signals);
 }
 
 }  // namespace dotresize

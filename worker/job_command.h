@@ -4,9 +4,14 @@
 
 namespace dotresize {
 
-/// `dotresize-worker JOB`: this process is one rank of one job. `work_dir`: where tokenised text is
-/// cached; empty: beside the job file. Returns the exit code; a failing rank ends all others
-/// through MPI_Abort instead of returning.
-int run_job_command(const std::filesystem::path& job_file, const std::filesystem::path& work_dir);
+struct JobCommandOptions {
+  std::filesystem::path job_file;
+  std::filesystem::path work_dir;  ///< where tokenised text is cached; empty: beside the job file
+  std::filesystem::path trace;     ///< timeline of all ranks to write; empty: none
+};
+
+/// `dotresize-worker JOB`: this process is one rank of one job. Returns the exit code; a failing
+/// rank ends all others through MPI_Abort instead of returning.
+int run_job_command(const JobCommandOptions& options);
 
 }  // namespace dotresize

@@ -13,8 +13,7 @@ namespace {
 using namespace dotresize;
 
 struct Arguments {
-  std::filesystem::path job_file;
-  std::filesystem::path work_dir;
+  JobCommandOptions job;
   std::filesystem::path model_dir;
   TokenSource source;
   std::string output = "text";
@@ -56,7 +55,7 @@ int run(const CLI::App* eval, const CLI::App* verify, const Arguments& arguments
   const bool json = arguments.output == "json";
   if (eval->parsed()) return eval_command(arguments.model_dir, arguments.source, json);
   if (verify->parsed()) return verify_command(arguments.model_dir, json);
-  return run_job_command(arguments.job_file, arguments.work_dir);
+  return run_job_command(arguments.job);
 }
 
 }  // namespace
@@ -67,9 +66,11 @@ int main(int argc, char** argv) {
       "dotresize-worker JOB`.");
   app.set_version_flag("--version", kVersion);
   Arguments arguments;
-  auto* job = app.add_option("job", arguments.job_file, "Job file (YAML or JSON)");
-  app.add_option("--work-dir", arguments.work_dir,
+  auto* job = app.add_option("job", arguments.job.job_file, "Job file (YAML or JSON)");
+  app.add_option("--work-dir", arguments.job.work_dir,
                  "Where tokenised text is cached (default: beside the job file)");
+  app.add_option("--trace", arguments.job.trace,
+                 "Timeline of all ranks to write, for chrome://tracing and Perfetto");
   const CLI::App* eval = add_eval(app, arguments);
   const CLI::App* verify = add_verify(app, arguments);
   app.require_subcommand(0, 1);

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace dotresize {
 
@@ -12,43 +13,84 @@ namespace dotresize {
 /// phases add up to the time measured. Not thread-safe.
 class PhaseClock {
  public:
-  /// Time until the end of its life belongs to the phase.
+  /// One stretch of a phase, inner phases included. Seconds since set_origin.
+  struct Span {
+    std::string phase;
+    std::string detail;  ///< what it was about, as the junction's name; or empty
+    double begin_s = 0.0;
+    double end_s = 0.0;
+  };
+
+  /// `keeps_spans`: for a timeline. They take memory, about a hundred bytes each. `finish_work`:
+  /// called at the end of each phase, before its time is taken: waits for work that was started and
+  /// not waited for, as on a GPU. Throws nothing.
+  explicit PhaseClock(bool keeps_spans = false, std::function<void()> finish_work = {})
+      : keeps_spans_(keeps_spans), finish_work_(std::move(finish_work)) {
+    set_origin();
+  }
+
+  /// Spans count from now on. Where ranks do this when they meet, their timelines agree.
+  void set_origin() { origin_ = Clock::now(); }
+
+  /// Time until the end of its life belongs to the phase. Without a clock it does nothing.
   class Scope {
    public:
-    Scope(PhaseClock& clock, std::string phase)
-        : clock_(clock), outer_(clock.enter(std::move(phase))) {}
-    ~Scope() { clock_.enter(std::move(outer_)); }
+    Scope(PhaseClock* clock, std::string phase, std::string detail = {})
+        : clock_(clock), detail_(std::move(detail)) {
+      if (clock_ == nullptr) return;
+      outer_ = clock_->enter(std::move(phase));
+      begin_ = clock_->since_;
+    }
+    Scope(PhaseClock& clock, std::string phase, std::string detail = {})
+        : Scope(&clock, std::move(phase), std::move(detail)) {}
+    ~Scope() {
+      if (clock_ == nullptr) return;
+      const std::string phase = clock_->enter(std::move(outer_));
+      clock_->keep(phase, detail_, begin_);
+    }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
-    PhaseClock& clock_;
+    PhaseClock* clock_;
+    std::string detail_;
     std::string outer_;
+    std::chrono::steady_clock::time_point begin_;
   };
-
-  /// `finish_work`: called at the end of each phase, before its time is taken: waits for work that
-  /// was started and not waited for, as on a GPU. Throws nothing.
-  explicit PhaseClock(std::function<void()> finish_work = {})
-      : finish_work_(std::move(finish_work)) {}
 
   /// Seconds by phase so far.
   const std::map<std::string, double>& seconds() const { return seconds_; }
+  /// In the order in which they ended; empty unless they are kept.
+  const std::vector<Span>& spans() const { return spans_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  static double seconds_between(Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  }
+
   std::string enter(std::string phase) {
     if (finish_work_) finish_work_();
-    const auto now = std::chrono::steady_clock::now();
-    if (!current_.empty()) {
-      seconds_[current_] += std::chrono::duration<double>(now - since_).count();
-    }
+    const auto now = Clock::now();
+    if (!current_.empty()) seconds_[current_] += seconds_between(since_, now);
     since_ = now;
     return std::exchange(current_, std::move(phase));
   }
 
+  void keep(const std::string& phase, const std::string& detail, Clock::time_point begin) {
+    if (!keeps_spans_) return;
+    spans_.push_back(
+        {phase, detail, seconds_between(origin_, begin), seconds_between(origin_, since_)});
+  }
+
+  bool keeps_spans_;
   std::function<void()> finish_work_;
+  Clock::time_point origin_;
   std::map<std::string, double> seconds_;
+  std::vector<Span> spans_;
   std::string current_;
-  std::chrono::steady_clock::time_point since_;
+  Clock::time_point since_;
 };
 
 }  // namespace dotresize

@@ -41,14 +41,38 @@ TEST(PhaseClock, CountsTimeForTheInnermostPhase) {
   EXPECT_LT(clock.seconds().at("outer"), clock.seconds().at("inner"));
 }
 
-TEST(TimedCommunicator, BooksItsTimeAsCommunication) {
+TEST(PhaseClock, KeepsSpansOnRequest) {
+  PhaseClock silent;
+  { const PhaseClock::Scope scope(silent, "outer"); }
+  EXPECT_TRUE(silent.spans().empty());
+
+  PhaseClock clock(/*keeps_spans=*/true);
+  {
+    const PhaseClock::Scope outer(clock, "outer");
+    const PhaseClock::Scope inner(clock, "inner", "embed");
+  }
+  ASSERT_EQ(clock.spans().size(), 2U);
+  const PhaseClock::Span& inner = clock.spans()[0];
+  const PhaseClock::Span& outer = clock.spans()[1];
+  EXPECT_EQ(inner.phase, "inner");
+  EXPECT_EQ(inner.detail, "embed");
+  EXPECT_EQ(outer.phase, "outer");
+  EXPECT_LE(0.0, outer.begin_s);
+  EXPECT_LE(outer.begin_s, inner.begin_s);
+  EXPECT_LE(inner.begin_s, inner.end_s);
+  EXPECT_LE(inner.end_s, outer.end_s);
+}
+
+TEST(TimedCommunicator, TellsCollectivesFromWaiting) {
   SelfCommunicator self;
   PhaseClock clock;
   TimedCommunicator timed(self, clock);
   at::Tensor tensor = at::zeros({1});
   timed.all_reduce_sum(tensor);
-  timed.barrier();
   EXPECT_TRUE(clock.seconds().contains("communicate"));
+  EXPECT_FALSE(clock.seconds().contains("wait"));
+  timed.barrier();
+  EXPECT_TRUE(clock.seconds().contains("wait"));
 }
 
 }  // namespace

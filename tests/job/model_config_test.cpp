@@ -18,9 +18,7 @@ auto all_fields(const ModelConfig& c) {
                     c.num_heads, c.num_kv_heads, c.head_dim, c.vocab_size,
                     c.max_position_embeddings, c.rms_norm_eps, c.attention_bias, c.output_bias,
                     c.mlp_bias, c.fused_readers, c.head_norms, c.tie_word_embeddings,
-                    c.sliding_window, c.rotary.type, c.rotary.theta, c.rotary.partial_factor,
-                    c.rotary.factor, c.rotary.low_freq_factor, c.rotary.high_freq_factor,
-                    c.rotary.original_max_position_embeddings, c.dtype, c.junction_widths);
+                    c.sliding_window, c.rotary, c.dtype, c.junction_widths);
 }
 
 ModelConfig parse(const std::string& text) { return parse_model_config(text, "config.json"); }
@@ -182,6 +180,56 @@ TEST(ModelConfig, Phi3HasFusedMatricesAWindowAndPerhapsPartialRotary) {
     const ModelConfig partial = parse(with(kPhi3MiniConfig, R"("rope_scaling": null,)", settings));
     EXPECT_EQ(partial.rotary_dim(), 72) << settings;
   }
+}
+
+std::string ones(int count) {
+  std::string list = "[1.0";
+  for (int i = 1; i < count; ++i) list += ", 1.0";
+  return list + "]";
+}
+
+/// Of a Phi-3-mini whose context is 32 times as long as that of its training.
+RotaryConfig phi3_rotary(const std::string& settings) {
+  const std::string longer = with(kPhi3MiniConfig, R"("max_position_embeddings": 4096,
+  "model)",
+                                  R"("max_position_embeddings": 131072,
+  "model)");
+  return parse(with(with(longer, R"("rope_theta": 10000.0,)", ""), R"("rope_scaling": null,)",
+                    settings))
+      .rotary;
+}
+
+// As Phi-4-mini and Phi-3-mini-128k state it, and transformers 5 rewrites it.
+TEST(ModelConfig, LongropeOfPhi3IsTheSameInEitherDialectAndByItsOldNames) {
+  const std::string lists = R"("short_factor": )" + ones(48) + R"(, "long_factor": )" + ones(48);
+  const RotaryConfig rotary =
+      phi3_rotary(R"("rope_scaling": {"type": "longrope", )" + lists + "},");
+  EXPECT_EQ(rotary.type, "longrope");
+  EXPECT_EQ(rotary.original_max_position_embeddings, 4096);
+  EXPECT_THAT(rotary.long_factor, SizeIs(48));
+  EXPECT_DOUBLE_EQ(rotary.factor, 32);
+  EXPECT_NEAR(rotary.attention_factor, 1.1902380714238083, 1e-15);  // sqrt(1 + ln 32 / ln 4096)
+  for (const char* name : {"su", "yarn"}) {
+    EXPECT_EQ(
+        phi3_rotary(R"("rope_scaling": {"type": ")" + std::string(name) + "\", " + lists + "},"),
+        rotary);
+  }
+  EXPECT_EQ(phi3_rotary(R"("rope_parameters": {"rope_type": "longrope", "rope_theta": 10000.0,
+      "original_max_position_embeddings": 4096, )" +
+                        lists + "},"),
+            rotary);
+}
+
+TEST(ModelConfig, YarnTakesTheValuesOfTransformersForAbsentKeys) {
+  const RotaryConfig rotary =
+      parse(with(kQwen25Config, R"("rms_norm_eps")",
+                 R"("rope_scaling": {"type": "yarn", "factor": 4.0}, "rms_norm_eps")"))
+          .rotary;
+  EXPECT_EQ(rotary.original_max_position_embeddings, 32768);
+  EXPECT_NEAR(rotary.attention_factor, 1.138629436111989, 1e-15);  // 0.1 ln 4 + 1
+  EXPECT_EQ(rotary.beta_fast, 32.0);
+  EXPECT_EQ(rotary.beta_slow, 1.0);
+  EXPECT_TRUE(rotary.truncate);
 }
 
 TEST(ModelConfig, ReadsACompressedModel) {

@@ -24,7 +24,7 @@ std::string output_of(const std::string& source_text, Dtype dtype = Dtype::kBFlo
 std::string stock_output_of(const std::string& source_text) {
   const ModelConfig source = parse_model_config(source_text, "config.json");
   ResolvedJob job;
-  job.width = 3072;
+  job.width = 384;
   job.map_sharing.kind = MapSharing::Kind::kModel;
   job.junction_widths.assign(static_cast<std::size_t>(source.num_junctions()), job.width);
   return output_config_json(source_text, output_model_config(source, job));
@@ -46,9 +46,7 @@ TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
     EXPECT_EQ(output.head_norms, source.head_norms);
     EXPECT_EQ(output.rms_norm_eps, source.rms_norm_eps);
     EXPECT_EQ(output.sliding_window, source.sliding_window);
-    EXPECT_EQ(output.rotary.type, source.rotary.type);
-    EXPECT_EQ(output.rotary.theta, source.rotary.theta);
-    EXPECT_EQ(output.rotary.factor, source.rotary.factor);
+    EXPECT_EQ(output.rotary, source.rotary);
     EXPECT_EQ(output.junction_widths.front(), 640);
     EXPECT_EQ(output.junction_widths.back(), source.hidden_size);
     EXPECT_EQ(output.dtype, "bfloat16");
@@ -56,14 +54,17 @@ TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
 }
 
 TEST(OutputConfig, OfAStockModelIsThatOfANarrowerModelOfTheFamily) {
-  for (const char* text : {kLlama31Config, kMistralV03Config}) {
+  for (const char* text :
+       {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config, kQwen3Config}) {
     const ModelConfig source = parse_model_config(text, "config.json");
     const ModelConfig output = parse_model_config(stock_output_of(text), "config.json");
     EXPECT_FALSE(output.compressed);
     EXPECT_EQ(output.family, source.family);
-    EXPECT_EQ(output.hidden_size, 3072);
-    EXPECT_EQ(output.head_dim, 128);
-    EXPECT_DOUBLE_EQ(output.rms_norm_eps, source.rms_norm_eps * 4096 / 3072);
+    EXPECT_EQ(output.hidden_size, 384);
+    EXPECT_EQ(output.head_dim, source.head_dim);
+    EXPECT_EQ(output.rotary, source.rotary);
+    EXPECT_DOUBLE_EQ(output.rms_norm_eps,
+                     source.rms_norm_eps * static_cast<double>(source.hidden_size) / 384);
     EXPECT_FALSE(output.tie_word_embeddings);
     const json keys = json::parse(stock_output_of(text));
     EXPECT_EQ(keys["architectures"], json::parse(text)["architectures"]);
@@ -107,6 +108,45 @@ TEST(OutputConfig, WritesPartialRotaryInBothDialectsWhicheverTheSourceSpeaks) {
     EXPECT_EQ(output["partial_rotary_factor"], 0.75);
     EXPECT_EQ(output["rope_parameters"]["partial_rotary_factor"], 0.75);
     EXPECT_TRUE(output["rope_scaling"].is_null());
+  }
+}
+
+TEST(OutputConfig, StatesEveryRotarySettingInBothDialects) {
+  std::string list = "[1.5";
+  for (int i = 1; i < 64; ++i) list += ", 1.5";
+  list += "]";
+  const std::vector<std::string> settings = {
+      R"("type": "linear", "factor": 2.0)",
+      R"("type": "dynamic", "factor": 2.0)",
+      R"("type": "yarn", "factor": 2.0, "beta_fast": 16, "beta_slow": 2, "truncate": false,
+         "original_max_position_embeddings": 100, "mscale": 0.5, "mscale_all_dim": 0.25)",
+      R"("type": "longrope", "original_max_position_embeddings": 100, "short_factor": )" + list +
+          R"(, "long_factor": )" + list,
+  };
+  for (const std::string& setting : settings) {
+    const std::string text =
+        with(kQwen3Config, R"("rope_scaling": null)", R"("rope_scaling": {)" + setting + "}");
+    const RotaryConfig rotary = parse_model_config(text, "config.json").rotary;
+    for (const std::string& output : {output_of(text), stock_output_of(text)}) {
+      json either = json::parse(output);
+      EXPECT_EQ(parse_model_config(either.dump(), "config.json").rotary, rotary) << setting;
+      either.erase("rope_parameters");
+      EXPECT_EQ(parse_model_config(either.dump(), "config.json").rotary, rotary) << setting;
+      either = json::parse(output);
+      either.erase("rope_scaling");
+      either.erase("rope_theta");
+      EXPECT_EQ(parse_model_config(either.dump(), "config.json").rotary, rotary) << setting;
+      const bool is_beside = either.contains("original_max_position_embeddings");
+      EXPECT_EQ(is_beside, rotary.type == "longrope");  // where transformers 4 looks for it
+    }
+  }
+}
+
+TEST(OutputConfig, KeepsANullPaddingToken) {
+  const std::string text =
+      with(kPhi3MiniConfig, R"("pad_token_id": 32000)", R"("pad_token_id": null)");
+  for (const std::string& output : {output_of(text), stock_output_of(text)}) {
+    EXPECT_TRUE(json::parse(output).at("pad_token_id").is_null());
   }
 }
 

@@ -137,15 +137,29 @@ TEST_F(ResolveJob, AStockModelHasAWidthThatItsFamilyAllows) {
   EXPECT_EQ(resolve().width, 200);
 }
 
-TEST_F(ResolveJob, AStockModelOfAFamilyWithoutOneIsRefusedByName) {
-  for (const char* family : {"phi3", "qwen2", "qwen3"}) {
-    config_.family = family;
-    spec_.mutable_method()->set_map_sharing("model");
-    EXPECT_THAT(error(), HasSubstr("method.map_sharing: a stock model of the family '" +
-                                   std::string(family) + "'"));
-    spec_.mutable_method()->set_map_sharing("3");
-    EXPECT_EQ(resolve().map_sharing.groups, 3);
-  }
+TEST_F(ResolveJob, AStockPhi3WithLongropeIsRefusedByName) {
+  config_.family = "phi3";
+  spec_.mutable_method()->set_map_sharing("model");
+  EXPECT_TRUE(resolve().stock_output());
+  config_.rotary.type = "longrope";
+  EXPECT_THAT(error(), HasSubstr("method.map_sharing: a stock model of the family 'phi3' cannot "
+                                 "have a longrope embedding"));
+  spec_.mutable_method()->set_map_sharing("3");
+  EXPECT_EQ(resolve().map_sharing.groups, 3);
+  spec_.mutable_method()->set_map_sharing("model");
+  config_.family = "qwen3";
+  EXPECT_TRUE(resolve().stock_output());
+}
+
+TEST_F(ResolveJob, WindowsBeyondTheModelsPositionsNeedADynamicEmbedding) {
+  spec_.mutable_calibration()->set_seqlen(4096);
+  EXPECT_THAT(error(), HasSubstr("calibration.seqlen: 4096 is more than the model's "
+                                 "max_position_embeddings, 2048"));
+  config_.rotary.type = "dynamic";
+  config_.rotary.factor = 2.0;
+  EXPECT_EQ(resolve().calibration.seqlen, 4096);
+  spec_.mutable_calibration()->set_seqlen(4097);
+  EXPECT_THAT(error(), HasSubstr("2048, times the factor of its rotary embedding"));
 }
 
 TEST_F(ResolveJob, AModelThatDoesNotSayItsDtypeIsFloat32) {

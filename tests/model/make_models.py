@@ -24,6 +24,19 @@ LLAMA3 = {
     "original_max_position_embeddings": 32,
 }
 
+
+def rotary(rope_type, **settings):
+    return {"rope_type": rope_type, "rope_theta": 10000.0, **settings}
+
+
+def longrope(pairs, **settings):
+    """Factors for so many pairs of channels."""
+    short = [1.0 + 0.25 * pair for pair in range(pairs)]
+    return rotary(
+        "longrope", short_factor=short, long_factor=[3.0 * f for f in short], **settings
+    )
+
+
 # The options of transformers' config beyond BASE; "v4": rewrite config.json as transformers 4 did.
 BASE = {
     "vocab_size": 96,
@@ -45,6 +58,49 @@ CASES = {
     "llama-head-dim": {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 24},
     "llama-v4": {"v4": True, "rope_parameters": {"rope_type": "default", "rope_theta": 1234.5}},
     "llama-v4-llama3": {"v4": True, "num_key_value_heads": 2, "rope_parameters": LLAMA3},
+    "llama-linear": {"rope_parameters": rotary("linear", factor=3.0)},
+    "llama-linear-v4": {"v4": True, "rope_parameters": rotary("linear", factor=2.5)},
+    "llama-dynamic": {"rope_parameters": rotary("dynamic", factor=4.0)},
+    "llama-dynamic-beyond": {
+        "max_position_embeddings": 32,
+        "rope_parameters": rotary("dynamic", factor=4.0),
+    },
+    "qwen3-dynamic-beyond-v4": {
+        "v4": True,
+        "max_position_embeddings": 48,
+        "rope_parameters": rotary("dynamic", factor=2.0),
+    },
+    "mistral-yarn": {
+        "rope_parameters": rotary("yarn", factor=8.0, original_max_position_embeddings=32),
+    },
+    "qwen2-yarn-v4": {
+        "v4": True,
+        "num_key_value_heads": 2,
+        "rope_parameters": rotary("yarn", factor=4.0, original_max_position_embeddings=64),
+    },
+    "qwen3-yarn-options": {
+        "head_dim": 24,
+        "rope_parameters": rotary(
+            "yarn", factor=4.0, mscale=0.7, mscale_all_dim=0.3, beta_fast=9, beta_slow=0.5,
+            truncate=False,
+        ),
+    },
+    "llama-yarn-attention-factor": {
+        "rope_parameters": rotary("yarn", factor=4.0, attention_factor=0.8, beta_fast=1.0),
+    },
+    "llama-longrope-short": {
+        "rope_parameters": longrope(4, factor=2.0, original_max_position_embeddings=80),
+    },
+    "qwen2-longrope-long-v4": {
+        "v4": True,
+        "rope_parameters": longrope(4, original_max_position_embeddings=79),
+    },
+    "qwen3-longrope-attention-factor": {
+        "head_dim": 24,
+        "rope_parameters": longrope(
+            12, attention_factor=1.3, original_max_position_embeddings=64
+        ),
+    },
     "mistral-no-window": {"num_key_value_heads": 2, "sliding_window": None},
     "mistral-window": {"num_key_value_heads": 2, "sliding_window": 7},
     "mistral-long-window": {"num_key_value_heads": 4, "sliding_window": 128},
@@ -72,6 +128,23 @@ CASES = {
             "rope_theta": 1234.5,
             "partial_rotary_factor": 0.75,
         },
+    },
+    "phi3-longrope-short": {
+        "pad_token_id": None,
+        "original_max_position_embeddings": 96,
+        "rope_parameters": longrope(4),
+    },
+    "phi3-longrope-long-partial": {
+        "num_key_value_heads": 2,
+        "pad_token_id": 0,
+        "original_max_position_embeddings": 64,
+        "rope_parameters": longrope(2, partial_rotary_factor=0.5),
+    },
+    "phi3-longrope-long-partial-v4": {
+        "v4": True,
+        "pad_token_id": 0,
+        "original_max_position_embeddings": 48,
+        "rope_parameters": longrope(3, partial_rotary_factor=0.75),
     },
     "qwen2": {"num_key_value_heads": 2},
     "qwen2-tied-v4": {
@@ -111,7 +184,11 @@ def as_transformers_4(config: dict) -> dict:
     for key in ("rope_theta", "partial_rotary_factor"):
         if key in rope:
             config[key] = rope.pop(key)
-    config["rope_scaling"] = None if rope["rope_type"] == "default" else rope
+    if rope["rope_type"] == "longrope":  # phi3's may have these three keys alone
+        original = rope.pop("original_max_position_embeddings")
+        config["original_max_position_embeddings"] = original
+        rope["type"] = rope.pop("rope_type")
+    config["rope_scaling"] = None if rope.get("rope_type") == "default" else rope
     config["torch_dtype"] = config.pop("dtype")
     config["transformers_version"] = "4.46.0"
     return config

@@ -43,6 +43,42 @@ def tiny_keys(family, **changes):
     return {**keys, **changes}
 
 
+def longrope(pairs, **more):
+    """rope_scaling of phi3's first publications: factors for so many pairs of channels."""
+    short = [1.0 + 0.25 * pair for pair in range(pairs)]
+    return {"type": "longrope", "short_factor": short, "long_factor": [3.0 * f for f in short], **more}
+
+
+# Rotary embeddings beside default and llama3. 16 or 12 positions: fewer than the tests' windows have.
+ROTARY_SOURCES = {
+    "llama-linear": tiny_keys("llama", rope_scaling={"type": "linear", "factor": 2.5}),
+    "mistral-dynamic": tiny_keys(
+        "mistral",
+        max_position_embeddings=16,
+        rope_scaling={"rope_type": "dynamic", "factor": 4.0},
+    ),
+    "qwen2-yarn": tiny_keys(
+        "qwen2",
+        rope_scaling={"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
+    ),
+    "phi3-longrope": tiny_keys(
+        "phi3", original_max_position_embeddings=12, pad_token_id=None, rope_scaling=longrope(6)
+    ),
+    "phi3-longrope-partial": tiny_keys(
+        "phi3",
+        original_max_position_embeddings=96,
+        partial_rotary_factor=0.5,
+        rope_scaling=longrope(3),
+    ),
+    "qwen3-longrope": tiny_keys(
+        "qwen3",
+        head_dim=20,
+        original_max_position_embeddings=12,
+        rope_scaling=longrope(10, factor=256 / 12),
+    ),
+}
+
+
 def random_dense(keys, seed=0):
     """A dense model of `keys` whose norm weights and biases are anything but ones and zeros."""
     torch.manual_seed(seed)

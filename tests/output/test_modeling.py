@@ -6,7 +6,9 @@ import pytest
 import torch
 from narrowing import (
     CODE_FILES,
+    ROTARY_SOURCES,
     fold,
+    longrope,
     output_keys,
     projected_logits,
     random_dense,
@@ -45,6 +47,7 @@ SOURCES = {
     "qwen2-sliding-later": tiny_keys("qwen2", use_sliding_window=True, sliding_window=7),
     "qwen3": tiny_keys("qwen3"),
     "qwen3-biases-wide-heads": tiny_keys("qwen3", attention_bias=True, head_dim=20),
+    **ROTARY_SOURCES,
 }
 ONE_PER_FAMILY = ("llama", "mistral-sliding", "phi3-partial-sliding", "qwen2-sliding", "qwen3")
 FULL = [48] * 7
@@ -108,7 +111,11 @@ def test_narrow_model_is_the_dense_model_projected(tmp_path, source, widths):
 
 
 @pytest.mark.parametrize("rotary", ["4", "5", "both"])
-@pytest.mark.parametrize("source", ["llama", "llama3-rope", "phi3-partial-sliding"])
+@pytest.mark.parametrize(
+    "source",
+    ["llama", "llama3-rope", "phi3-partial-sliding", "phi3-longrope", "phi3-longrope-partial"]
+    + ["qwen2-yarn", "qwen3-longrope"],
+)
 def test_rotary_settings_of_either_transformers_are_read(tmp_path, source, rotary):
     keys = {**SOURCES[source], "rope_theta": 700.0}
     dense, maps, directory = narrowed(tmp_path, keys, NARROW, rotary=rotary)
@@ -126,6 +133,23 @@ def test_generation_is_the_same_with_and_without_cache(tmp_path, source, attenti
     cached = generate(model, ids, use_cache=True)
     assert cached.shape == (2, 19 + 12)
     assert torch.equal(cached, generate(model, ids, use_cache=False))
+
+
+@pytest.mark.parametrize("family", ["phi3", "llama"])
+def test_generation_past_the_short_factors_is_the_same_with_and_without_cache(tmp_path, family):
+    keys = tiny_keys(
+        family, original_max_position_embeddings=24, rope_scaling=longrope(6, factor=256 / 24)
+    )
+    if family == "phi3":
+        del keys["rope_scaling"]["factor"]
+    _, _, directory = narrowed(tmp_path, keys, NARROW)
+    model = load(directory)
+    ids = some_ids()
+    ids[1, :4] = 1
+    mask = torch.ones_like(ids)
+    mask[1, :4] = 0
+    cached = generate(model, ids, attention_mask=mask, use_cache=True)
+    assert torch.equal(cached, generate(model, ids, attention_mask=mask, use_cache=False))
 
 
 def test_generation_with_a_static_cache_is_the_same(tmp_path):
@@ -251,7 +275,8 @@ def test_projections_are_plain_linear_layers_of_the_usual_names(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "source", ["llama3-rope", "mistral-sliding", "phi3-partial-sliding", "qwen2", "qwen3"]
+    "source",
+    ["llama3-rope", "mistral-sliding", "phi3-partial-sliding", "phi3-longrope", "qwen2", "qwen3"],
 )
 def test_a_saved_model_loads_and_is_the_same(tmp_path, source):
     _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW)

@@ -1,6 +1,7 @@
 """What the worker writes, loaded as a user loads it: needs the built worker, both transformers."""
 
 import hashlib
+import itertools
 import json
 import subprocess
 from pathlib import Path
@@ -8,7 +9,7 @@ from pydoc_data.topics import topics
 
 import pytest
 import torch
-from narrowing import CODE, CODE_FILES, random_dense, tiny_keys
+from narrowing import CODE, CODE_FILES, ROTARY_SOURCES, random_dense, tiny_keys
 from running import DATA, EXAMPLE, ROOT, VERSIONS, run_python, run_worker
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
@@ -126,6 +127,10 @@ FULL_WIDTH_SOURCES = {
     "qwen2-tied": tiny_keys("qwen2", tie_word_embeddings=True),
     "qwen3-biases-wide-heads": tiny_keys("qwen3", attention_bias=True, head_dim=20),
 }
+FULL_WIDTH_JOBS = [
+    *itertools.product(FULL_WIDTH_SOURCES, ["magnitude", "pca_dotresize"]),
+    *itertools.product(ROTARY_SOURCES, ["slicegpt"]),
+]
 
 
 def random_ids():
@@ -146,10 +151,9 @@ def random_job(folder, dense, name, **more):
     }
 
 
-@pytest.mark.parametrize("source", FULL_WIDTH_SOURCES)
-@pytest.mark.parametrize("method", ["magnitude", "pca_dotresize"])
+@pytest.mark.parametrize(("source", "method"), FULL_WIDTH_JOBS)
 def test_full_width_gives_the_dense_logits(tmp_path, source, method):
-    dense = random_dense(FULL_WIDTH_SOURCES[source])
+    dense = random_dense({**FULL_WIDTH_SOURCES, **ROTARY_SOURCES}[source])
     method = {"name": method, "width": 48, "head": "sliced"}
     job = random_job(tmp_path, dense, "full", method=method)
     directory = run_worker(tmp_path, job, ranks=2)
@@ -178,3 +182,33 @@ def test_every_family_has_its_reported_perplexity_in_transformers(tmp_path, sour
     for version in VERSIONS:
         measured = float(run_python(version, script, directory, tokens, "--seqlen", 64))
         assert measured == pytest.approx(report["compressed"]["perplexity"], rel=1e-3)
+
+
+SCORE_ALL = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import load_and_score
+for directory in sys.argv[3:]:
+    load_and_score.main([directory, sys.argv[2], "--seqlen", "64"])
+"""
+
+
+def test_every_rotary_embedding_has_its_reported_perplexity_in_transformers(tmp_path):
+    directories = []
+    for source, keys in ROTARY_SOURCES.items():
+        folder = tmp_path / source
+        folder.mkdir()
+        job = random_job(
+            folder,
+            random_dense(keys),
+            source,
+            method={"name": "slicegpt", "sparsity": 0.2},
+            evaluation={"tokens": str(folder / "tokens.safetensors"), "seqlen": 64},
+        )
+        directories.append(run_worker(folder, job, ranks=2))
+    reports = [json.loads((d / "dotresize" / "report.json").read_text()) for d in directories]
+    reported = [report["compressed"]["perplexity"] for report in reports]
+    tokens = tmp_path / next(iter(ROTARY_SOURCES)) / "tokens.safetensors"
+    for version in VERSIONS:
+        printed = run_python(version, "-c", SCORE_ALL, ROOT / "scripts", tokens, *directories)
+        assert [float(line) for line in printed.split()] == pytest.approx(reported, rel=1e-3)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from narrowing import CODE_FILES, random_dense, tiny_keys
+from narrowing import CODE_FILES, ROTARY_SOURCES, random_dense, tiny_keys
 from running import DATA, EXAMPLE, ROOT, VERSIONS, WORKER, run_python, run_worker
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
@@ -129,52 +129,86 @@ def test_transformers_generates(outputs, kind, version):
     assert result["together"] == result["alone"] == result["without_cache"]
 
 
+# The source and output.dtype. The norms' eps is large, so that a wrong one shows.
 SOURCES = {
-    "llama-biases-tied": tiny_keys(
-        "llama", attention_bias=True, mlp_bias=True, tie_word_embeddings=True
+    "llama-biases-tied": (
+        tiny_keys("llama", attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
+        "float32",
     ),
-    "mistral-sliding-wide-heads": tiny_keys("mistral", sliding_window=7, head_dim=20),
+    "mistral-sliding-wide-heads": (
+        tiny_keys("mistral", sliding_window=7, head_dim=20, rms_norm_eps=0.1),
+        "float32",
+    ),
+    "phi3-partial-sliding": (
+        tiny_keys(
+            "phi3",
+            pad_token_id=None,
+            partial_rotary_factor=0.5,
+            sliding_window=7,
+            rms_norm_eps=0.1,
+        ),
+        "float32",
+    ),
+    "qwen2-tied": (tiny_keys("qwen2", tie_word_embeddings=True, rms_norm_eps=0.1), "float32"),
+    "qwen3-wide-heads": (tiny_keys("qwen3", head_dim=20, rms_norm_eps=0.1), "bfloat16"),
+    "qwen3-biases": (tiny_keys("qwen3", attention_bias=True, rms_norm_eps=0.1), "float32"),
+    "qwen3-longrope": (ROTARY_SOURCES["qwen3-longrope"], "float32"),
 }
+IDS = torch.randint(2, 97, (16, 64), generator=torch.Generator().manual_seed(5))
+
+
+def random_job(folder, source, name, **method):
+    """A job for a random model; its directory. Calibration and evaluation are the same tokens."""
+    keys, dtype = SOURCES[source]
+    if not (folder / "dense").exists():
+        random_dense(keys).save_pretrained(folder / "dense")
+        save_file({"tokens": IDS}, folder / "tokens.safetensors")
+    tokens = {"tokens": str(folder / "tokens.safetensors")}
+    job = {
+        "name": name,
+        "model": {"path": str(folder / "dense")},
+        "output": {"path": str(folder / name), "dtype": dtype},
+        "method": method,
+        "calibration": tokens,
+        "evaluation": tokens,
+        "resources": {"ranks": 2},
+    }
+    return run_worker(folder, job, ranks=2)
+
+
+@torch.no_grad()
+def logits_of(directory):
+    has_code = (directory / CODE_FILES[0]).is_file()
+    model = AutoModelForCausalLM.from_pretrained(
+        directory, trust_remote_code=has_code, torch_dtype=torch.float32
+    )
+    return model.eval()(IDS[:2]).logits
+
+
+@pytest.mark.parametrize("source", [s for s, (_, dtype) in SOURCES.items() if dtype == "float32"])
+def test_a_stock_model_of_full_width_gives_the_dense_logits(tmp_path, source):
+    directory = random_job(
+        tmp_path, source, "full", name="pca_dotresize", width=48, map_sharing="model"
+    )
+    torch.testing.assert_close(
+        logits_of(directory), logits_of(tmp_path / "dense"), atol=1e-4, rtol=0
+    )
 
 
 @pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("method", ["magnitude", "pca_dotresize"])
-def test_a_stock_model_of_full_width_gives_the_dense_logits(tmp_path, source, method):
-    dense = random_dense(SOURCES[source])
-    dense.save_pretrained(tmp_path / "dense")
-    ids = torch.randint(2, 97, (16, 64), generator=torch.Generator().manual_seed(5))
-    save_file({"tokens": ids}, tmp_path / "tokens.safetensors")
-    job = {
-        "name": "full",
-        "model": {"path": str(tmp_path / "dense")},
-        "output": {"path": str(tmp_path / "full"), "dtype": "float32"},
-        "method": {"name": method, "width": 48, "map_sharing": "model"},
-        "calibration": {"tokens": str(tmp_path / "tokens.safetensors")},
-        "resources": {"ranks": 2},
-    }
-    model = AutoModelForCausalLM.from_pretrained(run_worker(tmp_path, job, ranks=2)).eval()
-    with torch.no_grad():
-        expected, actual = dense(ids[:2]).logits, model(ids[:2]).logits
-    torch.testing.assert_close(actual, expected, atol=1e-4, rtol=0)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("source", SOURCES)
-def test_a_narrow_stock_model_scores_as_reported(tmp_path, source, version):
-    random_dense(SOURCES[source]).save_pretrained(tmp_path / "dense")
-    ids = torch.randint(2, 97, (16, 64), generator=torch.Generator().manual_seed(6))
-    tokens = tmp_path / "tokens.safetensors"
-    save_file({"tokens": ids}, tokens)
-    job = {
-        "name": "narrow",
-        "model": {"path": str(tmp_path / "dense")},
-        "output": {"path": str(tmp_path / "narrow"), "dtype": "float32"},
-        "method": {"name": "slicegpt", "width": 40, "map_sharing": "model"},
-        "calibration": {"tokens": str(tokens)},
-        "evaluation": {"tokens": str(tokens)},
-        "resources": {"ranks": 2},
-    }
-    directory = run_worker(tmp_path, job, ranks=2)
+def test_a_narrow_stock_model_is_the_one_with_one_map_and_scores_as_reported(tmp_path, source):
+    narrow = {"name": "slicegpt", "width": 40}
+    directory = random_job(tmp_path, source, "stock", map_sharing="model", **narrow)
+    custom = random_job(tmp_path, source, "custom", map_sharing=1, head="sliced", **narrow)
+    keys = json.loads((directory / "config.json").read_text())
+    assert keys["model_type"] == SOURCES[source][0]["model_type"]
+    assert not list(directory.glob("*.py"))
+    if SOURCES[source][1] == "float32":
+        torch.testing.assert_close(logits_of(directory), logits_of(custom), atol=1e-4, rtol=0)
     script = ROOT / "scripts" / "load_and_score.py"
-    measured = float(run_python(version, script, directory, tokens))
-    assert measured == pytest.approx(report_of(directory)["compressed"]["perplexity"], rel=1e-3)
+    tokens = tmp_path / "tokens.safetensors"
+    reported = report_of(directory)["compressed"]["perplexity"]
+    assert reported == pytest.approx(report_of(custom)["compressed"]["perplexity"], rel=5e-3)
+    for version in VERSIONS:
+        measured = float(run_python(version, script, directory, tokens))
+        assert measured == pytest.approx(reported, rel=1e-3)

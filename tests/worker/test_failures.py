@@ -1,5 +1,6 @@
 """A job ends with a reason and leaves nothing behind, whatever happens to its ranks."""
 
+import json
 import os
 import pathlib
 import signal
@@ -156,6 +157,72 @@ def test_bad_weights_are_refused_by_tensor(name, tensor, expected, spec, tmp_pat
     assert refused.returncode == 65
     assert name.replace("__", ".") in refused.stderr
     assert expected in refused.stderr
+    assert "calibrate" not in refused.stderr
+    assert leftovers(tmp_path) == []
+
+
+def write_phi3(directory, change):
+    """A small phi3 in two shards, after `change` of its tensors and of its index."""
+    config = {
+        "model_type": "phi3", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 64,
+    }  # fmt: skip
+    layer = "model.layers.0."
+    shapes = {
+        "model.embed_tokens.weight": (64, 32),
+        "lm_head.weight": (64, 32),
+        "model.norm.weight": (32,),
+        layer + "input_layernorm.weight": (32,),
+        layer + "post_attention_layernorm.weight": (32,),
+        layer + "self_attn.qkv_proj.weight": (64, 32),
+        layer + "self_attn.o_proj.weight": (32, 32),
+        layer + "mlp.gate_up_proj.weight": (96, 32),
+        layer + "mlp.down_proj.weight": (32, 48),
+    }
+    tensors = {name: torch.randn(shape) for name, shape in shapes.items()}
+    index = {
+        name: f"model-0000{2 if 'mlp' in name else 1}-of-00002.safetensors" for name in tensors
+    }
+    change(tensors, index)
+    directory.mkdir()
+    (directory / "config.json").write_text(json.dumps(config))
+    (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    for shard in sorted(set(index.values()) - {"absent.safetensors"}):
+        held = {name: tensors[name] for name in index if index[name] == shard}
+        save_file(held, directory / shard, metadata={"format": "pt"})
+
+
+def without_qkv(tensors, index):
+    del index["model.layers.0.self_attn.qkv_proj.weight"]
+
+
+def with_gate_alone(tensors, index):
+    tensors["model.layers.0.mlp.gate_up_proj.weight"] = torch.randn(48, 32)
+
+
+def with_an_absent_shard(tensors, index):
+    index["model.layers.0.mlp.down_proj.weight"] = "absent.safetensors"
+
+
+@pytest.mark.parametrize(
+    "change, expected",
+    [
+        (without_qkv, ["no tensor 'model.layers.0.self_attn.qkv_proj.weight'"]),
+        (with_gate_alone, ["'model.layers.0.mlp.gate_up_proj.weight'", "[48, 32]", "[96, 32]"]),
+        (with_an_absent_shard, ["absent.safetensors"]),
+    ],
+)
+def test_bad_fused_checkpoint_is_refused_by_tensor_or_shard(change, expected, spec, tmp_path):
+    write_phi3(tmp_path / "model", change)
+    spec["model"]["path"] = str(tmp_path / "model")
+    spec["method"]["width"] = 24
+    spec["calibration"] = {"tokens": str(tmp_path / "tokens.safetensors")}
+    save_file({"tokens": torch.arange(64).view(4, 16)}, tmp_path / "tokens.safetensors")
+    spec["resources"]["ranks"] = 1
+    refused = harness.run(spec, tmp_path, ranks=0)
+    assert refused.returncode == 65, refused.stderr
+    for part in expected:
+        assert part in refused.stderr
     assert "calibrate" not in refused.stderr
     assert leftovers(tmp_path) == []
 

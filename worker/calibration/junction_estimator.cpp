@@ -13,7 +13,7 @@ namespace {
 /// Runs `step` as the phase; its errors name the junction.
 template <typename Step>
 auto at_junction(int64_t junction, PhaseClock& clock, const char* phase, const Step& step) {
-  const PhaseClock::Scope scope(clock, phase);
+  const PhaseClock::Scope scope(clock, phase, junction_name(junction));
   try {
     return step();
   } catch (const std::runtime_error& error) {
@@ -61,7 +61,9 @@ void JunctionEstimator::decompose(int64_t tokens) {
 }
 
 void JunctionEstimator::add_rotated(const at::Tensor& x) {
-  at_junction(junction_, clock_, "cost", [&] { cost_->add(at::matmul(x, rotation_)); });
+  const at::Tensor z =
+      at_junction(junction_, clock_, "rotate", [&] { return at::matmul(x, rotation_); });
+  at_junction(junction_, clock_, "cost", [&] { cost_->add(z); });
 }
 
 std::vector<at::Tensor> JunctionEstimator::second_sums() const { return cost_->sums(); }
@@ -96,7 +98,7 @@ JunctionSolution JunctionEstimator::solve(int64_t tokens) {
     statistics.cost = cost_->cost;
   }
   return at_junction(junction_, clock_, "solve",
-                     [&] { return solve_junction(statistics, *basis_, options_); });
+                     [&] { return solve_junction(statistics, *basis_, options_, &clock_); });
 }
 
 void JunctionEstimator::describe(JunctionSolution& shared) const {

@@ -147,18 +147,24 @@ at::Tensor exchange_unmaps(Communicator& comm, const CalibrationJob& job,
 }
 
 void fold_stage(const CalibrationJob& job, const RankShard& shard, at::Tensor unmap,
-                const std::vector<JunctionSolution>& solutions, FoldedModelSink& sink) {
+                const std::vector<JunctionSolution>& solutions, FoldedModelSink& sink,
+                PhaseClock& clock) {
+  const auto read = [&](const auto& load) {
+    const PhaseClock::Scope scope(clock, "read");
+    return load();
+  };
   auto solution = solutions.begin();
-  const at::ScalarType dtype = at::kDouble;
   if (shard.first_sublayer == 0) {
     unmap = solution->map.M_inv;
-    sink.put_embedding(
-        fold_embedding(load_embedding(job.reader, job.config, at::kFloat), solution->map.M));
+    const at::Tensor embedding =
+        read([&] { return load_embedding(job.reader, job.config, at::kFloat); });
+    sink.put_embedding(fold_embedding(embedding, solution->map.M));
     ++solution;
   }
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
-    SublayerWeights folded =
-        fold_input(load_sublayer(job.reader, job.config, sublayer, dtype), unmap);
+    const SublayerWeights dense =
+        read([&] { return load_sublayer(job.reader, job.config, sublayer, at::kDouble); });
+    SublayerWeights folded = fold_input(dense, unmap);
     unmap = at::Tensor();
     if (solution != solutions.end()) {
       folded = fold_output(folded, solution->map.M);
@@ -169,7 +175,8 @@ void fold_stage(const CalibrationJob& job, const RankShard& shard, at::Tensor un
     sink.put_sublayer(folded);
   }
   if (shard.end_sublayer == job.config.num_sublayers()) {
-    sink.put_head(fold_head(load_head(job.reader, job.config, dtype), unmap));
+    const HeadWeights head = read([&] { return load_head(job.reader, job.config, at::kDouble); });
+    sink.put_head(fold_head(head, unmap));
   }
 }
 
@@ -184,7 +191,7 @@ void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedMod
   const std::vector<JunctionSolution> solutions = solve_all(comm, job, junctions, shared, observer);
   const at::Tensor unmap = exchange_unmaps(comm, job, solutions);
   const PhaseClock::Scope scope(clock, "fold");
-  fold_stage(job, shard, unmap, solutions, sink);
+  fold_stage(job, shard, unmap, solutions, sink, clock);
 }
 
 }  // namespace dotresize

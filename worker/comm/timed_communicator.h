@@ -5,7 +5,9 @@
 
 namespace dotresize {
 
-/// Any communicator, with its time booked as the phase "communicate" (waiting for a peer included).
+/// Any communicator, with its time booked: as the phase "wait" in barriers and until a message of
+/// another rank has come or gone, as "communicate" in collectives (which wait for the last rank
+/// too).
 class TimedCommunicator final : public Communicator {
  public:
   TimedCommunicator(Communicator& inner, PhaseClock& clock) : inner_(inner), clock_(clock) {}

@@ -95,11 +95,12 @@ double condition(const at::Tensor& R) {
 
 /// M [d, k] in the map's basis, and what Sinkhorn and QR have to say of it.
 at::Tensor solve_transport(const at::Tensor& cost, const MapOptions& options,
-                           MapDiagnostics& diagnostics) {
-  const TransportMap transport = transport_map(cost, options);
+                           MapDiagnostics& diagnostics, PhaseClock* clock) {
+  const TransportMap transport = transport_map(cost, options, clock);
   diagnostics.sinkhorn_iterations = transport.sinkhorn.iterations;
   diagnostics.sinkhorn_violation = transport.sinkhorn.violation;
   diagnostics.sinkhorn_converged = transport.sinkhorn.converged;
+  const PhaseClock::Scope scope(clock, "condition");
   diagnostics.qr_condition = condition(transport.R);
   return transport.Q;
 }
@@ -110,26 +111,30 @@ double retained_energy(const at::Tensor& gram, const at::Tensor& M) {
   return ((at::mm(gram, M) * M).sum() / gram.trace()).item<double>();
 }
 
-TransportMap transport_map(const at::Tensor& cost, const MapOptions& options) {
-  const SinkhornResult result = sinkhorn(scale_cost(cost, options.cost_scale), options.sinkhorn);
+TransportMap transport_map(const at::Tensor& cost, const MapOptions& options, PhaseClock* clock) {
+  const SinkhornResult result = [&] {
+    const PhaseClock::Scope scope(clock, "sinkhorn");
+    return sinkhorn(scale_cost(cost, options.cost_scale), options.sinkhorn);
+  }();
   check_convergence(result, options);
+  const PhaseClock::Scope scope(clock, "qr");
   const auto [Q, R] = positive_qr(result.plan);
   check_rank(R);
   return {result.plan, Q, R, result};
 }
 
 JunctionSolution solve_junction(const JunctionStatistics& statistics, const Eigenbasis& basis,
-                                const MapOptions& options) {
+                                const MapOptions& options, PhaseClock* clock) {
   check(statistics, options);
   JunctionSolution solution;
   MapDiagnostics& diagnostics = solution.diagnostics;
   solution.support = select_support(scores(statistics, basis, options), options.width);
 
-  const at::Tensor map =
-      options.transport
-          ? solve_transport(statistics.cost.index_select(1, solution.support), options, diagnostics)
-          : at::eye(statistics.gram.size(0), statistics.gram.options())
-                .index_select(1, solution.support);
+  const at::Tensor map = options.transport
+                             ? solve_transport(statistics.cost.index_select(1, solution.support),
+                                               options, diagnostics, clock)
+                             : at::eye(statistics.gram.size(0), statistics.gram.options())
+                                   .index_select(1, solution.support);
   solution.map.M = (options.pca ? at::mm(basis.vectors, map) : map).contiguous();
   solution.map.M_inv = solution.map.M.t().contiguous();
 

@@ -8,6 +8,7 @@
 
 #include "worker/kernels/sinkhorn.h"
 #include "worker/maps/basis.h"
+#include "worker/phase_clock.h"
 
 namespace dotresize {
 
@@ -64,7 +65,9 @@ struct TransportMap {
 /// (iterations and violation in the text) unless accepted, and on a numerically rank-deficient T:
 /// min|R_ii| < 1e-12·max|R_ii|, both in the text. A cost of zeros alone is left unscaled: its plan
 /// is uniform, thus rank-deficient where k > 1.
-TransportMap transport_map(const at::Tensor& cost, const MapOptions& options);
+/// Books the phases "sinkhorn" and "qr", where there is a clock.
+TransportMap transport_map(const at::Tensor& cost, const MapOptions& options,
+                           PhaseClock* clock = nullptr);
 
 /// tr(Mᵀ G M) / tr(G). gram: [d, d], or any multiple of it; M: [d, k]; both float64.
 double retained_energy(const at::Tensor& gram, const at::Tensor& M);
@@ -72,8 +75,9 @@ double retained_energy(const at::Tensor& gram, const at::Tensor& M);
 /// Solves one junction from its statistics. `basis` is the eigenbasis of gram/n; its vectors are
 /// used by the pca methods, its values by the diagnostics of all. Pure; throws std::runtime_error
 /// as transport_map does, and where statistics are not finite, empty or of zero activations alone.
-/// Errors do not name the junction: the caller adds that.
+/// Errors do not name the junction: the caller adds that. Books the phases "sinkhorn", "qr"
+/// and "condition", where there is a clock.
 JunctionSolution solve_junction(const JunctionStatistics& statistics, const Eigenbasis& basis,
-                                const MapOptions& options);
+                                const MapOptions& options, PhaseClock* clock = nullptr);
 
 }  // namespace dotresize

@@ -8,12 +8,15 @@
 
 namespace dotresize {
 
-/// cos and sin of the rotary position embedding for positions 0 .. tokens-1.
+/// cos and sin of the rotary position embedding for positions 0 .. tokens-1, times the attention
+/// factor where the embedding has one.
 struct RotaryTable {
   at::Tensor cos;  ///< [tokens, rotary_dim] float32
   at::Tensor sin;
 };
 
+/// For windows of exactly `tokens` tokens: the frequencies of dynamic and longrope embeddings
+/// depend on the length of the window.
 RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens);
 
 /// The same table on `device`.

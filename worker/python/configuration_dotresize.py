@@ -9,6 +9,9 @@ from transformers import CONFIG_MAPPING, PretrainedConfig
 
 SOURCE_MODEL_TYPES = ("llama", "mistral", "phi3", "qwen2", "qwen3")
 
+_SCALING_KEYS = ("rope_parameters", "rope_scaling")
+_ORIGINAL_POSITIONS = "original_max_position_embeddings"
+
 _TRANSFORMERS_VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
 if _TRANSFORMERS_VERSION < (4, 56):
     raise ImportError(
@@ -53,6 +56,20 @@ class DotResizeConfig(PretrainedConfig):
         super().__init__(**kwargs)
         self.use_cache = kwargs["use_cache"]  # transformers 5 takes it for a generation setting
 
+    @property
+    def embedding_size(self):
+        """The width of the input embedding: what vLLM gives its own one, where hidden_size is another."""
+        return self.junction_widths[0]
+
+    @property
+    def base_model_tp_plan(self):
+        """The source family's, whose module names these are; shortcuts are on every rank."""
+        return CONFIG_MAPPING[self.source_model_type].base_model_tp_plan
+
+    def to_diff_dict(self):
+        """What is saved; with it a padding token that is None, where the family's default is another."""
+        return {"pad_token_id": self.pad_token_id, **super().to_diff_dict()}
+
     def has_shortcut(self, sublayer):
         """Whether the map changes from junction `sublayer`, which the sublayer reads, to the next."""
         groups = self.junction_groups
@@ -60,9 +77,13 @@ class DotResizeConfig(PretrainedConfig):
 
 
 def _family_defaults(model_type, keys):
-    """Every key of the family's own configuration that `keys` leaves open, with its value."""
-    source = CONFIG_MAPPING[model_type](**{k: v for k, v in keys.items() if k != "model_type"})
-    ours = {"model_type", "transformers_version", *keys}
+    """Every key of the family's own configuration that `keys` leaves open, with its value.
+
+    The rotary settings are kept from it: phi3's checks them against hidden_size / heads, not head_dim.
+    """
+    others = ("model_type", *_SCALING_KEYS)
+    source = CONFIG_MAPPING[model_type](**{k: v for k, v in keys.items() if k not in others})
+    ours = {"transformers_version", *others, *keys}
     return {key: value for key, value in source.to_dict().items() if key not in ours}
 
 
@@ -71,6 +92,7 @@ def _rotary_in_installed_form(keys):
 
     transformers 5 has `rope_parameters`, 4 has `rope_theta`, `rope_scaling` and
     `partial_rotary_factor`; `keys` may hold either form or both. Settings that are absent stay absent.
+    The context of longrope's short factors is stated among them, for 5, and beside them, for 4.
     """
     keys = dict(keys)
     rotary = dict(keys.pop("rope_scaling", None) or {})
@@ -81,6 +103,10 @@ def _rotary_in_installed_form(keys):
     if not rotary:
         return keys
     rotary.setdefault("rope_type", rotary.pop("type", "default"))
+    if rotary["rope_type"] == "longrope":
+        positions = keys.get(_ORIGINAL_POSITIONS) or rotary.get(_ORIGINAL_POSITIONS)
+        if positions is not None:
+            keys[_ORIGINAL_POSITIONS] = rotary[_ORIGINAL_POSITIONS] = positions
     if _TRANSFORMERS_VERSION >= (5, 0):
         return {**keys, "rope_parameters": rotary}
     for key in ("rope_theta", "partial_rotary_factor"):

@@ -332,5 +332,35 @@ class DotResizeForCausalLM(DotResizePreTrainedModel, GenerationMixin):
             attentions=outputs.attentions,
         )
 
+    def prepare_inputs_for_generation(
+        self, input_ids, past_key_values=None, attention_mask=None, **kwargs
+    ):
+        """As transformers does, but once longrope takes its long factors the cache is filled anew.
+
+        Not where the prompt was given as embeddings: its ids are not known.
+        """
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        if mask.shape == input_ids.shape and self._outgrows_short_factors(past_key_values, mask):
+            past_key_values = None
+            kwargs["position_ids"] = (mask.long().cumsum(-1) - 1).clamp(min=0)
+            if _HAS_CACHE_POSITION:
+                kwargs["cache_position"] = torch.arange(mask.shape[1], device=mask.device)
+            else:
+                kwargs["next_sequence_length"] = None
+        return super().prepare_inputs_for_generation(
+            input_ids, past_key_values=past_key_values, attention_mask=attention_mask, **kwargs
+        )
+
+    def _outgrows_short_factors(self, past_key_values: Optional[Cache], mask: torch.Tensor) -> bool:
+        """Whether the texts were short when the cache was filled and are long now, mask [batch, all tokens]."""
+        if self.model.rotary_emb.rope_type != "longrope" or past_key_values is None:
+            return False
+        cached = past_key_values.get_seq_length()
+        short = getattr(
+            self.config, "original_max_position_embeddings", self.config.max_position_embeddings
+        )
+        was_short = mask[:, :cached].sum(-1).max() <= short
+        return cached > 0 and bool(was_short) and bool(mask.sum(-1).max() > short)
+
 
 __all__ = ["DotResizeForCausalLM", "DotResizeModel", "DotResizePreTrainedModel"]

@@ -2,14 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "job/model_size.h"
 #include "job/version.h"
 #include "worker/model/sublayer.h"
+#include "worker/run/host_name.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -39,12 +38,6 @@ void fill_in(JunctionReport& report, const Json& diagnostics, bool transport) {
   report.sinkhorn_violation = diagnostics.at("violation").get<double>();
   report.sinkhorn_converged = diagnostics.at("converged").get<bool>();
   report.qr_condition = diagnostics.at("qr_condition").get<double>();
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 int64_t peak_resident_bytes() {

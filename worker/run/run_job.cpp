@@ -15,6 +15,7 @@
 #include "worker/run/output_model.h"
 #include "worker/run/rank_summary.h"
 #include "worker/run/token_input.h"
+#include "worker/run/trace.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -33,6 +34,10 @@ MapOptions map_options(const ResolvedJob& job) {
   return options;
 }
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 /// The steps of run_job and what they share.
 class JobRun {
  public:
@@ -44,9 +49,10 @@ class JobRun {
         plan_(plan),
         progress_(environment.progress),
         cache_dir_(environment.cache_dir),
+        trace_(environment.trace),
         device_(environment.device),
         gpu_(environment.gpu),
-        clock_(environment.finish_work),
+        clock_(!environment.trace.empty(), environment.finish_work),
         comm_(environment.comm, clock_),
         source_(job.model_path),
         output_(environment.output) {}
@@ -73,6 +79,7 @@ class JobRun {
   const ShardPlan& plan_;
   Progress& progress_;
   fs::path cache_dir_;
+  fs::path trace_;
   at::Device device_;
   std::string gpu_;
   PhaseClock clock_;
@@ -88,10 +95,11 @@ class JobRun {
 
 Report JobRun::run() {
   const auto start = std::chrono::steady_clock::now();
-  const PhaseClock::Scope scope(clock_, "other");
   progress_.plan({{"prepare", 1.0, 0, 0}});
   progress_.enter("prepare");
   comm_.barrier();  // the output directory is there
+  clock_.set_origin();
+  const PhaseClock::Scope scope(clock_, "other");
   check_weights();
   load_tokens();
   plan_progress();
@@ -100,8 +108,7 @@ Report JobRun::run() {
   take_hashes();
   write_companions();
   evaluate_compressed();
-  report_.wall_time_s =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report_.wall_time_s = seconds_since(start);
   finish();
   return std::move(report_);
 }
@@ -165,6 +172,7 @@ void JobRun::evaluate_dense() {
 }
 
 void JobRun::calibrate() {
+  const auto start = std::chrono::steady_clock::now();
   progress_.enter("calibrate");
   layout_ = output_layout(output_config_, job_, plan_);
   OutputShards shards(partial_path(job_.output_path), layout_, comm_.rank(), config_,
@@ -192,6 +200,7 @@ void JobRun::calibrate() {
     const PhaseClock::Scope scope(clock_, "write");
     shards.finish();
   }
+  report_.calibration_s = seconds_since(start);
   report_.junctions = gather_junctions(comm_, job_, config_, solved);
 }
 
@@ -218,6 +227,7 @@ void JobRun::evaluate_compressed() {
 
 void JobRun::finish() {
   progress_.enter("finish");
+  if (!trace_.empty()) write_trace(comm_, clock_, trace_);
   report_.ranks = gather_ranks(comm_, plan_, clock_, gpu_);
   if (!root()) return;
   complete_report(report_, job_, config_, layout_);

@@ -22,6 +22,7 @@ struct RunEnvironment {
   Progress& progress;
   std::filesystem::path cache_dir;    ///< for tokenised text
   OutputDirectory* output = nullptr;  ///< rank 0's; null on the others
+  std::filesystem::path trace = {};   ///< where to write a timeline of all ranks; empty: nowhere
   /// Where this rank computes; `comm` moves tensors that are there.
   at::Device device = at::kCPU;
   std::string gpu = {};                    ///< its name, for the report; empty on the CPU

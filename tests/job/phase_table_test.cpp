@@ -1,0 +1,26 @@
+#include "job/phase_table.h"
+
+#include <gmock/gmock.h>
+
+namespace dotresize {
+namespace {
+
+TEST(PhaseTable, ShowsMeanShareAndTheSlowestRank) {
+  Report report;
+  report.ranks = {{0, "a", 0, 2, {{"forward", 1.0}, {"cost", 6.0}}, int64_t{1} << 30},
+                  {1, "b", 2, 4, {{"forward", 3.0}, {"cost", 2.0}, {"wait", 1.0}}, 1 << 20}};
+  report.wall_time_s = 10.0;
+  report.calibration_tokens = 4000;
+  report.calibration_s = 2.0;
+  EXPECT_EQ(phase_table(report),
+            "phase                   mean s   share  longest s  rank\n"
+            "cost                      4.00  40.0 %       6.00  0\n"
+            "forward                   2.00  20.0 %       3.00  1\n"
+            "wait                      0.50   5.0 %       1.00  1\n"
+            "peak memory 1.00 GiB (rank 0), calibration 2,000 tokens/s\n");
+}
+
+TEST(PhaseTable, IsEmptyWithoutRanks) { EXPECT_EQ(phase_table(Report{}), ""); }
+
+}  // namespace
+}  // namespace dotresize
