@@ -33,7 +33,8 @@ class Module final : public CudaModule {
     cudaDeviceProp properties{};
     check_cuda(cudaGetDeviceProperties(&properties, device), "properties of the GPU");
     return {properties.name, hexadecimal(properties.uuid),
-            10 * properties.major + properties.minor};
+            10 * properties.major + properties.minor, properties.multiProcessorCount,
+            1e3 * properties.clockRate};
   }
 
   CudaKernels kernels() const override { return {&add_l1_cost_cuda, &sinkhorn_cuda}; }

@@ -15,6 +15,8 @@ struct GpuInfo {
   std::string name;    ///< "NVIDIA H100 80GB HBM3"
   std::string uuid;    ///< 32 hexadecimal digits, of this GPU alone
   int capability = 0;  ///< 90 for sm_90
+  int multiprocessors = 0;
+  double clock_hz = 0.0;  ///< the highest
 };
 
 /// All of the worker that needs CUDA's libraries: libdotresize_cuda.so. A worker opens it where it
