@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <future>
 #include <utility>
 
 #include "worker/calibration/calibration.h"
@@ -83,6 +84,10 @@ class Walk {
   /// The sublayer that reads the last solved junction, its readers folded, its writer still of full
   /// width. Float64; empty but on the owner.
   SublayerWeights fold_readers(int64_t sublayer);
+  /// Lets fold_readers(sublayer) find the weights read, by a thread of their own while a GPU
+  /// computes. Does nothing on the CPU, whose cores are busy, and where the weights are another
+  /// rank's.
+  void read_ahead(int64_t sublayer);
   /// Broadcasts the owner's half folded sublayer in the compute dtype, and runs x through it.
   void forward(int64_t sublayer, const SublayerWeights& owned, Microbatches& x);
 
@@ -98,6 +103,7 @@ class Walk {
   PhaseClock& clock_;
   RotaryTable rotary_;
   JunctionMap map_;
+  std::future<SublayerWeights> next_;  // read ahead
 };
 
 void Walk::solve(int64_t junction, Microbatches& x) {
@@ -134,10 +140,20 @@ SublayerWeights Walk::fold_readers(int64_t sublayer) {
   if (!owns_sublayer(sublayer)) return {};
   const SublayerWeights dense = [&] {
     const PhaseClock::Scope scope(clock_, "read");
-    return load_sublayer(job_.reader, job_.config, sublayer, at::kDouble);
+    return next_.valid() ? next_.get()
+                         : load_sublayer(job_.reader, job_.config, sublayer, at::kDouble);
   }();
   const PhaseClock::Scope scope(clock_, "fold");
   return fold_input(dense, map_.M_inv);
+}
+
+void Walk::read_ahead(int64_t sublayer) {
+  if (!job_.device.is_cuda() || sublayer >= job_.config.num_sublayers()) return;
+  if (!owns_sublayer(sublayer)) return;
+  next_ = std::async(std::launch::async, [this, sublayer] {
+    const c10::InferenceMode no_autograd;
+    return load_sublayer(job_.reader, job_.config, sublayer, at::kDouble);
+  });
 }
 
 void Walk::forward(int64_t sublayer, const SublayerWeights& owned, Microbatches& x) {
@@ -167,6 +183,7 @@ void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, Fol
 
   for (int64_t sublayer = 0; sublayer < job.config.num_sublayers(); ++sublayer) {
     SublayerWeights folded = walk.fold_readers(sublayer);
+    walk.read_ahead(sublayer + 1);
     const bool mapped = sublayer + 1 < job.mapped_junctions();
     if (mapped) {
       walk.forward(sublayer, folded, x);
