@@ -12,7 +12,8 @@
 //   moments         float64 [d, d] each: Gram matrix; with transport the costs; pca the
 //                   eigenvectors, and with transport their float32 copy for the rotation.
 //   workspace       float64: 4 matrices [d, d] for the eigenvectors or the transport.
-//   folding         the largest tensor of the shard in float64, before and after.
+//   folding         the largest sublayer (a mixture of experts with all of them), or the vocabulary
+//                   table of the ends, in float64, before and after.
 #include "job/memory_estimate.h"
 
 #include <algorithm>
@@ -58,13 +59,22 @@ struct MemoryModel {
   int64_t microbatch() const {
     const int64_t tokens = std::max(seqlen, kMicrobatchTokens / seqlen * seqlen);
     const int64_t attention = 2 * attention_width() + 2 * config.num_kv_heads * config.head_dim;
-    return tokens * kFloat * (2 * d + std::max(attention, 3 * config.intermediate_size));
+    // An expert's tokens are gathered and its results added up.
+    const int64_t mixture = config.mixture ? 3 * (config.mixture->intermediate_size + d) : 0;
+    return tokens * kFloat * (2 * d + std::max({attention, 3 * config.intermediate_size, mixture}));
+  }
+
+  int64_t largest_sublayer(bool folded) const {
+    int64_t largest = 0;
+    for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+      largest = std::max(largest, sublayer_parameters(config, s, d, d, folded));
+    }
+    return largest;
   }
 
   int64_t folding() const {
-    int64_t largest = std::max(attention_width(), config.intermediate_size);
-    if (first() || last()) largest = std::max(largest, config.vocab_size);
-    return 2 * kDouble * largest * d;
+    const int64_t vocabulary = first() || last() ? config.vocab_size * d : 0;
+    return 2 * kDouble * std::max(largest_sublayer(/*folded=*/false), vocabulary);
   }
 
   /// Groups of several junctions of which the stage has one or more.
@@ -93,8 +103,7 @@ struct MemoryModel {
 
   int64_t token_parallel() const {
     const int64_t compute = size_in_bytes(job.compute_dtype);
-    const int64_t sublayer = std::max(sublayer_parameters(config, 0, d, d, /*folded=*/true),
-                                      sublayer_parameters(config, 1, d, d, /*folded=*/true));
+    const int64_t sublayer = largest_sublayer(/*folded=*/true);
     const int64_t embedding = config.vocab_size * d * kFloat;
     const int64_t samples = (expected_samples(job) + job.ranks - 1) / job.ranks;
     const int64_t stream = samples * seqlen * (d + job.width) * kFloat;

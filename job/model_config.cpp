@@ -5,6 +5,7 @@
 #include "job/checked_json.h"
 #include "job/config_fields.h"
 #include "job/errors.h"
+#include "job/mixture_config.h"
 #include "job/model_family.h"
 #include "job/rotary_config.h"
 #include "job/small_file.h"
@@ -137,6 +138,10 @@ int64_t count_sliding_layers(const ConfigFields& fields, const ModelConfig& conf
 
 void read_window(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
   if (family.window == ModelFamily::Window::kNone) return;
+  if (family.window == ModelFamily::Window::kWhereUsed &&
+      !fields.boolean("use_sliding_window", false)) {
+    return;
+  }
   if (family.window == ModelFamily::Window::kByLayerType) {
     const int64_t sliding = count_sliding_layers(fields, config);
     if (sliding == 0) return;
@@ -224,6 +229,10 @@ std::vector<int64_t> read_junction_groups(const ConfigFields& fields, const Mode
 
 }  // namespace
 
+bool ModelConfig::is_mixture(int64_t sublayer) const {
+  return mixture && sublayer % 2 == 1 && mixture->layers.at(static_cast<std::size_t>(sublayer / 2));
+}
+
 bool ModelConfig::has_shortcut(int64_t sublayer) const {
   if (!compressed) return false;
   const auto in = static_cast<std::size_t>(sublayer);
@@ -241,6 +250,7 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   read_head_dim(fields, family, config);
   read_options(fields, family, config);
   read_rotary_config(fields, family, config);
+  config.mixture = read_mixture_config(fields, family, config);
   config.dtype = read_dtype(fields);
   config.junction_widths = read_junction_widths(fields, config);
   config.junction_groups = read_junction_groups(fields, config);

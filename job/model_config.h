@@ -31,6 +31,26 @@ struct RotaryConfig {
   bool operator==(const RotaryConfig&) const = default;
 };
 
+/// How a checkpoint names the parts of a mixture of experts: "model.layers.N.BLOCK.gate" for the
+/// router, "model.layers.N.BLOCK.experts.E.GATE" and so on for an expert.
+struct MixtureNames {
+  std::string block;
+  std::string gate;
+  std::string up;
+  std::string down;
+};
+
+/// Mixture of experts: in place of an MLP several smaller ones, of which a router chooses a few for
+/// each token.
+struct MixtureConfig {
+  int64_t experts = 0;            ///< in each such layer
+  int64_t experts_per_token = 0;  ///< 1 .. experts
+  int64_t intermediate_size = 0;  ///< of one expert
+  bool normed_weights = false;    ///< the weights of a token's experts are divided by their sum
+  std::vector<bool> layers;       ///< [L] whether the layer has one, or else a dense MLP
+  MixtureNames names;
+};
+
 /// What config.json says of a model, dense or compressed (`model_type: dotresize`).
 struct ModelConfig {
   std::string family;       ///< "llama", "qwen2", ...; of a compressed model, that of its source
@@ -52,6 +72,7 @@ struct ModelConfig {
   bool tie_word_embeddings = false;
   std::optional<int64_t> sliding_window;
   RotaryConfig rotary;
+  std::optional<MixtureConfig> mixture;
   std::string dtype;  ///< "float32", "float16" or "bfloat16"; empty where the config does not say
   /// Width of each of the 2L+1 junctions; all hidden_size for a dense model.
   std::vector<int64_t> junction_widths;
@@ -63,10 +84,18 @@ struct ModelConfig {
   int64_t rotary_dim() const {
     return static_cast<int64_t>(static_cast<double>(head_dim) * rotary.partial_factor);
   }
+  /// Tokens of the longest window that the model is for: max_position_embeddings, which a dynamic
+  /// rotary embedding stretches by its factor.
+  int64_t longest_window() const {
+    const double stretch = rotary.type == "dynamic" ? rotary.factor : 1.0;
+    return static_cast<int64_t>(static_cast<double>(max_position_embeddings) * stretch);
+  }
   int64_t num_junctions() const { return 2 * num_layers + 1; }
   /// Sublayer 2l is the attention of layer l, 2l+1 its MLP; sublayer s reads junction s and writes
   /// s+1.
   int64_t num_sublayers() const { return 2 * num_layers; }
+  /// Whether the sublayer is a mixture of experts.
+  bool is_mixture(int64_t sublayer) const;
   /// Whether a matrix is stored for the sublayer's skip path; without it, that is the identity.
   bool has_shortcut(int64_t sublayer) const;
 };

@@ -53,6 +53,31 @@ const std::array kFamilies = {
                 .kv_heads_if_absent = 32,
                 .head_dim_if_absent = 128,
                 .max_position_embeddings_if_absent = 32768},
+    ModelFamily{.model_type = "mixtral",
+                .architecture = "MixtralForCausalLM",
+                .offers_stock_output = true,
+                .window = Window::kEveryLayer,
+                .kv_heads_if_absent = 8,
+                .max_position_embeddings_if_absent = 131072,
+                .rms_norm_eps_if_absent = 1e-5,
+                .rope_theta_if_absent = 1e6,
+                .mixture = {{.experts_key = "num_local_experts",
+                             .intermediate_size_key = "intermediate_size",
+                             .names = {"block_sparse_moe", "w1", "w3", "w2"}}}},
+    ModelFamily{.model_type = "qwen3_moe",
+                .architecture = "Qwen3MoeForCausalLM",
+                .attention_bias = AttentionBias::kAsConfigured,
+                .head_norms = true,
+                .offers_stock_output = true,
+                .window = Window::kWhereUsed,
+                .sliding_window_if_absent = 4096,
+                .kv_heads_if_absent = 4,
+                .max_position_embeddings_if_absent = 32768,
+                .mixture = {{.experts_key = "num_experts",
+                             .intermediate_size_key = "moe_intermediate_size",
+                             .offers_dense_layers = true,
+                             .offers_plain_weights = true,
+                             .names = {"mlp", "gate_proj", "up_proj", "down_proj"}}}},
 };
 
 constexpr std::string_view kLayerNorm =
@@ -63,6 +88,9 @@ constexpr std::string_view kPostNorm =
 constexpr std::string_view kParallel =
     "its attention and MLP read the same residual stream side by side (parallel blocks), which "
     "the junctions do not describe";
+constexpr std::string_view kSharedExpert =
+    "beside its mixture of experts every token goes through a shared expert with a gate of its "
+    "own, which is not supported";
 constexpr std::string_view kNotYet = "it is not supported yet";
 
 struct Refusal {
@@ -71,14 +99,14 @@ struct Refusal {
 };
 
 constexpr Refusal kRefusals[] = {
-    {"gpt2", kLayerNorm},       {"opt", kLayerNorm},        {"bloom", kLayerNorm},
-    {"mpt", kLayerNorm},        {"starcoder2", kLayerNorm}, {"gpt_bigcode", kLayerNorm},
-    {"stablelm", kLayerNorm},   {"gemma2", kPostNorm},      {"gemma3", kPostNorm},
-    {"gemma3_text", kPostNorm}, {"olmo2", kPostNorm},       {"olmo3", kPostNorm},
-    {"gptj", kParallel},        {"gpt_neox", kParallel},    {"phi", kParallel},
-    {"falcon", kParallel},      {"cohere", kParallel},      {"cohere2", kParallel},
-    {"gemma", kNotYet},         {"mixtral", kNotYet},       {"qwen2_moe", kNotYet},
-    {"qwen3_moe", kNotYet},     {"ministral", kNotYet},     {"llama4", kNotYet},
+    {"gpt2", kLayerNorm},         {"opt", kLayerNorm},        {"bloom", kLayerNorm},
+    {"mpt", kLayerNorm},          {"starcoder2", kLayerNorm}, {"gpt_bigcode", kLayerNorm},
+    {"stablelm", kLayerNorm},     {"gemma2", kPostNorm},      {"gemma3", kPostNorm},
+    {"gemma3_text", kPostNorm},   {"olmo2", kPostNorm},       {"olmo3", kPostNorm},
+    {"gptj", kParallel},          {"gpt_neox", kParallel},    {"phi", kParallel},
+    {"falcon", kParallel},        {"cohere", kParallel},      {"cohere2", kParallel},
+    {"gemma", kNotYet},           {"ministral", kNotYet},     {"llama4", kNotYet},
+    {"qwen2_moe", kSharedExpert},
 };
 
 std::string accepted_types() {

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "job/model_config.h"
+
 namespace dotresize {
 
 /// A supported architecture: what config.json alone does not say. The values for absent keys are
@@ -17,7 +19,17 @@ struct ModelFamily {
   enum class Window {
     kNone,
     kEveryLayer,   ///< sliding_window, where set, limits every layer
+    kWhereUsed,    ///< use_sliding_window says whether sliding_window limits every layer
     kByLayerType,  ///< use_sliding_window with max_window_layers or layer_types
+  };
+
+  /// MLPs that are mixtures of experts.
+  struct Mixture {
+    std::string experts_key;            ///< how many experts a layer has
+    std::string intermediate_size_key;  ///< of one expert
+    bool offers_dense_layers = false;   ///< decoder_sparse_step and mlp_only_layers
+    bool offers_plain_weights = false;  ///< norm_topk_prob says whether weights are normed
+    MixtureNames names;
   };
 
   std::string model_type;
@@ -43,6 +55,8 @@ struct ModelFamily {
   /// Without it: the rotary settings say, or max_position_embeddings.
   std::optional<int64_t> original_max_position_embeddings_if_absent = std::nullopt;
   double rms_norm_eps_if_absent = 1e-6;
+  double rope_theta_if_absent = 1e4;
+  std::optional<Mixture> mixture = std::nullopt;
 };
 
 /// Null for a family that is not supported.

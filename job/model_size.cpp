@@ -21,10 +21,17 @@ int64_t mlp_parameters(const ModelConfig& config, int64_t k_in, int64_t k_out) {
   return 2 * ff * k_in + k_out * ff + (config.mlp_bias ? 2 * ff + k_out : 0);
 }
 
+/// The router and so many of the experts.
+int64_t mixture_parameters(const MixtureConfig& mixture, int64_t experts, int64_t k_in,
+                           int64_t k_out) {
+  return mixture.experts * k_in + experts * mixture.intermediate_size * (2 * k_in + k_out);
+}
+
 int64_t projection_parameters(const ModelConfig& config, int64_t sublayer, int64_t k_in,
                               int64_t k_out) {
-  return sublayer % 2 == 0 ? attention_parameters(config, k_in, k_out)
-                           : mlp_parameters(config, k_in, k_out);
+  if (sublayer % 2 == 0) return attention_parameters(config, k_in, k_out);
+  if (!config.is_mixture(sublayer)) return mlp_parameters(config, k_in, k_out);
+  return mixture_parameters(*config.mixture, config.mixture->experts, k_in, k_out);
 }
 
 }  // namespace
@@ -32,6 +39,12 @@ int64_t projection_parameters(const ModelConfig& config, int64_t sublayer, int64
 int64_t sublayer_parameters(const ModelConfig& config, int64_t sublayer, int64_t k_in,
                             int64_t k_out, bool folded) {
   return projection_parameters(config, sublayer, k_in, k_out) + (folded ? k_in * k_out : k_in);
+}
+
+int64_t active_parameters(const ModelConfig& config, int64_t sublayer) {
+  const int64_t d = config.hidden_size;
+  if (!config.is_mixture(sublayer)) return sublayer_parameters(config, sublayer, d, d, false);
+  return mixture_parameters(*config.mixture, config.mixture->experts_per_token, d, d) + d;
 }
 
 int64_t stored_parameters(const ModelConfig& config) {

@@ -12,6 +12,10 @@ namespace dotresize {
 int64_t sublayer_parameters(const ModelConfig& config, int64_t sublayer, int64_t k_in,
                             int64_t k_out, bool folded);
 
+/// Those of the dense sublayer that one token meets: all of them, but of a mixture of experts the
+/// router's and those of the experts that it chooses.
+int64_t active_parameters(const ModelConfig& config, int64_t sublayer);
+
 /// Every stored tensor of the model, dense or compressed, tied weights once (method.md, "Net
 /// parameters").
 int64_t stored_parameters(const ModelConfig& config);

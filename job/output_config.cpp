@@ -1,6 +1,7 @@
 #include "job/output_config.h"
 
 #include "job/checked_json.h"
+#include "job/model_family.h"
 
 namespace dotresize {
 namespace {
@@ -53,9 +54,7 @@ void write_rotary(json& config, const RotaryConfig& rotary) {
 void write_custom_code(json& config, const ModelConfig& output) {
   config["model_type"] = "dotresize";
   config["architectures"] = {"DotResizeForCausalLM"};
-  config["auto_map"] = {{"AutoConfig", "configuration_dotresize.DotResizeConfig"},
-                        {"AutoModel", "modeling_dotresize.DotResizeModel"},
-                        {"AutoModelForCausalLM", "modeling_dotresize.DotResizeForCausalLM"}};
+  config["auto_map"] = custom_code_map();
   config["source_model_type"] = output.family;
   config["junction_widths"] = output.junction_widths;
   if (!output.junction_groups.empty()) config["junction_groups"] = output.junction_groups;
@@ -67,7 +66,20 @@ void write_stock(json& config, const ModelConfig& output) {
   config["rms_norm_eps"] = output.rms_norm_eps;
 }
 
+/// The number of experts, in the dialects of transformers 4 and 5.
+void write_experts(json& config, const ModelConfig& output) {
+  if (!output.mixture) return;
+  config[find_family(output.family)->mixture->experts_key] = output.mixture->experts;
+  config["num_local_experts"] = output.mixture->experts;
+}
+
 }  // namespace
+
+json custom_code_map() {
+  return {{"AutoConfig", "configuration_dotresize.DotResizeConfig"},
+          {"AutoModel", "modeling_dotresize.DotResizeModel"},
+          {"AutoModelForCausalLM", "modeling_dotresize.DotResizeForCausalLM"}};
+}
 
 ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& job) {
   ModelConfig output = source;
@@ -97,6 +109,7 @@ std::string output_config_json(const std::string& source_config_json, const Mode
   config["num_key_value_heads"] = output.num_kv_heads;
   config["dtype"] = config["torch_dtype"] = output.dtype;
   write_rotary(config, output.rotary);
+  write_experts(config, output);
   return config.dump(2) + "\n";
 }
 

@@ -7,6 +7,7 @@
 
 #include "job/human_numbers.h"
 #include "job/net_size.h"
+#include "job/target_text.h"
 
 namespace dotresize {
 namespace {
@@ -50,6 +51,45 @@ std::string size_row(const char* what, int64_t parameters, int64_t bytes, Dtype 
                      human_bytes(bytes), to_string(dtype));
 }
 
+std::string heading(const ResolvedJob& job) {
+  return fmt::format("{}: {}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}{}\n",
+                     job.name, to_string(job.method), to_string(job.map_sharing),
+                     to_string(job.schedule), target_text(job), widths_text(job),
+                     job.widths_known()
+                         ? fmt::format(", {:.1f} % narrower", 100.0 * job.nominal_sparsity())
+                         : ", known once the activations are");
+}
+
+/// The result's size, or what is known of it before its widths are.
+std::string result_rows(const ResolvedJob& job, const NetSize& size) {
+  if (!job.widths_known()) {
+    return job.energy->size
+               ? fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones",
+                             with_separators(largest_bytes(*job.energy->size, size.dense_bytes)),
+                             100.0 * *job.energy->size)
+               : "compressed  known once the widths are";
+  }
+  const std::string warning = size_warning(size, job);
+  return size_row("compressed", size.compressed_parameters, size.compressed_bytes,
+                  job.output_dtype) +
+         fmt::format("\nnet size    {:.1f} % of the dense parameters, {:.1f} % of the bytes{}",
+                     100.0 * size.parameters_fraction(), 100.0 * size.bytes_fraction(),
+                     warning.empty() ? "" : "\nwarning: " + warning);
+}
+
+json compressed_json(const ResolvedJob& job, const NetSize& size) {
+  json compressed = {{"dtype", to_string(job.output_dtype)}};
+  if (job.widths_known()) {
+    compressed["parameters"] = size.compressed_parameters;
+    compressed["bytes"] = size.compressed_bytes;
+    compressed["parameters_fraction"] = size.parameters_fraction();
+    compressed["bytes_fraction"] = size.bytes_fraction();
+  } else if (job.energy->size) {
+    compressed["bytes_at_most"] = largest_bytes(*job.energy->size, size.dense_bytes);
+  }
+  return compressed;
+}
+
 json rank_json(const ModelConfig& config, const RankShard& shard, std::size_t rank) {
   return {{"rank", rank},
           {"sublayers", shard_name(config, shard)},
@@ -64,23 +104,18 @@ json rank_json(const ModelConfig& config, const RankShard& shard, std::size_t ra
 
 std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   const NetSize size = net_size(config, job);
-  const std::string warning = size_warning(size, job);
-  return fmt::format(
-      "{}: {} to width {} of {}, {} schedule\n\n{}\n{}\n{}  {:.1f} % of the dense parameters{}",
-      job.name, to_string(job.method), job.width, config.hidden_size, to_string(job.schedule),
-      rank_rows(config, plan),
-      size_row("dense", size.dense_parameters, size.dense_bytes, job.source_dtype),
-      size_row("compressed", size.compressed_parameters, size.compressed_bytes, job.output_dtype),
-      100.0 * size.ratio(), warning.empty() ? "" : "\nwarning: " + warning);
+  return fmt::format("{}\n{}\n{}\n{}", heading(job), rank_rows(config, plan),
+                     size_row("dense", size.dense_parameters, size.dense_bytes, job.source_dtype),
+                     result_rows(job, size));
 }
 
 std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   const NetSize size = net_size(config, job);
-  const std::string warning = size_warning(size, job);
   json document = {{"schema_version", 1},
                    {"name", job.name},
                    {"method", to_string(job.method)},
-                   {"width", job.width},
+                   {"map_sharing", to_string(job.map_sharing)},
+                   {"target", target_text(job)},
                    {"hidden_size", config.hidden_size},
                    {"schedule", to_string(job.schedule)},
                    {"ranks", json::array()},
@@ -88,12 +123,15 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
                     {{"parameters", size.dense_parameters},
                      {"bytes", size.dense_bytes},
                      {"dtype", to_string(job.source_dtype)}}},
-                   {"compressed",
-                    {{"parameters", size.compressed_parameters},
-                     {"bytes", size.compressed_bytes},
-                     {"dtype", to_string(job.output_dtype)}}},
-                   {"ratio", size.ratio()},
-                   {"warnings", warning.empty() ? json::array() : json::array({warning})}};
+                   {"compressed", compressed_json(job, size)},
+                   {"warnings", json::array()}};
+  if (job.widths_known()) {
+    document["width"] = job.width;
+    document["nominal_sparsity"] = job.nominal_sparsity();
+    document["ratio"] = size.parameters_fraction();
+    const std::string warning = size_warning(size, job);
+    if (!warning.empty()) document["warnings"].push_back(warning);
+  }
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     document["ranks"].push_back(rank_json(config, plan.ranks[rank], rank));
   }

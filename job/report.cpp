@@ -4,6 +4,7 @@
 
 #include "job/checked_json.h"
 #include "job/config_fields.h"
+#include "job/net_size.h"
 #include "job/small_file.h"
 
 namespace dotresize {
@@ -15,6 +16,11 @@ constexpr int64_t kSchemaVersion = 1;
 constexpr std::size_t kMaxReportBytes = std::size_t{64} << 20;
 constexpr int64_t kAny = INT64_MAX;
 
+NetSize sizes_of(const Report& report) {
+  return {report.dense.parameters, report.dense.bytes, report.compressed.parameters,
+          report.compressed.bytes};
+}
+
 template <class Value>
 void set_if(json& object, const char* key, const std::optional<Value>& value) {
   if (value) object[key] = *value;
@@ -23,9 +29,19 @@ void set_if(json& object, const char* key, const std::optional<Value>& value) {
 json method_json(const ResolvedJob& job) {
   json method = {{"name", to_string(job.method)},
                  {"width", job.width},
+                 {"hidden_size", job.hidden_size},
+                 {"nominal_sparsity", job.nominal_sparsity()},
                  {"head", job.head_sliced ? "sliced" : "dense"},
-                 {"map_sharing", to_string(job.map_sharing)}};
+                 {"map_sharing", to_string(job.map_sharing)},
+                 {"allow_larger", job.allow_larger}};
   set_if(method, "sparsity", job.sparsity);
+  set_if(method, "size", job.size);
+  if (job.energy) {
+    json& widths = method["widths"] = {{"from", "energy"}, {"round_to", job.energy->round_to}};
+    set_if(widths, "keep", job.energy->keep);
+    set_if(widths, "size", job.energy->size);
+    set_if(widths, "held", job.energy->held);
+  }
   if (uses_transport(job.method)) {
     method["lambda"] = job.lambda;
     method["cost_scale"] = to_string(job.cost_scale);
@@ -87,6 +103,14 @@ json rank_json(const RankReport& rank) {
   return object;
 }
 
+json compressed_json(const Report& report) {
+  json object = model_json(report.compressed);
+  const NetSize size = sizes_of(report);
+  object["parameters_fraction"] = size.parameters_fraction();
+  object["bytes_fraction"] = size.bytes_fraction();
+  return object;
+}
+
 ModelReport read_model_report(const ConfigFields& root, const std::string& key) {
   const auto fields = root.object(key);
   if (!fields) root.fail(key, "is missing");
@@ -95,6 +119,16 @@ ModelReport read_model_report(const ConfigFields& root, const std::string& key) 
   model.bytes = fields->required_integer("bytes", 0, kAny);
   model.perplexity = fields->positive("perplexity", 1e300);
   return model;
+}
+
+std::map<std::string, std::string> read_fingerprints(const ConfigFields& root) {
+  const auto fields = root.object("fingerprints");
+  if (!fields) root.fail("fingerprints", "is missing");
+  std::map<std::string, std::string> fingerprints;
+  for (const auto& [name, value] : root.raw("fingerprints").items()) {
+    fingerprints[name] = fields->text(name).value_or("");
+  }
+  return fingerprints;
 }
 
 }  // namespace
@@ -113,7 +147,7 @@ std::string report_to_json(const Report& report) {
       {"compute_dtype", to_string(job.compute_dtype)},
       {"junctions", json::array()},
       {"dense", model_json(report.dense)},
-      {"compressed", model_json(report.compressed)},
+      {"compressed", compressed_json(report)},
       {"ranks", json::array()},
       {"wall_time_s", report.wall_time_s},
       {"fingerprints", report.fingerprints},
@@ -145,6 +179,11 @@ ReportSummary read_report_summary(const std::filesystem::path& model_dir) {
   summary.dense = read_model_report(root, "dense");
   summary.compressed = read_model_report(root, "compressed");
   summary.wall_time_s = root.required_positive("wall_time_s", 1e12);
+  summary.compute_dtype = root.text("compute_dtype").value_or("");
+  if (const auto evaluation = root.object("evaluation")) {
+    summary.evaluation_seqlen = evaluation->integer("seqlen", 2, kAny);
+  }
+  summary.fingerprints = read_fingerprints(root);
   return summary;
 }
 

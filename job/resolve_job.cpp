@@ -2,11 +2,14 @@
 #include <numeric>
 
 #include "dotresize/v1/job.pb.h"
+#include "job/energy_widths.h"
 #include "job/errors.h"
 #include "job/model_family.h"
 #include "job/model_size.h"
+#include "job/net_size.h"
 #include "job/resolved_job.h"
 #include "job/spec_paths.h"
+#include "job/width_from_size.h"
 #include "job/wording.h"
 
 namespace dotresize {
@@ -45,15 +48,15 @@ CostScale cost_scale_of(const v1::Method& method) {
   }
 }
 
-Schedule schedule_of(v1::Calibration::Activations activations, Method method, bool shares_maps) {
-  if (shares_maps) return Schedule::kPipeline;
+Schedule schedule_of(v1::Calibration::Activations activations, const ResolvedJob& job) {
+  if (job.map_sharing.shares() || job.energy) return Schedule::kPipeline;
   switch (activations) {
     case v1::Calibration::original:
       return Schedule::kPipeline;
     case v1::Calibration::compressed:
       return Schedule::kTokenParallel;
     default:
-      return uses_pca(method) ? Schedule::kPipeline : Schedule::kTokenParallel;
+      return uses_pca(job.method) ? Schedule::kPipeline : Schedule::kTokenParallel;
   }
 }
 
@@ -128,15 +131,9 @@ TokenSource evaluation_source(const v1::Evaluation& given, const TokenSource& ca
   return source;
 }
 
-/// A dynamic rotary embedding is for windows beyond max_position_embeddings.
-int64_t longest_window(const ModelConfig& config) {
-  const double stretch = config.rotary.type == "dynamic" ? config.rotary.factor : 1.0;
-  return static_cast<int64_t>(static_cast<double>(config.max_position_embeddings) * stretch);
-}
-
 void check_seqlen(const std::string& section, const TokenSource& source,
                   const ModelConfig& config) {
-  if (source.seqlen.value_or(0) > longest_window(config)) {
+  if (source.seqlen.value_or(0) > config.longest_window()) {
     fail(section + ".seqlen",
          std::to_string(*source.seqlen) + " is more than the model's max_position_embeddings, " +
              std::to_string(config.max_position_embeddings) +
@@ -144,37 +141,64 @@ void check_seqlen(const std::string& section, const TokenSource& source,
   }
 }
 
-int64_t resolve_width(const v1::Method& method, int64_t hidden_size) {
-  if (!method.has_width()) {
-    return width_from_sparsity(method.sparsity(), hidden_size, method.round_to());
-  }
-  if (method.width() > hidden_size) {
-    fail("method.width", std::to_string(method.width()) +
-                             " is more than the model's hidden_size, " +
-                             std::to_string(hidden_size));
-  }
-  return method.width();
+/// The widths that the output's architecture can have are multiples of this.
+int64_t width_unit(const ModelConfig& config, const ResolvedJob& job) {
+  const bool heads_count =
+      job.stock_output() && find_family(config.family)->heads_divide_hidden_size;
+  return heads_count ? config.num_heads : 1;
 }
 
-/// The widths that a stock model of the family can have are multiples of this.
-int64_t stock_width_unit(const ModelConfig& config) {
-  return find_family(config.family)->heads_divide_hidden_size ? config.num_heads : 1;
-}
-
-int64_t resolve_stock_width(const v1::Method& method, const ModelConfig& config) {
-  const int64_t unit = stock_width_unit(config);
-  if (!method.has_width()) {
-    const int64_t round_to =
-        method.round_to() == 0 ? default_round_to(config.hidden_size) : method.round_to();
-    return width_from_sparsity(method.sparsity(), config.hidden_size, std::lcm(round_to, unit));
+int64_t explicit_width(int64_t width, const ModelConfig& config, const ResolvedJob& job) {
+  if (width > config.hidden_size) {
+    fail("method.width", std::to_string(width) + " is more than the model's hidden_size, " +
+                             std::to_string(config.hidden_size));
   }
-  const int64_t width = resolve_width(method, config.hidden_size);
+  const int64_t unit = width_unit(config, job);
   if (width % unit != 0) {
     fail("method.width", std::to_string(width) + " is not a multiple of " + std::to_string(unit) +
                              ", the number of attention heads, as a " + config.family +
                              " model needs it (method.map_sharing is model)");
   }
   return width;
+}
+
+/// The target's key, for errors.
+std::string target_key(const v1::Method& method) {
+  if (method.has_sparsity()) return "method.sparsity";
+  if (method.has_width()) return "method.width";
+  return method.has_size() ? "method.size" : "method.widths";
+}
+
+void check_smaller(const v1::Method& method, const ModelConfig& config, const ResolvedJob& job) {
+  if (job.allow_larger || !job.widths_known()) return;
+  const std::string warning = size_warning(net_size(config, job), job);
+  if (!warning.empty()) {
+    fail(target_key(method), warning + "; method.allow_larger: true makes it all the same");
+  }
+}
+
+/// The widths, or what decides them. Needs all else that bears on the output's size.
+void resolve_widths(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
+  const int64_t round_to =
+      std::lcm(given.round_to() == 0 ? default_round_to(config.hidden_size) : given.round_to(),
+               width_unit(config, job));
+  job.allow_larger = given.allow_larger();
+  if (given.has_width()) {
+    job.set_width(explicit_width(given.width(), config, job));
+  } else if (given.has_sparsity()) {
+    job.sparsity = given.sparsity();
+    job.set_width(width_from_sparsity(given.sparsity(), config.hidden_size, round_to));
+  } else if (given.has_size()) {
+    job.size = given.size();
+    job.set_width(width_from_size(given.size(), round_to, config, job));
+  } else {
+    EnergyTarget& energy = job.energy.emplace();
+    energy.round_to = round_to;
+    if (given.widths().has_keep()) energy.keep = given.widths().keep();
+    if (given.widths().has_size()) energy.size = given.widths().size();
+    check_energy_target(config, job);
+  }
+  check_smaller(given, config, job);
 }
 
 void check_stock_output(const ModelConfig& config) {
@@ -212,10 +236,7 @@ void resolve_map_sharing(const v1::Method& given, const ModelConfig& config, Res
 
 void resolve_method(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
   job.method = method_of(given);
-  if (given.has_sparsity()) job.sparsity = given.sparsity();
   job.map_sharing = parse_map_sharing(given.map_sharing()).value();
-  job.width = job.stock_output() ? resolve_stock_width(given, config)
-                                 : resolve_width(given, config.hidden_size);
   if (given.has_lambda()) job.lambda = given.lambda();
   job.cost_scale = cost_scale_of(given);
   job.head_sliced = given.head() == v1::Method::sliced || job.stock_output();
@@ -224,9 +245,10 @@ void resolve_method(const v1::Method& given, const ModelConfig& config, Resolved
     job.sinkhorn_max_iterations = given.sinkhorn_max_iterations();
   }
   job.accept_nonconvergence = given.on_nonconvergence() == v1::Method::accept;
-  job.junction_widths.assign(static_cast<std::size_t>(config.num_junctions()), job.width);
-  if (!job.head_sliced) job.junction_widths.back() = config.hidden_size;
   resolve_map_sharing(given, config, job);
+  job.width = job.hidden_size = config.hidden_size;
+  job.junction_widths.assign(static_cast<std::size_t>(config.num_junctions()), job.hidden_size);
+  resolve_widths(given, config, job);
 }
 
 int resolve_ranks(const v1::Resources& resources, const ModelConfig& config) {
@@ -282,8 +304,7 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config) {
   job.source_dtype = source_dtype_of(config);
   job.output_dtype = output_dtype_of(spec.output().dtype(), job.source_dtype);
   resolve_method(spec.method(), config, job);
-  job.schedule =
-      schedule_of(spec.calibration().activations(), job.method, job.map_sharing.shares());
+  job.schedule = schedule_of(spec.calibration().activations(), job);
   job.ranks = resolve_ranks(spec.resources(), config);
   job.device =
       spec.resources().device() == v1::Resources::cuda ? DeviceKind::kCuda : DeviceKind::kCpu;

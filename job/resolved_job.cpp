@@ -1,5 +1,7 @@
 #include "job/resolved_job.h"
 
+#include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 namespace dotresize {
@@ -61,6 +63,18 @@ std::string to_string(Dtype dtype) {
 }
 
 std::string to_string(DeviceKind device) { return device == DeviceKind::kCuda ? "cuda" : "cpu"; }
+
+void ResolvedJob::set_width(int64_t k) {
+  width = k;
+  std::fill(junction_widths.begin(), junction_widths.end() - (head_sliced ? 0 : 1), k);
+}
+
+double ResolvedJob::nominal_sparsity() const {
+  const auto end = junction_widths.end() - (head_sliced ? 0 : 1);
+  const int64_t sum = std::accumulate(junction_widths.begin(), end, int64_t{0});
+  const auto count = static_cast<double>(end - junction_widths.begin());
+  return 1.0 - static_cast<double>(sum) / count / static_cast<double>(hidden_size);
+}
 
 int64_t size_in_bytes(Dtype dtype) { return dtype == Dtype::kFloat32 ? 4 : 2; }
 

@@ -234,6 +234,7 @@ void check_partial_factor(const ConfigFields& config, const ModelFamily& family,
 
 void read_rotary_config(const ConfigFields& config, const ModelFamily& family, ModelConfig& model) {
   model.rotary = RotaryConfig{};
+  model.rotary.theta = family.rope_theta_if_absent;
   model.rotary.partial_factor = read_partial_factor(config);
   check_partial_factor(config, family, model);
   const auto version5 = read_version5(config, family, model);

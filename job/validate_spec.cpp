@@ -67,11 +67,40 @@ class Validator {
     }
   }
 
-  void check_method(const v1::Method& method) {
-    if (method.has_sparsity() == method.has_width()) {
-      add("method.sparsity", std::string("exactly one of sparsity and width is required, ") +
-                                 (method.has_width() ? "both are given" : "none is given"));
+  void check_target(const v1::Method& method) {
+    std::vector<std::string> given;
+    if (method.has_sparsity()) given.push_back("sparsity");
+    if (method.has_width()) given.push_back("width");
+    if (method.has_size()) given.push_back("size");
+    if (method.has_widths()) given.push_back("widths");
+    if (given.size() == 1) return;
+    add("method." + (given.empty() ? "sparsity" : given.front()),
+        "exactly one of sparsity, width, size and widths is required, " +
+            (given.empty() ? "none is given" : "given are " + listed(given)));
+  }
+
+  void check_size(const std::string& field, double size, bool allow_larger) {
+    if (!(size > 0.0)) {
+      refuse(field, size, "above 0");
+    } else if (size >= 1.0 && !allow_larger) {
+      refuse(field, size, "below 1, as it must be without method.allow_larger: true");
     }
+  }
+
+  void check_widths(const v1::Widths& widths, bool allow_larger) {
+    if (!widths.has_keep() && !widths.has_size()) {
+      add("method.widths.keep", "at least one of keep and size is required, none is given");
+    }
+    if (widths.has_keep() && !(widths.keep() > 0.0 && widths.keep() <= 1.0)) {
+      refuse("method.widths.keep", widths.keep(), "above 0 and at most 1");
+    }
+    if (widths.has_size()) check_size("method.widths.size", widths.size(), allow_larger);
+  }
+
+  void check_method(const v1::Method& method) {
+    check_target(method);
+    if (method.has_size()) check_size("method.size", method.size(), method.allow_larger());
+    if (method.has_widths()) check_widths(method.widths(), method.allow_larger());
     // Negated comparisons: they refuse NaN too.
     if (method.has_sparsity() && !(method.sparsity() >= 0.0 && method.sparsity() < 1.0)) {
       refuse("method.sparsity", method.sparsity(), "in [0, 1)");
@@ -91,16 +120,37 @@ class Validator {
     }
   }
 
-  void check_map_sharing(const v1::JobSpec& spec) {
-    const auto sharing = parse_map_sharing(spec.method().map_sharing());
+  void check_map_sharing(const v1::Method& method) {
+    const auto sharing = parse_map_sharing(method.map_sharing());
     if (!sharing) {
-      add("method.map_sharing", shown(spec.method().map_sharing()) +
-                                    " is not junction, model or a number of groups from 1 on");
-    } else if (sharing->shares() &&
-               spec.calibration().activations() == v1::Calibration::compressed) {
+      add("method.map_sharing",
+          shown(method.map_sharing()) + " is not junction, model or a number of groups from 1 on");
+      return;
+    }
+    if (sharing->shares() && method.has_widths()) {
+      add("method.map_sharing", to_string(*sharing) +
+                                    " does not go with method.widths, whose junctions have maps "
+                                    "of their own (junction)");
+    }
+    if (sharing->kind == MapSharing::Kind::kModel && method.has_head() &&
+        method.head() == v1::Method::dense) {
+      add("method.head",
+          "dense does not go with method.map_sharing: model, whose one map narrows the head too "
+          "(sliced)");
+    }
+  }
+
+  void check_activations(const v1::JobSpec& spec) {
+    if (spec.calibration().activations() != v1::Calibration::compressed) return;
+    const auto refuse_with = [&](const std::string& what) {
       add("calibration.activations",
-          "compressed does not go with method.map_sharing: " + to_string(*sharing) +
-              ", whose maps need original (or auto)");
+          "compressed does not go with " + what + " need original (or auto)");
+    };
+    const auto sharing = parse_map_sharing(spec.method().map_sharing());
+    if (spec.method().has_widths()) {
+      refuse_with("method.widths, which");
+    } else if (sharing && sharing->shares()) {
+      refuse_with("method.map_sharing: " + to_string(*sharing) + ", whose maps");
     }
   }
 
@@ -179,7 +229,8 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_
   validator.check_name(spec.name());
   validator.check_paths(spec, require_absolute_paths);
   validator.check_method(spec.method());
-  validator.check_map_sharing(spec);
+  validator.check_map_sharing(spec.method());
+  validator.check_activations(spec);
   validator.check_source("calibration", spec.calibration());
   if (spec.calibration().has_samples()) {
     validator.check_range("calibration.samples", spec.calibration().samples(), 1, kMaxSamples);

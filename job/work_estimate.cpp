@@ -1,5 +1,6 @@
-// Operations per sublayer, n calibration tokens, junction width d, map width k, P weights:
-//   forward, per pass   2 P n, and for attention 2 n seqlen heads·head_dim (causal: half the pairs)
+// Operations per sublayer, n calibration tokens, junction width d, map width k, P weights, of
+// which a token meets A (all but the experts that it is not sent to):
+//   forward, per pass   2 A n, and for attention 2 n seqlen heads·head_dim (causal: half the pairs)
 //   passes              1 (2 for pca with transport), and 2 with an evaluation: before and after
 //   Gram                2 n d²
 //   costs               3 n d²/2 (subtract, absolute value, add per pair), pca: rotation 2 n d²
@@ -34,9 +35,9 @@ struct WorkModel {
     return uses_pca(job.method) && uses_transport(job.method) ? 2.0 : 1.0;
   }
 
-  double forward_pass(int64_t sublayer, double parameters) const {
+  double forward_pass(int64_t sublayer) const {
     const double attention_width = static_cast<double>(config.num_heads * config.head_dim);
-    return 2.0 * parameters * tokens +
+    return 2.0 * static_cast<double>(active_parameters(config, sublayer)) * tokens +
            (sublayer % 2 == 0 ? 2.0 * tokens * seqlen * attention_width : 0.0);
   }
 
@@ -54,7 +55,7 @@ struct WorkModel {
     const auto parameters = static_cast<double>(sublayer_parameters(
         config, index, config.hidden_size, config.hidden_size, /*folded=*/false));
     const bool mapped = index + 1 < mapped_junctions(config, job);
-    return forward_pass(index, parameters) * (calibration_passes() + evaluation_passes()) +
+    return forward_pass(index) * (calibration_passes() + evaluation_passes()) +
            (mapped ? junction() : 0.0) + 2.0 * parameters * k;
   }
 

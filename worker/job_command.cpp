@@ -15,6 +15,7 @@
 #include "job/phase_table.h"
 #include "job/report.h"
 #include "job/shard_plan.h"
+#include "job/target_text.h"
 #include "worker/comm/mpi_communicator.h"
 #include "worker/console.h"
 #include "worker/device/choose_device.h"
@@ -121,6 +122,9 @@ void print_summary(const Report& report) {
   };
   row("dense", report.dense);
   row("compressed", report.compressed);
+  const double bytes = static_cast<double>(report.compressed.bytes);
+  fmt::print("{}: {}, {:.1f} % of the dense bytes\n", target_text(report.job),
+             widths_text(report.job), 100.0 * bytes / static_cast<double>(report.dense.bytes));
   fmt::print("{} in {:.1f} s\n\n{}", report.job.output_path.string(), report.wall_time_s,
              phase_table(report));
 }

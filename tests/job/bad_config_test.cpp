@@ -44,6 +44,14 @@ std::string phi3_with(const std::string& keys) {
   return with(kPhi3MiniConfig, R"("rope_scaling": null,)", keys);
 }
 
+std::string mixtral_with(const std::string& from, const std::string& to) {
+  return with(kMixtralConfig, from, to);
+}
+
+std::string qwen3_moe_with(const std::string& from, const std::string& to) {
+  return with(kQwen3MoeConfig, from, to);
+}
+
 /// A model with 128 channels a head and these rotary settings.
 std::string qwen3_with(const std::string& rope_scaling) {
   return with(kQwen3Config, R"("rope_scaling": null)", R"("rope_scaling": {)" + rope_scaling + "}");
@@ -84,9 +92,41 @@ std::vector<BadConfig> bad_configs() {
       {"Olmo2", of_type("olmo2"), "(post-norms)"},
       {"GptNeox", of_type("gpt_neox"), "(parallel blocks)"},
       {"Falcon", of_type("falcon"), "(parallel blocks)"},
-      {"Mixtral", of_type("mixtral"),
-       "'mixtral' is refused: it is not supported yet; accepted are llama, mistral, phi3, qwen2, "
-       "qwen3"},
+      {"Gemma", of_type("gemma"),
+       "'gemma' is refused: it is not supported yet; accepted are llama, mistral, phi3, qwen2, "
+       "qwen3, mixtral, qwen3_moe"},
+      {"Qwen2Moe", of_type("qwen2_moe"), "every token goes through a shared expert"},
+      {"NoExperts", mixtral_with(R"("num_local_experts": 8)", R"("num_local_experts": 0)"),
+       "num_local_experts: 0 is not a whole number from 1 to 2048"},
+      {"ExpertsNotCounted", mixtral_with(R"("num_local_experts": 8,)", ""),
+       "num_local_experts: is missing"},
+      {"Qwen3MoeExpertsNotCounted", qwen3_moe_with(R"("num_experts": 128,)", ""),
+       "num_experts: is missing"},
+      {"ExpertCountsContradict",
+       qwen3_moe_with(R"("num_experts": 128)", R"("num_experts": 128, "num_local_experts": 64)"),
+       "num_local_experts: contradicts num_experts, 128"},
+      {"MoreExpertsPerTokenThanThereAre",
+       mixtral_with(R"("num_experts_per_tok": 2)", R"("num_experts_per_tok": 9)"),
+       "num_experts_per_tok: 9 is above 8, the number of experts"},
+      {"NoExpertsPerToken",
+       mixtral_with(R"("num_experts_per_tok": 2)", R"("num_experts_per_tok": 0)"),
+       "num_experts_per_tok: 0 is not a whole number"},
+      {"ExpertsWithoutSize", qwen3_moe_with(R"("moe_intermediate_size": 768,)", ""),
+       "moe_intermediate_size: is missing"},
+      {"ExpertsTooLarge", qwen3_moe_with("768", "32769"),
+       "moe_intermediate_size: 32769 rows in each of 128 experts are above 4194304 together"},
+      {"DenseLayerBeyondTheLast",
+       qwen3_moe_with(R"("mlp_only_layers": [])", R"("mlp_only_layers": [48])"),
+       "mlp_only_layers: 48 is not a whole number from 0 to 47"},
+      {"DenseLayersAreNoList",
+       qwen3_moe_with(R"("mlp_only_layers": [])", R"("mlp_only_layers": 3)"),
+       "mlp_only_layers: must be a list"},
+      {"SparseStepZero",
+       qwen3_moe_with(R"("decoder_sparse_step": 1)", R"("decoder_sparse_step": 0)"),
+       "decoder_sparse_step: 0 is not"},
+      {"RoutingNeitherNormedNorNot",
+       qwen3_moe_with(R"("norm_topk_prob": true)", R"("norm_topk_prob": 1)"),
+       "norm_topk_prob: 1 is neither true nor false"},
       {"UnknownType", of_type("nonesuch"), "'nonesuch' is refused: this architecture is not known"},
       {"OtherHead", llama_with("LlamaForCausalLM", "LlamaForSequenceClassification"),
        R"(["LlamaForSequenceClassification"] is refused)"},

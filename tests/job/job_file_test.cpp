@@ -41,6 +41,7 @@ method:
   sinkhorn_max_iterations: 500
   on_nonconvergence: accept
   map_sharing: 3
+  allow_larger: true
 calibration:
   text: [/c.txt]
   samples: 64
@@ -81,8 +82,9 @@ TEST(JobFile, EveryOptionCanBeGiven) {
   std::vector<std::string> unset;
   collect_unset(parse(kEverything), "", unset);
   // Alternatives to what is given, and a launcher that has but one value, the default.
-  EXPECT_THAT(unset, testing::ElementsAre("method.width", "calibration.tokens", "evaluation.text",
-                                          "resources.launcher"));
+  EXPECT_THAT(unset,
+              testing::ElementsAre("method.width", "method.size", "method.widths",
+                                   "calibration.tokens", "evaluation.text", "resources.launcher"));
 }
 
 TEST(JobFile, ValuesArrive) {
@@ -96,6 +98,15 @@ TEST(JobFile, ValuesArrive) {
   EXPECT_EQ(spec.calibration().activations(), v1::Calibration::original);
   EXPECT_EQ(spec.evaluation().tokens(), "/e.safetensors");
   EXPECT_EQ(spec.resources().compute_dtype(), v1::ComputeDtype::float16);
+}
+
+TEST(JobFile, WidthsFromEnergyAreASection) {
+  const std::string text =
+      with(kMinimal, "sparsity: 0.2", "widths: {from: energy, keep: 0.99, size: 0.8}");
+  const v1::Widths widths = parse(text).method().widths();
+  EXPECT_EQ(widths.from(), v1::Widths::energy);
+  EXPECT_EQ(widths.keep(), 0.99);
+  EXPECT_EQ(widths.size(), 0.8);
 }
 
 TEST(JobFile, AbsentOptionsStayAbsent) {

@@ -108,6 +108,17 @@ TEST(ModelConfig, AbsentKeysHaveTheDefaultsOfTransformers) {
   EXPECT_EQ(qwen2.sliding_window, std::nullopt);
   EXPECT_EQ(qwen2.max_position_embeddings, 32768);
   EXPECT_EQ(parse(R"({"model_type": "qwen3", )" + kv_heads).head_dim, 128);
+  const std::string experts = R"("num_local_experts": 4, "num_experts_per_tok": 2, )" + sizes;
+  const ModelConfig mixtral = parse(R"({"model_type": "mixtral", )" + experts);
+  EXPECT_EQ(mixtral.num_kv_heads, 8);
+  EXPECT_EQ(mixtral.rms_norm_eps, 1e-5);
+  EXPECT_EQ(mixtral.rotary.theta, 1e6);
+  EXPECT_EQ(mixtral.sliding_window, std::nullopt);
+  const ModelConfig qwen3_moe =
+      parse(R"({"model_type": "qwen3_moe", "moe_intermediate_size": 8, )" + experts);
+  EXPECT_EQ(qwen3_moe.num_kv_heads, 4);
+  EXPECT_EQ(qwen3_moe.rotary.theta, 1e4);
+  EXPECT_FALSE(qwen3_moe.mixture->normed_weights);
 }
 
 TEST(ModelConfig, NullCountsAsAbsent) {
@@ -180,6 +191,55 @@ TEST(ModelConfig, Phi3HasFusedMatricesAWindowAndPerhapsPartialRotary) {
     const ModelConfig partial = parse(with(kPhi3MiniConfig, R"("rope_scaling": null,)", settings));
     EXPECT_EQ(partial.rotary_dim(), 72) << settings;
   }
+}
+
+TEST(ModelConfig, EveryLayerOfMixtralIsAMixture) {
+  const ModelConfig config = parse(kMixtralConfig);
+  ASSERT_TRUE(config.mixture);
+  EXPECT_EQ(config.mixture->experts, 8);
+  EXPECT_EQ(config.mixture->experts_per_token, 2);
+  EXPECT_EQ(config.mixture->intermediate_size, 14336);
+  EXPECT_TRUE(config.mixture->normed_weights);
+  EXPECT_EQ(config.mixture->layers, std::vector<bool>(32, true));
+  EXPECT_FALSE(config.is_mixture(0));
+  EXPECT_TRUE(config.is_mixture(1));
+  EXPECT_FALSE(llama31().is_mixture(1));
+}
+
+TEST(ModelConfig, SomeLayersOfQwen3MoeMayBeDense) {
+  const auto layers = [](const std::string& dense, int step) {
+    const std::string text =
+        with(with(kQwen3MoeConfig, R"("mlp_only_layers": [])", R"("mlp_only_layers": )" + dense),
+             R"("decoder_sparse_step": 1)", R"("decoder_sparse_step": )" + std::to_string(step));
+    return parse(with(text, R"("num_hidden_layers": 48)", R"("num_hidden_layers": 4)"))
+        .mixture->layers;
+  };
+  EXPECT_THAT(layers("[]", 1), ElementsAre(true, true, true, true));
+  EXPECT_THAT(layers("null", 1), ElementsAre(true, true, true, true));
+  EXPECT_THAT(layers("[0, 3]", 1), ElementsAre(false, true, true, false));
+  EXPECT_THAT(layers("[3]", 2), ElementsAre(false, true, false, false));
+  EXPECT_THAT(layers("[]", 5), ElementsAre(false, false, false, false));
+}
+
+TEST(ModelConfig, Qwen3MoeNamesItsExpertsInTheDialectsOfBothTransformers) {
+  const ModelConfig config = parse(kQwen3MoeConfig);
+  EXPECT_EQ(config.mixture->experts, 128);
+  EXPECT_EQ(config.mixture->intermediate_size, 768);
+  EXPECT_EQ(config.intermediate_size, 6144);
+  EXPECT_TRUE(config.head_norms);
+  const std::string version5 = with(kQwen3MoeConfig, "num_experts\"", "num_local_experts\"");
+  EXPECT_EQ(parse(version5).mixture->experts, 128);
+  EXPECT_FALSE(
+      parse(with(kQwen3MoeConfig, R"("norm_topk_prob": true,)", "")).mixture->normed_weights);
+}
+
+TEST(ModelConfig, WindowOfQwen3MoeHoldsOnEveryLayerWhereItIsUsed) {
+  const std::string text =
+      with(kQwen3MoeConfig, R"("sliding_window": null)", R"("sliding_window": 100)");
+  EXPECT_EQ(parse(text).sliding_window, std::nullopt);
+  EXPECT_EQ(parse(with(text, R"("use_sliding_window": false)", R"("use_sliding_window": true)"))
+                .sliding_window,
+            100);
 }
 
 std::string ones(int count) {

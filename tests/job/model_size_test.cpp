@@ -41,6 +41,25 @@ TEST(ModelSize, DenseParametersAreThePublishedFigures) {
   EXPECT_EQ(parameters(kPhi3MiniConfig), 3'821'079'552);
   EXPECT_EQ(parameters(kQwen25Config), 494'032'768);
   EXPECT_EQ(parameters(kQwen3Config), 596'049'920);
+  EXPECT_EQ(parameters(kMixtralConfig), 46'702'792'704);
+  EXPECT_EQ(parameters(kQwen3MoeConfig), 30'532'122'624);
+}
+
+TEST(ModelSize, OfAMixtureATokenMeetsTheRouterAndItsExperts) {
+  const ModelConfig mixtral = parse_model_config(kMixtralConfig, "config.json");
+  EXPECT_EQ(active_parameters(mixtral, 1), 4096 * (1 + 8 + 2 * 3 * 14336));
+  EXPECT_EQ(active_parameters(mixtral, 0), sublayer_parameters(mixtral, 0, 4096, 4096, false));
+  EXPECT_EQ(sublayer_parameters(mixtral, 1, 3072, 2048, true),
+            8 * (3072 + 14336 * (2 * 3072 + 2048)) + 3072 * 2048);
+}
+
+TEST(ModelSize, LayersOfAMixtureModelMayBeDense) {
+  const ModelConfig config = parse_model_config(
+      with(kQwen3MoeConfig, R"("mlp_only_layers": [])", R"("mlp_only_layers": [1])"),
+      "config.json");
+  EXPECT_EQ(sublayer_parameters(config, 3, 2048, 2048, false), 2048 * (1 + 3 * 6144));
+  EXPECT_EQ(active_parameters(config, 3), 2048 * (1 + 3 * 6144));
+  EXPECT_EQ(sublayer_parameters(config, 5, 2048, 2048, false), 2048 * (1 + 128 + 128 * 3 * 768));
 }
 
 TEST(ModelSize, DenseParametersOfTheExampleAreThoseInItsFile) {

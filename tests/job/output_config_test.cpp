@@ -31,8 +31,8 @@ std::string stock_output_of(const std::string& source_text) {
 }
 
 TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
-  for (const char* text :
-       {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config, kQwen3Config}) {
+  for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
+                           kQwen3Config, kMixtralConfig, kQwen3MoeConfig}) {
     const ModelConfig source = parse_model_config(text, "config.json");
     const ModelConfig output = parse_model_config(output_of(text), "config.json");
     EXPECT_TRUE(output.compressed);
@@ -46,6 +46,7 @@ TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
     EXPECT_EQ(output.head_norms, source.head_norms);
     EXPECT_EQ(output.rms_norm_eps, source.rms_norm_eps);
     EXPECT_EQ(output.sliding_window, source.sliding_window);
+    EXPECT_EQ(output.mixture.has_value(), source.mixture.has_value());
     EXPECT_EQ(output.rotary, source.rotary);
     EXPECT_EQ(output.junction_widths.front(), 640);
     EXPECT_EQ(output.junction_widths.back(), source.hidden_size);
@@ -54,8 +55,8 @@ TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
 }
 
 TEST(OutputConfig, OfAStockModelIsThatOfANarrowerModelOfTheFamily) {
-  for (const char* text :
-       {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config, kQwen3Config}) {
+  for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
+                           kQwen3Config, kMixtralConfig, kQwen3MoeConfig}) {
     const ModelConfig source = parse_model_config(text, "config.json");
     const ModelConfig output = parse_model_config(stock_output_of(text), "config.json");
     EXPECT_FALSE(output.compressed);
@@ -108,6 +109,16 @@ TEST(OutputConfig, WritesPartialRotaryInBothDialectsWhicheverTheSourceSpeaks) {
     EXPECT_EQ(output["partial_rotary_factor"], 0.75);
     EXPECT_EQ(output["rope_parameters"]["partial_rotary_factor"], 0.75);
     EXPECT_TRUE(output["rope_scaling"].is_null());
+  }
+}
+
+TEST(OutputConfig, NamesTheNumberOfExpertsForBothVersionsOfTransformers) {
+  const std::string version5 =
+      with(kQwen3MoeConfig, R"("num_experts": 128)", R"("num_local_experts": 128)");
+  for (const std::string& text : {std::string(kQwen3MoeConfig), version5}) {
+    const json output = json::parse(output_of(text));
+    EXPECT_EQ(output["num_experts"], 128);
+    EXPECT_EQ(output["num_local_experts"], 128);
   }
 }
 

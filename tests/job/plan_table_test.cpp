@@ -23,9 +23,7 @@ json document(const ResolvedJob& job) {
 
 ResolvedJob job_of_width(int64_t width) {
   ResolvedJob job = small_job(small_llama(), 3);
-  job.width = width;
-  job.junction_widths.assign(13, width);
-  job.junction_widths.back() = 256;
+  job.set_width(width);
   return job;
 }
 
@@ -37,12 +35,52 @@ TEST(PlanTable, NamesWhatEachRankHolds) {
 }
 
 TEST(PlanTable, AStockModelHasNoShortcutsInItsSize) {
-  ResolvedJob job = job_of_width(208);
+  ResolvedJob job = small_job(small_llama(), 3);
   job.map_sharing.kind = MapSharing::Kind::kModel;
-  job.junction_widths.back() = 208;
+  job.head_sliced = true;
+  job.set_width(208);
   job.junction_groups.assign(13, 0);
   EXPECT_EQ(document(job)["compressed"]["parameters"], 5'380'752);
   EXPECT_THAT(table(job), HasSubstr("81.2 % of the dense parameters"));
+}
+
+TEST(PlanTable, TellsTheTargetTheNominalWidthAndTheNetSize) {
+  ResolvedJob job = job_of_width(176);
+  job.sparsity.reset();
+  job.size = 0.85;
+  const std::string text = table(job);
+  EXPECT_THAT(text, HasSubstr("map_sharing junction"));
+  EXPECT_THAT(text, HasSubstr("\ntarget      size 0.85\n"));
+  EXPECT_THAT(text, HasSubstr("\nnominal     width 176 of 256, 31.2 % narrower\n"));
+  EXPECT_THAT(text, HasSubstr("80.4 % of the dense parameters, 80.4 % of the bytes"));
+  EXPECT_EQ(document(job)["target"], "size 0.85");
+  EXPECT_EQ(document(job)["nominal_sparsity"], 1.0 - 176.0 / 256.0);
+}
+
+TEST(PlanTable, BytesCountAsTheyAreWritten) {
+  ResolvedJob job = job_of_width(128);
+  job.output_dtype = Dtype::kFloat32;
+  const json plan = document(job);
+  EXPECT_DOUBLE_EQ(plan["compressed"]["bytes_fraction"].get<double>(),
+                   2.0 * plan["compressed"]["parameters_fraction"].get<double>());
+  EXPECT_THAT(table(job),
+              HasSubstr("helps: a smaller width, shared maps (method.map_sharing), which "
+                        "need fewer shortcuts or none, output.dtype: same, "));
+}
+
+TEST(PlanTable, WidthsThatEnergyWillDecideHaveABoundAlone) {
+  ResolvedJob job = job_of_width(256);
+  job.sparsity.reset();
+  job.energy = EnergyTarget{.keep = 0.9, .size = 0.8, .round_to = 8, .held = {}};
+  EXPECT_THAT(table(job), HasSubstr("target      widths from energy, keep 0.9, size 0.8\n"));
+  EXPECT_THAT(table(job),
+              HasSubstr("compressed  at most 10,595,942 bytes, 80.0 % of the dense ones"));
+  EXPECT_EQ(document(job)["compressed"],
+            json({{"dtype", "bfloat16"}, {"bytes_at_most", 10'595'942}}));
+  EXPECT_FALSE(document(job).contains("width"));
+  EXPECT_THAT(document(job)["warnings"], testing::IsEmpty());
+  job.energy->size.reset();
+  EXPECT_THAT(table(job), HasSubstr("compressed  known once the widths are"));
 }
 
 TEST(PlanTable, ARankWithOneSublayerNamesItOnce) {
@@ -51,8 +89,10 @@ TEST(PlanTable, ARankWithOneSublayerNamesItOnce) {
 
 TEST(PlanTable, WarnsOnlyWhereTheResultIsNotSmaller) {
   EXPECT_THAT(table(job_of_width(176)), Not(HasSubstr("warning")));
-  EXPECT_THAT(table(job_of_width(248)),
-              HasSubstr("\nwarning: at width 248 the result is not smaller than the dense model"));
+  EXPECT_THAT(
+      table(job_of_width(248)),
+      HasSubstr("\nwarning: the result, 14,382,464 bytes (7,191,232 parameters as bfloat16), "
+                "is not smaller than the dense model, 13,244,928 bytes"));
   EXPECT_THAT(document(job_of_width(176))["warnings"], testing::IsEmpty());
   EXPECT_THAT(document(job_of_width(248))["warnings"], testing::SizeIs(1));
 }

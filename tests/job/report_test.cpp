@@ -66,6 +66,36 @@ TEST(Report, HasTheDocumentedKeys) {
   EXPECT_EQ(report["warnings"], json({"careful"}));
 }
 
+TEST(Report, HasNominalAndNetSize) {
+  Report report = example();
+  report.compressed.bytes = 3200;
+  json document = json::parse(report_to_json(report));
+  EXPECT_EQ(document["method"]["hidden_size"], 256);
+  EXPECT_EQ(document["method"]["sparsity"], 0.2);
+  EXPECT_EQ(document["method"]["nominal_sparsity"], 1.0 - 200.0 / 256.0);
+  EXPECT_EQ(document["method"]["allow_larger"], false);
+  EXPECT_EQ(document["compressed"]["parameters_fraction"], 0.8);
+  EXPECT_EQ(document["compressed"]["bytes_fraction"], 1.6);
+  report.job.sparsity.reset();
+  report.job.size = 0.8;
+  document = json::parse(report_to_json(report));
+  EXPECT_EQ(document["method"]["size"], 0.8);
+  EXPECT_FALSE(document["method"].contains("widths"));
+}
+
+TEST(Report, TellsWhatEnergyTheWidthsHold) {
+  Report report = example();
+  report.job.sparsity.reset();
+  report.job.energy = EnergyTarget{.keep = {}, .size = 0.8, .round_to = 8, .held = 0.97};
+  report.job.junction_widths.front() = 104;
+  const json method = json::parse(report_to_json(report))["method"];
+  EXPECT_EQ(method["widths"],
+            json({{"from", "energy"}, {"round_to", 8}, {"size", 0.8}, {"held", 0.97}}));
+  EXPECT_EQ(method["width"], 200);
+  EXPECT_EQ(method["nominal_sparsity"], 1.0 - (11 * 200.0 + 104.0) / 12.0 / 256.0);
+  EXPECT_THAT(model_card(report, small_llama()), HasSubstr("from 256 to 104 to 200 channels"));
+}
+
 TEST(Report, LeavesOutWhatWasNotMeasured) {
   Report report = example();
   report.dense.perplexity.reset();

@@ -100,6 +100,55 @@ TEST_F(ResolveJob, AnExplicitWidthIsTakenAsItIs) {
   EXPECT_EQ(resolve().sparsity, std::nullopt);
 }
 
+TEST_F(ResolveJob, ASizeGivesTheWidthOfItsSharingHeadAndDtype) {
+  spec_.mutable_method()->clear_sparsity();
+  spec_.mutable_method()->set_size(0.8);
+  EXPECT_EQ(resolve().width, 168);
+  EXPECT_EQ(resolve().size, 0.8);
+  spec_.mutable_method()->set_head(v1::Method::sliced);
+  EXPECT_EQ(resolve().width, 184);
+  spec_.mutable_method()->set_round_to(20);
+  EXPECT_EQ(resolve().width, 180);
+  spec_.mutable_method()->clear_round_to();
+  spec_.mutable_method()->set_map_sharing("model");
+  EXPECT_EQ(resolve().width, 200);
+  config_.num_heads = 12;
+  EXPECT_EQ(resolve().width % 24, 0);
+  spec_.mutable_output()->set_dtype(v1::Output::float32);
+  EXPECT_EQ(resolve().width, 96);
+  spec_.mutable_method()->set_size(0.01);
+  EXPECT_THAT(error(), HasSubstr("method.size: 0.01 cannot be had: the smallest width, 24, gives"));
+}
+
+TEST_F(ResolveJob, AResultThatIsNotSmallerIsRefusedUnlessAllowed) {
+  spec_.mutable_method()->set_sparsity(0.05);
+  EXPECT_THAT(error(), testing::StartsWith("method.sparsity: the result, 13,956,608 bytes ("));
+  EXPECT_THAT(error(), HasSubstr("method.allow_larger: true makes it all the same"));
+  spec_.mutable_method()->set_allow_larger(true);
+  EXPECT_EQ(resolve().width, 240);
+  spec_.mutable_method()->clear_allow_larger();
+  spec_.mutable_method()->clear_sparsity();
+  spec_.mutable_method()->set_width(256);
+  EXPECT_THAT(error(), testing::StartsWith("method.width: the result, "));
+  spec_.mutable_method()->set_width(128);
+  spec_.mutable_output()->set_dtype(v1::Output::float32);
+  EXPECT_THAT(error(), HasSubstr("output.dtype: same"));
+}
+
+TEST_F(ResolveJob, WidthsFromEnergyAreOpenUntilActivationsAreSeen) {
+  spec_.mutable_method()->set_name(v1::Method::magnitude);
+  spec_.mutable_method()->clear_sparsity();
+  spec_.mutable_method()->mutable_widths()->set_keep(0.99);
+  const ResolvedJob job = resolve();
+  EXPECT_FALSE(job.widths_known());
+  EXPECT_EQ(job.schedule, Schedule::kPipeline);
+  EXPECT_EQ(job.energy->round_to, 8);
+  EXPECT_EQ(job.energy->keep, 0.99);
+  EXPECT_EQ(job.energy->size, std::nullopt);
+  spec_.mutable_method()->mutable_widths()->set_size(0.2);
+  EXPECT_THAT(error(), HasSubstr("method.widths.size: 0.2 cannot be had: the smallest widths, 8"));
+}
+
 TEST_F(ResolveJob, RoundToIsHonoured) {
   spec_.mutable_method()->set_round_to(32);
   EXPECT_EQ(resolve().width, 192);

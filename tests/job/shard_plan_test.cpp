@@ -110,6 +110,22 @@ TEST(ShardPlan, TokenParallelHoldsFarLessThanAStage) {
   EXPECT_LT(make_shard_plan(config, job).ranks[0].peak_memory_bytes, pipeline / 2);
 }
 
+TEST(ShardPlan, OfAMixtureHoldsAllExpertsAndComputesAFew) {
+  const ModelConfig config = parse_model_config(kMixtralConfig, "config.json");
+  ResolvedJob job = small_job(config, 32);
+  job.method = Method::kMagnitude;
+  job.evaluation.reset();
+  const std::vector<double> work = estimate_work(config, job);
+  const ModelConfig dense = parse_model_config(
+      with(kMistralV03Config, R"("intermediate_size": 14336)", R"("intermediate_size": 28672)"),
+      "config.json");
+  EXPECT_NEAR(work[3] / estimate_work(dense, job)[3], 1.0, 0.1);
+  const RankShard shard = make_shard_plan(config, job).ranks[1];
+  constexpr int64_t kLayer = int64_t{8} * 3 * 14336 * 4096;
+  EXPECT_GT(shard.bytes, 2 * kLayer);
+  EXPECT_GT(shard.peak_memory_bytes, 2 * 8 * kLayer);  // folding, in float64
+}
+
 TEST(ShardPlan, LargestAcceptedSizesDoNotOverflow) {
   ModelConfig config = parse_model_config(
       R"({"model_type": "llama", "hidden_size": 4194304, "intermediate_size": 4194304,

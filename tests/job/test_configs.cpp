@@ -148,6 +148,71 @@ const char* const kPhi3MiniConfig = R"({
   "vocab_size": 32064
 })";
 
+const char* const kMixtralConfig = R"({
+  "architectures": ["MixtralForCausalLM"],
+  "attention_dropout": 0.0,
+  "bos_token_id": 1,
+  "eos_token_id": 2,
+  "hidden_act": "silu",
+  "hidden_size": 4096,
+  "initializer_range": 0.02,
+  "intermediate_size": 14336,
+  "max_position_embeddings": 32768,
+  "model_type": "mixtral",
+  "num_attention_heads": 32,
+  "num_experts_per_tok": 2,
+  "num_hidden_layers": 32,
+  "num_key_value_heads": 8,
+  "num_local_experts": 8,
+  "output_router_logits": false,
+  "rms_norm_eps": 1e-05,
+  "rope_theta": 1000000.0,
+  "router_aux_loss_coef": 0.02,
+  "sliding_window": null,
+  "tie_word_embeddings": false,
+  "torch_dtype": "bfloat16",
+  "transformers_version": "4.36.0.dev0",
+  "use_cache": true,
+  "vocab_size": 32000
+})";
+
+const char* const kQwen3MoeConfig = R"({
+  "architectures": ["Qwen3MoeForCausalLM"],
+  "attention_bias": false,
+  "attention_dropout": 0.0,
+  "bos_token_id": 151643,
+  "decoder_sparse_step": 1,
+  "eos_token_id": 151645,
+  "head_dim": 128,
+  "hidden_act": "silu",
+  "hidden_size": 2048,
+  "initializer_range": 0.02,
+  "intermediate_size": 6144,
+  "max_position_embeddings": 40960,
+  "max_window_layers": 48,
+  "mlp_only_layers": [],
+  "model_type": "qwen3_moe",
+  "moe_intermediate_size": 768,
+  "norm_topk_prob": true,
+  "num_attention_heads": 32,
+  "num_experts": 128,
+  "num_experts_per_tok": 8,
+  "num_hidden_layers": 48,
+  "num_key_value_heads": 4,
+  "output_router_logits": false,
+  "rms_norm_eps": 1e-06,
+  "rope_scaling": null,
+  "rope_theta": 1000000.0,
+  "router_aux_loss_coef": 0.001,
+  "sliding_window": null,
+  "tie_word_embeddings": false,
+  "torch_dtype": "bfloat16",
+  "transformers_version": "4.51.0",
+  "use_cache": true,
+  "use_sliding_window": false,
+  "vocab_size": 151936
+})";
+
 ModelConfig llama31() { return parse_model_config(kLlama31Config, "config.json"); }
 
 ModelConfig small_llama() {
@@ -165,9 +230,9 @@ ResolvedJob small_job(const ModelConfig& config, int ranks) {
   job.output_path = "/out/small";
   job.source_dtype = job.output_dtype = Dtype::kBFloat16;
   job.sparsity = 0.2;
-  job.width = 200;
-  job.junction_widths.assign(static_cast<std::size_t>(config.num_junctions()), job.width);
-  job.junction_widths.back() = config.hidden_size;
+  job.hidden_size = config.hidden_size;
+  job.junction_widths.assign(static_cast<std::size_t>(config.num_junctions()), job.hidden_size);
+  job.set_width(200);
   job.calibration = {.text = {}, .tokens = "/c.safetensors", .samples = 128, .seqlen = 256};
   job.evaluation = {.text = {"/e.txt"}, .tokens = {}, .samples = {}, .seqlen = 256};
   job.ranks = ranks;

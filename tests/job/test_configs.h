@@ -16,6 +16,8 @@ extern const char* const kMistralV03Config;
 extern const char* const kPhi3MiniConfig;  ///< Phi-3-mini-4k
 extern const char* const kQwen25Config;    ///< Qwen2.5-0.5B
 extern const char* const kQwen3Config;     ///< Qwen3-0.6B
+extern const char* const kMixtralConfig;   ///< Mixtral-8x7B-v0.1
+extern const char* const kQwen3MoeConfig;  ///< Qwen3-30B-A3B
 
 ModelConfig llama31();
 /// A small llama: d 256, 6 layers, ff 768, 8 heads of 32, 2 key-value heads, vocabulary 4096.

@@ -62,10 +62,9 @@ TEST_P(Fold, OfTheInputAloneYieldsTheDenseStream) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(PlainAndFused, Fold, ::testing::Values(tiny_config(), fused_config()),
-                         [](const auto& config) {
-                           return config.param.fused_readers ? "Fused" : "Plain";
-                         });
+INSTANTIATE_TEST_SUITE_P(Kinds, Fold,
+                         ::testing::Values(tiny_config(), fused_config(), mixture_config()),
+                         [](const auto& config) { return kind_of(config.param); });
 
 TEST(FoldFormula, OfInputAndOutputIsTheFormula) {
   const WholeModel dense = random_model(tiny_config(), 5);
@@ -83,10 +82,10 @@ TEST(FoldFormula, OfInputAndOutputIsTheFormula) {
                 1e-12);
       EXPECT_TRUE(at::equal(both.readers[i].bias, weights.readers[i].bias.to(at::kDouble)));
     }
-    const at::Tensor writer = weights.writer.weight.to(at::kDouble);
-    EXPECT_LT(largest_difference(both.writer.weight, at::matmul(M_out.t(), writer)), 1e-12);
-    const at::Tensor bias = weights.writer.bias.to(at::kDouble);
-    EXPECT_LT(largest_difference(both.writer.bias, at::matmul(bias, M_out)), 1e-12);
+    const at::Tensor writer = weights.writers[0].weight.to(at::kDouble);
+    EXPECT_LT(largest_difference(both.writers[0].weight, at::matmul(M_out.t(), writer)), 1e-12);
+    const at::Tensor bias = weights.writers[0].bias.to(at::kDouble);
+    EXPECT_LT(largest_difference(both.writers[0].bias, at::matmul(bias, M_out)), 1e-12);
   }
 }
 

@@ -76,7 +76,7 @@ TEST_F(Load, ReadsACompressedSublayerWithItsShortcutTransposed) {
   const SublayerWeights weights = load_sublayer(write(), config_, 1, at::kFloat);
   EXPECT_FALSE(weights.norm.defined());
   EXPECT_TRUE(at::equal(weights.shortcut, tensors_["model.layers.0.mlp_shortcut.weight"].t()));
-  EXPECT_TRUE(at::equal(weights.writer.bias, tensors_["model.layers.0.mlp.down_proj.bias"]));
+  EXPECT_TRUE(at::equal(weights.writers[0].bias, tensors_["model.layers.0.mlp.down_proj.bias"]));
   EXPECT_FALSE(load_head(CheckpointReader(dir_), config_, at::kFloat).norm.defined());
 }
 
@@ -161,6 +161,20 @@ TEST_F(Load, NamesTheFusedTensorThatIsMissingOrMisshapen) {
               ThrowsMessage<InputError>(HasSubstr("model.layers.0.mlp.gate_up_proj.weight")));
   EXPECT_THAT([&] { load_sublayer(reader, config_, 2, at::kFloat); },
               ThrowsMessage<InputError>(HasSubstr("model.layers.1.self_attn.k_norm.weight")));
+}
+
+TEST_F(Load, NamesTheTensorOfAnExpertThatIsMissing) {
+  config_ = mixture_config();
+  fill();
+  const std::string block = "model.layers.1.block_sparse_moe.";
+  for (const std::string& name : {block + "gate.weight", block + "experts.4.w2.weight"}) {
+    const at::Tensor removed = tensors_.at(name);
+    tensors_.erase(name);
+    const CheckpointReader reader = write();
+    EXPECT_THAT([&] { load_sublayer(reader, config_, 3, at::kFloat); },
+                ThrowsMessage<InputError>(HasSubstr(name)));
+    tensors_[name] = removed;
+  }
 }
 
 }  // namespace

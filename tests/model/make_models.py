@@ -50,6 +50,7 @@ BASE = {
     "initializer_range": 0.15,
     "tie_word_embeddings": False,
 }
+EXPERTS = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 40}
 CASES = {
     "llama-gqa1": {},
     "llama-gqa2-bias": {"num_key_value_heads": 4, "attention_bias": True, "mlp_bias": True},
@@ -168,6 +169,24 @@ CASES = {
         "tie_word_embeddings": True,
     },
     "qwen3-head-dim-of-the-family": {"num_attention_heads": 2, "num_key_value_heads": 1},
+    "mixtral": {"num_key_value_heads": 2, "num_local_experts": 8},
+    "mixtral-window-tied-v4": {
+        "v4": True,
+        "num_local_experts": 3,
+        "num_experts_per_tok": 1,
+        "sliding_window": 7,
+        "tie_word_embeddings": True,
+    },
+    "qwen3_moe": {"num_key_value_heads": 2, "head_dim": 24, "norm_topk_prob": True, **EXPERTS},
+    "qwen3_moe-dense-layer-v4": {
+        "v4": True,
+        "mlp_only_layers": [1],
+        "attention_bias": True,
+        "use_sliding_window": True,
+        "sliding_window": 7,
+        **EXPERTS,
+    },
+    "qwen3_moe-every-second-layer": {"decoder_sparse_step": 2, "sliding_window": 7, **EXPERTS},
 }
 CONFIGS = {
     "llama": transformers.LlamaConfig,
@@ -175,6 +194,8 @@ CONFIGS = {
     "phi3": transformers.Phi3Config,
     "qwen2": transformers.Qwen2Config,
     "qwen3": transformers.Qwen3Config,
+    "mixtral": transformers.MixtralConfig,
+    "qwen3_moe": transformers.Qwen3MoeConfig,
 }
 BATCH, TOKENS = 2, 80
 
@@ -190,6 +211,8 @@ def as_transformers_4(config: dict) -> dict:
         rope["type"] = rope.pop("rope_type")
     config["rope_scaling"] = None if rope.get("rope_type") == "default" else rope
     config["torch_dtype"] = config.pop("dtype")
+    if config["model_type"] == "qwen3_moe":
+        config["num_experts"] = config.pop("num_local_experts")
     config["transformers_version"] = "4.46.0"
     return config
 

@@ -79,6 +79,21 @@ TEST(StoredTensors, HaveTheBiasesThatTheConfigNames) {
                           StoredTensor{"model.layers.0.mlp_shortcut.weight", {14, 10}}));
 }
 
+TEST(StoredTensors, OfAMixtureAreTheRouterAndEachExpert) {
+  ModelConfig config = compressed_at(3, mixture_config());
+  config.mixture->experts = 2;
+  const std::string block = "model.layers.1.block_sparse_moe.";
+  EXPECT_THAT(stored_tensors(config, 3),
+              ElementsAre(StoredTensor{block + "gate.weight", {2, 10}},
+                          StoredTensor{block + "experts.0.w1.weight", {16, 10}},
+                          StoredTensor{block + "experts.0.w3.weight", {16, 10}},
+                          StoredTensor{block + "experts.1.w1.weight", {16, 10}},
+                          StoredTensor{block + "experts.1.w3.weight", {16, 10}},
+                          StoredTensor{block + "experts.0.w2.weight", {14, 16}},
+                          StoredTensor{block + "experts.1.w2.weight", {14, 16}},
+                          StoredTensor{"model.layers.1.mlp_shortcut.weight", {14, 10}}));
+}
+
 TEST(StoredTensors, BetweenJunctionsOfOneGroupThereIsNoShortcut) {
   ModelConfig config = tiny_config();
   config.compressed = true;
@@ -110,10 +125,9 @@ TEST_P(StoredValues, HaveTheShapesOfStoredTensors) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(PlainAndFused, StoredValues,
-                         ::testing::Values(tiny_config(), fused_config()), [](const auto& config) {
-                           return config.param.fused_readers ? "Fused" : "Plain";
-                         });
+INSTANTIATE_TEST_SUITE_P(Kinds, StoredValues,
+                         ::testing::Values(tiny_config(), fused_config(), mixture_config()),
+                         [](const auto& config) { return kind_of(config.param); });
 
 TEST(StoredSublayer, RefuseASublayerOfAnotherKindOfModel) {
   const WholeModel model = random_model(tiny_config(), 4);

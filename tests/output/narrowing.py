@@ -6,10 +6,11 @@ M [d, k] with orthonormal columns, its unmap Mᵀ.
 
 import json
 import shutil
+import tempfile
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 CODE = Path(__file__).parents[2] / "worker" / "python"
@@ -38,6 +39,11 @@ def tiny_keys(family, **changes):
     }
     if family in ("mistral", "phi3"):
         keys["sliding_window"] = None
+    if family == "mixtral":
+        keys |= {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None}
+    if family == "qwen3_moe":
+        keys |= {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 28}
+        keys |= {"mlp_only_layers": [1], "norm_topk_prob": True}
     if family == "phi3":
         keys["pad_token_id"] = 1  # the family's own is beyond the vocabulary
     return {**keys, **changes}
@@ -108,9 +114,28 @@ def random_maps(hidden_size, widths, seed=1):
     return maps
 
 
+def stored_tensors(model):
+    """A model's tensors as its checkpoint holds them: transformers 5 fuses experts in memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return load_file(Path(folder) / "model.safetensors")
+
+
+def mixture_tensors(dense, at, m_in, m_out):
+    """The folded router and experts of a layer, by name: a mixture is dense MLPs and one more reader."""
+    gamma = dense[at + "post_attention_layernorm.weight"]
+    folded = {}
+    for name in dense:
+        if not name.startswith((at + "block_sparse_moe.", at + "mlp.gate.", at + "mlp.experts.")):
+            continue
+        writes = name.endswith(("w2.weight", "down_proj.weight"))
+        folded[name] = m_out.T @ dense[name] if writes else (dense[name] * gamma) @ m_in
+    return folded
+
+
 def fold(model, maps):
     """The tensors of the narrowed model, float64, by name."""
-    dense = {name: tensor.double() for name, tensor in model.state_dict().items()}
+    dense = {name: tensor.double() for name, tensor in stored_tensors(model).items()}
     dense.setdefault("lm_head.weight", dense["model.embed_tokens.weight"])
     folded = {"model.embed_tokens.weight": dense["model.embed_tokens.weight"] @ maps[0]}
     for layer in range(model.config.num_hidden_layers):
@@ -132,7 +157,10 @@ def fold(model, maps):
         for name in (at + "self_attn.q_norm.weight", at + "self_attn.k_norm.weight"):
             if name in dense:
                 folded[name] = dense[name]
+        folded |= mixture_tensors(dense, at, m_mid, m_out)
         for name, map_ in ((at + "self_attn.o_proj.", m_mid), (at + "mlp.down_proj.", m_out)):
+            if name + "weight" not in dense:
+                continue
             folded[name + "weight"] = map_.T @ dense[name + "weight"]
             if name + "bias" in dense:
                 folded[name + "bias"] = dense[name + "bias"] @ map_

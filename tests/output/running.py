@@ -35,3 +35,18 @@ def run_python(version, *arguments):
     result = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment)
     assert result.returncode == 0, result.stderr[-3000:]
     return result.stdout
+
+
+SCORE_ALL = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import load_and_score
+for directory in sys.argv[3:]:
+    load_and_score.main([directory, sys.argv[2]])
+"""
+
+
+def score_all(version, directories, tokens):
+    """The perplexity of each model over rows of tokens, from one process: to import takes longest."""
+    printed = run_python(version, "-c", SCORE_ALL, ROOT / "scripts", tokens, *directories)
+    return [float(line) for line in printed.split()]

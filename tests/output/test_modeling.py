@@ -47,9 +47,19 @@ SOURCES = {
     "qwen2-sliding-later": tiny_keys("qwen2", use_sliding_window=True, sliding_window=7),
     "qwen3": tiny_keys("qwen3"),
     "qwen3-biases-wide-heads": tiny_keys("qwen3", attention_bias=True, head_dim=20),
+    "mixtral": tiny_keys("mixtral"),
+    "mixtral-sliding": tiny_keys("mixtral", sliding_window=7),
+    "qwen3_moe": tiny_keys("qwen3_moe"),
+    "qwen3_moe-every-second": tiny_keys(
+        "qwen3_moe", decoder_sparse_step=2, mlp_only_layers=[], norm_topk_prob=False
+    ),
+    "qwen3_moe-sliding": tiny_keys("qwen3_moe", use_sliding_window=True, sliding_window=7),
+    "qwen3_moe-window-unused": tiny_keys("qwen3_moe", sliding_window=7),
     **ROTARY_SOURCES,
 }
-ONE_PER_FAMILY = ("llama", "mistral-sliding", "phi3-partial-sliding", "qwen2-sliding", "qwen3")
+DENSE_FAMILIES = ("llama", "mistral-sliding", "phi3-partial-sliding", "qwen2-sliding", "qwen3")
+MIXTURE_FAMILIES = ("mixtral-sliding", "qwen3_moe-window-unused")
+ONE_PER_FAMILY = DENSE_FAMILIES + MIXTURE_FAMILIES
 FULL = [48] * 7
 NARROW = [32, 40, 24, 31, 16, 36, 48]
 SLICED = [32, 40, 24, 31, 16, 36, 33]
@@ -241,9 +251,10 @@ def test_labels_give_the_mean_negative_log_likelihood(tmp_path):
     torch.testing.assert_close(outputs.loss, expected)
 
 
+@pytest.mark.parametrize("source", ["llama-biases", "mixtral", "qwen3_moe"])
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_every_weight_is_trainable(tmp_path, checkpointing):
-    _, _, directory = narrowed(tmp_path, SOURCES["llama-biases"], NARROW)
+def test_every_weight_is_trainable(tmp_path, source, checkpointing):
+    _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW)
     model = load(directory).train()
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -276,7 +287,16 @@ def test_projections_are_plain_linear_layers_of_the_usual_names(tmp_path):
 
 @pytest.mark.parametrize(
     "source",
-    ["llama3-rope", "mistral-sliding", "phi3-partial-sliding", "phi3-longrope", "qwen2", "qwen3"],
+    [
+        "llama3-rope",
+        "mistral-sliding",
+        "phi3-partial-sliding",
+        "phi3-longrope",
+        "qwen2",
+        "qwen3",
+        "mixtral",
+        "qwen3_moe",
+    ],
 )
 def test_a_saved_model_loads_and_is_the_same(tmp_path, source):
     _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW)
@@ -294,8 +314,9 @@ def test_a_saved_model_loads_and_is_the_same(tmp_path, source):
     assert torch.equal(logits(again, some_ids()), logits(model, some_ids()))
 
 
-def test_bfloat16_stays_near_float32(tmp_path):
-    _, _, directory = narrowed(tmp_path, SOURCES["llama"], NARROW, dtype="bfloat16")
+@pytest.mark.parametrize("source", ["llama", "mixtral"])
+def test_bfloat16_stays_near_float32(tmp_path, source):
+    _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW, dtype="bfloat16")
     model = load(directory, torch_dtype="auto")
     assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
     assert logits(model, some_ids()).dtype == torch.bfloat16
@@ -320,7 +341,7 @@ def test_layers_offloaded_to_disk_give_the_same_logits(tmp_path):
     torch.testing.assert_close(logits(spread, some_ids()), logits(load(directory), some_ids()))
 
 
-@pytest.mark.parametrize("source", ONE_PER_FAMILY)
+@pytest.mark.parametrize("source", DENSE_FAMILIES)
 def test_the_model_compiles_as_one_graph(tmp_path, source):
     _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW)
     model = load(directory)
@@ -328,6 +349,12 @@ def test_the_model_compiles_as_one_graph(tmp_path, source):
     with torch.no_grad():
         result = compiled(some_ids(), use_cache=False).logits
     torch.testing.assert_close(result, logits(model, some_ids()), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("source", MIXTURE_FAMILIES)
+def test_a_mixture_says_that_it_does_not_compile_as_one_graph(tmp_path, source):
+    _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW)
+    assert not load(directory)._can_compile_fullgraph
 
 
 def test_absent_keys_take_the_familys_defaults(tmp_path):

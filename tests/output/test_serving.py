@@ -21,6 +21,8 @@ FAMILIES = {
     "phi3": tiny_keys("phi3"),
     "qwen2": tiny_keys("qwen2"),
     "qwen3": tiny_keys("qwen3"),
+    "mixtral": tiny_keys("mixtral"),
+    "qwen3_moe": tiny_keys("qwen3_moe", mlp_only_layers=[0]),
 }
 WIDTHS = [32, 40, 24, 31, 16, 36, 48]  # the last junction dense: the head has hidden_size columns
 IDS = torch.randint(2, 97, (1, 19), generator=torch.Generator().manual_seed(3))

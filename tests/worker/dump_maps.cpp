@@ -20,6 +20,7 @@ namespace {
 
 class NoOutput final : public FoldedModelSink {
  public:
+  void begin() override {}
   void put_embedding(const at::Tensor&) override {}
   void put_sublayer(const SublayerWeights&) override {}
   void put_head(const HeadWeights&) override {}

@@ -19,12 +19,13 @@ HOST = socket.gethostname()
 
 
 def job(output, *, method, samples=64, evaluate=True, activations="auto", ranks=1, **sections):
-    """A job on the example model and its own token files, in float32 all through."""
+    """A job on the example model and its own token files, in float32 all through: larger than the
+    model's bfloat16."""
     spec = {
         "name": "test",
         "model": {"path": str(MODEL)},
         "output": {"path": str(output), "dtype": "float32"},
-        "method": method,
+        "method": {"allow_larger": True, **method},
         "calibration": {
             "tokens": str(CALIBRATION),
             "samples": samples,

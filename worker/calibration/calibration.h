@@ -22,11 +22,15 @@ struct CalibrationJob {
   const CheckpointReader& reader;  ///< its weights
   const ShardPlan& plan;           ///< one shard per rank of the communicator
   at::Tensor windows;              ///< [samples, seqlen] int64, the same on every rank
-  MapOptions map;                  ///< its width is that of every mapped junction
+  MapOptions map;                  ///< its width is that of every mapped junction, unless chosen
   bool head_sliced = false;        ///< false: the last junction keeps its full width
   at::ScalarType compute_dtype = at::kFloat;
   /// As ModelConfig::junction_groups: which junctions share a map. calibrate_pipeline only.
   std::vector<int64_t> groups = {};
+  /// Widths of the mapped junctions (those of others may follow) from the eigenvalues
+  /// [mapped_junctions(), d] float64 of their Gram matrices, each row descending. Asked on every
+  /// rank with the same numbers. calibrate_pipeline without shared maps only.
+  std::function<std::vector<int64_t>(const at::Tensor& spectra)> choose_widths = nullptr;
   at::Device device = at::kCPU;  ///< where this rank computes; tensors of `comm` are there too
 
   /// Junctions 0 .. mapped_junctions()-1 get a map.
@@ -43,6 +47,8 @@ struct CalibrationJob {
 class FoldedModelSink {
  public:
   virtual ~FoldedModelSink() = default;
+  /// First of all, and once the widths of all junctions are known.
+  virtual void begin() = 0;
   virtual void put_embedding(const at::Tensor& embedding) = 0;
   virtual void put_sublayer(const SublayerWeights& weights) = 0;
   virtual void put_head(const HeadWeights& head) = 0;

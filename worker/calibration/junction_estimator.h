@@ -49,6 +49,10 @@ class JunctionEstimator {
   void add_first_sums(const JunctionEstimator& other, int64_t tokens);
   void add_second_sums(const JunctionEstimator& other, int64_t tokens);
 
+  /// The eigenvalues of the Gram matrix, descending [d] float64. After decompose().
+  const at::Tensor& spectrum() const { return basis_->values; }
+  /// Another width of the map than the options have. Before solve().
+  void set_width(int64_t width) { options_.width = width; }
   /// After decompose() and the passes that the method needs, over `tokens` tokens.
   JunctionSolution solve(int64_t tokens);
   /// Effective rank and retained energy of this junction under a map that others share.

@@ -75,10 +75,10 @@ void decompose_all(const CalibrationJob& job, StageJunctions& junctions,
 }
 
 /// Both passes: the calibration tokens through the dense model, every junction's moments on the
-/// way.
+/// way. `know_spectra` is called between them, when the junctions have their eigenvalues.
 void take_moments(Communicator& comm, const CalibrationJob& job, StageJunctions& junctions,
-                  std::vector<SharedMap>& shared, const CalibrationObserver& observer,
-                  PhaseClock& clock) {
+                  std::vector<SharedMap>& shared, const std::function<void()>& know_spectra,
+                  const CalibrationObserver& observer, PhaseClock& clock) {
   const RankShard& shard = shard_of(comm, job.plan);
   const Stage stage = [&] {
     const PhaseClock::Scope scope(clock, "read");
@@ -97,9 +97,33 @@ void take_moments(Communicator& comm, const CalibrationJob& job, StageJunctions&
 
   stream([](JunctionEstimator& estimator, const at::Tensor& x) { estimator.add(x); });
   decompose_all(job, junctions, shared);
+  know_spectra();
   if (job.map.pca && job.map.transport) {
     stream([](JunctionEstimator& estimator, const at::Tensor& x) { estimator.add_rotated(x); });
   }
+}
+
+/// The spectra of all ranks' junctions, on every rank.
+at::Tensor gather_spectra(Communicator& comm, const CalibrationJob& job,
+                          const StageJunctions& junctions) {
+  at::Tensor spectra = at::zeros({job.mapped_junctions(), job.config.hidden_size}, at::kDouble);
+  int64_t junction = junctions.first;
+  for (const JunctionEstimator& estimator : junctions.estimators) {
+    spectra[junction++].copy_(estimator.spectrum());
+  }
+  comm.all_reduce_sum(spectra);  // exact: all summands but one are zero
+  return spectra;
+}
+
+/// Gives this rank's junctions the widths that the job chooses. Returns that of the junction which
+/// the rank's first sublayer reads.
+int64_t choose_widths(Communicator& comm, const CalibrationJob& job, StageJunctions& junctions) {
+  const std::vector<int64_t> widths = job.choose_widths(gather_spectra(comm, job, junctions));
+  auto junction = static_cast<size_t>(junctions.first);
+  for (JunctionEstimator& estimator : junctions.estimators) {
+    estimator.set_width(widths.at(junction++));
+  }
+  return widths.at(static_cast<size_t>(shard_of(comm, job.plan).first_sublayer));
 }
 
 int64_t sum_over_ranks(Communicator& comm, int64_t value) {
@@ -132,15 +156,16 @@ std::vector<JunctionSolution> solve_all(Communicator& comm, const CalibrationJob
   return solutions;
 }
 
-/// M_inv of the junction that the rank's first sublayer reads: the last one of the stage before.
-at::Tensor exchange_unmaps(Communicator& comm, const CalibrationJob& job,
+/// M_inv [width, d] of the junction that the rank's first sublayer reads: the last one of the stage
+/// before.
+at::Tensor exchange_unmaps(Communicator& comm, const CalibrationJob& job, int64_t width,
                            const std::vector<JunctionSolution>& solutions) {
   std::unique_ptr<Transfer> sending;
   if (comm.rank() + 1 < comm.size()) {
     sending = comm.send(solutions.back().map.M_inv.contiguous(), comm.rank() + 1);
   }
   at::Tensor unmap =
-      at::empty({job.map.width, job.config.hidden_size}, at::dtype(at::kDouble).device(job.device));
+      at::empty({width, job.config.hidden_size}, at::dtype(at::kDouble).device(job.device));
   if (comm.rank() > 0) comm.receive(unmap, comm.rank() - 1)->wait();
   if (sending) sending->wait();
   return unmap;
@@ -187,9 +212,16 @@ void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedMod
   const RankShard& shard = shard_of(comm, job.plan);
   StageJunctions junctions = make_junctions(job, shard, clock);
   std::vector<SharedMap> shared = make_shared_maps(comm, job, junctions, clock);
-  take_moments(comm, job, junctions, shared, observer, clock);
+  int64_t unmap_width = job.map.width;
+  const auto know_spectra = [&] {
+    if (!job.choose_widths) return;
+    unmap_width = choose_widths(comm, job, junctions);
+    sink.begin();
+  };
+  if (!job.choose_widths) sink.begin();
+  take_moments(comm, job, junctions, shared, know_spectra, observer, clock);
   const std::vector<JunctionSolution> solutions = solve_all(comm, job, junctions, shared, observer);
-  const at::Tensor unmap = exchange_unmaps(comm, job, solutions);
+  const at::Tensor unmap = exchange_unmaps(comm, job, unmap_width, solutions);
   const PhaseClock::Scope scope(clock, "fold");
   fold_stage(job, shard, unmap, solutions, sink, clock);
 }

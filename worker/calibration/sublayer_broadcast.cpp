@@ -34,7 +34,8 @@ SublayerWeights broadcast_sublayer(Communicator& comm, const ModelConfig& config
       weights.readers.push_back(empty(reader, options));
     for (const StoredTensor& norm : layout.head_norms)
       weights.head_norms.push_back(empty(norm, options));
-    weights.writer = empty(layout.writer, options);
+    for (const LinearLayout& writer : layout.writers)
+      weights.writers.push_back(empty(writer, options));
     weights.shortcut = at::empty({k_in, k_out}, options);
   }
   for (Linear& reader : weights.readers) {
@@ -42,8 +43,10 @@ SublayerWeights broadcast_sublayer(Communicator& comm, const ModelConfig& config
     broadcast_if_defined(comm, reader.bias, root);
   }
   for (at::Tensor& norm : weights.head_norms) broadcast_if_defined(comm, norm, root);
-  broadcast_if_defined(comm, weights.writer.weight, root);
-  broadcast_if_defined(comm, weights.writer.bias, root);
+  for (Linear& writer : weights.writers) {
+    broadcast_if_defined(comm, writer.weight, root);
+    broadcast_if_defined(comm, writer.bias, root);
+  }
   broadcast_if_defined(comm, weights.shortcut, root);
   return weights;
 }

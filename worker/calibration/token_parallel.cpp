@@ -81,8 +81,8 @@ class Walk {
   /// Solves the junction from x [., ., d] of all ranks. The owner keeps the diagnostics, every rank
   /// gets the map, and x becomes x·M.
   void solve(int64_t junction, Microbatches& x);
-  /// The sublayer that reads the last solved junction, its readers folded, its writer still of full
-  /// width. Float64; empty but on the owner.
+  /// The sublayer that reads the last solved junction, its readers folded, its writers still of
+  /// full width. Float64; empty but on the owner.
   SublayerWeights fold_readers(int64_t sublayer);
   /// Lets fold_readers(sublayer) find the weights read, by a thread of their own while a GPU
   /// computes. Does nothing on the CPU, whose cores are busy, and where the weights are another
@@ -172,6 +172,7 @@ void Walk::forward(int64_t sublayer, const SublayerWeights& owned, Microbatches&
 
 void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                               const CalibrationObserver& observer, PhaseClock& clock) {
+  sink.begin();
   Walk walk(comm, job, observer, clock);
   at::Tensor embedding;  // on its owner alone
   Microbatches x = embed_all(comm, job, my_ids(comm, job.windows.to(job.device)), embedding, clock);

@@ -32,9 +32,8 @@ class Module final : public CudaModule {
   GpuInfo info(int device) const override {
     cudaDeviceProp properties{};
     check_cuda(cudaGetDeviceProperties(&properties, device), "properties of the GPU");
-    return {properties.name, hexadecimal(properties.uuid),
-            10 * properties.major + properties.minor, properties.multiProcessorCount,
-            1e3 * properties.clockRate};
+    return {properties.name, hexadecimal(properties.uuid), 10 * properties.major + properties.minor,
+            properties.multiProcessorCount, 1e3 * properties.clockRate};
   }
 
   CudaKernels kernels() const override { return {&add_l1_cost_cuda, &sinkhorn_cuda}; }

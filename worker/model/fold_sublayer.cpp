@@ -17,8 +17,10 @@ SublayerWeights fold_input(const SublayerWeights& weights, const at::Tensor& M_i
 
 SublayerWeights fold_output(const SublayerWeights& weights, const at::Tensor& M) {
   SublayerWeights folded = to_dtype(weights, at::kDouble);
-  folded.writer.weight = fold_writer(folded.writer.weight, M);
-  if (folded.writer.bias.defined()) folded.writer.bias = fold_writer_bias(folded.writer.bias, M);
+  for (Linear& writer : folded.writers) {
+    writer.weight = fold_writer(writer.weight, M);
+    if (writer.bias.defined()) writer.bias = fold_writer_bias(writer.bias, M);
+  }
   const at::Tensor map = M.to(at::kDouble);
   folded.shortcut = folded.shortcut.defined() ? at::matmul(folded.shortcut, map) : map;
   return folded;

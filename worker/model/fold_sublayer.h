@@ -13,7 +13,7 @@ namespace dotresize {
 /// readers, the shortcut becomes M_inv. The result maps width k_in to the full width.
 SublayerWeights fold_input(const SublayerWeights& weights, const at::Tensor& M_inv);
 
-/// Folds the map M [d, k_out] of the junction that the sublayer writes: writer and shortcut are
+/// Folds the map M [d, k_out] of the junction that the sublayer writes: writers and shortcut are
 /// multiplied by M. In either order with fold_input.
 SublayerWeights fold_output(const SublayerWeights& weights, const at::Tensor& M);
 

@@ -2,6 +2,7 @@
 
 #include "worker/model/attention.h"
 #include "worker/model/layout.h"
+#include "worker/model/mixture.h"
 #include "worker/model/mlp.h"
 
 namespace dotresize {
@@ -12,6 +13,16 @@ at::Tensor add_skip(at::Tensor update, const at::Tensor& x, const at::Tensor& sh
   if (!shortcut.defined()) return update.add_(x);
   update.view({-1, update.size(-1)}).addmm_(x.reshape({-1, x.size(-1)}), shortcut.to(at::kFloat));
   return update;
+}
+
+at::Tensor update_of(const ModelConfig& config, const SublayerWeights& weights,
+                     const RotaryTable& rotary, const at::Tensor& normed, KeyValueCache* cache) {
+  if (is_attention(weights.sublayer))
+    return attention_forward(config, weights, rotary, normed, cache);
+  if (config.is_mixture(weights.sublayer)) {
+    return mixture_forward(*config.mixture, weights, normed);
+  }
+  return mlp_forward(weights.readers, weights.writers.at(0), normed);
 }
 
 }  // namespace
@@ -25,13 +36,11 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t diviso
 }
 
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
-                            const RotaryTable& rotary, const at::Tensor& x) {
+                            const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache) {
   const at::Tensor normed = rms_norm(x, weights.norm, config.hidden_size, config.rms_norm_eps)
-                                .to(weights.writer.weight.scalar_type());
-  const at::Tensor update = is_attention(weights.sublayer)
-                                ? attention_forward(config, weights, rotary, normed)
-                                : mlp_forward(weights, normed);
-  return add_skip(update.to(at::kFloat), x, weights.shortcut);
+                                .to(weights.readers.at(0).weight.scalar_type());
+  return add_skip(update_of(config, weights, rotary, normed, cache).to(at::kFloat), x,
+                  weights.shortcut);
 }
 
 at::Tensor head_forward(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x) {

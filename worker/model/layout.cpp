@@ -43,7 +43,7 @@ SublayerLayout attention_layout(const ModelConfig& config, const std::string& la
           config, attention, {{"q_proj", query_rows}, {"k_proj", key_rows}, {"v_proj", key_rows}},
           "qkv_proj", k_in, config.attention_bias),
       .head_norms = head_norms(config, attention),
-      .writer = linear_layout(attention + "o_proj", k_out, query_rows, config.output_bias),
+      .writers = {linear_layout(attention + "o_proj", k_out, query_rows, config.output_bias)},
       .shortcut = {layer + ".attention_shortcut.weight", {k_out, k_in}},
   };
 }
@@ -58,9 +58,27 @@ SublayerLayout mlp_layout(const ModelConfig& config, const std::string& layer, i
       .readers = reader_layouts(config, mlp, {{"gate_proj", rows}, {"up_proj", rows}},
                                 "gate_up_proj", k_in, bias),
       .head_norms = {},
-      .writer = linear_layout(mlp + "down_proj", k_out, rows, bias),
+      .writers = {linear_layout(mlp + "down_proj", k_out, rows, bias)},
       .shortcut = {layer + ".mlp_shortcut.weight", {k_out, k_in}},
   };
+}
+
+SublayerLayout mixture_layout(const MixtureConfig& mixture, const std::string& layer, int64_t d,
+                              int64_t k_in, int64_t k_out) {
+  const MixtureNames& names = mixture.names;
+  const int64_t rows = mixture.intermediate_size;
+  const std::string block = layer + "." + names.block + ".";
+  SublayerLayout layout;
+  layout.norm = {layer + ".post_attention_layernorm.weight", {d}};
+  layout.readers = {linear_layout(block + "gate", mixture.experts, k_in, /*has_bias=*/false)};
+  for (int64_t e = 0; e < mixture.experts; ++e) {
+    const std::string expert = block + "experts." + std::to_string(e) + ".";
+    layout.readers.push_back(linear_layout(expert + names.gate, rows, k_in, false));
+    layout.readers.push_back(linear_layout(expert + names.up, rows, k_in, false));
+    layout.writers.push_back(linear_layout(expert + names.down, k_out, rows, false));
+  }
+  layout.shortcut = {layer + ".mlp_shortcut.weight", {k_out, k_in}};
+  return layout;
 }
 
 }  // namespace
@@ -79,8 +97,11 @@ std::string junction_name(int64_t junction) {
 SublayerLayout sublayer_layout(const ModelConfig& config, int64_t sublayer, int64_t k_in,
                                int64_t k_out) {
   const std::string layer = "model.layers." + std::to_string(sublayer / 2);
-  return is_attention(sublayer) ? attention_layout(config, layer, k_in, k_out)
-                                : mlp_layout(config, layer, k_in, k_out);
+  if (is_attention(sublayer)) return attention_layout(config, layer, k_in, k_out);
+  if (config.is_mixture(sublayer)) {
+    return mixture_layout(*config.mixture, layer, config.hidden_size, k_in, k_out);
+  }
+  return mlp_layout(config, layer, k_in, k_out);
 }
 
 }  // namespace dotresize

@@ -9,7 +9,7 @@
 namespace dotresize {
 
 // Where a checkpoint keeps what, and in which shapes. The families name their tensors alike; what
-// differs between them (biases, fused matrices, head norms) is in ModelConfig.
+// differs between them (biases, fused matrices, head norms, experts) is in ModelConfig.
 
 inline constexpr char kEmbeddingName[] = "model.embed_tokens.weight";  ///< [vocab, k_0]
 inline constexpr char kFinalNormName[] = "model.norm.weight";          ///< [d], dense models only
@@ -37,9 +37,11 @@ struct LinearLayout {
 /// nn.Linear layout [k_out, k_in], where ModelConfig::has_shortcut.
 struct SublayerLayout {
   StoredTensor norm;
-  std::vector<LinearLayout> readers;     ///< attention: q, k, v; MLP: gate, up; or one, all fused
+  /// Attention: q, k, v; MLP: gate, up; or one, all fused. Mixture of experts: the router, then
+  /// gate and up of each expert.
+  std::vector<LinearLayout> readers;
   std::vector<StoredTensor> head_norms;  ///< q_norm, k_norm; empty where the model has none
-  LinearLayout writer;                   ///< attention: o; MLP: down
+  std::vector<LinearLayout> writers;     ///< attention: o; MLP: down; mixture: down of each expert
   StoredTensor shortcut;
 };
 

@@ -50,7 +50,9 @@ SublayerWeights load_sublayer(const CheckpointReader& reader, const ModelConfig&
   for (const StoredTensor& norm : layout.head_norms) {
     weights.head_norms.push_back(load_tensor(reader, norm, dtype));
   }
-  weights.writer = load_linear(reader, layout.writer, dtype);
+  for (const LinearLayout& linear : layout.writers) {
+    weights.writers.push_back(load_linear(reader, linear, dtype));
+  }
   if (!config.compressed) weights.norm = load_tensor(reader, layout.norm, dtype);
   if (config.has_shortcut(sublayer)) {
     weights.shortcut = load_tensor(reader, layout.shortcut, dtype).t();

@@ -4,12 +4,13 @@
 
 namespace dotresize {
 
-at::Tensor mlp_forward(const SublayerWeights& weights, const at::Tensor& x) {
-  const int64_t rows = weights.writer.weight.size(1);
-  const std::vector<at::Tensor> parts = read_parts(weights.readers, x, {rows, rows});
+at::Tensor mlp_forward(const std::vector<Linear>& readers, const Linear& writer,
+                       const at::Tensor& x) {
+  const int64_t rows = writer.weight.size(1);
+  const std::vector<at::Tensor> parts = read_parts(readers, x, {rows, rows});
   at::Tensor hidden = parts[0];
   at::silu_(hidden).mul_(parts[1]);
-  return at::linear(hidden, weights.writer.weight, weights.writer.bias);
+  return at::linear(hidden, writer.weight, writer.bias);
 }
 
 }  // namespace dotresize

@@ -2,12 +2,15 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "worker/model/weights.h"
 
 namespace dotresize {
 
-/// down(silu(gate(x)) · up(x)) of normalised x [batch, tokens, k_in], in the weights' dtype.
-/// Returns [batch, tokens, k_out], skip not added.
-at::Tensor mlp_forward(const SublayerWeights& weights, const at::Tensor& x);
+/// down(silu(gate(x)) · up(x)) of normalised x [..., k_in], in the weights' dtype. readers: gate
+/// and up, or one that holds both; writer: down. Returns [..., k_out], skip not added.
+at::Tensor mlp_forward(const std::vector<Linear>& readers, const Linear& writer,
+                       const at::Tensor& x);
 
 }  // namespace dotresize

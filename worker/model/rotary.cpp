@@ -105,6 +105,10 @@ RotaryTable to_device(const RotaryTable& table, at::Device device) {
   return {table.cos.to(device), table.sin.to(device)};
 }
 
+RotaryTable rotary_rows(const RotaryTable& table, int64_t first, int64_t tokens) {
+  return {table.cos.narrow(0, first, tokens), table.sin.narrow(0, first, tokens)};
+}
+
 at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table) {
   const int64_t tokens = x.size(-2);
   const int64_t turning = table.cos.size(-1);

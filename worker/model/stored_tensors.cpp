@@ -9,7 +9,7 @@ std::vector<StoredTensor> stored_tensors(const ModelConfig& config, int64_t subl
       sublayer_layout(config, sublayer, config.junction_widths.at(sublayer),
                       config.junction_widths.at(sublayer + 1));
   std::vector<LinearLayout> linears = layout.readers;
-  linears.push_back(layout.writer);
+  linears.insert(linears.end(), layout.writers.begin(), layout.writers.end());
 
   std::vector<StoredTensor> tensors;
   for (const LinearLayout& linear : linears) tensors.push_back(linear.weight);
@@ -28,7 +28,7 @@ std::vector<at::Tensor> stored_values(const ModelConfig& config, const SublayerW
     throw std::logic_error(sublayer_name(weights.sublayer) + " is not as its model stores it");
   }
   std::vector<Linear> linears = weights.readers;
-  linears.push_back(weights.writer);
+  linears.insert(linears.end(), weights.writers.begin(), weights.writers.end());
 
   std::vector<at::Tensor> values;
   for (const Linear& linear : linears) values.push_back(linear.weight);

@@ -15,8 +15,10 @@ SublayerWeights transformed(const SublayerWeights& weights, const Function& func
   for (const Linear& reader : weights.readers) {
     result.readers.push_back({apply(reader.weight), apply(reader.bias)});
   }
+  for (const Linear& writer : weights.writers) {
+    result.writers.push_back({apply(writer.weight), apply(writer.bias)});
+  }
   for (const at::Tensor& norm : weights.head_norms) result.head_norms.push_back(apply(norm));
-  result.writer = {apply(weights.writer.weight), apply(weights.writer.bias)};
   result.shortcut = apply(weights.shortcut);
   return result;
 }

@@ -7,7 +7,7 @@ config.json holds the keys of the source model, flat, and some of its own: `sour
 import transformers
 from transformers import CONFIG_MAPPING, PretrainedConfig
 
-SOURCE_MODEL_TYPES = ("llama", "mistral", "phi3", "qwen2", "qwen3")
+SOURCE_MODEL_TYPES = ("llama", "mistral", "phi3", "qwen2", "qwen3", "mixtral", "qwen3_moe")
 
 _SCALING_KEYS = ("rope_parameters", "rope_scaling")
 _ORIGINAL_POSITIONS = "original_max_position_embeddings"
@@ -45,6 +45,8 @@ class DotResizeConfig(PretrainedConfig):
             )
         kwargs = _rotary_in_installed_form(kwargs)
         kwargs = {**_family_defaults(source_model_type, kwargs), **kwargs}
+        if not kwargs.get("use_sliding_window", True):
+            kwargs["sliding_window"] = None  # as the families do that have the key
         self.source_model_type = source_model_type
         self.junction_widths = junction_widths
         if junction_widths is None:
@@ -63,8 +65,9 @@ class DotResizeConfig(PretrainedConfig):
 
     @property
     def base_model_tp_plan(self):
-        """The source family's, whose module names these are; shortcuts are on every rank."""
-        return CONFIG_MAPPING[self.source_model_type].base_model_tp_plan
+        """The source family's, whose module names these are; shortcuts and experts are on every rank."""
+        plan = CONFIG_MAPPING[self.source_model_type].base_model_tp_plan
+        return {name: style for name, style in plan.items() if "experts" not in name}
 
     def to_diff_dict(self):
         """What is saved; with it a padding token that is None, where the family's default is another."""
@@ -83,7 +86,7 @@ def _family_defaults(model_type, keys):
     """
     others = ("model_type", *_SCALING_KEYS)
     source = CONFIG_MAPPING[model_type](**{k: v for k, v in keys.items() if k not in others})
-    ours = {"transformers_version", *others, *keys}
+    ours = {"model_type", "transformers_version", *keys}
     return {key: value for key, value in source.to_dict().items() if key not in ours}
 
 

@@ -19,27 +19,44 @@ from typing import Callable, NamedTuple, Optional, Union
 import torch
 from torch import nn
 from transformers import GenerationMixin, PreTrainedModel
+from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache, DynamicCache
 from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
 from transformers.models.llama import modeling_llama
 from transformers.models.mistral import modeling_mistral
+from transformers.models.mixtral import modeling_mixtral
 from transformers.models.phi3 import modeling_phi3
 from transformers.models.qwen2 import modeling_qwen2
 from transformers.models.qwen3 import modeling_qwen3
+from transformers.models.qwen3_moe import modeling_qwen3_moe
 from transformers.utils import can_return_tuple
 
 from .configuration_dotresize import DotResizeConfig
+
+
+class Mixture(NamedTuple):
+    """A family's mixture of experts: how its configuration and its checkpoints name the parts."""
+
+    block: str  # of a decoder layer
+    experts: str  # key of the configuration: how many
+    intermediate_size: str  # key of the configuration: of one expert
+    gate: str
+    up: str
+    down: str
+    in_layer: Callable  # (config, layer): whether the layer has one, or else a dense MLP
+    norms_weights: Callable  # (config): whether the weights of a token's experts are divided by their sum
 
 
 class Family(NamedTuple):
     """What a source family contributes."""
 
     attention: type  # (config, layer_idx); reads config.hidden_size, its output is o_proj's
-    mlp: type  # (config); reads config.hidden_size, its output is down_proj's
+    mlp: Optional[type]  # (config); reads config.hidden_size, its output is down_proj's
     rotary: type  # (config)
     slides: Callable  # (config): whether config.sliding_window limits the attention of every layer
+    mixture: Optional[Mixture] = None
 
 
 def _never(config):
@@ -52,6 +69,15 @@ def _where_set(config):
 
 def _by_layer_type(config):
     return config.layer_types[0] == "sliding_attention"  # all layers are of one type
+
+
+def _in_every_layer(config, layer):
+    return True
+
+
+def _by_sparse_step(config, layer):
+    dense = config.mlp_only_layers or ()
+    return layer not in dense and (layer + 1) % config.decoder_sparse_step == 0
 
 
 FAMILIES = {
@@ -84,6 +110,38 @@ FAMILIES = {
         modeling_qwen3.Qwen3MLP,
         modeling_qwen3.Qwen3RotaryEmbedding,
         slides=_by_layer_type,
+    ),
+    "mixtral": Family(
+        modeling_mixtral.MixtralAttention,
+        None,
+        modeling_mixtral.MixtralRotaryEmbedding,
+        slides=_where_set,
+        mixture=Mixture(
+            block="block_sparse_moe",
+            experts="num_local_experts",
+            intermediate_size="intermediate_size",
+            gate="w1",
+            up="w3",
+            down="w2",
+            in_layer=_in_every_layer,
+            norms_weights=lambda config: True,
+        ),
+    ),
+    "qwen3_moe": Family(
+        modeling_qwen3_moe.Qwen3MoeAttention,
+        modeling_qwen3_moe.Qwen3MoeMLP,
+        modeling_qwen3_moe.Qwen3MoeRotaryEmbedding,
+        slides=_where_set,
+        mixture=Mixture(
+            block="mlp",
+            experts="num_experts",
+            intermediate_size="moe_intermediate_size",
+            gate="gate_proj",
+            up="up_proj",
+            down="down_proj",
+            in_layer=_by_sparse_step,
+            norms_weights=lambda config: config.norm_topk_prob,
+        ),
     ),
 }
 
@@ -125,6 +183,56 @@ def _write_at_width(projection: nn.Linear, width: int) -> nn.Linear:
     return nn.Linear(projection.in_features, width, bias=projection.bias is not None)
 
 
+class Expert(nn.Module):
+    """down(act(gate(x)) · up(x)), the three under the family's names. x: [tokens, k_in]."""
+
+    def __init__(self, config: DotResizeConfig, names: Mixture, k_in: int, k_out: int):
+        super().__init__()
+        self.names = names
+        rows = getattr(config, names.intermediate_size)
+        self.add_module(names.gate, nn.Linear(k_in, rows, bias=False))
+        self.add_module(names.up, nn.Linear(k_in, rows, bias=False))
+        self.add_module(names.down, nn.Linear(rows, k_out, bias=False))
+        self.act_fn = ACT2FN[config.hidden_act]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        gate, up = getattr(self, self.names.gate), getattr(self, self.names.up)
+        return getattr(self, self.names.down)(self.act_fn(gate(x)) * up(x))
+
+
+class MixtureOfExperts(nn.Module):
+    """Σ weight · expert(x) over the experts that the router chooses for a token.
+
+    Those of transformers write at the width that they read, and hold their weights differently in 4
+    and 5. Routing is theirs: softmax in float32 over all experts, then the greatest few.
+    """
+
+    def __init__(self, config: DotResizeConfig, k_in: int, k_out: int):
+        super().__init__()
+        names = FAMILIES[config.source_model_type].mixture
+        experts = getattr(config, names.experts)
+        self.k_out = k_out
+        self.experts_per_token = config.num_experts_per_tok
+        self.norms_weights = names.norms_weights(config)
+        self.gate = nn.Linear(k_in, experts, bias=False)
+        self.experts = nn.ModuleList(Expert(config, names, k_in, k_out) for _ in range(experts))
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """hidden_states: [batch, tokens, k_in]. Returns [batch, tokens, k_out]."""
+        x = hidden_states.reshape(-1, hidden_states.shape[-1])
+        probabilities = nn.functional.softmax(self.gate(x), dim=-1, dtype=torch.float32)
+        weights, chosen = torch.topk(probabilities, self.experts_per_token, dim=-1)
+        if self.norms_weights:
+            weights = weights / weights.sum(dim=-1, keepdim=True)
+        weights = weights.to(x.dtype)
+        total = x.new_zeros(x.shape[0], self.k_out)
+        for number in chosen.unique().tolist():
+            token, rank = torch.where(chosen == number)
+            result = self.experts[number](x[token]) * weights[token, rank, None]
+            total = total.index_add(0, token, result)
+        return total.view(*hidden_states.shape[:-1], self.k_out)
+
+
 def _shortcut(config: DotResizeConfig, sublayer: int) -> nn.Module:
     """From the width that the sublayer reads to the one that it writes."""
     if not config.has_shortcut(sublayer):
@@ -143,8 +251,13 @@ class DotResizeDecoderLayer(GradientCheckpointingLayer):
         self.self_attn = family.attention(_read_at_width(config, k_in), layer_idx)
         self.self_attn.o_proj = _write_at_width(self.self_attn.o_proj, k_mid)
         self.self_attn.config = config  # shared, so that the attention can be chosen later on
-        self.mlp = family.mlp(_read_at_width(config, k_mid))
-        self.mlp.down_proj = _write_at_width(self.mlp.down_proj, k_out)
+        self.mlp_name = "mlp"
+        if family.mixture is not None and family.mixture.in_layer(config, layer_idx):
+            self.mlp_name = family.mixture.block
+            self.add_module(self.mlp_name, MixtureOfExperts(config, k_mid, k_out))
+        else:
+            self.mlp = family.mlp(_read_at_width(config, k_mid))
+            self.mlp.down_proj = _write_at_width(self.mlp.down_proj, k_out)
 
         self.attention_shortcut = _shortcut(config, 2 * layer_idx)
         self.mlp_shortcut = _shortcut(config, 2 * layer_idx + 1)
@@ -158,7 +271,7 @@ class DotResizeDecoderLayer(GradientCheckpointingLayer):
         """
         attention, weights = self.self_attn(self.input_layernorm(hidden_states), **kwargs)
         hidden_states = attention + self.attention_shortcut(hidden_states)
-        mlp = self.mlp(self.post_attention_layernorm(hidden_states))
+        mlp = getattr(self, self.mlp_name)(self.post_attention_layernorm(hidden_states))
         return mlp + self.mlp_shortcut(hidden_states), weights
 
 
@@ -172,7 +285,11 @@ class DotResizePreTrainedModel(PreTrainedModel):
     _supports_sdpa = True
     _supports_flex_attn = True
     _supports_attention_backend = True
-    _can_compile_fullgraph = True
+
+    @property
+    def _can_compile_fullgraph(self) -> bool:
+        """Which experts compute depends on the data."""
+        return FAMILIES[self.config.source_model_type].mixture is None
 
 
 class DotResizeModel(DotResizePreTrainedModel):

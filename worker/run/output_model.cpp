@@ -59,18 +59,22 @@ ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job,
   return make_shard_layout(by_rank);
 }
 
-OutputShards::OutputShards(const fs::path& dir, const ShardLayout& layout, int rank,
-                           const ModelConfig& source, const ModelConfig& output,
-                           const ResolvedJob& job, PhaseClock& clock)
-    : writer_(dir, layout, rank), output_(output), clock_(clock) {
-  if (!output.compressed) {
-    norm_ = stock_norm(source.hidden_size, output.hidden_size, scalar_type(job.output_dtype));
+OutputShards::OutputShards(fs::path dir, int rank, const ModelConfig& source,
+                           const ResolvedJob& job, const ShardPlan& plan, PhaseClock& clock)
+    : dir_(std::move(dir)), rank_(rank), source_(source), job_(job), plan_(plan), clock_(clock) {}
+
+void OutputShards::begin() {
+  output_ = output_model_config(source_, job_);
+  layout_ = output_layout(output_, job_, plan_);
+  writer_.emplace(dir_, layout_, rank_);
+  if (!output_.compressed) {
+    norm_ = stock_norm(source_.hidden_size, output_.hidden_size, scalar_type(job_.output_dtype));
   }
 }
 
 void OutputShards::put_embedding(const at::Tensor& embedding) {
   const PhaseClock::Scope scope(clock_, "write");
-  writer_.write(kEmbeddingName, embedding);
+  writer_->write(kEmbeddingName, embedding);
 }
 
 void OutputShards::put_sublayer(const SublayerWeights& weights) {
@@ -78,14 +82,19 @@ void OutputShards::put_sublayer(const SublayerWeights& weights) {
   const std::vector<StoredTensor> tensors = stored_tensors(output_, weights.sublayer);
   const std::vector<at::Tensor> values =
       stored_values(output_, norm_ ? with_stock_norm(weights, *norm_) : weights);
-  for (size_t i = 0; i < tensors.size(); ++i) writer_.write(tensors[i].name, values.at(i));
+  for (size_t i = 0; i < tensors.size(); ++i) writer_->write(tensors[i].name, values.at(i));
 }
 
 void OutputShards::put_head(const HeadWeights& head) {
   const PhaseClock::Scope scope(clock_, "write");
   const HeadWeights stored = norm_ ? with_stock_norm(head, *norm_) : head;
-  if (stored.norm.defined()) writer_.write(kFinalNormName, stored.norm);
-  writer_.write(kHeadName, stored.weight);
+  if (stored.norm.defined()) writer_->write(kFinalNormName, stored.norm);
+  writer_->write(kHeadName, stored.weight);
+}
+
+void OutputShards::finish() {
+  const PhaseClock::Scope scope(clock_, "write");
+  writer_->finish();
 }
 
 void write_companion_files(const fs::path& dir, const ShardLayout& layout,

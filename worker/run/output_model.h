@@ -17,22 +17,34 @@ namespace dotresize {
 /// own sublayers.
 ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job, const ShardPlan& plan);
 
-/// Writes the folded weights of one rank into its shards, as the output model has them.
+/// Writes the folded weights of one rank into its shards, as the output model has them. References
+/// outlive the object.
 class OutputShards final : public FoldedModelSink {
  public:
-  OutputShards(const std::filesystem::path& dir, const ShardLayout& layout, int rank,
-               const ModelConfig& source, const ModelConfig& output, const ResolvedJob& job,
-               PhaseClock& clock);
+  OutputShards(std::filesystem::path dir, int rank, const ModelConfig& source,
+               const ResolvedJob& job, const ShardPlan& plan, PhaseClock& clock);
+  /// From here on `job` has its widths.
+  void begin() override;
   void put_embedding(const at::Tensor& embedding) override;
   void put_sublayer(const SublayerWeights& weights) override;
   void put_head(const HeadWeights& head) override;
-  void finish() { writer_.finish(); }
+  void finish();
+
+  /// What is written, after begin().
+  const ModelConfig& config() const { return output_; }
+  const ShardLayout& layout() const { return layout_; }
 
  private:
-  ShardWriter writer_;
-  const ModelConfig& output_;
-  std::optional<StockNorm> norm_;  ///< of a stock model
+  std::filesystem::path dir_;
+  int rank_;
+  const ModelConfig& source_;
+  const ResolvedJob& job_;
+  const ShardPlan& plan_;
   PhaseClock& clock_;
+  ModelConfig output_;
+  ShardLayout layout_;
+  std::optional<ShardWriter> writer_;
+  std::optional<StockNorm> norm_;  ///< of a stock model
 };
 
 /// config.json, the Python code of a compressed model, and the source's tokenizer and generation

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/model_size.h"
+#include "job/net_size.h"
 #include "job/version.h"
 #include "worker/model/sublayer.h"
 #include "worker/run/host_name.h"
@@ -120,6 +121,10 @@ void complete_report(Report& report, const ResolvedJob& job, const ModelConfig& 
   report.dense.bytes = report.dense.parameters * size_in_bytes(job.source_dtype);
   report.compressed.parameters = layout.total_parameters;
   report.compressed.bytes = layout.total_bytes;
+  const std::string larger = size_warning({report.dense.parameters, report.dense.bytes,
+                                           report.compressed.parameters, report.compressed.bytes},
+                                          job);
+  if (!larger.empty()) report.warnings.push_back(larger);
   for (const JunctionReport& junction : report.junctions) {
     if (junction.sinkhorn_converged.value_or(true)) continue;
     report.warnings.push_back("junction " + junction.name + ": Sinkhorn did not converge in " +

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "job/output_config.h"
+#include "job/energy_widths.h"
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/verify.h"
 #include "worker/comm/timed_communicator.h"
@@ -34,6 +34,15 @@ MapOptions map_options(const ResolvedJob& job) {
   return options;
 }
 
+std::vector<std::vector<double>> rows_of(const at::Tensor& matrix) {
+  std::vector<std::vector<double>> rows;
+  for (const at::Tensor& row : matrix.unbind()) {
+    const auto* data = row.const_data_ptr<double>();
+    rows.emplace_back(data, data + row.numel());
+  }
+  return rows;
+}
+
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -45,7 +54,6 @@ class JobRun {
          const RunEnvironment& environment)
       : job_(job),
         config_(config),
-        output_config_(output_model_config(config, job)),
         plan_(plan),
         progress_(environment.progress),
         cache_dir_(environment.cache_dir),
@@ -55,7 +63,8 @@ class JobRun {
         clock_(!environment.trace.empty(), environment.finish_work),
         comm_(environment.comm, clock_),
         source_(job.model_path),
-        output_(environment.output) {}
+        output_(environment.output),
+        shards_(partial_path(job.output_path), comm_.rank(), config_, job_, plan_, clock_) {}
 
   Report run();
 
@@ -73,9 +82,8 @@ class JobRun {
   double perplexity(const CheckpointReader& reader, const ModelConfig& config,
                     const std::string& phase);
 
-  const ResolvedJob& job_;
+  ResolvedJob job_;  // its widths too, once they are known
   const ModelConfig& config_;
-  ModelConfig output_config_;
   const ShardPlan& plan_;
   Progress& progress_;
   fs::path cache_dir_;
@@ -88,7 +96,7 @@ class JobRun {
   OutputDirectory* output_;  // rank 0's
   TokenWindows calibration_;
   std::optional<TokenWindows> evaluation_;
-  ShardLayout layout_;
+  OutputShards shards_;
   std::map<std::string, std::string> shard_hashes_;  // rank 0
   Report report_;
 };
@@ -174,18 +182,21 @@ void JobRun::evaluate_dense() {
 void JobRun::calibrate() {
   const auto start = std::chrono::steady_clock::now();
   progress_.enter("calibrate");
-  layout_ = output_layout(output_config_, job_, plan_);
-  OutputShards shards(partial_path(job_.output_path), layout_, comm_.rank(), config_,
-                      output_config_, job_, clock_);
-  const CalibrationJob calibration{config_,
-                                   source_,
-                                   plan_,
-                                   calibration_.windows,
-                                   map_options(job_),
-                                   job_.head_sliced,
-                                   scalar_type(job_.compute_dtype),
-                                   job_.junction_groups,
-                                   device_};
+  CalibrationJob calibration{config_,
+                             source_,
+                             plan_,
+                             calibration_.windows,
+                             map_options(job_),
+                             job_.head_sliced,
+                             scalar_type(job_.compute_dtype),
+                             job_.junction_groups};
+  calibration.device = device_;
+  if (job_.energy) {
+    calibration.choose_widths = [&](const at::Tensor& spectra) {
+      job_ = with_energy_widths(job_, config_, rows_of(spectra));
+      return job_.junction_widths;
+    };
+  }
   std::map<int64_t, MapDiagnostics> solved;
   const CalibrationObserver observer{
       [&](int64_t tokens) { progress_.tokens_seen(tokens); },
@@ -195,25 +206,22 @@ void JobRun::calibrate() {
       [&](int64_t junctions) { progress_.junctions_solved(junctions); }};
   const auto schedule =
       job_.schedule == Schedule::kPipeline ? calibrate_pipeline : calibrate_token_parallel;
-  schedule(comm_, calibration, shards, observer, clock_);
-  {
-    const PhaseClock::Scope scope(clock_, "write");
-    shards.finish();
-  }
+  schedule(comm_, calibration, shards_, observer, clock_);
+  shards_.finish();
   report_.calibration_s = seconds_since(start);
   report_.junctions = gather_junctions(comm_, job_, config_, solved);
 }
 
 void JobRun::take_hashes() {
   const PhaseClock::Scope scope(clock_, "hash");
-  shard_hashes_ = gather_hashes(comm_, partial_path(job_.output_path), layout_);
+  shard_hashes_ = gather_hashes(comm_, partial_path(job_.output_path), shards_.layout());
   report_.fingerprints = gather_input_hashes(comm_, job_.model_path, source_.files());
 }
 
 void JobRun::write_companions() {
   if (root()) {
     const PhaseClock::Scope scope(clock_, "write");
-    write_companion_files(output_->partial(), layout_, output_config_, job_);
+    write_companion_files(output_->partial(), shards_.layout(), shards_.config(), job_);
   }
   comm_.barrier();
 }
@@ -230,8 +238,9 @@ void JobRun::finish() {
   if (!trace_.empty()) write_trace(comm_, clock_, trace_);
   report_.ranks = gather_ranks(comm_, plan_, clock_, gpu_);
   if (!root()) return;
-  complete_report(report_, job_, config_, layout_);
+  complete_report(report_, job_, config_, shards_.layout());
   report_.calibration_tokens = calibration_.windows.numel();
+  if (evaluation_) report_.job.evaluation->seqlen = evaluation_->windows.size(1);
   report_.fingerprints["calibration_tokens"] = calibration_.fingerprint;
   if (evaluation_) report_.fingerprints["evaluation_tokens"] = evaluation_->fingerprint;
   const fs::path& dir = output_->partial();

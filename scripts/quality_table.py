@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Perplexity at equal net size: runs the example model over methods, sizes and map sharings, and writes docs/quality.md.
+
+    .venv/bin/python scripts/quality_table.py [--output FILE]
+
+Needs the built worker. Calibration and evaluation are the token files of tests/data/, so the figures are those of the
+model and the method alone.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+BIN = ROOT / "build" / "bin"
+METHODS = ["magnitude", "dotresize", "slicegpt", "pca_dotresize"]
+SIZES = [0.9, 0.8, 0.7]
+
+PAGE = """\
+# Quality at equal net size
+
+The example model ([examples/docs-llama](../examples/docs-llama/README.md), {parameters:,} parameters, {bytes:,} bytes) at 90, 80 and 70 % of
+its net bytes: width, net size and perplexity over {tokens:,} predicted tokens. The dense model's perplexity is **{dense:.2f}**. One small
+model: measure on yours.
+
+```
+.venv/bin/python scripts/quality_table.py    # makes this page
+```
+
+Calibration: 64 windows of 512 tokens of `tests/data/calibration.safetensors`; evaluation: `tests/data/evaluation.safetensors`.
+Activations are those of `auto`, all other options the defaults.
+
+## A map per junction, and one for the model
+
+`map_sharing: junction` stores a shortcut per sublayer, `map_sharing: model` none, so it is wider at the same size.
+
+{uniform}
+## Widths by energy
+
+`widths: {{from: energy, size: S}}`, a map per junction: every width holds the same fraction of its junction's energy (`held`). The activations are
+`original` for all methods here, also for magnitude and dotresize, which above have `compressed` ones with a map per junction.
+
+{energy}"""
+
+
+def job(folder, method):
+    return {
+        "name": "quality",
+        "model": {"path": str(ROOT / "examples" / "docs-llama")},
+        "output": {"path": str(folder / "out")},
+        "method": method,
+        "calibration": {"tokens": str(ROOT / "tests" / "data" / "calibration.safetensors"), "samples": 64},
+        "evaluation": {"tokens": str(ROOT / "tests" / "data" / "evaluation.safetensors")},
+    }
+
+
+def report_of(method):
+    """The report of a job with this section `method`, run by one rank."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "job.json").write_text(json.dumps(job(folder, method)))
+        subprocess.run([BIN / "dotresize-worker", folder / "job.json"], check=True, stdout=subprocess.DEVNULL)
+        return json.loads((folder / "out" / "dotresize" / "report.json").read_text())
+
+
+def size_cell(report):
+    return f"{100 * report['compressed']['bytes_fraction']:.1f} %"
+
+
+def perplexity_cell(report):
+    return f"{report['compressed']['perplexity']:.2f}"
+
+
+def uniform_cells(report):
+    return [str(report["method"]["width"]), size_cell(report), perplexity_cell(report)]
+
+
+def energy_cells(report):
+    widths = [junction["width"] for junction in report["junctions"] if junction["mapped"]]
+    held = report["method"]["widths"]["held"]
+    return [f"{min(widths)} to {max(widths)}", f"{held:.4f}", size_cell(report), perplexity_cell(report)]
+
+
+def table(header, rows):
+    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def uniform_table(reports):
+    header = ["method, size", "width, own maps", "net", "perplexity", "width, one map", "net", "perplexity"]
+    rows = [
+        [f"{name}, {size}", *uniform_cells(reports[name, size, "junction"]), *uniform_cells(reports[name, size, "model"])]
+        for size in SIZES
+        for name in METHODS
+    ]
+    return table(header, rows)
+
+
+def energy_table(reports):
+    header = ["method, size", "widths", "held", "net", "perplexity"]
+    rows = [[f"{name}, {size}", *energy_cells(reports[name, size])] for size in SIZES for name in METHODS]
+    return table(header, rows)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs" / "quality.md")
+    output = parser.parse_args().output
+    uniform = {
+        (name, size, sharing): report_of({"name": name, "size": size, "map_sharing": sharing})
+        for name in METHODS
+        for size in SIZES
+        for sharing in ("junction", "model")
+    }
+    energy = {
+        (name, size): report_of({"name": name, "widths": {"from": "energy", "size": size}})
+        for name in METHODS
+        for size in SIZES
+    }
+    any_report = next(iter(uniform.values()))
+    page = PAGE.format(
+        parameters=any_report["dense"]["parameters"],
+        bytes=any_report["dense"]["bytes"],
+        tokens=any_report["evaluation"]["token_count"],
+        dense=any_report["dense"]["perplexity"],
+        uniform=uniform_table(uniform),
+        energy=energy_table(energy),
+    )
+    output.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

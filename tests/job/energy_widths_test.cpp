@@ -1,0 +1,137 @@
+#include "job/energy_widths.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "job/errors.h"
+#include "job/net_size.h"
+#include "tests/job/test_configs.h"
+
+namespace dotresize {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr std::size_t kMapped = 12;  // small_llama with a dense head
+
+/// A job of small_llama whose widths come from energy, in steps of 8.
+ResolvedJob energy_job(std::optional<double> keep, std::optional<double> size) {
+  ResolvedJob job = small_job(small_llama(), 1);
+  job.sparsity.reset();
+  job.set_width(256);
+  job.energy = EnergyTarget{.keep = keep, .size = size, .round_to = 8, .held = {}};
+  return job;
+}
+
+/// Row j decays as decay^i, decay closer to 1 from junction to junction: each needs more width than
+/// the one before.
+std::vector<std::vector<double>> spectra() {
+  std::vector<std::vector<double>> rows(kMapped);
+  for (std::size_t j = 0; j < kMapped; ++j) {
+    const double decay = 1.0 - 0.2 / static_cast<double>(j + 1);
+    for (int i = 0; i < 256; ++i) rows[j].push_back(std::pow(decay, i));
+  }
+  return rows;
+}
+
+double held(const std::vector<double>& row, int64_t width) {
+  double leading = 0.0, all = 0.0;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    all += row[i];
+    if (static_cast<int64_t>(i) < width) leading += row[i];
+  }
+  return leading / all;
+}
+
+ResolvedJob chosen(std::optional<double> keep, std::optional<double> size) {
+  return with_energy_widths(energy_job(keep, size), small_llama(), spectra());
+}
+
+std::string error_of(std::optional<double> keep, std::optional<double> size) {
+  try {
+    chosen(keep, size);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "was accepted";
+}
+
+TEST(EnergyWidths, KeepGivesTheSmallestWidthThatHoldsIt) {
+  const ResolvedJob job = chosen(0.9, {});
+  for (std::size_t j = 0; j < kMapped; ++j) {
+    const int64_t width = job.junction_widths[j];
+    EXPECT_EQ(width % 8, 0);
+    EXPECT_GE(held(spectra()[j], width), 0.9);
+    EXPECT_LT(held(spectra()[j], width - 8), 0.9) << j;
+  }
+  EXPECT_EQ(job.junction_widths.back(), 256);
+  EXPECT_GE(*job.energy->held, 0.9);
+  EXPECT_GT(job.width, job.junction_widths.front());
+  EXPECT_TRUE(job.widths_known());
+}
+
+TEST(EnergyWidths, SizeGivesTheLargestEnergyThatFits) {
+  const ModelConfig config = small_llama();
+  for (const double size : {0.3, 0.5, 0.7, 0.8, 0.9}) {
+    const ResolvedJob job = chosen({}, size);
+    const NetSize net = net_size(config, job);
+    EXPECT_LE(net.bytes_fraction(), size);
+    const double energy = *job.energy->held;
+    // The widths for the least bit more energy, by hand.
+    ResolvedJob more = job;
+    for (std::size_t j = 0; j < kMapped; ++j) {
+      EXPECT_GE(held(spectra()[j], job.junction_widths[j]), energy - 1e-12);
+      int64_t& width = more.junction_widths[j];
+      for (width = 8; width < 256 && held(spectra()[j], width) <= energy * (1.0 + 1e-12);)
+        width += 8;
+    }
+    EXPECT_GT(net_size(config, more).bytes_fraction(), size) << size;
+  }
+}
+
+TEST(EnergyWidths, KeepIsAFloorBesideASize) {
+  const double energy = *chosen({}, 0.8).energy->held;
+  EXPECT_EQ(chosen(energy - 1e-6, 0.8).junction_widths, chosen({}, 0.8).junction_widths);
+  EXPECT_THAT(error_of(energy + 1e-6, 0.8),
+              testing::AllOf(StartsWith("method.widths.size: 0.8 leaves the junctions 0."),
+                             HasSubstr("less than method.widths.keep, 0.")));
+}
+
+TEST(EnergyWidths, AResultThatIsNotSmallerIsRefusedUnlessAllowed) {
+  EXPECT_THAT(error_of(1.0, {}), StartsWith("method.widths.keep: the result, "));
+  ResolvedJob job = energy_job(1.0, {});
+  job.allow_larger = true;
+  EXPECT_EQ(with_energy_widths(job, small_llama(), spectra()).width, 256);
+}
+
+TEST(EnergyWidths, ASizeBelowThatOfTheSmallestWidthsIsRefusedBeforeAnythingRuns) {
+  EXPECT_NO_THROW(check_energy_target(small_llama(), energy_job({}, 0.22)));
+  try {
+    check_energy_target(small_llama(), energy_job({}, 0.2));
+    ADD_FAILURE() << "was accepted";
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(),
+                 "method.widths.size: 0.2 cannot be had: the smallest widths, 8, give 0.213798 of "
+                 "the dense model's bytes");
+  }
+}
+
+TEST(EnergyWidths, EigenvaluesThatRoundingMadeNegativeHoldNothing) {
+  std::vector<double> row(256, -1e-18);
+  row[0] = 1.0;
+  const ResolvedJob job = with_energy_widths(energy_job(1.0, {}), small_llama(), {kMapped, row});
+  EXPECT_THAT(std::vector(job.junction_widths.begin(), job.junction_widths.end() - 1), Each(8));
+  EXPECT_EQ(*job.energy->held, 1.0);
+}
+
+TEST(EnergyWidths, AJunctionWithoutEnergyIsAnError) {
+  auto rows = spectra();
+  rows[3].assign(256, 0.0);
+  EXPECT_THROW(with_energy_widths(energy_job(0.9, {}), small_llama(), rows), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace dotresize

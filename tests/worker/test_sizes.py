@@ -1,0 +1,102 @@
+"""A job that asks for a size gets the largest model within it."""
+
+import json
+import subprocess
+
+import pytest
+from safetensors.torch import load_file
+
+import harness
+
+DENSE_BYTES = 2 * 6_622_464
+STEP = 8  # round_to of the example; also a multiple of its attention heads
+
+
+def size_job(output, method, **changes):
+    """A quick job whose output has the model's own dtype."""
+    spec = harness.job(output, method=method, samples=4, evaluate=False, **changes)
+    spec["output"]["dtype"] = "same"
+    del spec["method"]["allow_larger"]
+    return spec
+
+
+def stored_bytes(directory):
+    return sum(
+        tensor.nbytes
+        for shard in directory.glob("*.safetensors")
+        for tensor in load_file(shard).values()
+    )
+
+
+def planned_bytes(spec, directory):
+    path = directory / "plan.json"
+    path.write_text(json.dumps(spec))
+    command = [harness.BIN / "dotresize", "plan", path, "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)["compressed"]["bytes"]
+
+
+@pytest.mark.parametrize("sharing", ["junction", "model"])
+@pytest.mark.parametrize("size", [0.9, 0.8, 0.7])
+def test_the_size_is_met_within_one_step(size, sharing, tmp_path):
+    method = {"name": "slicegpt", "size": size, "map_sharing": sharing}
+    report = harness.run_to_report(size_job(tmp_path / "out", method), tmp_path)
+
+    stored = stored_bytes(tmp_path / "out")
+    assert stored == report["compressed"]["bytes"]
+    assert stored <= size * DENSE_BYTES
+    wider = dict(method, width=report["method"]["width"] + STEP, allow_larger=True)
+    del wider["size"]
+    assert planned_bytes(size_job(tmp_path / "wider", wider), tmp_path) > size * DENSE_BYTES
+
+
+def widths_and_energies(report):
+    mapped = [junction for junction in report["junctions"] if junction["mapped"]]
+    return [j["width"] for j in mapped], [j["retained_energy"] for j in mapped]
+
+
+def test_widths_by_energy_do_not_depend_on_the_ranks(tmp_path):
+    method = {"name": "slicegpt", "widths": {"keep": 0.9, "size": 0.8}}
+    reports = [
+        harness.run_to_report(size_job(tmp_path / f"{ranks}", method, ranks=ranks), tmp_path)
+        for ranks in (1, 3)
+    ]
+    widths, energies = widths_and_energies(reports[0])
+    assert (widths, energies) == (
+        widths_and_energies(reports[1])[0],
+        pytest.approx(widths_and_energies(reports[1])[1], rel=1e-9),
+    )
+    assert len(set(widths)) > 3
+    assert all(width % STEP == 0 for width in widths)
+    held = reports[0]["method"]["widths"]["held"]
+    assert held >= 0.9
+    assert min(energies) == pytest.approx(held, abs=1e-6)
+    assert stored_bytes(tmp_path / "1") == reports[0]["compressed"]["bytes"] <= 0.8 * DENSE_BYTES
+
+
+@pytest.mark.parametrize("name", ["magnitude", "dotresize", "pca_dotresize"])
+def test_every_method_takes_the_widths_of_the_spectra(name, tmp_path):
+    method = {"name": name, "widths": {"keep": 0.95}, "allow_larger": True}
+    report = harness.run_to_report(size_job(tmp_path / "out", method, ranks=2), tmp_path)
+    widths, energies = widths_and_energies(report)
+    for junction, width in zip(report["junctions"], widths):
+        # effective_rank holds 99 %, so 95 % needs no more but for the rounding of the width.
+        assert width < junction["effective_rank"] + STEP
+    assert all(0 < energy <= 1 for energy in energies)
+    assert report["calibration"]["activations"] == "original"
+
+
+@pytest.mark.parametrize(
+    "method, expected",
+    [
+        ({"sparsity": 0.05}, "method.sparsity: the result, 13,956,608 bytes"),
+        ({"widths": {"keep": 1.0}}, "method.widths.keep: the result, "),
+        ({"widths": {"keep": 0.999, "size": 0.4}}, "method.widths.size: 0.4 leaves the junctions"),
+        ({"size": 0.2}, "method.size: 0.2 cannot be had: the smallest width, 8, gives 0.21"),
+    ],
+)
+def test_a_size_that_cannot_be_had_is_refused(method, expected, tmp_path):
+    refused = harness.run(size_job(tmp_path / "out", method, ranks=2), tmp_path)
+    assert refused.returncode == 65
+    assert expected in refused.stderr
+    assert not list(tmp_path.glob("out*"))
