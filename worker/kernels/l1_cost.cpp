@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "worker/kernels/cuda_kernels.h"
 #include "worker/kernels/l1_cost_tile.h"
 #include "worker/kernels/parallel_for_each.h"
 
@@ -138,6 +139,7 @@ void check(const at::Tensor& x, const at::Tensor& cost) {
 }  // namespace
 
 void add_l1_cost(const at::Tensor& x, at::Tensor& cost) {
+  if (x.is_cuda()) return cuda_kernels().add_l1_cost(x, cost);
   check(x, cost);
   const int64_t tokens = x.size(0);
   const int64_t width = x.size(1);

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "worker/kernels/cuda_kernels.h"
 #include "worker/kernels/parallel_for_each.h"
 #include "worker/kernels/sinkhorn_rows.h"
 
@@ -219,6 +220,7 @@ void check(const at::Tensor& cost, const SinkhornOptions& options) {
 
 SinkhornResult sinkhorn(const at::Tensor& cost, const SinkhornOptions& options) {
   check(cost, options);
+  if (cost.is_cuda()) return cuda_kernels().sinkhorn(cost, options);
   Iterate iterate(cost, options.lambda);
   for (int64_t iterations = 1;; ++iterations) {
     const bool last = iterations == options.max_iterations;
