@@ -2,7 +2,8 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
+
+#include "job/text_table.h"
 
 namespace dotresize {
 
@@ -19,13 +20,5 @@ std::string format_perplexity(double value);
 
 /// Text from elsewhere made safe to print: control characters become '?'. Newlines are kept.
 std::string printable(const std::string& text);
-/// Code points of UTF-8 text: the columns it takes, wide characters aside.
-int display_width(const std::string& text);
-
-enum class Align { kLeft, kRight };
-/// Columns two spaces apart, the last left-aligned one not padded; each line ends with a newline.
-/// Every row has one cell for each entry of `alignment`.
-std::string format_table(const std::vector<std::vector<std::string>>& rows,
-                         const std::vector<Align>& alignment);
 
 }  // namespace dotresize

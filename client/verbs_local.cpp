@@ -8,9 +8,11 @@
 #include "client/programs.h"
 #include "client/verb.h"
 #include "job/errors.h"
+#include "job/eval_options.h"
 #include "job/job_file.h"
 #include "job/mpirun.h"
 #include "job/plan_table.h"
+#include "job/verify_options.h"
 
 namespace dotresize {
 namespace {
@@ -61,27 +63,12 @@ int run(const RunOptions& options, const CommonOptions& common) {
   return run_program(mpirun_command(planned.job.ranks, worker));
 }
 
-struct EvalOptions {
-  std::string model_dir;
-  std::vector<std::string> text;
-  std::string tokens;
-  int64_t seqlen = 0;
-};
-
-int eval(const EvalOptions& options, const CommonOptions& common) {
-  std::vector<std::string> command = {worker_program(), "eval", options.model_dir};
-  if (!options.tokens.empty()) command.insert(command.end(), {"--tokens", options.tokens});
-  for (const std::string& file : options.text) command.insert(command.end(), {"--text", file});
-  if (options.seqlen > 0) {
-    command.insert(command.end(), {"--seqlen", std::to_string(options.seqlen)});
-  }
+/// Becomes `dotresize-worker VERB ARGUMENTS`.
+[[noreturn]] void exec_worker(const std::string& verb, const std::vector<std::string>& arguments,
+                              const CommonOptions& common) {
+  std::vector<std::string> command = {worker_program(), verb};
   if (common.json()) command.insert(command.end(), {"-o", "json"});
-  exec_program(command);
-}
-
-int verify(const std::string& dir, const CommonOptions& common) {
-  std::vector<std::string> command = {worker_program(), "verify", dir};
-  if (common.json()) command.insert(command.end(), {"-o", "json"});
+  command.insert(command.end(), arguments.begin(), arguments.end());
   exec_program(command);
 }
 
@@ -119,27 +106,34 @@ Verb run_verb(CLI::App& app, CommonOptions& common) {
 }
 
 Verb eval_verb(CLI::App& app, CommonOptions& common) {
-  CLI::App& command = *app.add_subcommand("eval", "Measure a model's perplexity");
-  auto options = std::make_shared<EvalOptions>();
-  command.add_option("MODEL_DIR", options->model_dir, "Dense or compressed model")
-      ->required()
-      ->type_name("");
-  auto* source = command.add_option_group("source", "One of");
-  source->add_option("--text", options->text, "Text files, joined with a blank line")
-      ->type_name("FILE...");
-  source->add_option("--tokens", options->tokens, "A safetensors file with the tensor \"tokens\"")
-      ->type_name("FILE");
-  source->require_option(1);
-  command.add_option("--seqlen", options->seqlen, "Tokens per window")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
+  CLI::App& command =
+      *app.add_subcommand("eval", "Measure perplexity and latency of models, side by side");
+  auto request = std::make_shared<EvalRequest>();
+  add_eval_options(command, *request);
   add_output_option(command, common);
   command.group("Without a server");
   command.footer(
       "Examples:\n"
       "  dotresize eval out/docs-llama-80 --text evaluation.txt\n"
-      "  dotresize eval out/docs-llama-80 --tokens evaluation.safetensors --seqlen 128 -o json\n");
-  return {&command, [options, &common] { return eval(*options, common); }};
+      "  dotresize eval examples/docs-llama out/docs-llama-80 --tokens evaluation.safetensors\n"
+      "  dotresize eval examples/docs-llama out/docs-llama-80 --latency --runtime transformers\n");
+  return {&command,
+          [request, &common]() -> int { exec_worker("eval", eval_arguments(*request), common); }};
+}
+
+Verb verify_verb(CLI::App& app, CommonOptions& common) {
+  CLI::App& command = *app.add_subcommand("verify", "Check a model that dotresize wrote");
+  auto request = std::make_shared<VerifyRequest>();
+  add_verify_options(command, *request);
+  add_output_option(command, common);
+  command.group("Without a server");
+  command.footer(
+      "Examples:\n"
+      "  dotresize verify out/docs-llama-80\n"
+      "  dotresize verify out/docs-llama-80 --against examples/docs-llama --text evaluation.txt\n");
+  return {&command, [request, &common]() -> int {
+            exec_worker("verify", verify_arguments(*request), common);
+          }};
 }
 
 }  // namespace
@@ -151,9 +145,7 @@ std::vector<Verb> add_local_verbs(CLI::App& app, CommonOptions& common) {
                   "JOB", "Job file (YAML or JSON)",
                   "  dotresize plan job.yaml\n  dotresize plan job.yaml -o json\n", plan),
       eval_verb(app, common),
-      simple_verb(app, common, "verify", "Check a model's hashes, shapes and values", "DIR",
-                  "A model directory that dotresize wrote",
-                  "  dotresize verify out/docs-llama-80\n", verify),
+      verify_verb(app, common),
   };
 }
 

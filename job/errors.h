@@ -24,6 +24,12 @@ class InputError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// An argument is missing that only the data show to be needed. Exit code 64.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// The job was asked to end (SIGTERM, SIGINT, CancelJob). Exit code 2.
 class Cancelled : public std::runtime_error {
  public:

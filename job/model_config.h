@@ -84,6 +84,12 @@ struct ModelConfig {
   int64_t rotary_dim() const {
     return static_cast<int64_t>(static_cast<double>(head_dim) * rotary.partial_factor);
   }
+  /// Tokens of the longest window that the model is for: max_position_embeddings, which a dynamic
+  /// rotary embedding stretches by its factor.
+  int64_t longest_window() const {
+    const double stretch = rotary.type == "dynamic" ? rotary.factor : 1.0;
+    return static_cast<int64_t>(static_cast<double>(max_position_embeddings) * stretch);
+  }
   int64_t num_junctions() const { return 2 * num_layers + 1; }
   /// Sublayer 2l is the attention of layer l, 2l+1 its MLP; sublayer s reads junction s and writes
   /// s+1.

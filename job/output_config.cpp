@@ -54,9 +54,7 @@ void write_rotary(json& config, const RotaryConfig& rotary) {
 void write_custom_code(json& config, const ModelConfig& output) {
   config["model_type"] = "dotresize";
   config["architectures"] = {"DotResizeForCausalLM"};
-  config["auto_map"] = {{"AutoConfig", "configuration_dotresize.DotResizeConfig"},
-                        {"AutoModel", "modeling_dotresize.DotResizeModel"},
-                        {"AutoModelForCausalLM", "modeling_dotresize.DotResizeForCausalLM"}};
+  config["auto_map"] = custom_code_map();
   config["source_model_type"] = output.family;
   config["junction_widths"] = output.junction_widths;
   if (!output.junction_groups.empty()) config["junction_groups"] = output.junction_groups;
@@ -76,6 +74,12 @@ void write_experts(json& config, const ModelConfig& output) {
 }
 
 }  // namespace
+
+json custom_code_map() {
+  return {{"AutoConfig", "configuration_dotresize.DotResizeConfig"},
+          {"AutoModel", "modeling_dotresize.DotResizeModel"},
+          {"AutoModelForCausalLM", "modeling_dotresize.DotResizeForCausalLM"}};
+}
 
 ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& job) {
   ModelConfig output = source;

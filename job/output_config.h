@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "job/model_config.h"
@@ -10,6 +11,10 @@ namespace dotresize {
 /// The model that the job makes of `source`: compressed, or with `map_sharing: model` a dense one
 /// that is as wide as its map.
 ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& job);
+
+/// `auto_map` of a compressed model: the classes that lie beside its weights, by transformers'
+/// names.
+nlohmann::json custom_code_map();
 
 /// config.json of `output`: the source's keys, sorted, with those changed that differ. Rotary
 /// settings and dtype are written in the dialects of transformers 4 and 5. Ends with a newline.

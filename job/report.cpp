@@ -119,6 +119,16 @@ ModelReport read_model_report(const ConfigFields& root, const std::string& key) 
   return model;
 }
 
+std::map<std::string, std::string> read_fingerprints(const ConfigFields& root) {
+  const auto fields = root.object("fingerprints");
+  if (!fields) root.fail("fingerprints", "is missing");
+  std::map<std::string, std::string> fingerprints;
+  for (const auto& [name, value] : root.raw("fingerprints").items()) {
+    fingerprints[name] = fields->text(name).value_or("");
+  }
+  return fingerprints;
+}
+
 }  // namespace
 
 std::string report_to_json(const Report& report) {
@@ -166,6 +176,11 @@ ReportSummary read_report_summary(const std::filesystem::path& model_dir) {
   summary.dense = read_model_report(root, "dense");
   summary.compressed = read_model_report(root, "compressed");
   summary.wall_time_s = root.required_positive("wall_time_s", 1e12);
+  summary.compute_dtype = root.text("compute_dtype").value_or("");
+  if (const auto evaluation = root.object("evaluation")) {
+    summary.evaluation_seqlen = evaluation->integer("seqlen", 2, kAny);
+  }
+  summary.fingerprints = read_fingerprints(root);
   return summary;
 }
 

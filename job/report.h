@@ -61,7 +61,7 @@ struct Report {
 
 std::string report_to_json(const Report& report);
 
-/// The summary that `dotresize report` and the server need. Throws InputError for a malformed file.
+/// What others than the job itself need of a report. Throws InputError for a malformed file.
 struct ReportSummary {
   std::string name;
   std::string method;
@@ -69,6 +69,9 @@ struct ReportSummary {
   ModelReport dense;
   ModelReport compressed;
   double wall_time_s = 0.0;
+  std::string compute_dtype;                        ///< of the perplexities
+  std::optional<int64_t> evaluation_seqlen;         ///< tokens per window
+  std::map<std::string, std::string> fingerprints;  ///< as in Report
 };
 ReportSummary read_report_summary(const std::filesystem::path& model_dir);
 

@@ -129,15 +129,9 @@ TokenSource evaluation_source(const v1::Evaluation& given, const TokenSource& ca
   return source;
 }
 
-/// A dynamic rotary embedding is for windows beyond max_position_embeddings.
-int64_t longest_window(const ModelConfig& config) {
-  const double stretch = config.rotary.type == "dynamic" ? config.rotary.factor : 1.0;
-  return static_cast<int64_t>(static_cast<double>(config.max_position_embeddings) * stretch);
-}
-
 void check_seqlen(const std::string& section, const TokenSource& source,
                   const ModelConfig& config) {
-  if (source.seqlen.value_or(0) > longest_window(config)) {
+  if (source.seqlen.value_or(0) > config.longest_window()) {
     fail(section + ".seqlen",
          std::to_string(*source.seqlen) + " is more than the model's max_position_embeddings, " +
              std::to_string(config.max_position_embeddings) +

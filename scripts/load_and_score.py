@@ -12,7 +12,6 @@ dotresize/report.json to 0.1 %, else the exit code is 1.
 
 import argparse
 import json
-import math
 import os
 import sys
 from pathlib import Path
@@ -20,15 +19,15 @@ from pathlib import Path
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "worker" / "python"))
 
+import run_in_transformers  # noqa: E402
 import torch  # noqa: E402
-from safetensors import SafetensorError, safe_open  # noqa: E402
+from run_in_transformers import cut, perplexity, read_token_file  # noqa: E402
 from tokenize_text import InputError, tokenize_files  # noqa: E402
 from transformers import AutoModelForCausalLM, logging  # noqa: E402
 
 EXIT_DIFFERS = 1
 EXIT_DATA = 65
 REPORT_TOLERANCE = 1e-3
-WINDOWS_AT_A_TIME = 8
 
 
 def parse_arguments(arguments):
@@ -53,38 +52,7 @@ def read_tokens(inputs, model_dir):
         return torch.tensor(tokenize_files(model_dir, inputs)), None
     if len(inputs) > 1:
         raise InputError(f"{inputs[1]}: one token file at a time")
-    try:
-        with safe_open(inputs[0], "pt") as file:
-            if "tokens" not in file.keys():
-                raise InputError(f'{inputs[0]}: has no tensor "tokens"')
-            tokens = file.get_tensor("tokens").long()
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"{inputs[0]}: {error}") from error
-    return tokens.flatten(), tokens.shape[1] if tokens.ndim == 2 else None
-
-
-def cut(tokens, seqlen):
-    """All whole windows, [W, seqlen]."""
-    if seqlen < 2:
-        raise InputError(f"--seqlen {seqlen}: must be at least 2")
-    whole = len(tokens) // seqlen
-    if whole == 0:
-        raise InputError(f"{len(tokens)} tokens, fewer than one window of {seqlen}")
-    return tokens[: whole * seqlen].view(whole, seqlen)
-
-
-@torch.no_grad()
-def perplexity(model, windows):
-    """windows: [W, seqlen]. Sums in float64."""
-    nll = 0.0
-    for ids in windows.split(WINDOWS_AT_A_TIME):
-        logits = model(ids, use_cache=False).logits[:, :-1].float()
-        targets = ids[:, 1:]
-        losses = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), targets.flatten(), reduction="none"
-        )
-        nll += losses.double().sum().item()
-    return math.exp(nll / windows[:, 1:].numel())
+    return read_token_file(inputs[0])
 
 
 def load(model_dir, dtype):
@@ -124,7 +92,7 @@ def main(arguments=None):
     logging.disable_progress_bar()
     try:
         as_expected = score(parse_arguments(arguments))
-    except InputError as error:
+    except (InputError, run_in_transformers.InputError) as error:
         print(f"load_and_score: error: {error}", file=sys.stderr)
         return EXIT_DATA
     return 0 if as_expected else EXIT_DIFFERS

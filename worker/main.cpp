@@ -4,9 +4,12 @@
 #include <cstdio>
 
 #include "job/errors.h"
+#include "job/eval_options.h"
+#include "job/verify_options.h"
 #include "job/version.h"
+#include "worker/eval_command.h"
 #include "worker/job_command.h"
-#include "worker/model_commands.h"
+#include "worker/verify_command.h"
 
 namespace {
 
@@ -14,8 +17,8 @@ using namespace dotresize;
 
 struct Arguments {
   JobCommandOptions job;
-  std::filesystem::path model_dir;
-  TokenSource source;
+  EvalRequest eval;
+  VerifyRequest verify;
   std::string output = "text";
 };
 
@@ -24,37 +27,10 @@ void add_output_option(CLI::App& app, Arguments& arguments) {
       ->check(CLI::IsMember({"text", "json"}));
 }
 
-CLI::App* add_eval(CLI::App& app, Arguments& arguments) {
-  CLI::App* eval = app.add_subcommand("eval", "Perplexity of a dense or compressed model");
-  eval->add_option("model", arguments.model_dir, "Hugging Face directory")->required();
-  auto* text =
-      eval->add_option("--text", arguments.source.text, "Text files, joined with a blank line");
-  auto* tokens = eval->add_option("--tokens", arguments.source.tokens,
-                                  "safetensors file with a tensor \"tokens\"");
-  text->excludes(tokens);
-  eval->add_option("--seqlen", arguments.source.seqlen,
-                   "Tokens per window (default: the token file's rows, else 2048)")
-      ->check(CLI::Range(2, 1 << 24));
-  add_output_option(*eval, arguments);
-  eval->callback([text, tokens] {
-    if (text->empty() && tokens->empty())
-      throw CLI::ValidationError("eval needs --text or --tokens");
-  });
-  return eval;
-}
-
-CLI::App* add_verify(CLI::App& app, Arguments& arguments) {
-  CLI::App* verify =
-      app.add_subcommand("verify", "Check hashes, shapes and values of an output directory");
-  verify->add_option("dir", arguments.model_dir, "Output directory of a job")->required();
-  add_output_option(*verify, arguments);
-  return verify;
-}
-
 int run(const CLI::App* eval, const CLI::App* verify, const Arguments& arguments) {
   const bool json = arguments.output == "json";
-  if (eval->parsed()) return eval_command(arguments.model_dir, arguments.source, json);
-  if (verify->parsed()) return verify_command(arguments.model_dir, json);
+  if (eval->parsed()) return eval_command(arguments.eval, json);
+  if (verify->parsed()) return verify_command(arguments.verify, json);
   return run_job_command(arguments.job);
 }
 
@@ -71,8 +47,12 @@ int main(int argc, char** argv) {
                  "Where tokenised text is cached (default: beside the job file)");
   app.add_option("--trace", arguments.job.trace,
                  "Timeline of all ranks to write, for chrome://tracing and Perfetto");
-  const CLI::App* eval = add_eval(app, arguments);
-  const CLI::App* verify = add_verify(app, arguments);
+  CLI::App* eval = app.add_subcommand("eval", "Perplexity and latency of models");
+  add_eval_options(*eval, arguments.eval);
+  add_output_option(*eval, arguments);
+  CLI::App* verify = app.add_subcommand("verify", "Check an output directory");
+  add_verify_options(*verify, arguments.verify);
+  add_output_option(*verify, arguments);
   app.require_subcommand(0, 1);
   try {
     app.parse(argc, argv);
@@ -82,6 +62,9 @@ int main(int argc, char** argv) {
   }
   try {
     return run(eval, verify, arguments);
+  } catch (const UsageError& error) {
+    std::fprintf(stderr, "dotresize-worker: error: %s\n", error.what());
+    return kExitUsage;
   } catch (const InputError& error) {
     std::fprintf(stderr, "dotresize-worker: error: %s\n", error.what());
     return kExitBadData;

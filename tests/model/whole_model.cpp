@@ -87,15 +87,7 @@ WholeModel random_model(const ModelConfig& config, uint64_t seed) {
 }
 
 WholeModel load_model(const std::filesystem::path& dir, at::ScalarType dtype) {
-  WholeModel model;
-  model.config = read_model_config(dir);
-  const CheckpointReader reader(dir);
-  model.embedding = load_embedding(reader, model.config, dtype);
-  for (int64_t s = 0; s < model.config.num_sublayers(); ++s) {
-    model.sublayers.push_back(load_sublayer(reader, model.config, s, dtype));
-  }
-  model.head = load_head(reader, model.config, dtype);
-  return model;
+  return load_whole_model(CheckpointReader(dir), read_model_config(dir), dtype);
 }
 
 WholeModel to_dtype(const WholeModel& model, at::ScalarType dtype) {
@@ -104,19 +96,6 @@ WholeModel to_dtype(const WholeModel& model, at::ScalarType dtype) {
   for (SublayerWeights& sublayer : converted.sublayers) sublayer = to_dtype(sublayer, dtype);
   converted.head.weight = model.head.weight.to(dtype);
   return converted;
-}
-
-at::Tensor last_stream(const WholeModel& model, const at::Tensor& ids) {
-  const RotaryTable rotary = make_rotary_table(model.config, ids.size(1));
-  at::Tensor x = at::embedding(model.embedding, ids).to(at::kFloat);
-  for (const SublayerWeights& sublayer : model.sublayers) {
-    x = sublayer_forward(model.config, sublayer, rotary, x);
-  }
-  return x;
-}
-
-at::Tensor logits(const WholeModel& model, const at::Tensor& ids) {
-  return head_forward(model.config, model.head, last_stream(model, ids));
 }
 
 at::Tensor random_ids(const ModelConfig& config, at::IntArrayRef shape, uint64_t seed) {

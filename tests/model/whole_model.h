@@ -6,17 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "worker/model/sublayer.h"
+#include "worker/evaluation/whole_model.h"
 
 namespace dotresize::testing {
-
-/// A model held whole, as no program of the project does.
-struct WholeModel {
-  ModelConfig config;
-  at::Tensor embedding;
-  std::vector<SublayerWeights> sublayers;
-  HeadWeights head;
-};
 
 /// Two layers, width 24, three query heads of width 12 on one key head; all biases on.
 ModelConfig tiny_config();
@@ -30,11 +22,6 @@ std::string kind_of(const ModelConfig& config);
 WholeModel random_model(const ModelConfig& config, uint64_t seed);
 WholeModel load_model(const std::filesystem::path& dir, at::ScalarType dtype = at::kFloat);
 WholeModel to_dtype(const WholeModel& model, at::ScalarType dtype);
-
-/// The stream at the last junction, [batch, tokens, k_2L] float32. ids: [batch, tokens] int64.
-at::Tensor last_stream(const WholeModel& model, const at::Tensor& ids);
-/// [batch, tokens, vocab] float32.
-at::Tensor logits(const WholeModel& model, const at::Tensor& ids);
 
 at::Tensor random_ids(const ModelConfig& config, at::IntArrayRef shape, uint64_t seed);
 /// [n, n] float64.

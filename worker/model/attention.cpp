@@ -8,13 +8,18 @@
 namespace dotresize {
 namespace {
 
-// [tokens, tokens] bool: query i sees key j where j <= i and i - j < window. Nothing where the
-// window covers every token, so that the faster causal path is taken.
-std::optional<at::Tensor> window_mask(const ModelConfig& config, const at::Tensor& x) {
+// [tokens, past + tokens] bool: the query at position i = past .. past + tokens - 1 sees key j
+// where j <= i and i - j < window. Nothing where the window covers every key and either a single
+// query sees all keys or, with past = 0, the faster causal path does the same.
+std::optional<at::Tensor> visible_keys(const ModelConfig& config, const at::Tensor& x,
+                                       int64_t past) {
   const int64_t tokens = x.size(1);
-  if (!config.sliding_window || *config.sliding_window >= tokens) return std::nullopt;
-  at::Tensor mask = at::ones({tokens, tokens}, x.options().dtype(at::kBool));
-  return mask.tril_().triu_(1 - *config.sliding_window);
+  const int64_t keys = past + tokens;
+  const bool limited = config.sliding_window && *config.sliding_window < keys;
+  if (!limited && (past == 0 || tokens == 1)) return std::nullopt;
+  at::Tensor mask = at::ones({tokens, keys}, x.options().dtype(at::kBool)).tril_(past);
+  if (limited) mask.triu_(past + 1 - *config.sliding_window);
+  return mask;
 }
 
 // Heads [..., head_dim] of queries (part 0) or keys (1), normed where the model does that.
@@ -29,7 +34,7 @@ at::Tensor norm_heads(const ModelConfig& config, const SublayerWeights& weights,
 }  // namespace
 
 at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& weights,
-                             const RotaryTable& rotary, const at::Tensor& x) {
+                             const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache) {
   const int64_t batch = x.size(0);
   const int64_t tokens = x.size(1);
   const int64_t key_rows = config.num_kv_heads * config.head_dim;
@@ -39,13 +44,20 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
     return parts[part].view({batch, tokens, -1, config.head_dim}).transpose(1, 2);
   };
   const at::Tensor query = apply_rotary(norm_heads(config, weights, 0, heads(0)), rotary);
-  const at::Tensor key = apply_rotary(norm_heads(config, weights, 1, heads(1)), rotary);
-  const at::Tensor value = heads(2);
+  at::Tensor key = apply_rotary(norm_heads(config, weights, 1, heads(1)), rotary);
+  at::Tensor value = heads(2);
+  const int64_t past = cache == nullptr ? 0 : cache->length();
+  if (cache != nullptr) {
+    cache->append(key, value);
+    key = cache->keys();
+    value = cache->values();
+  }
 
-  const std::optional<at::Tensor> mask = window_mask(config, x);
-  const at::Tensor attended = at::scaled_dot_product_attention(
-      query, key, value, mask, /*dropout_p=*/0.0, /*is_causal=*/!mask, /*scale=*/std::nullopt,
-      /*enable_gqa=*/config.num_kv_heads != config.num_heads);
+  const std::optional<at::Tensor> mask = visible_keys(config, x, past);
+  const at::Tensor attended =
+      at::scaled_dot_product_attention(query, key, value, mask, /*dropout_p=*/0.0,
+                                       /*is_causal=*/!mask && past == 0, /*scale=*/std::nullopt,
+                                       /*enable_gqa=*/config.num_kv_heads != config.num_heads);
   const Linear& output = weights.writers.at(0);
   return at::linear(attended.transpose(1, 2).reshape({batch, tokens, -1}), output.weight,
                     output.bias);

@@ -16,8 +16,9 @@ at::Tensor add_skip(at::Tensor update, const at::Tensor& x, const at::Tensor& sh
 }
 
 at::Tensor update_of(const ModelConfig& config, const SublayerWeights& weights,
-                     const RotaryTable& rotary, const at::Tensor& normed) {
-  if (is_attention(weights.sublayer)) return attention_forward(config, weights, rotary, normed);
+                     const RotaryTable& rotary, const at::Tensor& normed, KeyValueCache* cache) {
+  if (is_attention(weights.sublayer))
+    return attention_forward(config, weights, rotary, normed, cache);
   if (config.is_mixture(weights.sublayer)) {
     return mixture_forward(*config.mixture, weights, normed);
   }
@@ -35,10 +36,11 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t diviso
 }
 
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
-                            const RotaryTable& rotary, const at::Tensor& x) {
+                            const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache) {
   const at::Tensor normed = rms_norm(x, weights.norm, config.hidden_size, config.rms_norm_eps)
                                 .to(weights.readers.at(0).weight.scalar_type());
-  return add_skip(update_of(config, weights, rotary, normed).to(at::kFloat), x, weights.shortcut);
+  return add_skip(update_of(config, weights, rotary, normed, cache).to(at::kFloat), x,
+                  weights.shortcut);
 }
 
 at::Tensor head_forward(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "job/model_config.h"
+#include "worker/model/key_value_cache.h"
 #include "worker/model/rotary.h"
 #include "worker/model/weights.h"
 
@@ -20,9 +21,11 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t diviso
 
 /// One sublayer with its skip: f(norm(x)) + x·shortcut. x: [batch, tokens, k_in] float32 (the
 /// residual stream); causal; the table holds at least `tokens` positions. Returns
-/// [batch, tokens, k_out] float32.
+/// [batch, tokens, k_out] float32. `cache`: of an attention, see attention_forward; an MLP ignores
+/// it.
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
-                            const RotaryTable& rotary, const at::Tensor& x);
+                            const RotaryTable& rotary, const at::Tensor& x,
+                            KeyValueCache* cache = nullptr);
 
 /// Logits [..., vocab] float32 of the final residual stream x [..., k_2L] float32.
 at::Tensor head_forward(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x);

@@ -101,6 +101,10 @@ RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens) {
   return {at::cos(angles).mul_(scale), at::sin(angles).mul_(scale)};
 }
 
+RotaryTable rotary_rows(const RotaryTable& table, int64_t first, int64_t tokens) {
+  return {table.cos.narrow(0, first, tokens), table.sin.narrow(0, first, tokens)};
+}
+
 at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table) {
   const int64_t tokens = x.size(-2);
   const int64_t turning = table.cos.size(-1);

@@ -19,6 +19,9 @@ struct RotaryTable {
 /// depend on the length of the window.
 RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens);
 
+/// The table of the `tokens` positions from `first` on.
+RotaryTable rotary_rows(const RotaryTable& table, int64_t first, int64_t tokens);
+
 /// Rotates query or key heads: channel i turns with channel i + rotary_dim/2, channels from
 /// rotary_dim on stay. x: [batch, heads, tokens, head_dim] of any floating dtype, computed in
 /// float32; the table may hold more positions.

@@ -235,6 +235,7 @@ void JobRun::finish() {
   if (!root()) return;
   complete_report(report_, job_, config_, shards_.layout());
   report_.calibration_tokens = calibration_.windows.numel();
+  if (evaluation_) report_.job.evaluation->seqlen = evaluation_->windows.size(1);
   report_.fingerprints["calibration_tokens"] = calibration_.fingerprint;
   if (evaluation_) report_.fingerprints["evaluation_tokens"] = evaluation_->fingerprint;
   const fs::path& dir = output_->partial();

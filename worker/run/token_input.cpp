@@ -6,7 +6,7 @@
 #include "worker/checkpoint/tokens.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/python/embedded.h"
-#include "worker/run/child_process.h"
+#include "worker/run/python_helper.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -14,15 +14,6 @@ namespace {
 
 constexpr int64_t kDefaultSeqlen = 2048;
 constexpr int64_t kDefaultSamples = 128;
-
-/// $DOTRESIZE_PYTHON, else the environment of a source tree (build/bin/../../.venv), else python3
-/// of the PATH.
-std::string python_program() {
-  if (const char* python = std::getenv("DOTRESIZE_PYTHON")) return python;
-  const fs::path bin = fs::read_symlink("/proc/self/exe").parent_path();
-  const fs::path venv = bin.parent_path().parent_path() / ".venv" / "bin" / "python";
-  return fs::exists(venv) ? venv.string() : "python3";
-}
 
 std::string cache_key(const std::vector<fs::path>& text, const fs::path& model_dir) {
   std::string parts = sha256_of_file(model_dir / "tokenizer.json");
@@ -32,8 +23,7 @@ std::string cache_key(const std::vector<fs::path>& text, const fs::path& model_d
 
 at::Tensor read_windows(const TokenSource& source, bool calibration, const fs::path& model_dir,
                         const ModelConfig& config, const fs::path& cache_dir) {
-  const fs::path file =
-      source.text.empty() ? source.tokens : tokenize_text(source.text, model_dir, cache_dir);
+  const fs::path file = token_file(source, model_dir, cache_dir);
   const TokenFile tokens = read_tokens(file, config.vocab_size);
   const int64_t seqlen = source.seqlen.value_or(tokens.row_length.value_or(kDefaultSeqlen));
   if (!calibration) return evaluation_windows(tokens.tokens, seqlen);
@@ -54,17 +44,15 @@ fs::path tokenize_text(const std::vector<fs::path>& text, const fs::path& model_
   const fs::path out = cache_dir / ("tokens-" + cache_key(text, model_dir) + ".safetensors");
   if (fs::exists(out)) return out;
   fs::create_directories(cache_dir);
-  std::vector<std::string> command = {python_program(), "-c", std::string(tokenize_text_py()),
-                                      model_dir.string(), out.string()};
-  for (const fs::path& file : text) command.push_back(file.string());
-  const ChildResult result = run_child(command);
-  if (result.exit_code == kExitBadData) throw InputError(result.last_line);
-  if (result.exit_code != 0) {
-    throw std::runtime_error("the tokenizer helper (" + command.front() +
-                             ") failed with exit code " + std::to_string(result.exit_code) + ": " +
-                             result.last_line);
-  }
+  std::vector<std::string> arguments = {model_dir.string(), out.string()};
+  for (const fs::path& file : text) arguments.push_back(file.string());
+  run_python_helper("tokenizer", tokenize_text_py(), arguments);
   return out;
+}
+
+fs::path token_file(const TokenSource& source, const fs::path& model_dir,
+                    const fs::path& cache_dir) {
+  return source.text.empty() ? source.tokens : tokenize_text(source.text, model_dir, cache_dir);
 }
 
 TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, bool calibration,

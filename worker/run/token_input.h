@@ -31,4 +31,8 @@ std::filesystem::path tokenize_text(const std::vector<std::filesystem::path>& te
                                     const std::filesystem::path& model_dir,
                                     const std::filesystem::path& cache_dir);
 
+/// The source's token file, or the one that tokenize_text makes of its text.
+std::filesystem::path token_file(const TokenSource& source, const std::filesystem::path& model_dir,
+                                 const std::filesystem::path& cache_dir);
+
 }  // namespace dotresize

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Whether transformers may run the Python code of a model directory.
+
+    scripts/trusted_code.py MODEL_DIR
+
+Prints "True" where the model is one of dotresize's and its code is that of this repository, byte
+for byte, and "False" where it needs none. Any other code is refused: exit code 65.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+CODE = Path(__file__).resolve().parents[1] / "worker" / "python"
+CLASSES = {
+    "AutoConfig": "configuration_dotresize.DotResizeConfig",
+    "AutoModel": "modeling_dotresize.DotResizeModel",
+    "AutoModelForCausalLM": "modeling_dotresize.DotResizeForCausalLM",
+}
+
+
+def may_run_code(model_dir):
+    config = json.loads((model_dir / "config.json").read_text(encoding="utf-8"))
+    if config.get("model_type") != "dotresize":
+        return False
+    if config.get("auto_map") != CLASSES:
+        raise ValueError(f"{model_dir}/config.json: auto_map does not name the code of dotresize")
+    for name in ("configuration_dotresize.py", "modeling_dotresize.py"):
+        if (model_dir / name).read_bytes() != (CODE / name).read_bytes():
+            raise ValueError(f"{model_dir / name}: not the file of this repository: untrusted code")
+    return True
+
+
+def main(arguments):
+    if len(arguments) != 1:
+        print("usage: trusted_code.py MODEL_DIR", file=sys.stderr)
+        return 64
+    try:
+        print(may_run_code(Path(arguments[0])))
+    except (OSError, ValueError) as error:
+        print(f"trusted_code: error: {error}", file=sys.stderr)
+        return 65
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,162 @@
+"""dotresize-worker eval: perplexity and latency, side by side, in both runtimes."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+import torch
+from narrowing import fold, output_keys, random_dense, random_maps, tiny_keys, write_output
+from running import WORKER
+from safetensors.torch import save_file
+
+KEYS = tiny_keys("llama", sliding_window=None)
+WIDTHS = [40] * 6 + [48]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """"dense", "narrow" and "stranger" (another vocabulary), and tokens for all of them."""
+    folder = tmp_path_factory.mktemp("eval")
+    dense = random_dense(KEYS)
+    dense.save_pretrained(folder / "dense")
+    tensors = fold(dense, random_maps(48, WIDTHS))
+    write_output(folder / "narrow", tensors, output_keys(KEYS, WIDTHS))
+    random_dense({**KEYS, "vocab_size": 120}).save_pretrained(folder / "stranger")
+    ids = torch.randint(2, 97, (6, 40), generator=torch.Generator().manual_seed(5))
+    save_file({"tokens": ids}, folder / "tokens.safetensors")
+    return folder
+
+
+def evaluate(*arguments, exit_code=0, **environment):
+    result = subprocess.run(
+        [WORKER, "eval", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "PYTHONPATH": "", **environment},
+    )
+    assert result.returncode == exit_code, result.stdout + result.stderr
+    return result
+
+
+def document(*arguments):
+    return json.loads(evaluate(*arguments, "-o", "json").stdout)
+
+
+QUICK = ["--latency", "--prompt", 12, "--decode", 4, "--repetitions", 3, "--warmup", 1]
+
+
+@pytest.fixture(scope="module")
+def documents(folder):
+    """The same request to both runtimes."""
+    models = [folder / "dense", folder / "narrow"]
+    tokens = ["--tokens", folder / "tokens.safetensors"]
+    return {
+        runtime: document(*models, *tokens, *QUICK, "--batch", 2, "--runtime", runtime)
+        for runtime in ("own", "transformers")
+    }
+
+
+def test_both_runtimes_measure_the_same_perplexities(documents):
+    own, transformers = (
+        [model["perplexity"] for model in documents[runtime]["models"]]
+        for runtime in ("own", "transformers")
+    )
+    assert own == pytest.approx(transformers, rel=1e-5)
+    assert own[0] != pytest.approx(own[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("runtime", ["own", "transformers"])
+def test_the_document_says_what_was_measured_and_how(documents, folder, runtime):
+    found = documents[runtime]
+    assert found["runtime"] == runtime and found["dtype"] == "float32" and found["threads"] >= 1
+    assert found["latency"] == {
+        "prompt": 12, "decode": 4, "batch": 2, "repetitions": 3, "warmup": 1,
+    }  # fmt: skip
+    assert found["warnings"] == []
+    assert [model["model"] for model in found["models"]] == [str(folder / "dense"), str(folder / "narrow")]
+    for model in found["models"]:
+        assert model["bytes"] == 4 * model["parameters"]
+        assert (model["predicted_tokens"], model["seqlen"]) == (6 * 39, 40)
+        for times in (model["prompt_ms_per_token"], model["decode_ms_per_token"]):
+            assert 0 < times["p10"] <= times["median"] <= times["p90"]
+    first, second = found["models"]
+    assert second["parameters"] != first["parameters"]
+    assert first["tokens_sha256"] == second["tokens_sha256"]
+
+
+def test_a_table_is_for_people_and_progress_goes_to_stderr(folder):
+    result = evaluate(
+        folder / "dense", folder / "narrow", "--tokens", folder / "tokens.safetensors", *QUICK
+    )
+    lines = result.stdout.splitlines()
+    assert lines[0].split()[:5] == ["model", "parameters", "bytes", "perplexity", "change"]
+    assert lines[1].startswith(str(folder / "dense")) and lines[2].startswith(str(folder / "narrow"))
+    assert "%" in lines[2] and "%" not in lines[1]
+    assert "threads" in result.stdout and "10th - 90th percentile" in result.stdout
+    assert f"2/2 {folder / 'narrow'}: latency" in result.stderr
+
+
+def test_latency_alone_needs_no_text(folder):
+    (model,) = document(folder / "narrow", *QUICK)["models"]
+    assert "perplexity" not in model and "decode_ms_per_token" in model
+
+
+def test_perplexities_over_another_vocabulary_are_not_compared(folder):
+    arguments = [folder / "dense", folder / "stranger", "--tokens", folder / "tokens.safetensors"]
+    (warning,) = document(*arguments)["warnings"]
+    assert warning.startswith(str(folder / "stranger")) and "cannot be compared" in warning
+    result = evaluate(*arguments)
+    assert "cannot be compared" in result.stderr
+    assert "%" not in result.stdout
+
+
+def append(path):
+    path.write_text(path.read_text() + "\n")
+
+
+def point_elsewhere(path):
+    keys = json.loads(path.read_text())
+    keys["auto_map"]["AutoModelForCausalLM"] = "elsewhere/model--modeling.Model"
+    path.write_text(json.dumps(keys))
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("modeling_dotresize.py", append),
+        ("configuration_dotresize.py", append),
+        ("config.json", point_elsewhere),
+    ],
+)
+def test_code_that_is_not_dotresizes_is_not_run(folder, tmp_path, file, change):
+    model = tmp_path / "model"
+    shutil.copytree(folder / "narrow", model)
+    change(model / file)
+    result = evaluate(model, *QUICK, "--runtime", "transformers", exit_code=65)
+    assert f"{model / file}: " in result.stderr and "untrusted code" in result.stderr
+    evaluate(model, *QUICK)  # our own runtime runs no Python
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ([], 64, "--latency"),
+        (["--seqlen", 8, "--latency"], 64, "--seqlen"),
+        (["--prompt", 8, "--tokens", "t"], 64, "--prompt"),
+        (["--latency", "--runtime", "other"], 64, "--runtime"),
+        (["--latency", "--repetitions", 0], 64, "--repetitions"),
+        (["--latency", "--prompt", 250, "--decode", 7], 65, "max_position_embeddings"),
+        (["--tokens", "no.safetensors"], 65, "no.safetensors"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(folder, arguments, code, said):
+    assert said in evaluate(folder / "dense", *arguments, exit_code=code).stderr
+
+
+def test_a_missing_python_is_named(folder):
+    arguments = [folder / "dense", *QUICK, "--runtime", "transformers"]
+    result = evaluate(*arguments, exit_code=1, DOTRESIZE_PYTHON="/no/such/python")
+    assert "/no/such/python" in result.stderr

@@ -1,0 +1,189 @@
+"""dotresize-worker verify: an output by itself, and against the model that it was made of."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+
+import pytest
+import torch
+from narrowing import random_dense, tiny_keys
+from running import WORKER, run_worker
+from safetensors.torch import load_file, save_file
+
+KEYS = tiny_keys("llama", attention_bias=True)
+
+
+def save_tokens(path, seed):
+    save_file({"tokens": torch.randint(2, 97, (16, 64), generator=torch.Generator().manual_seed(seed))}, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("verify")
+    random_dense(KEYS, seed=1).save_pretrained(folder / "source")
+    random_dense(KEYS, seed=2).save_pretrained(folder / "other")
+    save_tokens(folder / "tokens.safetensors", seed=3)
+    save_tokens(folder / "others.safetensors", seed=4)
+    return folder
+
+
+def compress(folder, name, method, dtype, **more):
+    job = {
+        "name": name,
+        "model": {"path": str(folder / "source")},
+        "output": {"path": str(folder / name), "dtype": dtype},
+        "method": {"name": "pca_dotresize", "allow_larger": True, **method},
+        "calibration": {"tokens": str(folder / "tokens.safetensors")},
+        "resources": {"ranks": 1},
+        **more,
+    }
+    return run_worker(folder, job, ranks=1)
+
+
+@pytest.fixture(scope="module")
+def narrow(folder):
+    evaluation = {"tokens": str(folder / "tokens.safetensors"), "seqlen": 32}
+    return compress(folder, "narrow", {"width": 40}, "float32", evaluation=evaluation)
+
+
+@pytest.fixture(scope="module")
+def full(folder):
+    """As wide as its source."""
+    return compress(folder, "full", {"width": 48, "head": "sliced"}, "float16")
+
+
+def verify(*arguments, exit_code=0):
+    command = [WORKER, "verify", *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert result.returncode == exit_code, result.stdout + result.stderr
+    return result.stdout + result.stderr
+
+
+def problems_of(*arguments):
+    """The lines before the last one, which counts them."""
+    return verify(*arguments, exit_code=65).splitlines()[:-1]
+
+
+def changed(model, folder, change):
+    """A copy of the model with changed tensors and hashes that fit them."""
+    copy = folder / "changed"
+    shutil.copytree(model, copy)
+    (shard,) = copy.glob("*.safetensors")
+    tensors = load_file(shard)
+    change(tensors)
+    save_file(tensors, shard)
+    sums = (copy / "SHA256SUMS").read_text().splitlines()
+    names = [line.split("  ", 1)[1] for line in sums]
+    lines = [f"{hashlib.sha256((copy / name).read_bytes()).hexdigest()}  {name}\n" for name in names]
+    (copy / "SHA256SUMS").write_text("".join(lines))
+    return copy
+
+
+def swap(tensors):
+    one, other = (f"model.layers.{layer}.mlp.up_proj.weight" for layer in (0, 2))
+    tensors[one], tensors[other] = tensors[other], tensors[one]
+
+
+def scale(tensors):
+    tensors["model.layers.1.self_attn.o_proj.weight"] *= 1.1
+
+
+def test_outputs_are_what_their_source_gives(folder, narrow, full):
+    tokens = folder / "tokens.safetensors"
+    assert "all well" in verify(narrow)
+    assert "all well" in verify(narrow, "--against", folder / "source", "--tokens", tokens)
+    assert "all well" in verify(full, "--against", folder / "source")
+    assert "all well" in verify(full, "--against", folder / "source", "--tokens", tokens)
+
+
+@pytest.mark.parametrize("change", [swap, scale])
+def test_changed_weights_with_correct_hashes_are_found_by_what_they_compute(
+    folder, narrow, full, tmp_path, change
+):
+    tokens = folder / "tokens.safetensors"
+    model = changed(narrow, tmp_path, change)
+    assert "all well" in verify(model)
+    (problem,) = problems_of(model, "--against", folder / "source", "--tokens", tokens)
+    assert problem.startswith("the compressed perplexity is ")
+    shutil.rmtree(model)
+    (problem,) = problems_of(changed(full, tmp_path, change), "--against", folder / "source")
+    assert problem.startswith("the logits of output and source differ by ")
+
+
+# tensor, what happens to it, what is said of it
+SHORTCUTS = {
+    "larger than orthonormal maps allow": (
+        "narrow",
+        "model.layers.1.attention_shortcut.weight",
+        lambda shortcut: shortcut * 1.2,
+        "more than the 1 that orthonormal maps allow",
+    ),
+    "to a junction of full width": (
+        "narrow",
+        "model.layers.2.mlp_shortcut.weight",
+        lambda shortcut: shortcut * 0.9,
+        "less than the 1 that a junction of full width implies",
+    ),
+    "between rotations": (
+        "full",
+        "model.layers.0.mlp_shortcut.weight",
+        lambda shortcut: shortcut * 0.9,
+        "less than the 1 that a junction of full width implies",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SHORTCUTS)
+def test_shortcuts_that_no_maps_can_give_are_found(request, tmp_path, case):
+    model, name, change, said = SHORTCUTS[case]
+
+    def change_it(tensors):
+        tensors[name] = change(tensors[name].float()).to(tensors[name].dtype)
+
+    (problem,) = problems_of(changed(request.getfixturevalue(model), tmp_path, change_it))
+    assert problem.startswith(f"tensor '{name}' has the singular value ") and problem.endswith(said)
+
+
+def test_another_dtype_than_the_configs_is_found(narrow, tmp_path):
+    def halve(tensors):
+        tensors["lm_head.weight"] = tensors["lm_head.weight"].half()
+
+    (problem,) = problems_of(changed(narrow, tmp_path, halve))
+    assert problem == "tensor 'lm_head.weight' is float16, config.json says float32"
+
+
+def test_another_source_is_found_by_its_hash(folder, narrow):
+    other, tokens = folder / "other", folder / "tokens.safetensors"
+    (problem,) = problems_of(narrow, "--against", other, "--tokens", tokens)
+    assert problem.startswith(f"{other / 'model.safetensors'}: its content is not that of the source")
+
+
+def test_other_tokens_than_the_evaluations_are_refused(folder, narrow):
+    against = [narrow, "--against", folder / "source", "--tokens"]
+    (problem,) = problems_of(*against, folder / "others.safetensors")
+    assert problem.startswith("these are not the tokens of the job's evaluation")
+    (problem,) = problems_of(*against, folder / "tokens.safetensors", "--seqlen", 64)
+    assert problem == "--seqlen 64: the job's evaluation had windows of 32 tokens"
+
+
+def test_tokens_that_are_needed_are_asked_for(folder, narrow):
+    said = verify(narrow, "--against", folder / "source", exit_code=64)
+    assert "--text or --tokens" in said
+    assert "need --against" in verify(narrow, "--tokens", "x", exit_code=64)
+
+
+def test_a_report_without_perplexities_cannot_be_measured_again(folder):
+    model = compress(folder, "unmeasured", {"width": 40}, "float32")
+    (problem,) = problems_of(model, "--against", folder / "source")
+    assert "has no perplexities" in problem
+
+
+def test_json_lists_the_problems(narrow, tmp_path):
+    model = changed(narrow, tmp_path, lambda tensors: tensors.pop("lm_head.weight"))
+    command = [WORKER, "verify", model, "-o", "json"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    document = json.loads(result.stdout)
+    assert result.returncode == 65 and not document["ok"]
+    assert any("lm_head.weight" in problem for problem in document["problems"])

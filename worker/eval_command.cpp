@@ -1,0 +1,26 @@
+#include "worker/eval_command.h"
+
+#include <ATen/ATen.h>
+#include <fmt/core.h>
+
+#include "job/errors.h"
+#include "worker/console.h"
+#include "worker/run/evaluation_output.h"
+#include "worker/user_cache.h"
+
+namespace dotresize {
+
+int eval_command(const EvalRequest& request, bool json) {
+  const c10::InferenceMode no_autograd;
+  ProgressLines lines;
+  Progress progress([&](const ProgressState& state) { lines.show(state); });
+  const auto cache_dir = request.source.text.empty() ? std::filesystem::path() : user_cache_dir();
+  const std::vector<ModelEvaluation> results = evaluate_models(request, cache_dir, progress);
+  for (const std::string& warning : comparison_warnings(results)) {
+    fmt::print(stderr, "dotresize-worker: warning: {}\n", warning);
+  }
+  fmt::print("{}", json ? evaluation_json(request, results) : evaluation_table(request, results));
+  return kExitOk;
+}
+
+}  // namespace dotresize

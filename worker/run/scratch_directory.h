@@ -1,0 +1,23 @@
+#pragma once
+
+#include <filesystem>
+
+namespace dotresize {
+
+/// A new directory below the system's for temporary files, removed with all that it holds at the
+/// end of its life. Nobody else can enter it.
+class ScratchDirectory {
+ public:
+  /// Throws std::runtime_error with errno's text.
+  ScratchDirectory();
+  ~ScratchDirectory();
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace dotresize
