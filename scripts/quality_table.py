@@ -45,8 +45,9 @@ Activations are those of `auto`, all other options the defaults.
 {uniform}
 ## Widths by energy
 
-`widths: {{from: energy, size: S}}`, a map per junction: every width holds the same fraction of its junction's energy (`held`). The activations are
-`original` for all methods here, also for magnitude and dotresize, which above have `compressed` ones with a map per junction.
+`widths: {{from: energy, size: S}}`, a map per junction: every width holds at least the same fraction of its junction's energy (`held`).
+Junctions widen one by one, so the size is met more closely than by one width for all. The activations are `original` for all
+methods here, also for magnitude and dotresize, which above have `compressed` ones with a map per junction.
 
 {energy}"""
 
