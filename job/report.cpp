@@ -93,12 +93,14 @@ json model_json(const ModelReport& model) {
 }
 
 json rank_json(const RankReport& rank) {
-  return {{"rank", rank.rank},
-          {"host", rank.host},
-          {"first_sublayer", rank.first_sublayer},
-          {"end_sublayer", rank.end_sublayer},
-          {"seconds", rank.seconds},
-          {"peak_memory_bytes", rank.peak_memory_bytes}};
+  json object = {{"rank", rank.rank},
+                 {"host", rank.host},
+                 {"first_sublayer", rank.first_sublayer},
+                 {"end_sublayer", rank.end_sublayer},
+                 {"seconds", rank.seconds},
+                 {"peak_memory_bytes", rank.peak_memory_bytes}};
+  if (!rank.gpu.empty()) object["gpu"] = rank.gpu;
+  return object;
 }
 
 json compressed_json(const Report& report) {
@@ -141,6 +143,7 @@ std::string report_to_json(const Report& report) {
       {"output", {{"path", job.output_path.string()}, {"dtype", to_string(job.output_dtype)}}},
       {"method", method_json(job)},
       {"calibration", calibration_json(report)},
+      {"device", to_string(job.device)},
       {"compute_dtype", to_string(job.compute_dtype)},
       {"junctions", json::array()},
       {"dense", model_json(report.dense)},

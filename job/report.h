@@ -36,6 +36,7 @@ struct RankReport {
   int64_t end_sublayer = 0;
   std::map<std::string, double> seconds;  ///< wall time by phase
   int64_t peak_memory_bytes = 0;          ///< high-water mark of the resident set
+  std::string gpu = {};                   ///< "NVIDIA H100 80GB HBM3 (sm_90)"; empty on the CPU
 };
 
 /// `dotresize/report.json` (docs/output.md). Schema version 1: fields are added, never changed.

@@ -79,14 +79,16 @@ Dtype output_dtype_of(v1::Output::Dtype dtype, Dtype source) {
   }
 }
 
-Dtype compute_dtype_of(v1::ComputeDtype::Name dtype) {
+Dtype compute_dtype_of(v1::ComputeDtype::Name dtype, DeviceKind device) {
   switch (dtype) {
     case v1::ComputeDtype::float16:
       return Dtype::kFloat16;
     case v1::ComputeDtype::bfloat16:
       return Dtype::kBFloat16;
-    default:
+    case v1::ComputeDtype::float32:
       return Dtype::kFloat32;
+    default:
+      return device == DeviceKind::kCuda ? Dtype::kBFloat16 : Dtype::kFloat32;
   }
 }
 
@@ -304,7 +306,9 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config) {
   resolve_method(spec.method(), config, job);
   job.schedule = schedule_of(spec.calibration().activations(), job);
   job.ranks = resolve_ranks(spec.resources(), config);
-  job.compute_dtype = compute_dtype_of(spec.resources().compute_dtype());
+  job.device =
+      spec.resources().device() == v1::Resources::cuda ? DeviceKind::kCuda : DeviceKind::kCpu;
+  job.compute_dtype = compute_dtype_of(spec.resources().compute_dtype(), job.device);
   if (spec.resources().has_timeout_s()) {
     job.timeout_s = static_cast<int>(spec.resources().timeout_s());
   }

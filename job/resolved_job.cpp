@@ -62,6 +62,8 @@ std::string to_string(Dtype dtype) {
   throw std::invalid_argument("no such Dtype");
 }
 
+std::string to_string(DeviceKind device) { return device == DeviceKind::kCuda ? "cuda" : "cpu"; }
+
 void ResolvedJob::set_width(int64_t k) {
   width = k;
   std::fill(junction_widths.begin(), junction_widths.end() - (head_sliced ? 0 : 1), k);

@@ -19,6 +19,7 @@ enum class Method { kMagnitude, kDotResize, kSliceGpt, kPcaDotResize };
 enum class Schedule { kPipeline, kTokenParallel };  ///< activations: original, compressed
 enum class CostScale { kMax, kMean, kNone };
 enum class Dtype { kFloat32, kFloat16, kBFloat16 };
+enum class DeviceKind { kCpu, kCuda };
 
 /// Whether the method works in the basis of principal components, and whether it solves a
 /// transport.
@@ -30,6 +31,7 @@ std::string to_string(Method method);
 std::string to_string(Schedule schedule);
 std::string to_string(CostScale scale);
 std::string to_string(Dtype dtype);
+std::string to_string(DeviceKind device);
 int64_t size_in_bytes(Dtype dtype);
 
 /// Where tokens come from: text files or one token file.
@@ -93,6 +95,9 @@ struct ResolvedJob {
   std::optional<TokenSource> evaluation;
 
   int ranks = 1;
+  /// `auto` is the CPU here, and the dtype that of most GPUs where a GPU is asked for: who has
+  /// looked at the ranks' devices puts what it found into the spec first.
+  DeviceKind device = DeviceKind::kCpu;
   Dtype compute_dtype = Dtype::kFloat32;
   int timeout_s = 600;
 };

@@ -29,8 +29,14 @@ std::vector<std::string> attempt_environment(const v1::Job& job) {
 }
 
 bool is_inherited(std::string_view variable) {
-  constexpr std::array<std::string_view, 7> kNames = {
-      "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "OMP_NUM_THREADS"};
+  constexpr std::array<std::string_view, 8> kNames = {"PATH",
+                                                      "HOME",
+                                                      "LANG",
+                                                      "LC_ALL",
+                                                      "TMPDIR",
+                                                      "LD_LIBRARY_PATH",
+                                                      "OMP_NUM_THREADS",
+                                                      "CUDA_VISIBLE_DEVICES"};
   const std::string_view name = variable.substr(0, variable.find('='));
   return name.starts_with("DOTRESIZE_") ||
          std::find(kNames.begin(), kNames.end(), name) != kNames.end();

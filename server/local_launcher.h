@@ -45,7 +45,7 @@ int ranks_of(const v1::JobSpec& spec);
 std::filesystem::path find_worker();
 
 /// What a job's processes see of this process's environment: PATH, HOME, LANG, LC_ALL, TMPDIR,
-/// LD_LIBRARY_PATH, OMP_NUM_THREADS and DOTRESIZE_*.
+/// LD_LIBRARY_PATH, OMP_NUM_THREADS, CUDA_VISIBLE_DEVICES and DOTRESIZE_*.
 std::vector<std::string> inherited_environment();
 
 }  // namespace dotresize

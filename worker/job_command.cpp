@@ -18,6 +18,7 @@
 #include "job/target_text.h"
 #include "worker/comm/mpi_communicator.h"
 #include "worker/console.h"
+#include "worker/device/choose_device.h"
 #include "worker/progress_client.h"
 #include "worker/run/host_name.h"
 #include "worker/run/run_job.h"
@@ -51,25 +52,31 @@ int world_size() {
   return size;
 }
 
-int ranks_on_this_host() {
+/// The ranks of the job on this host.
+struct HostRanks {
+  int rank = 0;  ///< of this process among them
+  int size = 1;
+};
+
+HostRanks ranks_on_this_host() {
   MPI_Comm host = MPI_COMM_NULL;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
-  int size = 1;
-  MPI_Comm_size(host, &size);
+  HostRanks ranks;
+  MPI_Comm_rank(host, &ranks.rank);
+  MPI_Comm_size(host, &ranks.size);
   MPI_Comm_free(&host);
-  return size;
+  return ranks;
 }
 
 /// The cores that this process may use, shared fairly by the ranks on the host, unless
 /// OMP_NUM_THREADS decides.
-void set_threads() {
-  const int ranks = ranks_on_this_host();
+void set_threads(const HostRanks& ranks) {
   at::set_num_interop_threads(1);
   if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
   cpu_set_t cores;
   CPU_ZERO(&cores);
   ::sched_getaffinity(0, sizeof(cores), &cores);
-  at::set_num_threads(std::max(1, CPU_COUNT(&cores) / ranks));
+  at::set_num_threads(std::max(1, CPU_COUNT(&cores) / ranks.size));
 }
 
 /// Rank 0 reads the job file; the ranks that were launched decide how many there are.
@@ -87,6 +94,24 @@ v1::JobSpec share_spec(const fs::path& job_file) {
   }
   spec.ParseFromString(broadcast_string(comm, spec.SerializeAsString(), 0));
   return spec;
+}
+
+/// Chooses the ranks' device, and puts what `auto` has come to into the spec.
+ChosenDevice settle_device(v1::JobSpec& spec, const HostRanks& ranks) {
+  MpiCommunicator comm(MPI_COMM_WORLD, std::chrono::minutes(10));
+  v1::Resources& resources = *spec.mutable_resources();
+  const DeviceChoice choice = resources.device() == v1::Resources::cuda  ? DeviceChoice::kCuda
+                              : resources.device() == v1::Resources::cpu ? DeviceChoice::kCpu
+                                                                         : DeviceChoice::kAuto;
+  const ChosenDevice chosen = choose_device(choice, comm, ranks.rank);
+  resources.set_device(chosen.cuda ? v1::Resources::cuda : v1::Resources::cpu);
+  if (chosen.cuda && resources.compute_dtype() == v1::ComputeDtype::auto_) {
+    constexpr int kFirstWithBfloat16 = 80;
+    resources.set_compute_dtype(chosen.least_capability >= kFirstWithBfloat16
+                                    ? v1::ComputeDtype::bfloat16
+                                    : v1::ComputeDtype::float16);
+  }
+  return chosen;
 }
 
 void print_summary(const Report& report) {
@@ -146,9 +171,11 @@ int JobCommand::run(StopSignals& signals) {
 }
 
 void JobCommand::run_job_here(StopSignals& signals) {
-  set_threads();
+  const HostRanks ranks = ranks_on_this_host();
+  set_threads(ranks);
   if (rank_ == 0 && !trace_.empty()) check_trace_path(trace_);
-  const v1::JobSpec spec = share_spec(job_file_);
+  v1::JobSpec spec = share_spec(job_file_);
+  const ChosenDevice device = settle_device(spec, ranks);
   const ModelConfig config = read_model_config(spec.model().path());
   const ResolvedJob job = resolve_job(spec, config);
   const ShardPlan plan = make_shard_plan(config, job);
@@ -160,9 +187,15 @@ void JobCommand::run_job_here(StopSignals& signals) {
   std::optional<ProgressClient> heartbeat;
   if (rank_ == 0 && coordinator_) heartbeat.emplace(*coordinator_, progress_);
 
-  MpiCommunicator comm(MPI_COMM_WORLD, std::chrono::seconds(job.timeout_s));
-  const Report report = run_job(job, config, plan,
-                                {comm, progress_, cache_dir_, output ? &*output : nullptr, trace_});
+  const std::chrono::seconds timeout(job.timeout_s);
+  MpiCommunicator host(MPI_COMM_WORLD, timeout);
+  const auto between_gpus = device.cuda ? device.cuda->make_communicator(host, timeout) : nullptr;
+  Communicator& comm = between_gpus ? *between_gpus : host;
+  const auto finish_work = [&device] { device.cuda->finish_work(); };
+  const Report report =
+      run_job(job, config, plan,
+              {comm, progress_, cache_dir_, output ? &*output : nullptr, trace_, device.device,
+               device.name, device.cuda ? std::function<void()>(finish_work) : nullptr});
   if (rank_ == 0) print_summary(report);
 }
 

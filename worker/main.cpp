@@ -2,6 +2,7 @@
 // model.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 
 #include "job/errors.h"
 #include "job/eval_options.h"
@@ -34,9 +35,15 @@ int run(const CLI::App* eval, const CLI::App* verify, const Arguments& arguments
   return run_job_command(arguments.job);
 }
 
+/// Has libtorch ask for huge pages where a tensor is large: the kernel needs longer to hand out
+/// small ones than some kernels to fill them. Before the first tensor; who set the variable is
+/// right.
+void use_huge_pages() { ::setenv("THP_MEM_ALLOC_ENABLE", "1", /*overwrite=*/0); }
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  use_huge_pages();
   CLI::App app(
       "Makes a language model narrower. Run one job, alone or as the ranks of `mpirun -np N "
       "dotresize-worker JOB`.");

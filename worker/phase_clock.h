@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -20,8 +21,13 @@ class PhaseClock {
     double end_s = 0.0;
   };
 
-  /// `keeps_spans`: for a timeline. They take memory, about a hundred bytes each.
-  explicit PhaseClock(bool keeps_spans = false) : keeps_spans_(keeps_spans) { set_origin(); }
+  /// `keeps_spans`: for a timeline. They take memory, about a hundred bytes each. `finish_work`:
+  /// called at the end of each phase, before its time is taken: waits for work that was started and
+  /// not waited for, as on a GPU. Throws nothing.
+  explicit PhaseClock(bool keeps_spans = false, std::function<void()> finish_work = {})
+      : keeps_spans_(keeps_spans), finish_work_(std::move(finish_work)) {
+    set_origin();
+  }
 
   /// Spans count from now on. Where ranks do this when they meet, their timelines agree.
   void set_origin() { origin_ = Clock::now(); }
@@ -65,6 +71,7 @@ class PhaseClock {
   }
 
   std::string enter(std::string phase) {
+    if (finish_work_) finish_work_();
     const auto now = Clock::now();
     if (!current_.empty()) seconds_[current_] += seconds_between(since_, now);
     since_ = now;
@@ -78,6 +85,7 @@ class PhaseClock {
   }
 
   bool keeps_spans_;
+  std::function<void()> finish_work_;
   Clock::time_point origin_;
   std::map<std::string, double> seconds_;
   std::vector<Span> spans_;

@@ -263,6 +263,15 @@ TEST_F(ResolveJob, RefusesFilesThatAreNotThereOrNotFiles) {
   EXPECT_THAT(error(), HasSubstr("calibration.tokens: "));
 }
 
+TEST_F(ResolveJob, ComputesInBfloat16WhereAGpuIsAskedFor) {
+  EXPECT_EQ(resolve().device, DeviceKind::kCpu);
+  spec_.mutable_resources()->set_device(v1::Resources::cuda);
+  EXPECT_EQ(resolve().device, DeviceKind::kCuda);
+  EXPECT_EQ(resolve().compute_dtype, Dtype::kBFloat16);
+  spec_.mutable_resources()->set_compute_dtype(v1::ComputeDtype::float32);
+  EXPECT_EQ(resolve().compute_dtype, Dtype::kFloat32);
+}
+
 TEST_F(ResolveJob, RefusesAnOutputThatReachesIntoTheModelThroughALink) {
   std::filesystem::create_directory_symlink(dir_.path() / "m", dir_.path() / "link");
   spec_.mutable_output()->set_path((dir_.path() / "link" / "o").string());

@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
 
+#include <functional>
+#include <string>
+
 namespace dotresize {
 namespace {
 
@@ -47,17 +50,60 @@ TEST_P(L1CostAtSize, AgreesWithFloat64) {
 
 INSTANTIATE_TEST_SUITE_P(AwkwardSizes, L1CostAtSize,
                          testing::Combine(testing::Values(0, 1, 7, 128, 512, 513, 1201),
-                                          testing::Values(1, 2, 13, 31, 32, 33, 97, 256)));
+                                          testing::Values(1, 2, 13, 32, 33, 97, 193, 256)));
 
-TEST(L1Cost, IsAccurateWhereMeansAreFarFromZero) {
-  const at::Tensor x = activations(2048, 64) + 1000.0 * at::arange(64).remainder(3).to(at::kFloat);
-  EXPECT_LE(relative_error(l1_cost(x), reference_cost(x)), 1e-6);
+struct Kind {
+  const char* name;
+  std::function<at::Tensor(const at::Tensor& noise)> make;  ///< of standard normal [n, d]
+};
+
+at::Tensor own_means(const at::Tensor& noise, double sigmas) {
+  return (noise + sigmas * at::randn({noise.size(1)})).contiguous();
 }
 
-/// Equal terms are the worst case of a float32 sum: their rounding errors do not cancel.
-TEST(L1Cost, IsAccurateWhereAllTokensAreEqual) {
-  const at::Tensor x = activations(1, 97).expand({1024, 97}).contiguous();
-  EXPECT_LE(relative_error(l1_cost(x), reference_cost(x)), 1e-6);
+at::Tensor with_channels(const at::Tensor& noise, int64_t step, const at::Tensor& value) {
+  at::Tensor x = noise.clone();
+  x.slice(1, 0, c10::nullopt, step) = value;
+  return x;
+}
+
+class L1CostOfKind : public testing::TestWithParam<Kind> {};
+
+/// Sums of maxima cancel where channels are far from zero or nearly equal.
+TEST_P(L1CostOfKind, AgreesWithFloat64) {
+  for (const int64_t tokens : {64, 700}) {
+    const at::Tensor x = GetParam().make(activations(tokens, 130));
+    EXPECT_LE(relative_error(l1_cost(x), reference_cost(x)), 1e-6) << tokens;
+  }
+}
+
+const Kind kKinds[] = {
+    {"OneMeanFarFromZero", [](const at::Tensor& x) { return x + 30.0; }},
+    {"MeansOfTheirOwnFarFromZero", [](const at::Tensor& x) { return own_means(x, 30.0); }},
+    {"MeansOfTheirOwnNearZero", [](const at::Tensor& x) { return own_means(x, 1.0); }},
+    {"FewMeans",
+     [](const at::Tensor& x) {
+       return x + 1000.0 * at::arange(x.size(1)).remainder(3).to(at::kFloat);
+     }},
+    {"EqualChannels", [](const at::Tensor& x) { return with_channels(x, 5, x.narrow(1, 3, 1)); }},
+    {"NearlyEqualChannels",
+     [](const at::Tensor& x) { return (x.narrow(1, 0, 1) + 0.01 * x).contiguous(); }},
+    {"DeadChannels", [](const at::Tensor& x) { return with_channels(x, 5, at::zeros({1})); }},
+    {"OneMassiveChannel",
+     [](const at::Tensor& x) { return with_channels(x, x.size(1) - 1, at::full({1}, 3000.0)); }},
+    {"ScalesOfAnEigenbasis",
+     [](const at::Tensor& x) { return x * at::linspace(6, -6, x.size(1)).exp(); }},
+    // Equal terms are the worst case of a float32 sum: their rounding errors do not cancel.
+    {"EqualTokens",
+     [](const at::Tensor& x) { return x.narrow(0, 0, 1).expand_as(x).contiguous(); }},
+};
+
+INSTANTIATE_TEST_SUITE_P(Kinds, L1CostOfKind, testing::ValuesIn(kKinds),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(L1Cost, IsZeroBetweenEqualChannels) {
+  const at::Tensor cost = l1_cost(activations(100, 65).repeat_interleave(2, /*dim=*/1));
+  EXPECT_EQ(cost.diagonal(1).slice(0, 0, c10::nullopt, 2).abs().max().item<double>(), 0.0);
 }
 
 TEST(L1Cost, AddsToWhatIsThere) {

@@ -1,11 +1,14 @@
 #include "worker/kernels/sinkhorn.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <hwy/highway.h>
 
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <utility>
 
 namespace dotresize {
 namespace {
@@ -86,6 +89,46 @@ TEST_P(SinkhornAtScale, AgreesWithTheLogDomainHoweverLargeTheCost) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Scales, SinkhornAtScale, testing::Values(1e2, 1e3, 1e4, 1e5));
+
+class SinkhornAtSize : public testing::TestWithParam<std::pair<int64_t, int64_t>> {};
+
+TEST_P(SinkhornAtSize, AgreesWithTheLogDomain) {
+  const at::Tensor cost = random_cost(GetParam().first, GetParam().second);
+  const SinkhornResult result = sinkhorn(cost, {.lambda = 0.1});
+  ASSERT_TRUE(result.converged);
+  const at::Tensor reference = reference_plan(cost, 0.1, result.iterations);
+  EXPECT_LE(max_difference(result.plan, reference), 1e-13);
+}
+
+INSTANTIATE_TEST_SUITE_P(AwkwardSizes, SinkhornAtSize,
+                         testing::Values(std::pair{2, 1}, std::pair{17, 13}, std::pair{131, 128},
+                                         std::pair{1103, 29}));
+
+TEST(Sinkhorn, DoesNotDependOnTheNumberOfThreads) {
+  const at::Tensor cost = random_cost(1103, 29);
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const SinkhornResult alone = sinkhorn(cost, {.lambda = 0.05});
+  at::set_num_threads(5);
+  const SinkhornResult shared = sinkhorn(cost, {.lambda = 0.05});
+  at::set_num_threads(threads);
+  EXPECT_TRUE(alone.plan.equal(shared.plan));
+  EXPECT_EQ(alone.iterations, shared.iterations);
+}
+
+TEST(Sinkhorn, IsTheSameOnEveryInstructionSetButForRounding) {
+  const at::Tensor cost = random_cost(67, 41);
+  const SinkhornResult result = sinkhorn(cost, {});
+  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().DeInit();
+    const SinkhornResult other = sinkhorn(cost, {});
+    EXPECT_EQ(other.iterations, result.iterations) << hwy::TargetName(target);
+    EXPECT_LE(max_difference(other.plan, result.plan), 1e-15) << hwy::TargetName(target);
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().DeInit();
+}
 
 /// Two rows share a column and one row has two columns to itself, all else is dear: with each
 /// iteration scalings double, beyond [1e-100, 1e100] after about 330, until mass flows across.

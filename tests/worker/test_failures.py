@@ -234,7 +234,7 @@ def test_bad_fused_checkpoint_is_refused_by_tensor_or_shard(change, expected, sp
         ({"calibration": {"tokens": "/nonexistent.safetensors"}}, "calibration.tokens"),
         ({"method": {"width": 257}}, "method.width"),
         ({"method": {"sparsity": 0.2}}, "exactly one"),
-        ({"resources": {"device": "cuda"}}, "resources.device"),
+        ({"resources": {"device": "gpu"}}, "resources.device"),
         ({"metod": {}}, "metod"),
     ],
 )

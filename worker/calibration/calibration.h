@@ -31,6 +31,7 @@ struct CalibrationJob {
   /// [mapped_junctions(), d] float64 of their Gram matrices, each row descending. Asked on every
   /// rank with the same numbers. calibrate_pipeline without shared maps only.
   std::function<std::vector<int64_t>(const at::Tensor& spectra)> choose_widths = nullptr;
+  at::Device device = at::kCPU;  ///< where this rank computes; tensors of `comm` are there too
 
   /// Junctions 0 .. mapped_junctions()-1 get a map.
   int64_t mapped_junctions() const { return config.num_junctions() - (head_sliced ? 0 : 1); }

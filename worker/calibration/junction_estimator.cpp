@@ -24,12 +24,14 @@ auto at_junction(int64_t junction, PhaseClock& clock, const char* phase, const S
 }  // namespace
 
 JunctionEstimator::JunctionEstimator(int64_t junction, int64_t width, const MapOptions& options,
-                                     PhaseClock& clock)
+                                     PhaseClock& clock, at::Device device)
     : junction_(junction),
       options_(options),
       clock_(clock),
-      gram_(width, MomentKinds{.gram = true}) {
-  if (options.transport) cost_.emplace(width, MomentKinds{.abs_sum = options.pca, .cost = true});
+      gram_(width, MomentKinds{.gram = true}, device) {
+  if (options.transport) {
+    cost_.emplace(width, MomentKinds{.abs_sum = options.pca, .cost = true}, device);
+  }
 }
 
 void JunctionEstimator::make_reproducible(int64_t tokens, double largest_norm) {

@@ -18,7 +18,9 @@ namespace dotresize {
 /// rotated basis. Errors name the junction.
 class JunctionEstimator {
  public:
-  JunctionEstimator(int64_t junction, int64_t width, const MapOptions& options, PhaseClock& clock);
+  /// Everything is computed on `device`, and stays there.
+  JunctionEstimator(int64_t junction, int64_t width, const MapOptions& options, PhaseClock& clock,
+                    at::Device device = at::kCPU);
 
   /// The method costs a second pass over the tokens, in the basis of the first.
   bool needs_second_pass() const { return options_.pca && options_.transport; }

@@ -13,12 +13,12 @@ namespace {
 
 constexpr int64_t kBlockTokens = 1024;
 
-at::Tensor zeros(bool wanted, at::IntArrayRef shape) {
-  return wanted ? at::zeros(shape, at::kDouble) : at::Tensor();
+at::Tensor zeros(bool wanted, at::IntArrayRef shape, at::Device device) {
+  return wanted ? at::zeros(shape, at::dtype(at::kDouble).device(device)) : at::Tensor();
 }
 
 /// A float64 sum of float32 numbers cannot overflow: it is finite where all of them are.
-void check_finite(const std::vector<at::Tensor>& blocks) {
+void check_finite(at::TensorList blocks) {
   for (const at::Tensor& block : blocks) {
     if (!std::isfinite(block.sum(at::kDouble).item<double>())) {
       throw std::runtime_error("the activations are not finite");
@@ -29,9 +29,12 @@ void check_finite(const std::vector<at::Tensor>& blocks) {
 /// The products are summed in float64: with float32 blocks the projectors of a 256-wide model
 /// differed by up to 2e-5 between two ways of splitting the same tokens, so by 4e-13.
 /// Eigenvectors of small eigenvalues are at the mercy of rounding errors in proportion to the
-/// largest.
+/// largest. A GPU whose float64 is slow by far cannot afford that: there the products of a block
+/// are float32 sums, and float64 begins between blocks.
 void add_block(const at::Tensor& tokens, at::Tensor& gram, at::Tensor& abs_sum) {
-  if (gram.defined()) {
+  if (gram.defined() && tokens.is_cuda()) {
+    gram += at::mm(tokens.t(), tokens);
+  } else if (gram.defined()) {
     const at::Tensor block = tokens.to(at::kDouble);
     gram.addmm_(block.t(), block);
   }
@@ -48,10 +51,11 @@ void round_to_quantum(at::Tensor& sum, double bound) {
 
 }  // namespace
 
-Moments::Moments(int64_t width, MomentKinds kinds)
-    : gram(zeros(kinds.gram, {width, width})),
-      abs_sum(zeros(kinds.abs_sum, {width})),
-      cost(zeros(kinds.cost, {width, width})),
+Moments::Moments(int64_t width, MomentKinds kinds, at::Device device)
+    : gram(zeros(kinds.gram, {width, width}, device)),
+      abs_sum(zeros(kinds.abs_sum, {width}, device)),
+      cost(zeros(kinds.cost, {width, width}, device)),
+      device_(device),
       width_(width) {}
 
 void Moments::add(const at::Tensor& x) {
@@ -61,7 +65,7 @@ void Moments::add(const at::Tensor& x) {
   if (part_) return add_rounded(x);
   const at::Tensor tokens = x.reshape({-1, width_}).contiguous();
   const std::vector<at::Tensor> blocks = tokens.split(kBlockTokens);
-  check_finite(blocks);
+  check_finite(tokens.is_cuda() ? at::TensorList(tokens) : at::TensorList(blocks));  // one wait
   for (const at::Tensor& block : blocks) add_block(block, gram, abs_sum);
   if (cost.defined()) add_l1_cost(tokens, cost);
   tokens_ += tokens.size(0);
@@ -70,8 +74,8 @@ void Moments::add(const at::Tensor& x) {
 void Moments::make_reproducible(int64_t tokens, double largest_norm) {
   if (largest_norm == 0.0) return;  // sums of zeros are exact as they are
   const double n = static_cast<double>(tokens);
-  part_ = std::make_unique<Moments>(width_,
-                                    MomentKinds{gram.defined(), abs_sum.defined(), cost.defined()});
+  part_ = std::make_unique<Moments>(
+      width_, MomentKinds{gram.defined(), abs_sum.defined(), cost.defined()}, device_);
   if (gram.defined()) bounds_.push_back(n * largest_norm * largest_norm);
   if (abs_sum.defined()) bounds_.push_back(n * largest_norm);
   if (cost.defined()) bounds_.push_back(2.0 * n * largest_norm);

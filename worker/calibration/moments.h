@@ -17,10 +17,11 @@ struct MomentKinds {
 
 /// Sums over the tokens at one junction. Microbatches are `add`ed and ranks `merge`d; both give the
 /// same sums up to rounding: of float64 for gram and abs_sum, of float32 blocks for cost
-/// (kernels/l1_cost.h). Not thread-safe.
+/// (kernels/l1_cost.h), and on a GPU for gram too. Not thread-safe.
 class Moments {
  public:
-  Moments(int64_t width, MomentKinds kinds);
+  /// The sums are on `device`, where what is added must be too.
+  Moments(int64_t width, MomentKinds kinds, at::Device device = at::kCPU);
 
   /// x: [..., width] float32; leading dimensions are tokens. Throws std::runtime_error if x is not
   /// finite.
@@ -47,6 +48,7 @@ class Moments {
  private:
   void add_rounded(const at::Tensor& x);
 
+  at::Device device_;
   int64_t width_;
   int64_t tokens_ = 0;
   std::vector<double> bounds_;     ///< of the sums(), where reproducible

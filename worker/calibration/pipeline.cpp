@@ -34,7 +34,7 @@ StageJunctions make_junctions(const CalibrationJob& job, const RankShard& shard,
   junctions.first = shard.first_sublayer == 0 ? 0 : shard.first_sublayer + 1;
   const int64_t end = std::min(shard.end_sublayer + 1, job.mapped_junctions());
   for (int64_t junction = junctions.first; junction < end; ++junction) {
-    junctions.estimators.emplace_back(junction, job.config.hidden_size, job.map, clock);
+    junctions.estimators.emplace_back(junction, job.config.hidden_size, job.map, clock, job.device);
   }
   return junctions;
 }
@@ -52,7 +52,7 @@ std::vector<SharedMap> make_shared_maps(Communicator& comm, const CalibrationJob
     }
     if (end - first == 1 || mine.empty()) continue;
     shared.emplace_back(comm, job.plan, first, end, job.config.hidden_size, job.map,
-                        std::move(mine), clock);
+                        std::move(mine), clock, job.device);
   }
   return shared;
 }
@@ -83,7 +83,7 @@ void take_moments(Communicator& comm, const CalibrationJob& job, StageJunctions&
   const Stage stage = [&] {
     const PhaseClock::Scope scope(clock, "read");
     const int64_t end = std::min(shard.end_sublayer, job.mapped_junctions() - 1);
-    return load_stage(job.reader, job.config, shard, end, job.compute_dtype);
+    return load_stage(job.reader, job.config, shard, end, job.compute_dtype, job.device);
   }();
   const auto stream = [&](auto add) {
     const PhaseClock::Scope scope(clock, "forward");
@@ -164,7 +164,8 @@ at::Tensor exchange_unmaps(Communicator& comm, const CalibrationJob& job, int64_
   if (comm.rank() + 1 < comm.size()) {
     sending = comm.send(solutions.back().map.M_inv.contiguous(), comm.rank() + 1);
   }
-  at::Tensor unmap = at::empty({width, job.config.hidden_size}, at::kDouble);
+  at::Tensor unmap =
+      at::empty({width, job.config.hidden_size}, at::dtype(at::kDouble).device(job.device));
   if (comm.rank() > 0) comm.receive(unmap, comm.rank() - 1)->wait();
   if (sending) sending->wait();
   return unmap;

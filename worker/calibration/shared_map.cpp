@@ -10,17 +10,18 @@ namespace dotresize {
 
 SharedMap::SharedMap(Communicator& comm, const ShardPlan& plan, int64_t first, int64_t end,
                      int64_t width, const MapOptions& options, std::vector<JunctionEstimator*> mine,
-                     PhaseClock& clock)
+                     PhaseClock& clock, at::Device device)
     : comm_(comm),
       first_(first),
       end_(end),
       owner_(plan.owner_of_junction(first)),
       last_member_(plan.owner_of_junction(end - 1)),
       mine_(std::move(mine)),
-      group_(first, width, options, clock) {
-  solution_.map.M = at::empty({width, options.width}, at::kDouble);
-  solution_.map.M_inv = at::empty({options.width, width}, at::kDouble);
-  solution_.support = at::empty({options.width}, at::kLong);
+      group_(first, width, options, clock, device) {
+  const auto on_device = at::device(device);
+  solution_.map.M = at::empty({width, options.width}, on_device.dtype(at::kDouble));
+  solution_.map.M_inv = at::empty({options.width, width}, on_device.dtype(at::kDouble));
+  solution_.support = at::empty({options.width}, on_device.dtype(at::kLong));
 }
 
 void SharedMap::decompose(int64_t tokens) {
@@ -31,7 +32,8 @@ void SharedMap::decompose(int64_t tokens) {
 
   const int64_t width = solution_.map.M.size(0);
   at::Tensor rotation =
-      owner() ? group_.rotation().contiguous() : at::empty({width, width}, at::kFloat);
+      owner() ? group_.rotation().contiguous()
+              : at::empty({width, width}, solution_.map.M.options().dtype(at::kFloat));
   share(rotation);
   for (JunctionEstimator* junction : mine_) junction->set_rotation(rotation);
 }

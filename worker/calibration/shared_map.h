@@ -20,7 +20,8 @@ class SharedMap {
  public:
   /// Junctions [first, end) of the model; `mine` are those of this rank, one or more.
   SharedMap(Communicator& comm, const ShardPlan& plan, int64_t first, int64_t end, int64_t width,
-            const MapOptions& options, std::vector<JunctionEstimator*> mine, PhaseClock& clock);
+            const MapOptions& options, std::vector<JunctionEstimator*> mine, PhaseClock& clock,
+            at::Device device);
 
   bool contains(int64_t junction) const { return junction >= first_ && junction < end_; }
 

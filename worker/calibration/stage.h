@@ -16,17 +16,18 @@
 namespace dotresize {
 
 /// The part of a model that one rank runs in the pipeline: contiguous sublayers, and the embedding
-/// on the first rank. Weights in the compute dtype.
+/// on the first rank. Weights in the compute dtype, on the rank's device.
 struct Stage {
   int64_t first_sublayer = 0;
   std::vector<SublayerWeights> sublayers;
   at::Tensor embedding;  ///< [vocab, k_0]; first rank only
+  at::Device device = at::kCPU;
 };
 
 /// Loads the sublayers [shard.first_sublayer, end_sublayer) and, where the shard starts the model,
 /// the embedding.
 Stage load_stage(const CheckpointReader& reader, const ModelConfig& config, const RankShard& shard,
-                 int64_t end_sublayer, at::ScalarType compute_dtype);
+                 int64_t end_sublayer, at::ScalarType compute_dtype, at::Device device);
 
 /// Rows of the embedding as the residual stream: [batch, seqlen, k_0] float32. ids: [batch, seqlen]
 /// int64.
@@ -38,6 +39,7 @@ int64_t microbatch_samples(int64_t seqlen);
 
 /// Called for each junction of the rank's stage and each microbatch. x: [batch, seqlen, k_junction]
 /// float32; ids: [batch, seqlen].
+/// Both on the stage's device.
 using JunctionVisitor =
     std::function<void(int64_t junction, const at::Tensor& x, const at::Tensor& ids)>;
 

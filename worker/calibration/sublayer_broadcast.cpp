@@ -5,12 +5,12 @@
 namespace dotresize {
 namespace {
 
-at::Tensor empty(const StoredTensor& tensor, at::ScalarType dtype) {
-  return tensor.name.empty() ? at::Tensor() : at::empty(tensor.shape, dtype);
+at::Tensor empty(const StoredTensor& tensor, const at::TensorOptions& options) {
+  return tensor.name.empty() ? at::Tensor() : at::empty(tensor.shape, options);
 }
 
-Linear empty(const LinearLayout& layout, at::ScalarType dtype) {
-  return {empty(layout.weight, dtype), empty(layout.bias, dtype)};
+Linear empty(const LinearLayout& layout, const at::TensorOptions& options) {
+  return {empty(layout.weight, options), empty(layout.bias, options)};
 }
 
 void broadcast_if_defined(Communicator& comm, at::Tensor& tensor, int root) {
@@ -23,18 +23,20 @@ void broadcast_if_defined(Communicator& comm, at::Tensor& tensor, int root) {
 
 SublayerWeights broadcast_sublayer(Communicator& comm, const ModelConfig& config,
                                    const SublayerWeights& owned, int64_t sublayer, int64_t k_in,
-                                   int64_t k_out, at::ScalarType dtype, int root) {
+                                   int64_t k_out, at::ScalarType dtype, at::Device device,
+                                   int root) {
   SublayerWeights weights = owned;
   if (comm.rank() != root) {
     const SublayerLayout layout = sublayer_layout(config, sublayer, k_in, k_out);
+    const at::TensorOptions options = at::dtype(dtype).device(device);
     weights.sublayer = sublayer;
     for (const LinearLayout& reader : layout.readers)
-      weights.readers.push_back(empty(reader, dtype));
+      weights.readers.push_back(empty(reader, options));
     for (const StoredTensor& norm : layout.head_norms)
-      weights.head_norms.push_back(empty(norm, dtype));
+      weights.head_norms.push_back(empty(norm, options));
     for (const LinearLayout& writer : layout.writers)
-      weights.writers.push_back(empty(writer, dtype));
-    weights.shortcut = at::empty({k_in, k_out}, dtype);
+      weights.writers.push_back(empty(writer, options));
+    weights.shortcut = at::empty({k_in, k_out}, options);
   }
   for (Linear& reader : weights.readers) {
     broadcast_if_defined(comm, reader.weight, root);

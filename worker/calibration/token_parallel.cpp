@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <future>
 #include <utility>
 
 #include "worker/calibration/calibration.h"
@@ -30,9 +31,11 @@ Microbatches embed_all(Communicator& comm, const CalibrationJob& job, const Micr
   at::Tensor embedding;
   if (comm.rank() == 0) {
     const PhaseClock::Scope scope(clock, "read");
-    embedding = owned_embedding = load_embedding(job.reader, job.config, at::kFloat);
+    embedding = owned_embedding =
+        to_device(load_embedding(job.reader, job.config, at::kFloat), job.device);
   } else {
-    embedding = at::empty({job.config.vocab_size, job.config.hidden_size}, at::kFloat);
+    embedding = at::empty({job.config.vocab_size, job.config.hidden_size},
+                          at::dtype(at::kFloat).device(job.device));
   }
   comm.broadcast(embedding, 0);
   Microbatches x;
@@ -58,8 +61,8 @@ void reduce_all(Communicator& comm, std::vector<at::Tensor> sums, int root) {
 }
 
 at::Tensor broadcast_or_empty(Communicator& comm, const at::Tensor& tensor, at::IntArrayRef shape,
-                              at::ScalarType dtype, int root) {
-  at::Tensor shared = comm.rank() == root ? tensor.contiguous() : at::empty(shape, dtype);
+                              const at::TensorOptions& options, int root) {
+  at::Tensor shared = comm.rank() == root ? tensor.contiguous() : at::empty(shape, options);
   comm.broadcast(shared, root);
   return shared;
 }
@@ -73,7 +76,7 @@ class Walk {
         job_(job),
         observer_(observer),
         clock_(clock),
-        rotary_(make_rotary_table(job.config, job.windows.size(1))) {}
+        rotary_(to_device(make_rotary_table(job.config, job.windows.size(1)), job.device)) {}
 
   /// Solves the junction from x [., ., d] of all ranks. The owner keeps the diagnostics, every rank
   /// gets the map, and x becomes x·M.
@@ -81,6 +84,10 @@ class Walk {
   /// The sublayer that reads the last solved junction, its readers folded, its writers still of
   /// full width. Float64; empty but on the owner.
   SublayerWeights fold_readers(int64_t sublayer);
+  /// Lets fold_readers(sublayer) find the weights read, by a thread of their own while a GPU
+  /// computes. Does nothing on the CPU, whose cores are busy, and where the weights are another
+  /// rank's.
+  void read_ahead(int64_t sublayer);
   /// Broadcasts the owner's half folded sublayer in the compute dtype, and runs x through it.
   void forward(int64_t sublayer, const SublayerWeights& owned, Microbatches& x);
 
@@ -96,20 +103,22 @@ class Walk {
   PhaseClock& clock_;
   RotaryTable rotary_;
   JunctionMap map_;
+  std::future<SublayerWeights> next_;  // read ahead
 };
 
 void Walk::solve(int64_t junction, Microbatches& x) {
   const int owner = job_.plan.owner_of_junction(junction);
   const int64_t d = job_.config.hidden_size;
   const int64_t k = job_.map.width;
-  JunctionEstimator estimator(junction, d, job_.map, clock_);
+  const auto on_device = at::device(job_.device);
+  JunctionEstimator estimator(junction, d, job_.map, clock_, job_.device);
   estimator.make_reproducible(job_.windows.numel(), largest_norm(comm_, x));
   for (const at::Tensor& batch : x) estimator.add(batch);
   reduce_all(comm_, estimator.first_sums(), owner);
   if (comm_.rank() == owner) estimator.decompose(job_.windows.numel());
   if (estimator.needs_second_pass()) {
-    estimator.set_rotation(
-        broadcast_or_empty(comm_, estimator.rotation(), {d, d}, at::kFloat, owner));
+    estimator.set_rotation(broadcast_or_empty(comm_, estimator.rotation(), {d, d},
+                                              on_device.dtype(at::kFloat), owner));
     for (const at::Tensor& batch : x) estimator.add_rotated(batch);
     reduce_all(comm_, estimator.second_sums(), owner);
   }
@@ -118,8 +127,8 @@ void Walk::solve(int64_t junction, Microbatches& x) {
     observer_.solved(junction, solution);
     map_ = solution.map;
   }
-  map_.M = broadcast_or_empty(comm_, map_.M, {d, k}, at::kDouble, owner);
-  map_.M_inv = broadcast_or_empty(comm_, map_.M_inv, {k, d}, at::kDouble, owner);
+  map_.M = broadcast_or_empty(comm_, map_.M, {d, k}, on_device.dtype(at::kDouble), owner);
+  map_.M_inv = broadcast_or_empty(comm_, map_.M_inv, {k, d}, on_device.dtype(at::kDouble), owner);
 
   const PhaseClock::Scope scope(clock_, "forward");
   const at::Tensor M = map_.M.to(at::kFloat);
@@ -131,16 +140,27 @@ SublayerWeights Walk::fold_readers(int64_t sublayer) {
   if (!owns_sublayer(sublayer)) return {};
   const SublayerWeights dense = [&] {
     const PhaseClock::Scope scope(clock_, "read");
-    return load_sublayer(job_.reader, job_.config, sublayer, at::kDouble);
+    return next_.valid() ? next_.get()
+                         : load_sublayer(job_.reader, job_.config, sublayer, at::kDouble);
   }();
   const PhaseClock::Scope scope(clock_, "fold");
   return fold_input(dense, map_.M_inv);
 }
 
+void Walk::read_ahead(int64_t sublayer) {
+  if (!job_.device.is_cuda() || sublayer >= job_.config.num_sublayers()) return;
+  if (!owns_sublayer(sublayer)) return;
+  next_ = std::async(std::launch::async, [this, sublayer] {
+    const c10::InferenceMode no_autograd;
+    return load_sublayer(job_.reader, job_.config, sublayer, at::kDouble);
+  });
+}
+
 void Walk::forward(int64_t sublayer, const SublayerWeights& owned, Microbatches& x) {
   const SublayerWeights weights = broadcast_sublayer(
-      comm_, job_.config, to_dtype(owned, job_.compute_dtype), sublayer, job_.map.width,
-      job_.config.hidden_size, job_.compute_dtype, job_.plan.owner_of_sublayer(sublayer));
+      comm_, job_.config, to_device(to_dtype(owned, job_.compute_dtype), job_.device), sublayer,
+      job_.map.width, job_.config.hidden_size, job_.compute_dtype, job_.device,
+      job_.plan.owner_of_sublayer(sublayer));
   const PhaseClock::Scope scope(clock_, "forward");
   for (at::Tensor& batch : x) {
     batch = sublayer_forward(job_.config, weights, rotary_, batch);
@@ -155,7 +175,7 @@ void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, Fol
   sink.begin();
   Walk walk(comm, job, observer, clock);
   at::Tensor embedding;  // on its owner alone
-  Microbatches x = embed_all(comm, job, my_ids(comm, job.windows), embedding, clock);
+  Microbatches x = embed_all(comm, job, my_ids(comm, job.windows.to(job.device)), embedding, clock);
   walk.solve(0, x);
   if (embedding.defined()) {
     const PhaseClock::Scope scope(clock, "fold");
@@ -164,6 +184,7 @@ void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, Fol
 
   for (int64_t sublayer = 0; sublayer < job.config.num_sublayers(); ++sublayer) {
     SublayerWeights folded = walk.fold_readers(sublayer);
+    walk.read_ahead(sublayer + 1);
     const bool mapped = sublayer + 1 < job.mapped_junctions();
     if (mapped) {
       walk.forward(sublayer, folded, x);

@@ -2,16 +2,26 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
+#include <vector>
+
+#include "worker/kernels/cuda_kernels.h"
+#include "worker/kernels/parallel_for_each.h"
+#include "worker/kernels/sinkhorn_rows.h"
 
 // min ⟨T, C⟩ − λH(T), T 1 = 1/d, Tᵀ1 = 1/k   =>   T = diag(u) K diag(v), K_ij = exp(α_i + β_j −
 // C_ij/λ)
 //
-// A row update is u = (1/d) / (K v), a column update v = (1/k) / (Kᵀu). Potentials α and β absorb
-// the scalings u and v when these leave [1e-100, 1e100]. Within these bounds an entry of K too
-// small for float64 belongs to an entry of T below 1e-108, which no marginal can see; beyond them
-// the iteration is done again in the log domain, which is also where the first one is done.
+// A row update is u = (1/d) / (K v), a column update v = (1/k) / (Kᵀu). A row's sum K_i·v gives its
+// u, hence its part of Kᵀu, while it is in the cache: one reading of K does both updates.
+//
+// Potentials α and β absorb the scalings u and v when these leave [1e-100, 1e100]. Within these
+// bounds an entry of K too small for float64 belongs to an entry of T below 1e-108, which no
+// marginal can see; beyond them the iteration is done again in the log domain, which is also where
+// the first one is done.
 
 namespace dotresize {
 namespace {
@@ -19,102 +29,205 @@ namespace {
 constexpr double kLargestScaling = 1e100;
 
 /// NaN and infinity are out of range too.
-bool in_range(const at::Tensor& scaling) {
-  return at::logical_and(scaling >= 1 / kLargestScaling, scaling <= kLargestScaling)
-      .all()
-      .item<bool>();
+bool in_range(const std::vector<double>& scaling) {
+  return std::all_of(scaling.begin(), scaling.end(),
+                     [](double s) { return s >= 1 / kLargestScaling && s <= kLargestScaling; });
 }
 
-double violation(const at::Tensor& sums, double marginal) {
-  return (sums - marginal).abs().sum().item<double>();
+double violation(const std::vector<double>& sums, double marginal) {
+  double total = 0.0;
+  for (const double sum : sums) total += std::abs(sum - marginal);
+  return total;
 }
+
+/// The rows of a matrix in blocks. They depend on its size alone, and so does a sum over all rows.
+class RowBlocks {
+ public:
+  RowBlocks(int64_t rows, int64_t columns)
+      : rows_(rows),
+        columns_(columns),
+        block_rows_(std::max(kFewestRows, (rows + kMostBlocks - 1) / kMostBlocks)) {}
+
+  /// function(shape, first row) for each block.
+  template <class Function>
+  void for_each(const Function& function) const {
+    parallel_for_each(count(), [&](int64_t block) { run(block, function); });
+  }
+
+  /// function(shape, first row, vector over the columns) for each block; the vectors start as
+  /// `start` and are joined in order.
+  template <class Function, class Join>
+  std::vector<double> reduce(double start, const Join& join, const Function& function) const {
+    const auto columns = static_cast<size_t>(columns_);
+    std::vector<double> parts(static_cast<size_t>(count()) * columns, start);
+    parallel_for_each(count(), [&](int64_t block) {
+      run(block, [&](SinkhornRows shape, int64_t first) {
+        function(shape, first, parts.data() + static_cast<size_t>(block) * columns);
+      });
+    });
+    std::vector<double> joined(columns, start);
+    for (size_t i = 0; i < parts.size(); i += columns) {
+      for (size_t j = 0; j < columns; ++j) joined[j] = join(joined[j], parts[i + j]);
+    }
+    return joined;
+  }
+  template <class Function>
+  std::vector<double> sum(const Function& function) const {
+    return reduce(
+        0.0, [](double a, double b) { return a + b; }, function);
+  }
+
+ private:
+  static constexpr int64_t kFewestRows = 16;
+  static constexpr int64_t kMostBlocks = 64;
+
+  int64_t count() const { return (rows_ + block_rows_ - 1) / block_rows_; }
+
+  template <class Function>
+  void run(int64_t block, const Function& function) const {
+    const int64_t first = block * block_rows_;
+    const int64_t rows = std::min(block_rows_, rows_ - first);
+    function(SinkhornRows{static_cast<size_t>(rows), static_cast<size_t>(columns_)}, first);
+  }
+
+  int64_t rows_;
+  int64_t columns_;
+  int64_t block_rows_;
+};
+
+struct Plan {
+  at::Tensor T;
+  double violation;  ///< the larger of both marginals'
+};
 
 class Iterate {
  public:
-  explicit Iterate(at::Tensor scaled_cost)
-      : scaled_cost_(std::move(scaled_cost)),
-        row_marginal_(1.0 / static_cast<double>(scaled_cost_.size(0))),
-        column_marginal_(1.0 / static_cast<double>(scaled_cost_.size(1))),
-        beta_(at::zeros({scaled_cost_.size(1)}, scaled_cost_.options())) {
+  Iterate(const at::Tensor& cost, double lambda)
+      : d_(cost.size(0)),
+        k_(cost.size(1)),
+        cost_(cost.contiguous()),
+        lambda_(lambda),
+        row_marginal_(1.0 / static_cast<double>(d_)),
+        column_marginal_(1.0 / static_cast<double>(k_)),
+        blocks_(d_, k_),
+        beta_(static_cast<size_t>(k_), 0.0),
+        kernel_(at::empty({d_, k_}, at::kDouble)),
+        row_sums_(static_cast<size_t>(d_)) {
     advance_in_log_domain();
   }
 
   /// One row update and one column update.
   void advance() {
-    const at::Tensor u = row_marginal_ / row_sums_;
-    const at::Tensor v = column_marginal_ / at::mv(kernel_.t(), u);
+    std::vector<double> u = row_sums_;
+    for (double& scaling : u) scaling = row_marginal_ / scaling;
+    std::vector<double> v = next_column_sums_;
+    for (double& scaling : v) scaling = column_marginal_ / scaling;
     if (in_range(u) && in_range(v)) {
-      set_scalings(u, v);
+      set_scalings(std::move(u), std::move(v));
     } else {
-      beta_ += v_.log();
+      for (size_t j = 0; j < beta_.size(); ++j) beta_[j] += std::log(v_[j]);
       advance_in_log_domain();
     }
   }
 
   /// Of the rows alone, at no cost: the next row update needs the same sums. The columns are exact.
-  double row_violation() const { return violation(u_ * row_sums_, row_marginal_); }
+  double row_violation() const {
+    double total = 0.0;
+    for (size_t i = 0; i < u_.size(); ++i) total += std::abs(u_[i] * row_sums_[i] - row_marginal_);
+    return total;
+  }
 
-  at::Tensor plan() const { return u_.unsqueeze(1) * kernel_ * v_; }
-
-  /// The larger of both marginals' violations of a plan.
-  double violation_of(const at::Tensor& plan) const {
-    return std::max(violation(plan.sum(1), row_marginal_),
-                    violation(plan.sum(0), column_marginal_));
+  Plan plan() const {
+    at::Tensor T = at::empty_like(kernel_);
+    std::vector<double> rows(u_.size());
+    const std::vector<double> columns =
+        blocks_.sum([&](SinkhornRows shape, int64_t first, double* sums) {
+          sinkhorn_make_plan(shape, row(kernel_, first), &u_[static_cast<size_t>(first)], v_.data(),
+                             row(T, first), &rows[static_cast<size_t>(first)], sums);
+        });
+    return {T, std::max(violation(rows, row_marginal_), violation(columns, column_marginal_))};
   }
 
  private:
-  void set_scalings(const at::Tensor& u, const at::Tensor& v) {
-    u_ = u;
-    v_ = v;
-    row_sums_ = at::mv(kernel_, v_);
+  double* row(const at::Tensor& matrix, int64_t i) const {
+    return matrix.data_ptr<double>() + i * k_;
   }
 
-  /// A row and a column update of the potentials, from β alone, after which K itself is the plan up
-  /// to the rounding of the potentials: a last column scaling, close to 1, removes that.
+  void set_scalings(std::vector<double> u, std::vector<double> v) {
+    u_ = std::move(u);
+    v_ = std::move(v);
+    next_column_sums_ = blocks_.sum([&](SinkhornRows shape, int64_t first, double* sums) {
+      sinkhorn_scale(shape, row(kernel_, first), v_.data(), row_marginal_,
+                     &row_sums_[static_cast<size_t>(first)], sums);
+    });
+  }
+
+  /// A row and a column update of the potentials, from β alone. The largest entry of a column of K
+  /// is 1 then, and v the column update.
   void advance_in_log_domain() {
-    const at::Tensor alpha =
-        std::log(row_marginal_) - at::logsumexp(beta_ - scaled_cost_, /*dim=*/1);
-    at::Tensor exponent = alpha.unsqueeze(1) - scaled_cost_;
-    beta_ = std::log(column_marginal_) - at::logsumexp(exponent, /*dim=*/0);
-    kernel_ = exponent.add_(beta_).exp_();
-    set_scalings(at::ones_like(alpha), column_marginal_ / kernel_.sum(0));
+    std::vector<double> alpha(static_cast<size_t>(d_));
+    blocks_.for_each([&](SinkhornRows shape, int64_t first) {
+      sinkhorn_log_row_sums(shape, row(cost_, first), lambda_, beta_.data(),
+                            &alpha[static_cast<size_t>(first)]);
+    });
+    for (double& potential : alpha) potential = std::log(row_marginal_) - potential;
+
+    const std::vector<double> maxima = blocks_.reduce(
+        -std::numeric_limits<double>::infinity(), [](double a, double b) { return std::max(a, b); },
+        [&](SinkhornRows shape, int64_t first, double* largest) {
+          sinkhorn_column_maxima(shape, row(cost_, first), lambda_,
+                                 &alpha[static_cast<size_t>(first)], largest);
+        });
+    std::vector<double> v = blocks_.sum([&](SinkhornRows shape, int64_t first, double* sums) {
+      sinkhorn_make_kernel(shape, row(cost_, first), lambda_, &alpha[static_cast<size_t>(first)],
+                           maxima.data(), row(kernel_, first), sums);
+    });
+    for (double& scaling : v) scaling = column_marginal_ / scaling;
+    for (size_t j = 0; j < beta_.size(); ++j) beta_[j] = -maxima[j];
+    set_scalings(std::vector<double>(static_cast<size_t>(d_), 1.0), std::move(v));
   }
 
-  at::Tensor scaled_cost_;  // C/λ [d, k]
+  int64_t d_;
+  int64_t k_;
+  at::Tensor cost_;  // C [d, k]
+  double lambda_;
   double row_marginal_;     // 1/d
   double column_marginal_;  // 1/k
-  at::Tensor beta_;         // the columns' absorbed potential [k]; the rows' follows from it
-  at::Tensor kernel_;       // K [d, k]
-  at::Tensor u_;            // [d]
-  at::Tensor v_;            // [k]
-  at::Tensor row_sums_;     // K v [d]
+  RowBlocks blocks_;
+  std::vector<double> beta_;              // the columns' absorbed potential; the rows' follows
+  at::Tensor kernel_;                     // K [d, k]
+  std::vector<double> u_;                 // [d]
+  std::vector<double> v_;                 // [k]
+  std::vector<double> row_sums_;          // K v [d]
+  std::vector<double> next_column_sums_;  // Kᵀu [k] of the next u
 };
 
-at::Tensor scaled(const at::Tensor& cost, const SinkhornOptions& options) {
+void check(const at::Tensor& cost, const SinkhornOptions& options) {
   TORCH_CHECK(cost.dim() == 2 && cost.numel() > 0 && cost.scalar_type() == at::kDouble,
               "a transport cost must be a float64 matrix, not ", cost.sizes(), " ",
               cost.scalar_type());
   TORCH_CHECK(options.lambda > 0, "lambda must be positive, not ", options.lambda);
   TORCH_CHECK(options.max_iterations >= 1, "max_iterations must be at least 1, not ",
               options.max_iterations);
-  at::Tensor scaled_cost = cost / options.lambda;
-  if (!scaled_cost.isfinite().all().item<bool>()) {
+  const auto [least, greatest] = at::aminmax(cost);  // of a NaN, both are NaN
+  if (!std::isfinite(least.item<double>() / options.lambda) ||
+      !std::isfinite(greatest.item<double>() / options.lambda)) {
     throw std::runtime_error("the transport cost divided by lambda is not finite");
   }
-  return scaled_cost;
 }
 
 }  // namespace
 
 SinkhornResult sinkhorn(const at::Tensor& cost, const SinkhornOptions& options) {
-  Iterate iterate(scaled(cost, options));
+  check(cost, options);
+  if (cost.is_cuda()) return cuda_kernels().sinkhorn(cost, options);
+  Iterate iterate(cost, options.lambda);
   for (int64_t iterations = 1;; ++iterations) {
     const bool last = iterations == options.max_iterations;
     if (last || iterate.row_violation() <= options.tolerance) {
-      const at::Tensor plan = iterate.plan();
-      const double violation = iterate.violation_of(plan);
-      const bool converged = violation <= options.tolerance;
-      if (last || converged) return {plan, iterations, violation, converged};
+      const Plan plan = iterate.plan();
+      const bool converged = plan.violation <= options.tolerance;
+      if (last || converged) return {plan.T, iterations, plan.violation, converged};
     }
     iterate.advance();
   }

@@ -7,6 +7,9 @@
 namespace dotresize {
 namespace {
 
+/// Narrower matrices are decomposed on the host, wherever they are: a GPU is no faster there.
+constexpr int64_t kLeastWidthOnGpu = 512;
+
 /// Multiplies each column by ±1 so that its entry of largest magnitude, the first of equals, is
 /// positive. Without it the l1 costs in the basis would depend on the eigen-solver.
 at::Tensor fix_signs(const at::Tensor& vectors) {
@@ -23,6 +26,10 @@ Eigenbasis eigenbasis(const at::Tensor& gram) {
   if (!gram.isfinite().all().item<bool>()) {
     throw std::runtime_error("the Gram matrix of the activations is not finite");
   }
+  if (gram.is_cuda() && gram.size(0) < kLeastWidthOnGpu) {
+    const Eigenbasis basis = eigenbasis(gram.cpu());
+    return {basis.values.to(gram.device()), basis.vectors.to(gram.device())};
+  }
   const auto [ascending, vectors] = at::linalg_eigh(gram);
   return {ascending.flip(0), fix_signs(vectors.flip(1)).contiguous()};
 }
@@ -31,7 +38,7 @@ int64_t effective_rank(const at::Tensor& values, double share) {
   TORCH_CHECK(values.dim() == 1 && values.scalar_type() == at::kDouble,
               "eigenvalues must be a float64 vector, not ", values.sizes(), " ",
               values.scalar_type());
-  const at::Tensor held = at::cat({at::zeros({1}, values.options()), values.cumsum(0)});
+  const at::Tensor held = at::cat({at::zeros({1}, values.options()), values.cumsum(0)}).cpu();
   const auto sums = held.accessor<double, 1>();
   const double trace = sums[values.size(0)];
   int64_t rank = 0;

@@ -19,7 +19,7 @@ at::Tensor multiply_by_rows(const at::Tensor& left, const at::Tensor& right) {
   for (int64_t first = 0; first < left.size(0); first += kBlockRows) {
     const int64_t rows = std::min(kBlockRows, left.size(0) - first);
     at::Tensor block = product.narrow(0, first, rows);
-    at::mm_out(block, left.narrow(0, first, rows).to(at::kDouble), right);
+    at::mm_out(block, left.narrow(0, first, rows).to(right.device(), at::kDouble), right);
   }
   return product;
 }
@@ -31,7 +31,7 @@ at::Tensor fold_reader(const at::Tensor& weight, const at::Tensor& gamma, const 
   if (gamma.defined()) {
     TORCH_CHECK(gamma.dim() == 1 && gamma.size(0) == right.size(0), "gamma has shape ",
                 gamma.sizes(), ", the unmap has shape ", M_inv.sizes());
-    right = gamma.to(at::kDouble).unsqueeze(1) * right;
+    right = gamma.to(right.device(), at::kDouble).unsqueeze(1) * right;
   }
   return multiply_by_rows(weight, right);
 }
@@ -40,13 +40,13 @@ at::Tensor fold_writer(const at::Tensor& weight, const at::Tensor& M) {
   TORCH_CHECK(weight.dim() == 2 && M.dim() == 2 && weight.size(0) == M.size(0),
               "a weight of shape ", weight.sizes(), " does not write to a map of shape ",
               M.sizes());
-  return at::mm(M.to(at::kDouble).t(), weight.to(at::kDouble));
+  return at::mm(M.to(at::kDouble).t(), weight.to(M.device(), at::kDouble));
 }
 
 at::Tensor fold_writer_bias(const at::Tensor& bias, const at::Tensor& M) {
   TORCH_CHECK(bias.dim() == 1 && M.dim() == 2 && bias.size(0) == M.size(0), "a bias of shape ",
               bias.sizes(), " does not write to a map of shape ", M.sizes());
-  return at::mv(M.to(at::kDouble).t(), bias.to(at::kDouble));
+  return at::mv(M.to(at::kDouble).t(), bias.to(M.device(), at::kDouble));
 }
 
 at::Tensor fold_embedding(const at::Tensor& embedding, const at::Tensor& M) {

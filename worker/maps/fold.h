@@ -5,7 +5,8 @@
 namespace dotresize {
 
 // Folding of maps into weights (method.md, "Folding"). Inputs of any floating dtype, computed and
-// returned in float64: the caller rounds once. Hugging Face layout: a linear weight is [out, in].
+// returned in float64: the caller rounds once. Weights may be on another device than the map, on
+// whose device the result is. Hugging Face layout: a linear weight is [out, in].
 
 /// W · diag(gamma) · M_invᵀ. weight: [out, d], gamma: [d] or undefined (ones), M_inv: [k, d].
 /// Returns [out, k].

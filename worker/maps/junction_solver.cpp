@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "worker/maps/condition.h"
 #include "worker/maps/support.h"
 
 // T = argmin ⟨T, C⟩ − λH(T),  T = QR,  M = U Q,  M_inv = R T⁺ Uᵀ = Qᵀ Uᵀ = Mᵀ   (paper, eq. 1 and
@@ -87,12 +88,6 @@ at::Tensor scores(const JunctionStatistics& statistics, const Eigenbasis& basis,
   return options.transport ? statistics.abs_sum : basis.values;
 }
 
-/// The 2-norm condition.
-double condition(const at::Tensor& R) {
-  const at::Tensor singular_values = at::linalg_svdvals(R);
-  return (singular_values.max() / singular_values.min()).item<double>();
-}
-
 /// M [d, k] in the map's basis, and what Sinkhorn and QR have to say of it.
 at::Tensor solve_transport(const at::Tensor& cost, const MapOptions& options,
                            MapDiagnostics& diagnostics, PhaseClock* clock) {
@@ -101,7 +96,7 @@ at::Tensor solve_transport(const at::Tensor& cost, const MapOptions& options,
   diagnostics.sinkhorn_violation = transport.sinkhorn.violation;
   diagnostics.sinkhorn_converged = transport.sinkhorn.converged;
   const PhaseClock::Scope scope(clock, "condition");
-  diagnostics.qr_condition = condition(transport.R);
+  diagnostics.qr_condition = triangular_condition(transport.R);
   return transport.Q;
 }
 

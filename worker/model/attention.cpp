@@ -53,11 +53,16 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
     value = cache->values();
   }
 
+  // Key and value heads are repeated for a GPU: of its attention kernels only some share them, and
+  // on older GPUs only the slowest.
+  const int64_t sharing = config.num_heads / config.num_kv_heads;
+  const bool repeat = x.is_cuda() && sharing > 1;
   const std::optional<at::Tensor> mask = visible_keys(config, x, past);
-  const at::Tensor attended =
-      at::scaled_dot_product_attention(query, key, value, mask, /*dropout_p=*/0.0,
-                                       /*is_causal=*/!mask && past == 0, /*scale=*/std::nullopt,
-                                       /*enable_gqa=*/config.num_kv_heads != config.num_heads);
+  const at::Tensor attended = at::scaled_dot_product_attention(
+      query, repeat ? key.repeat_interleave(sharing, 1) : key,
+      repeat ? value.repeat_interleave(sharing, 1) : value, mask, /*dropout_p=*/0.0,
+      /*is_causal=*/!mask && past == 0, /*scale=*/std::nullopt,
+      /*enable_gqa=*/sharing > 1 && !repeat);
   const Linear& output = weights.writers.at(0);
   return at::linear(attended.transpose(1, 2).reshape({batch, tokens, -1}), output.weight,
                     output.bias);

@@ -101,6 +101,10 @@ RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens) {
   return {at::cos(angles).mul_(scale), at::sin(angles).mul_(scale)};
 }
 
+RotaryTable to_device(const RotaryTable& table, at::Device device) {
+  return {table.cos.to(device), table.sin.to(device)};
+}
+
 RotaryTable rotary_rows(const RotaryTable& table, int64_t first, int64_t tokens) {
   return {table.cos.narrow(0, first, tokens), table.sin.narrow(0, first, tokens)};
 }

@@ -19,6 +19,9 @@ struct RotaryTable {
 /// depend on the length of the window.
 RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens);
 
+/// The same table on `device`.
+RotaryTable to_device(const RotaryTable& table, at::Device device);
+
 /// The table of the `tokens` positions from `first` on.
 RotaryTable rotary_rows(const RotaryTable& table, int64_t first, int64_t tokens);
 

@@ -3,31 +3,44 @@
 namespace dotresize {
 namespace {
 
-at::Tensor to_dtype(const at::Tensor& tensor, at::ScalarType dtype) {
-  return tensor.defined() ? tensor.to(dtype) : tensor;
-}
-
-Linear to_dtype(const Linear& linear, at::ScalarType dtype) {
-  return {to_dtype(linear.weight, dtype), to_dtype(linear.bias, dtype)};
+/// The weights with `function` applied to each tensor that there is.
+template <class Function>
+SublayerWeights transformed(const SublayerWeights& weights, const Function& function) {
+  const auto apply = [&](const at::Tensor& tensor) {
+    return tensor.defined() ? function(tensor) : tensor;
+  };
+  SublayerWeights result;
+  result.sublayer = weights.sublayer;
+  result.norm = apply(weights.norm);
+  for (const Linear& reader : weights.readers) {
+    result.readers.push_back({apply(reader.weight), apply(reader.bias)});
+  }
+  for (const Linear& writer : weights.writers) {
+    result.writers.push_back({apply(writer.weight), apply(writer.bias)});
+  }
+  for (const at::Tensor& norm : weights.head_norms) result.head_norms.push_back(apply(norm));
+  result.shortcut = apply(weights.shortcut);
+  return result;
 }
 
 }  // namespace
 
 SublayerWeights to_dtype(const SublayerWeights& weights, at::ScalarType dtype) {
-  SublayerWeights converted;
-  converted.sublayer = weights.sublayer;
-  converted.norm = to_dtype(weights.norm, dtype);
-  for (const Linear& reader : weights.readers) {
-    converted.readers.push_back(to_dtype(reader, dtype));
-  }
-  for (const at::Tensor& norm : weights.head_norms) {
-    converted.head_norms.push_back(to_dtype(norm, dtype));
-  }
-  for (const Linear& writer : weights.writers) {
-    converted.writers.push_back(to_dtype(writer, dtype));
-  }
-  converted.shortcut = to_dtype(weights.shortcut, dtype);
-  return converted;
+  return transformed(weights, [&](const at::Tensor& tensor) { return tensor.to(dtype); });
+}
+
+at::Tensor to_device(const at::Tensor& tensor, at::Device device) {
+  if (!tensor.defined() || tensor.device() == device) return tensor;
+  if (device.is_cpu()) return tensor.cpu();
+  return tensor.pin_memory().to(device, /*non_blocking=*/true);
+}
+
+SublayerWeights to_device(const SublayerWeights& weights, at::Device device) {
+  return transformed(weights, [&](const at::Tensor& tensor) { return to_device(tensor, device); });
+}
+
+HeadWeights to_device(const HeadWeights& weights, at::Device device) {
+  return {to_device(weights.norm, device), to_device(weights.weight, device)};
 }
 
 }  // namespace dotresize

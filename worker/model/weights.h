@@ -32,4 +32,11 @@ struct HeadWeights {
 /// The weights rounded to `dtype`; tensors that have it already are shared, not copied.
 SublayerWeights to_dtype(const SublayerWeights& weights, at::ScalarType dtype);
 
+/// The tensors on `device`; those that are there already are shared. To a GPU they go through
+/// pinned memory, and may still be on their way when this returns: whatever runs on its current
+/// stream finds them there.
+at::Tensor to_device(const at::Tensor& tensor, at::Device device);
+SublayerWeights to_device(const SublayerWeights& weights, at::Device device);
+HeadWeights to_device(const HeadWeights& weights, at::Device device);
+
 }  // namespace dotresize

@@ -20,11 +20,13 @@ NegativeLogLikelihood share(Communicator& comm, const NegativeLogLikelihood& min
 NegativeLogLikelihood evaluate_model(Communicator& comm, const CheckpointReader& reader,
                                      const ModelConfig& config, const ShardPlan& plan,
                                      const at::Tensor& windows, at::ScalarType compute_dtype,
+                                     at::Device device,
                                      const std::function<void(int64_t tokens)>& tokens_seen) {
   const RankShard& shard = plan.ranks.at(static_cast<size_t>(comm.rank()));
-  const Stage stage = load_stage(reader, config, shard, shard.end_sublayer, compute_dtype);
+  const Stage stage = load_stage(reader, config, shard, shard.end_sublayer, compute_dtype, device);
   const bool last = shard.end_sublayer == config.num_sublayers();
-  const HeadWeights head = last ? load_head(reader, config, compute_dtype) : HeadWeights{};
+  const HeadWeights head =
+      last ? to_device(load_head(reader, config, compute_dtype), device) : HeadWeights{};
 
   NegativeLogLikelihood sum;
   const auto score = [&](int64_t junction, const at::Tensor& x, const at::Tensor& ids) {

@@ -14,10 +14,11 @@
 namespace dotresize {
 
 /// Perplexity of a dense or compressed checkpoint over the windows [W, seqlen], the ranks being
-/// pipeline stages. Collective; every rank gets the result.
+/// pipeline stages, each on its device. Collective; every rank gets the result.
 NegativeLogLikelihood evaluate_model(Communicator& comm, const CheckpointReader& reader,
                                      const ModelConfig& config, const ShardPlan& plan,
                                      const at::Tensor& windows, at::ScalarType compute_dtype,
+                                     at::Device device,
                                      const std::function<void(int64_t tokens)>& tokens_seen);
 
 }  // namespace dotresize

@@ -136,7 +136,7 @@ void Evaluation::own_perplexity(Progress& progress) {
   progress.enter(phase_name(kPerplexityPhase));
   SelfCommunicator self;
   const NegativeLogLikelihood sum =
-      evaluate_model(self, reader_, config_, whole_model(config_), windows_, at::kFloat,
+      evaluate_model(self, reader_, config_, whole_model(config_), windows_, at::kFloat, at::kCPU,
                      [&](int64_t tokens) { progress.tokens_seen(tokens); });
   result_.perplexity->value = std::exp(sum.nll / static_cast<double>(sum.tokens));
 }

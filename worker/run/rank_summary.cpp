@@ -92,8 +92,9 @@ std::map<std::string, std::string> gather_input_hashes(Communicator& comm,
 }
 
 std::vector<RankReport> gather_ranks(Communicator& comm, const ShardPlan& plan,
-                                     const PhaseClock& clock) {
+                                     const PhaseClock& clock, const std::string& gpu) {
   const Json mine = {{"host", host_name()},
+                     {"gpu", gpu},
                      {"seconds", clock.seconds()},
                      {"peak_memory_bytes", peak_resident_bytes()}};
   std::vector<RankReport> reports;
@@ -103,6 +104,7 @@ std::vector<RankReport> gather_ranks(Communicator& comm, const ShardPlan& plan,
     report.rank = static_cast<int>(reports.size()) - 1;
     const RankShard& shard = plan.ranks[reports.size() - 1];
     report.host = rank.at("host");
+    report.gpu = rank.at("gpu");
     report.first_sublayer = shard.first_sublayer;
     report.end_sublayer = shard.end_sublayer;
     report.seconds = rank.at("seconds").get<std::map<std::string, double>>();

@@ -31,8 +31,9 @@ std::map<std::string, std::string> gather_input_hashes(Communicator& comm,
                                                        const std::filesystem::path& model_dir,
                                                        std::vector<std::filesystem::path> files);
 
+/// `gpu`: the name of this rank's, empty on the CPU.
 std::vector<RankReport> gather_ranks(Communicator& comm, const ShardPlan& plan,
-                                     const PhaseClock& clock);
+                                     const PhaseClock& clock, const std::string& gpu);
 
 /// Sizes, version, options and warnings of a report whose perplexities and junctions are filled in.
 /// Rank 0 alone.

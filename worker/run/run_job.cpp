@@ -58,7 +58,9 @@ class JobRun {
         progress_(environment.progress),
         cache_dir_(environment.cache_dir),
         trace_(environment.trace),
-        clock_(!environment.trace.empty()),
+        device_(environment.device),
+        gpu_(environment.gpu),
+        clock_(!environment.trace.empty(), environment.finish_work),
         comm_(environment.comm, clock_),
         source_(job.model_path),
         output_(environment.output),
@@ -86,6 +88,8 @@ class JobRun {
   Progress& progress_;
   fs::path cache_dir_;
   fs::path trace_;
+  at::Device device_;
+  std::string gpu_;
   PhaseClock clock_;
   TimedCommunicator comm_;
   CheckpointReader source_;
@@ -165,7 +169,7 @@ double JobRun::perplexity(const CheckpointReader& reader, const ModelConfig& con
   const PhaseClock::Scope scope(clock_, phase);
   progress_.enter(phase);
   const NegativeLogLikelihood sum = evaluate_model(
-      comm_, reader, config, plan_, evaluation_->windows, scalar_type(job_.compute_dtype),
+      comm_, reader, config, plan_, evaluation_->windows, scalar_type(job_.compute_dtype), device_,
       [&](int64_t tokens) { progress_.tokens_seen(tokens); });
   report_.evaluation_tokens = sum.tokens;
   return std::exp(sum.nll / static_cast<double>(sum.tokens));
@@ -186,6 +190,7 @@ void JobRun::calibrate() {
                              job_.head_sliced,
                              scalar_type(job_.compute_dtype),
                              job_.junction_groups};
+  calibration.device = device_;
   if (job_.energy) {
     calibration.choose_widths = [&](const at::Tensor& spectra) {
       job_ = with_energy_widths(job_, config_, rows_of(spectra));
@@ -231,7 +236,7 @@ void JobRun::evaluate_compressed() {
 void JobRun::finish() {
   progress_.enter("finish");
   if (!trace_.empty()) write_trace(comm_, clock_, trace_);
-  report_.ranks = gather_ranks(comm_, plan_, clock_);
+  report_.ranks = gather_ranks(comm_, plan_, clock_, gpu_);
   if (!root()) return;
   complete_report(report_, job_, config_, shards_.layout());
   report_.calibration_tokens = calibration_.windows.numel();

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <filesystem>
+#include <functional>
+#include <string>
 
 #include "job/model_config.h"
 #include "job/report.h"
@@ -19,6 +23,10 @@ struct RunEnvironment {
   std::filesystem::path cache_dir;    ///< for tokenised text
   OutputDirectory* output = nullptr;  ///< rank 0's; null on the others
   std::filesystem::path trace = {};   ///< where to write a timeline of all ranks; empty: nowhere
+  /// Where this rank computes; `comm` moves tensors that are there.
+  at::Device device = at::kCPU;
+  std::string gpu = {};                    ///< its name, for the report; empty on the CPU
+  std::function<void()> finish_work = {};  ///< waits for the device; throws nothing
 };
 
 /// One whole job: perplexity of the dense model, calibration, maps, folding, the output directory,

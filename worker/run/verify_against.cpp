@@ -167,7 +167,7 @@ void Comparison::compare_perplexity(const char* what, const fs::path& dir,
   plan.ranks.push_back({.first_sublayer = 0, .end_sublayer = config.num_sublayers()});
   const NegativeLogLikelihood sum =
       evaluate_model(self, CheckpointReader(dir), config, plan, windows,
-                     scalar_type(dtype_named(report_.compute_dtype)), [](int64_t) {});
+                     scalar_type(dtype_named(report_.compute_dtype)), at::kCPU, [](int64_t) {});
   const double measured = std::exp(sum.nll / static_cast<double>(sum.tokens));
   if (std::abs(measured / reported - 1) <= kPerplexityTolerance) return;
   problems_.push_back(

@@ -1,0 +1,122 @@
+// The kernels of the GPU: the l1 cost against at::cdist (p = 1) there, and as a share of what its
+// float32 units can do; a Sinkhorn iteration against copying the kernel matrix. Without a GPU it
+// says so and ends with 0.
+#include <ATen/ATen.h>
+#include <benchmark/benchmark.h>
+
+#include <cstdio>
+
+#include "worker/device/cuda_module.h"
+#include "worker/kernels/l1_cost.h"
+#include "worker/kernels/sinkhorn.h"
+
+namespace {
+
+using dotresize::CudaModule;
+using dotresize::GpuInfo;
+using dotresize::open_cuda_module;
+
+/// A subtraction and an addition per pair, one of them per lane and cycle.
+double pairs_per_second_at_most(const GpuInfo& gpu) {
+  const bool wide = gpu.capability >= 86;
+  const double lanes = wide ? 128.0 : 64.0;
+  return gpu.multiprocessors * lanes * gpu.clock_hz / 2.0;
+}
+
+template <typename Work>
+void time(benchmark::State& state, const Work& work) {
+  const CudaModule& cuda = open_cuda_module();
+  work();
+  cuda.finish_work();
+  for (auto _ : state) {
+    work();
+    cuda.finish_work();
+  }
+}
+
+void count_pairs(benchmark::State& state) {
+  const auto width = static_cast<double>(state.range(0));
+  const double pairs = static_cast<double>(state.range(1)) * width * width / 2;
+  using Counter = benchmark::Counter;
+  state.counters["pairs/s"] = Counter(pairs, Counter::kIsIterationInvariantRate);
+  state.counters["share of FP32"] =
+      Counter(pairs / pairs_per_second_at_most(open_cuda_module().info(0)),
+              Counter::kIsIterationInvariantRate);
+}
+
+at::Tensor activations(const benchmark::State& state) {
+  at::manual_seed(1);
+  return at::randn({state.range(1), state.range(0)}).cuda();
+}
+
+void l1_cost(benchmark::State& state, at::ScalarType dtype) {
+  const at::Tensor x = activations(state).to(dtype);
+  at::Tensor cost = at::zeros({x.size(1), x.size(1)}, x.options().dtype(at::kDouble));
+  time(state, [&] { dotresize::add_l1_cost(x, cost); });
+  count_pairs(state);
+}
+
+void cdist(benchmark::State& state) {
+  const at::Tensor channels = activations(state).t().contiguous();
+  time(state, [&] { benchmark::DoNotOptimize(at::cdist(channels, channels, /*p=*/1.0)); });
+  count_pairs(state);
+}
+
+constexpr int64_t kIterations = 20;
+
+at::Tensor transport_cost(const benchmark::State& state) {
+  at::manual_seed(1);
+  return at::rand({state.range(0), state.range(0) * 4 / 5}, at::kDouble).cuda();
+}
+
+/// Items are iterations, bytes those of one read of the kernel matrix per iteration.
+void count_reads(benchmark::State& state, const at::Tensor& cost, int64_t iterations) {
+  state.SetItemsProcessed(state.iterations() * iterations);
+  state.SetBytesProcessed(state.iterations() * iterations * static_cast<int64_t>(cost.nbytes()));
+}
+
+void sinkhorn(benchmark::State& state) {
+  const at::Tensor cost = transport_cost(state);
+  time(state, [&] {
+    benchmark::DoNotOptimize(dotresize::sinkhorn(
+        cost, {.lambda = 0.1, .tolerance = 0.0, .max_iterations = kIterations}));
+  });
+  count_reads(state, cost, kIterations);
+}
+
+/// A copy reads and writes: its bytes count twice.
+void device_copy(benchmark::State& state) {
+  const at::Tensor cost = transport_cost(state);
+  at::Tensor copy = at::empty_like(cost);
+  time(state, [&] { copy.copy_(cost); });
+  count_reads(state, cost, 2);
+}
+
+void register_all() {
+  const auto on_gpu = [](auto* registered) {
+    registered->UseRealTime()->Unit(benchmark::kMillisecond);
+  };
+  on_gpu(benchmark::RegisterBenchmark("l1_cost float32", l1_cost, at::kFloat)
+             ->Args({4096, 8192})
+             ->Args({8192, 8192}));
+  on_gpu(benchmark::RegisterBenchmark("l1_cost float16", l1_cost, at::kHalf)
+             ->Args({4096, 8192})
+             ->Args({8192, 8192}));
+  on_gpu(benchmark::RegisterBenchmark("cdist", cdist)->Args({4096, 8192}));
+  on_gpu(benchmark::RegisterBenchmark("sinkhorn", sinkhorn)->Args({4096})->Args({8192}));
+  on_gpu(benchmark::RegisterBenchmark("device copy", device_copy)->Args({4096})->Args({8192}));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (const std::string reason = dotresize::why_no_gpu(); !reason.empty()) {
+    std::printf("cuda_benchmark: nothing to measure: %s\n", reason.c_str());
+    return 0;
+  }
+  open_cuda_module().use(0);
+  benchmark::Initialize(&argc, argv);
+  register_all();
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

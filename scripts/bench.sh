@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Builds and runs all benchmarks, keeps their results under bench/results/ and prints them as one table.
+# Threads: OMP_NUM_THREADS. TOKENS (default 2048) is what the layer at full width gets; CONFIGS its models.
+# scripts/bench.sh NAME...: only these of l1_cost sinkhorn layer ranks.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+names=("$@")
+((${#names[@]})) || names=(l1_cost sinkhorn layer ranks)
+tokens=${TOKENS:-2048}
+read -ra configs <<<"${CONFIGS:-llama-3.1-8b}"
+results=bench/results
+python=.venv/bin/python
+export THP_MEM_ALLOC_ENABLE=1  # as dotresize-worker sets it
+
+cmake --preset release -DDOTRESIZE_BENCHMARKS=ON >/dev/null
+cmake --build --preset release
+mkdir -p $results
+
+run() {  # PROGRAM RESULT ARGUMENTS...
+  "build/bin/$1" --benchmark_out="$results/$2.json" --benchmark_out_format=json "${@:3}"
+}
+for name in "${names[@]}"; do
+  case $name in
+    l1_cost | sinkhorn) run "${name}_benchmark" "$name" --benchmark_repetitions=3 ;;
+    layer)
+      for config in "${configs[@]}"; do
+        run layer_benchmark "layer-$config" --config "bench/configs/$config.json" --tokens "$tokens"
+      done ;;
+    ranks)
+      example=examples/docs-llama
+      [ -f $example/calibration.txt ] || $python $example/make_text.py
+      $python bench/ranks_benchmark.py build $results/ranks.json ;;
+    *) echo "bench.sh: error: no benchmark '$name'" >&2; exit 64 ;;
+  esac
+done
+$python bench/table.py $results/*.json

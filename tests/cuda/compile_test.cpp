@@ -1,0 +1,128 @@
+// Every kernel for every architecture, on machines without a GPU: NVRTC needs none.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <regex>
+#include <stdexcept>
+
+#include "tests/temporary_directory.h"
+#include "worker/kernels/cuda/cubin_cache.h"
+#include "worker/kernels/cuda/programs.h"
+
+namespace dotresize {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// What the assembler reports of one kernel.
+struct Usage {
+  int registers = 0;
+  int spilled_bytes = 0;
+};
+
+std::map<std::string, Usage> usage_of(const std::string& log) {
+  static const std::regex entry("Compiling entry function '(\\w+)'");
+  static const std::regex spills("(\\d+) bytes spill stores, (\\d+) bytes spill loads");
+  static const std::regex registers("Used (\\d+) registers");
+  std::map<std::string, Usage> kernels;
+  std::istringstream lines(log);
+  std::string kernel;
+  std::smatch match;
+  for (std::string line; std::getline(lines, line);) {
+    if (std::regex_search(line, match, entry)) kernel = match[1];
+    if (std::regex_search(line, match, spills)) {
+      kernels[kernel].spilled_bytes = std::stoi(match[1]) + std::stoi(match[2]);
+    }
+    if (std::regex_search(line, match, registers)) {
+      kernels[kernel].registers = std::stoi(match[1]);
+    }
+  }
+  return kernels;
+}
+
+class CudaKernels : public testing::TestWithParam<int> {};
+
+/// 65536 registers of a multiprocessor over the threads that are to be resident: 2 blocks of 256 of
+/// l1_cost_float, 1 block of 512 of sinkhorn_rows; others as many as their occupancy needs.
+const std::map<std::string, int> kRegisterBudget = {{"l1_cost_float", 128},
+                                                    {"l1_cost_half", 168},
+                                                    {"mirror_upper_triangle", 40},
+                                                    {"sinkhorn_rows", 128},
+                                                    {"sinkhorn_columns", 40}};
+
+void expect_within_budget(const CudaProgram& program, int capability, size_t kernels) {
+  const CompiledProgram compiled = compile_cuda(program, capability);
+  EXPECT_EQ(compiled.cubin.substr(1, 3), "ELF");
+  const std::map<std::string, Usage> usage = usage_of(compiled.log);
+  EXPECT_EQ(usage.size(), kernels) << compiled.log;
+  for (const auto& [kernel, used] : usage) {
+    EXPECT_EQ(used.spilled_bytes, 0) << kernel << "\n" << compiled.log;
+    EXPECT_GT(used.registers, 0) << kernel;
+    EXPECT_LE(used.registers, kRegisterBudget.at(kernel)) << kernel << "\n" << compiled.log;
+  }
+}
+
+TEST_P(CudaKernels, FitTheRegisters) {
+  expect_within_budget(l1_cost_program(), GetParam(), 3);
+  for (const int64_t columns : {int64_t{1}, int64_t{3000}, kMaxSinkhornColumns}) {
+    expect_within_budget(sinkhorn_program(columns), GetParam(), 2);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, CudaKernels, testing::Values(70, 80, 90));
+
+std::string error_of(const CudaProgram& program, int capability) {
+  try {
+    compile_cuda(program, capability);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CompileCuda, ErrorNamesProgramArchitectureAndLine) {
+  const std::string error =
+      error_of({.name = "broken.cu", .source = "__global__ void f() { nonsense(); }"}, 80);
+  EXPECT_THAT(error, HasSubstr("broken.cu for sm_80"));
+  EXPECT_THAT(error, HasSubstr("broken.cu(1): error: identifier \"nonsense\""));
+}
+
+TEST(CompileCuda, RefusesAnArchitectureThatItDoesNotKnow) {
+  EXPECT_THAT(error_of(l1_cost_program(), 35), HasSubstr("sm_35: NVRTC 12."));
+  EXPECT_THAT(error_of(l1_cost_program(), 35), HasSubstr(" sm_90"));
+}
+
+constexpr char kSmall[] = "extern \"C\" __global__ void f(int* x) { *x = VALUE; }";
+
+CudaProgram small_program(const std::string& value) {
+  return {.name = "small.cu", .source = kSmall, .options = {"-DVALUE=" + value}};
+}
+
+TEST(CubinCache, CompilesOnce) {
+  const TemporaryDirectory directory;
+  const CubinCache cache(directory.path() / "new");
+  const std::string cubin = cache.get(small_program("1"), 80);
+  EXPECT_EQ(cubin, compile_cuda(small_program("1"), 80).cubin);
+  std::ofstream(cache.path_of(small_program("1"), 80)) << "from the disk";
+  EXPECT_EQ(cache.get(small_program("1"), 80), "from the disk");
+}
+
+TEST(CubinCache, KeepsProgramsApart) {
+  const CubinCache cache("somewhere");
+  const auto path = cache.path_of(small_program("1"), 80);
+  EXPECT_NE(path, cache.path_of(small_program("2"), 80));
+  EXPECT_NE(path, cache.path_of(small_program("1"), 90));
+  CudaProgram with_header = small_program("1");
+  with_header.headers = {{"a.h", "text"}};
+  EXPECT_NE(path, cache.path_of(with_header, 80));
+}
+
+TEST(CubinCache, WorksWhereNothingCanBeWritten) {
+  const CubinCache cache("/proc/no/such/directory");
+  EXPECT_EQ(cache.get(small_program("1"), 80), compile_cuda(small_program("1"), 80).cubin);
+}
+
+}  // namespace
+}  // namespace dotresize

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "worker/device/cuda_module.h"
+
+namespace dotresize {
+
+/// Exit code of a program all of whose tests were skipped, for CTest.
+inline constexpr int kAllSkipped = 77;
+
+/// A test that needs a GPU, and skips itself, with the reason, where there is none.
+class OnGpu : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (why_no_gpu().empty()) open_cuda_module().use(0);
+  }
+  void SetUp() override {
+    if (const std::string reason = why_no_gpu(); !reason.empty()) GTEST_SKIP() << reason;
+  }
+};
+
+}  // namespace dotresize

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <c10/cuda/CUDAStream.h>
+#include <nccl.h>
+
+#include <array>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "worker/comm/communicator.h"
+
+namespace dotresize {
+
+/// One NCCL communicator in non-blocking mode with a stream of its own. Every wait has a deadline;
+/// when it expires, or NCCL reports an error, the communicator is aborted and of no use any more.
+/// Errors are CommunicationErrors that begin with the operation.
+class NcclChannel {
+ public:
+  using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
+
+  /// Collective over `ranks` ranks, which share `id`.
+  NcclChannel(const ncclUniqueId& id, int ranks, int rank, std::chrono::seconds timeout);
+  /// After success of everything: takes leave of the peers. While an exception is under way:
+  /// aborts.
+  ~NcclChannel();
+  NcclChannel(const NcclChannel&) = delete;
+  NcclChannel& operator=(const NcclChannel&) = delete;
+
+  /// Starts an operation behind all work of PyTorch's current stream. Destroys its event when the
+  /// result is released.
+  std::shared_ptr<CUevent_st> start(const std::string& operation, const Call& call);
+  /// Waits, asleep in between, until the operation that recorded the event is done.
+  void wait(const std::string& operation, const std::shared_ptr<CUevent_st>& done);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  /// Until NCCL has accepted a call that it answered with `result`.
+  void settle(const std::string& operation, ncclResult_t result, Clock::time_point deadline);
+  [[noreturn]] void give_up(const std::string& operation, const std::string& reason);
+  [[noreturn]] void give_up_late(const std::string& operation);
+  void abort() noexcept;
+
+  ncclComm_t comm_ = nullptr;
+  std::chrono::seconds timeout_;
+  c10::cuda::CUDAStream stream_;
+};
+
+/// NCCL between ranks that have a GPU each; tensors on the CPU, and barriers, go through `host`.
+/// What one rank sends and what it receives are separate channels wherever the ranks' numbers are
+/// neighbours, so that the one never waits for the other. Not thread-safe; must be freed before
+/// MPI_Finalize.
+class NcclCommunicator final : public Communicator {
+ public:
+  /// Collective over `host`, on each rank's current GPU.
+  NcclCommunicator(Communicator& host, std::chrono::seconds timeout);
+  ~NcclCommunicator() override;
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+
+  int rank() const override { return host_.rank(); }
+  int size() const override { return host_.size(); }
+  void broadcast(at::Tensor& tensor, int root) override;
+  void reduce_sum(at::Tensor& tensor, int root) override;
+  void all_reduce_sum(at::Tensor& tensor) override;
+  std::unique_ptr<Transfer> send(const at::Tensor& tensor, int to) override;
+  std::unique_ptr<Transfer> receive(at::Tensor& tensor, int from) override;
+  void barrier() override { host_.barrier(); }
+
+ private:
+  NcclChannel& channel_of_sender(int rank) { return *channels_[static_cast<size_t>(rank % 2)]; }
+
+  Communicator& host_;
+  std::array<std::unique_ptr<NcclChannel>, 2> channels_;
+};
+
+}  // namespace dotresize

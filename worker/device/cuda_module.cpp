@@ -1,0 +1,65 @@
+#include "worker/device/cuda_module.h"
+
+#include <ATen/Context.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <array>
+#include <cstdio>
+
+#include "worker/comm/nccl_communicator.h"
+#include "worker/kernels/cuda/gpu_program.h"
+#include "worker/kernels/cuda/l1_cost_cuda.h"
+#include "worker/kernels/cuda/sinkhorn_cuda.h"
+
+namespace dotresize {
+namespace {
+
+std::string hexadecimal(const cudaUUID_t& uuid) {
+  std::string digits;
+  for (const char byte : uuid.bytes) {
+    std::array<char, 3> pair{};
+    std::snprintf(pair.data(), pair.size(), "%02x", static_cast<unsigned char>(byte));
+    digits += pair.data();
+  }
+  return digits;
+}
+
+class Module final : public CudaModule {
+ public:
+  int device_count() const override { return c10::cuda::device_count(); }
+
+  GpuInfo info(int device) const override {
+    cudaDeviceProp properties{};
+    check_cuda(cudaGetDeviceProperties(&properties, device), "properties of the GPU");
+    return {properties.name, hexadecimal(properties.uuid), 10 * properties.major + properties.minor,
+            properties.multiProcessorCount, 1e3 * properties.clockRate};
+  }
+
+  CudaKernels kernels() const override { return {&add_l1_cost_cuda, &sinkhorn_cuda}; }
+
+  void use(int device) override {
+    at::globalContext().lazyInitDevice(at::kCUDA);
+    c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
+    at::globalContext().setFloat32MatmulPrecision("highest");
+  }
+
+  void finish_work() const noexcept override {
+    cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream());
+  }
+
+  std::unique_ptr<Communicator> make_communicator(Communicator& host,
+                                                  std::chrono::seconds timeout) const override {
+    return std::make_unique<NcclCommunicator>(host, timeout);
+  }
+};
+
+}  // namespace
+}  // namespace dotresize
+
+/// What open_cuda_module() calls.
+extern "C" dotresize::CudaModule* dotresize_cuda_module();
+dotresize::CudaModule* dotresize_cuda_module() {
+  static dotresize::Module module;
+  return &module;
+}

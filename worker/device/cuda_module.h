@@ -1,0 +1,56 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "worker/comm/communicator.h"
+#include "worker/kernels/cuda_kernels.h"
+
+namespace dotresize {
+
+struct GpuInfo {
+  std::string name;    ///< "NVIDIA H100 80GB HBM3"
+  std::string uuid;    ///< 32 hexadecimal digits, of this GPU alone
+  int capability = 0;  ///< 90 for sm_90
+  int multiprocessors = 0;
+  double clock_hz = 0.0;  ///< the highest
+};
+
+/// All of the worker that needs CUDA's libraries: libdotresize_cuda.so. A worker opens it where it
+/// computes on a GPU; others do without, and start in a fifth of the time.
+class CudaModule {
+ public:
+  virtual ~CudaModule() = default;
+
+  /// GPUs that this process may use (CUDA_VISIBLE_DEVICES).
+  virtual int device_count() const = 0;
+  virtual GpuInfo info(int device) const = 0;
+  virtual CudaKernels kernels() const = 0;
+  /// Makes the device the calling thread's, and forbids products in TF32.
+  virtual void use(int device) = 0;
+  /// Waits for the work on PyTorch's current stream, not for transfers under way. What failed is
+  /// reported by the next use of the device.
+  virtual void finish_work() const noexcept = 0;
+  /// NCCL between the ranks of `host`, each of which has made a GPU of its own the thread's.
+  /// Collective. Tensors on the CPU go through `host`, which outlives the result. `timeout`:
+  /// longest wait for one operation.
+  virtual std::unique_ptr<Communicator> make_communicator(Communicator& host,
+                                                          std::chrono::seconds timeout) const = 0;
+};
+
+/// Where the module lies: beside the program, in ../lib, or in DOTRESIZE_CUDA_MODULE.
+std::filesystem::path cuda_module_path();
+
+/// Opens the module, once in a process, and sets its kernels. Before anything else that asks
+/// libtorch for CUDA. Throws std::runtime_error with the reason where it is not there or cannot be
+/// loaded.
+CudaModule& open_cuda_module();
+
+/// Why this process can use no GPU, asked of the driver alone: "no NVIDIA driver (libcuda.so.1)",
+/// or empty where there is one. Takes milliseconds where there is none.
+std::string why_no_gpu();
+
+}  // namespace dotresize

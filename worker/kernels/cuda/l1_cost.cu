@@ -1,0 +1,225 @@
+// cost[i, j] += sum over t of |x[t, i] - x[t, j]|, by tiles of the upper triangle.
+//
+// A block of threads computes one tile of TILE x TILE pairs of channels, as a matrix product would: STAGE tokens
+// of its two panels are in shared memory, the next ones on their way; each thread holds the sums of 8 x 8 pairs.
+// Float32 sums of TOKENS_PER_FLUSH tokens go to float64: a sum of that many terms has a relative error of at most
+// 256/2 * 2^-24 where all terms are equal, 7.6e-6. No two threads write one sum, and each adds its tokens in
+// order: the result is the same in every run.
+//
+// The subtraction and the addition of an absolute value are one FADD each, the absolute value being an operand
+// modifier. In half precision an HADD2 does two pairs; sums of one stage go to float32.
+
+#include "half2.cuh"
+
+#define TILE 128
+#define STAGE 8
+#define TOKENS_PER_FLUSH 256
+#define THREADS 256
+
+struct TileIndex {
+  int p, q;
+};
+
+/// Tile number n of the upper triangle, column by column: (0,0), (0,1), (1,1), (0,2), ...
+__device__ __forceinline__ TileIndex tile_of(int n) {
+  int q = static_cast<int>((sqrtf(8.0f * static_cast<float>(n) + 1.0f) - 1.0f) * 0.5f);
+  while (q * (q + 1) / 2 > n) --q;
+  while ((q + 1) * (q + 2) / 2 <= n) ++q;
+  return {n - q * (q + 1) / 2, q};
+}
+
+/// The row and the column of a thread in the 16 x 16 threads of a tile: a warp covers 4 x 8 of them, so that its
+/// reads of shared memory are few and free of conflicts.
+__device__ __forceinline__ int thread_row(int thread) { return thread / 64 * 4 + thread % 32 / 8; }
+__device__ __forceinline__ int thread_column(int thread) { return thread / 32 % 2 * 8 + thread % 8; }
+
+/// A thread's eight channels of a panel: two runs of four.
+__device__ __forceinline__ int channel(int thread, int i) {
+  return (i / 4) * (TILE / 2) + thread * 4 + i % 4;
+}
+
+__device__ __forceinline__ void read8(const float* panel, int thread, float (&values)[8]) {
+  const float4 low = *reinterpret_cast<const float4*>(panel + thread * 4);
+  const float4 high = *reinterpret_cast<const float4*>(panel + TILE / 2 + thread * 4);
+  values[0] = low.x, values[1] = low.y, values[2] = low.z, values[3] = low.w;
+  values[4] = high.x, values[5] = high.y, values[6] = high.z, values[7] = high.w;
+}
+
+/// Adds a thread's sums to the cost, and begins them again. column_of(thread column, j): of sums[.][j] in the tile.
+template <class ColumnOf>
+__device__ __forceinline__ void flush(float (&sums)[8][8], double* cost, int width, TileIndex tile,
+                                      const ColumnOf& column_of) {
+  int thread = threadIdx.x;
+  // The compiler would keep all addresses in registers from one flush to the next.
+  asm volatile("" : "+l"(cost), "+r"(width), "+r"(thread));
+  const int rows = min(TILE, width - tile.p * TILE);
+  const int columns = min(TILE, width - tile.q * TILE);
+  double* out = cost + static_cast<long long>(tile.p) * TILE * width + tile.q * TILE;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const int row = channel(thread_row(thread), i);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const int column = column_of(thread_column(thread), j);
+      if (row < rows && column < columns) out[static_cast<long long>(row) * width + column] += sums[i][j];
+      sums[i][j] = 0.0f;
+    }
+  }
+}
+
+/// x: [tokens, width]; cost: [width, width], of which the tiles on and above the diagonal are updated. One block
+/// of THREADS threads per tile.
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    l1_cost_float(const float* __restrict__ x, double* __restrict__ cost, int tokens, int width) {
+  alignas(16) __shared__ float rows[2][STAGE][TILE];
+  alignas(16) __shared__ float columns[2][STAGE][TILE];
+  constexpr int kLoads = STAGE * TILE / THREADS;  // elements of a panel that a thread loads
+  const TileIndex tile = tile_of(blockIdx.x);
+  const int lane = threadIdx.x % TILE;  // the channel that a thread loads, of every second token
+  const int row = tile.p * TILE + lane;
+  const int column = tile.q * TILE + lane;
+  const int row_tokens = row < width ? tokens : 0;
+  const int column_tokens = column < width ? tokens : 0;
+  float next_row[kLoads];
+  float next_column[kLoads];
+
+  // Tokens and channels beyond the last ones are zero: they add nothing to a sum that counts.
+  const auto load = [&](int first) {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int token = first + threadIdx.x / TILE + i * (THREADS / TILE);
+      next_row[i] = token < row_tokens ? x[static_cast<long long>(token) * width + row] : 0.0f;
+      next_column[i] = token < column_tokens ? x[static_cast<long long>(token) * width + column] : 0.0f;
+    }
+  };
+  const auto store = [&](int buffer) {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int t = threadIdx.x / TILE + i * (THREADS / TILE);
+      rows[buffer][t][lane] = next_row[i];
+      columns[buffer][t][lane] = next_column[i];
+    }
+  };
+
+  float sums[8][8] = {};
+  load(0);
+  store(0);
+  __syncthreads();
+  int buffer = 0;
+  for (int first = 0; first < tokens; first += STAGE) {
+    const bool more = first + STAGE < tokens;
+    if (more) load(first + STAGE);
+#pragma unroll
+    for (int t = 0; t < STAGE; ++t) {
+      float a[8];
+      float b[8];
+      read8(rows[buffer][t], thread_row(threadIdx.x), a);
+      read8(columns[buffer][t], thread_column(threadIdx.x), b);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+#pragma unroll
+        for (int j = 0; j < 8; ++j) sums[i][j] += fabsf(a[i] - b[j]);
+      }
+    }
+    if (more) store(buffer ^ 1);
+    buffer ^= 1;
+    __syncthreads();
+    if (!more || (first + STAGE) % TOKENS_PER_FLUSH == 0) {
+      flush(sums, cost, width, tile, channel);
+    }
+  }
+}
+
+/// As l1_cost_float, of float16 x. The difference and the sums over one stage are float16: at most 2^-11 of each
+/// sum is lost at each of its 9 roundings. Channels further apart than 8188 overflow to infinity.
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    l1_cost_half(const unsigned short* __restrict__ x, double* __restrict__ cost, int tokens,
+                 int width) {
+  alignas(16) __shared__ Half2 rows[2][STAGE][TILE];  // each channel twice
+  alignas(16) __shared__ unsigned short columns[2][STAGE][TILE];
+  constexpr int kLoads = STAGE * TILE / THREADS;
+  const TileIndex tile = tile_of(blockIdx.x);
+  const int lane = threadIdx.x % TILE;
+  const int row = tile.p * TILE + lane;
+  const int column = tile.q * TILE + lane;
+  const int row_tokens = row < width ? tokens : 0;
+  const int column_tokens = column < width ? tokens : 0;
+  unsigned short next_row[kLoads];
+  unsigned short next_column[kLoads];
+
+  const auto load = [&](int first) {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int token = first + threadIdx.x / TILE + i * (THREADS / TILE);
+      next_row[i] = token < row_tokens ? x[static_cast<long long>(token) * width + row] : 0;
+      next_column[i] = token < column_tokens ? x[static_cast<long long>(token) * width + column] : 0;
+    }
+  };
+  const auto store = [&](int buffer) {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int t = threadIdx.x / TILE + i * (THREADS / TILE);
+      rows[buffer][t][lane] = twice(next_row[i]);
+      columns[buffer][t][lane] = next_column[i];
+    }
+  };
+
+  float sums[8][8] = {};
+  load(0);
+  store(0);
+  __syncthreads();
+  int buffer = 0;
+  for (int first = 0; first < tokens; first += STAGE) {
+    const bool more = first + STAGE < tokens;
+    if (more) load(first + STAGE);
+    Half2 stage_sums[8][4] = {};
+#pragma unroll
+    for (int t = 0; t < STAGE; ++t) {
+      const uint4 low = *reinterpret_cast<const uint4*>(&rows[buffer][t][thread_row(threadIdx.x) * 4]);
+      const uint4 high = *reinterpret_cast<const uint4*>(&rows[buffer][t][TILE / 2 + thread_row(threadIdx.x) * 4]);
+      const uint4 right = *reinterpret_cast<const uint4*>(&columns[buffer][t][thread_column(threadIdx.x) * 8]);
+      const Half2 a[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+      const Half2 b[4] = {right.x, right.y, right.z, right.w};
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) stage_sums[i][j] = add(stage_sums[i][j], abs_difference(a[i], b[j]));
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) add_to(sums[i][2 * j], sums[i][2 * j + 1], stage_sums[i][j]);
+    }
+    if (more) store(buffer ^ 1);
+    buffer ^= 1;
+    __syncthreads();
+    if (!more || (first + STAGE) % TOKENS_PER_FLUSH == 0) {
+      // Eight neighbouring columns here, as they come in pairs.
+      flush(sums, cost, width, tile, [](int thread, int j) { return thread * 8 + j; });
+    }
+  }
+}
+
+#define MIRROR 32
+
+/// cost[j, i] = cost[i, j] for i < j. Blocks of MIRROR x 8 threads, one per MIRROR x MIRROR tile of the matrix;
+/// those below the diagonal have nothing to do.
+extern "C" __global__ void __launch_bounds__(MIRROR * 8)
+    mirror_upper_triangle(double* __restrict__ cost, int width) {
+  __shared__ double values[MIRROR][MIRROR + 1];
+  if (blockIdx.y > blockIdx.x) return;
+  const int first_row = blockIdx.y * MIRROR;
+  const int first_column = blockIdx.x * MIRROR;
+  for (int i = threadIdx.y; i < MIRROR; i += 8) {
+    const int row = first_row + i;
+    const int column = first_column + threadIdx.x;
+    if (row < width && column < width) values[i][threadIdx.x] = cost[static_cast<long long>(row) * width + column];
+  }
+  __syncthreads();
+  for (int i = threadIdx.y; i < MIRROR; i += 8) {
+    const int row = first_column + i;
+    const int column = first_row + threadIdx.x;
+    if (column < row && row < width) cost[static_cast<long long>(row) * width + column] = values[threadIdx.x][i];
+  }
+}

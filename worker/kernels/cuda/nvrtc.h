@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace dotresize {
+
+/// A CUDA C++ program that is compiled at run time for the GPU that is there.
+struct CudaProgram {
+  std::string name;         ///< for error messages: "l1_cost.cu"
+  std::string_view source;  ///< outlives the program
+  std::vector<std::pair<std::string, std::string_view>> headers = {};  ///< by the name of #include
+  std::vector<std::string> options = {};  ///< of its own: "-DCOLUMNS_PER_THREAD=4"
+};
+
+struct CompiledProgram {
+  std::string cubin;
+  std::string log;  ///< the assembler's report: registers, spills and shared memory of each kernel
+};
+
+/// Compiles for one compute capability, 70 for sm_70. Needs no GPU and no driver. Throws
+/// std::runtime_error with the program, the architecture and NVRTC's log; for an architecture that
+/// this NVRTC does not know, with those that it does.
+CompiledProgram compile_cuda(const CudaProgram& program, int capability);
+
+/// "12.8".
+std::string nvrtc_version();
+
+}  // namespace dotresize

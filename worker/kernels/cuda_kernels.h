@@ -1,0 +1,21 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "worker/kernels/sinkhorn.h"
+
+namespace dotresize {
+
+/// What add_l1_cost and sinkhorn call for tensors on a GPU. The functions are in a module of their
+/// own (worker/device/cuda_module.h), since whatever links CUDA's libraries starts a second later.
+struct CudaKernels {
+  void (*add_l1_cost)(const at::Tensor& x, at::Tensor& cost) = nullptr;
+  SinkhornResult (*sinkhorn)(const at::Tensor& cost, const SinkhornOptions& options) = nullptr;
+};
+
+/// Of this process. Once, before the first tensor is on a GPU.
+void set_cuda_kernels(const CudaKernels& kernels);
+/// Throws std::logic_error where none are set.
+const CudaKernels& cuda_kernels();
+
+}  // namespace dotresize

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <ATen/Parallel.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace dotresize {
+
+/// function(n) for n in 0 .. count-1, on all threads of at::parallel_for. A thread takes the next n
+/// when it is free: neither pieces of work nor threads on a shared machine are alike.
+template <class Function>
+void parallel_for_each(int64_t count, const Function& function) {
+  std::atomic<int64_t> next{0};
+  at::parallel_for(0, at::get_num_threads(), /*grain_size=*/1, [&](int64_t, int64_t) {
+    for (int64_t n = next++; n < count; n = next++) function(n);
+  });
+}
+
+}  // namespace dotresize

@@ -1,0 +1,84 @@
+#include "worker/maps/condition.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+// κ(R)² = λmax(RᵀR) · λmax((RᵀR)⁻¹). Both are found by Lanczos' method: the largest eigenvalue of
+// the symmetric A restricted to span{q, Aq, A²q, ...}, in whose orthonormal basis A is tridiagonal
+// (Golub and Van Loan, "Matrix Computations", chapter 10).
+
+namespace dotresize {
+namespace {
+
+constexpr int64_t kMostSteps = 300;
+constexpr double kRelativeChange = 1e-9;  // of the eigenvalue in each of the last steps
+constexpr int kSteadySteps = 3;
+
+/// Any vector will do that is orthogonal to no eigenvector; the same at every run.
+at::Tensor start_vector(int64_t size) {
+  const at::Tensor q = at::arange(1, size + 1, at::kDouble).square().sin().add(1.5);
+  return q / q.norm();
+}
+
+double largest_of_tridiagonal(const std::vector<double>& diagonal,
+                              const std::vector<double>& beside) {
+  const auto size = static_cast<int64_t>(diagonal.size());
+  at::Tensor matrix = at::zeros({size, size}, at::kDouble);
+  auto entries = matrix.accessor<double, 2>();
+  for (int64_t i = 0; i < size; ++i) {
+    entries[i][i] = diagonal[static_cast<size_t>(i)];
+    if (i > 0) entries[i][i - 1] = entries[i - 1][i] = beside[static_cast<size_t>(i - 1)];
+  }
+  return at::linalg_eigvalsh(matrix).max().item<double>();
+}
+
+/// Of x -> apply(x), symmetric and positive, on vectors [size].
+template <class Apply>
+double largest_eigenvalue(int64_t size, const Apply& apply) {
+  at::Tensor basis = at::zeros({std::min(size, kMostSteps), size}, at::kDouble);
+  at::Tensor q = start_vector(size);
+  std::vector<double> diagonal;
+  std::vector<double> beside;
+  double value = 0.0;
+  int steady = 0;
+  for (int64_t step = 0; step < basis.size(0) && steady < kSteadySteps; ++step) {
+    basis[step] = q;
+    const at::Tensor image = apply(q);
+    diagonal.push_back(q.dot(image).item<double>());
+    const double before = value;
+    value = largest_of_tridiagonal(diagonal, beside);
+    steady = std::abs(value - before) <= kRelativeChange * value ? steady + 1 : 0;
+    // Twice: once loses what cancels.
+    const at::Tensor known = basis.narrow(0, 0, step + 1);
+    at::Tensor rest = image - at::mv(known.t(), at::mv(known, image));
+    rest -= at::mv(known.t(), at::mv(known, rest));
+    beside.push_back(rest.norm().item<double>());
+    if (!(beside.back() > 0)) break;
+    q = rest / beside.back();
+  }
+  return value;
+}
+
+}  // namespace
+
+double triangular_condition(const at::Tensor& R) {
+  TORCH_CHECK(
+      R.dim() == 2 && R.size(0) == R.size(1) && R.size(0) > 0 && R.scalar_type() == at::kDouble,
+      "a triangular matrix must be square and float64, not ", R.sizes(), " ", R.scalar_type());
+  const at::Tensor upper = R.contiguous();
+  const at::Tensor lower = upper.t();
+  const auto solve = [](const at::Tensor& triangle, const at::Tensor& x, bool is_upper) {
+    return at::linalg_solve_triangular(triangle, x.unsqueeze(1), is_upper).squeeze(1);
+  };
+  const double largest = largest_eigenvalue(
+      R.size(0), [&](const at::Tensor& x) { return at::mv(lower, at::mv(upper, x)); });
+  const double inverse_of_smallest = largest_eigenvalue(R.size(0), [&](const at::Tensor& x) {
+    return solve(upper, solve(lower, x, /*is_upper=*/false), /*is_upper=*/true);
+  });
+  return std::sqrt(largest) * std::sqrt(inverse_of_smallest);
+}
+
+}  // namespace dotresize
