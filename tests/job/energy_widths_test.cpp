@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "job/errors.h"
@@ -120,10 +121,15 @@ TEST(EnergyWidths, ASizeBelowThatOfTheSmallestWidthsIsRefusedBeforeAnythingRuns)
 }
 
 TEST(EnergyWidths, EigenvaluesThatRoundingMadeNegativeHoldNothing) {
-  std::vector<double> row(256, -1e-18);
+  // As sums, the first eight would hold more than all: a threshold that no other junction meets.
+  std::vector<double> row(256, -1e-12);
   row[0] = 1.0;
-  const ResolvedJob job = with_energy_widths(energy_job(1.0, {}), small_llama(), {kMapped, row});
-  EXPECT_THAT(std::vector(job.junction_widths.begin(), job.junction_widths.end() - 1), Each(8));
+  std::vector<std::vector<double>> rows(kMapped, row);
+  rows[3].assign(256, 0.0);
+  std::fill_n(rows[3].begin(), 16, 1.0);
+  const ResolvedJob job = with_energy_widths(energy_job({}, 0.9), small_llama(), rows);
+  EXPECT_EQ(job.junction_widths[3], 16);
+  EXPECT_THAT(std::vector(job.junction_widths.begin(), job.junction_widths.begin() + 3), Each(8));
   EXPECT_EQ(*job.energy->held, 1.0);
 }
 
