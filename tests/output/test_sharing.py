@@ -11,6 +11,7 @@ from narrowing import CODE_FILES, ROTARY_SOURCES, random_dense, tiny_keys
 from running import DATA, EXAMPLE, ROOT, VERSIONS, WORKER, run_python, run_worker, score_all
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 # method.map_sharing and output.dtype
 KINDS = {
@@ -255,5 +256,5 @@ for directory in sys.argv[1:]:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_narrow_stock_models_generate_without_code_of_their_own(narrow, version):
     printed = run_python(version, "-c", GENERATE_ALL, *[stock for stock, _ in narrow.values()])
-    families = [source.split("-")[0].capitalize() for source in SOURCES]
-    assert printed.splitlines() == [f"{family}ForCausalLM 24" for family in families]
+    classes = [MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[keys["model_type"]] for keys, _ in SOURCES.values()]
+    assert printed.splitlines() == [f"{name} 24" for name in classes]
