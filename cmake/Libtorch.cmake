@@ -19,3 +19,12 @@ target_link_directories(libtorch INTERFACE ${_libtorch_dir}/lib)
 target_link_options(libtorch INTERFACE -Wl,-rpath,${_libtorch_dir}/lib)
 target_link_libraries(libtorch INTERFACE
   -Wl,--push-state,--no-as-needed torch_cpu c10 -Wl,--pop-state)
+
+# `libtorch_openmp`: the OpenMP runtime of libtorch itself, for code that calls at::parallel_for. Without -fopenmp that is a
+# plain loop; with another runtime there would be two sets of threads.
+file(GLOB _libgomp ${_libtorch_dir}/lib/libgomp*.so*)
+if(NOT _libgomp)
+  set(_libgomp gomp)
+endif()
+add_library(libtorch_openmp INTERFACE IMPORTED)
+target_link_libraries(libtorch_openmp INTERFACE ${_libgomp})

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 import harness
 
-RANKS = [1, 2, 3, 8]
+RANKS = [1, 3, 8]
 JUNCTIONS = 13
 WIDTH = 200
 
@@ -31,10 +31,10 @@ def projector(m):
     return m @ m.T
 
 
-def check_ranks(directory, method, schedule, groups=JUNCTIONS):
+def check_ranks(directory, method, schedule, more_ranks=RANKS[1:], groups=JUNCTIONS):
     """The maps of one rank, which those of more ranks must equal."""
     alone = maps(method, schedule, 1, directory / "1", groups)
-    for ranks in RANKS[1:]:
+    for ranks in more_ranks:
         shared = maps(method, schedule, ranks, directory / str(ranks), groups)
         for one, other in zip(alone, shared):
             assert torch.equal(one["support"], other["support"])
@@ -52,7 +52,7 @@ def test_maps_do_not_depend_on_the_ranks(method, schedule, tmp_path):
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("method", ["magnitude", "dotresize", "slicegpt", "pca_dotresize"])
 def test_shared_maps_do_not_depend_on_the_ranks(method, groups, tmp_path):
-    alone = check_ranks(tmp_path, method, "pipeline", groups)
+    alone = check_ranks(tmp_path, method, "pipeline", more_ranks=[3], groups=groups)
     assert torch.equal(alone[0]["M"], alone[4]["M"])  # groups of 13 or of 5, 4, 4 junctions
     assert torch.equal(alone[4]["M"], alone[5]["M"]) == (groups == 1)
 

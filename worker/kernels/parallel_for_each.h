@@ -5,6 +5,10 @@
 #include <atomic>
 #include <cstdint>
 
+#ifndef _OPENMP
+#error "at::parallel_for runs on one thread unless this file is compiled with -fopenmp"
+#endif
+
 namespace dotresize {
 
 /// function(n) for n in 0 .. count-1, on all threads of at::parallel_for. A thread takes the next n
