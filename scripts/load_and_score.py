@@ -5,8 +5,8 @@
 
 The tokens are cut into non-overlapping windows of N, the tail dropped; each window predicts its
 last N-1 tokens; perplexity is exp(sum of negative log likelihoods / predicted tokens). Text is
-tokenised as the worker does it. The directory's own code is run where it has some
-(trust_remote_code). With --expect-report the perplexity has to be that of the directory's
+tokenised as the worker does it. A directory's own code is run where it is that of this repository,
+and refused where it is any other. With --expect-report the perplexity has to be that of the directory's
 dotresize/report.json to 0.1 %, else the exit code is 1.
 """
 
@@ -24,6 +24,7 @@ import torch  # noqa: E402
 from run_in_transformers import cut, perplexity, read_token_file  # noqa: E402
 from tokenize_text import InputError, tokenize_files  # noqa: E402
 from transformers import AutoModelForCausalLM, logging  # noqa: E402
+from trusted_code import UntrustedCode, may_run_code  # noqa: E402
 
 EXIT_DIFFERS = 1
 EXIT_DATA = 65
@@ -58,7 +59,7 @@ def read_tokens(inputs, model_dir):
 def load(model_dir, dtype):
     model = AutoModelForCausalLM.from_pretrained(
         model_dir,
-        trust_remote_code=True,
+        trust_remote_code=may_run_code(model_dir),
         torch_dtype=torch.float32 if dtype == "float32" else "auto",
     )
     return model.eval()
@@ -92,7 +93,7 @@ def main(arguments=None):
     logging.disable_progress_bar()
     try:
         as_expected = score(parse_arguments(arguments))
-    except (InputError, run_in_transformers.InputError) as error:
+    except (InputError, UntrustedCode, run_in_transformers.InputError) as error:
         print(f"load_and_score: error: {error}", file=sys.stderr)
         return EXIT_DATA
     return 0 if as_expected else EXIT_DIFFERS

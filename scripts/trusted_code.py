@@ -19,15 +19,20 @@ CLASSES = {
 }
 
 
+class UntrustedCode(Exception):
+    """The directory has code that is not dotresize's; the message names the file."""
+
+
 def may_run_code(model_dir):
+    """Whether the model has code of its own. Raises UntrustedCode where that is not this repository's."""
     config = json.loads((model_dir / "config.json").read_text(encoding="utf-8"))
     if config.get("model_type") != "dotresize":
         return False
     if config.get("auto_map") != CLASSES:
-        raise ValueError(f"{model_dir}/config.json: auto_map does not name the code of dotresize")
+        raise UntrustedCode(f"{model_dir}/config.json: auto_map does not name the code of dotresize")
     for name in ("configuration_dotresize.py", "modeling_dotresize.py"):
         if (model_dir / name).read_bytes() != (CODE / name).read_bytes():
-            raise ValueError(f"{model_dir / name}: not the file of this repository: untrusted code")
+            raise UntrustedCode(f"{model_dir / name}: not the file of this repository: untrusted code")
     return True
 
 
@@ -37,7 +42,7 @@ def main(arguments):
         return 64
     try:
         print(may_run_code(Path(arguments[0])))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, UntrustedCode) as error:
         print(f"trusted_code: error: {error}", file=sys.stderr)
         return 65
     return 0

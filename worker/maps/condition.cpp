@@ -68,7 +68,7 @@ double triangular_condition(const at::Tensor& R) {
   TORCH_CHECK(
       R.dim() == 2 && R.size(0) == R.size(1) && R.size(0) > 0 && R.scalar_type() == at::kDouble,
       "a triangular matrix must be square and float64, not ", R.sizes(), " ", R.scalar_type());
-  const at::Tensor upper = R.contiguous();
+  const at::Tensor upper = R.cpu().contiguous();  // many small steps: nothing for a GPU
   const at::Tensor lower = upper.t();
   const auto solve = [](const at::Tensor& triangle, const at::Tensor& x, bool is_upper) {
     return at::linalg_solve_triangular(triangle, x.unsqueeze(1), is_upper).squeeze(1);

@@ -68,8 +68,9 @@ VerifyResult verify_output(const fs::path& dir) {
     const CheckpointReader reader(dir);
     verify_dtypes(reader, config, result.problems);
     verify_shortcuts(reader, config, result.problems);
-  } catch (const InputError&) {
-    // verify_model_dir has reported a checkpoint that cannot be opened.
+  } catch (const InputError& error) {
+    // Of a checkpoint that cannot be opened verify_model_dir has said so already.
+    if (result.problems.empty()) result.problems.emplace_back(error.what());
   }
   return result;
 }

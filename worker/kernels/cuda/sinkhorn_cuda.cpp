@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <stdexcept>
 #include <utility>
 
 #include "worker/kernels/cuda/loaded_programs.h"
@@ -161,19 +160,11 @@ class Iterate {
   Pass next_;
 };
 
-at::Tensor scaled(const at::Tensor& cost, const SinkhornOptions& options) {
-  at::Tensor scaled_cost = (cost / options.lambda).contiguous();
-  if (!scaled_cost.isfinite().all().item<bool>()) {
-    throw std::runtime_error("the transport cost divided by lambda is not finite");
-  }
-  return scaled_cost;
-}
-
 }  // namespace
 
 SinkhornResult sinkhorn_cuda(const at::Tensor& cost, const SinkhornOptions& options) {
   const c10::cuda::CUDAGuard guard(cost.device());
-  Iterate iterate(scaled(cost, options));
+  Iterate iterate((cost / options.lambda).contiguous());
   for (int64_t iterations = 1;; ++iterations) {
     const bool last = iterations == options.max_iterations;
     if (iterate.look_ahead() <= options.tolerance || last) {
