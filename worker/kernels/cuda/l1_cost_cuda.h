@@ -10,4 +10,7 @@ namespace dotresize {
 /// cancel. cost: [d, d] float64. Both contiguous. The same result in every run.
 void add_l1_cost_cuda(const at::Tensor& x, at::Tensor& cost);
 
+/// mirror_upper_triangle (worker/kernels/upper_triangle.h) on the GPU of the matrix.
+void mirror_upper_triangle_cuda(at::Tensor& matrix);
+
 }  // namespace dotresize
