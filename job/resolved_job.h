@@ -68,8 +68,8 @@ struct ResolvedJob {
   std::optional<double> size;
   std::optional<EnergyTarget> energy;
   bool allow_larger = false;
-  int64_t width =
-      0;  ///< k of every compressed junction; from energy, the largest that one may have
+  /// k of every compressed junction; from energy, the largest that one may have.
+  int64_t width = 0;
   double lambda = 0.1;
   CostScale cost_scale = CostScale::kMax;
   bool head_sliced = false;
