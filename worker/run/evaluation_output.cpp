@@ -78,9 +78,8 @@ std::string conditions(const EvalRequest& request, const ModelEvaluation& first)
   if (request.latency) {
     const LatencyOptions& options = request.latency_options;
     text += fmt::format(
-        "latency: prompt of {} tokens, {} after it, batch {}; median (10th - 90th percentile) of "
-        "{} "
-        "repetitions after {} more\n",
+        "latency: prompt of {} tokens, {} after it, batch {}; median (10th - 90th percentile) "
+        "of {} repetitions after {} more\n",
         options.prompt, options.decode, options.batch, options.repetitions, options.warmup);
   }
   return text;
