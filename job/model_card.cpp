@@ -1,9 +1,8 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "job/human_numbers.h"
 #include "job/report.h"
+#include "job/target_text.h"
 
 namespace dotresize {
 namespace {
@@ -28,18 +27,11 @@ std::string evaluation_sentence(const Report& report) {
                      seqlen ? fmt::format(" in windows of {}", *seqlen) : "");
 }
 
-/// "200", or "96 to 216" where energy decided.
-std::string channels(const ResolvedJob& job) {
-  if (!job.energy) return std::to_string(job.width);
-  const auto end = job.junction_widths.end() - (job.head_sliced ? 0 : 1);
-  return fmt::format("{} to {}", *std::min_element(job.junction_widths.begin(), end), job.width);
-}
-
 std::string method_sentence(const ResolvedJob& job, const ModelConfig& config) {
   std::string text = fmt::format(
       "The residual stream was narrowed from {} to {} channels with `{}`, on {} calibration "
       "activations",
-      config.hidden_size, channels(job), to_string(job.method),
+      config.hidden_size, width_range(job), to_string(job.method),
       job.schedule == Schedule::kPipeline ? "the dense model's" : "the compressed model's");
   if (uses_transport(job.method)) {
     text += fmt::format(" (λ = {}, cost scale `{}`)", job.lambda, to_string(job.cost_scale));

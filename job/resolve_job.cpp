@@ -11,6 +11,7 @@
 #include "job/spec_paths.h"
 #include "job/width_from_size.h"
 #include "job/wording.h"
+#include "job/work_estimate.h"
 
 namespace dotresize {
 namespace {
@@ -216,7 +217,7 @@ void check_stock_output(const ModelConfig& config) {
 }
 
 void resolve_map_sharing(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
-  const int64_t mapped = config.num_junctions() - (job.head_sliced ? 0 : 1);
+  const int64_t mapped = mapped_junctions(config, job);
   switch (job.map_sharing.kind) {
     case MapSharing::Kind::kJunction:
       return;

@@ -64,15 +64,19 @@ std::string to_string(Dtype dtype) {
 
 std::string to_string(DeviceKind device) { return device == DeviceKind::kCuda ? "cuda" : "cpu"; }
 
+std::span<const int64_t> ResolvedJob::compressed_widths() const {
+  return std::span(junction_widths).first(junction_widths.size() - (head_sliced ? 0 : 1));
+}
+
 void ResolvedJob::set_width(int64_t k) {
   width = k;
-  std::fill(junction_widths.begin(), junction_widths.end() - (head_sliced ? 0 : 1), k);
+  std::fill_n(junction_widths.begin(), compressed_widths().size(), k);
 }
 
 double ResolvedJob::nominal_sparsity() const {
-  const auto end = junction_widths.end() - (head_sliced ? 0 : 1);
-  const int64_t sum = std::accumulate(junction_widths.begin(), end, int64_t{0});
-  const auto count = static_cast<double>(end - junction_widths.begin());
+  const std::span<const int64_t> widths = compressed_widths();
+  const int64_t sum = std::accumulate(widths.begin(), widths.end(), int64_t{0});
+  const auto count = static_cast<double>(widths.size());
   return 1.0 - static_cast<double>(sum) / count / static_cast<double>(hidden_size);
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -86,6 +87,8 @@ struct ResolvedJob {
 
   /// False where energy decides and the activations have not been seen yet.
   bool widths_known() const { return !energy || energy->held; }
+  /// Those of `junction_widths` that the method decides: all, or all but the dense head's.
+  std::span<const int64_t> compressed_widths() const;
   /// Gives the compressed junctions the width k.
   void set_width(int64_t k);
   /// 1 - (mean width of the compressed junctions) / hidden_size.

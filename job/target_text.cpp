@@ -15,12 +15,16 @@ std::string target_text(const ResolvedJob& job) {
          (job.energy->size ? fmt::format(", size {}", *job.energy->size) : "");
 }
 
+std::string width_range(const ResolvedJob& job) {
+  if (!job.energy) return std::to_string(job.width);
+  const auto [least, most] = std::ranges::minmax(job.compressed_widths());
+  return fmt::format("{} to {}", least, most);
+}
+
 std::string widths_text(const ResolvedJob& job) {
-  if (!job.energy) return fmt::format("width {} of {}", job.width, job.hidden_size);
   if (!job.widths_known()) return fmt::format("widths up to {}", job.hidden_size);
-  const auto end = job.junction_widths.end() - (job.head_sliced ? 0 : 1);
-  const auto [least, most] = std::minmax_element(job.junction_widths.begin(), end);
-  return fmt::format("widths {} to {} of {}", *least, *most, job.hidden_size);
+  return fmt::format("{} {} of {}", job.energy ? "widths" : "width", width_range(job),
+                     job.hidden_size);
 }
 
 }  // namespace dotresize
