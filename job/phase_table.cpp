@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "job/human_numbers.h"
+#include "job/text_table.h"
 
 namespace dotresize {
 namespace {
@@ -46,13 +47,14 @@ const RankReport& most_memory(const std::vector<RankReport>& ranks) {
 
 std::string phase_table(const Report& report) {
   if (report.ranks.empty()) return "";
-  std::string table = fmt::format("{:<20} {:>9} {:>7} {:>10}  {}\n", "phase", "mean s", "share",
-                                  "longest s", "rank");
+  std::vector<std::vector<std::string>> rows = {{"phase", "mean s", "share", "longest s", "rank"}};
   for (const Phase& phase : phases_of(report.ranks)) {
-    table +=
-        fmt::format("{:<20} {:>9.2f} {:>5.1f} % {:>10.2f}  {}\n", phase.name, phase.mean_s,
-                    100.0 * phase.mean_s / report.wall_time_s, phase.longest_s, phase.slowest_rank);
+    rows.push_back({phase.name, fmt::format("{:.2f}", phase.mean_s),
+                    fmt::format("{:.1f} %", 100.0 * phase.mean_s / report.wall_time_s),
+                    fmt::format("{:.2f}", phase.longest_s), std::to_string(phase.slowest_rank)});
   }
+  using enum Align;
+  std::string table = format_table(rows, {kLeft, kRight, kRight, kRight, kRight});
   const RankReport& largest = most_memory(report.ranks);
   table +=
       fmt::format("peak memory {} (rank {})", human_bytes(largest.peak_memory_bytes), largest.rank);

@@ -13,10 +13,10 @@ TEST(PhaseTable, ShowsMeanShareAndTheSlowestRank) {
   report.calibration_tokens = 4000;
   report.calibration_s = 2.0;
   EXPECT_EQ(phase_table(report),
-            "phase                   mean s   share  longest s  rank\n"
-            "cost                      4.00  40.0 %       6.00  0\n"
-            "forward                   2.00  20.0 %       3.00  1\n"
-            "wait                      0.50   5.0 %       1.00  1\n"
+            "phase    mean s   share  longest s  rank\n"
+            "cost       4.00  40.0 %       6.00     0\n"
+            "forward    2.00  20.0 %       3.00     1\n"
+            "wait       0.50   5.0 %       1.00     1\n"
             "peak memory 1.00 GiB (rank 0), calibration 2,000 tokens/s\n");
 }
 
