@@ -8,6 +8,7 @@
 
 #include "job/errors.h"
 #include "job/net_size.h"
+#include "job/sublayers.h"
 
 namespace dotresize {
 namespace {
@@ -35,14 +36,14 @@ std::vector<int64_t> possible_widths(const ResolvedJob& job) {
 }
 
 Choices make_choices(const std::vector<int64_t>& widths, const std::vector<double>& spectrum,
-                     std::size_t junction) {
+                     int64_t junction) {
   std::vector<double> sums(spectrum.size() + 1, 0.0);
   for (std::size_t i = 0; i < spectrum.size(); ++i) {
     sums[i + 1] = sums[i] + std::max(spectrum[i], 0.0);  // rounding makes zeros negative
   }
   if (!(sums.back() > 0.0)) {
-    throw std::runtime_error(
-        fmt::format("junction {}: all activations of the junction are zero", junction));
+    throw std::runtime_error("junction " + junction_name(junction) +
+                             ": all activations of the junction are zero");
   }
   Choices choices{widths, {}};
   for (const int64_t width : widths) {
@@ -58,7 +59,7 @@ class EnergySearch {
       : job_(job), config_(config), energy_(*job.energy) {
     const std::vector<int64_t> widths = possible_widths(job);
     for (std::size_t j = 0; j < spectra.size(); ++j) {
-      junctions_.push_back(make_choices(widths, spectra[j], j));
+      junctions_.push_back(make_choices(widths, spectra[j], static_cast<int64_t>(j)));
     }
   }
 

@@ -133,10 +133,16 @@ TEST(EnergyWidths, EigenvaluesThatRoundingMadeNegativeHoldNothing) {
   EXPECT_EQ(*job.energy->held, 1.0);
 }
 
-TEST(EnergyWidths, AJunctionWithoutEnergyIsAnError) {
+TEST(EnergyWidths, AJunctionWithoutEnergyIsAnErrorThatNamesIt) {
   auto rows = spectra();
   rows[3].assign(256, 0.0);
-  EXPECT_THROW(with_energy_widths(energy_job(0.9, {}), small_llama(), rows), std::runtime_error);
+  try {
+    with_energy_widths(energy_job(0.9, {}), small_llama(), rows);
+    ADD_FAILURE() << "was accepted";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(),
+                 "junction layers.1.attention: all activations of the junction are zero");
+  }
 }
 
 }  // namespace

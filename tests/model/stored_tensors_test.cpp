@@ -30,14 +30,6 @@ ModelConfig compressed_at(int64_t sublayer, ModelConfig config = tiny_config()) 
   return config;
 }
 
-TEST(Names, FollowTheStream) {
-  EXPECT_EQ(sublayer_name(6), "layers.3.attention");
-  EXPECT_EQ(sublayer_name(7), "layers.3.mlp");
-  EXPECT_EQ(junction_name(0), "embed");
-  EXPECT_EQ(junction_name(1), "layers.0.attention");
-  EXPECT_EQ(junction_name(8), "layers.3.mlp");
-}
-
 TEST(StoredTensors, AreWeightsThenBiasesThenTheShortcut) {
   const ModelConfig config = compressed_at(2);
   const std::string attention = "model.layers.1.self_attn.";

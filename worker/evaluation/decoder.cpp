@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "job/sublayers.h"
+
 namespace dotresize {
 
 Decoder::Decoder(const WholeModel& model, int64_t batch, int64_t capacity)

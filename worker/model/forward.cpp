@@ -1,7 +1,7 @@
 #include "worker/model/forward.h"
 
+#include "job/sublayers.h"
 #include "worker/model/attention.h"
-#include "worker/model/layout.h"
 #include "worker/model/mixture.h"
 #include "worker/model/mlp.h"
 

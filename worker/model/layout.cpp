@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "job/sublayers.h"
+
 namespace dotresize {
 namespace {
 
@@ -82,17 +84,6 @@ SublayerLayout mixture_layout(const MixtureConfig& mixture, const std::string& l
 }
 
 }  // namespace
-
-bool is_attention(int64_t sublayer) { return sublayer % 2 == 0; }
-
-std::string sublayer_name(int64_t sublayer) {
-  return "layers." + std::to_string(sublayer / 2) +
-         (is_attention(sublayer) ? ".attention" : ".mlp");
-}
-
-std::string junction_name(int64_t junction) {
-  return junction == 0 ? "embed" : sublayer_name(junction - 1);
-}
 
 SublayerLayout sublayer_layout(const ModelConfig& config, int64_t sublayer, int64_t k_in,
                                int64_t k_out) {

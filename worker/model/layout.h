@@ -15,12 +15,6 @@ inline constexpr char kEmbeddingName[] = "model.embed_tokens.weight";  ///< [voc
 inline constexpr char kFinalNormName[] = "model.norm.weight";          ///< [d], dense models only
 inline constexpr char kHeadName[] = "lm_head.weight";  ///< [vocab, k_2L], unless tied
 
-bool is_attention(int64_t sublayer);
-/// "layers.3.attention", "layers.3.mlp".
-std::string sublayer_name(int64_t sublayer);
-/// "embed" for junction 0, else the name of the sublayer that writes it.
-std::string junction_name(int64_t junction);
-
 /// One tensor: its name in the checkpoint and its shape.
 struct StoredTensor {
   std::string name;

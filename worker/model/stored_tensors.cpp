@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "job/sublayers.h"
+
 namespace dotresize {
 
 std::vector<StoredTensor> stored_tensors(const ModelConfig& config, int64_t sublayer) {
