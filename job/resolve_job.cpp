@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/in_quotes.h"
 #include "dotresize/v1/job.pb.h"
 #include "job/energy_widths.h"
 #include "job/errors.h"
@@ -10,7 +11,6 @@
 #include "job/resolved_job.h"
 #include "job/spec_paths.h"
 #include "job/width_from_size.h"
-#include "job/wording.h"
 #include "job/work_estimate.h"
 
 namespace dotresize {
@@ -97,10 +97,10 @@ void require_regular_file(const std::string& key, const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) {
-    fail(key, shown(path.string()) + ": there is no such file");
+    fail(key, in_quotes(path.string()) + ": there is no such file");
   }
-  if (error) fail(key, shown(path.string()) + ": " + error.message());
-  if (!fs::is_regular_file(status)) fail(key, shown(path.string()) + " is not a regular file");
+  if (error) fail(key, in_quotes(path.string()) + ": " + error.message());
+  if (!fs::is_regular_file(status)) fail(key, in_quotes(path.string()) + " is not a regular file");
 }
 
 template <class Source>
@@ -265,7 +265,7 @@ int resolve_ranks(const v1::Resources& resources, const ModelConfig& config) {
 fs::path canonical(const std::string& key, const fs::path& path) {
   std::error_code error;
   fs::path result = fs::weakly_canonical(path, error);
-  if (error) fail(key, shown(path.string()) + ": " + error.message());
+  if (error) fail(key, in_quotes(path.string()) + ": " + error.message());
   return result;
 }
 
@@ -273,11 +273,11 @@ fs::path canonical(const std::string& key, const fs::path& path) {
 void check_output_is_apart(const ResolvedJob& job) {
   const fs::path output = canonical("output.path", job.output_path);
   if (is_within(output, canonical("model.path", job.model_path))) {
-    fail("output.path", shown(job.output_path.string()) + " lies in model.path");
+    fail("output.path", in_quotes(job.output_path.string()) + " lies in model.path");
   }
   const auto refuse_within_output = [&](const std::string& key, const fs::path& path) {
     if (!path.empty() && is_within(canonical(key, path), output)) {
-      fail(key, shown(path.string()) + " lies in output.path");
+      fail(key, in_quotes(path.string()) + " lies in output.path");
     }
   };
   refuse_within_output("model.path", job.model_path);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "base/in_quotes.h"
 #include "job/job_file.h"
 #include "job/map_sharing.h"
 #include "job/spec_paths.h"
@@ -63,7 +64,7 @@ class Validator {
     } else if (length(name) > 100) {
       add("name", "has " + std::to_string(length(name)) + " characters; at most 100 are allowed");
     } else if (has_control_character(name)) {
-      add("name", shown(name) + " has control characters");
+      add("name", in_quotes(name) + " has control characters");
     }
   }
 
@@ -123,8 +124,8 @@ class Validator {
   void check_map_sharing(const v1::Method& method) {
     const auto sharing = parse_map_sharing(method.map_sharing());
     if (!sharing) {
-      add("method.map_sharing",
-          shown(method.map_sharing()) + " is not junction, model or a number of groups from 1 on");
+      add("method.map_sharing", in_quotes(method.map_sharing()) +
+                                    " is not junction, model or a number of groups from 1 on");
       return;
     }
     if (sharing->shares() && method.has_widths()) {
@@ -184,8 +185,8 @@ class Validator {
     const auto model = absolute_path(spec.model().path(), "").lexically_normal();
     const auto output = absolute_path(spec.output().path(), "").lexically_normal();
     if (is_within(output, model) || is_within(model, output)) {
-      add("output.path", shown(output.string()) + " and model.path, " + shown(model.string()) +
-                             ", must not contain each other");
+      add("output.path", in_quotes(output.string()) + " and model.path, " +
+                             in_quotes(model.string()) + ", must not contain each other");
     }
   }
 
@@ -197,9 +198,9 @@ class Validator {
     if (path.size() > kMaxPathBytes) {
       add(key, "is longer than " + std::to_string(kMaxPathBytes) + " bytes");
     } else if (has_control_character(path)) {
-      add(key, shown(path) + " has control characters");
+      add(key, in_quotes(path) + " has control characters");
     } else if (require_absolute && !std::filesystem::path(path).is_absolute()) {
-      add(key, shown(path) + " is not an absolute path");
+      add(key, in_quotes(path) + " is not an absolute path");
     }
   }
 

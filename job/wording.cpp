@@ -25,14 +25,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string shown(std::string_view value) {
-  constexpr std::size_t kLongest = 60;
-  std::string text(value.substr(0, kLongest));
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return "'" + text + (value.size() > kLongest ? "...'" : "'");
-}
-
 std::string listed(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;

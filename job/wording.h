@@ -6,10 +6,6 @@
 
 namespace dotresize {
 
-/// A value as an error message shows it: in single quotes, control characters replaced, cut to 60
-/// bytes.
-std::string shown(std::string_view value);
-
 /// "a, b, c".
 std::string listed(const std::vector<std::string>& words);
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "base/in_quotes.h"
 #include "job/wording.h"
 
 namespace dotresize {
@@ -84,7 +85,7 @@ void YamlMessageReader::read_map(const YAML::Node& node, const std::string& pref
     const FieldDescriptor* field = descriptor.FindFieldByName(name);
     const std::string key = prefix + name;
     if (field == nullptr) {
-      add_fault(entry.first, prefix + shown(name), unknown_key(name, descriptor));
+      add_fault(entry.first, prefix + in_quotes(name), unknown_key(name, descriptor));
     } else if (!seen.insert(name).second) {
       add_fault(entry.first, key, "is given twice, first in line " + std::to_string(line_of(key)));
     } else {
@@ -132,7 +133,7 @@ void YamlMessageReader::read_scalar(const YAML::Node& node, const std::string& k
     return;
   }
   const auto refuse = [&](const std::string& what) {
-    add_fault(node, key, shown(node.Scalar()) + " is not " + what);
+    add_fault(node, key, in_quotes(node.Scalar()) + " is not " + what);
   };
   const google::protobuf::Reflection& reflection = *message.GetReflection();
   switch (field.cpp_type()) {

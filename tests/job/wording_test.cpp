@@ -22,11 +22,6 @@ TEST(Wording, ClosestDoesNotGuessWildly) {
   EXPECT_EQ(closest(std::string(1'000'000, 'n'), kKeys), "");
 }
 
-TEST(Wording, ShownIsShortAndPrintable) {
-  EXPECT_EQ(shown("a\nb\x1b"), "'a?b?'");
-  EXPECT_EQ(shown(std::string(1000, 'x')), "'" + std::string(60, 'x') + "...'");
-}
-
 TEST(HumanNumbers, SeparatorsStandBetweenThousands) {
   EXPECT_EQ(with_separators(0), "0");
   EXPECT_EQ(with_separators(999), "999");

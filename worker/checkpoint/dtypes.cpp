@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/in_quotes.h"
 #include "job/errors.h"
-#include "worker/checkpoint/in_quotes.h"
 
 namespace dotresize {
 namespace {

@@ -8,9 +8,9 @@
 #include <cstring>
 #include <system_error>
 
+#include "base/in_quotes.h"
 #include "job/errors.h"
 #include "worker/checkpoint/dtypes.h"
-#include "worker/checkpoint/in_quotes.h"
 #include "worker/checkpoint/input_file.h"
 #include "worker/checkpoint/shard_index.h"
 

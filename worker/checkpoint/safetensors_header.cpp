@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/in_quotes.h"
 #include "job/errors.h"
-#include "worker/checkpoint/in_quotes.h"
 #include "worker/checkpoint/input_file.h"
 #include "worker/checkpoint/strict_json.h"
 

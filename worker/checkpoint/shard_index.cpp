@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/in_quotes.h"
 #include "job/errors.h"
-#include "worker/checkpoint/in_quotes.h"
 #include "worker/checkpoint/input_file.h"
 #include "worker/checkpoint/strict_json.h"
 

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
+#include "base/in_quotes.h"
 #include "job/errors.h"
-#include "worker/checkpoint/in_quotes.h"
 
 namespace dotresize {
 namespace {

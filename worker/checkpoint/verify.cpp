@@ -5,10 +5,10 @@
 #include <set>
 #include <sstream>
 
+#include "base/in_quotes.h"
 #include "job/errors.h"
 #include "worker/checkpoint/blocks.h"
 #include "worker/checkpoint/finite.h"
-#include "worker/checkpoint/in_quotes.h"
 #include "worker/checkpoint/input_file.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/checkpoint/writer.h"

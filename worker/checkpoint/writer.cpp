@@ -7,11 +7,11 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "base/in_quotes.h"
 #include "job/errors.h"
 #include "worker/checkpoint/blocks.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/finite.h"
-#include "worker/checkpoint/in_quotes.h"
 #include "worker/checkpoint/output_file.h"
 
 namespace dotresize {

@@ -2,9 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include "base/in_quotes.h"
 #include "job/errors.h"
 #include "job/model_config.h"
-#include "job/wording.h"
 #include "worker/checkpoint/finite.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/model/expected_shapes.h"
@@ -36,7 +36,7 @@ void verify_dtypes(const CheckpointReader& reader, const ModelConfig& config, Pr
     if (!is_there(reader, name, shape)) continue;
     const std::string dtype = dtype_name(reader.get(name, shape).scalar_type());
     if (dtype == config.dtype) continue;
-    problems.push_back("tensor " + shown(name) + " is " + dtype + ", config.json says " +
+    problems.push_back("tensor " + in_quotes(name) + " is " + dtype + ", config.json says " +
                        config.dtype);
   }
 }
@@ -53,7 +53,7 @@ void verify_shortcuts(const CheckpointReader& reader, const ModelConfig& config,
     const at::Tensor shortcut = reader.get(stored.name, stored.shape);
     if (!all_finite(shortcut)) continue;
     if (const auto problem = shortcut_problem(shortcut, config.hidden_size)) {
-      problems.push_back("tensor " + shown(stored.name) + " " + *problem);
+      problems.push_back("tensor " + in_quotes(stored.name) + " " + *problem);
     }
   }
 }

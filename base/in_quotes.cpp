@@ -1,4 +1,4 @@
-#include "worker/checkpoint/in_quotes.h"
+#include "base/in_quotes.h"
 
 #include <cstddef>
 
@@ -6,20 +6,24 @@ namespace dotresize {
 namespace {
 
 constexpr size_t kMaxBytes = 100;
+constexpr size_t kLongestCharacter = 4;
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
+std::string_view beginning(std::string_view value) {
+  if (value.size() <= kMaxBytes) return value;
+  size_t end = kMaxBytes;
+  while (end > kMaxBytes - kLongestCharacter && continues_character(value[end])) --end;
+  return value.substr(0, end);
+}
+
 }  // namespace
 
-std::string in_quotes(const std::string& name) {
+std::string in_quotes(std::string_view value) {
   static constexpr char kHex[] = "0123456789abcdef";
+  const std::string_view start = beginning(value);
   std::string out = "'";
-  for (size_t i = 0; i < name.size(); ++i) {
-    const char c = name[i];
-    if (i >= kMaxBytes && !continues_character(c)) {
-      out += "...";
-      break;
-    }
+  for (const char c : start) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte == 0x7F) {
       out += "\\x";
@@ -29,7 +33,7 @@ std::string in_quotes(const std::string& name) {
       out += c;
     }
   }
-  return out + "'";
+  return out + (start.size() < value.size() ? "...'" : "'");
 }
 
 }  // namespace dotresize
