@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <utility>
 
 #include "client/json_output.h"
 #include "client/programs.h"
@@ -72,37 +73,42 @@ int run(const RunOptions& options, const CommonOptions& common) {
   exec_program(command);
 }
 
-/// A verb whose only argument is `argument`.
-Verb simple_verb(CLI::App& app, CommonOptions& common, const std::string& name,
-                 const std::string& description, const std::string& argument,
-                 const std::string& argument_description, const std::string& examples,
-                 int (*action)(const std::string&, const CommonOptions&)) {
-  CLI::App& command = *app.add_subcommand(name, description);
-  auto value = std::make_shared<std::string>();
-  command.add_option(argument, *value, argument_description)->required()->type_name("");
+/// Adds what all verbs of this file have to one that has its own options.
+Verb finish_verb(CLI::App& command, CommonOptions& common, const std::string& examples,
+                 std::function<int()> action) {
   add_output_option(command, common);
   command.group("Without a server");
   command.footer("Examples:\n" + examples);
-  return {&command, [value, action, &common] { return action(*value, common); }};
+  return {&command, std::move(action)};
+}
+
+void add_job_file_option(CLI::App& command, std::string& job_file) {
+  command.add_option("JOB", job_file, "Job file (YAML or JSON)")->required()->type_name("");
+}
+
+Verb plan_verb(CLI::App& app, CommonOptions& common) {
+  CLI::App& command =
+      *app.add_subcommand("plan", "Show what each rank would hold, and the result's size");
+  auto job_file = std::make_shared<std::string>();
+  add_job_file_option(command, *job_file);
+  return finish_verb(command, common,
+                     "  dotresize plan job.yaml\n"
+                     "  dotresize plan job.yaml -o json\n",
+                     [job_file, &common] { return plan(*job_file, common); });
 }
 
 Verb run_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command = *app.add_subcommand("run", "Compress here with mpirun, without a server");
   auto options = std::make_shared<RunOptions>();
-  command.add_option("JOB", options->job_file, "Job file (YAML or JSON)")
-      ->required()
-      ->type_name("");
+  add_job_file_option(command, options->job_file);
   command
       .add_option("--trace", options->trace,
                   "Timeline of all ranks to write, for chrome://tracing and Perfetto")
       ->type_name("FILE");
-  add_output_option(command, common);
-  command.group("Without a server");
-  command.footer(
-      "Examples:\n"
-      "  dotresize run examples/docs-llama/job.yaml\n"
-      "  dotresize run job.yaml --trace trace.json\n");
-  return {&command, [options, &common] { return run(*options, common); }};
+  return finish_verb(command, common,
+                     "  dotresize run examples/docs-llama/job.yaml\n"
+                     "  dotresize run job.yaml --trace trace.json\n",
+                     [options, &common] { return run(*options, common); });
 }
 
 Verb eval_verb(CLI::App& app, CommonOptions& common) {
@@ -110,30 +116,23 @@ Verb eval_verb(CLI::App& app, CommonOptions& common) {
       *app.add_subcommand("eval", "Measure perplexity and latency of models, side by side");
   auto request = std::make_shared<EvalRequest>();
   add_eval_options(command, *request);
-  add_output_option(command, common);
-  command.group("Without a server");
-  command.footer(
-      "Examples:\n"
+  return finish_verb(
+      command, common,
       "  dotresize eval out/docs-llama-80 --text evaluation.txt\n"
       "  dotresize eval examples/docs-llama out/docs-llama-80 --tokens evaluation.safetensors\n"
-      "  dotresize eval examples/docs-llama out/docs-llama-80 --latency --runtime transformers\n");
-  return {&command,
-          [request, &common]() -> int { exec_worker("eval", eval_arguments(*request), common); }};
+      "  dotresize eval examples/docs-llama out/docs-llama-80 --latency --runtime transformers\n",
+      [request, &common]() -> int { exec_worker("eval", eval_arguments(*request), common); });
 }
 
 Verb verify_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command = *app.add_subcommand("verify", "Check a model that dotresize wrote");
   auto request = std::make_shared<VerifyRequest>();
   add_verify_options(command, *request);
-  add_output_option(command, common);
-  command.group("Without a server");
-  command.footer(
-      "Examples:\n"
+  return finish_verb(
+      command, common,
       "  dotresize verify out/docs-llama-80\n"
-      "  dotresize verify out/docs-llama-80 --against examples/docs-llama --text evaluation.txt\n");
-  return {&command, [request, &common]() -> int {
-            exec_worker("verify", verify_arguments(*request), common);
-          }};
+      "  dotresize verify out/docs-llama-80 --against examples/docs-llama --text evaluation.txt\n",
+      [request, &common]() -> int { exec_worker("verify", verify_arguments(*request), common); });
 }
 
 }  // namespace
@@ -141,9 +140,7 @@ Verb verify_verb(CLI::App& app, CommonOptions& common) {
 std::vector<Verb> add_local_verbs(CLI::App& app, CommonOptions& common) {
   return {
       run_verb(app, common),
-      simple_verb(app, common, "plan", "Show what each rank would hold, and the result's size",
-                  "JOB", "Job file (YAML or JSON)",
-                  "  dotresize plan job.yaml\n  dotresize plan job.yaml -o json\n", plan),
+      plan_verb(app, common),
       eval_verb(app, common),
       verify_verb(app, common),
   };
