@@ -1,5 +1,7 @@
 #include "worker/evaluation/perplexity.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>

@@ -1,5 +1,7 @@
 #include "worker/model/attention.h"
 
+#include <ATen/ATen.h>
+
 #include <optional>
 
 #include "worker/model/forward.h"

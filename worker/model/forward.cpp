@@ -1,5 +1,7 @@
 #include "worker/model/forward.h"
 
+#include <ATen/ATen.h>
+
 #include "job/sublayers.h"
 #include "worker/model/attention.h"
 #include "worker/model/mixture.h"

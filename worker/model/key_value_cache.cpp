@@ -1,5 +1,7 @@
 #include "worker/model/key_value_cache.h"
 
+#include <ATen/ATen.h>
+
 namespace dotresize {
 
 KeyValueCache::KeyValueCache(const ModelConfig& config, int64_t batch, int64_t capacity,

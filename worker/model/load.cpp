@@ -1,5 +1,7 @@
 #include "worker/model/load.h"
 
+#include <ATen/ATen.h>
+
 #include <cmath>
 #include <string>
 

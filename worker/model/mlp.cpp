@@ -1,5 +1,7 @@
 #include "worker/model/mlp.h"
 
+#include <ATen/ATen.h>
+
 #include "worker/model/read_parts.h"
 
 namespace dotresize {

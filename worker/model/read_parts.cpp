@@ -1,5 +1,7 @@
 #include "worker/model/read_parts.h"
 
+#include <ATen/ATen.h>
+
 namespace dotresize {
 
 std::vector<at::Tensor> read_parts(const std::vector<Linear>& readers, const at::Tensor& x,

@@ -1,5 +1,7 @@
 #include "worker/model/rotary.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
