@@ -1,7 +1,10 @@
 import os
 import tempfile
 
+import pytest
 import torch
+from running import DATA
+from safetensors.torch import load_file, save_file
 
 torch.set_num_threads(1)  # tiny models: more threads would only wait for each other
 
@@ -22,3 +25,11 @@ def pytest_sessionstart(session):
             f"these tests are meant for transformers {expected}, found {transformers.__version__} "
             f"in {transformers.__path__[0]}: run scripts/setup.sh"
         )
+
+
+@pytest.fixture(scope="session")
+def evaluation(tmp_path_factory):
+    """A quarter of the evaluation tokens."""
+    path = tmp_path_factory.mktemp("tokens") / "evaluation.safetensors"
+    save_file({"tokens": load_file(DATA / "evaluation.safetensors")["tokens"][:16].clone()}, path)
+    return path

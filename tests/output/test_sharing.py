@@ -27,14 +27,6 @@ def as_text(command):
 
 
 @pytest.fixture(scope="module")
-def evaluation(tmp_path_factory):
-    """A quarter of the evaluation tokens."""
-    path = tmp_path_factory.mktemp("tokens") / "evaluation.safetensors"
-    save_file({"tokens": load_file(DATA / "evaluation.safetensors")["tokens"][:16].clone()}, path)
-    return path
-
-
-@pytest.fixture(scope="module")
 def outputs(tmp_path_factory, evaluation):
     folder = tmp_path_factory.mktemp("jobs")
     return {
