@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "base/hex_digits.h"
+
 namespace dotresize {
 namespace {
 
@@ -20,15 +22,12 @@ std::string_view beginning(std::string_view value) {
 }  // namespace
 
 std::string in_quotes(std::string_view value) {
-  static constexpr char kHex[] = "0123456789abcdef";
   const std::string_view start = beginning(value);
   std::string out = "'";
   for (const char c : start) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte == 0x7F) {
-      out += "\\x";
-      out += kHex[byte >> 4];
-      out += kHex[byte & 0xF];
+      out += "\\x" + hex_digits({&c, 1});
     } else {
       out += c;
     }

@@ -32,12 +32,12 @@ std::optional<Record> read_record(const fs::path& path, Convert&& convert) {
 void write_supervisor_record(const fs::path& dir, const SupervisorRecord& record) {
   const json content = {
       {"pid", record.pid}, {"start_time", record.start_time}, {"log_offset", record.log_offset}};
-  write_file_atomically(dir / kSupervisorFile, content.dump() + "\n");
+  write_private_file(dir / kSupervisorFile, content.dump() + "\n");
 }
 
 void write_exit_record(const fs::path& dir, const ExitRecord& record) {
   const json content = {{"exit_code", record.exit_code}, {"signal", record.signal}};
-  write_file_atomically(dir / kExitFile, content.dump() + "\n");
+  write_private_file(dir / kExitFile, content.dump() + "\n");
 }
 
 std::optional<SupervisorRecord> read_supervisor_record(const fs::path& dir) {

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <stdexcept>
 
+#include "base/hex_digits.h"
+
 namespace dotresize {
 namespace {
 
@@ -15,13 +17,7 @@ std::string random_hex(size_t bytes) {
   if (RAND_bytes(reinterpret_cast<unsigned char*>(random.data()), static_cast<int>(bytes)) != 1) {
     throw std::runtime_error("the random number generator failed");
   }
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex;
-  for (const unsigned char byte : random) {
-    hex += kDigits[byte >> 4];
-    hex += kDigits[byte & 15];
-  }
-  return hex;
+  return hex_digits(random);
 }
 
 std::string sha256_of(const std::string& data) {

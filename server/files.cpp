@@ -9,22 +9,10 @@
 #include <system_error>
 #include <utility>
 
+#include "base/durable_file.h"
+
 namespace dotresize {
 namespace {
-
-void write_all(int fd, std::string_view content, const std::string& name) {
-  while (!content.empty()) {
-    const ssize_t written = ::write(fd, content.data(), content.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw_errno("cannot write " + name);
-    content.remove_prefix(static_cast<size_t>(written));
-  }
-}
-
-void sync_directory(const std::filesystem::path& directory) {
-  const UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd || ::fsync(fd.get()) != 0) throw_errno("cannot sync " + directory.string());
-}
 
 /// None where there is no such file.
 UniqueFd open_for_reading(const std::filesystem::path& path) {
@@ -61,16 +49,8 @@ void throw_errno(const std::string& what) {
   throw std::system_error(errno, std::generic_category(), what);
 }
 
-void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
-  const std::filesystem::path temporary = path.string() + ".new";
-  {
-    const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-    if (!fd) throw_errno("cannot create " + temporary.string());
-    write_all(fd.get(), content, temporary.string());
-    if (::fsync(fd.get()) != 0) throw_errno("cannot sync " + temporary.string());
-  }
-  std::filesystem::rename(temporary, path);
-  sync_directory(path.parent_path());
+void write_private_file(const std::filesystem::path& path, std::string_view content) {
+  write_file_atomically(path, content, 0600);
 }
 
 std::optional<std::string> read_file_start(const std::filesystem::path& path, size_t max_bytes) {

@@ -11,9 +11,8 @@
 
 namespace dotresize {
 
-/// Replaces the file as a whole and on disk: a temporary file beside it, fsync, rename. Mode 0600.
-/// Throws std::system_error.
-void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+/// write_file_atomically for the server's user alone: mode 0600. Throws std::system_error.
+void write_private_file(const std::filesystem::path& path, std::string_view content);
 
 /// At most `max_bytes` of the file; nothing where it does not exist. Throws std::system_error.
 std::optional<std::string> read_file_start(const std::filesystem::path& path, size_t max_bytes);

@@ -76,7 +76,7 @@ void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   const fs::path dir = state_.job(job.id());
   const fs::path work = dir / "work";
   fs::create_directories(work);
-  write_file_atomically(dir / "job.json", job_spec_to_json(job.spec()));
+  write_private_file(dir / "job.json", job_spec_to_json(job.spec()));
 
   AttemptCommand attempt;
   attempt.dir = state_.attempt(job.id(), job.attempt());

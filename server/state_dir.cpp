@@ -27,7 +27,7 @@ std::optional<std::string> StateDir::last_endpoint() const {
 }
 
 void StateDir::write_endpoint(const std::string& endpoint) const {
-  write_file_atomically(root_ / "endpoint", endpoint + "\n");
+  write_private_file(root_ / "endpoint", endpoint + "\n");
 }
 
 }  // namespace dotresize

@@ -6,7 +6,7 @@
 #include "job/errors.h"
 #include "worker/console.h"
 #include "worker/run/evaluation_output.h"
-#include "worker/user_cache.h"
+#include "worker/run/token_input.h"
 
 namespace dotresize {
 
@@ -14,7 +14,7 @@ int eval_command(const EvalRequest& request, bool json) {
   const c10::InferenceMode no_autograd;
   ProgressLines lines;
   Progress progress([&](const ProgressState& state) { lines.show(state); });
-  const auto cache_dir = request.source.text.empty() ? std::filesystem::path() : user_cache_dir();
+  const std::filesystem::path cache_dir = token_cache_dir(request.source);
   const std::vector<ModelEvaluation> results = evaluate_models(request, cache_dir, progress);
   for (const std::string& warning : comparison_warnings(results)) {
     fmt::print(stderr, "dotresize-worker: warning: {}\n", warning);

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "job/errors.h"
+#include "worker/run/token_input.h"
 #include "worker/run/verify_against.h"
 #include "worker/run/verify_output.h"
-#include "worker/user_cache.h"
 
 namespace dotresize {
 
@@ -16,7 +16,7 @@ int verify_command(const VerifyRequest& request, bool json) {
   const c10::InferenceMode no_autograd;
   VerifyResult result = verify_output(request.dir);
   if (!request.against.empty()) {
-    const auto cache_dir = request.source.text.empty() ? std::filesystem::path() : user_cache_dir();
+    const std::filesystem::path cache_dir = token_cache_dir(request.source);
     verify_against(request, cache_dir, result.problems);
   }
   if (json) {

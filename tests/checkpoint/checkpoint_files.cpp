@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "base/durable_file.h"
+
 namespace dotresize {
 namespace fs = std::filesystem;
 

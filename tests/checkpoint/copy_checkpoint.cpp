@@ -6,6 +6,7 @@
 #include <iostream>
 #include <string>
 
+#include "base/durable_file.h"
 #include "job/errors.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/checkpoint/writer.h"

@@ -10,7 +10,7 @@
 
 #include "job/errors.h"
 #include "tests/checkpoint/checkpoint_files.h"
-#include "tests/checkpoint/limited_file_size.h"
+#include "tests/limited_file_size.h"
 #include "tests/temporary_directory.h"
 #include "worker/checkpoint/blocks.h"
 #include "worker/checkpoint/finite.h"

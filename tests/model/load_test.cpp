@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 
+#include "base/durable_file.h"
 #include "job/errors.h"
 #include "tests/model/whole_model.h"
 #include "worker/checkpoint/writer.h"

@@ -60,7 +60,7 @@ class Attempt : public ::testing::Test {
 };
 
 TEST_F(Attempt, ExitCodeAndOutputAreKept) {
-  write_file_atomically(home_.path() / "log", "earlier attempt\n");
+  home_.write("log", "earlier attempt\n");
   start({"exit", "65"});
   const ExitRecord exit = exit_within(20s);
   EXPECT_EQ(exit.exit_code, 65);

@@ -9,9 +9,9 @@
 #include <system_error>
 
 #include "base/in_quotes.h"
+#include "base/input_file.h"
 #include "job/errors.h"
 #include "worker/checkpoint/dtypes.h"
-#include "worker/checkpoint/input_file.h"
 #include "worker/checkpoint/shard_index.h"
 
 namespace dotresize {

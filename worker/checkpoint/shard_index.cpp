@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/in_quotes.h"
+#include "base/input_file.h"
 #include "job/errors.h"
-#include "worker/checkpoint/input_file.h"
 #include "worker/checkpoint/strict_json.h"
 
 namespace dotresize {

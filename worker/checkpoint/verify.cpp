@@ -6,12 +6,12 @@
 #include <sstream>
 
 #include "base/in_quotes.h"
+#include "base/input_file.h"
+#include "base/sha256.h"
 #include "job/errors.h"
 #include "worker/checkpoint/blocks.h"
 #include "worker/checkpoint/finite.h"
-#include "worker/checkpoint/input_file.h"
 #include "worker/checkpoint/reader.h"
-#include "worker/checkpoint/writer.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

@@ -8,11 +8,11 @@
 #include <stdexcept>
 
 #include "base/in_quotes.h"
+#include "base/output_file.h"
 #include "job/errors.h"
 #include "worker/checkpoint/blocks.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/finite.h"
-#include "worker/checkpoint/output_file.h"
 
 namespace dotresize {
 namespace {

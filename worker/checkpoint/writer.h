@@ -66,15 +66,4 @@ class ShardWriter {
 /// writes them.
 std::string index_json(const ShardLayout& layout);
 
-/// Writes a small file whole or not at all: to a temporary name beside it, fsync, rename, fsync of
-/// the directory. Throws std::runtime_error with errno's text, and leaves no temporary file then.
-void write_file_atomically(const std::filesystem::path& path, const std::string& content);
-
-/// Lower-case hexadecimal SHA-256 of a file's content. Throws InputError where it cannot be read.
-std::string sha256_of_file(const std::filesystem::path& path);
-std::string sha256_of_bytes(const void* data, size_t size);
-
-/// fsync of a directory, so that the names in it are durable.
-void sync_directory(const std::filesystem::path& dir);
-
 }  // namespace dotresize

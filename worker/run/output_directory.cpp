@@ -11,8 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "base/durable_file.h"
 #include "job/errors.h"
-#include "worker/checkpoint/writer.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

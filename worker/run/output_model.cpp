@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "base/durable_file.h"
 #include "job/output_config.h"
 #include "job/small_file.h"
 #include "worker/python/embedded.h"

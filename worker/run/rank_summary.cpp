@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/sha256.h"
 #include "job/model_size.h"
 #include "job/net_size.h"
 #include "job/version.h"

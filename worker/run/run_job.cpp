@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/durable_file.h"
 #include "job/energy_widths.h"
 #include "worker/calibration/background_sink.h"
 #include "worker/calibration/calibration.h"

@@ -2,9 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include "base/sha256.h"
+#include "base/user_cache.h"
 #include "job/errors.h"
 #include "worker/checkpoint/tokens.h"
-#include "worker/checkpoint/writer.h"
 #include "worker/python/embedded.h"
 #include "worker/run/python_helper.h"
 
@@ -48,6 +49,13 @@ fs::path tokenize_text(const std::vector<fs::path>& text, const fs::path& model_
   for (const fs::path& file : text) arguments.push_back(file.string());
   run_python_helper("tokenizer", tokenize_text_py(), arguments);
   return out;
+}
+
+fs::path token_cache_dir(const TokenSource& source) {
+  if (source.text.empty()) return {};
+  const fs::path cache = user_cache_dir();
+  if (!cache.empty()) return cache;
+  throw InputError("neither XDG_CACHE_HOME nor HOME says where to keep tokenised text");
 }
 
 fs::path token_file(const TokenSource& source, const fs::path& model_dir,

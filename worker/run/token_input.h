@@ -31,6 +31,10 @@ std::filesystem::path tokenize_text(const std::vector<std::filesystem::path>& te
                                     const std::filesystem::path& model_dir,
                                     const std::filesystem::path& cache_dir);
 
+/// Where tokenised text is kept outside of a job, in the user's cache; empty where the source has
+/// no text. Throws InputError where there is no such cache.
+std::filesystem::path token_cache_dir(const TokenSource& source);
+
 /// The source's token file, or the one that tokenize_text makes of its text.
 std::filesystem::path token_file(const TokenSource& source, const std::filesystem::path& model_dir,
                                  const std::filesystem::path& cache_dir);

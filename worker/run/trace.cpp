@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/durable_file.h"
 #include "job/errors.h"
-#include "worker/checkpoint/writer.h"
 #include "worker/run/host_name.h"
 
 namespace dotresize {

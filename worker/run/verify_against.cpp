@@ -8,9 +8,9 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "base/sha256.h"
 #include "job/errors.h"
 #include "job/report.h"
-#include "worker/checkpoint/writer.h"
 #include "worker/evaluation/whole_model.h"
 #include "worker/run/evaluate_model.h"
 #include "worker/run/output_model.h"

@@ -26,7 +26,7 @@ class CubinCache {
   std::filesystem::path directory_;
 };
 
-/// $XDG_CACHE_HOME/dotresize/cuda or ~/.cache/dotresize/cuda; empty where neither is known.
+/// cuda/ in user_cache_dir(); empty where that is.
 std::filesystem::path default_cubin_directory();
 
 }  // namespace dotresize

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
 
@@ -10,8 +12,8 @@ class OutputFile {
  public:
   enum class Mode { kTruncate, kMustNotExist };
 
-  /// Creates the file, readable by all as far as the umask allows. Does not follow a symbolic link.
-  OutputFile(std::filesystem::path path, Mode mode);
+  /// Creates the file with these permissions, less the umask. Does not follow a symbolic link.
+  OutputFile(std::filesystem::path path, Mode mode, mode_t permissions = 0644);
   ~OutputFile();
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;

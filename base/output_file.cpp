@@ -1,4 +1,4 @@
-#include "worker/checkpoint/output_file.h"
+#include "base/output_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,10 +9,11 @@
 
 namespace dotresize {
 
-OutputFile::OutputFile(std::filesystem::path path, Mode mode) : path_(std::move(path)) {
+OutputFile::OutputFile(std::filesystem::path path, Mode mode, mode_t permissions)
+    : path_(std::move(path)) {
   const int exclusive = mode == Mode::kMustNotExist ? O_EXCL : O_TRUNC;
   descriptor_ =
-      ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | exclusive, 0644);
+      ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | exclusive, permissions);
   if (descriptor_ < 0) {
     fail("create");
   }

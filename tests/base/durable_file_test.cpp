@@ -1,3 +1,5 @@
+#include "base/durable_file.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -6,10 +8,8 @@
 #include <iterator>
 #include <system_error>
 
-#include "job/errors.h"
-#include "tests/checkpoint/limited_file_size.h"
+#include "tests/limited_file_size.h"
 #include "tests/temporary_directory.h"
-#include "worker/checkpoint/writer.h"
 
 namespace dotresize {
 namespace {
@@ -29,6 +29,12 @@ TEST(WriteFileAtomically, ReplacesTheContentAndLeavesNothingElse) {
   EXPECT_EQ(files_in(dir.path()), 1);
   const auto mode = fs::status(dir / "config.json").permissions();
   EXPECT_EQ(mode & fs::perms::mask, fs::perms(0644) & ~fs::perms(::umask(::umask(0))));
+}
+
+TEST(WriteFileAtomically, GivesThePermissionsAskedFor) {
+  const TemporaryDirectory dir;
+  write_file_atomically(dir / "token", "secret", 0600);
+  EXPECT_EQ(fs::status(dir / "token").permissions(), fs::perms(0600));
 }
 
 TEST(WriteFileAtomically, KeepsTheOldContentWhenTheDiskFails) {
@@ -78,21 +84,6 @@ TEST(SyncDirectory, SaysWhyItCannot) {
   const TemporaryDirectory dir;
   EXPECT_NO_THROW(sync_directory(dir.path()));
   EXPECT_THROW(sync_directory(dir / "none"), std::system_error);
-}
-
-TEST(Sha256OfFile, IsThatOfTheStandard) {
-  const TemporaryDirectory dir;
-  put_file(dir / "abc", "abc");
-  EXPECT_EQ(sha256_of_file(dir / "abc"),
-            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  put_file(dir / "empty", "");
-  EXPECT_EQ(sha256_of_file(dir / "empty"),
-            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  put_file(dir / "million", std::string(10'000'000, 'a'));
-  const std::string whole = sha256_of_file(dir / "million");
-  put_file(dir / "million", std::string(9'999'999, 'a') + "b");
-  EXPECT_NE(sha256_of_file(dir / "million"), whole);
-  EXPECT_THROW(sha256_of_file(dir / "none"), InputError);
 }
 
 }  // namespace
