@@ -14,6 +14,10 @@ constexpr int64_t kLogitsPerBlock = int64_t{1} << 24;
 
 }  // namespace
 
+double NegativeLogLikelihood::perplexity() const {
+  return std::exp(nll / static_cast<double>(tokens));
+}
+
 NegativeLogLikelihood window_nll(const ModelConfig& config, const HeadWeights& head,
                                  const at::Tensor& x, const at::Tensor& ids) {
   const int64_t batch = ids.size(0);

@@ -8,10 +8,13 @@
 
 namespace dotresize {
 
-/// Σ NLL and the number of predicted tokens: perplexity = exp(nll / tokens).
+/// Σ NLL and the number of predicted tokens.
 struct NegativeLogLikelihood {
   double nll = 0.0;
   int64_t tokens = 0;
+
+  /// exp(nll / tokens).
+  double perplexity() const;
 };
 
 /// Of one microbatch: each window predicts its last seqlen−1 tokens. x: [batch, seqlen, k_2L]

@@ -39,4 +39,14 @@ NegativeLogLikelihood evaluate_model(Communicator& comm, const CheckpointReader&
   return share(comm, sum);
 }
 
+NegativeLogLikelihood evaluate_alone(const CheckpointReader& reader, const ModelConfig& config,
+                                     const at::Tensor& windows, at::ScalarType compute_dtype,
+                                     const std::function<void(int64_t tokens)>& tokens_seen) {
+  SelfCommunicator self;
+  ShardPlan whole_model;
+  whole_model.ranks.push_back({.first_sublayer = 0, .end_sublayer = config.num_sublayers()});
+  return evaluate_model(self, reader, config, whole_model, windows, compute_dtype, at::kCPU,
+                        tokens_seen);
+}
+
 }  // namespace dotresize

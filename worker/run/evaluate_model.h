@@ -21,4 +21,9 @@ NegativeLogLikelihood evaluate_model(Communicator& comm, const CheckpointReader&
                                      at::Device device,
                                      const std::function<void(int64_t tokens)>& tokens_seen);
 
+/// The same in this process alone, on the CPU.
+NegativeLogLikelihood evaluate_alone(const CheckpointReader& reader, const ModelConfig& config,
+                                     const at::Tensor& windows, at::ScalarType compute_dtype,
+                                     const std::function<void(int64_t tokens)>& tokens_seen);
+
 }  // namespace dotresize

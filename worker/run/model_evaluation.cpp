@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <cmath>
 #include <utility>
 
 #include "job/errors.h"
@@ -15,12 +14,6 @@
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
-
-ShardPlan whole_model(const ModelConfig& config) {
-  ShardPlan plan;
-  plan.ranks.push_back({.first_sublayer = 0, .end_sublayer = config.num_sublayers()});
-  return plan;
-}
 
 int64_t stored_bytes(const CheckpointReader& reader, const ModelConfig& config) {
   int64_t bytes = 0;
@@ -134,11 +127,10 @@ ModelEvaluation Evaluation::measure(Progress& progress) {
 
 void Evaluation::own_perplexity(Progress& progress) {
   progress.enter(phase_name(kPerplexityPhase));
-  SelfCommunicator self;
   const NegativeLogLikelihood sum =
-      evaluate_model(self, reader_, config_, whole_model(config_), windows_, at::kFloat, at::kCPU,
+      evaluate_alone(reader_, config_, windows_, at::kFloat,
                      [&](int64_t tokens) { progress.tokens_seen(tokens); });
-  result_.perplexity->value = std::exp(sum.nll / static_cast<double>(sum.tokens));
+  result_.perplexity->value = sum.perplexity();
 }
 
 void Evaluation::own_latency(Progress& progress) {

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <chrono>
-#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -175,7 +174,7 @@ double JobRun::perplexity(const CheckpointReader& reader, const ModelConfig& con
       comm_, reader, config, plan_, evaluation_->windows, scalar_type(job_.compute_dtype), device_,
       [&](int64_t tokens) { progress_.tokens_seen(tokens); });
   report_.evaluation_tokens = sum.tokens;
-  return std::exp(sum.nll / static_cast<double>(sum.tokens));
+  return sum.perplexity();
 }
 
 void JobRun::evaluate_dense() {

@@ -162,13 +162,9 @@ void Comparison::compare_logits() {
 void Comparison::compare_perplexity(const char* what, const fs::path& dir,
                                     const ModelConfig& config, const at::Tensor& windows,
                                     double reported) {
-  SelfCommunicator self;
-  ShardPlan plan;
-  plan.ranks.push_back({.first_sublayer = 0, .end_sublayer = config.num_sublayers()});
-  const NegativeLogLikelihood sum =
-      evaluate_model(self, CheckpointReader(dir), config, plan, windows,
-                     scalar_type(dtype_named(report_.compute_dtype)), at::kCPU, [](int64_t) {});
-  const double measured = std::exp(sum.nll / static_cast<double>(sum.tokens));
+  const at::ScalarType dtype = scalar_type(dtype_named(report_.compute_dtype));
+  const double measured =
+      evaluate_alone(CheckpointReader(dir), config, windows, dtype, [](int64_t) {}).perplexity();
   if (std::abs(measured / reported - 1) <= kPerplexityTolerance) return;
   problems_.push_back(
       fmt::format("the {} perplexity is {:.6g}, the report says {:.6g}", what, measured, reported));
