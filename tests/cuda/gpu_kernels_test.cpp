@@ -2,26 +2,14 @@
 #include <ATen/ATen.h>
 
 #include "tests/cuda/gpu.h"
+#include "tests/kernels/l1_cost.h"
+#include "tests/kernels/random_inputs.h"
 #include "worker/calibration/moments.h"
-#include "worker/kernels/l1_cost.h"
 #include "worker/kernels/sinkhorn.h"
-#include "worker/kernels/upper_triangle.h"
 #include "worker/maps/junction_solver.h"
 
 namespace dotresize {
 namespace {
-
-at::Tensor activations(int64_t tokens, int64_t width) {
-  at::manual_seed(tokens * 10007 + width);
-  return at::randn({tokens, width});
-}
-
-at::Tensor l1_cost(const at::Tensor& x) {
-  at::Tensor cost = at::zeros({x.size(1), x.size(1)}, x.options().dtype(at::kDouble));
-  add_l1_cost(x, cost);
-  mirror_upper_triangle(cost);
-  return cost;
-}
 
 double relative_error(const at::Tensor& value, const at::Tensor& reference) {
   return ((value.cpu() - reference).abs() / reference.abs().clamp_min(1e-30)).max().item<double>();
@@ -64,13 +52,6 @@ TEST_F(KernelsOnGpu, L1CostOfHalfPrecisionIsFarBetterThanItsBoundOverManyTokens)
   const double error = relative_error(l1_cost(x.cuda()), l1_cost(x.to(at::kFloat)));
   RecordProperty("relative_error", std::to_string(error));
   EXPECT_LE(error, 1e-4);
-}
-
-at::Tensor random_cost(int64_t d, int64_t k) {
-  at::manual_seed(d * 1009 + k);
-  const at::Tensor channels = at::randn({d, 50}, at::kDouble);
-  const at::Tensor cost = at::cdist(channels, channels.narrow(0, 0, k), 1.0);
-  return cost / cost.max();
 }
 
 void expect_same_plan(const at::Tensor& cost, const SinkhornOptions& options, double tolerance) {

@@ -4,6 +4,7 @@
 
 #include "tests/cuda/emulation/cuda_emulation.h"
 #include "tests/cuda/emulation/half2_emulation.h"
+#include "tests/kernels/random_inputs.h"
 #include "worker/kernels/cuda/l1_cost.cu"
 
 namespace dotresize {
@@ -47,22 +48,17 @@ double relative_error(const at::Tensor& cost, const at::Tensor& expected) {
   return ((cost - expected).abs() / expected.clamp_min(1e-30)).max().item<double>();
 }
 
-class EmulatedL1Cost : public testing::TestWithParam<std::tuple<int64_t, int64_t>> {
- protected:
-  at::Tensor activations() const {
-    const auto [tokens, width] = GetParam();
-    at::manual_seed(tokens * 10007 + width);
-    return at::randn({tokens, width});
-  }
-};
+class EmulatedL1Cost : public testing::TestWithParam<std::tuple<int64_t, int64_t>> {};
 
 TEST_P(EmulatedL1Cost, AgreesWithFloat64) {
-  const at::Tensor x = activations();
+  const auto [tokens, width] = GetParam();
+  const at::Tensor x = activations(tokens, width);
   EXPECT_LE(relative_error(cost_of(x), reference(x)), 1e-6);
 }
 
 TEST_P(EmulatedL1Cost, InHalfPrecisionIsWithinItsBound) {
-  const at::Tensor x = activations().to(at::kHalf);
+  const auto [tokens, width] = GetParam();
+  const at::Tensor x = activations(tokens, width).to(at::kHalf);
   EXPECT_LE(relative_error(cost_of(x), reference(x)), 9.0 / 2048);
 }
 

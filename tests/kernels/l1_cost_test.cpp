@@ -9,22 +9,12 @@
 #include <functional>
 #include <string>
 
+#include "tests/kernels/l1_cost.h"
+#include "tests/kernels/random_inputs.h"
 #include "worker/kernels/upper_triangle.h"
 
 namespace dotresize {
 namespace {
-
-at::Tensor activations(int64_t tokens, int64_t width) {
-  at::manual_seed(tokens * 10007 + width);
-  return at::randn({tokens, width});
-}
-
-at::Tensor l1_cost(const at::Tensor& x) {
-  at::Tensor cost = at::zeros({x.size(1), x.size(1)}, at::kDouble);
-  add_l1_cost(x, cost);
-  mirror_upper_triangle(cost);
-  return cost;
-}
 
 /// Σ_t |x[t, i] − x[t, j]|, a token at a time, in float64.
 at::Tensor reference_cost(const at::Tensor& x) {

@@ -10,16 +10,10 @@
 #include <stdexcept>
 #include <utility>
 
+#include "tests/kernels/random_inputs.h"
+
 namespace dotresize {
 namespace {
-
-/// l1 distances between random channels, which are what costs are made of; the largest is 1.
-at::Tensor random_cost(int64_t d, int64_t k) {
-  at::manual_seed(d * 1009 + k);
-  const at::Tensor channels = at::randn({d, 50}, at::kDouble);
-  const at::Tensor cost = at::cdist(channels, channels.narrow(0, 0, k), 1.0);
-  return cost / cost.max();
-}
 
 /// Sinkhorn in the log domain from beginning to end, for a given number of iterations.
 at::Tensor reference_plan(const at::Tensor& cost, double lambda, int64_t iterations) {

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+
+namespace dotresize {
+
+// Inputs of the kernels, for their tests on the CPU, on a GPU and in emulation; the same for the
+// same sizes.
+
+/// Standard normal [tokens, width] float32.
+inline at::Tensor activations(int64_t tokens, int64_t width) {
+  at::manual_seed(tokens * 10007 + width);
+  return at::randn({tokens, width});
+}
+
+/// l1 distances between random channels, which are what costs are made of: [d, k] float64, the
+/// largest 1.
+inline at::Tensor random_cost(int64_t d, int64_t k) {
+  at::manual_seed(d * 1009 + k);
+  const at::Tensor channels = at::randn({d, 50}, at::kDouble);
+  const at::Tensor cost = at::cdist(channels, channels.narrow(0, 0, k), 1.0);
+  return cost / cost.max();
+}
+
+}  // namespace dotresize
