@@ -1,5 +1,7 @@
 #include "worker/model/fold_sublayer.h"
 
+#include <ATen/ATen.h>
+
 #include "worker/maps/fold.h"
 
 namespace dotresize {

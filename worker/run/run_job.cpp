@@ -8,6 +8,7 @@
 
 #include "base/durable_file.h"
 #include "job/energy_widths.h"
+#include "job/work_estimate.h"
 #include "worker/calibration/background_sink.h"
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/verify.h"
@@ -155,7 +156,7 @@ void JobRun::plan_progress() {
   const MapOptions map = map_options(job_);
   const bool pipeline = job_.schedule == Schedule::kPipeline;
   const int64_t passes = pipeline && map.pca && map.transport ? 2 : 1;
-  const int64_t mapped = config_.num_junctions() - (job_.head_sliced ? 0 : 1);
+  const int64_t mapped = mapped_junctions(config_, job_);
   // In token_parallel every rank counts its share of the tokens once per sublayer; in the pipeline
   // all tokens per pass.
   const int64_t seen = pipeline ? calibration * passes : calibration / comm_.size() * (mapped - 1);
