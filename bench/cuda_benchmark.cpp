@@ -1,27 +1,19 @@
 // The kernels of the GPU: the l1 cost against at::cdist (p = 1) there, and as a share of what its
-// float32 units can do; a Sinkhorn iteration against copying the kernel matrix. Without a GPU it
-// says so and ends with 0.
+// units can do; a Sinkhorn iteration against copying the kernel matrix. Without a GPU it says so
+// and ends with 0.
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
 
-#include "worker/device/cuda_module.h"
+#include "worker/device/gpu_limits.h"
 #include "worker/kernels/l1_cost.h"
 #include "worker/kernels/sinkhorn.h"
 
 namespace {
 
 using dotresize::CudaModule;
-using dotresize::GpuInfo;
 using dotresize::open_cuda_module;
-
-/// A subtraction and an addition per pair, one of them per lane and cycle.
-double pairs_per_second_at_most(const GpuInfo& gpu) {
-  const bool wide = gpu.capability >= 86;
-  const double lanes = wide ? 128.0 : 64.0;
-  return gpu.multiprocessors * lanes * gpu.clock_hz / 2.0;
-}
 
 template <typename Work>
 void time(benchmark::State& state, const Work& work) {
@@ -34,13 +26,14 @@ void time(benchmark::State& state, const Work& work) {
   }
 }
 
-void count_pairs(benchmark::State& state) {
+/// dtype: of the activations.
+void count_pairs(benchmark::State& state, at::ScalarType dtype) {
   const auto width = static_cast<double>(state.range(0));
   const double pairs = static_cast<double>(state.range(1)) * width * width / 2;
   using Counter = benchmark::Counter;
   state.counters["pairs/s"] = Counter(pairs, Counter::kIsIterationInvariantRate);
-  state.counters["share of FP32"] =
-      Counter(pairs / pairs_per_second_at_most(open_cuda_module().info(0)),
+  state.counters["share of limit"] =
+      Counter(pairs / dotresize::l1_cost_limit(open_cuda_module().info(0), dtype),
               Counter::kIsIterationInvariantRate);
 }
 
@@ -53,13 +46,13 @@ void l1_cost(benchmark::State& state, at::ScalarType dtype) {
   const at::Tensor x = activations(state).to(dtype);
   at::Tensor cost = at::zeros({x.size(1), x.size(1)}, x.options().dtype(at::kDouble));
   time(state, [&] { dotresize::add_l1_cost(x, cost); });
-  count_pairs(state);
+  count_pairs(state, dtype);
 }
 
 void cdist(benchmark::State& state) {
   const at::Tensor channels = activations(state).t().contiguous();
   time(state, [&] { benchmark::DoNotOptimize(at::cdist(channels, channels, /*p=*/1.0)); });
-  count_pairs(state);
+  count_pairs(state, at::kFloat);
 }
 
 constexpr int64_t kIterations = 20;

@@ -9,8 +9,8 @@
 #include <cmath>
 #include <ctime>
 
-#include "bench/max_add_limit.h"
 #include "worker/kernels/l1_cost.h"
+#include "worker/kernels/max_add_limit.h"
 
 namespace {
 

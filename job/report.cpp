@@ -92,6 +92,14 @@ json model_json(const ModelReport& model) {
   return object;
 }
 
+json cost_json(const CostReport& cost) {
+  return {{"pairs", cost.pairs},
+          {"seconds", cost.seconds},
+          {"pairs_per_s", cost.pairs_per_s()},
+          {"limit_pairs_per_s", cost.limit_pairs_per_s},
+          {"share_of_limit", cost.share_of_limit()}};
+}
+
 json rank_json(const RankReport& rank) {
   json object = {{"rank", rank.rank},
                  {"host", rank.host},
@@ -100,6 +108,8 @@ json rank_json(const RankReport& rank) {
                  {"seconds", rank.seconds},
                  {"peak_memory_bytes", rank.peak_memory_bytes}};
   if (!rank.gpu.empty()) object["gpu"] = rank.gpu;
+  set_if(object, "peak_device_memory_bytes", rank.peak_device_memory_bytes);
+  if (rank.cost) object["cost"] = cost_json(*rank.cost);
   return object;
 }
 

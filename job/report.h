@@ -29,6 +29,17 @@ struct ModelReport {
   std::optional<double> perplexity;
 };
 
+/// The l1 costs that a rank has computed. A pair is two channels of one token: n tokens of width d
+/// have n·d²/2.
+struct CostReport {
+  double pairs = 0.0;
+  double seconds = 0.0;            ///< in the phase "cost"
+  double limit_pairs_per_s = 0.0;  ///< that the kernel cannot exceed on the rank's device
+
+  double pairs_per_s() const { return pairs / seconds; }
+  double share_of_limit() const { return pairs_per_s() / limit_pairs_per_s; }
+};
+
 struct RankReport {
   int rank = 0;
   std::string host;
@@ -37,6 +48,8 @@ struct RankReport {
   std::map<std::string, double> seconds;  ///< wall time by phase
   int64_t peak_memory_bytes = 0;          ///< high-water mark of the resident set
   std::string gpu = {};                   ///< "NVIDIA H100 80GB HBM3 (sm_90)"; empty on the CPU
+  std::optional<int64_t> peak_device_memory_bytes = {};  ///< CudaModule; on a GPU
+  std::optional<CostReport> cost = {};                   ///< where the method has costs
 };
 
 /// `dotresize/report.json` (docs/output.md). Schema version 1: fields are added, never changed.

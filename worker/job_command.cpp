@@ -191,11 +191,9 @@ void JobCommand::run_job_here(StopSignals& signals) {
   MpiCommunicator host(MPI_COMM_WORLD, timeout);
   const auto between_gpus = device.cuda ? device.cuda->make_communicator(host, timeout) : nullptr;
   Communicator& comm = between_gpus ? *between_gpus : host;
-  const auto finish_work = [&device] { device.cuda->finish_work(); };
   const Report report =
       run_job(job, config, plan,
-              {comm, progress_, cache_dir_, output ? &*output : nullptr, trace_, device.device,
-               device.name, device.cuda ? std::function<void()>(finish_work) : nullptr});
+              {comm, progress_, cache_dir_, output ? &*output : nullptr, trace_, device});
   if (rank_ == 0) print_summary(report);
 }
 

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "job/errors.h"
+#include "tests/cuda/gpu.h"
 #include "worker/device/choose_device.h"
+#include "worker/device/gpu_limits.h"
 #include "worker/kernels/l1_cost.h"
 
 namespace dotresize {
@@ -27,6 +29,39 @@ TEST(CudaModule, TellsLibtorch) {
   open_cuda_module();
   EXPECT_EQ(at::globalContext().hasCUDA(), why_no_gpu().empty());
   EXPECT_TRUE(at::globalContext().hasCuSOLVER());
+}
+
+GpuInfo gpu(int capability, int multiprocessors, double clock_hz) {
+  return {.name = "",
+          .uuid = "",
+          .capability = capability,
+          .multiprocessors = multiprocessors,
+          .clock_hz = clock_hz};
+}
+
+/// Half of the additions a second that NVIDIA states.
+TEST(GpuLimits, AreTwoAdditionsAPair) {
+  const GpuInfo v100 = gpu(70, 80, 1.53e9);
+  const GpuInfo a100 = gpu(80, 108, 1.41e9);
+  const GpuInfo h100 = gpu(90, 132, 1.98e9);
+  EXPECT_NEAR(l1_cost_limit(v100, at::kFloat), 3.9e12, 0.05e12);
+  EXPECT_NEAR(l1_cost_limit(a100, at::kFloat), 4.9e12, 0.05e12);
+  EXPECT_NEAR(l1_cost_limit(h100, at::kFloat), 16.7e12, 0.05e12);
+  EXPECT_NEAR(l1_cost_limit(v100, at::kHalf), 7.8e12, 0.05e12);
+  EXPECT_NEAR(l1_cost_limit(a100, at::kHalf), 19.5e12, 0.05e12);
+  EXPECT_NEAR(l1_cost_limit(h100, at::kHalf), 33.5e12, 0.05e12);
+}
+
+struct CudaModuleOnGpu : OnGpu {};
+
+TEST_F(CudaModuleOnGpu, RemembersItsPeakMemory) {
+  const CudaModule& cuda = open_cuda_module();
+  const int64_t before = cuda.peak_memory_bytes();
+  EXPECT_GT(before, 0);  // the context alone takes some
+  constexpr int64_t kBytes = int64_t{256} << 20;
+  at::empty({kBytes}, at::dtype(at::kByte).device(at::kCUDA));
+  EXPECT_GE(cuda.peak_memory_bytes(), kBytes);
+  EXPECT_LE(cuda.peak_memory_bytes(), before + 2 * kBytes);
 }
 
 TEST(ChooseDevice, CpuIsTheCpu) {

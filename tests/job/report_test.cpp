@@ -107,6 +107,21 @@ TEST(Report, LeavesOutWhatWasNotMeasured) {
   EXPECT_FALSE(document["method"].contains("lambda"));
 }
 
+TEST(Report, TellsWhatTheCostsOfARankHaveReached) {
+  Report report = example();
+  report.ranks[1].cost = {.pairs = 6e9, .seconds = 2.0, .limit_pairs_per_s = 4e9};
+  report.ranks[1].peak_device_memory_bytes = 1 << 22;
+  const json ranks = json::parse(report_to_json(report))["ranks"];
+  EXPECT_FALSE(ranks[0].contains("cost"));
+  EXPECT_FALSE(ranks[0].contains("peak_device_memory_bytes"));
+  EXPECT_EQ(ranks[1]["peak_device_memory_bytes"], 1 << 22);
+  EXPECT_EQ(ranks[1]["cost"], json({{"pairs", 6e9},
+                                    {"seconds", 2.0},
+                                    {"pairs_per_s", 3e9},
+                                    {"limit_pairs_per_s", 4e9},
+                                    {"share_of_limit", 0.75}}));
+}
+
 TEST(Report, SurvivesNumbersAndNamesThatJsonLacks) {
   Report report = example();
   report.compressed.perplexity = std::nan("");

@@ -43,7 +43,13 @@ void JunctionEstimator::make_reproducible(int64_t tokens, double largest_norm) {
 
 void JunctionEstimator::add(const at::Tensor& x) {
   at_junction(junction_, clock_, "gram", [&] { gram_.add(x); });
-  if (cost_ && !options_.pca) at_junction(junction_, clock_, "cost", [&] { cost_->add(x); });
+  if (cost_ && !options_.pca) add_cost(x);
+}
+
+void JunctionEstimator::add_cost(const at::Tensor& x) {
+  at_junction(junction_, clock_, "cost", [&] { cost_->add(x); });
+  const auto values = static_cast<double>(x.numel());
+  clock_.count_work("cost", values * static_cast<double>(x.size(-1)) / 2.0);  // pairs
 }
 
 std::vector<at::Tensor> JunctionEstimator::first_sums() const {
@@ -63,7 +69,7 @@ void JunctionEstimator::decompose(int64_t tokens) {
 void JunctionEstimator::add_rotated(const at::Tensor& x) {
   const at::Tensor z =
       at_junction(junction_, clock_, "rotate", [&] { return at::matmul(x, rotation_); });
-  at_junction(junction_, clock_, "cost", [&] { cost_->add(z); });
+  add_cost(z);
 }
 
 std::vector<at::Tensor> JunctionEstimator::second_sums() const { return cost_->sums(); }

@@ -59,6 +59,8 @@ class JunctionEstimator {
   void describe(JunctionSolution& shared) const;
 
  private:
+  /// x: [..., d] float32 in the map's basis.
+  void add_cost(const at::Tensor& x);
   double mean_square(int64_t tokens) const;
 
   int64_t junction_;

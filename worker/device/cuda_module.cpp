@@ -1,10 +1,12 @@
 #include "worker/device/cuda_module.h"
 
 #include <ATen/Context.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdio>
 
 #include "worker/comm/nccl_communicator.h"
@@ -46,6 +48,16 @@ class Module final : public CudaModule {
 
   void finish_work() const noexcept override {
     cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream());
+  }
+
+  int64_t peak_memory_bytes() const override {
+    size_t free = 0;
+    size_t total = 0;
+    check_cuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
+    const auto reserved =
+        c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device())
+            .reserved_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+    return reserved.peak + static_cast<int64_t>(total - free) - reserved.current;
   }
 
   std::unique_ptr<Communicator> make_communicator(Communicator& host,

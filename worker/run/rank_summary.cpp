@@ -9,6 +9,7 @@
 #include "job/net_size.h"
 #include "job/version.h"
 #include "worker/model/sublayer.h"
+#include "worker/run/cost_rate.h"
 #include "worker/run/host_name.h"
 
 namespace dotresize {
@@ -45,6 +46,23 @@ int64_t peak_resident_bytes() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return int64_t{1024} * usage.ru_maxrss;
+}
+
+CostReport cost_from_json(const Json& cost) {
+  return {cost.at("pairs"), cost.at("seconds"), cost.at("limit")};
+}
+
+Json describe_rank(const PhaseClock& clock, const ChosenDevice& device) {
+  Json rank = {{"host", host_name()},
+               {"gpu", device.name},
+               {"seconds", clock.seconds()},
+               {"peak_memory_bytes", peak_resident_bytes()}};
+  if (device.cuda) rank["peak_device_memory_bytes"] = device.cuda->peak_memory_bytes();
+  if (const auto cost = cost_report(clock, device)) {
+    rank["cost"] = {
+        {"pairs", cost->pairs}, {"seconds", cost->seconds}, {"limit", cost->limit_pairs_per_s}};
+  }
+  return rank;
 }
 
 }  // namespace
@@ -92,11 +110,8 @@ std::map<std::string, std::string> gather_input_hashes(Communicator& comm,
 }
 
 std::vector<RankReport> gather_ranks(Communicator& comm, const ShardPlan& plan,
-                                     const PhaseClock& clock, const std::string& gpu) {
-  const Json mine = {{"host", host_name()},
-                     {"gpu", gpu},
-                     {"seconds", clock.seconds()},
-                     {"peak_memory_bytes", peak_resident_bytes()}};
+                                     const PhaseClock& clock, const ChosenDevice& device) {
+  const Json mine = describe_rank(clock, device);
   std::vector<RankReport> reports;
   for (const std::string& text : gather_strings(comm, mine.dump(), 0)) {
     const Json rank = Json::parse(text);
@@ -109,6 +124,10 @@ std::vector<RankReport> gather_ranks(Communicator& comm, const ShardPlan& plan,
     report.end_sublayer = shard.end_sublayer;
     report.seconds = rank.at("seconds").get<std::map<std::string, double>>();
     report.peak_memory_bytes = rank.at("peak_memory_bytes");
+    if (rank.contains("peak_device_memory_bytes")) {
+      report.peak_device_memory_bytes = rank.at("peak_device_memory_bytes").get<int64_t>();
+    }
+    if (rank.contains("cost")) report.cost = cost_from_json(rank.at("cost"));
   }
   return reports;
 }
