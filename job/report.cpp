@@ -78,6 +78,8 @@ json junction_json(const JunctionReport& junction) {
   object["effective_rank"] = junction.effective_rank;
   object["retained_energy"] = junction.retained_energy;
   set_if(object, "qr_condition", junction.qr_condition);
+  if (junction.cost_dtype) object["cost_dtype"] = to_string(*junction.cost_dtype);
+  set_if(object, "cost_error", junction.cost_error);
   if (junction.sinkhorn_iterations) {
     json& sinkhorn = object["sinkhorn"] = {{"iterations", *junction.sinkhorn_iterations}};
     set_if(sinkhorn, "violation", junction.sinkhorn_violation);

@@ -20,7 +20,10 @@ struct JunctionReport {
   std::optional<int64_t> sinkhorn_iterations;
   std::optional<double> sinkhorn_violation;
   std::optional<bool> sinkhorn_converged;
-  std::optional<double> qr_condition;  ///< 2-norm condition of R
+  std::optional<double> qr_condition;    ///< 2-norm condition of R
+  std::optional<Dtype> cost_dtype = {};  ///< of the differences in its costs: float32 or float16
+  std::optional<double> cost_error =
+      {};  ///< of costs in float16, on a sample, where they were tried
 };
 
 struct ModelReport {

@@ -60,9 +60,9 @@ class PhaseClock {
 
   /// Seconds by phase so far.
   const std::map<std::string, double>& seconds() const { return seconds_; }
-  /// Work of a phase, in a unit of its own: what a rate is made of.
-  void count_work(const std::string& phase, double amount) { work_[phase] += amount; }
-  /// By phase so far, of the phases that count it.
+  /// Work of some kind, in a unit of its own: what a rate is made of.
+  void count_work(const std::string& kind, double amount) { work_[kind] += amount; }
+  /// By kind so far.
   const std::map<std::string, double>& work() const { return work_; }
   /// In the order in which they ended; empty unless they are kept.
   const std::vector<Span>& spans() const { return spans_; }

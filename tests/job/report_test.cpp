@@ -29,6 +29,8 @@ Report example() {
   mapped.sinkhorn_violation = 1e-9;
   mapped.sinkhorn_converged = true;
   mapped.qr_condition = 3.5;
+  mapped.cost_dtype = Dtype::kFloat16;
+  mapped.cost_error = 2e-4;
   JunctionReport& kept = report.junctions[1];
   kept.name = "layers.5.mlp";
   kept.width = 256;
@@ -57,6 +59,8 @@ TEST(Report, HasTheDocumentedKeys) {
   EXPECT_EQ(report["evaluation"]["token_count"], 16320);
   EXPECT_EQ(report["junctions"][0]["sinkhorn"]["iterations"], 42);
   EXPECT_EQ(report["junctions"][0]["qr_condition"], 3.5);
+  EXPECT_EQ(report["junctions"][0]["cost_dtype"], "float16");
+  EXPECT_EQ(report["junctions"][0]["cost_error"], 2e-4);
   EXPECT_EQ(report["junctions"][1],
             json({{"name", "layers.5.mlp"}, {"width", 256}, {"mapped", false}}));
   EXPECT_EQ(report["dense"]["perplexity"], 26.03);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "worker/kernels/half_l1_cost.h"
 #include "worker/kernels/l1_cost.h"
 
 namespace dotresize {
@@ -67,7 +68,7 @@ void Moments::add(const at::Tensor& x) {
   const std::vector<at::Tensor> blocks = tokens.split(kBlockTokens);
   check_finite(tokens.is_cuda() ? at::TensorList(tokens) : at::TensorList(blocks));  // one wait
   for (const at::Tensor& block : blocks) add_block(block, gram, abs_sum);
-  if (cost.defined()) add_l1_cost(tokens, cost);
+  if (cost.defined()) (half_cost_ ? add_half_l1_cost : add_l1_cost)(tokens, cost);
   tokens_ += tokens.size(0);
 }
 
@@ -85,6 +86,7 @@ void Moments::add_rounded(const at::Tensor& x) {
   std::vector<at::Tensor> parts = part_->sums();
   for (at::Tensor& part : parts) part.zero_();
   part_->tokens_ = 0;
+  part_->half_cost_ = half_cost_;
   part_->add(x);
   for (size_t i = 0; i < parts.size(); ++i) round_to_quantum(parts[i], bounds_[i]);
   merge(*part_);

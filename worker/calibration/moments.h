@@ -36,6 +36,9 @@ class Moments {
   /// allow. Needs as much memory again. Call before the first `add`.
   void make_reproducible(int64_t tokens, double largest_norm);
 
+  /// From now on the costs are those of kernels/half_l1_cost.h. On a GPU.
+  void take_cost_in_half() { half_cost_ = true; }
+
   int64_t tokens() const { return tokens_; }
 
   at::Tensor gram;     ///< [d, d] float64, undefined unless asked for
@@ -51,6 +54,7 @@ class Moments {
   at::Device device_;
   int64_t width_;
   int64_t tokens_ = 0;
+  bool half_cost_ = false;
   std::vector<double> bounds_;     ///< of the sums(), where reproducible
   std::unique_ptr<Moments> part_;  ///< scratch of one `add`, likewise
 };

@@ -38,7 +38,9 @@ class Module final : public CudaModule {
             properties.multiProcessorCount, 1e3 * properties.clockRate};
   }
 
-  CudaKernels kernels() const override { return {&add_l1_cost_cuda, &sinkhorn_cuda}; }
+  CudaKernels kernels() const override {
+    return {&add_l1_cost_cuda, &add_half_l1_cost_cuda, &sinkhorn_cuda};
+  }
 
   void use(int device) override {
     at::globalContext().lazyInitDevice(at::kCUDA);

@@ -11,7 +11,7 @@ namespace dotresize {
 /// device. float32 sums over blocks of tokens are flushed to float64: relative error <= 1e-6 of a
 /// float64 sum. The result depends neither on the number of threads nor on the instruction set, bit
 /// for bit. Nothing of size n·d is allocated. On a GPU the error is <= 1e-5, and the result the
-/// same in every run; x may be float16 there (kernels/cuda/l1_cost_cuda.h).
+/// same in every run.
 void add_l1_cost(const at::Tensor& x, at::Tensor& cost);
 
 }  // namespace dotresize

@@ -27,9 +27,15 @@ Json gather_object(Communicator& comm, const Json& mine) {
 }
 
 Json diagnostics_to_json(const MapDiagnostics& d) {
-  return {{"effective_rank", d.effective_rank},  {"retained_energy", d.retained_energy},
-          {"iterations", d.sinkhorn_iterations}, {"violation", d.sinkhorn_violation},
-          {"converged", d.sinkhorn_converged},   {"qr_condition", d.qr_condition}};
+  Json json = {{"effective_rank", d.effective_rank},
+               {"retained_energy", d.retained_energy},
+               {"iterations", d.sinkhorn_iterations},
+               {"violation", d.sinkhorn_violation},
+               {"converged", d.sinkhorn_converged},
+               {"qr_condition", d.qr_condition},
+               {"half_cost", d.half_cost}};
+  if (d.half_cost_error) json["half_cost_error"] = *d.half_cost_error;
+  return json;
 }
 
 void fill_in(JunctionReport& report, const Json& diagnostics, bool transport) {
@@ -40,6 +46,10 @@ void fill_in(JunctionReport& report, const Json& diagnostics, bool transport) {
   report.sinkhorn_violation = diagnostics.at("violation").get<double>();
   report.sinkhorn_converged = diagnostics.at("converged").get<bool>();
   report.qr_condition = diagnostics.at("qr_condition").get<double>();
+  report.cost_dtype = diagnostics.at("half_cost").get<bool>() ? Dtype::kFloat16 : Dtype::kFloat32;
+  if (diagnostics.contains("half_cost_error")) {
+    report.cost_error = diagnostics.at("half_cost_error").get<double>();
+  }
 }
 
 int64_t peak_resident_bytes() {
