@@ -7,6 +7,7 @@
 #include "worker/kernels/half_l1_cost.h"
 #include "worker/kernels/l1_cost.h"
 #include "worker/kernels/sinkhorn.h"
+#include "worker/kernels/upper_triangle.h"
 #include "worker/maps/junction_solver.h"
 
 namespace dotresize {
@@ -20,6 +21,7 @@ at::Tensor activations(int64_t tokens, int64_t width) {
 at::Tensor l1_cost(const at::Tensor& x) {
   at::Tensor cost = at::zeros({x.size(1), x.size(1)}, x.options().dtype(at::kDouble));
   add_l1_cost(x, cost);
+  mirror_upper_triangle(cost);
   return cost;
 }
 
@@ -27,6 +29,7 @@ at::Tensor l1_cost(const at::Tensor& x) {
 at::Tensor half_l1_cost(const at::Tensor& x, double unit = 1.0) {
   at::Tensor cost = at::zeros({x.size(1), x.size(1)}, x.options().dtype(at::kDouble));
   cuda_kernels().add_half_l1_cost(x, unit, cost);
+  mirror_upper_triangle(cost);
   return cost;
 }
 
@@ -80,6 +83,7 @@ TEST_F(KernelsOnGpu, CostsInHalfPrecisionAreWithinTheirBoundForAResidualStream) 
   x.select(1, 3).mul_(1e4);
   at::Tensor cost = at::zeros({500, 500}, at::dtype(at::kDouble).device(at::kCUDA));
   add_half_l1_cost(x.cuda(), cost);
+  mirror_upper_triangle(cost);
   EXPECT_LE(relative_error(cost, l1_cost(x)), kMostHalfL1CostError);
   const double error = half_l1_cost_error(x.cuda());
   EXPECT_GT(error, 0.0);
@@ -131,6 +135,8 @@ TEST_F(KernelsOnGpu, MomentsAreThoseOfTheCpu) {
   Moments moments(200, kinds, at::kCUDA);
   expected.add(x);
   moments.add(x.cuda());
+  expected.mirror();
+  moments.mirror();
   EXPECT_LE(max_difference(moments.gram, expected.gram), 1e-5 * expected.gram.max().item<double>());
   EXPECT_LE(relative_error(moments.abs_sum, expected.abs_sum), 1e-6);
   EXPECT_LE(relative_error(moments.cost, expected.cost), 1e-5);

@@ -20,6 +20,7 @@ at::Tensor cost_of(const at::Tensor& x) {
   } else {
     emulated_l1_cost(x, cost);
   }
+  emulated_mirror(cost);
   return cost;
 }
 
@@ -50,6 +51,7 @@ TEST_P(EmulatedL1Cost, InHalfPrecisionComesInTheUnitThatIsAskedFor) {
   const at::Tensor x = activations().to(at::kHalf);
   at::Tensor cost = at::zeros({x.size(1), x.size(1)}, at::kDouble);
   emulated_half_l1_cost(x, /*unit=*/0.125, cost);
+  emulated_mirror(cost);
   EXPECT_TRUE(cost.equal(0.125 * cost_of(x)));
 }
 

@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
 
+#include <cmath>
 #include <functional>
 #include <string>
+
+#include "worker/kernels/upper_triangle.h"
 
 namespace dotresize {
 namespace {
@@ -19,6 +22,7 @@ at::Tensor activations(int64_t tokens, int64_t width) {
 at::Tensor l1_cost(const at::Tensor& x) {
   at::Tensor cost = at::zeros({x.size(1), x.size(1)}, at::kDouble);
   add_l1_cost(x, cost);
+  mirror_upper_triangle(cost);
   return cost;
 }
 
@@ -49,7 +53,7 @@ TEST_P(L1CostAtSize, AgreesWithFloat64) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AwkwardSizes, L1CostAtSize,
-                         testing::Combine(testing::Values(0, 1, 7, 128, 512, 513, 1201),
+                         testing::Combine(testing::Values(0, 1, 7, 128, 512, 513, 2049),
                                           testing::Values(1, 2, 13, 32, 33, 97, 193, 256)));
 
 struct Kind {
@@ -110,6 +114,7 @@ TEST(L1Cost, AddsToWhatIsThere) {
   const at::Tensor x = activations(700, 45);
   at::Tensor cost = l1_cost(x);
   add_l1_cost(x, cost);
+  mirror_upper_triangle(cost);
   EXPECT_TRUE(cost.equal(2 * l1_cost(x)));
 }
 
@@ -117,7 +122,22 @@ TEST(L1Cost, OfTokensInTwoPartsIsTheSum) {
   const at::Tensor x = activations(1500, 45);
   at::Tensor cost = l1_cost(x.narrow(0, 0, 613));
   add_l1_cost(x.narrow(0, 613, 887), cost);
+  mirror_upper_triangle(cost);
   EXPECT_LE(relative_error(cost, l1_cost(x)), 1e-6);
+}
+
+/// Wide enough for patches of several tiles, the last of which is cut off in both directions.
+TEST(L1Cost, OfManyChannelsAgreesWithFloat64) {
+  const at::Tensor x = activations(67, 1201);
+  EXPECT_LE(relative_error(l1_cost(x), reference_cost(x)), 1e-6);
+}
+
+TEST(L1Cost, IsRoundedToTheLastPlaceOfTheShift) {
+  const at::Tensor x = activations(700, 45);
+  at::Tensor rounded = at::zeros({45, 45}, at::kDouble);
+  add_l1_cost(x, rounded, /*shift=*/1.5 * std::exp2(52.0));
+  mirror_upper_triangle(rounded);
+  EXPECT_TRUE(rounded.equal(l1_cost(x).round()));
 }
 
 TEST(L1Cost, DoesNotDependOnTheNumberOfThreads) {

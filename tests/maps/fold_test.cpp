@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace dotresize {
 namespace {
 
@@ -57,7 +59,22 @@ TEST_F(Fold, AtFullWidthChangesNothingButTheBasis) {
   expect_close(through_map, at::mm(reader * gamma, writer));
 }
 
-TEST_F(Fold, ComputesInFloat64WhateverTheWeightIs) {
+/// What the header promises of float32, at the largest width that models have.
+TEST_F(Fold, InFloat32ErrsFarLessThanA16BitOutputRounds) {
+  const at::Tensor weight = random({16, 8192}), M_inv = random({24, 8192}) / std::sqrt(8192.0);
+  const at::Tensor exact = fold_reader(weight, {}, M_inv);
+  const at::Tensor folded = fold_reader(weight, {}, M_inv.to(at::kFloat));
+  EXPECT_EQ(folded.scalar_type(), at::kFloat);
+  const at::Tensor mean_square = exact.square().mean(1, /*keepdim=*/true);
+  const at::Tensor error = (folded.to(at::kDouble) - exact).abs() / mean_square.sqrt();
+  EXPECT_LT(error.max().item<double>(), std::exp2(-18));
+  EXPECT_GT(error.max().item<double>(), std::exp2(-24));
+  EXPECT_EQ(fold_dtype(at::kBFloat16), at::kFloat);
+  EXPECT_EQ(fold_dtype(at::kHalf), at::kFloat);
+  EXPECT_EQ(fold_dtype(at::kFloat), at::kDouble);
+}
+
+TEST_F(Fold, ComputesInTheMapsDtypeWhateverTheWeightIs) {
   const at::Tensor weight = random({12, 12}).to(at::kBFloat16), M = random({12, 5});
   const at::Tensor exact = weight.to(at::kDouble);
   expect_close(fold_reader(weight, {}, M.t()), at::mm(exact, M));

@@ -18,6 +18,7 @@ constexpr MomentKinds kAll = {.gram = true, .abs_sum = true, .cost = true};
 Moments moments(const std::vector<at::Tensor>& batches) {
   Moments result(kWidth, kAll);
   for (const at::Tensor& batch : batches) result.add(batch);
+  result.mirror();
   return result;
 }
 
@@ -86,6 +87,7 @@ Moments reproducible_moments(const at::Tensor& x, int parts) {
     }
     total.merge(mine);
   }
+  total.mirror();
   return total;
 }
 

@@ -129,7 +129,8 @@ TEST(FoldHead, IsTheFormula) {
   const at::Tensor scaled = dense.head.weight.to(at::kDouble) * dense.head.norm;
   EXPECT_LT(largest_difference(fold_head(dense.head, M_inv).weight, at::matmul(scaled, M_inv.t())),
             1e-12);
-  const HeadWeights full = fold_head(dense.head, {});
+  const HeadWeights exact{dense.head.norm.to(at::kDouble), dense.head.weight.to(at::kDouble)};
+  const HeadWeights full = fold_head(exact, {});
   EXPECT_FALSE(full.norm.defined());
   EXPECT_LT(largest_difference(full.weight, scaled), 1e-12);
 }

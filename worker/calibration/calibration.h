@@ -32,6 +32,7 @@ struct CalibrationJob {
   /// rank with the same numbers. calibrate_pipeline without shared maps only.
   std::function<std::vector<int64_t>(const at::Tensor& spectra)> choose_widths = nullptr;
   at::Device device = at::kCPU;  ///< where this rank computes; tensors of `comm` are there too
+  at::ScalarType fold_dtype = at::kDouble;  ///< of maps and weights in folding (maps/fold.h)
 
   /// Costs in half precision are worth a try where a GPU computes with 16 bits all the same.
   bool tries_half_costs() const {
@@ -46,8 +47,8 @@ struct CalibrationJob {
   }
 };
 
-/// Takes the folded weights, float64, of the sublayers that this rank owns, each as soon as it is
-/// ready.
+/// Takes the folded weights, in the fold dtype, of the sublayers that this rank owns, each as soon
+/// as it is ready.
 class FoldedModelSink {
  public:
   virtual ~FoldedModelSink() = default;

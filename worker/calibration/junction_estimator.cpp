@@ -77,6 +77,7 @@ std::vector<at::Tensor> JunctionEstimator::first_sums() const {
 }
 
 void JunctionEstimator::decompose(int64_t tokens) {
+  gram_.mirror();
   at_junction(junction_, clock_, "eigen",
               [&] { basis_ = eigenbasis(gram_.gram / static_cast<double>(tokens)); });
   rotation_ = basis_->vectors.to(at::kFloat);
@@ -112,6 +113,7 @@ void JunctionEstimator::add_second_sums(const JunctionEstimator& other, int64_t 
 }
 
 JunctionSolution JunctionEstimator::solve(int64_t tokens) {
+  if (cost_) cost_->mirror();
   JunctionStatistics statistics;
   statistics.tokens = tokens;
   statistics.gram = gram_.gram;
@@ -131,7 +133,8 @@ void JunctionEstimator::note_costs(MapDiagnostics& diagnostics) const {
   diagnostics.half_cost_error = half_cost_error_;
 }
 
-void JunctionEstimator::describe(JunctionSolution& shared) const {
+void JunctionEstimator::describe(JunctionSolution& shared) {
+  gram_.mirror();
   at_junction(junction_, clock_, "eigen", [&] {
     shared.diagnostics.effective_rank = effective_rank(at::linalg_eigvalsh(gram_.gram).flip(0));
     shared.diagnostics.retained_energy = retained_energy(gram_.gram, shared.map.M);

@@ -43,7 +43,8 @@ class JunctionEstimator {
 
   /// x: [..., d] float32.
   void add(const at::Tensor& x);
-  /// The first pass's sums over this rank's tokens: what ranks add up.
+  /// The first pass's sums over this rank's tokens: what ranks add up. Of matrices the upper
+  /// triangle counts (Moments).
   std::vector<at::Tensor> first_sums() const;
   /// The eigenbasis of the Gram matrix of `tokens` tokens (all ranks').
   void decompose(int64_t tokens);
@@ -68,7 +69,7 @@ class JunctionEstimator {
   /// After decompose() and the passes that the method needs, over `tokens` tokens.
   JunctionSolution solve(int64_t tokens);
   /// Effective rank and retained energy of this junction under a map that others share.
-  void describe(JunctionSolution& shared) const;
+  void describe(JunctionSolution& shared);
 
  private:
   at::Tensor rotated(const at::Tensor& x) const;

@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 namespace dotresize {
@@ -17,7 +16,8 @@ struct MomentKinds {
 
 /// Sums over the tokens at one junction. Microbatches are `add`ed and ranks `merge`d; both give the
 /// same sums up to rounding: of float64 for gram and abs_sum, of float32 blocks for cost
-/// (kernels/l1_cost.h), and on a GPU for gram too. Not thread-safe.
+/// (kernels/l1_cost.h), and on a GPU for gram too. Matrices are symmetric, and only what is on and
+/// above their diagonal is summed: `mirror` completes them. Not thread-safe.
 class Moments {
  public:
   /// The sums are on `device`, where what is added must be too.
@@ -28,12 +28,14 @@ class Moments {
   void add(const at::Tensor& x);
   /// Throws if `other` has other kinds or another width.
   void merge(const Moments& other);
+  /// After the last `add` or `merge`: what lies below the diagonals, from above them.
+  void mirror();
 
-  /// From now on every `add` is rounded to a multiple of a quantum so coarse that float64 adds the
-  /// multiples up without error: the sums do not depend on the order of addition, hence not on the
-  /// number of ranks, bit by bit. `tokens`: as many as all ranks together will add; `largest_norm`:
-  /// none of them has a larger l2 norm. The quantum is 2^-50 of the largest sum that these bounds
-  /// allow. Needs as much memory again. Call before the first `add`.
+  /// From now on the sums of every block of tokens are rounded to a multiple of a quantum so coarse
+  /// that float64 adds the multiples up without error: the sums do not depend on the order of
+  /// addition, hence not on the number of ranks, bit by bit. `tokens`: as many as all ranks
+  /// together will add; `largest_norm`: none of them has a larger l2 norm. The quantum is 2^-50 of
+  /// the largest sum that these bounds allow. Call before the first `add`.
   void make_reproducible(int64_t tokens, double largest_norm);
 
   /// From now on the costs are those of kernels/half_l1_cost.h. On a GPU.
@@ -49,14 +51,15 @@ class Moments {
   std::vector<at::Tensor> sums() const;
 
  private:
-  void add_rounded(const at::Tensor& x);
+  void add_gram(const at::Tensor& tokens);
 
-  at::Device device_;
   int64_t width_;
   int64_t tokens_ = 0;
   bool half_cost_ = false;
-  std::vector<double> bounds_;     ///< of the sums(), where reproducible
-  std::unique_ptr<Moments> part_;  ///< scratch of one `add`, likewise
+  // What is added and taken off to round; 0 rounds nothing.
+  double gram_shift_ = 0.0;
+  double abs_sum_shift_ = 0.0;
+  double cost_shift_ = 0.0;
 };
 
 }  // namespace dotresize

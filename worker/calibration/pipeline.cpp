@@ -175,6 +175,7 @@ at::Tensor exchange_unmaps(Communicator& comm, const CalibrationJob& job, int64_
 void fold_stage(const CalibrationJob& job, const RankShard& shard, at::Tensor unmap,
                 const std::vector<JunctionSolution>& solutions, FoldedModelSink& sink,
                 PhaseClock& clock) {
+  const at::ScalarType dtype = job.fold_dtype;
   const auto read = [&](const auto& load) {
     const PhaseClock::Scope scope(clock, "read");
     return load();
@@ -184,16 +185,16 @@ void fold_stage(const CalibrationJob& job, const RankShard& shard, at::Tensor un
     unmap = solution->map.M_inv;
     const at::Tensor embedding =
         read([&] { return load_embedding(job.reader, job.config, at::kFloat); });
-    sink.put_embedding(fold_embedding(embedding, solution->map.M));
+    sink.put_embedding(fold_embedding(embedding, solution->map.M.to(dtype)));
     ++solution;
   }
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
     const SublayerWeights dense =
-        read([&] { return load_sublayer(job.reader, job.config, sublayer, at::kDouble); });
-    SublayerWeights folded = fold_input(dense, unmap);
+        read([&] { return load_sublayer(job.reader, job.config, sublayer, dtype); });
+    SublayerWeights folded = fold_input(dense, unmap.to(dtype));
     unmap = at::Tensor();
     if (solution != solutions.end()) {
-      folded = fold_output(folded, solution->map.M);
+      folded = fold_output(folded, solution->map.M.to(dtype));
       unmap = solution->map.M_inv;
       ++solution;
     }
@@ -201,8 +202,8 @@ void fold_stage(const CalibrationJob& job, const RankShard& shard, at::Tensor un
     sink.put_sublayer(folded);
   }
   if (shard.end_sublayer == job.config.num_sublayers()) {
-    const HeadWeights head = read([&] { return load_head(job.reader, job.config, at::kDouble); });
-    sink.put_head(fold_head(head, unmap));
+    const HeadWeights head = read([&] { return load_head(job.reader, job.config, dtype); });
+    sink.put_head(fold_head(head, unmap.defined() ? unmap.to(dtype) : unmap));
   }
 }
 

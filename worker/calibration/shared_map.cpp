@@ -50,7 +50,7 @@ void SharedMap::solve(int64_t tokens) {
   share_diagnostics();
 }
 
-JunctionSolution SharedMap::solution_for(const JunctionEstimator& junction) const {
+JunctionSolution SharedMap::solution_for(JunctionEstimator& junction) const {
   JunctionSolution solution = solution_;
   junction.describe(solution);
   return solution;

@@ -30,7 +30,7 @@ class SharedMap {
   /// After the passes that the method needs.
   void solve(int64_t tokens);
   /// The group's map, with what a junction of the group has to say of it. After solve().
-  JunctionSolution solution_for(const JunctionEstimator& junction) const;
+  JunctionSolution solution_for(JunctionEstimator& junction) const;
 
  private:
   bool owner() const { return comm_.rank() == owner_; }

@@ -89,7 +89,7 @@ class Walk {
   /// gets the map, and x becomes x·M.
   void solve(int64_t junction, Microbatches& x);
   /// The sublayer that reads the last solved junction, its readers folded, its writers still of
-  /// full width. Float64; empty but on the owner.
+  /// full width. In the fold dtype; empty but on the owner.
   SublayerWeights fold_readers(int64_t sublayer);
   /// Lets fold_readers(sublayer) find the weights read, by a thread of their own while a GPU
   /// computes. Does nothing on the CPU, whose cores are busy, and where the weights are another
@@ -165,10 +165,10 @@ SublayerWeights Walk::fold_readers(int64_t sublayer) {
   const SublayerWeights dense = [&] {
     const PhaseClock::Scope scope(clock_, "read");
     return next_.valid() ? next_.get()
-                         : load_sublayer(job_.reader, job_.config, sublayer, at::kDouble);
+                         : load_sublayer(job_.reader, job_.config, sublayer, job_.fold_dtype);
   }();
   const PhaseClock::Scope scope(clock_, "fold");
-  return fold_input(dense, map_.M_inv);
+  return fold_input(dense, map_.M_inv.to(job_.fold_dtype));
 }
 
 void Walk::read_ahead(int64_t sublayer) {
@@ -176,7 +176,7 @@ void Walk::read_ahead(int64_t sublayer) {
   if (!owns_sublayer(sublayer)) return;
   next_ = std::async(std::launch::async, [this, sublayer] {
     const c10::InferenceMode no_autograd;
-    return load_sublayer(job_.reader, job_.config, sublayer, at::kDouble);
+    return load_sublayer(job_.reader, job_.config, sublayer, job_.fold_dtype);
   });
 }
 
@@ -203,7 +203,8 @@ void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, Fol
   walk.solve(0, x);
   if (embedding.defined()) {
     const PhaseClock::Scope scope(clock, "fold");
-    sink.put_embedding(fold_embedding(std::exchange(embedding, {}), walk.map().M));
+    sink.put_embedding(
+        fold_embedding(std::exchange(embedding, {}), walk.map().M.to(job.fold_dtype)));
   }
 
   for (int64_t sublayer = 0; sublayer < job.config.num_sublayers(); ++sublayer) {
@@ -216,13 +217,13 @@ void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, Fol
     }
     if (!walk.owns_sublayer(sublayer)) continue;
     const PhaseClock::Scope scope(clock, "fold");
-    sink.put_sublayer(mapped ? fold_output(folded, walk.map().M) : folded);
+    sink.put_sublayer(mapped ? fold_output(folded, walk.map().M.to(job.fold_dtype)) : folded);
   }
 
   if (walk.owns_sublayer(job.config.num_sublayers() - 1)) {
     const PhaseClock::Scope scope(clock, "fold");
-    const at::Tensor unmap = job.head_sliced ? walk.map().M_inv : at::Tensor();
-    sink.put_head(fold_head(load_head(job.reader, job.config, at::kDouble), unmap));
+    const at::Tensor unmap = job.head_sliced ? walk.map().M_inv.to(job.fold_dtype) : at::Tensor();
+    sink.put_head(fold_head(load_head(job.reader, job.config, job.fold_dtype), unmap));
   }
 }
 

@@ -11,9 +11,9 @@ namespace dotresize {
 /// down is exact. Values keep all digits of float16 down to 2^-26 of the largest one, which no
 /// outlier of a residual stream comes near; half_l1_cost_error tells.
 ///
-/// x: [n, d] float32, contiguous, finite. cost: [d, d] float64, contiguous, symmetric. Both on the
-/// GPU.
-void add_half_l1_cost(const at::Tensor& x, at::Tensor& cost);
+/// x: [n, d] float32, contiguous, finite. cost: [d, d] float64, contiguous, of which the upper
+/// triangle counts. Both on the GPU. shift: as in add_l1_cost; the sums of all of x are rounded.
+void add_half_l1_cost(const at::Tensor& x, at::Tensor& cost, double shift = 0.0);
 
 /// The largest relative difference between add_half_l1_cost and add_l1_cost of the first 512 tokens
 /// of x, over all pairs of channels. Needs two matrices [d, d] float64 beside its arguments. Not

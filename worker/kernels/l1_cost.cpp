@@ -11,33 +11,38 @@
 
 // cost[i, j] += Σ_t |x[t, i] − x[t, j]|
 //
-// A block of tokens is packed into panels of neighbouring channels. A tile of the cost is a panel
-// of rows by a strip of columns, a third of a panel; tiles below the diagonal are mirrored. One
-// thread computes a tile, and its tokens in order: the result does not depend on which one does.
+// A block of tokens is packed into strips of neighbouring channels. A patch of the cost is a few
+// strips of rows by a few strips of columns, a tile of it one by one. One thread computes a patch,
+// a chunk of tokens after the other, so that the patch's strips of a chunk stay in the second
+// cache; the cost itself, which is larger than any cache, is met once for a block. The result does
+// not depend on which thread does what.
 
 namespace dotresize {
 namespace {
 
-constexpr int64_t kPanelWidth = kL1PanelWidth;
 constexpr int64_t kStripWidth = kL1StripWidth;
 constexpr int64_t kTokenStep = kL1TokenStep;
-constexpr int64_t kBlockTokens = 512;
-constexpr int64_t kGroupWidth = 2 * kPanelWidth;
+constexpr int64_t kBlockTokens = 2048;
+constexpr int64_t kChunkTokens = 512;
+constexpr int64_t kPatchRows = 3;     // strips
+constexpr int64_t kPatchColumns = 6;  // strips
+/// Below this width a patch is one tile: there would be too few of them for the threads.
+constexpr int64_t kWidthOfPatches = 1024;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// A block of tokens in panels, and its sums by channel. Channels beyond the last one are zero, and
+/// A block of tokens in strips, and its sums by channel. Channels beyond the last one are zero, and
 /// so are the tokens that make up a whole step.
 class PackedBlock {
  public:
   PackedBlock(int64_t max_tokens, int64_t width)
       : width_(width),
-        panels_(divide_up(width, kPanelWidth)),
-        max_steps_(divide_up(max_tokens, kTokenStep)),
-        values_(at::empty({panels_, max_steps_ * kTokenStep, kPanelWidth}, at::kFloat)),
-        sums_(at::empty({panels_, 2, kPanelWidth}, at::kDouble)) {}
+        max_tokens_(divide_up(max_tokens, kTokenStep) * kTokenStep),
+        values_(at::empty({strips(), max_tokens_, kStripWidth}, at::kFloat)),
+        sums_(at::empty({strips(), 2, kStripWidth}, at::kDouble)) {}
 
-  int64_t panels() const { return panels_; }
+  int64_t width() const { return width_; }
+  int64_t strips() const { return divide_up(width_, kStripWidth); }
 
   /// The block of the next `tokens` tokens of x [., width].
   void start(const float* x, int64_t tokens) {
@@ -46,84 +51,104 @@ class PackedBlock {
   }
   int64_t padded_tokens() const { return divide_up(tokens_, kTokenStep) * kTokenStep; }
 
-  void pack(int64_t p) {
-    const int64_t first = p * kPanelWidth;
-    const int64_t channels = std::min(kPanelWidth, width_ - first);
-    float* panel = panel_values(p);
+  void pack(int64_t s) {
+    const int64_t first = s * kStripWidth;
+    const int64_t channels = std::min(kStripWidth, width_ - first);
+    float* values = strip_values(s);
     for (int64_t t = 0; t < tokens_; ++t) {
-      float* packed = panel + t * kPanelWidth;
+      float* packed = values + t * kStripWidth;
       std::copy_n(x_ + t * width_ + first, channels, packed);
-      std::fill(packed + channels, packed + kPanelWidth, 0.0f);
+      std::fill(packed + channels, packed + kStripWidth, 0.0f);
     }
-    std::fill(panel + tokens_ * kPanelWidth, panel + padded_tokens() * kPanelWidth, 0.0f);
-    double* sums = panel_sums(p);
-    l1_channel_sums(panel, static_cast<size_t>(tokens_), sums, sums + kPanelWidth);
+    std::fill(values + tokens_ * kStripWidth, values + padded_tokens() * kStripWidth, 0.0f);
+    double* sums = strip_sums(s);
+    l1_strip_sums(values, static_cast<size_t>(tokens_), sums, sums + kStripWidth);
   }
 
-  /// From a channel that starts a strip.
-  L1Channels channels(int64_t first) const {
-    const int64_t offset = first % kPanelWidth;
-    const double* sums = panel_sums(first / kPanelWidth) + offset;
-    return {panel_values(first / kPanelWidth) + offset, sums, sums + kPanelWidth};
+  L1Strip strip(int64_t s) const {
+    return {strip_values(s), strip_sums(s), strip_sums(s) + kStripWidth};
   }
 
  private:
-  float* panel_values(int64_t p) const {
-    return values_.data_ptr<float>() + p * max_steps_ * kTokenStep * kPanelWidth;
+  float* strip_values(int64_t s) const {
+    return values_.data_ptr<float>() + s * max_tokens_ * kStripWidth;
   }
-  double* panel_sums(int64_t p) const { return sums_.data_ptr<double>() + p * 2 * kPanelWidth; }
+  double* strip_sums(int64_t s) const { return sums_.data_ptr<double>() + s * 2 * kStripWidth; }
 
   int64_t width_;
-  int64_t panels_;
-  int64_t max_steps_;
-  at::Tensor values_;  // [panels, tokens, kPanelWidth]
-  at::Tensor sums_;    // [panels, 2, kPanelWidth]: Σx, Σ|x|
+  int64_t max_tokens_;
+  at::Tensor values_;  // [strips, tokens, kStripWidth]
+  at::Tensor sums_;    // [strips, 2, kStripWidth]: Σx, Σ|x|
   const float* x_ = nullptr;
   int64_t tokens_ = 0;
 };
 
-/// Where a tile lies in the cost. Rows that are wholly below the diagonal do not count.
-struct Tile {
+/// Strips of rows and of columns, [first, end). Tiles below the diagonal do not count.
+struct Patch {
   int64_t first_row;
+  int64_t end_row;
   int64_t first_column;
-  int64_t rows;
-  int64_t columns;
+  int64_t end_column;
 };
 
-/// All tiles: panel by panel of rows for a few strips of columns, so that all of these stay in the
-/// second cache.
-std::vector<Tile> tiles_of(int64_t width) {
-  std::vector<Tile> tiles;
-  for (int64_t group = 0; group < width; group += kGroupWidth) {
-    const int64_t group_end = std::min(group + kGroupWidth, width);
-    for (int64_t row = 0; row < group_end; row += kPanelWidth) {
-      for (int64_t column = group; column < group_end; column += kStripWidth) {
-        const int64_t column_end = std::min(column + kStripWidth, width);
-        const int64_t rows = std::min(kPanelWidth, column_end - row);
-        if (rows > 0) tiles.push_back({row, column, rows, column_end - column});
+/// All that have a tile on or above the diagonal, those with the same columns one after another.
+std::vector<Patch> patches_of(const PackedBlock& block) {
+  const bool wide = block.width() >= kWidthOfPatches;
+  const int64_t rows = wide ? kPatchRows : 1;
+  const int64_t columns = wide ? kPatchColumns : 1;
+  const int64_t strips = block.strips();
+  std::vector<Patch> patches;
+  for (int64_t column = 0; column < strips; column += columns) {
+    const int64_t end_column = std::min(column + columns, strips);
+    for (int64_t row = 0; row < end_column; row += rows) {
+      patches.push_back({row, std::min(row + rows, strips), column, end_column});
+    }
+  }
+  return patches;
+}
+
+/// The tiles of a patch, in the order of for_each.
+class PatchTiles {
+ public:
+  explicit PatchTiles(const Patch& patch) : patch_(patch) {}
+
+  /// step(row, column, tile) for each tile that counts.
+  template <class Step>
+  void for_each(const Step& step) {
+    double* tile = values_;
+    for (int64_t row = patch_.first_row; row < patch_.end_row; ++row) {
+      for (int64_t column = std::max(row, patch_.first_column); column < patch_.end_column;
+           ++column, tile += kL1TileSize) {
+        step(row, column, tile);
       }
     }
   }
-  return tiles;
-}
 
-/// The tile's sums are added above the diagonal, and the total is copied below it where that is
-/// wanted.
-void add_tile(const PackedBlock& block, const Tile& tile, bool mirrored, int64_t width,
-              double* cost) {
-  alignas(64) double sums[kPanelWidth * kStripWidth];
-  l1_cost_tile(block.channels(tile.first_row), block.channels(tile.first_column),
-               static_cast<size_t>(block.padded_tokens()), static_cast<size_t>(tile.rows),
-               tile.first_column - tile.first_row, sums);
-  add_l1_tile(sums, static_cast<size_t>(tile.rows), static_cast<size_t>(tile.columns),
-              cost + tile.first_row * width + tile.first_column, static_cast<size_t>(width));
-  if (!mirrored) return;
-  for (int64_t c = 0; c < tile.columns; ++c) {
-    const int64_t j = tile.first_column + c;
-    double* row = cost + j * width + tile.first_row;
-    const int64_t end = std::min(tile.rows, j - tile.first_row);
-    for (int64_t r = 0; r < end; ++r) row[r] = sums[r * kStripWidth + c];
+ private:
+  Patch patch_;
+  alignas(64) double values_[kPatchRows * kPatchColumns * kL1TileSize];
+};
+
+void add_patch(const PackedBlock& block, const Patch& patch, double shift, double* cost) {
+  const int64_t tokens = block.padded_tokens();
+  PatchTiles tiles(patch);
+  tiles.for_each([](int64_t, int64_t, double* tile) { std::fill_n(tile, kL1TileSize, 0.0); });
+  for (int64_t first = 0; first < tokens; first += kChunkTokens) {
+    const auto count = static_cast<size_t>(std::min(kChunkTokens, tokens - first));
+    tiles.for_each([&](int64_t row, int64_t column, double* tile) {
+      add_l1_maxima(block.strip(row).values + first * kStripWidth,
+                    block.strip(column).values + first * kStripWidth, count, tile);
+    });
   }
+  const int64_t width = block.width();
+  tiles.for_each([&](int64_t row, int64_t column, double* tile) {
+    l1_distances_from_maxima(block.strip(row), block.strip(column), static_cast<size_t>(tokens),
+                             row == column, tile);
+    const int64_t rows = std::min(kStripWidth, width - row * kStripWidth);
+    const int64_t columns = std::min(kStripWidth, width - column * kStripWidth);
+    add_l1_tile(tile, static_cast<size_t>(rows), static_cast<size_t>(columns), shift,
+                cost + (row * width + column) * kStripWidth, static_cast<size_t>(width));
+  });
 }
 
 void check(const at::Tensor& x, const at::Tensor& cost) {
@@ -136,25 +161,31 @@ void check(const at::Tensor& x, const at::Tensor& cost) {
               "and on the CPU, not ", cost.sizes(), " ", cost.scalar_type(), " on ", cost.device());
 }
 
+/// What a kernel adds on the GPU is rounded there.
+void add_l1_cost_on_gpu(const at::Tensor& x, at::Tensor& cost, double shift) {
+  if (shift == 0.0) return cuda_kernels().add_l1_cost(x, cost);
+  at::Tensor sums = at::zeros_like(cost);
+  cuda_kernels().add_l1_cost(x, sums);
+  cost.add_(sums.add_(shift).sub_(shift));
+}
+
 }  // namespace
 
-void add_l1_cost(const at::Tensor& x, at::Tensor& cost) {
-  if (x.is_cuda()) return cuda_kernels().add_l1_cost(x, cost);
+void add_l1_cost(const at::Tensor& x, at::Tensor& cost, double shift) {
+  if (x.is_cuda()) return add_l1_cost_on_gpu(x, cost, shift);
   check(x, cost);
   const int64_t tokens = x.size(0);
   const int64_t width = x.size(1);
   const float* values = x.const_data_ptr<float>();
   double* sums = cost.data_ptr<double>();
-  const std::vector<Tile> tiles = tiles_of(width);
   PackedBlock block(std::min(tokens, kBlockTokens), width);
+  const std::vector<Patch> patches = patches_of(block);
 
   for (int64_t first = 0; first < tokens; first += kBlockTokens) {
-    const int64_t count = std::min(kBlockTokens, tokens - first);
-    const bool last = first + count == tokens;
-    block.start(values + first * width, count);
-    parallel_for_each(block.panels(), [&](int64_t p) { block.pack(p); });
-    parallel_for_each(static_cast<int64_t>(tiles.size()), [&](int64_t n) {
-      add_tile(block, tiles[static_cast<size_t>(n)], last, width, sums);
+    block.start(values + first * width, std::min(kBlockTokens, tokens - first));
+    parallel_for_each(block.strips(), [&](int64_t s) { block.pack(s); });
+    parallel_for_each(static_cast<int64_t>(patches.size()), [&](int64_t n) {
+      add_patch(block, patches[static_cast<size_t>(n)], shift, sums);
     });
   }
 }

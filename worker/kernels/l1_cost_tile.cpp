@@ -1,6 +1,7 @@
 #include "worker/kernels/l1_cost_tile.h"
 
 #include <algorithm>
+#include <cmath>
 
 // Vectors of unknown length cannot be kept in arrays: NEON serves such processors as well.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
@@ -19,14 +20,15 @@
 //   an error of ε·Σ|max| in S is one of 2·ε·Σ|max| / D <= ε·(1 + r) relative to D.
 //
 // For independent channels of mean zero r is about 1.4. It is large where both channels are far
-// from zero on the same side, or nearly equal. A cell (kL1CellRows × kL1StripWidth pairs) with an
-// r above kLargestRatio is summed again as it stands, as Σ|a − b|.
+// from zero on the same side, or nearly equal. A cell (kCellRows × kL1StripWidth pairs) with an r
+// above kLargestRatio is summed again as it stands, as Σ|a − b|.
 //
 // Order of a sum: 4 terms pairwise, 8 such fours one after another, two of these chains, then
 // float64. With u = 2^-24, ε is
 //   * at most (2 + 7 + 1)·u, whatever the terms. For Σ|a − b|, with r = 0 and one rounding more for
 //     the subtraction, that is 11·u = 6.6e-7, always;
-//   * 0.7·u for 64 tokens, 0.23·u for 512, as a standard deviation where rounding errors are
+//   * 0.7·u for 64 tokens, 0.23·u for 512 and less for more, as a standard deviation where rounding
+//   errors are
 //     independent: each addition with a result s errs by some 0.4·u·s;
 //   * at most 3.1·u where all tokens are equal, hence their rounding errors too: fours are exact,
 //     a chain of 8 such errs by at most u·(4·4 + 2·2)/8, joining two chains by u/2.
@@ -45,10 +47,10 @@ using Vector = hn::Vec<Floats>;
 constexpr double kLargestRatio = 4.0;
 constexpr size_t kChainTokens = 32;
 constexpr size_t kDoublesInLine = 8;  // of a cache, on most processors
-constexpr size_t kRows = kL1CellRows;
 
-// A register tile is kRows channels by kColumns vectors of channels. Its sums, the columns of
+// A register tile is kCellRows channels by kColumns vectors of channels. Its sums, the columns of
 // kL1TokenStep tokens and a few temporaries fill the registers.
+constexpr size_t kCellRows = 8;
 #if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
 constexpr size_t kColumns = 2;
 #else
@@ -62,7 +64,7 @@ struct Distance {
   static HWY_INLINE Vector of(Vector a, Vector b) { return hn::Abs(hn::Sub(a, b)); }
 };
 
-using RegisterTile = Vector[kRows][kColumns];
+using RegisterTile = Vector[kCellRows][kColumns];
 
 /// Σ of the terms of at most kChainTokens tokens.
 template <class Term>
@@ -75,18 +77,18 @@ HWY_INLINE void sum_chain(const float* HWY_RESTRICT rows, const float* HWY_RESTR
     for (Vector& sum : row) sum = hn::Zero(floats);
   }
   for (size_t t = 0; t < tokens; t += kL1TokenStep) {
-    const float* row = rows + t * kL1PanelWidth;
+    const float* row = rows + t * kL1StripWidth;
     Vector column[kL1TokenStep][kColumns];
     for (size_t step = 0; step < kL1TokenStep; ++step) {
       for (size_t c = 0; c < kColumns; ++c) {
-        column[step][c] = hn::Load(floats, columns + (t + step) * kL1PanelWidth + c * lanes);
+        column[step][c] = hn::Load(floats, columns + (t + step) * kL1StripWidth + c * lanes);
       }
     }
-    for (size_t r = 0; r < kRows; ++r) {
+    for (size_t r = 0; r < kCellRows; ++r) {
       const Vector row0 = hn::Set(floats, row[r]);
-      const Vector row1 = hn::Set(floats, row[r + kL1PanelWidth]);
-      const Vector row2 = hn::Set(floats, row[r + 2 * kL1PanelWidth]);
-      const Vector row3 = hn::Set(floats, row[r + 3 * kL1PanelWidth]);
+      const Vector row1 = hn::Set(floats, row[r + kL1StripWidth]);
+      const Vector row2 = hn::Set(floats, row[r + 2 * kL1StripWidth]);
+      const Vector row3 = hn::Set(floats, row[r + 3 * kL1StripWidth]);
       for (size_t c = 0; c < kColumns; ++c) {
         const Vector term1 = Term::of(row1, column[1][c]);
         const Vector term3 = Term::of(row3, column[3][c]);
@@ -109,7 +111,7 @@ HWY_INLINE void add_in_float64(Vector sum, double* HWY_RESTRICT total) {
   }
 }
 
-/// Adds Σ of the terms of at most two chains of tokens to a cell's row of register tiles.
+/// Adds Σ of the terms of at most two chains of tokens to the rows of a cell.
 template <class Term>
 HWY_INLINE void add_cell(const float* rows, const float* columns, size_t tokens, double* cell) {
   const size_t lanes = hn::Lanes(Floats());
@@ -117,14 +119,14 @@ HWY_INLINE void add_cell(const float* rows, const float* columns, size_t tokens,
     RegisterTile sums;
     sum_chain<Term>(rows, columns + c, std::min(tokens, kChainTokens), sums);
     if (tokens > kChainTokens) {
-      constexpr size_t kSkip = kChainTokens * kL1PanelWidth;
+      constexpr size_t kSkip = kChainTokens * kL1StripWidth;
       RegisterTile more;
       sum_chain<Term>(rows + kSkip, columns + kSkip + c, tokens - kChainTokens, more);
-      for (size_t r = 0; r < kRows; ++r) {
+      for (size_t r = 0; r < kCellRows; ++r) {
         for (size_t v = 0; v < kColumns; ++v) sums[r][v] = hn::Add(sums[r][v], more[r][v]);
       }
     }
-    for (size_t r = 0; r < kRows; ++r) {
+    for (size_t r = 0; r < kCellRows; ++r) {
       for (size_t v = 0; v < kColumns; ++v) {
         add_in_float64(sums[r][v], cell + r * kL1StripWidth + c + v * lanes);
       }
@@ -132,37 +134,39 @@ HWY_INLINE void add_cell(const float* rows, const float* columns, size_t tokens,
   }
 }
 
-/// Adds Σ of the terms of all tokens to the cells of a tile, two chains of tokens of all cells at a
-/// time: these tokens stay in the first cache.
+/// Adds Σ of the terms to the first `row_count` rows of a tile, two chains of tokens of all rows at
+/// a time: these tokens stay in the first cache.
 template <class Term>
-HWY_INLINE void add_cells(const float* rows, const float* columns, size_t tokens, size_t row_count,
+HWY_INLINE void add_terms(const float* rows, const float* columns, size_t tokens, size_t row_count,
                           double* tile) {
   for (size_t t = 0; t < tokens; t += 2 * kChainTokens) {
-    const size_t offset = t * kL1PanelWidth;
+    const size_t offset = t * kL1StripWidth;
     const size_t count = std::min(2 * kChainTokens, tokens - t);
-    for (size_t r = 0; r < row_count; r += kRows) {
+    for (size_t r = 0; r < row_count; r += kCellRows) {
       add_cell<Term>(rows + offset + r, columns + offset, count, tile + r * kL1StripWidth);
     }
   }
 }
 
-/// Σ max becomes D for the columns c > r − diagonal, 0 for the others. False where the sums of a
+void add_maxima(const float* rows, const float* columns, size_t tokens, double* tile) {
+  add_terms<Maximum>(rows, columns, tokens, kL1StripWidth, tile);
+}
+
+/// Σ max becomes D in the rows of a cell, 0 where c < first_wanted + r. False where the sums of a
 /// pair cancel too much, or are not finite.
-HWY_INLINE bool distances_from_maxima(const L1Channels& rows, const L1Channels& columns,
-                                      size_t first_row, ptrdiff_t diagonal, double* cell) {
+HWY_INLINE bool distances_of_cell(const L1Strip& rows, const L1Strip& columns, size_t first_row,
+                                  double first_wanted, double* cell) {
   const Doubles doubles;
   const size_t lanes = hn::Lanes(doubles);
   const auto largest_ratio = hn::Set(doubles, kLargestRatio);
   auto excess = hn::Zero(doubles);
-  for (size_t r = 0; r < kRows; ++r) {
-    const size_t row = first_row + r;
-    const auto sum = hn::Set(doubles, rows.sums[row]);
-    const auto abs_sum = hn::Set(doubles, rows.abs_sums[row]);
-    const auto bound =
-        hn::Set(doubles, static_cast<double>(static_cast<ptrdiff_t>(row) - diagonal));
+  for (size_t r = 0; r < kCellRows; ++r) {
+    const auto sum = hn::Set(doubles, rows.sums[first_row + r]);
+    const auto abs_sum = hn::Set(doubles, rows.abs_sums[first_row + r]);
+    const auto bound = hn::Set(doubles, first_wanted + static_cast<double>(r));
     for (size_t c = 0; c < kL1StripWidth; c += lanes) {
       double* values = cell + r * kL1StripWidth + c;
-      const auto wanted = hn::Gt(hn::Iota(doubles, static_cast<double>(c)), bound);
+      const auto wanted = hn::Ge(hn::Iota(doubles, static_cast<double>(c)), bound);
       const auto maxima = hn::Load(doubles, values);
       const auto distance =
           hn::Sub(hn::Sub(hn::Add(maxima, maxima), sum), hn::Load(doubles, columns.sums + c));
@@ -176,31 +180,32 @@ HWY_INLINE bool distances_from_maxima(const L1Channels& rows, const L1Channels& 
   return hn::AllTrue(doubles, hn::Eq(excess, hn::Zero(doubles)));
 }
 
-void tile_of_channels(const L1Channels& rows, const L1Channels& columns, size_t tokens,
-                      size_t row_count, ptrdiff_t diagonal, double* tile) {
-  std::fill_n(tile, (row_count + kRows - 1) / kRows * kRows * kL1StripWidth, 0.0);
-  add_cells<Maximum>(rows.values, columns.values, tokens, row_count, tile);
-  for (size_t r = 0; r < row_count; r += kRows) {
+void distances_from_maxima(const L1Strip& rows, const L1Strip& columns, size_t tokens,
+                           bool above_diagonal, double* tile) {
+  for (size_t r = 0; r < kL1StripWidth; r += kCellRows) {
     double* cell = tile + r * kL1StripWidth;
-    if (distances_from_maxima(rows, columns, r, diagonal, cell)) continue;
-    std::fill_n(cell, kRows * kL1StripWidth, 0.0);
-    add_cells<Distance>(rows.values + r, columns.values, tokens, kRows, cell);
+    const double first_wanted = above_diagonal ? static_cast<double>(r + 1) : -HUGE_VAL;
+    if (distances_of_cell(rows, columns, r, first_wanted, cell)) continue;
+    std::fill_n(cell, kCellRows * kL1StripWidth, 0.0);
+    add_terms<Distance>(rows.values + r, columns.values, tokens, kCellRows, cell);
+    if (!above_diagonal) continue;
+    for (size_t i = 0; i < kCellRows; ++i) std::fill_n(cell + i * kL1StripWidth, r + i, 0.0);
   }
 }
 
-void channel_sums(const float* panel, size_t tokens, double* sums, double* abs_sums) {
+void strip_sums(const float* values, size_t tokens, double* sums, double* abs_sums) {
   constexpr size_t kVectors = 4;  // side by side, to hide the latency of an addition
   const Doubles doubles;
   const hn::Rebind<float, Doubles> as_many_floats;
   const size_t lanes = hn::Lanes(doubles);
-  for (size_t c = 0; c < kL1PanelWidth; c += kVectors * lanes) {
+  for (size_t c = 0; c < kL1StripWidth; c += kVectors * lanes) {
     hn::Vec<Doubles> sum[kVectors];
     hn::Vec<Doubles> abs_sum[kVectors];
     for (size_t v = 0; v < kVectors; ++v) sum[v] = abs_sum[v] = hn::Zero(doubles);
     for (size_t t = 0; t < tokens; ++t) {
       for (size_t v = 0; v < kVectors; ++v) {
-        const float* values = panel + t * kL1PanelWidth + c + v * lanes;
-        const auto value = hn::PromoteTo(doubles, hn::Load(as_many_floats, values));
+        const float* token = values + t * kL1StripWidth + c + v * lanes;
+        const auto value = hn::PromoteTo(doubles, hn::Load(as_many_floats, token));
         sum[v] = hn::Add(sum[v], value);
         abs_sum[v] = hn::Add(abs_sum[v], hn::Abs(value));
       }
@@ -212,23 +217,24 @@ void channel_sums(const float* panel, size_t tokens, double* sums, double* abs_s
   }
 }
 
-void add_tile(double* tile, size_t rows, size_t columns, double* cost, size_t stride) {
+void add_tile(const double* tile, size_t rows, size_t columns, double shift, double* cost,
+              size_t stride) {
   constexpr size_t kRowsAhead = 8;
   const Doubles doubles;
   const size_t lanes = hn::Lanes(doubles);
+  const auto shifts = hn::Set(doubles, shift);
   for (size_t r = 0; r < rows; ++r) {
-    double* sums = tile + r * kL1StripWidth;
+    const double* sums = tile + r * kL1StripWidth;
     double* total = cost + r * stride;
     for (size_t c = 0; c < columns && r + kRowsAhead < rows; c += kDoublesInLine) {
       hwy::Prefetch(total + kRowsAhead * stride + c);
     }
     size_t c = 0;
     for (; c + lanes <= columns; c += lanes) {
-      const auto sum = hn::Add(hn::LoadU(doubles, total + c), hn::Load(doubles, sums + c));
-      hn::StoreU(sum, doubles, total + c);
-      hn::Store(sum, doubles, sums + c);
+      const auto sum = hn::Sub(hn::Add(hn::Load(doubles, sums + c), shifts), shifts);
+      hn::StoreU(hn::Add(hn::LoadU(doubles, total + c), sum), doubles, total + c);
     }
-    for (; c < columns; ++c) sums[c] = total[c] += sums[c];
+    for (; c < columns; ++c) total[c] += (sums[c] + shift) - shift;
   }
 }
 
@@ -239,21 +245,27 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace dotresize {
 
-HWY_EXPORT(channel_sums);
-HWY_EXPORT(tile_of_channels);
+HWY_EXPORT(strip_sums);
+HWY_EXPORT(add_maxima);
+HWY_EXPORT(distances_from_maxima);
 HWY_EXPORT(add_tile);
 
-void l1_channel_sums(const float* panel, size_t tokens, double* sums, double* abs_sums) {
-  HWY_DYNAMIC_DISPATCH(channel_sums)(panel, tokens, sums, abs_sums);
+void l1_strip_sums(const float* values, size_t tokens, double* sums, double* abs_sums) {
+  HWY_DYNAMIC_DISPATCH(strip_sums)(values, tokens, sums, abs_sums);
 }
 
-void l1_cost_tile(const L1Channels& rows, const L1Channels& columns, size_t tokens,
-                  size_t row_count, ptrdiff_t diagonal, double* tile) {
-  HWY_DYNAMIC_DISPATCH(tile_of_channels)(rows, columns, tokens, row_count, diagonal, tile);
+void add_l1_maxima(const float* rows, const float* columns, size_t tokens, double* tile) {
+  HWY_DYNAMIC_DISPATCH(add_maxima)(rows, columns, tokens, tile);
 }
 
-void add_l1_tile(double* tile, size_t rows, size_t columns, double* cost, size_t stride) {
-  HWY_DYNAMIC_DISPATCH(add_tile)(tile, rows, columns, cost, stride);
+void l1_distances_from_maxima(const L1Strip& rows, const L1Strip& columns, size_t tokens,
+                              bool above_diagonal, double* tile) {
+  HWY_DYNAMIC_DISPATCH(distances_from_maxima)(rows, columns, tokens, above_diagonal, tile);
+}
+
+void add_l1_tile(const double* tile, size_t rows, size_t columns, double shift, double* cost,
+                 size_t stride) {
+  HWY_DYNAMIC_DISPATCH(add_tile)(tile, rows, columns, shift, cost, stride);
 }
 
 }  // namespace dotresize

@@ -9,8 +9,8 @@ namespace {
 
 constexpr int64_t kBlockRows = 4096;
 
-/// left · right in float64. left: [n, d] of any floating dtype, right: [d, k] float64. The rows of
-/// `left` are converted a block at a time: it may be a vocabulary table.
+/// left · right in the dtype of `right`. left: [n, d] of any floating dtype, right: [d, k]. The
+/// rows of `left` are converted a block at a time: it may be a vocabulary table.
 at::Tensor multiply_by_rows(const at::Tensor& left, const at::Tensor& right) {
   TORCH_CHECK(left.dim() == 2 && right.dim() == 2 && left.size(1) == right.size(0),
               "a matrix of shape ", left.sizes(), " cannot be folded with one of shape ",
@@ -19,19 +19,23 @@ at::Tensor multiply_by_rows(const at::Tensor& left, const at::Tensor& right) {
   for (int64_t first = 0; first < left.size(0); first += kBlockRows) {
     const int64_t rows = std::min(kBlockRows, left.size(0) - first);
     at::Tensor block = product.narrow(0, first, rows);
-    at::mm_out(block, left.narrow(0, first, rows).to(right.device(), at::kDouble), right);
+    at::mm_out(block, left.narrow(0, first, rows).to(right.options()), right);
   }
   return product;
 }
 
 }  // namespace
 
+at::ScalarType fold_dtype(at::ScalarType output) {
+  return c10::elementSize(output) > 2 ? at::kDouble : at::kFloat;
+}
+
 at::Tensor fold_reader(const at::Tensor& weight, const at::Tensor& gamma, const at::Tensor& M_inv) {
-  at::Tensor right = M_inv.to(at::kDouble).t();
+  at::Tensor right = M_inv.t();
   if (gamma.defined()) {
     TORCH_CHECK(gamma.dim() == 1 && gamma.size(0) == right.size(0), "gamma has shape ",
                 gamma.sizes(), ", the unmap has shape ", M_inv.sizes());
-    right = gamma.to(right.device(), at::kDouble).unsqueeze(1) * right;
+    right = gamma.to(right.options()).unsqueeze(1) * right;
   }
   return multiply_by_rows(weight, right);
 }
@@ -40,17 +44,17 @@ at::Tensor fold_writer(const at::Tensor& weight, const at::Tensor& M) {
   TORCH_CHECK(weight.dim() == 2 && M.dim() == 2 && weight.size(0) == M.size(0),
               "a weight of shape ", weight.sizes(), " does not write to a map of shape ",
               M.sizes());
-  return at::mm(M.to(at::kDouble).t(), weight.to(M.device(), at::kDouble));
+  return at::mm(M.t(), weight.to(M.options()));
 }
 
 at::Tensor fold_writer_bias(const at::Tensor& bias, const at::Tensor& M) {
   TORCH_CHECK(bias.dim() == 1 && M.dim() == 2 && bias.size(0) == M.size(0), "a bias of shape ",
               bias.sizes(), " does not write to a map of shape ", M.sizes());
-  return at::mv(M.to(at::kDouble).t(), bias.to(M.device(), at::kDouble));
+  return at::mv(M.t(), bias.to(M.options()));
 }
 
 at::Tensor fold_embedding(const at::Tensor& embedding, const at::Tensor& M) {
-  return multiply_by_rows(embedding, M.to(at::kDouble));
+  return multiply_by_rows(embedding, M);
 }
 
 }  // namespace dotresize

@@ -11,6 +11,7 @@
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/verify.h"
 #include "worker/comm/timed_communicator.h"
+#include "worker/maps/fold.h"
 #include "worker/run/evaluate_model.h"
 #include "worker/run/output_model.h"
 #include "worker/run/rank_summary.h"
@@ -195,6 +196,7 @@ void JobRun::calibrate() {
                              scalar_type(job_.compute_dtype),
                              job_.junction_groups};
   calibration.device = device_.device;
+  calibration.fold_dtype = fold_dtype(scalar_type(job_.output_dtype));
   if (job_.energy) {
     calibration.choose_widths = [&](const at::Tensor& spectra) {
       job_ = with_energy_widths(job_, config_, rows_of(spectra));

@@ -46,9 +46,6 @@ void launch(const char* kernel, const at::Tensor& x, at::Tensor& cost, Options..
   const unsigned int tiles = tiles_across(width, kTile);
   program.kernel(kernel).launch(tiles * (tiles + 1) / 2, kThreads, x.const_data_ptr(), sums, tokens,
                                 width, options...);
-  const unsigned int mirrors = tiles_across(width, kMirrorTile);
-  program.kernel("mirror_upper_triangle")
-      .launch({mirrors, mirrors}, {static_cast<unsigned int>(kMirrorTile), 8}, sums, width);
 }
 
 }  // namespace
@@ -61,6 +58,17 @@ void add_l1_cost_cuda(const at::Tensor& x, at::Tensor& cost) {
 void add_half_l1_cost_cuda(const at::Tensor& x, double unit, at::Tensor& cost) {
   check(x, at::kHalf, cost);
   launch("l1_cost_half", x, cost, unit);
+}
+
+void mirror_upper_triangle_cuda(at::Tensor& matrix) {
+  if (matrix.numel() == 0) return;
+  const c10::cuda::CUDAGuard guard(matrix.device());
+  const GpuProgram& program = loaded_program(l1_cost_program(), matrix.get_device());
+  const auto width = static_cast<int>(matrix.size(0));
+  const unsigned int mirrors = tiles_across(width, kMirrorTile);
+  program.kernel("mirror_upper_triangle")
+      .launch({mirrors, mirrors}, {static_cast<unsigned int>(kMirrorTile), 8},
+              matrix.data_ptr<double>(), width);
 }
 
 }  // namespace dotresize
