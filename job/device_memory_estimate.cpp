@@ -22,8 +22,11 @@
 //                   writer or a block of rows of full width; M_inv times the norm's weight.
 #include "job/device_memory_estimate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "job/human_numbers.h"
 #include "job/memory_model.h"
 
 namespace dotresize {
@@ -33,9 +36,7 @@ constexpr int64_t kFloat = MemoryModel::kFloat;
 constexpr int64_t kDouble = MemoryModel::kDouble;
 
 struct DeviceModel : MemoryModel {
-  DeviceModel(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard,
-              Dtype compute_dtype)
-      : MemoryModel(config, job, shard), compute(size_in_bytes(compute_dtype)) {}
+  int64_t compute = 0;  // bytes of the dtype
 
   int64_t weights() const { return shard.parameters * compute; }
 
@@ -90,17 +91,23 @@ struct DeviceModel : MemoryModel {
   }
 
   int64_t evaluation() const { return job.evaluation ? weights() + microbatch() : 0; }
-
-  int64_t compute;  // bytes
 };
 
 }  // namespace
 
 int64_t estimate_peak_device_memory(const ModelConfig& config, const ResolvedJob& job,
                                     const RankShard& shard, Dtype compute) {
-  const DeviceModel model(config, job, shard, compute);
+  const DeviceModel model{{config, job, shard}, size_in_bytes(compute)};
   const bool pipeline = job.schedule == Schedule::kPipeline;
   return std::max(model.evaluation(), pipeline ? model.pipeline() : model.token_parallel());
+}
+
+std::string device_memory_warning(const RankShard& shard, int64_t free_bytes) {
+  if (shard.peak_device_memory_bytes.value_or(0) <= free_bytes) return "";
+  return fmt::format(
+      "the plan wants {} of the GPU's memory, of which {} are free: more ranks need less each, and "
+      "calibration.activations: compressed far less",
+      human_bytes(*shard.peak_device_memory_bytes), human_bytes(free_bytes));
 }
 
 }  // namespace dotresize

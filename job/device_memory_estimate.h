@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "job/model_config.h"
 #include "job/resolved_job.h"
@@ -13,5 +14,9 @@ namespace dotresize {
 /// what the allocator loses to fragments. Reads first_sublayer, end_sublayer and parameters.
 int64_t estimate_peak_device_memory(const ModelConfig& config, const ResolvedJob& job,
                                     const RankShard& shard, Dtype compute);
+
+/// What to say to a rank with this shard whose GPU has so much free memory; empty where the
+/// estimate fits, or there is none.
+std::string device_memory_warning(const RankShard& shard, int64_t free_bytes);
 
 }  // namespace dotresize

@@ -68,7 +68,7 @@ int64_t token_parallel(const MemoryModel& model) {
 
 int64_t estimate_peak_memory(const ModelConfig& config, const ResolvedJob& job,
                              const RankShard& shard) {
-  const MemoryModel model(config, job, shard);
+  const MemoryModel model{config, job, shard};
   if (job.device == DeviceKind::kCuda) return folding(model);
   return job.schedule == Schedule::kPipeline ? std::max(pipeline(model), evaluation(model))
                                              : std::max(token_parallel(model), evaluation(model));

@@ -3,16 +3,8 @@
 #include <algorithm>
 
 #include "job/model_size.h"
-#include "job/work_estimate.h"
 
 namespace dotresize {
-
-MemoryModel::MemoryModel(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard)
-    : config(config),
-      job(job),
-      shard(shard),
-      d(config.hidden_size),
-      seqlen(expected_seqlen(job, config)) {}
 
 int64_t MemoryModel::tokens() const {
   constexpr int64_t kMicrobatchTokens = 512;

@@ -5,6 +5,7 @@
 #include "job/model_config.h"
 #include "job/resolved_job.h"
 #include "job/shard_plan.h"
+#include "job/work_estimate.h"
 
 namespace dotresize {
 
@@ -14,7 +15,11 @@ struct MemoryModel {
   static constexpr int64_t kFloat = 4;
   static constexpr int64_t kDouble = 8;
 
-  MemoryModel(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard);
+  const ModelConfig& config;
+  const ResolvedJob& job;
+  const RankShard& shard;
+  int64_t d = config.hidden_size;
+  int64_t seqlen = expected_seqlen(job, config);
 
   bool first() const { return shard.first_sublayer == 0; }
   bool last() const { return shard.end_sublayer == config.num_sublayers(); }
@@ -36,12 +41,6 @@ struct MemoryModel {
   int64_t moments_of_junction() const;
   /// The residual stream of a rank's share of the samples, narrow and of full width.
   int64_t stream() const;
-
-  const ModelConfig& config;
-  const ResolvedJob& job;
-  const RankShard& shard;
-  int64_t d;
-  int64_t seqlen;
 };
 
 }  // namespace dotresize

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "job/errors.h"
 #include "tests/cuda/gpu.h"
 #include "worker/device/choose_device.h"
@@ -62,6 +64,33 @@ TEST_F(CudaModuleOnGpu, RemembersItsPeakMemory) {
   at::empty({kBytes}, at::dtype(at::kByte).device(at::kCUDA));
   EXPECT_GE(cuda.peak_memory_bytes(), kBytes);
   EXPECT_LE(cuda.peak_memory_bytes(), before + 2 * kBytes);
+  EXPECT_GT(cuda.free_memory_bytes(), 0);
+}
+
+/// Rank 0 of two, the other of which never comes.
+class LonelyHost final : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  void broadcast(at::Tensor&, int) override {}
+  void reduce_sum(at::Tensor&, int) override {}
+  void all_reduce_sum(at::Tensor&) override {}
+  std::unique_ptr<Transfer> send(const at::Tensor&, int) override { return nullptr; }
+  std::unique_ptr<Transfer> receive(at::Tensor&, int) override { return nullptr; }
+  void barrier() override {}
+};
+
+/// One GPU is enough to see it.
+TEST_F(CudaModuleOnGpu, NcclPeerThatNeverComesEndsInAnErrorInTime) {
+  LonelyHost host;
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    open_cuda_module().make_communicator(host, std::chrono::seconds(2));
+    FAIL() << "there is no second rank";
+  } catch (const CommunicationError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("start of NCCL did not complete within 2 s"));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 TEST(ChooseDevice, CpuIsTheCpu) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "job/device_memory_estimate.h"
 #include "job/errors.h"
 #include "job/memory_estimate.h"
 #include "job/model_size.h"
@@ -179,6 +180,16 @@ TEST(ShardPlan, DeviceMemoryIsThatOfAGpuThatIsThereOrMayBe) {
   const RankShard certain = make_shard_plan(config, job).ranks[1];
   EXPECT_EQ(maybe.peak_device_memory_bytes, certain.peak_device_memory_bytes);
   EXPECT_GT(maybe.peak_memory_bytes, certain.peak_memory_bytes);
+}
+
+TEST(ShardPlan, WarnsWhereAGpuHasLessMemoryThanThePlanWants) {
+  RankShard shard;
+  EXPECT_EQ(device_memory_warning(shard, 0), "");
+  shard.peak_device_memory_bytes = int64_t{40} << 30;
+  EXPECT_EQ(device_memory_warning(shard, int64_t{40} << 30), "");
+  EXPECT_THAT(device_memory_warning(shard, int64_t{31} << 30),
+              testing::StartsWith("the plan wants 40.0 GiB of the GPU's memory, of which 31.0 GiB "
+                                  "are free"));
 }
 
 TEST(ShardPlan, OfAMixtureHoldsAllExpertsAndComputesAFew) {
