@@ -7,6 +7,7 @@
 #include "worker/calibration/junction_estimator.h"
 #include "worker/calibration/shared_map.h"
 #include "worker/calibration/stage.h"
+#include "worker/calibration/sublayer_loader.h"
 #include "worker/maps/fold.h"
 
 namespace dotresize {
@@ -188,9 +189,10 @@ void fold_stage(const CalibrationJob& job, const RankShard& shard, at::Tensor un
     sink.put_embedding(fold_embedding(embedding, solution->map.M.to(dtype)));
     ++solution;
   }
+  SublayerLoader loader(job, clock);
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
-    const SublayerWeights dense =
-        read([&] { return load_sublayer(job.reader, job.config, sublayer, dtype); });
+    const SublayerWeights dense = loader.take(sublayer);
+    if (sublayer + 1 < shard.end_sublayer) loader.read_ahead(sublayer + 1);
     SublayerWeights folded = fold_input(dense, unmap.to(dtype));
     unmap = at::Tensor();
     if (solution != solutions.end()) {

@@ -1,13 +1,13 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <future>
 #include <utility>
 
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/junction_estimator.h"
 #include "worker/calibration/stage.h"
 #include "worker/calibration/sublayer_broadcast.h"
+#include "worker/calibration/sublayer_loader.h"
 #include "worker/maps/fold.h"
 
 namespace dotresize {
@@ -83,7 +83,8 @@ class Walk {
         job_(job),
         observer_(observer),
         clock_(clock),
-        rotary_(to_device(make_rotary_table(job.config, job.windows.size(1)), job.device)) {}
+        rotary_(to_device(make_rotary_table(job.config, job.windows.size(1)), job.device)),
+        loader_(job, clock) {}
 
   /// Solves the junction from x [., ., d] of all ranks. The owner keeps the diagnostics, every rank
   /// gets the map, and x becomes x·M.
@@ -91,10 +92,13 @@ class Walk {
   /// The sublayer that reads the last solved junction, its readers folded, its writers still of
   /// full width. In the fold dtype; empty but on the owner.
   SublayerWeights fold_readers(int64_t sublayer);
-  /// Lets fold_readers(sublayer) find the weights read, by a thread of their own while a GPU
-  /// computes. Does nothing on the CPU, whose cores are busy, and where the weights are another
-  /// rank's.
-  void read_ahead(int64_t sublayer);
+  /// Gets the weights that fold_readers(sublayer) needs on their way. Does nothing where they are
+  /// another rank's.
+  void read_ahead(int64_t sublayer) {
+    if (sublayer < job_.config.num_sublayers() && owns_sublayer(sublayer)) {
+      loader_.read_ahead(sublayer);
+    }
+  }
   /// Broadcasts the owner's half folded sublayer in the compute dtype, and runs x through it.
   void forward(int64_t sublayer, const SublayerWeights& owned, Microbatches& x);
 
@@ -114,7 +118,7 @@ class Walk {
   PhaseClock& clock_;
   RotaryTable rotary_;
   JunctionMap map_;
-  std::future<SublayerWeights> next_;  // read ahead
+  SublayerLoader loader_;
 };
 
 void Walk::solve(int64_t junction, Microbatches& x) {
@@ -162,22 +166,9 @@ void Walk::settle_cost_dtype(JunctionEstimator& estimator, const Microbatches& x
 
 SublayerWeights Walk::fold_readers(int64_t sublayer) {
   if (!owns_sublayer(sublayer)) return {};
-  const SublayerWeights dense = [&] {
-    const PhaseClock::Scope scope(clock_, "read");
-    return next_.valid() ? next_.get()
-                         : load_sublayer(job_.reader, job_.config, sublayer, job_.fold_dtype);
-  }();
+  const SublayerWeights dense = loader_.take(sublayer);
   const PhaseClock::Scope scope(clock_, "fold");
   return fold_input(dense, map_.M_inv.to(job_.fold_dtype));
-}
-
-void Walk::read_ahead(int64_t sublayer) {
-  if (!job_.device.is_cuda() || sublayer >= job_.config.num_sublayers()) return;
-  if (!owns_sublayer(sublayer)) return;
-  next_ = std::async(std::launch::async, [this, sublayer] {
-    const c10::InferenceMode no_autograd;
-    return load_sublayer(job_.reader, job_.config, sublayer, job_.fold_dtype);
-  });
 }
 
 void Walk::forward(int64_t sublayer, const SublayerWeights& owned, Microbatches& x) {

@@ -35,13 +35,16 @@ Linear load_linear(const CheckpointReader& reader, const LinearLayout& layout,
   return linear;
 }
 
+SublayerLayout layout_of(const ModelConfig& config, int64_t sublayer) {
+  return sublayer_layout(config, sublayer, config.junction_widths.at(sublayer),
+                         config.junction_widths.at(sublayer + 1));
+}
+
 }  // namespace
 
 SublayerWeights load_sublayer(const CheckpointReader& reader, const ModelConfig& config,
                               int64_t sublayer, at::ScalarType dtype) {
-  const SublayerLayout layout =
-      sublayer_layout(config, sublayer, config.junction_widths.at(sublayer),
-                      config.junction_widths.at(sublayer + 1));
+  const SublayerLayout layout = layout_of(config, sublayer);
   SublayerWeights weights;
   weights.sublayer = sublayer;
   for (const LinearLayout& linear : layout.readers) {
@@ -58,6 +61,17 @@ SublayerWeights load_sublayer(const CheckpointReader& reader, const ModelConfig&
     weights.shortcut = load_tensor(reader, layout.shortcut, dtype).t();
   }
   return weights;
+}
+
+void read_sublayer_ahead(const CheckpointReader& reader, const ModelConfig& config,
+                         int64_t sublayer) {
+  const SublayerLayout layout = layout_of(config, sublayer);
+  // The reader asks for the pages of each tensor that it hands out.
+  for (const auto* linears : {&layout.readers, &layout.writers}) {
+    for (const LinearLayout& linear : *linears) {
+      reader.get(linear.weight.name, linear.weight.shape);
+    }
+  }
 }
 
 at::Tensor load_embedding(const CheckpointReader& reader, const ModelConfig& config,

@@ -17,6 +17,11 @@ namespace dotresize {
 SublayerWeights load_sublayer(const CheckpointReader& reader, const ModelConfig& config,
                               int64_t sublayer, at::ScalarType dtype);
 
+/// Makes the system read the sublayer's tensors from the disk, and does not wait for it. Throws for
+/// tensors that are missing or have wrong shapes.
+void read_sublayer_ahead(const CheckpointReader& reader, const ModelConfig& config,
+                         int64_t sublayer);
+
 /// embed_tokens [vocab, k_0].
 at::Tensor load_embedding(const CheckpointReader& reader, const ModelConfig& config,
                           at::ScalarType dtype);

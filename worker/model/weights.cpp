@@ -25,6 +25,14 @@ SublayerWeights transformed(const SublayerWeights& weights, const Function& func
 
 }  // namespace
 
+void for_each_tensor(const SublayerWeights& weights,
+                     const std::function<void(const at::Tensor&)>& function) {
+  transformed(weights, [&](const at::Tensor& tensor) {
+    function(tensor);
+    return tensor;
+  });
+}
+
 SublayerWeights to_dtype(const SublayerWeights& weights, at::ScalarType dtype) {
   return transformed(weights, [&](const at::Tensor& tensor) { return tensor.to(dtype); });
 }

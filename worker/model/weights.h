@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace dotresize {
@@ -28,6 +29,10 @@ struct HeadWeights {
   at::Tensor norm;    ///< γ [d]; undefined where the model is compressed
   at::Tensor weight;  ///< lm_head [vocab, k_2L]; the embedding where tied
 };
+
+/// Calls the function with every tensor that there is.
+void for_each_tensor(const SublayerWeights& weights,
+                     const std::function<void(const at::Tensor&)>& function);
 
 /// The weights rounded to `dtype`; tensors that have it already are shared, not copied.
 SublayerWeights to_dtype(const SublayerWeights& weights, at::ScalarType dtype);

@@ -60,8 +60,8 @@ ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job,
 }
 
 OutputShards::OutputShards(fs::path dir, int rank, const ModelConfig& source,
-                           const ResolvedJob& job, const ShardPlan& plan, PhaseClock& clock)
-    : dir_(std::move(dir)), rank_(rank), source_(source), job_(job), plan_(plan), clock_(clock) {}
+                           const ResolvedJob& job, const ShardPlan& plan)
+    : dir_(std::move(dir)), rank_(rank), source_(source), job_(job), plan_(plan) {}
 
 void OutputShards::begin() {
   output_ = output_model_config(source_, job_);
@@ -73,12 +73,10 @@ void OutputShards::begin() {
 }
 
 void OutputShards::put_embedding(const at::Tensor& embedding) {
-  const PhaseClock::Scope scope(clock_, "write");
   writer_->write(kEmbeddingName, embedding);
 }
 
 void OutputShards::put_sublayer(const SublayerWeights& weights) {
-  const PhaseClock::Scope scope(clock_, "write");
   const std::vector<StoredTensor> tensors = stored_tensors(output_, weights.sublayer);
   const std::vector<at::Tensor> values =
       stored_values(output_, norm_ ? with_stock_norm(weights, *norm_) : weights);
@@ -86,16 +84,12 @@ void OutputShards::put_sublayer(const SublayerWeights& weights) {
 }
 
 void OutputShards::put_head(const HeadWeights& head) {
-  const PhaseClock::Scope scope(clock_, "write");
   const HeadWeights stored = norm_ ? with_stock_norm(head, *norm_) : head;
   if (stored.norm.defined()) writer_->write(kFinalNormName, stored.norm);
   writer_->write(kHeadName, stored.weight);
 }
 
-void OutputShards::finish() {
-  const PhaseClock::Scope scope(clock_, "write");
-  writer_->finish();
-}
+void OutputShards::finish() { writer_->finish(); }
 
 void write_companion_files(const fs::path& dir, const ShardLayout& layout,
                            const ModelConfig& output, const ResolvedJob& job) {

@@ -22,7 +22,7 @@ ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job, con
 class OutputShards final : public FoldedModelSink {
  public:
   OutputShards(std::filesystem::path dir, int rank, const ModelConfig& source,
-               const ResolvedJob& job, const ShardPlan& plan, PhaseClock& clock);
+               const ResolvedJob& job, const ShardPlan& plan);
   /// From here on `job` has its widths.
   void begin() override;
   void put_embedding(const at::Tensor& embedding) override;
@@ -40,7 +40,6 @@ class OutputShards final : public FoldedModelSink {
   const ModelConfig& source_;
   const ResolvedJob& job_;
   const ShardPlan& plan_;
-  PhaseClock& clock_;
   ModelConfig output_;
   ShardLayout layout_;
   std::optional<ShardWriter> writer_;

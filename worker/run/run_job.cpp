@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "job/energy_widths.h"
+#include "worker/calibration/background_sink.h"
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/verify.h"
 #include "worker/comm/timed_communicator.h"
@@ -70,7 +71,7 @@ class JobRun {
         comm_(environment.comm, clock_),
         source_(job.model_path),
         output_(environment.output),
-        shards_(partial_path(job.output_path), comm_.rank(), config_, job_, plan_, clock_) {}
+        shards_(partial_path(job.output_path), comm_.rank(), config_, job_, plan_) {}
 
   Report run();
 
@@ -212,7 +213,9 @@ void JobRun::calibrate() {
       [&](int64_t junctions) { progress_.junctions_solved(junctions); }};
   const auto schedule =
       job_.schedule == Schedule::kPipeline ? calibrate_pipeline : calibrate_token_parallel;
-  schedule(comm_, calibration, shards_, observer, clock_);
+  BackgroundSink sink(shards_, device_, clock_);
+  schedule(comm_, calibration, sink, observer, clock_);
+  sink.finish();
   shards_.finish();
   report_.calibration_s = seconds_since(start);
   report_.junctions = gather_junctions(comm_, job_, config_, solved);

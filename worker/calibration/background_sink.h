@@ -1,0 +1,36 @@
+#pragma once
+
+#include <functional>
+#include <future>
+
+#include "worker/calibration/calibration.h"
+
+namespace dotresize {
+
+/// Passes weights on to another sink by a thread of its own, so that a schedule folds the next ones
+/// meanwhile. One piece is under way at a time: the next `put` waits for it, which counts as the
+/// phase "write", and throws what its sink threw.
+class BackgroundSink final : public FoldedModelSink {
+ public:
+  /// References outlive the object. Weights are on `device`.
+  BackgroundSink(FoldedModelSink& sink, at::Device device, PhaseClock& clock);
+  /// Waits, and throws nothing.
+  ~BackgroundSink() override = default;
+
+  void begin() override;
+  void put_embedding(const at::Tensor& embedding) override;
+  void put_sublayer(const SublayerWeights& weights) override;
+  void put_head(const HeadWeights& head) override;
+  /// After the last `put`: waits for it, and throws what its sink threw.
+  void finish();
+
+ private:
+  void start(std::function<void()> put);
+
+  FoldedModelSink& sink_;
+  at::Device device_;
+  PhaseClock& clock_;
+  std::future<void> under_way_;
+};
+
+}  // namespace dotresize
