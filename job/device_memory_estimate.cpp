@@ -5,9 +5,9 @@
 //                   weights (compute dtype), and a microbatch or the workspace;
 //                   solving: the maps so far and the workspace; folding: all maps and the fold.
 //   token_parallel  at the start the embedding (float32) and the embedded tokens; then the stream
-//                   of this rank's share of the samples, one junction's moments and map, a sublayer
-//                   half folded (float64) and in the compute dtype, and the largest of: one
-//                   microbatch, the workspace, the fold of a writer.
+//                   of this rank's share of the samples, one junction's moments and map, the
+//                   fold's sublayers and one in the compute dtype, and the larger of a microbatch
+//                   and the workspace.
 //                   An evaluation runs as a pipeline: the stage's weights and a microbatch.
 //   microbatch      the stream (float32): received, computed, sent; normed and as an update, both
 //                   also in the compute dtype, in which the insides of the sublayer are; the costs'
@@ -18,8 +18,9 @@
 //                   the transport (costs as selected, scaled and divided by lambda, the kernel
 //                   matrix before and after absorption, two for log-sum-exp).
 //   map             M and M_inv, float64 [d, k].
-//   fold            float64: the sublayer as it becomes, or the narrowed vocabulary table; one
-//                   writer or a block of rows of full width; M_inv times the norm's weight.
+//   fold            in its dtype (maps/fold.h), with both maps: a sublayer as it was read, the one
+//                   that it becomes, the next one, and the last one or the narrowed vocabulary
+//                   table while they are written.
 #include "job/device_memory_estimate.h"
 
 #include <fmt/format.h>
@@ -64,29 +65,27 @@ struct DeviceModel : MemoryModel {
   }
   int64_t map() const { return 2 * kDouble * d * job.width; }
 
-  int64_t fold_of_a_matrix() const {
-    constexpr int64_t kBlockRows = 4096;
-    const int64_t rows = std::max({kBlockRows, attention_width(), config.intermediate_size});
-    return kDouble * (rows * d + d * job.width);
+  int64_t fold_dtype() const { return size_in_bytes(job.output_dtype) > 2 ? kDouble : kFloat; }
+  int64_t fold(int64_t written) const {
+    return fold_dtype() * (3 * sublayer() + written + 2 * d * job.width);
   }
-  int64_t folded_sublayer() const { return kDouble * largest_sublayer(/*folded=*/true); }
-  int64_t fold() const {
+  int64_t fold_of_stage() const {
     const bool vocabulary = first() || (last() && job.head_sliced);
-    return fold_of_a_matrix() +
-           std::max(folded_sublayer(), vocabulary ? kDouble * config.vocab_size * job.width : 0);
+    return fold(std::max(sublayer(), vocabulary ? config.vocab_size * job.width : 0));
   }
+  int64_t sublayer() const { return largest_sublayer(/*folded=*/true); }
 
   int64_t pipeline() const {
     const int64_t moments = (mapped_junctions() + shared_groups()) * moments_of_junction();
     const int64_t passes = weights() + std::max(microbatch(), eigen());
-    return moments + std::max(passes, mapped_junctions() * map() + std::max(workspace(), fold()));
+    return moments +
+           std::max(passes, mapped_junctions() * map() + std::max(workspace(), fold_of_stage()));
   }
 
   int64_t token_parallel() const {
     const int64_t embedding = config.vocab_size * d * kFloat;
-    const int64_t sublayer = folded_sublayer() + compute * largest_sublayer(/*folded=*/true);
-    const int64_t step = moments_of_junction() + map() + sublayer +
-                         std::max({microbatch(), workspace(), fold_of_a_matrix()});
+    const int64_t step = moments_of_junction() + map() + fold(sublayer()) + compute * sublayer() +
+                         std::max(microbatch(), workspace());
     return stream() + std::max(embedding, step);
   }
 

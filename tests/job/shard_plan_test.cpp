@@ -140,7 +140,7 @@ TEST(ShardPlan, DeviceMemoryOfA70BModelOverEightRanks) {
   constexpr int64_t k = 6528;
   constexpr int64_t kMlp = 3 * d * 28672 + d * d;  // with the shortcut
   EXPECT_EQ(shard.peak_device_memory_bytes,
-            junctions * (28 * d * d + 16 * d * k) + 8 * (kMlp + 28672 * d + d * k));
+            junctions * (28 * d * d + 16 * d * k) + 4 * (4 * kMlp + 2 * d * k));
   EXPECT_EQ(shard.peak_memory_bytes, 16 * (kMlp - d * d + d));  // the host reads and folds
 }
 
@@ -166,7 +166,7 @@ TEST(ShardPlan, DeviceMemoryOfTokenParallelHoldsOneJunctionAndOneSublayer) {
   constexpr int64_t kStream = 16 * 2048 * (d + k) * 4;
   constexpr int64_t kMlp = 3 * d * 28672 + d * d;
   EXPECT_EQ(make_shard_plan(config, job).ranks[3].peak_device_memory_bytes,
-            kStream + 28 * d * d + 16 * d * k + (8 + 2) * kMlp + 56 * d * k);
+            kStream + 28 * d * d + 16 * d * k + 4 * (4 * kMlp + 2 * d * k) + 2 * kMlp + 56 * d * k);
 }
 
 TEST(ShardPlan, DeviceMemoryIsThatOfAGpuThatIsThereOrMayBe) {

@@ -213,7 +213,7 @@ void JobRun::calibrate() {
       [&](int64_t junctions) { progress_.junctions_solved(junctions); }};
   const auto schedule =
       job_.schedule == Schedule::kPipeline ? calibrate_pipeline : calibrate_token_parallel;
-  BackgroundSink sink(shards_, device_, clock_);
+  BackgroundSink sink(shards_, device_.device, clock_);
   schedule(comm_, calibration, sink, observer, clock_);
   sink.finish();
   shards_.finish();
