@@ -13,8 +13,8 @@
 #include <numeric>
 #include <vector>
 
-#include "bench/max_add_limit.h"
 #include "worker/kernels/l1_cost.h"
+#include "worker/kernels/max_add_limit.h"
 
 namespace {
 

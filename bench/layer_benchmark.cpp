@@ -5,18 +5,24 @@
 //
 // Phases: forward and fold of attention and MLP, and all others of the junction that the attention
 // writes. A layer has two junctions: "layer_s" counts those phases twice. Threads: OMP_NUM_THREADS.
+// With --device cuda the GPU computes, in the 16 bits that a job would take, and "peak_GiB" is what
+// it held; without a GPU the program says so and ends with 0.
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
+#include <string>
 #include <vector>
 
 #include "job/model_config.h"
 #include "worker/calibration/junction_estimator.h"
 #include "worker/calibration/stage.h"
+#include "worker/device/cuda_module.h"
 #include "worker/model/sublayer.h"
 #include "worker/phase_clock.h"
 
@@ -29,7 +35,27 @@ struct Options {
   int64_t tokens = 4096;
   int64_t seqlen = 2048;
   double sparsity = 0.2;
+  std::string device = "cpu";
 };
+
+/// Where the layer computes, and in what.
+struct Place {
+  at::Device device = at::kCPU;
+  at::ScalarType dtype = at::kFloat;
+  CudaModule* cuda = nullptr;
+
+  std::function<void()> finish_work() const {
+    if (cuda == nullptr) return nullptr;
+    return [module = cuda] { module->finish_work(); };
+  }
+};
+
+Place first_gpu() {
+  CudaModule& cuda = open_cuda_module();
+  cuda.use(0);
+  return {at::Device(at::kCUDA, 0), cuda.info(0).capability >= 80 ? at::kBFloat16 : at::kHalf,
+          &cuda};
+}
 
 ModelConfig read_config(const std::filesystem::path& file) {
   std::ostringstream text;
@@ -56,23 +82,27 @@ SublayerWeights random_sublayer(const ModelConfig& config, int64_t sublayer) {
 }
 
 /// The stream in microbatches, as calibration has it; channels of falling size.
-std::vector<at::Tensor> random_stream(const ModelConfig& config, const Options& options) {
+std::vector<at::Tensor> random_stream(const ModelConfig& config, const Options& options,
+                                      at::Device device) {
   const at::Tensor sizes = at::linspace(0, -3, config.hidden_size).exp();
   const int64_t samples = microbatch_samples(options.seqlen);
   std::vector<at::Tensor> stream;
   for (int64_t begin = 0; begin < options.tokens; begin += samples * options.seqlen) {
-    stream.push_back(at::randn({samples, options.seqlen, config.hidden_size}).mul_(sizes));
+    stream.push_back(
+        at::randn({samples, options.seqlen, config.hidden_size}).mul_(sizes).to(device));
   }
   return stream;
 }
 
 class Layer {
  public:
-  explicit Layer(const Options& options)
+  Layer(const Options& options, const Place& place)
       : options_(options),
+        place_(place),
         config_(read_config(options.config)),
-        rotary_(make_rotary_table(config_, options.seqlen)),
-        stream_(random_stream(config_, options)) {
+        rotary_(to_device(make_rotary_table(config_, options.seqlen), place.device)),
+        clock_(/*keeps_spans=*/false, place.finish_work()),
+        stream_(random_stream(config_, options, place.device)) {
     map_.width =
         static_cast<int64_t>((1 - options.sparsity) * static_cast<double>(config_.hidden_size)) /
         64 * 64;
@@ -94,11 +124,13 @@ class Layer {
  private:
   void forward(const SublayerWeights& weights) {
     const PhaseClock::Scope scope(clock_, "forward");
-    for (at::Tensor& x : stream_) x = sublayer_forward(config_, weights, rotary_, x);
+    const SublayerWeights there = to_device(to_dtype(weights, place_.dtype), place_.device);
+    for (at::Tensor& x : stream_) x = sublayer_forward(config_, there, rotary_, x);
   }
 
   JunctionMap solve_junction() {
-    JunctionEstimator estimator(1, config_.hidden_size, map_, clock_);
+    JunctionEstimator estimator(1, config_.hidden_size, map_, clock_, place_.device);
+    if (place_.cuda) estimator.try_half_costs();
     for (const at::Tensor& x : stream_) estimator.add(x);
     estimator.decompose(options_.tokens);
     for (const at::Tensor& x : stream_) estimator.add_rotated(x);
@@ -111,6 +143,7 @@ class Layer {
   }
 
   Options options_;
+  Place place_;
   ModelConfig config_;
   RotaryTable rotary_;
   MapOptions map_;
@@ -118,17 +151,20 @@ class Layer {
   std::vector<at::Tensor> stream_;
 };
 
-void run_layer(benchmark::State& state, const Options& options) {
+void run_layer(benchmark::State& state, const Options& options, const Place& place) {
   const c10::InferenceMode no_autograd;
   at::manual_seed(1);
   for (auto _ : state) {
     double junction = 0.0;
     double sublayers = 0.0;
-    for (const auto& [phase, seconds] : Layer(options).run()) {
+    for (const auto& [phase, seconds] : Layer(options, place).run()) {
       state.counters[phase + "_s"] = seconds;
       (phase == "forward" || phase == "fold" ? sublayers : junction) += seconds;
     }
     state.counters["layer_s"] = sublayers + 2 * junction;
+    if (place.cuda) {
+      state.counters["peak_GiB"] = 0x1p-30 * static_cast<double>(place.cuda->peak_memory_bytes());
+    }
   }
 }
 
@@ -144,10 +180,21 @@ int main(int argc, char** argv) {
   app.add_option("--tokens", options.tokens)->capture_default_str();
   app.add_option("--seqlen", options.seqlen)->capture_default_str();
   app.add_option("--sparsity", options.sparsity)->capture_default_str();
+  app.add_option("--device", options.device)
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  const std::string name =
-      "layer/" + options.config.stem().string() + "/" + std::to_string(options.tokens);
-  benchmark::RegisterBenchmark(name.c_str(), run_layer, options)
+  Place place;
+  if (options.device == "cuda") {
+    if (const std::string reason = why_no_gpu(); !reason.empty()) {
+      std::printf("layer_benchmark: nothing to measure: %s\n", reason.c_str());
+      return 0;
+    }
+    place = first_gpu();
+  }
+  const std::string name = "layer/" + options.config.stem().string() + "/" +
+                           std::to_string(options.tokens) + "/" + options.device;
+  benchmark::RegisterBenchmark(name.c_str(), run_layer, options, place)
       ->Iterations(1)
       ->UseRealTime()
       ->Unit(benchmark::kSecond);

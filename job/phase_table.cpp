@@ -43,6 +43,32 @@ const RankReport& most_memory(const std::vector<RankReport>& ranks) {
   });
 }
 
+/// "l1 cost 81.2 G pairs/s a rank, 65.1 % of the limit"; empty where no rank has computed costs.
+std::string cost_line(const std::vector<RankReport>& ranks) {
+  CostReport all;
+  double pairs_at_most = 0.0;
+  for (const RankReport& rank : ranks) {
+    if (!rank.cost) continue;
+    all.pairs += rank.cost->pairs;
+    all.seconds += rank.cost->seconds;
+    pairs_at_most += rank.cost->limit_pairs_per_s * rank.cost->seconds;
+  }
+  if (all.pairs == 0.0) return "";
+  return fmt::format("l1 cost {:.1f} G pairs/s a rank, {:.1f} % of the limit\n",
+                     1e-9 * all.pairs_per_s(), 100.0 * all.pairs / pairs_at_most);
+}
+
+/// "peak device memory 3.00 GiB (rank 1)"; empty where no rank has a GPU.
+std::string device_memory_line(const std::vector<RankReport>& ranks) {
+  const auto largest =
+      std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
+        return a.peak_device_memory_bytes < b.peak_device_memory_bytes;
+      });
+  if (!largest->peak_device_memory_bytes) return "";
+  return fmt::format("peak device memory {} (rank {})\n",
+                     human_bytes(*largest->peak_device_memory_bytes), largest->rank);
+}
+
 }  // namespace
 
 std::string phase_table(const Report& report) {
@@ -62,7 +88,7 @@ std::string phase_table(const Report& report) {
     table += fmt::format(", calibration {} tokens/s",
                          with_separators(static_cast<int64_t>(report.tokens_per_second())));
   }
-  return table + "\n";
+  return table + "\n" + device_memory_line(report.ranks) + cost_line(report.ranks);
 }
 
 }  // namespace dotresize

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "job/human_numbers.h"
 #include "job/net_size.h"
 #include "job/target_text.h"
+#include "job/text_table.h"
 
 namespace dotresize {
 namespace {
@@ -29,21 +29,21 @@ std::string shard_name(const ModelConfig& config, const RankShard& shard) {
   return (first ? "embed, " : "") + name + (last ? ", head" : "");
 }
 
-std::string rank_rows(const ModelConfig& config, const ShardPlan& plan) {
-  std::size_t width = std::string("sublayers").size();
-  for (const RankShard& shard : plan.ranks) {
-    width = std::max(width, shard_name(config, shard).size());
-  }
-  constexpr const char* kRow = "{:>4}  {:<{}}  {:>17}  {:>10}  {:>11}\n";
-  std::string rows =
-      fmt::format(kRow, "rank", "sublayers", width, "parameters", "bytes", "peak memory");
+std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
+  using Row = std::vector<std::string>;
+  const bool gpus = job.gpu_compute_dtype.has_value();
+  std::vector<Row> rows = {{"rank", "sublayers", "parameters", "bytes", "peak memory"}};
+  if (gpus) rows.front().push_back("GPU memory");
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     const RankShard& shard = plan.ranks[rank];
-    rows +=
-        fmt::format(kRow, rank, shard_name(config, shard), width, with_separators(shard.parameters),
-                    human_bytes(shard.bytes), human_bytes(shard.peak_memory_bytes));
+    Row& row = rows.emplace_back(Row{std::to_string(rank), shard_name(config, shard),
+                                     with_separators(shard.parameters), human_bytes(shard.bytes),
+                                     human_bytes(shard.peak_memory_bytes)});
+    if (gpus) row.push_back(human_bytes(*shard.peak_device_memory_bytes));
   }
-  return rows;
+  std::vector<Align> alignment(rows.front().size(), Align::kRight);
+  alignment[1] = Align::kLeft;
+  return format_table(rows, alignment);
 }
 
 std::string size_row(const char* what, int64_t parameters, int64_t bytes, Dtype dtype) {
@@ -91,20 +91,24 @@ json compressed_json(const ResolvedJob& job, const NetSize& size) {
 }
 
 json rank_json(const ModelConfig& config, const RankShard& shard, std::size_t rank) {
-  return {{"rank", rank},
-          {"sublayers", shard_name(config, shard)},
-          {"first_sublayer", shard.first_sublayer},
-          {"end_sublayer", shard.end_sublayer},
-          {"parameters", shard.parameters},
-          {"bytes", shard.bytes},
-          {"peak_memory_bytes", shard.peak_memory_bytes}};
+  json object = {{"rank", rank},
+                 {"sublayers", shard_name(config, shard)},
+                 {"first_sublayer", shard.first_sublayer},
+                 {"end_sublayer", shard.end_sublayer},
+                 {"parameters", shard.parameters},
+                 {"bytes", shard.bytes},
+                 {"peak_memory_bytes", shard.peak_memory_bytes}};
+  if (shard.peak_device_memory_bytes) {
+    object["peak_device_memory_bytes"] = *shard.peak_device_memory_bytes;
+  }
+  return object;
 }
 
 }  // namespace
 
 std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   const NetSize size = net_size(config, job);
-  return fmt::format("{}\n{}\n{}\n{}", heading(job), rank_rows(config, plan),
+  return fmt::format("{}\n{}\n{}\n{}", heading(job), rank_rows(config, job, plan),
                      size_row("dense", size.dense_parameters, size.dense_bytes, job.source_dtype),
                      result_rows(job, size));
 }

@@ -78,6 +78,8 @@ json junction_json(const JunctionReport& junction) {
   object["effective_rank"] = junction.effective_rank;
   object["retained_energy"] = junction.retained_energy;
   set_if(object, "qr_condition", junction.qr_condition);
+  if (junction.cost_dtype) object["cost_dtype"] = to_string(*junction.cost_dtype);
+  set_if(object, "cost_error", junction.cost_error);
   if (junction.sinkhorn_iterations) {
     json& sinkhorn = object["sinkhorn"] = {{"iterations", *junction.sinkhorn_iterations}};
     set_if(sinkhorn, "violation", junction.sinkhorn_violation);
@@ -92,6 +94,14 @@ json model_json(const ModelReport& model) {
   return object;
 }
 
+json cost_json(const CostReport& cost) {
+  return {{"pairs", cost.pairs},
+          {"seconds", cost.seconds},
+          {"pairs_per_s", cost.pairs_per_s()},
+          {"limit_pairs_per_s", cost.limit_pairs_per_s},
+          {"share_of_limit", cost.share_of_limit()}};
+}
+
 json rank_json(const RankReport& rank) {
   json object = {{"rank", rank.rank},
                  {"host", rank.host},
@@ -100,6 +110,8 @@ json rank_json(const RankReport& rank) {
                  {"seconds", rank.seconds},
                  {"peak_memory_bytes", rank.peak_memory_bytes}};
   if (!rank.gpu.empty()) object["gpu"] = rank.gpu;
+  set_if(object, "peak_device_memory_bytes", rank.peak_device_memory_bytes);
+  if (rank.cost) object["cost"] = cost_json(*rank.cost);
   return object;
 }
 

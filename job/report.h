@@ -20,13 +20,27 @@ struct JunctionReport {
   std::optional<int64_t> sinkhorn_iterations;
   std::optional<double> sinkhorn_violation;
   std::optional<bool> sinkhorn_converged;
-  std::optional<double> qr_condition;  ///< 2-norm condition of R
+  std::optional<double> qr_condition;    ///< 2-norm condition of R
+  std::optional<Dtype> cost_dtype = {};  ///< of the differences in its costs: float32 or float16
+  std::optional<double> cost_error =
+      {};  ///< of costs in float16, on a sample, where they were tried
 };
 
 struct ModelReport {
   int64_t parameters = 0;
   int64_t bytes = 0;
   std::optional<double> perplexity;
+};
+
+/// The l1 costs that a rank has computed. A pair is two channels of one token: n tokens of width d
+/// have n·d²/2.
+struct CostReport {
+  double pairs = 0.0;
+  double seconds = 0.0;            ///< in the phase "cost"
+  double limit_pairs_per_s = 0.0;  ///< that the kernel cannot exceed on the rank's device
+
+  double pairs_per_s() const { return pairs / seconds; }
+  double share_of_limit() const { return pairs_per_s() / limit_pairs_per_s; }
 };
 
 struct RankReport {
@@ -37,6 +51,8 @@ struct RankReport {
   std::map<std::string, double> seconds;  ///< wall time by phase
   int64_t peak_memory_bytes = 0;          ///< high-water mark of the resident set
   std::string gpu = {};                   ///< "NVIDIA H100 80GB HBM3 (sm_90)"; empty on the CPU
+  std::optional<int64_t> peak_device_memory_bytes = {};  ///< CudaModule; on a GPU
+  std::optional<CostReport> cost = {};                   ///< where the method has costs
 };
 
 /// `dotresize/report.json` (docs/output.md). Schema version 1: fields are added, never changed.

@@ -310,6 +310,9 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config) {
   job.device =
       spec.resources().device() == v1::Resources::cuda ? DeviceKind::kCuda : DeviceKind::kCpu;
   job.compute_dtype = compute_dtype_of(spec.resources().compute_dtype(), job.device);
+  if (spec.resources().device() != v1::Resources::cpu) {
+    job.gpu_compute_dtype = compute_dtype_of(spec.resources().compute_dtype(), DeviceKind::kCuda);
+  }
   if (spec.resources().has_timeout_s()) {
     job.timeout_s = static_cast<int>(spec.resources().timeout_s());
   }

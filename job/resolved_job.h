@@ -102,6 +102,8 @@ struct ResolvedJob {
   /// looked at the ranks' devices puts what it found into the spec first.
   DeviceKind device = DeviceKind::kCpu;
   Dtype compute_dtype = Dtype::kFloat32;
+  /// Compute dtype on a GPU, where the ranks compute on one, or would with `auto`; else absent.
+  std::optional<Dtype> gpu_compute_dtype = {};
   int timeout_s = 600;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "job/device_memory_estimate.h"
 #include "job/errors.h"
 #include "job/memory_estimate.h"
 #include "job/model_size.h"
@@ -52,6 +53,10 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
     shard.parameters = shard_parameters(config, shard);
     shard.bytes = shard.parameters * size_in_bytes(job.source_dtype);
     shard.peak_memory_bytes = estimate_peak_memory(config, job, shard);
+    if (job.gpu_compute_dtype) {
+      shard.peak_device_memory_bytes =
+          estimate_peak_device_memory(config, job, shard, *job.gpu_compute_dtype);
+    }
     plan.ranks.push_back(shard);
   }
   return plan;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct RankShard {
   int64_t parameters = 0;         ///< dense parameters that this rank loads
   int64_t bytes = 0;              ///< of them in the checkpoint
   int64_t peak_memory_bytes = 0;  ///< estimate, host memory, without the libraries' own
+  /// Estimate, likewise of the rank's GPU, where it has or may have one.
+  std::optional<int64_t> peak_device_memory_bytes = {};
 };
 
 struct ShardPlan {

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Builds and runs all benchmarks, keeps their results under bench/results/ and prints them as one table.
 # Threads: OMP_NUM_THREADS. TOKENS (default 2048) is what the layer at full width gets; CONFIGS its models.
-# scripts/bench.sh NAME...: only these of l1_cost sinkhorn layer ranks.
+# scripts/bench.sh NAME...: only these of l1_cost sinkhorn layer ranks cuda. The last one, kernels and layer on a
+# GPU, says that it measures nothing where there is none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 names=("$@")
-((${#names[@]})) || names=(l1_cost sinkhorn layer ranks)
+((${#names[@]})) || names=(l1_cost sinkhorn layer ranks cuda)
 tokens=${TOKENS:-2048}
 read -ra configs <<<"${CONFIGS:-llama-3.1-8b}"
 results=bench/results
@@ -31,6 +32,15 @@ for name in "${names[@]}"; do
       example=examples/docs-llama
       [ -f $example/calibration.txt ] || $python $example/make_text.py
       $python bench/ranks_benchmark.py build $results/ranks.json ;;
+    cuda)
+      if [ ! -x build/bin/cuda_benchmark ]; then
+        echo "bench.sh: cuda: nothing to measure: this build has no CUDA"
+        continue
+      fi
+      run cuda_benchmark cuda
+      for config in "${configs[@]}"; do
+        run layer_benchmark "layer-cuda-$config" --config "bench/configs/$config.json" --tokens "$tokens" --device cuda
+      done ;;
     *) echo "bench.sh: error: no benchmark '$name'" >&2; exit 64 ;;
   esac
 done

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "job/device_memory_estimate.h"
 #include "job/errors.h"
 #include "job/job_file.h"
 #include "job/phase_table.h"
@@ -114,6 +115,14 @@ ChosenDevice settle_device(v1::JobSpec& spec, const HostRanks& ranks) {
   return chosen;
 }
 
+/// To the log: an estimate is no reason to refuse.
+void warn_of_little_memory(int rank, const RankShard& shard, const ChosenDevice& device) {
+  if (device.cuda == nullptr) return;
+  const std::string warning = device_memory_warning(shard, device.cuda->free_memory_bytes());
+  if (warning.empty()) return;
+  fmt::print(stderr, "dotresize-worker: warning: rank {} on {}: {}\n", rank, host_name(), warning);
+}
+
 void print_summary(const Report& report) {
   fmt::print("{:<12} {:>14} {:>14} {:>12}\n", "", "parameters", "bytes", "perplexity");
   const auto row = [](const char* name, const ModelReport& model) {
@@ -179,6 +188,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
   const ModelConfig config = read_model_config(spec.model().path());
   const ResolvedJob job = resolve_job(spec, config);
   const ShardPlan plan = make_shard_plan(config, job);
+  warn_of_little_memory(rank_, plan.ranks.at(static_cast<size_t>(rank_)), device);
   std::optional<OutputDirectory> output;
   if (rank_ == 0) output.emplace(job.output_path, job.overwrite);
   signals.watch([&output] {
@@ -191,11 +201,9 @@ void JobCommand::run_job_here(StopSignals& signals) {
   MpiCommunicator host(MPI_COMM_WORLD, timeout);
   const auto between_gpus = device.cuda ? device.cuda->make_communicator(host, timeout) : nullptr;
   Communicator& comm = between_gpus ? *between_gpus : host;
-  const auto finish_work = [&device] { device.cuda->finish_work(); };
   const Report report =
       run_job(job, config, plan,
-              {comm, progress_, cache_dir_, output ? &*output : nullptr, trace_, device.device,
-               device.name, device.cuda ? std::function<void()>(finish_work) : nullptr});
+              {comm, progress_, cache_dir_, output ? &*output : nullptr, trace_, device});
   if (rank_ == 0) print_summary(report);
 }
 

@@ -60,6 +60,10 @@ class PhaseClock {
 
   /// Seconds by phase so far.
   const std::map<std::string, double>& seconds() const { return seconds_; }
+  /// Work of some kind, in a unit of its own: what a rate is made of.
+  void count_work(const std::string& kind, double amount) { work_[kind] += amount; }
+  /// By kind so far.
+  const std::map<std::string, double>& work() const { return work_; }
   /// In the order in which they ended; empty unless they are kept.
   const std::vector<Span>& spans() const { return spans_; }
 
@@ -88,6 +92,7 @@ class PhaseClock {
   std::function<void()> finish_work_;
   Clock::time_point origin_;
   std::map<std::string, double> seconds_;
+  std::map<std::string, double> work_;
   std::vector<Span> spans_;
   std::string current_;
   Clock::time_point since_;

@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "job/errors.h"
+#include "tests/cuda/gpu.h"
 #include "worker/device/choose_device.h"
+#include "worker/device/gpu_limits.h"
 #include "worker/kernels/l1_cost.h"
 
 namespace dotresize {
@@ -27,6 +31,66 @@ TEST(CudaModule, TellsLibtorch) {
   open_cuda_module();
   EXPECT_EQ(at::globalContext().hasCUDA(), why_no_gpu().empty());
   EXPECT_TRUE(at::globalContext().hasCuSOLVER());
+}
+
+GpuInfo gpu(int capability, int multiprocessors, double clock_hz) {
+  return {.name = "",
+          .uuid = "",
+          .capability = capability,
+          .multiprocessors = multiprocessors,
+          .clock_hz = clock_hz};
+}
+
+/// Half of the additions a second that NVIDIA states.
+TEST(GpuLimits, AreTwoAdditionsAPair) {
+  const GpuInfo v100 = gpu(70, 80, 1.53e9);
+  const GpuInfo a100 = gpu(80, 108, 1.41e9);
+  const GpuInfo h100 = gpu(90, 132, 1.98e9);
+  EXPECT_NEAR(l1_cost_limit(v100, at::kFloat), 3.9e12, 0.05e12);
+  EXPECT_NEAR(l1_cost_limit(a100, at::kFloat), 4.9e12, 0.05e12);
+  EXPECT_NEAR(l1_cost_limit(h100, at::kFloat), 16.7e12, 0.05e12);
+  EXPECT_NEAR(l1_cost_limit(v100, at::kHalf), 7.8e12, 0.05e12);
+  EXPECT_NEAR(l1_cost_limit(a100, at::kHalf), 19.5e12, 0.05e12);
+  EXPECT_NEAR(l1_cost_limit(h100, at::kHalf), 33.5e12, 0.05e12);
+}
+
+struct CudaModuleOnGpu : OnGpu {};
+
+TEST_F(CudaModuleOnGpu, RemembersItsPeakMemory) {
+  const CudaModule& cuda = open_cuda_module();
+  const int64_t before = cuda.peak_memory_bytes();
+  EXPECT_GT(before, 0);  // the context alone takes some
+  constexpr int64_t kBytes = int64_t{256} << 20;
+  at::empty({kBytes}, at::dtype(at::kByte).device(at::kCUDA));
+  EXPECT_GE(cuda.peak_memory_bytes(), kBytes);
+  EXPECT_LE(cuda.peak_memory_bytes(), before + 2 * kBytes);
+  EXPECT_GT(cuda.free_memory_bytes(), 0);
+}
+
+/// Rank 0 of two, the other of which never comes.
+class LonelyHost final : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  void broadcast(at::Tensor&, int) override {}
+  void reduce_sum(at::Tensor&, int) override {}
+  void all_reduce_sum(at::Tensor&) override {}
+  std::unique_ptr<Transfer> send(const at::Tensor&, int) override { return nullptr; }
+  std::unique_ptr<Transfer> receive(at::Tensor&, int) override { return nullptr; }
+  void barrier() override {}
+};
+
+/// One GPU is enough to see it.
+TEST_F(CudaModuleOnGpu, NcclPeerThatNeverComesEndsInAnErrorInTime) {
+  LonelyHost host;
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    open_cuda_module().make_communicator(host, std::chrono::seconds(2));
+    FAIL() << "there is no second rank";
+  } catch (const CommunicationError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("start of NCCL did not complete within 2 s"));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 TEST(ChooseDevice, CpuIsTheCpu) {

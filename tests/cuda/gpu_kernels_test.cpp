@@ -5,11 +5,22 @@
 #include "tests/kernels/l1_cost.h"
 #include "tests/kernels/random_inputs.h"
 #include "worker/calibration/moments.h"
+#include "worker/kernels/cuda_kernels.h"
+#include "worker/kernels/half_l1_cost.h"
 #include "worker/kernels/sinkhorn.h"
+#include "worker/kernels/upper_triangle.h"
 #include "worker/maps/junction_solver.h"
 
 namespace dotresize {
 namespace {
+
+/// x: float16 on the GPU.
+at::Tensor half_l1_cost(const at::Tensor& x, double unit = 1.0) {
+  at::Tensor cost = at::zeros({x.size(1), x.size(1)}, x.options().dtype(at::kDouble));
+  cuda_kernels().add_half_l1_cost(x, unit, cost);
+  mirror_upper_triangle(cost);
+  return cost;
+}
 
 double relative_error(const at::Tensor& value, const at::Tensor& reference) {
   return ((value.cpu() - reference).abs() / reference.abs().clamp_min(1e-30)).max().item<double>();
@@ -33,7 +44,8 @@ TEST_P(L1CostOnGpu, AgreesWithTheCpu) {
 TEST_P(L1CostOnGpu, InHalfPrecisionIsWithinItsBound) {
   const auto [tokens, width] = GetParam();
   const at::Tensor x = activations(tokens, width).to(at::kHalf);
-  EXPECT_LE(relative_error(l1_cost(x.cuda()), l1_cost(x.to(at::kFloat))), 9.0 / 2048);
+  EXPECT_LE(relative_error(half_l1_cost(x.cuda()), l1_cost(x.to(at::kFloat))), 9.0 / 2048);
+  EXPECT_TRUE(half_l1_cost(x.cuda(), 0.25).equal(0.25 * half_l1_cost(x.cuda())));
 }
 
 INSTANTIATE_TEST_SUITE_P(AwkwardSizes, L1CostOnGpu,
@@ -49,9 +61,22 @@ TEST_F(KernelsOnGpu, L1CostIsAccurateWhereAllTokensAreEqual) {
 
 TEST_F(KernelsOnGpu, L1CostOfHalfPrecisionIsFarBetterThanItsBoundOverManyTokens) {
   const at::Tensor x = activations(4096, 300).to(at::kHalf);
-  const double error = relative_error(l1_cost(x.cuda()), l1_cost(x.to(at::kFloat)));
+  const double error = relative_error(half_l1_cost(x.cuda()), l1_cost(x.to(at::kFloat)));
   RecordProperty("relative_error", std::to_string(error));
   EXPECT_LE(error, 1e-4);
+}
+
+/// A residual stream: channels of very different size, one of them far larger than all others.
+TEST_F(KernelsOnGpu, CostsInHalfPrecisionAreWithinTheirBoundForAResidualStream) {
+  at::Tensor x = activations(2048, 500) * at::linspace(-6, 0, 500).exp();
+  x.select(1, 3).mul_(1e4);
+  at::Tensor cost = at::zeros({500, 500}, at::dtype(at::kDouble).device(at::kCUDA));
+  add_half_l1_cost(x.cuda(), cost);
+  mirror_upper_triangle(cost);
+  EXPECT_LE(relative_error(cost, l1_cost(x)), kMostHalfL1CostError);
+  const double error = half_l1_cost_error(x.cuda());
+  EXPECT_GT(error, 0.0);
+  EXPECT_LE(error, kMostHalfL1CostError);
 }
 
 void expect_same_plan(const at::Tensor& cost, const SinkhornOptions& options, double tolerance) {

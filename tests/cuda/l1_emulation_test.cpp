@@ -2,10 +2,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "tests/cuda/emulation/cuda_emulation.h"
-#include "tests/cuda/emulation/half2_emulation.h"
+#include "tests/cuda/emulation/l1_cost_on_cpu.h"
 #include "tests/kernels/random_inputs.h"
-#include "worker/kernels/cuda/l1_cost.cu"
 
 namespace dotresize {
 namespace {
@@ -16,32 +14,15 @@ at::Tensor reference(const at::Tensor& x) {
   return (values.unsqueeze(2) - values.unsqueeze(1)).abs().sum(0);
 }
 
-unsigned int blocks(int width) {
-  const auto tiles = static_cast<unsigned int>((width + TILE - 1) / TILE);
-  return tiles * (tiles + 1) / 2;
-}
-
-at::Tensor mirrored(at::Tensor cost) {
-  const auto width = static_cast<int>(cost.size(0));
-  const auto tiles = static_cast<unsigned int>((width + MIRROR - 1) / MIRROR);
-  cuda_emulation::launch({tiles, tiles}, {MIRROR, 8},
-                         [&] { mirror_upper_triangle(cost.data_ptr<double>(), width); });
-  return cost;
-}
-
 at::Tensor cost_of(const at::Tensor& x) {
   at::Tensor cost = at::zeros({x.size(1), x.size(1)}, at::kDouble);
-  const auto tokens = static_cast<int>(x.size(0));
-  const auto width = static_cast<int>(x.size(1));
-  cuda_emulation::launch({blocks(width)}, {THREADS}, [&] {
-    if (x.scalar_type() == at::kHalf) {
-      l1_cost_half(reinterpret_cast<const unsigned short*>(x.data_ptr()), cost.data_ptr<double>(),
-                   tokens, width);
-    } else {
-      l1_cost_float(x.data_ptr<float>(), cost.data_ptr<double>(), tokens, width);
-    }
-  });
-  return mirrored(cost);
+  if (x.scalar_type() == at::kHalf) {
+    emulated_half_l1_cost(x, /*unit=*/1.0, cost);
+  } else {
+    emulated_l1_cost(x, cost);
+  }
+  emulated_mirror(cost);
+  return cost;
 }
 
 double relative_error(const at::Tensor& cost, const at::Tensor& expected) {
@@ -60,6 +41,15 @@ TEST_P(EmulatedL1Cost, InHalfPrecisionIsWithinItsBound) {
   const auto [tokens, width] = GetParam();
   const at::Tensor x = activations(tokens, width).to(at::kHalf);
   EXPECT_LE(relative_error(cost_of(x), reference(x)), 9.0 / 2048);
+}
+
+TEST_P(EmulatedL1Cost, InHalfPrecisionComesInTheUnitThatIsAskedFor) {
+  const auto [tokens, width] = GetParam();
+  const at::Tensor x = activations(tokens, width).to(at::kHalf);
+  at::Tensor cost = at::zeros({x.size(1), x.size(1)}, at::kDouble);
+  emulated_half_l1_cost(x, /*unit=*/0.125, cost);
+  emulated_mirror(cost);
+  EXPECT_TRUE(cost.equal(0.125 * cost_of(x)));
 }
 
 INSTANTIATE_TEST_SUITE_P(AwkwardSizes, EmulatedL1Cost,

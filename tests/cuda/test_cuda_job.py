@@ -76,6 +76,27 @@ def test_golden_perplexity(case, compute_dtype, bound, tmp_path):
 
 
 @needs_a_gpu
+@pytest.mark.parametrize("compute_dtype", ["float32", "auto"])
+@pytest.mark.parametrize("case", GOLDEN["cases"][:8], ids=lambda case: case["name"])
+def test_report_tells_the_precision_of_the_costs_and_what_the_gpu_has_done(
+    case, compute_dtype, tmp_path
+):
+    report = harness.run_to_report(cuda_job(case, tmp_path, compute_dtype), tmp_path)
+    (rank,) = report["ranks"]
+    assert rank["peak_device_memory_bytes"] > 0
+    transport = case["method"]["name"].endswith("dotresize")
+    assert ("cost" in rank) == transport
+    if transport:
+        assert 0 < rank["cost"]["share_of_limit"] < 1
+    for junction in filter(lambda junction: junction["mapped"], report["junctions"]):
+        assert ("cost_dtype" in junction) == transport
+        assert ("cost_error" in junction) == (transport and compute_dtype == "auto")
+        if "cost_error" in junction:
+            half = junction["cost_error"] <= 2**-9
+            assert junction["cost_dtype"] == ("float16" if half else "float32")
+
+
+@needs_a_gpu
 def test_two_runs_are_identical(tmp_path):
     weights = []
     for run in ["one", "two"]:

@@ -20,6 +20,19 @@ TEST(PhaseTable, ShowsMeanShareAndTheSlowestRank) {
             "peak memory 1.00 GiB (rank 0), calibration 2,000 tokens/s\n");
 }
 
+TEST(PhaseTable, TellsWhatTheCostsHaveReachedAndTheMemoryOfTheGpus) {
+  Report report;
+  report.wall_time_s = 10.0;
+  report.ranks.resize(3);
+  report.ranks[0].cost = {.pairs = 300e9, .seconds = 3.0, .limit_pairs_per_s = 200e9};
+  report.ranks[1].cost = {.pairs = 100e9, .seconds = 1.0, .limit_pairs_per_s = 100e9};
+  report.ranks[1].rank = 1;
+  report.ranks[1].peak_device_memory_bytes = int64_t{3} << 30;
+  EXPECT_THAT(phase_table(report),
+              testing::EndsWith("peak device memory 3.00 GiB (rank 1)\n"
+                                "l1 cost 100.0 G pairs/s a rank, 57.1 % of the limit\n"));
+}
+
 TEST(PhaseTable, IsEmptyWithoutRanks) { EXPECT_EQ(phase_table(Report{}), ""); }
 
 }  // namespace

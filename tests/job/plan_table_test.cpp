@@ -87,6 +87,15 @@ TEST(PlanTable, ARankWithOneSublayerNamesItOnce) {
   EXPECT_THAT(table(small_job(small_llama(), 12)), HasSubstr("\n   2  layers.1 attention  "));
 }
 
+TEST(PlanTable, HasTheMemoryOfGpusWhereTheyMayBeUsed) {
+  ResolvedJob job = job_of_width(176);
+  EXPECT_THAT(table(job), HasSubstr("  peak memory\n"));
+  EXPECT_FALSE(document(job)["ranks"][0].contains("peak_device_memory_bytes"));
+  job.gpu_compute_dtype = Dtype::kBFloat16;
+  EXPECT_THAT(table(job), HasSubstr("  peak memory  GPU memory\n"));
+  EXPECT_GT(document(job)["ranks"][0]["peak_device_memory_bytes"], 0);
+}
+
 TEST(PlanTable, WarnsOnlyWhereTheResultIsNotSmaller) {
   EXPECT_THAT(table(job_of_width(176)), Not(HasSubstr("warning")));
   EXPECT_THAT(

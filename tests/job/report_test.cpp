@@ -29,6 +29,8 @@ Report example() {
   mapped.sinkhorn_violation = 1e-9;
   mapped.sinkhorn_converged = true;
   mapped.qr_condition = 3.5;
+  mapped.cost_dtype = Dtype::kFloat16;
+  mapped.cost_error = 2e-4;
   JunctionReport& kept = report.junctions[1];
   kept.name = "layers.5.mlp";
   kept.width = 256;
@@ -57,6 +59,8 @@ TEST(Report, HasTheDocumentedKeys) {
   EXPECT_EQ(report["evaluation"]["token_count"], 16320);
   EXPECT_EQ(report["junctions"][0]["sinkhorn"]["iterations"], 42);
   EXPECT_EQ(report["junctions"][0]["qr_condition"], 3.5);
+  EXPECT_EQ(report["junctions"][0]["cost_dtype"], "float16");
+  EXPECT_EQ(report["junctions"][0]["cost_error"], 2e-4);
   EXPECT_EQ(report["junctions"][1],
             json({{"name", "layers.5.mlp"}, {"width", 256}, {"mapped", false}}));
   EXPECT_EQ(report["dense"]["perplexity"], 26.03);
@@ -105,6 +109,21 @@ TEST(Report, LeavesOutWhatWasNotMeasured) {
   EXPECT_FALSE(document["dense"].contains("perplexity"));
   EXPECT_FALSE(document.contains("evaluation"));
   EXPECT_FALSE(document["method"].contains("lambda"));
+}
+
+TEST(Report, TellsWhatTheCostsOfARankHaveReached) {
+  Report report = example();
+  report.ranks[1].cost = {.pairs = 6e9, .seconds = 2.0, .limit_pairs_per_s = 4e9};
+  report.ranks[1].peak_device_memory_bytes = 1 << 22;
+  const json ranks = json::parse(report_to_json(report))["ranks"];
+  EXPECT_FALSE(ranks[0].contains("cost"));
+  EXPECT_FALSE(ranks[0].contains("peak_device_memory_bytes"));
+  EXPECT_EQ(ranks[1]["peak_device_memory_bytes"], 1 << 22);
+  EXPECT_EQ(ranks[1]["cost"], json({{"pairs", 6e9},
+                                    {"seconds", 2.0},
+                                    {"pairs_per_s", 3e9},
+                                    {"limit_pairs_per_s", 4e9},
+                                    {"share_of_limit", 0.75}}));
 }
 
 TEST(Report, SurvivesNumbersAndNamesThatJsonLacks) {

@@ -265,6 +265,9 @@ TEST_F(ResolveJob, RefusesFilesThatAreNotThereOrNotFiles) {
 
 TEST_F(ResolveJob, ComputesInBfloat16WhereAGpuIsAskedFor) {
   EXPECT_EQ(resolve().device, DeviceKind::kCpu);
+  EXPECT_EQ(resolve().gpu_compute_dtype, Dtype::kBFloat16);  // auto
+  spec_.mutable_resources()->set_device(v1::Resources::cpu);
+  EXPECT_EQ(resolve().gpu_compute_dtype, std::nullopt);
   spec_.mutable_resources()->set_device(v1::Resources::cuda);
   EXPECT_EQ(resolve().device, DeviceKind::kCuda);
   EXPECT_EQ(resolve().compute_dtype, Dtype::kBFloat16);

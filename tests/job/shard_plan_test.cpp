@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "job/device_memory_estimate.h"
 #include "job/errors.h"
 #include "job/memory_estimate.h"
 #include "job/model_size.h"
@@ -108,6 +109,87 @@ TEST(ShardPlan, TokenParallelHoldsFarLessThanAStage) {
   const int64_t pipeline = make_shard_plan(config, job).ranks[0].peak_memory_bytes;
   job.schedule = Schedule::kTokenParallel;
   EXPECT_LT(make_shard_plan(config, job).ranks[0].peak_memory_bytes, pipeline / 2);
+}
+
+ModelConfig llama31_70b() {
+  ModelConfig config = llama31();
+  config.hidden_size = 8192;
+  config.intermediate_size = 28672;
+  config.num_layers = 80;
+  config.num_heads = 64;
+  config.junction_widths.assign(161, 8192);
+  return config;
+}
+
+ResolvedJob job_70b(const ModelConfig& config) {
+  ResolvedJob job = small_job(config, 8);
+  job.set_width(6528);
+  job.calibration.seqlen = 2048;
+  job.device = DeviceKind::kCuda;
+  job.compute_dtype = Dtype::kBFloat16;
+  job.gpu_compute_dtype = Dtype::kBFloat16;
+  return job;
+}
+
+/// Moments of the stage's junctions, their maps, and the fold of an MLP; more than the passes need.
+TEST(ShardPlan, DeviceMemoryOfA70BModelOverEightRanks) {
+  const ModelConfig config = llama31_70b();
+  const RankShard shard = make_shard_plan(config, job_70b(config)).ranks[3];
+  const int64_t junctions = shard.end_sublayer - shard.first_sublayer;
+  constexpr int64_t d = 8192;
+  constexpr int64_t k = 6528;
+  constexpr int64_t kMlp = 3 * d * 28672 + d * d;  // with the shortcut
+  EXPECT_EQ(shard.peak_device_memory_bytes,
+            junctions * (28 * d * d + 16 * d * k) + 4 * (4 * kMlp + 2 * d * k));
+  EXPECT_EQ(shard.peak_memory_bytes, 16 * (kMlp - d * d + d));  // the host reads and folds
+}
+
+/// Passes over the tokens: weights in the compute dtype, moments without costs, the decomposition.
+TEST(ShardPlan, DeviceMemoryOfManyWeightsIsThatOfThePasses) {
+  const ModelConfig config = llama31_70b();
+  ResolvedJob job = job_70b(config);
+  job.method = Method::kMagnitude;
+  job.set_width(64);
+  const RankShard shard = make_shard_plan(config, job).ranks[3];
+  const int64_t junctions = shard.end_sublayer - shard.first_sublayer;
+  constexpr int64_t d = 8192;
+  EXPECT_EQ(shard.peak_device_memory_bytes, 2 * shard.parameters + (8 * junctions + 40) * d * d);
+}
+
+TEST(ShardPlan, DeviceMemoryOfTokenParallelHoldsOneJunctionAndOneSublayer) {
+  const ModelConfig config = llama31_70b();
+  ResolvedJob job = job_70b(config);
+  job.evaluation.reset();
+  job.schedule = Schedule::kTokenParallel;
+  constexpr int64_t d = 8192;
+  constexpr int64_t k = 6528;
+  constexpr int64_t kStream = 16 * 2048 * (d + k) * 4;
+  constexpr int64_t kMlp = 3 * d * 28672 + d * d;
+  EXPECT_EQ(make_shard_plan(config, job).ranks[3].peak_device_memory_bytes,
+            kStream + 28 * d * d + 16 * d * k + 4 * (4 * kMlp + 2 * d * k) + 2 * kMlp + 56 * d * k);
+}
+
+TEST(ShardPlan, DeviceMemoryIsThatOfAGpuThatIsThereOrMayBe) {
+  const ModelConfig config = llama31();
+  ResolvedJob job = small_job(config, 8);
+  EXPECT_EQ(make_shard_plan(config, job).ranks[1].peak_device_memory_bytes, std::nullopt);
+  job.gpu_compute_dtype = Dtype::kBFloat16;  // device: auto
+  const RankShard maybe = make_shard_plan(config, job).ranks[1];
+  job.device = DeviceKind::kCuda;
+  job.compute_dtype = Dtype::kBFloat16;
+  const RankShard certain = make_shard_plan(config, job).ranks[1];
+  EXPECT_EQ(maybe.peak_device_memory_bytes, certain.peak_device_memory_bytes);
+  EXPECT_GT(maybe.peak_memory_bytes, certain.peak_memory_bytes);
+}
+
+TEST(ShardPlan, WarnsWhereAGpuHasLessMemoryThanThePlanWants) {
+  RankShard shard;
+  EXPECT_EQ(device_memory_warning(shard, 0), "");
+  shard.peak_device_memory_bytes = int64_t{40} << 30;
+  EXPECT_EQ(device_memory_warning(shard, int64_t{40} << 30), "");
+  EXPECT_THAT(device_memory_warning(shard, int64_t{31} << 30),
+              testing::StartsWith("the plan wants 40.0 GiB of the GPU's memory, of which 31.0 GiB "
+                                  "are free"));
 }
 
 TEST(ShardPlan, OfAMixtureHoldsAllExpertsAndComputesAFew) {

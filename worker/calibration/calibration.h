@@ -34,6 +34,10 @@ struct CalibrationJob {
   at::Device device = at::kCPU;  ///< where this rank computes; tensors of `comm` are there too
   at::ScalarType fold_dtype = at::kDouble;  ///< of maps and weights in folding (maps/fold.h)
 
+  /// Costs in half precision are worth a try where a GPU computes with 16 bits all the same.
+  bool tries_half_costs() const {
+    return device.is_cuda() && (compute_dtype == at::kHalf || compute_dtype == at::kBFloat16);
+  }
   /// Junctions 0 .. mapped_junctions()-1 get a map.
   int64_t mapped_junctions() const { return config.num_junctions() - (head_sliced ? 0 : 1); }
   /// Whether the junctions that the sublayer reads and writes have one map.

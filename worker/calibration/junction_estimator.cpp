@@ -41,9 +41,31 @@ void JunctionEstimator::make_reproducible(int64_t tokens, double largest_norm) {
   if (cost_) cost_->make_reproducible(tokens, kSlack * largest_norm);
 }
 
+double JunctionEstimator::half_cost_error(const at::Tensor& x) const {
+  return sampled_half_cost_error(options_.pca ? rotated(x) : x);
+}
+
+double JunctionEstimator::sampled_half_cost_error(const at::Tensor& z) const {
+  return at_junction(junction_, clock_, "cost", [&] {
+    return half_l1_cost_error(z.reshape({-1, z.size(-1)}).contiguous());
+  });
+}
+
+void JunctionEstimator::settle_cost_dtype(double error) {
+  half_cost_error_ = error;
+  if (takes_half_costs()) cost_->take_cost_in_half();
+}
+
 void JunctionEstimator::add(const at::Tensor& x) {
   at_junction(junction_, clock_, "gram", [&] { gram_.add(x); });
-  if (cost_ && !options_.pca) at_junction(junction_, clock_, "cost", [&] { cost_->add(x); });
+  if (cost_ && !options_.pca) add_cost(x);
+}
+
+void JunctionEstimator::add_cost(const at::Tensor& z) {
+  if (must_settle_cost_dtype()) settle_cost_dtype(sampled_half_cost_error(z));
+  at_junction(junction_, clock_, "cost", [&] { cost_->add(z); });
+  const double pairs = static_cast<double>(z.numel()) * static_cast<double>(z.size(-1)) / 2.0;
+  clock_.count_work(takes_half_costs() ? "cost_float16" : "cost", pairs);
 }
 
 std::vector<at::Tensor> JunctionEstimator::first_sums() const {
@@ -61,10 +83,10 @@ void JunctionEstimator::decompose(int64_t tokens) {
   rotation_ = basis_->vectors.to(at::kFloat);
 }
 
-void JunctionEstimator::add_rotated(const at::Tensor& x) {
-  const at::Tensor z =
-      at_junction(junction_, clock_, "rotate", [&] { return at::matmul(x, rotation_); });
-  at_junction(junction_, clock_, "cost", [&] { cost_->add(z); });
+void JunctionEstimator::add_rotated(const at::Tensor& x) { add_cost(rotated(x)); }
+
+at::Tensor JunctionEstimator::rotated(const at::Tensor& x) const {
+  return at_junction(junction_, clock_, "rotate", [&] { return at::matmul(x, rotation_); });
 }
 
 std::vector<at::Tensor> JunctionEstimator::second_sums() const { return cost_->sums(); }
@@ -99,8 +121,16 @@ JunctionSolution JunctionEstimator::solve(int64_t tokens) {
     statistics.abs_sum = cost_->abs_sum;
     statistics.cost = cost_->cost;
   }
-  return at_junction(junction_, clock_, "solve",
-                     [&] { return solve_junction(statistics, *basis_, options_, &clock_); });
+  JunctionSolution solution = at_junction(junction_, clock_, "solve", [&] {
+    return solve_junction(statistics, *basis_, options_, &clock_);
+  });
+  note_costs(solution.diagnostics);
+  return solution;
+}
+
+void JunctionEstimator::note_costs(MapDiagnostics& diagnostics) const {
+  diagnostics.half_cost = takes_half_costs();
+  diagnostics.half_cost_error = half_cost_error_;
 }
 
 void JunctionEstimator::describe(JunctionSolution& shared) {
@@ -109,6 +139,7 @@ void JunctionEstimator::describe(JunctionSolution& shared) {
     shared.diagnostics.effective_rank = effective_rank(at::linalg_eigvalsh(gram_.gram).flip(0));
     shared.diagnostics.retained_energy = retained_energy(gram_.gram, shared.map.M);
   });
+  note_costs(shared.diagnostics);
 }
 
 }  // namespace dotresize

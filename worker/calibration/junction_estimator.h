@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "worker/calibration/moments.h"
+#include "worker/kernels/half_l1_cost.h"
 #include "worker/maps/basis.h"
 #include "worker/maps/junction_solver.h"
 #include "worker/phase_clock.h"
@@ -28,6 +29,17 @@ class JunctionEstimator {
   /// Makes the sums independent of how the tokens are dealt out to ranks: see Moments. Before the
   /// first pass.
   void make_reproducible(int64_t tokens, double largest_norm);
+
+  /// Takes the costs in half precision (kernels/half_l1_cost.h) where a sample says that it is
+  /// accurate enough: this one's first tokens, unless settle_cost_dtype comes first. Before the
+  /// first pass. On a GPU.
+  void try_half_costs() { tries_half_costs_ = cost_.has_value(); }
+  bool must_settle_cost_dtype() const { return tries_half_costs_ && !half_cost_error_; }
+  /// Their error on the first tokens of x [..., d] float32, in the original basis. Before the first
+  /// costs, after decompose() for pca.
+  double half_cost_error(const at::Tensor& x) const;
+  /// Decides by such an error: where ranks share the tokens, the same one on all of them.
+  void settle_cost_dtype(double error);
 
   /// x: [..., d] float32.
   void add(const at::Tensor& x);
@@ -60,6 +72,14 @@ class JunctionEstimator {
   void describe(JunctionSolution& shared);
 
  private:
+  at::Tensor rotated(const at::Tensor& x) const;
+  // z: [..., d] float32 in the map's basis.
+  void add_cost(const at::Tensor& z);
+  double sampled_half_cost_error(const at::Tensor& z) const;
+  bool takes_half_costs() const {
+    return half_cost_error_ && *half_cost_error_ <= kMostHalfL1CostError;
+  }
+  void note_costs(MapDiagnostics& diagnostics) const;
   double mean_square(int64_t tokens) const;
 
   int64_t junction_;
@@ -67,6 +87,8 @@ class JunctionEstimator {
   PhaseClock& clock_;
   Moments gram_;
   std::optional<Moments> cost_;
+  bool tries_half_costs_ = false;
+  std::optional<double> half_cost_error_;
   std::optional<Eigenbasis> basis_;
   at::Tensor rotation_;
 };

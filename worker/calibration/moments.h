@@ -38,6 +38,9 @@ class Moments {
   /// the largest sum that these bounds allow. Call before the first `add`.
   void make_reproducible(int64_t tokens, double largest_norm);
 
+  /// From now on the costs are those of kernels/half_l1_cost.h. On a GPU.
+  void take_cost_in_half() { half_cost_ = true; }
+
   int64_t tokens() const { return tokens_; }
 
   at::Tensor gram;     ///< [d, d] float64, undefined unless asked for
@@ -52,6 +55,7 @@ class Moments {
 
   int64_t width_;
   int64_t tokens_ = 0;
+  bool half_cost_ = false;
   // What is added and taken off to round; 0 rounds nothing.
   double gram_shift_ = 0.0;
   double abs_sum_shift_ = 0.0;

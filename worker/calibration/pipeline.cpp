@@ -36,6 +36,7 @@ StageJunctions make_junctions(const CalibrationJob& job, const RankShard& shard,
   const int64_t end = std::min(shard.end_sublayer + 1, job.mapped_junctions());
   for (int64_t junction = junctions.first; junction < end; ++junction) {
     junctions.estimators.emplace_back(junction, job.config.hidden_size, job.map, clock, job.device);
+    if (job.tries_half_costs()) junctions.estimators.back().try_half_costs();
   }
   return junctions;
 }

@@ -25,6 +25,13 @@ Microbatches my_ids(const Communicator& comm, const at::Tensor& windows) {
           all.begin() + count * (comm.rank() + 1) / comm.size()};
 }
 
+/// Of the ranks, the one that gets the first microbatch.
+int rank_of_first(const Communicator& comm, const at::Tensor& windows) {
+  const int64_t samples = microbatch_samples(windows.size(1));
+  const int64_t microbatches = (windows.size(0) + samples - 1) / samples;
+  return static_cast<int>((comm.size() - 1) / microbatches);
+}
+
 /// Every rank gets the embedding from its owner, looks up its tokens, and lets go of it.
 Microbatches embed_all(Communicator& comm, const CalibrationJob& job, const Microbatches& ids,
                        at::Tensor& owned_embedding, PhaseClock& clock) {
@@ -95,6 +102,10 @@ class Walk {
   /// Broadcasts the owner's half folded sublayer in the compute dtype, and runs x through it.
   void forward(int64_t sublayer, const SublayerWeights& owned, Microbatches& x);
 
+  /// All ranks take the costs in the precision that suits the first microbatch, whoever has it: the
+  /// same one for any number of ranks.
+  void settle_cost_dtype(JunctionEstimator& estimator, const Microbatches& x);
+
   bool owns_sublayer(int64_t sublayer) const {
     return job_.plan.owner_of_sublayer(sublayer) == comm_.rank();
   }
@@ -116,13 +127,16 @@ void Walk::solve(int64_t junction, Microbatches& x) {
   const int64_t k = job_.map.width;
   const auto on_device = at::device(job_.device);
   JunctionEstimator estimator(junction, d, job_.map, clock_, job_.device);
+  if (job_.tries_half_costs()) estimator.try_half_costs();
   estimator.make_reproducible(job_.windows.numel(), largest_norm(comm_, x));
+  if (!estimator.needs_second_pass()) settle_cost_dtype(estimator, x);
   for (const at::Tensor& batch : x) estimator.add(batch);
   reduce_all(comm_, estimator.first_sums(), owner);
   if (comm_.rank() == owner) estimator.decompose(job_.windows.numel());
   if (estimator.needs_second_pass()) {
     estimator.set_rotation(broadcast_or_empty(comm_, estimator.rotation(), {d, d},
                                               on_device.dtype(at::kFloat), owner));
+    settle_cost_dtype(estimator, x);
     for (const at::Tensor& batch : x) estimator.add_rotated(batch);
     reduce_all(comm_, estimator.second_sums(), owner);
   }
@@ -138,6 +152,16 @@ void Walk::solve(int64_t junction, Microbatches& x) {
   const at::Tensor M = map_.M.to(at::kFloat);
   for (at::Tensor& batch : x) batch = at::matmul(batch, M);
   observer_.junctions_solved(1);
+}
+
+void Walk::settle_cost_dtype(JunctionEstimator& estimator, const Microbatches& x) {
+  if (!estimator.must_settle_cost_dtype()) return;
+  at::Tensor error = at::zeros({1}, at::kDouble);
+  if (comm_.rank() == rank_of_first(comm_, job_.windows)) {
+    error[0] = estimator.half_cost_error(x.front());
+  }
+  comm_.all_reduce_sum(error);  // zero but for one rank's
+  estimator.settle_cost_dtype(error.item<double>());
 }
 
 SublayerWeights Walk::fold_readers(int64_t sublayer) {

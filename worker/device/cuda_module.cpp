@@ -1,10 +1,12 @@
 #include "worker/device/cuda_module.h"
 
 #include <ATen/Context.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdio>
 
 #include "worker/comm/nccl_communicator.h"
@@ -25,6 +27,19 @@ std::string hexadecimal(const cudaUUID_t& uuid) {
   return digits;
 }
 
+struct Memory {
+  int64_t free = 0;
+  int64_t total = 0;
+};
+
+/// Of the current device, in bytes.
+Memory memory() {
+  size_t free = 0;
+  size_t total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
+  return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
+}
+
 class Module final : public CudaModule {
  public:
   int device_count() const override { return c10::cuda::device_count(); }
@@ -37,7 +52,7 @@ class Module final : public CudaModule {
   }
 
   CudaKernels kernels() const override {
-    return {&add_l1_cost_cuda, &mirror_upper_triangle_cuda, &sinkhorn_cuda};
+    return {&add_l1_cost_cuda, &add_half_l1_cost_cuda, &mirror_upper_triangle_cuda, &sinkhorn_cuda};
   }
 
   void use(int device) override {
@@ -48,6 +63,16 @@ class Module final : public CudaModule {
 
   void finish_work() const noexcept override {
     cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream());
+  }
+
+  int64_t free_memory_bytes() const override { return memory().free; }
+
+  int64_t peak_memory_bytes() const override {
+    const Memory now = memory();
+    const auto reserved =
+        c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device())
+            .reserved_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+    return reserved.peak + (now.total - now.free) - reserved.current;
   }
 
   std::unique_ptr<Communicator> make_communicator(Communicator& host,

@@ -34,6 +34,12 @@ class CudaModule {
   /// Waits for the work on PyTorch's current stream, not for transfers under way. What failed is
   /// reported by the next use of the device.
   virtual void finish_work() const noexcept = 0;
+  /// Bytes of the thread's device that nobody has taken.
+  virtual int64_t free_memory_bytes() const = 0;
+  /// The most memory of the thread's device, in bytes, that this process has taken at a time: what
+  /// PyTorch's allocator has reserved at its peak, and beside it what is taken now without it (the
+  /// CUDA context, kernels, NCCL; what other processes have there, too).
+  virtual int64_t peak_memory_bytes() const = 0;
   /// NCCL between the ranks of `host`, each of which has made a GPU of its own the thread's.
   /// Collective. Tensors on the CPU go through `host`, which outlives the result. `timeout`:
   /// longest wait for one operation.

@@ -13,7 +13,7 @@ namespace dotresize {
 /// float32 sums over blocks of tokens are flushed to float64: relative error <= 1e-6 of a float64
 /// sum. The result depends neither on the number of threads nor on the instruction set, bit for
 /// bit. No more than 2048 tokens are copied at a time. On a GPU the error is <= 1e-5, and the
-/// result the same in every run; x may be float16 there (kernels/cuda/l1_cost_cuda.h).
+/// result the same in every run.
 ///
 /// `shift`: the sums of a block of tokens are rounded before they are added, to what is left of
 /// them when this number has been added and taken off. 0 rounds nothing.

@@ -100,6 +100,12 @@ at::Tensor solve_transport(const at::Tensor& cost, const MapOptions& options,
   return transport.Q;
 }
 
+/// retained_energy of M = U·Q, from the eigenvalues e of the Gram matrix and Q [d, k]:
+/// tr(Mᵀ G M) = Σ_i e_i ‖Q_i‖², a product with G less.
+double retained_in_eigenbasis(const at::Tensor& eigenvalues, const at::Tensor& Q) {
+  return ((eigenvalues * Q.square().sum(1)).sum() / eigenvalues.sum()).item<double>();
+}
+
 }  // namespace
 
 double retained_energy(const at::Tensor& gram, const at::Tensor& M) {
@@ -130,11 +136,15 @@ JunctionSolution solve_junction(const JunctionStatistics& statistics, const Eige
                                                options, diagnostics, clock)
                              : at::eye(statistics.gram.size(0), statistics.gram.options())
                                    .index_select(1, solution.support);
-  solution.map.M = (options.pca ? at::mm(basis.vectors, map) : map).contiguous();
+  solution.map.M = (!options.pca        ? map
+                    : options.transport ? at::mm(basis.vectors, map)
+                                        : basis.vectors.index_select(1, solution.support))
+                       .contiguous();
   solution.map.M_inv = solution.map.M.t().contiguous();
 
   diagnostics.effective_rank = effective_rank(basis.values);
-  diagnostics.retained_energy = retained_energy(statistics.gram, solution.map.M);
+  diagnostics.retained_energy = options.pca ? retained_in_eigenbasis(basis.values, map)
+                                            : retained_energy(statistics.gram, solution.map.M);
   return solution;
 }
 

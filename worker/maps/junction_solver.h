@@ -45,6 +45,10 @@ struct MapDiagnostics {
   double sinkhorn_violation = 0.0;
   bool sinkhorn_converged = true;
   double qr_condition = 1.0;  ///< 2-norm condition of R
+  /// Costs in half precision (kernels/half_l1_cost.h): whether they were taken, and their error on
+  /// a sample where it was measured. The caller of solve_junction knows.
+  bool half_cost = false;
+  std::optional<double> half_cost_error = {};
 };
 
 struct JunctionSolution {

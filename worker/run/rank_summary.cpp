@@ -10,6 +10,7 @@
 #include "job/net_size.h"
 #include "job/version.h"
 #include "worker/model/sublayer.h"
+#include "worker/run/cost_rate.h"
 #include "worker/run/host_name.h"
 
 namespace dotresize {
@@ -27,9 +28,15 @@ Json gather_object(Communicator& comm, const Json& mine) {
 }
 
 Json diagnostics_to_json(const MapDiagnostics& d) {
-  return {{"effective_rank", d.effective_rank},  {"retained_energy", d.retained_energy},
-          {"iterations", d.sinkhorn_iterations}, {"violation", d.sinkhorn_violation},
-          {"converged", d.sinkhorn_converged},   {"qr_condition", d.qr_condition}};
+  Json json = {{"effective_rank", d.effective_rank},
+               {"retained_energy", d.retained_energy},
+               {"iterations", d.sinkhorn_iterations},
+               {"violation", d.sinkhorn_violation},
+               {"converged", d.sinkhorn_converged},
+               {"qr_condition", d.qr_condition},
+               {"half_cost", d.half_cost}};
+  if (d.half_cost_error) json["half_cost_error"] = *d.half_cost_error;
+  return json;
 }
 
 void fill_in(JunctionReport& report, const Json& diagnostics, bool transport) {
@@ -40,12 +47,33 @@ void fill_in(JunctionReport& report, const Json& diagnostics, bool transport) {
   report.sinkhorn_violation = diagnostics.at("violation").get<double>();
   report.sinkhorn_converged = diagnostics.at("converged").get<bool>();
   report.qr_condition = diagnostics.at("qr_condition").get<double>();
+  report.cost_dtype = diagnostics.at("half_cost").get<bool>() ? Dtype::kFloat16 : Dtype::kFloat32;
+  if (diagnostics.contains("half_cost_error")) {
+    report.cost_error = diagnostics.at("half_cost_error").get<double>();
+  }
 }
 
 int64_t peak_resident_bytes() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return int64_t{1024} * usage.ru_maxrss;
+}
+
+CostReport cost_from_json(const Json& cost) {
+  return {cost.at("pairs"), cost.at("seconds"), cost.at("limit")};
+}
+
+Json describe_rank(const PhaseClock& clock, const ChosenDevice& device) {
+  Json rank = {{"host", host_name()},
+               {"gpu", device.name},
+               {"seconds", clock.seconds()},
+               {"peak_memory_bytes", peak_resident_bytes()}};
+  if (device.cuda) rank["peak_device_memory_bytes"] = device.cuda->peak_memory_bytes();
+  if (const auto cost = cost_report(clock, device)) {
+    rank["cost"] = {
+        {"pairs", cost->pairs}, {"seconds", cost->seconds}, {"limit", cost->limit_pairs_per_s}};
+  }
+  return rank;
 }
 
 }  // namespace
@@ -93,11 +121,8 @@ std::map<std::string, std::string> gather_input_hashes(Communicator& comm,
 }
 
 std::vector<RankReport> gather_ranks(Communicator& comm, const ShardPlan& plan,
-                                     const PhaseClock& clock, const std::string& gpu) {
-  const Json mine = {{"host", host_name()},
-                     {"gpu", gpu},
-                     {"seconds", clock.seconds()},
-                     {"peak_memory_bytes", peak_resident_bytes()}};
+                                     const PhaseClock& clock, const ChosenDevice& device) {
+  const Json mine = describe_rank(clock, device);
   std::vector<RankReport> reports;
   for (const std::string& text : gather_strings(comm, mine.dump(), 0)) {
     const Json rank = Json::parse(text);
@@ -110,6 +135,10 @@ std::vector<RankReport> gather_ranks(Communicator& comm, const ShardPlan& plan,
     report.end_sublayer = shard.end_sublayer;
     report.seconds = rank.at("seconds").get<std::map<std::string, double>>();
     report.peak_memory_bytes = rank.at("peak_memory_bytes");
+    if (rank.contains("peak_device_memory_bytes")) {
+      report.peak_device_memory_bytes = rank.at("peak_device_memory_bytes").get<int64_t>();
+    }
+    if (rank.contains("cost")) report.cost = cost_from_json(rank.at("cost"));
   }
   return reports;
 }

@@ -9,6 +9,7 @@
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/comm/communicator.h"
+#include "worker/device/choose_device.h"
 
 namespace dotresize {
 
@@ -31,9 +32,9 @@ std::map<std::string, std::string> gather_input_hashes(Communicator& comm,
                                                        const std::filesystem::path& model_dir,
                                                        std::vector<std::filesystem::path> files);
 
-/// `gpu`: the name of this rank's, empty on the CPU.
+/// `clock`: this rank's so far. Takes some milliseconds: see cost_rate.h.
 std::vector<RankReport> gather_ranks(Communicator& comm, const ShardPlan& plan,
-                                     const PhaseClock& clock, const std::string& gpu);
+                                     const PhaseClock& clock, const ChosenDevice& device);
 
 /// Sizes, version, options and warnings of a report whose perplexities and junctions are filled in.
 /// Rank 0 alone.

@@ -50,6 +50,12 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+/// What a phase waits for at its end.
+std::function<void()> finish_work_of(const ChosenDevice& device) {
+  if (device.cuda == nullptr) return nullptr;
+  return [cuda = device.cuda] { cuda->finish_work(); };
+}
+
 /// The steps of run_job and what they share.
 class JobRun {
  public:
@@ -62,8 +68,7 @@ class JobRun {
         cache_dir_(environment.cache_dir),
         trace_(environment.trace),
         device_(environment.device),
-        gpu_(environment.gpu),
-        clock_(!environment.trace.empty(), environment.finish_work),
+        clock_(!environment.trace.empty(), finish_work_of(environment.device)),
         comm_(environment.comm, clock_),
         source_(job.model_path),
         output_(environment.output),
@@ -91,8 +96,7 @@ class JobRun {
   Progress& progress_;
   fs::path cache_dir_;
   fs::path trace_;
-  at::Device device_;
-  std::string gpu_;
+  ChosenDevice device_;
   PhaseClock clock_;
   TimedCommunicator comm_;
   CheckpointReader source_;
@@ -172,8 +176,8 @@ double JobRun::perplexity(const CheckpointReader& reader, const ModelConfig& con
   const PhaseClock::Scope scope(clock_, phase);
   progress_.enter(phase);
   const NegativeLogLikelihood sum = evaluate_model(
-      comm_, reader, config, plan_, evaluation_->windows, scalar_type(job_.compute_dtype), device_,
-      [&](int64_t tokens) { progress_.tokens_seen(tokens); });
+      comm_, reader, config, plan_, evaluation_->windows, scalar_type(job_.compute_dtype),
+      device_.device, [&](int64_t tokens) { progress_.tokens_seen(tokens); });
   report_.evaluation_tokens = sum.tokens;
   return sum.perplexity();
 }
@@ -193,7 +197,7 @@ void JobRun::calibrate() {
                              job_.head_sliced,
                              scalar_type(job_.compute_dtype),
                              job_.junction_groups};
-  calibration.device = device_;
+  calibration.device = device_.device;
   calibration.fold_dtype = fold_dtype(scalar_type(job_.output_dtype));
   if (job_.energy) {
     calibration.choose_widths = [&](const at::Tensor& spectra) {
@@ -210,7 +214,7 @@ void JobRun::calibrate() {
       [&](int64_t junctions) { progress_.junctions_solved(junctions); }};
   const auto schedule =
       job_.schedule == Schedule::kPipeline ? calibrate_pipeline : calibrate_token_parallel;
-  BackgroundSink sink(shards_, device_, clock_);
+  BackgroundSink sink(shards_, device_.device, clock_);
   schedule(comm_, calibration, sink, observer, clock_);
   sink.finish();
   shards_.finish();
@@ -242,7 +246,7 @@ void JobRun::evaluate_compressed() {
 void JobRun::finish() {
   progress_.enter("finish");
   if (!trace_.empty()) write_trace(comm_, clock_, trace_);
-  report_.ranks = gather_ranks(comm_, plan_, clock_, gpu_);
+  report_.ranks = gather_ranks(comm_, plan_, clock_, device_);
   if (!root()) return;
   complete_report(report_, job_, config_, shards_.layout());
   report_.calibration_tokens = calibration_.windows.numel();

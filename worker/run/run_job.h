@@ -1,16 +1,13 @@
 #pragma once
 
-#include <c10/core/Device.h>
-
 #include <filesystem>
-#include <functional>
-#include <string>
 
 #include "job/model_config.h"
 #include "job/report.h"
 #include "job/resolved_job.h"
 #include "job/shard_plan.h"
 #include "worker/comm/communicator.h"
+#include "worker/device/choose_device.h"
 #include "worker/run/output_directory.h"
 #include "worker/run/progress.h"
 
@@ -23,10 +20,7 @@ struct RunEnvironment {
   std::filesystem::path cache_dir;    ///< for tokenised text
   OutputDirectory* output = nullptr;  ///< rank 0's; null on the others
   std::filesystem::path trace = {};   ///< where to write a timeline of all ranks; empty: nowhere
-  /// Where this rank computes; `comm` moves tensors that are there.
-  at::Device device = at::kCPU;
-  std::string gpu = {};                    ///< its name, for the report; empty on the CPU
-  std::function<void()> finish_work = {};  ///< waits for the device; throws nothing
+  ChosenDevice device = {};           ///< where this rank computes; `comm` moves its tensors
 };
 
 /// One whole job: perplexity of the dense model, calibration, maps, folding, the output directory,

@@ -45,9 +45,50 @@ __device__ __forceinline__ void read8(const float* panel, int thread, float (&va
   values[4] = high.x, values[5] = high.y, values[6] = high.z, values[7] = high.w;
 }
 
-/// Adds a thread's sums to the cost, and begins them again. column_of(thread column, j): of sums[.][j] in the tile.
+/// As it is kept in shared memory: the rows of a float16 tile twice, one for each of two columns.
+__device__ __forceinline__ float as_row(float value) { return value; }
+__device__ __forceinline__ Half2 as_row(unsigned short value) { return twice(value); }
+
+/// STAGE tokens of a tile's two panels on their way to shared memory: what one thread carries.
+template <class Value>
+struct Load {
+  static constexpr int kValues = STAGE * TILE / THREADS;  // of each panel
+
+  // Tokens and channels beyond the last ones are zero: they add nothing to a sum that counts.
+  __device__ __forceinline__ void start(const Value* x, int first, int tokens, int width, TileIndex tile) {
+    const int lane = threadIdx.x % TILE;  // the channel that a thread loads, of every second token
+    const int row = tile.p * TILE + lane;
+    const int column = tile.q * TILE + lane;
+    const int row_tokens = row < width ? tokens : 0;
+    const int column_tokens = column < width ? tokens : 0;
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) {
+      const int token = first + threadIdx.x / TILE + i * (THREADS / TILE);
+      const long long start = static_cast<long long>(token) * width;
+      row_values[i] = token < row_tokens ? x[start + row] : Value(0);
+      column_values[i] = token < column_tokens ? x[start + column] : Value(0);
+    }
+  }
+
+  template <class Row>
+  __device__ __forceinline__ void finish(Row (&rows)[STAGE][TILE], Value (&columns)[STAGE][TILE]) const {
+    const int lane = threadIdx.x % TILE;
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) {
+      const int t = threadIdx.x / TILE + i * (THREADS / TILE);
+      rows[t][lane] = as_row(row_values[i]);
+      columns[t][lane] = column_values[i];
+    }
+  }
+
+  Value row_values[kValues];
+  Value column_values[kValues];
+};
+
+/// Adds `unit` times a thread's sums to the cost, and begins them again. column_of(thread column, j): of sums[.][j]
+/// in the tile.
 template <class ColumnOf>
-__device__ __forceinline__ void flush(float (&sums)[8][8], double* cost, int width, TileIndex tile,
+__device__ __forceinline__ void flush(float (&sums)[8][8], double unit, double* cost, int width, TileIndex tile,
                                       const ColumnOf& column_of) {
   int thread = threadIdx.x;
   // The compiler would keep all addresses in registers from one flush to the next.
@@ -61,7 +102,7 @@ __device__ __forceinline__ void flush(float (&sums)[8][8], double* cost, int wid
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const int column = column_of(thread_column(thread), j);
-      if (row < rows && column < columns) out[static_cast<long long>(row) * width + column] += sums[i][j];
+      if (row < rows && column < columns) out[static_cast<long long>(row) * width + column] += unit * sums[i][j];
       sums[i][j] = 0.0f;
     }
   }
@@ -73,42 +114,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     l1_cost_float(const float* __restrict__ x, double* __restrict__ cost, int tokens, int width) {
   alignas(16) __shared__ float rows[2][STAGE][TILE];
   alignas(16) __shared__ float columns[2][STAGE][TILE];
-  constexpr int kLoads = STAGE * TILE / THREADS;  // elements of a panel that a thread loads
   const TileIndex tile = tile_of(blockIdx.x);
-  const int lane = threadIdx.x % TILE;  // the channel that a thread loads, of every second token
-  const int row = tile.p * TILE + lane;
-  const int column = tile.q * TILE + lane;
-  const int row_tokens = row < width ? tokens : 0;
-  const int column_tokens = column < width ? tokens : 0;
-  float next_row[kLoads];
-  float next_column[kLoads];
-
-  // Tokens and channels beyond the last ones are zero: they add nothing to a sum that counts.
-  const auto load = [&](int first) {
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const int token = first + threadIdx.x / TILE + i * (THREADS / TILE);
-      next_row[i] = token < row_tokens ? x[static_cast<long long>(token) * width + row] : 0.0f;
-      next_column[i] = token < column_tokens ? x[static_cast<long long>(token) * width + column] : 0.0f;
-    }
-  };
-  const auto store = [&](int buffer) {
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const int t = threadIdx.x / TILE + i * (THREADS / TILE);
-      rows[buffer][t][lane] = next_row[i];
-      columns[buffer][t][lane] = next_column[i];
-    }
-  };
-
+  Load<float> load;
   float sums[8][8] = {};
-  load(0);
-  store(0);
+  load.start(x, 0, tokens, width, tile);
+  load.finish(rows[0], columns[0]);
   __syncthreads();
   int buffer = 0;
   for (int first = 0; first < tokens; first += STAGE) {
     const bool more = first + STAGE < tokens;
-    if (more) load(first + STAGE);
+    if (more) load.start(x, first + STAGE, tokens, width, tile);
 #pragma unroll
     for (int t = 0; t < STAGE; ++t) {
       float a[8];
@@ -121,57 +136,33 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         for (int j = 0; j < 8; ++j) sums[i][j] += fabsf(a[i] - b[j]);
       }
     }
-    if (more) store(buffer ^ 1);
     buffer ^= 1;
+    if (more) load.finish(rows[buffer], columns[buffer]);
     __syncthreads();
     if (!more || (first + STAGE) % TOKENS_PER_FLUSH == 0) {
-      flush(sums, cost, width, tile, channel);
+      flush(sums, 1.0, cost, width, tile, channel);
     }
   }
 }
 
-/// As l1_cost_float, of float16 x. The difference and the sums over one stage are float16: at most 2^-11 of each
-/// sum is lost at each of its 9 roundings. Channels further apart than 8188 overflow to infinity.
+/// As l1_cost_float, of float16 x, and times `unit`: a power of two, so that the scale that x was given comes off
+/// without an error. The difference and the sums over one stage are float16: at most 2^-11 of each sum is lost at
+/// each of its 9 roundings. Channels further apart than 8188 overflow to infinity.
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     l1_cost_half(const unsigned short* __restrict__ x, double* __restrict__ cost, int tokens,
-                 int width) {
+                 int width, double unit) {
   alignas(16) __shared__ Half2 rows[2][STAGE][TILE];  // each channel twice
   alignas(16) __shared__ unsigned short columns[2][STAGE][TILE];
-  constexpr int kLoads = STAGE * TILE / THREADS;
   const TileIndex tile = tile_of(blockIdx.x);
-  const int lane = threadIdx.x % TILE;
-  const int row = tile.p * TILE + lane;
-  const int column = tile.q * TILE + lane;
-  const int row_tokens = row < width ? tokens : 0;
-  const int column_tokens = column < width ? tokens : 0;
-  unsigned short next_row[kLoads];
-  unsigned short next_column[kLoads];
-
-  const auto load = [&](int first) {
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const int token = first + threadIdx.x / TILE + i * (THREADS / TILE);
-      next_row[i] = token < row_tokens ? x[static_cast<long long>(token) * width + row] : 0;
-      next_column[i] = token < column_tokens ? x[static_cast<long long>(token) * width + column] : 0;
-    }
-  };
-  const auto store = [&](int buffer) {
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const int t = threadIdx.x / TILE + i * (THREADS / TILE);
-      rows[buffer][t][lane] = twice(next_row[i]);
-      columns[buffer][t][lane] = next_column[i];
-    }
-  };
-
+  Load<unsigned short> load;
   float sums[8][8] = {};
-  load(0);
-  store(0);
+  load.start(x, 0, tokens, width, tile);
+  load.finish(rows[0], columns[0]);
   __syncthreads();
   int buffer = 0;
   for (int first = 0; first < tokens; first += STAGE) {
     const bool more = first + STAGE < tokens;
-    if (more) load(first + STAGE);
+    if (more) load.start(x, first + STAGE, tokens, width, tile);
     Half2 stage_sums[8][4] = {};
 #pragma unroll
     for (int t = 0; t < STAGE; ++t) {
@@ -191,12 +182,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll
       for (int j = 0; j < 4; ++j) add_to(sums[i][2 * j], sums[i][2 * j + 1], stage_sums[i][j]);
     }
-    if (more) store(buffer ^ 1);
     buffer ^= 1;
+    if (more) load.finish(rows[buffer], columns[buffer]);
     __syncthreads();
     if (!more || (first + STAGE) % TOKENS_PER_FLUSH == 0) {
       // Eight neighbouring columns here, as they come in pairs.
-      flush(sums, cost, width, tile, [](int thread, int j) { return thread * 8 + j; });
+      flush(sums, unit, cost, width, tile, [](int thread, int j) { return thread * 8 + j; });
     }
   }
 }

@@ -16,11 +16,10 @@ constexpr int64_t kTile = 128;
 constexpr unsigned int kThreads = 256;
 constexpr int64_t kMirrorTile = 32;
 
-void check(const at::Tensor& x, const at::Tensor& cost) {
-  TORCH_CHECK(x.dim() == 2 && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kHalf) &&
-                  x.is_contiguous() && x.is_cuda(),
-              "l1 cost: x must be a contiguous float32 or float16 matrix on a GPU, not ", x.sizes(),
-              " ", x.scalar_type(), " on ", x.device());
+void check(const at::Tensor& x, at::ScalarType dtype, const at::Tensor& cost) {
+  TORCH_CHECK(x.dim() == 2 && x.scalar_type() == dtype && x.is_contiguous() && x.is_cuda(),
+              "l1 cost: x must be a contiguous ", dtype, " matrix on a GPU, not ", x.sizes(), " ",
+              x.scalar_type(), " on ", x.device());
   TORCH_CHECK(cost.dim() == 2 && cost.size(0) == x.size(1) && cost.size(1) == x.size(1) &&
                   cost.scalar_type() == at::kDouble && cost.is_contiguous() &&
                   cost.device() == x.device(),
@@ -35,10 +34,9 @@ unsigned int tiles_across(int64_t width, int64_t tile) {
   return static_cast<unsigned int>((width + tile - 1) / tile);
 }
 
-}  // namespace
-
-void add_l1_cost_cuda(const at::Tensor& x, at::Tensor& cost) {
-  check(x, cost);
+/// options: what the kernel takes beside x, cost and their sizes.
+template <typename... Options>
+void launch(const char* kernel, const at::Tensor& x, at::Tensor& cost, Options... options) {
   if (x.numel() == 0) return;
   const c10::cuda::CUDAGuard guard(x.device());
   const GpuProgram& program = loaded_program(l1_cost_program(), x.get_device());
@@ -46,9 +44,20 @@ void add_l1_cost_cuda(const at::Tensor& x, at::Tensor& cost) {
   const auto width = static_cast<int>(x.size(1));
   double* sums = cost.data_ptr<double>();
   const unsigned int tiles = tiles_across(width, kTile);
-  const char* kernel = x.scalar_type() == at::kHalf ? "l1_cost_half" : "l1_cost_float";
   program.kernel(kernel).launch(tiles * (tiles + 1) / 2, kThreads, x.const_data_ptr(), sums, tokens,
-                                width);
+                                width, options...);
+}
+
+}  // namespace
+
+void add_l1_cost_cuda(const at::Tensor& x, at::Tensor& cost) {
+  check(x, at::kFloat, cost);
+  launch("l1_cost_float", x, cost);
+}
+
+void add_half_l1_cost_cuda(const at::Tensor& x, double unit, at::Tensor& cost) {
+  check(x, at::kHalf, cost);
+  launch("l1_cost_half", x, cost, unit);
 }
 
 void mirror_upper_triangle_cuda(at::Tensor& matrix) {

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace dotresize {
+
+// worker/kernels/cuda/l1_cost.cu on the CPU (cuda_emulation.h), with the arguments of CudaKernels.
+
+/// x: [n, d] float32.
+void emulated_l1_cost(const at::Tensor& x, at::Tensor& cost);
+/// x: [n, d] float16.
+void emulated_half_l1_cost(const at::Tensor& x, double unit, at::Tensor& cost);
+void emulated_mirror(at::Tensor& matrix);
+
+}  // namespace dotresize

@@ -1,0 +1,188 @@
+// Costs in half precision, from the scaling of activations to what a junction says of them. The
+// kernel is the GPU's own, run by the CPU: see emulation/cuda_emulation.h.
+#include "worker/kernels/half_l1_cost.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/cuda/emulation/l1_cost_on_cpu.h"
+#include "worker/calibration/junction_estimator.h"
+#include "worker/kernels/cuda_kernels.h"
+#include "worker/kernels/l1_cost.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int64_t kWidth = 60;
+
+class HalfL1Cost : public testing::Test {
+ protected:
+  HalfL1Cost() {
+    set_cuda_kernels({.add_l1_cost = emulated_l1_cost, .add_half_l1_cost = emulated_half_l1_cost});
+  }
+  ~HalfL1Cost() override { set_cuda_kernels({}); }
+};
+
+at::Tensor activations(int64_t tokens) {
+  at::manual_seed(tokens);
+  return at::randn({tokens, kWidth}) * at::linspace(-4, 0, kWidth).exp();
+}
+
+at::Tensor half_cost(const at::Tensor& x) {
+  at::Tensor cost = at::zeros({kWidth, kWidth}, at::kDouble);
+  add_half_l1_cost(x, cost);
+  return cost.triu();
+}
+
+at::Tensor exact_cost(const at::Tensor& x) {
+  at::Tensor cost = at::zeros({kWidth, kWidth}, at::kDouble);
+  add_l1_cost(x, cost);
+  return cost.triu();
+}
+
+double relative_error(const at::Tensor& x) {
+  const at::Tensor exact = exact_cost(x);
+  return ((half_cost(x) - exact).abs() / exact.clamp_min(1e-300)).max().item<double>();
+}
+
+/// Two channels that differ by less than float16 can say.
+at::Tensor with_near_twins(at::Tensor x) {
+  x.select(1, 7).copy_(x.select(1, 3) * (1 + 1e-5));
+  return x;
+}
+
+TEST_F(HalfL1Cost, IsAccurateForChannelsOfAnySize) {
+  const double error = relative_error(activations(600));
+  EXPECT_GT(error, 0.0);
+  EXPECT_LT(error, kMostHalfL1CostError);
+}
+
+TEST_F(HalfL1Cost, AddsToWhatIsThere) {
+  const at::Tensor x = activations(20);
+  at::Tensor cost = half_cost(x);
+  add_half_l1_cost(x, cost);
+  EXPECT_TRUE(cost.triu().equal(2 * half_cost(x)));
+}
+
+/// Bit by bit: whatever the scale, the kernel sees the same numbers.
+TEST_F(HalfL1Cost, ScalesExactly) {
+  const at::Tensor x = activations(20);
+  const at::Tensor cost = half_cost(x);
+  for (const int exponent : {-90, -7, 1, 100}) {
+    const double scale = std::exp2(exponent);
+    EXPECT_TRUE(half_cost(x * scale).equal(cost * scale)) << exponent;
+  }
+}
+
+TEST_F(HalfL1Cost, TakesTheLargestMagnitudesWithoutOverflow) {
+  for (const double largest : {4093.9, 4094.0, 4094.1, 4095.0, 4096.0, 3.4e38}) {
+    at::Tensor x = activations(16) / 100;
+    x.select(1, 0).fill_(largest);
+    x.select(1, 1).fill_(-largest);
+    EXPECT_NEAR(half_cost(x)[0][1].item<double>() / (32 * largest), 1.0, 1e-3) << largest;
+  }
+}
+
+TEST_F(HalfL1Cost, OutliersOfAResidualStreamDoNotDrownTheRest) {
+  at::Tensor x = activations(512);
+  x.select(1, 5).mul_(1e4);
+  for (const int64_t channel : {9, 30}) x.select(1, channel)[0] = 4000;  // the first token's
+  EXPECT_LT(relative_error(x), kMostHalfL1CostError);
+}
+
+TEST_F(HalfL1Cost, ErrorIsThatOfTheFirstTokens) {
+  const at::Tensor x = activations(512);
+  EXPECT_EQ(half_l1_cost_error(x), relative_error(x));
+  EXPECT_EQ(half_l1_cost_error(at::cat({x, with_near_twins(activations(30))})), relative_error(x));
+}
+
+TEST_F(HalfL1Cost, ErrorTellsWhereDifferencesAreLost) {
+  EXPECT_GT(half_l1_cost_error(with_near_twins(activations(100))), 0.1);
+  EXPECT_GT(half_l1_cost_error(at::cat({activations(9), activations(9) * 1e-9})), 0.0);
+  EXPECT_EQ(half_l1_cost_error(at::zeros({5, kWidth})), 0.0);
+  at::Tensor broken = activations(5);
+  broken[2][2] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_FALSE(half_l1_cost_error(broken) <= kMostHalfL1CostError);
+}
+
+TEST_F(HalfL1Cost, MomentsInHalfPrecisionAreReproducible) {
+  const at::Tensor x = activations(300);
+  const auto cost_in_order = [&](const std::vector<int64_t>& order) {
+    Moments moments(kWidth, {.abs_sum = true, .cost = true});
+    moments.make_reproducible(300, 100.0);
+    moments.take_cost_in_half();
+    for (const int64_t first : order) moments.add(x.narrow(0, first, 100));
+    return moments.cost.triu();
+  };
+  const at::Tensor cost = cost_in_order({0, 100, 200});
+  EXPECT_TRUE(cost.equal(cost_in_order({200, 0, 100})));
+  const at::Tensor exact = exact_cost(x);
+  EXPECT_FALSE(cost.equal(exact));
+  EXPECT_LT(((cost - exact).abs().max() / exact.max()).item<double>(), kMostHalfL1CostError);
+}
+
+/// One junction, in both passes where its method has two.
+class HalfCostsOfAJunction : public HalfL1Cost, public testing::WithParamInterface<bool> {
+ protected:
+  JunctionEstimator estimator() { return {3, kWidth, {.pca = GetParam(), .width = 40}, clock_}; }
+  JunctionSolution solve(JunctionEstimator& estimator, const at::Tensor& x) {
+    const std::vector<at::Tensor> batches = x.split(100);
+    for (const at::Tensor& batch : batches) estimator.add(batch);
+    estimator.decompose(x.size(0));
+    if (estimator.needs_second_pass()) {
+      for (const at::Tensor& batch : batches) estimator.add_rotated(batch);
+    }
+    return estimator.solve(x.size(0));
+  }
+  PhaseClock clock_;
+};
+
+TEST_P(HalfCostsOfAJunction, AreTakenWhereASampleAllowsIt) {
+  JunctionEstimator half = estimator();
+  half.try_half_costs();
+  const MapDiagnostics found = solve(half, activations(200)).diagnostics;
+  EXPECT_TRUE(found.half_cost);
+  ASSERT_TRUE(found.half_cost_error.has_value());
+  EXPECT_GT(*found.half_cost_error, 0.0);
+  EXPECT_LT(*found.half_cost_error, kMostHalfL1CostError);
+  constexpr double kPairs = 200.0 * kWidth * kWidth / 2;
+  EXPECT_EQ(clock_.work(), (std::map<std::string, double>{{"cost_float16", kPairs}}));
+}
+
+TEST_P(HalfCostsOfAJunction, AreNotTakenUnasked) {
+  JunctionEstimator plain = estimator();
+  const MapDiagnostics found = solve(plain, activations(200)).diagnostics;
+  EXPECT_FALSE(found.half_cost);
+  EXPECT_FALSE(found.half_cost_error.has_value());
+  EXPECT_EQ(clock_.work().count("cost"), 1);
+}
+
+/// What the ranks have agreed on holds, whatever a rank's own sample says.
+TEST_P(HalfCostsOfAJunction, FollowTheErrorThatTheRanksHaveAgreedOn) {
+  JunctionEstimator refused = estimator();
+  refused.try_half_costs();
+  refused.settle_cost_dtype(2 * kMostHalfL1CostError);
+  EXPECT_FALSE(refused.must_settle_cost_dtype());
+  JunctionEstimator plain = estimator();
+  const at::Tensor x = activations(200);
+  const JunctionSolution solution = solve(refused, x);
+  EXPECT_FALSE(solution.diagnostics.half_cost);
+  EXPECT_EQ(solution.diagnostics.half_cost_error, 2 * kMostHalfL1CostError);
+  EXPECT_TRUE(solution.map.M.equal(solve(plain, x).map.M));
+}
+
+INSTANTIATE_TEST_SUITE_P(Basis, HalfCostsOfAJunction, testing::Values(false, true));
+
+TEST_F(HalfL1Cost, JunctionWithNearTwinsIsTakenInFloat32) {
+  PhaseClock clock;
+  JunctionEstimator estimator(0, kWidth, {.pca = false, .width = 40}, clock);
+  estimator.try_half_costs();
+  const at::Tensor x = with_near_twins(activations(100));
+  estimator.add(x);
+  EXPECT_TRUE(estimator.first_sums().back().triu().equal(exact_cost(x)));
+}
+
+}  // namespace
+}  // namespace dotresize

@@ -1,0 +1,56 @@
+#include "worker/kernels/half_l1_cost.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "worker/kernels/cuda_kernels.h"
+#include "worker/kernels/l1_cost.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int64_t kSampleTokens = 512;
+/// Twice as much is the largest difference, eight such ones are summed in float16.
+constexpr double kMostMagnitude = 4094.0;
+constexpr int kMostExponent = 126;  // 2^s is a normal float32 number
+
+/// The largest s with |x| 2^s <= kMostMagnitude for all of x. 0 where it does not matter: no value
+/// but zero, or one that is not finite.
+int scale_exponent(const at::Tensor& x) {
+  const double largest =
+      at::linalg_vector_norm(x, std::numeric_limits<double>::infinity()).item<double>();
+  if (!(largest > 0.0) || !std::isfinite(largest)) return 0;
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  int scale = 12 - exponent;  // to 2048 .. 4096
+  if (std::ldexp(largest, scale) > kMostMagnitude) --scale;
+  return std::clamp(scale, -kMostExponent, kMostExponent);
+}
+
+}  // namespace
+
+void add_half_l1_cost(const at::Tensor& x, at::Tensor& cost, double shift) {
+  if (x.numel() == 0) return;
+  const int scale = scale_exponent(x);
+  const at::Tensor scaled = at::mul(x, std::ldexp(1.0, scale)).to(at::kHalf);
+  const double unit = std::ldexp(1.0, -scale);
+  if (shift == 0.0) return cuda_kernels().add_half_l1_cost(scaled, unit, cost);
+  at::Tensor sums = at::zeros_like(cost);
+  cuda_kernels().add_half_l1_cost(scaled, unit, sums);
+  cost.add_(sums.add_(shift).sub_(shift));
+}
+
+double half_l1_cost_error(const at::Tensor& x) {
+  const at::Tensor sample = x.narrow(0, 0, std::min(kSampleTokens, x.size(0)));
+  at::Tensor exact = at::zeros({x.size(1), x.size(1)}, x.options().dtype(at::kDouble));
+  at::Tensor half = at::zeros_like(exact);
+  add_l1_cost(sample, exact);
+  add_half_l1_cost(sample, half);
+  half.sub_(exact).abs_().div_(exact.clamp_min_(std::numeric_limits<double>::min()));
+  return half.triu_(/*diagonal=*/1).max().item<double>();
+}
+
+}  // namespace dotresize
