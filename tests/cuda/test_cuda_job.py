@@ -107,15 +107,20 @@ def test_two_runs_are_identical(tmp_path):
 
 
 @needs_two_gpus
+@pytest.mark.parametrize("compute_dtype, bound", [("float32", 1e-4), ("auto", 0.01)])
 @pytest.mark.parametrize("activations", ["original", "compressed"])
-def test_two_gpus_give_the_model_of_one(activations, tmp_path):
-    perplexities = []
+def test_two_gpus_give_the_model_of_one(activations, compute_dtype, bound, tmp_path):
+    case = next(case for case in GOLDEN["cases"] if case["method"]["name"] == "pca_dotresize")
+    reports = []
     for ranks in [1, 2]:
-        spec = cuda_job(GOLDEN["cases"][0], tmp_path, "float32", ranks)
+        spec = cuda_job(case, tmp_path, compute_dtype, ranks)
         spec["output"]["path"] += str(ranks)
         spec["calibration"]["activations"] = activations
-        perplexities.append(harness.run_to_report(spec, tmp_path)["compressed"]["perplexity"])
-    assert perplexities[0] == pytest.approx(perplexities[1], rel=1e-4)
+        reports.append(harness.run_to_report(spec, tmp_path))
+    one, two = (report["compressed"]["perplexity"] for report in reports)
+    assert one == pytest.approx(two, rel=bound)
+    one, two = ([junction.get("cost_dtype") for junction in report["junctions"]] for report in reports)
+    assert one == two
 
 
 @needs_two_gpus

@@ -102,6 +102,24 @@ TEST(ShardPlan, PipelineMemoryCountsTheMomentsOfEveryJunctionOfTheStage) {
             junctions * 12 * 4096 * 4096);
 }
 
+TEST(ShardPlan, PipelineMemoryCountsTheMomentsOfEachGroupThatSharesAMap) {
+  const ModelConfig config = small_llama();
+  ResolvedJob job = small_job(config, 3);
+  job.gpu_compute_dtype = Dtype::kBFloat16;
+  const RankShard alone = make_shard_plan(config, job).ranks[1];
+  constexpr int64_t kMoments = 28 * 256 * 256;
+  const auto expect_groups = [&](const std::vector<int64_t>& group_of, int64_t groups) {
+    job.junction_groups = group_of;
+    const RankShard shard = make_shard_plan(config, job).ranks[1];
+    ASSERT_EQ(shard.first_sublayer, 4);
+    ASSERT_EQ(shard.end_sublayer, 9);  // junctions 5 to 9
+    EXPECT_EQ(shard.peak_memory_bytes, alone.peak_memory_bytes + groups * kMoments);
+    EXPECT_EQ(shard.peak_device_memory_bytes, *alone.peak_device_memory_bytes + groups * kMoments);
+  };
+  expect_groups({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 1);
+  expect_groups({0, 0, 0, 0, 0, 0, 1, 2, 2, 2, 3, 3, 3}, 2);  // and one junction by itself
+}
+
 TEST(ShardPlan, TokenParallelHoldsFarLessThanAStage) {
   const ModelConfig config = llama31();
   ResolvedJob job = small_job(config, 1);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "worker/kernels/max_add_limit.h"
@@ -11,10 +12,16 @@ namespace {
 
 TEST(MaxAddLimit, DoesMoreWorkInMoreTime) {
   EXPECT_EQ(run_max_add_limit(5), 5 * run_max_add_limit(1));
+  // The shortest of a few: others may use the processor.
   const auto seconds_of = [](size_t rounds) {
-    const auto start = std::chrono::steady_clock::now();
-    run_max_add_limit(rounds);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    double shortest = 1e9;
+    for (int run = 0; run < 5; ++run) {
+      const auto start = std::chrono::steady_clock::now();
+      run_max_add_limit(rounds);
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+      shortest = std::min(shortest, seconds.count());
+    }
+    return shortest;
   };
   EXPECT_GT(seconds_of(size_t{1} << 20), seconds_of(1 << 10));
 }

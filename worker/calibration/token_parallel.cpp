@@ -16,20 +16,31 @@ namespace {
 /// This rank's share of the samples, in microbatches: token ids, or the residual stream.
 using Microbatches = std::vector<at::Tensor>;
 
+/// Of all microbatches, those from `begin` up to `end`.
+struct Share {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+Share share_of(int rank, const Communicator& comm, int64_t microbatches) {
+  return {microbatches * rank / comm.size(), microbatches * (rank + 1) / comm.size()};
+}
+
 /// Whole microbatches are dealt out, the same ones whatever the number of ranks: a matrix product
 /// of another shape would round differently.
 Microbatches my_ids(const Communicator& comm, const at::Tensor& windows) {
   const Microbatches all = windows.split(microbatch_samples(windows.size(1)));
-  const auto count = static_cast<int64_t>(all.size());
-  return {all.begin() + count * comm.rank() / comm.size(),
-          all.begin() + count * (comm.rank() + 1) / comm.size()};
+  const Share mine = share_of(comm.rank(), comm, static_cast<int64_t>(all.size()));
+  return {all.begin() + mine.begin, all.begin() + mine.end};
 }
 
-/// Of the ranks, the one that gets the first microbatch.
-int rank_of_first(const Communicator& comm, const at::Tensor& windows) {
+/// The rank that gets the first microbatch: those before it get none.
+int owner_of_first(const Communicator& comm, const at::Tensor& windows) {
   const int64_t samples = microbatch_samples(windows.size(1));
   const int64_t microbatches = (windows.size(0) + samples - 1) / samples;
-  return static_cast<int>((comm.size() - 1) / microbatches);
+  int rank = 0;
+  while (share_of(rank, comm, microbatches).end == 0) ++rank;
+  return rank;
 }
 
 /// Every rank gets the embedding from its owner, looks up its tokens, and lets go of it.
@@ -157,7 +168,7 @@ void Walk::solve(int64_t junction, Microbatches& x) {
 void Walk::settle_cost_dtype(JunctionEstimator& estimator, const Microbatches& x) {
   if (!estimator.must_settle_cost_dtype()) return;
   at::Tensor error = at::zeros({1}, at::kDouble);
-  if (comm_.rank() == rank_of_first(comm_, job_.windows)) {
+  if (comm_.rank() == owner_of_first(comm_, job_.windows)) {
     error[0] = estimator.half_cost_error(x.front());
   }
   comm_.all_reduce_sum(error);  // zero but for one rank's
