@@ -4,9 +4,10 @@
 //   layer_benchmark --config bench/configs/llama-3.1-8b.json --tokens 16384
 //
 // Phases: forward and fold of attention and MLP, and all others of the junction that the attention
-// writes. A layer has two junctions: "layer_s" counts those phases twice. Threads: OMP_NUM_THREADS.
-// With --device cuda the GPU computes, in the 16 bits that a job would take, and "peak_GiB" is what
-// it held; without a GPU the program says so and ends with 0.
+// writes. A layer has two junctions: "layer_s" counts those phases twice. Folds are those of
+// bfloat16 output. Threads: OMP_NUM_THREADS. With --device cuda the GPU computes, in the 16 bits
+// that a job would take, and "peak_GiB" is what it held; without a GPU the program says so and ends
+// with 0.
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 
@@ -23,6 +24,7 @@
 #include "worker/calibration/junction_estimator.h"
 #include "worker/calibration/stage.h"
 #include "worker/device/cuda_module.h"
+#include "worker/maps/fold.h"
 #include "worker/model/sublayer.h"
 #include "worker/phase_clock.h"
 
@@ -139,7 +141,9 @@ class Layer {
 
   void fold(const SublayerWeights& weights, const JunctionMap& map) {
     const PhaseClock::Scope scope(clock_, "fold");
-    benchmark::DoNotOptimize(fold_output(fold_input(weights, map.M_inv), map.M));
+    const at::ScalarType dtype = fold_dtype(at::kBFloat16);
+    benchmark::DoNotOptimize(
+        fold_output(fold_input(weights, map.M_inv.to(dtype)), map.M.to(dtype)));
   }
 
   Options options_;

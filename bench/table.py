@@ -26,6 +26,23 @@ def cells(row):
             yield f"{key} {scaled(value)}"
 
 
+# What of a result is compared with that of a peer at the same width, in the same run.
+PEERS = {"add_l1_cost": ("cdist", "of_limit"), "add_l1_cost_far_means": ("cdist", "of_limit")}
+
+
+def with_peers(rows):
+    """Adds, for instance, "times_cdist"."""
+    rows = list(rows)
+    found = {tuple(row["name"].split("/")[:2]): row for row in rows}
+    for row in rows:
+        name, _, width = row["name"].partition("/")
+        peer, rate = PEERS.get(name, (None, None))
+        other = found.get((peer, width.split("/")[0]))
+        if other:
+            row[f"times_{peer}"] = row[rate] / other[rate]
+    return rows
+
+
 def best_of_repetitions(rows):
     """The fastest of each name."""
     best = {}
@@ -40,5 +57,5 @@ def best_of_repetitions(rows):
 
 for file in sys.argv[1:]:
     print(f"{Path(file).stem}")
-    for row in best_of_repetitions(json.loads(Path(file).read_text())["benchmarks"]):
+    for row in with_peers(best_of_repetitions(json.loads(Path(file).read_text())["benchmarks"])):
         print(f"  {row['name']:48}  {'   '.join(cells(row))}")

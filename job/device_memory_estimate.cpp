@@ -65,9 +65,8 @@ struct DeviceModel : MemoryModel {
   }
   int64_t map() const { return 2 * kDouble * d * job.width; }
 
-  int64_t fold_dtype() const { return size_in_bytes(job.output_dtype) > 2 ? kDouble : kFloat; }
   int64_t fold(int64_t written) const {
-    return fold_dtype() * (3 * sublayer() + written + 2 * d * job.width);
+    return fold_bytes() * (3 * sublayer() + written + 2 * d * job.width);
   }
   int64_t fold_of_stage() const {
     const bool vocabulary = first() || (last() && job.head_sliced);

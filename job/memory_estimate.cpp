@@ -6,15 +6,16 @@
 //   token_parallel  at the start the embedding (float32, on every rank) and the embedded tokens;
 //                   then one sublayer's weights on their way in and out; the stream of this rank's
 //                   share of the samples, in the narrow and in the original basis (float32); the
-//                   moments of one junction, the summed ones twice (Moments::make_reproducible);
-//                   and the largest of: one microbatch, the workspace, the folding buffers. An
-//                   evaluation runs as a pipeline: the stage's weights and three microbatches.
+//                   moments of one junction; and the largest of: one microbatch, the workspace, the
+//                   folding buffers. An evaluation runs as a pipeline: the stage's weights and
+//                   three microbatches.
 //   moments         float64 [d, d] each: Gram matrix; with transport the costs; pca the
 //                   eigenvectors, and with transport their float32 copy for the rotation.
 //   workspace       float64: 4 matrices [d, d] for the eigenvectors or the transport.
 //   on a GPU        (device_memory_estimate.cpp) the host has nothing but what is read and folded.
 //   folding         the largest sublayer (a mixture of experts with all of them), or the vocabulary
-//                   table of the ends, in float64, before and after.
+//                   table of the ends, in the fold dtype (maps/fold.h), before and after, and once
+//                   more while it is written; on a GPU once more in pinned memory instead.
 #include "job/memory_estimate.h"
 
 #include <algorithm>
@@ -40,7 +41,7 @@ int64_t microbatch(const MemoryModel& model) {
 
 int64_t folding(const MemoryModel& model) {
   const int64_t vocabulary = model.has_vocabulary() ? model.config.vocab_size * model.d : 0;
-  return 2 * kDouble * std::max(model.largest_sublayer(/*folded=*/false), vocabulary);
+  return 3 * model.fold_bytes() * std::max(model.largest_sublayer(/*folded=*/true), vocabulary);
 }
 
 int64_t pipeline(const MemoryModel& model) {
@@ -58,9 +59,8 @@ int64_t token_parallel(const MemoryModel& model) {
   const int64_t compute = size_in_bytes(model.job.compute_dtype);
   const int64_t sublayer = model.largest_sublayer(/*folded=*/true);
   const int64_t embedding = model.config.vocab_size * model.d * kFloat;
-  const int64_t scratch = model.d * model.d * kDouble * (uses_transport(model.job.method) ? 2 : 1);
   return std::max(embedding + model.stream(),
-                  2 * sublayer * compute + model.stream() + model.moments_of_junction() + scratch +
+                  2 * sublayer * compute + model.stream() + model.moments_of_junction() +
                       std::max({microbatch(model), workspace(model), folding(model)}));
 }
 

@@ -36,6 +36,8 @@ struct MemoryModel {
   int64_t shared_groups() const;
 
   int64_t stage_weights(Dtype compute) const { return shard.parameters * size_in_bytes(compute); }
+  /// Of a number in the fold dtype.
+  int64_t fold_bytes() const { return size_in_bytes(job.output_dtype) > 2 ? kDouble : kFloat; }
   /// Parameters of the largest sublayer, as in sublayer_parameters.
   int64_t largest_sublayer(bool folded) const;
   int64_t moments_of_junction() const;

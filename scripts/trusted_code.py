@@ -20,17 +20,22 @@ CLASSES = {
 
 
 class UntrustedCode(Exception):
-    """The directory has code that is not dotresize's; the message names the file."""
+    """The directory has code that is not dotresize's, or none that can be looked at; the message names the file."""
 
 
 def may_run_code(model_dir):
     """Whether the model has code of its own. Raises UntrustedCode where that is not this repository's."""
-    config = json.loads((model_dir / "config.json").read_text(encoding="utf-8"))
+    try:
+        config = json.loads((model_dir / "config.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UntrustedCode(f"{model_dir}/config.json: not JSON: {error}") from error
     if config.get("model_type") != "dotresize":
         return False
     if config.get("auto_map") != CLASSES:
         raise UntrustedCode(f"{model_dir}/config.json: auto_map does not name the code of dotresize")
     for name in ("configuration_dotresize.py", "modeling_dotresize.py"):
+        if not (model_dir / name).is_file():
+            raise UntrustedCode(f"{model_dir / name}: not there, though config.json names it")
         if (model_dir / name).read_bytes() != (CODE / name).read_bytes():
             raise UntrustedCode(f"{model_dir / name}: not the file of this repository: untrusted code")
     return True
@@ -42,7 +47,7 @@ def main(arguments):
         return 64
     try:
         print(may_run_code(Path(arguments[0])))
-    except (OSError, ValueError, UntrustedCode) as error:
+    except (OSError, UntrustedCode) as error:
         print(f"trusted_code: error: {error}", file=sys.stderr)
         return 65
     return 0

@@ -134,11 +134,14 @@ def test_the_harness_scores_as_transformers_does(models, harness, task, name):
         for question in questions
     ]
     results, samples = harness[name]
+    found = [None] * len(questions)
     for sample in samples:
-        found = [float(response[0][0]) for response in sample["resps"]]
-        assert found == pytest.approx(expected[sample["doc_id"]], rel=0.01)
-    assert results["acc,none"] == pytest.approx(accuracy(expected, questions, lambda c: 1))
-    assert results["acc_norm,none"] == pytest.approx(accuracy(expected, questions, len))
+        found[sample["doc_id"]] = [float(response[0][0]) for response in sample["resps"]]
+    for of_harness, of_transformers in zip(found, expected, strict=True):
+        assert of_harness == pytest.approx(of_transformers, rel=0.01)
+    # Of the harness's own numbers: in 16 bits two choices can be so near that rounding decides.
+    assert results["acc,none"] == pytest.approx(accuracy(found, questions, lambda c: 1))
+    assert results["acc_norm,none"] == pytest.approx(accuracy(found, questions, len))
     assert 1 / CHOICES < results["acc,none"] < 1
 
 

@@ -18,6 +18,7 @@ GOLDEN = json.loads((ROOT / "tests" / "data" / "golden.json").read_text())
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import load_and_score  # noqa: E402
+import trusted_code  # noqa: E402
 
 
 def score(*arguments):
@@ -67,5 +68,19 @@ def test_text_is_tokenised_as_the_worker_does(tmp_path, capsys):
 )
 def test_bad_input_is_refused_in_one_line(capsys, arguments, message):
     assert score(*arguments) == 65
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1 and message in printed.err
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model_type": "dotresize"}, "config.json: auto_map does not name the code of dotresize"),
+        ({"model_type": "dotresize", "auto_map": trusted_code.CLASSES}, "configuration_dotresize.py: not there"),
+    ],
+)
+def test_a_directory_without_its_code_is_refused(tmp_path, capsys, config, message):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert score(tmp_path, TOKENS) == 65
     printed = capsys.readouterr()
     assert printed.out == "" and printed.err.count("\n") == 1 and message in printed.err
