@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and runs all benchmarks, keeps their results under bench/results/ and prints them as one table.
-# Threads: OMP_NUM_THREADS. TOKENS (default 2048) is what the layer at full width gets; CONFIGS its models.
+# Threads: OMP_NUM_THREADS, which the names of the results then end with. TOKENS (default 2048) is what the layer at full width gets; CONFIGS its models.
 # scripts/bench.sh NAME...: only these of l1_cost sinkhorn layer ranks cuda. The last one, kernels and layer on a
 # GPU, says that it measures nothing where there is none.
 set -euo pipefail
@@ -11,6 +11,8 @@ names=("$@")
 tokens=${TOKENS:-2048}
 read -ra configs <<<"${CONFIGS:-llama-3.1-8b}"
 results=bench/results
+threads=${OMP_NUM_THREADS:+-threads-$OMP_NUM_THREADS}
+made=()
 python=.venv/bin/python
 export THP_MEM_ALLOC_ENABLE=1  # as dotresize-worker sets it
 
@@ -19,7 +21,9 @@ cmake --build --preset release
 mkdir -p $results
 
 run() {  # PROGRAM RESULT ARGUMENTS...
-  "build/bin/$1" --benchmark_out="$results/$2.json" --benchmark_out_format=json "${@:3}"
+  local result=$results/$2$threads.json
+  "build/bin/$1" --benchmark_out="$result" --benchmark_out_format=json "${@:3}"
+  [ ! -s "$result" ] || made+=("$result")
 }
 for name in "${names[@]}"; do
   case $name in
@@ -31,7 +35,8 @@ for name in "${names[@]}"; do
     ranks)
       example=examples/docs-llama
       [ -f $example/calibration.txt ] || $python $example/make_text.py
-      $python bench/ranks_benchmark.py build $results/ranks.json ;;
+      $python bench/ranks_benchmark.py build $results/ranks.json
+      made+=("$results/ranks.json") ;;
     cuda)
       if [ ! -x build/bin/cuda_benchmark ]; then
         echo "bench.sh: cuda: nothing to measure: this build has no CUDA"
@@ -44,4 +49,4 @@ for name in "${names[@]}"; do
     *) echo "bench.sh: error: no benchmark '$name'" >&2; exit 64 ;;
   esac
 done
-$python bench/table.py $results/*.json
+((${#made[@]} == 0)) || $python bench/table.py "${made[@]}"

@@ -14,7 +14,8 @@ namespace dotresize {
 namespace {
 
 constexpr int64_t kBlockTokens = 1024;
-constexpr int64_t kGramRows = 1024;
+/// Rows of a Gram matrix that are computed at a time, to the right of the diagonal.
+int64_t gram_rows(int64_t width) { return std::clamp<int64_t>(width / 8, 64, 1024); }
 
 at::Tensor zeros(bool wanted, at::IntArrayRef shape, at::Device device) {
   return wanted ? at::zeros(shape, at::dtype(at::kDouble).device(device)) : at::Tensor();
@@ -83,8 +84,9 @@ void Moments::add(const at::Tensor& x) {
 /// are float32 sums, and float64 begins between blocks.
 void Moments::add_gram(const at::Tensor& tokens) {
   const at::Tensor block = tokens.is_cuda() ? tokens : tokens.to(at::kDouble);
-  for (int64_t row = 0; row < width_; row += kGramRows) {
-    const int64_t rows = std::min(kGramRows, width_ - row);
+  const int64_t step = gram_rows(width_);
+  for (int64_t row = 0; row < width_; row += step) {
+    const int64_t rows = std::min(step, width_ - row);
     const int64_t columns = width_ - row;
     at::Tensor part =
         at::mm(block.narrow(1, row, rows).t(), block.narrow(1, row, columns)).to(at::kDouble);
