@@ -1,13 +1,13 @@
 # dotresize_sanitized_library(NAME SOURCES ... LIBRARIES ...): sources once more, under AddressSanitizer and
 # UndefinedBehaviorSanitizer. Whatever links it is compiled and linked with them too; an error ends the program.
-# -O1: optimising instrumented code takes minutes. -Wno-restrict: g++ 12 warns of its own std::string there.
+# -O0: optimising instrumented code takes minutes. -Wno-restrict: g++ 12 warns of its own std::string there.
 function(dotresize_sanitized_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
   set(flags -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_library(${name} STATIC ${ARG_SOURCES})
   dotresize_warnings(${name})
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
-  target_compile_options(${name} PUBLIC ${flags} -O1 -g1 -Wno-restrict)
+  target_compile_options(${name} PUBLIC ${flags} -O0 -g1 -Wno-restrict)
   target_link_options(${name} PUBLIC ${flags})
   target_link_libraries(${name} PUBLIC ${ARG_LIBRARIES})
 endfunction()
