@@ -22,8 +22,8 @@ struct JunctionReport {
   std::optional<bool> sinkhorn_converged;
   std::optional<double> qr_condition;    ///< 2-norm condition of R
   std::optional<Dtype> cost_dtype = {};  ///< of the differences in its costs: float32 or float16
-  std::optional<double> cost_error =
-      {};  ///< of costs in float16, on a sample, where they were tried
+  /// Of costs in float16, on a sample, where they were tried.
+  std::optional<double> cost_error = {};
 };
 
 struct ModelReport {

@@ -29,8 +29,13 @@ class PhaseClock {
     set_origin();
   }
 
-  /// Spans count from now on. Where ranks do this when they meet, their timelines agree.
-  void set_origin() { origin_ = Clock::now(); }
+  /// Time counts from now on, and what was before is forgotten. Where ranks do this when they meet,
+  /// their timelines agree. Outside all phases.
+  void set_origin() {
+    origin_ = Clock::now();
+    seconds_.clear();
+    spans_.clear();
+  }
 
   /// Time until the end of its life belongs to the phase. Without a clock it does nothing.
   class Scope {

@@ -5,10 +5,9 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include <array>
 #include <cstddef>
-#include <cstdio>
 
+#include "base/hex_digits.h"
 #include "worker/comm/nccl_communicator.h"
 #include "worker/kernels/cuda/gpu_program.h"
 #include "worker/kernels/cuda/l1_cost_cuda.h"
@@ -16,16 +15,6 @@
 
 namespace dotresize {
 namespace {
-
-std::string hexadecimal(const cudaUUID_t& uuid) {
-  std::string digits;
-  for (const char byte : uuid.bytes) {
-    std::array<char, 3> pair{};
-    std::snprintf(pair.data(), pair.size(), "%02x", static_cast<unsigned char>(byte));
-    digits += pair.data();
-  }
-  return digits;
-}
 
 struct Memory {
   int64_t free = 0;
@@ -47,8 +36,9 @@ class Module final : public CudaModule {
   GpuInfo info(int device) const override {
     cudaDeviceProp properties{};
     check_cuda(cudaGetDeviceProperties(&properties, device), "properties of the GPU");
-    return {properties.name, hexadecimal(properties.uuid), 10 * properties.major + properties.minor,
-            properties.multiProcessorCount, 1e3 * properties.clockRate};
+    return {properties.name, hex_digits({properties.uuid.bytes, sizeof(properties.uuid.bytes)}),
+            10 * properties.major + properties.minor, properties.multiProcessorCount,
+            1e3 * properties.clockRate};
   }
 
   CudaKernels kernels() const override {

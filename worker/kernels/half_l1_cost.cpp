@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "worker/kernels/add_rounded.h"
 #include "worker/kernels/cuda_kernels.h"
 #include "worker/kernels/l1_cost.h"
 
@@ -37,10 +38,8 @@ void add_half_l1_cost(const at::Tensor& x, at::Tensor& cost, double shift) {
   const int scale = scale_exponent(x);
   const at::Tensor scaled = at::mul(x, std::ldexp(1.0, scale)).to(at::kHalf);
   const double unit = std::ldexp(1.0, -scale);
-  if (shift == 0.0) return cuda_kernels().add_half_l1_cost(scaled, unit, cost);
-  at::Tensor sums = at::zeros_like(cost);
-  cuda_kernels().add_half_l1_cost(scaled, unit, sums);
-  cost.add_(sums.add_(shift).sub_(shift));
+  add_rounded(cost, shift,
+              [&](at::Tensor& sums) { cuda_kernels().add_half_l1_cost(scaled, unit, sums); });
 }
 
 double half_l1_cost_error(const at::Tensor& x) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "worker/kernels/add_rounded.h"
 #include "worker/kernels/cuda_kernels.h"
 #include "worker/kernels/l1_cost_tile.h"
 #include "worker/kernels/parallel_for_each.h"
@@ -161,18 +162,12 @@ void check(const at::Tensor& x, const at::Tensor& cost) {
               "and on the CPU, not ", cost.sizes(), " ", cost.scalar_type(), " on ", cost.device());
 }
 
-/// What a kernel adds on the GPU is rounded there.
-void add_l1_cost_on_gpu(const at::Tensor& x, at::Tensor& cost, double shift) {
-  if (shift == 0.0) return cuda_kernels().add_l1_cost(x, cost);
-  at::Tensor sums = at::zeros_like(cost);
-  cuda_kernels().add_l1_cost(x, sums);
-  cost.add_(sums.add_(shift).sub_(shift));
-}
-
 }  // namespace
 
 void add_l1_cost(const at::Tensor& x, at::Tensor& cost, double shift) {
-  if (x.is_cuda()) return add_l1_cost_on_gpu(x, cost, shift);
+  if (x.is_cuda()) {
+    return add_rounded(cost, shift, [&](at::Tensor& sums) { cuda_kernels().add_l1_cost(x, sums); });
+  }
   check(x, cost);
   const int64_t tokens = x.size(0);
   const int64_t width = x.size(1);

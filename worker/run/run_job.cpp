@@ -109,11 +109,11 @@ class JobRun {
 };
 
 Report JobRun::run() {
-  const auto start = std::chrono::steady_clock::now();
   progress_.plan({{"prepare", 1.0, 0, 0}});
   progress_.enter("prepare");
   comm_.barrier();  // the output directory is there
   clock_.set_origin();
+  const auto start = std::chrono::steady_clock::now();
   const PhaseClock::Scope scope(clock_, "other");
   check_weights();
   load_tokens();
