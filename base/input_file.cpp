@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "job/errors.h"
+#include "base/errors.h"
 
 namespace dotresize {
 namespace {

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include "worker/device/gpu_limits.h"
+#include "worker/cuda/gpu_limits.h"
 #include "worker/kernels/half_l1_cost.h"
 #include "worker/kernels/l1_cost.h"
 #include "worker/kernels/sinkhorn.h"

@@ -20,13 +20,13 @@
 #include <string>
 #include <vector>
 
-#include "job/model_config.h"
+#include "base/phase_clock.h"
+#include "job/model/model_config.h"
 #include "worker/calibration/junction_estimator.h"
-#include "worker/calibration/stage.h"
-#include "worker/device/cuda_module.h"
+#include "worker/cuda/cuda_module.h"
 #include "worker/maps/fold.h"
-#include "worker/model/sublayer.h"
-#include "worker/phase_clock.h"
+#include "worker/transformer/stage.h"
+#include "worker/transformer/sublayer.h"
 
 namespace {
 

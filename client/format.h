@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "job/text_table.h"
+#include "base/text_table.h"
 
 namespace dotresize {
 

@@ -4,11 +4,11 @@
 #include <array>
 #include <cctype>
 
+#include "base/errors.h"
+#include "base/human_numbers.h"
 #include "client/format.h"
 #include "client/progress_bar.h"
 #include "client/watch.h"
-#include "job/errors.h"
-#include "job/human_numbers.h"
 
 namespace dotresize {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
-#include "job/report.h"
+#include "job/report/report.h"
 
 namespace dotresize {
 

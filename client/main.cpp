@@ -2,12 +2,12 @@
 
 #include <iostream>
 
+#include "base/errors.h"
+#include "base/version.h"
 #include "client/json_output.h"
 #include "client/programs.h"
 #include "client/rpc_error.h"
 #include "client/verb.h"
-#include "job/errors.h"
-#include "job/version.h"
 
 namespace dotresize {
 namespace {

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <system_error>
 
-#include "job/errors.h"
+#include "base/errors.h"
 
 namespace dotresize {
 

@@ -3,10 +3,10 @@
 #include <array>
 #include <utility>
 
+#include "base/errors.h"
 #include "client/format.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
-#include "job/errors.h"
 
 namespace dotresize {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "job/job_file.h"
+#include "job/spec/job_file.h"
 
 namespace dotresize {
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 
+#include "base/errors.h"
 #include "client/connection.h"
 #include "client/interrupt.h"
 #include "client/job_text.h"
@@ -14,9 +15,8 @@
 #include "client/verb.h"
 #include "client/watch.h"
 #include "client/watch_view.h"
-#include "job/errors.h"
-#include "job/job_file.h"
-#include "job/report.h"
+#include "job/report/report.h"
+#include "job/spec/job_file.h"
 
 namespace dotresize {
 namespace {

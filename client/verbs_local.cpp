@@ -5,15 +5,15 @@
 #include <memory>
 #include <utility>
 
+#include "base/errors.h"
+#include "base/mpirun.h"
 #include "client/json_output.h"
 #include "client/programs.h"
 #include "client/verb.h"
-#include "job/errors.h"
-#include "job/eval_options.h"
-#include "job/job_file.h"
-#include "job/mpirun.h"
-#include "job/plan_table.h"
-#include "job/verify_options.h"
+#include "job/plan/plan_table.h"
+#include "job/spec/eval_options.h"
+#include "job/spec/job_file.h"
+#include "job/spec/verify_options.h"
 
 namespace dotresize {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace dotresize {
 

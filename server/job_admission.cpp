@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <functional>
 
-#include "job/errors.h"
-#include "job/job_file.h"
-#include "job/model_config.h"
-#include "job/resolved_job.h"
-#include "job/shard_plan.h"
-#include "job/spec_paths.h"
+#include "base/errors.h"
+#include "job/model/model_config.h"
+#include "job/plan/resolved_job.h"
+#include "job/plan/shard_plan.h"
+#include "job/spec/job_file.h"
+#include "job/spec/spec_paths.h"
 #include "server/api_error.h"
 
 namespace dotresize {

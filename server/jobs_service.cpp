@@ -7,11 +7,11 @@
 #include <thread>
 #include <utility>
 
+#include "base/printable.h"
 #include "server/api_error.h"
 #include "server/files.h"
 #include "server/job_state.h"
 #include "server/page_token.h"
-#include "server/printable.h"
 #include "server/status_details.h"
 
 namespace dotresize {

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <utility>
 
-#include "job/job_file.h"
-#include "job/mpirun.h"
+#include "base/mpirun.h"
+#include "job/spec/job_file.h"
 #include "server/files.h"
 #include "server/process_table.h"
 

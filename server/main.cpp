@@ -9,7 +9,7 @@
 #include <iostream>
 #include <string_view>
 
-#include "job/errors.h"
+#include "base/errors.h"
 #include "server/options.h"
 #include "server/server.h"
 #include "server/supervisor.h"

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "job/errors.h"
-#include "job/version.h"
+#include "base/errors.h"
+#include "base/version.h"
 
 namespace dotresize {
 namespace {

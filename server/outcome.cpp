@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "job/errors.h"
-#include "server/printable.h"
+#include "base/errors.h"
+#include "base/printable.h"
 
 namespace dotresize {
 namespace {

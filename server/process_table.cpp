@@ -11,7 +11,7 @@
 #include <map>
 #include <sstream>
 
-#include "server/unique_fd.h"
+#include "base/unique_fd.h"
 
 extern "C" {  // glibc 2.36 forgets it
 #include <sys/pidfd.h>

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
-#include "job/errors.h"
-#include "job/report.h"
+#include "base/errors.h"
+#include "job/report/report.h"
 #include "server/attempt_token.h"
 #include "server/job_state.h"
 #include "server/outcome.h"

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "server/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace dotresize {
 

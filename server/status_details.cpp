@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
-#include "server/printable.h"
 
 namespace dotresize {
 namespace {

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "job/errors.h"
+#include "base/errors.h"
 #include "server/attempt_files.h"
 #include "server/files.h"
 #include "server/process_table.h"

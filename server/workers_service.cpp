@@ -5,9 +5,9 @@
 #include <cmath>
 #include <string_view>
 
+#include "base/printable.h"
 #include "server/api_error.h"
 #include "server/attempt_token.h"
-#include "server/printable.h"
 #include "server/status_details.h"
 
 namespace dotresize {

@@ -4,13 +4,13 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "job/errors.h"
-#include "job/eval_options.h"
-#include "job/verify_options.h"
-#include "job/version.h"
-#include "worker/eval_command.h"
-#include "worker/job_command.h"
-#include "worker/verify_command.h"
+#include "base/errors.h"
+#include "base/version.h"
+#include "job/spec/eval_options.h"
+#include "job/spec/verify_options.h"
+#include "worker/commands/eval/eval_command.h"
+#include "worker/commands/run/job_command.h"
+#include "worker/commands/verify/verify_command.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "job/errors.h"
+#include "base/errors.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/durable_file.h"
-#include "job/errors.h"
+#include "base/errors.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/checkpoint/writer.h"
 

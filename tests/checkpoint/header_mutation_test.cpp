@@ -3,7 +3,7 @@
 #include <random>
 #include <string>
 
-#include "job/errors.h"
+#include "base/errors.h"
 #include "tests/checkpoint/safetensors_bytes.h"
 #include "worker/checkpoint/safetensors_header.h"
 #include "worker/checkpoint/shard_index.h"

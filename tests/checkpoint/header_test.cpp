@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "job/errors.h"
+#include "base/errors.h"
 #include "tests/checkpoint/safetensors_bytes.h"
 #include "worker/checkpoint/safetensors_header.h"
 

@@ -7,7 +7,7 @@
 #include <functional>
 #include <optional>
 
-#include "job/errors.h"
+#include "base/errors.h"
 #include "tests/checkpoint/checkpoint_files.h"
 #include "tests/checkpoint/safetensors_bytes.h"
 #include "tests/temporary_directory.h"

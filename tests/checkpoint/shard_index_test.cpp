@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "job/errors.h"
+#include "base/errors.h"
 
 namespace dotresize {
 namespace {

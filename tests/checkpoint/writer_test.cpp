@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "job/errors.h"
+#include "base/errors.h"
 #include "tests/checkpoint/checkpoint_files.h"
 #include "tests/limited_file_size.h"
 #include "tests/temporary_directory.h"

@@ -3,12 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/errors.h"
 #include "client/logs.h"
 #include "client/request_id.h"
 #include "client/rpc_error.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
-#include "job/errors.h"
 #include "tests/client/fake_jobs.h"
 
 namespace dotresize {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "job/errors.h"
+#include "base/errors.h"
 
 namespace dotresize {
 namespace {

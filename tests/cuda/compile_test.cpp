@@ -8,8 +8,8 @@
 #include <stdexcept>
 
 #include "tests/temporary_directory.h"
-#include "worker/kernels/cuda/cubin_cache.h"
-#include "worker/kernels/cuda/programs.h"
+#include "worker/cuda/cubin_cache.h"
+#include "worker/cuda/programs.h"
 
 namespace dotresize {
 namespace {

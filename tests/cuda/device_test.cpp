@@ -6,10 +6,10 @@
 
 #include <chrono>
 
-#include "job/errors.h"
+#include "base/errors.h"
 #include "tests/cuda/gpu.h"
-#include "worker/device/choose_device.h"
-#include "worker/device/gpu_limits.h"
+#include "worker/cuda/choose_device.h"
+#include "worker/cuda/gpu_limits.h"
 #include "worker/kernels/l1_cost.h"
 
 namespace dotresize {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "worker/device/cuda_module.h"
+#include "worker/cuda/cuda_module.h"
 
 namespace dotresize {
 

@@ -4,12 +4,12 @@
 #include "tests/cuda/gpu.h"
 #include "tests/kernels/l1_cost.h"
 #include "tests/kernels/random_inputs.h"
-#include "worker/calibration/moments.h"
 #include "worker/kernels/cuda_kernels.h"
 #include "worker/kernels/half_l1_cost.h"
 #include "worker/kernels/sinkhorn.h"
 #include "worker/kernels/upper_triangle.h"
 #include "worker/maps/junction_solver.h"
+#include "worker/maps/moments.h"
 
 namespace dotresize {
 namespace {

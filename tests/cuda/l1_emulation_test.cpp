@@ -1,4 +1,4 @@
-// worker/kernels/cuda/l1_cost.cu on the CPU: see emulation/cuda_emulation.h.
+// worker/cuda/l1_cost.cu on the CPU: see emulation/cuda_emulation.h.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

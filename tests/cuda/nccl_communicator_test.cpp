@@ -10,7 +10,7 @@
 
 #include "tests/cuda/gpu.h"
 #include "worker/comm/mpi_communicator.h"
-#include "worker/device/choose_device.h"
+#include "worker/cuda/choose_device.h"
 
 namespace dotresize {
 namespace {

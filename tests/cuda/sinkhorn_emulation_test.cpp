@@ -1,11 +1,11 @@
-// worker/kernels/cuda/sinkhorn.cu on the CPU: see emulation/cuda_emulation.h.
+// worker/cuda/sinkhorn.cu on the CPU: see emulation/cuda_emulation.h.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "tests/cuda/emulation/cuda_emulation.h"
 
 #define COLUMNS_PER_THREAD 2
-#include "worker/kernels/cuda/sinkhorn.cu"
+#include "worker/cuda/sinkhorn.cu"
 
 namespace dotresize {
 namespace {

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
-#include "job/errors.h"
-#include "job/model_config.h"
+#include "base/errors.h"
+#include "job/model/model_config.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {

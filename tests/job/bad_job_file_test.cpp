@@ -2,8 +2,8 @@
 
 #include <sstream>
 
-#include "job/errors.h"
-#include "job/job_file.h"
+#include "base/errors.h"
+#include "job/spec/job_file.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {

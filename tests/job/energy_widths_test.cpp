@@ -1,12 +1,12 @@
-#include "job/energy_widths.h"
+#include "job/plan/energy_widths.h"
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "job/errors.h"
-#include "job/net_size.h"
+#include "base/errors.h"
+#include "job/plan/net_size.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {

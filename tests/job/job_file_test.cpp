@@ -1,4 +1,4 @@
-#include "job/job_file.h"
+#include "job/spec/job_file.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>

@@ -1,4 +1,4 @@
-#include "job/model_config.h"
+#include "job/model/model_config.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "job/model_size.h"
+#include "job/model/model_size.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "job/errors.h"
+#include "base/errors.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {

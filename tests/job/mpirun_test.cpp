@@ -1,4 +1,4 @@
-#include "job/mpirun.h"
+#include "base/mpirun.h"
 
 #include <gmock/gmock.h>
 

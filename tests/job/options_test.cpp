@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "job/eval_options.h"
-#include "job/verify_options.h"
+#include "job/spec/eval_options.h"
+#include "job/spec/verify_options.h"
 
 namespace dotresize {
 namespace {

@@ -1,9 +1,10 @@
-#include "job/output_config.h"
+#include "job/model/output_config.h"
 
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
 
+#include "job/plan/output_model_config.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {

@@ -1,4 +1,4 @@
-#include "job/partition.h"
+#include "job/plan/partition.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "job/phase_table.h"
+#include "job/report/phase_table.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "job/plan_table.h"
+#include "job/plan/plan_table.h"
 
 #include <gmock/gmock.h>
 

@@ -1,11 +1,11 @@
-#include "job/report.h"
+#include "job/report/report.h"
 
 #include <gmock/gmock.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "job/errors.h"
+#include "base/errors.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {

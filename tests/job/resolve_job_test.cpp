@@ -2,9 +2,9 @@
 
 #include <functional>
 
-#include "job/errors.h"
-#include "job/job_file.h"
-#include "job/resolved_job.h"
+#include "base/errors.h"
+#include "job/plan/resolved_job.h"
+#include "job/spec/job_file.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {

@@ -1,15 +1,15 @@
-#include "job/shard_plan.h"
+#include "job/plan/shard_plan.h"
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <numeric>
 
-#include "job/device_memory_estimate.h"
-#include "job/errors.h"
-#include "job/memory_estimate.h"
-#include "job/model_size.h"
-#include "job/work_estimate.h"
+#include "base/errors.h"
+#include "job/model/model_size.h"
+#include "job/plan/device_memory_estimate.h"
+#include "job/plan/memory_estimate.h"
+#include "job/plan/work_estimate.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {

@@ -1,4 +1,4 @@
-#include "job/sublayers.h"
+#include "job/model/sublayers.h"
 
 #include <gtest/gtest.h>
 

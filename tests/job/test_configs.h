@@ -4,8 +4,8 @@
 #include <map>
 #include <string>
 
-#include "job/model_config.h"
-#include "job/resolved_job.h"
+#include "job/model/model_config.h"
+#include "job/plan/resolved_job.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {

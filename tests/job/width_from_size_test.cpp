@@ -1,11 +1,12 @@
-#include "job/width_from_size.h"
+#include "job/plan/width_from_size.h"
 
 #include <gmock/gmock.h>
 
-#include "job/errors.h"
-#include "job/model_size.h"
-#include "job/net_size.h"
-#include "job/output_config.h"
+#include "base/errors.h"
+#include "job/model/model_size.h"
+#include "job/model/output_config.h"
+#include "job/plan/net_size.h"
+#include "job/plan/output_model_config.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {

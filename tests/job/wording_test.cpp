@@ -1,8 +1,8 @@
-#include "job/wording.h"
+#include "base/wording.h"
 
 #include <gtest/gtest.h>
 
-#include "job/human_numbers.h"
+#include "base/human_numbers.h"
 
 namespace dotresize {
 namespace {

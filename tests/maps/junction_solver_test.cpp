@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "tests/maps/activations.h"
-#include "worker/calibration/moments.h"
+#include "worker/maps/moments.h"
 #include "worker/maps/support.h"
 
 namespace dotresize {

@@ -1,4 +1,4 @@
-#include "worker/calibration/moments.h"
+#include "worker/maps/moments.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "job/errors.h"
+#include "base/errors.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {

@@ -1,9 +1,9 @@
 // Texts from outside: printable forms and page tokens.
 #include <gtest/gtest.h>
 
+#include "base/printable.h"
 #include "server/api_error.h"
 #include "server/page_token.h"
-#include "server/printable.h"
 
 namespace dotresize {
 namespace {

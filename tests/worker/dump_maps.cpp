@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <string>
 
-#include "job/resolved_job.h"
+#include "job/plan/resolved_job.h"
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/tokens.h"
 #include "worker/checkpoint/writer.h"

@@ -1,9 +1,9 @@
-#include "worker/run/output_directory.h"
+#include "worker/commands/run/output_directory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "job/errors.h"
+#include "base/errors.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {

@@ -1,4 +1,4 @@
-#include "worker/run/progress.h"
+#include "worker/commands/progress.h"
 
 #include <gtest/gtest.h>
 

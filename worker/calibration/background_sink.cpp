@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "worker/model/own_stream.h"
+#include "worker/transformer/own_stream.h"
 
 namespace dotresize {
 

@@ -6,13 +6,13 @@
 #include <functional>
 #include <vector>
 
-#include "job/model_config.h"
-#include "job/shard_plan.h"
+#include "base/phase_clock.h"
+#include "job/model/model_config.h"
+#include "job/plan/shard_plan.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
 #include "worker/maps/junction_solver.h"
-#include "worker/model/sublayer.h"
-#include "worker/phase_clock.h"
+#include "worker/transformer/sublayer.h"
 
 namespace dotresize {
 

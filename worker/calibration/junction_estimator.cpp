@@ -5,7 +5,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "worker/model/sublayer.h"
+#include "worker/transformer/sublayer.h"
 
 namespace dotresize {
 namespace {

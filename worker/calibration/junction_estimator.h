@@ -6,11 +6,11 @@
 #include <optional>
 #include <vector>
 
-#include "worker/calibration/moments.h"
+#include "base/phase_clock.h"
 #include "worker/kernels/half_l1_cost.h"
 #include "worker/maps/basis.h"
 #include "worker/maps/junction_solver.h"
-#include "worker/phase_clock.h"
+#include "worker/maps/moments.h"
 
 namespace dotresize {
 

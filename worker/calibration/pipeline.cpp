@@ -6,9 +6,9 @@
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/junction_estimator.h"
 #include "worker/calibration/shared_map.h"
-#include "worker/calibration/stage.h"
 #include "worker/calibration/sublayer_loader.h"
 #include "worker/maps/fold.h"
+#include "worker/transformer/stage.h"
 
 namespace dotresize {
 namespace {

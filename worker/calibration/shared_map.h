@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "job/shard_plan.h"
+#include "job/plan/shard_plan.h"
 #include "worker/calibration/junction_estimator.h"
 #include "worker/comm/communicator.h"
 

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 
-#include "job/model_config.h"
+#include "job/model/model_config.h"
 #include "worker/comm/communicator.h"
-#include "worker/model/sublayer.h"
+#include "worker/transformer/sublayer.h"
 
 namespace dotresize {
 

@@ -2,8 +2,8 @@
 
 #include <c10/core/InferenceMode.h>
 
-#include "worker/model/load.h"
-#include "worker/model/own_stream.h"
+#include "worker/transformer/load.h"
+#include "worker/transformer/own_stream.h"
 
 namespace dotresize {
 namespace {

@@ -5,10 +5,10 @@
 
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/junction_estimator.h"
-#include "worker/calibration/stage.h"
 #include "worker/calibration/sublayer_broadcast.h"
 #include "worker/calibration/sublayer_loader.h"
 #include "worker/maps/fold.h"
+#include "worker/transformer/stage.h"
 
 namespace dotresize {
 namespace {

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/in_quotes.h"
-#include "job/errors.h"
 
 namespace dotresize {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <cstring>
 
+#include "base/errors.h"
 #include "base/in_quotes.h"
-#include "job/errors.h"
 
 namespace dotresize {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "job/errors.h"
+#include "base/errors.h"
 #include "worker/checkpoint/reader.h"
 
 namespace dotresize {

@@ -5,10 +5,10 @@
 #include <set>
 #include <sstream>
 
+#include "base/errors.h"
 #include "base/in_quotes.h"
 #include "base/input_file.h"
 #include "base/sha256.h"
-#include "job/errors.h"
 #include "worker/checkpoint/blocks.h"
 #include "worker/checkpoint/finite.h"
 #include "worker/checkpoint/reader.h"

@@ -7,9 +7,9 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "base/errors.h"
 #include "base/in_quotes.h"
 #include "base/output_file.h"
-#include "job/errors.h"
 #include "worker/checkpoint/blocks.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/finite.h"

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "base/phase_clock.h"
 #include "worker/comm/communicator.h"
-#include "worker/phase_clock.h"
 
 namespace dotresize {
 

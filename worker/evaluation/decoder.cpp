@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "job/sublayers.h"
+#include "job/model/sublayers.h"
 
 namespace dotresize {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "worker/evaluation/whole_model.h"
-#include "worker/model/key_value_cache.h"
+#include "worker/transformer/key_value_cache.h"
 
 namespace dotresize {
 

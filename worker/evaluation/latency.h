@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "job/eval_request.h"
+#include "job/spec/eval_request.h"
 #include "worker/evaluation/whole_model.h"
 
 namespace dotresize {

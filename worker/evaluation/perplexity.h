@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "worker/model/sublayer.h"
+#include "worker/transformer/sublayer.h"
 
 namespace dotresize {
 

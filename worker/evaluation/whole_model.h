@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "job/model_config.h"
+#include "job/model/model_config.h"
 #include "worker/checkpoint/reader.h"
-#include "worker/model/sublayer.h"
+#include "worker/transformer/sublayer.h"
 
 namespace dotresize {
 

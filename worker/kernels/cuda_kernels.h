@@ -7,7 +7,7 @@
 namespace dotresize {
 
 /// What add_l1_cost, add_half_l1_cost, mirror_upper_triangle and sinkhorn call for tensors on a
-/// GPU. The functions are in a module of their own (worker/device/cuda_module.h), since whatever
+/// GPU. The functions are in a module of their own (worker/cuda/cuda_module.h), since whatever
 /// links CUDA's libraries starts a second later.
 struct CudaKernels {
   void (*add_l1_cost)(const at::Tensor& x, at::Tensor& cost) = nullptr;

@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
+#include "base/phase_clock.h"
 #include "worker/kernels/sinkhorn.h"
 #include "worker/maps/basis.h"
-#include "worker/phase_clock.h"
 
 namespace dotresize {
 

@@ -1,4 +1,4 @@
-// What worker/kernels/cuda/half2.cuh says in PTX, for the emulation: each operation rounds to
+// What worker/cuda/half2.cuh says in PTX, for the emulation: each operation rounds to
 // float16 once. Included before the kernels, it takes that file's place.
 #ifndef DOTRESIZE_HALF2
 #define DOTRESIZE_HALF2

@@ -4,7 +4,7 @@
 
 #include "tests/cuda/emulation/cuda_emulation.h"
 #include "tests/cuda/emulation/half2_emulation.h"
-#include "worker/kernels/cuda/l1_cost.cu"
+#include "worker/cuda/l1_cost.cu"
 
 namespace dotresize {
 namespace {

@@ -1,0 +1,56 @@
+#include "base/checked_json.h"
+
+#include <set>
+#include <vector>
+
+#include "base/errors.h"
+
+namespace dotresize {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMaxDepth = 64;
+
+/// Sees every event of the parser: nlohmann::json itself keeps the last of several equal keys.
+class StructureCheck {
+ public:
+  explicit StructureCheck(const std::string& origin) : origin_(origin) {}
+
+  bool operator()(int depth, json::parse_event_t event, json& parsed) {
+    if (depth > kMaxDepth) {
+      throw InputError(origin_ + ": is nested deeper than " + std::to_string(kMaxDepth) +
+                       " levels");
+    }
+    if (event == json::parse_event_t::object_start) keys_.emplace_back();
+    if (event == json::parse_event_t::object_end) keys_.pop_back();
+    if (event == json::parse_event_t::key) {
+      const auto& key = parsed.get_ref<const std::string&>();
+      if (!keys_.back().insert(key).second) {
+        throw InputError(origin_ + ": the key '" + key + "' is given twice");
+      }
+    }
+    return true;
+  }
+
+ private:
+  const std::string& origin_;
+  std::vector<std::set<std::string>> keys_;  ///< of each object that is open
+};
+
+}  // namespace
+
+json parse_json_object(const std::string& text, const std::string& origin) {
+  json root;
+  try {
+    root = json::parse(text, StructureCheck(origin));
+  } catch (const json::exception& error) {
+    throw InputError(origin + ": is not valid JSON: " + error.what());
+  }
+  if (!root.is_object()) {
+    throw InputError(origin + ": must be a JSON object, not " + root.type_name());
+  }
+  return root;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,111 @@
+#include "job/model/config_fields.h"
+
+#include <utility>
+
+#include "base/errors.h"
+
+namespace dotresize {
+namespace {
+
+using nlohmann::json;
+
+std::string quoted(const json& value) {
+  const std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return text.size() <= 60 ? text : text.substr(0, 57) + "...";
+}
+
+/// Exact, where get<int64_t>() would wrap numbers from 2^63 on.
+bool is_integer_between(const json& value, int64_t low, int64_t high) {
+  if (value.is_number_unsigned()) {
+    const auto number = value.get<uint64_t>();
+    return number <= static_cast<uint64_t>(INT64_MAX) && static_cast<int64_t>(number) >= low &&
+           static_cast<int64_t>(number) <= high;
+  }
+  return value.is_number_integer() && value.get<int64_t>() >= low && value.get<int64_t>() <= high;
+}
+
+}  // namespace
+
+ConfigFields::ConfigFields(const json& object, std::string origin, std::string prefix)
+    : object_(object), origin_(std::move(origin)), prefix_(std::move(prefix)) {}
+
+bool ConfigFields::has(const std::string& key) const { return !raw(key).is_null(); }
+
+const json& ConfigFields::raw(const std::string& key) const {
+  static const json absent;
+  const auto found = object_.find(key);
+  return found == object_.end() ? absent : *found;
+}
+
+std::optional<int64_t> ConfigFields::integer(const std::string& key, int64_t low,
+                                             int64_t high) const {
+  const json& value = raw(key);
+  if (value.is_null()) return std::nullopt;
+  if (!is_integer_between(value, low, high)) {
+    fail(key, quoted(value) + " is not a whole number from " + std::to_string(low) + " to " +
+                  std::to_string(high));
+  }
+  return value.get<int64_t>();
+}
+
+int64_t ConfigFields::required_integer(const std::string& key, int64_t low, int64_t high) const {
+  if (!has(key)) fail(key, "is missing");
+  return *integer(key, low, high);
+}
+
+std::optional<double> ConfigFields::positive(const std::string& key, double high) const {
+  const json& value = raw(key);
+  if (value.is_null()) return std::nullopt;
+  if (!value.is_number() || !(value.get<double>() > 0.0 && value.get<double>() <= high)) {
+    fail(key, quoted(value) + " is not a number above 0, at most " + json(high).dump());
+  }
+  return value.get<double>();
+}
+
+double ConfigFields::required_positive(const std::string& key, double high) const {
+  if (!has(key)) fail(key, "is missing");
+  return *positive(key, high);
+}
+
+std::vector<double> ConfigFields::required_positives(const std::string& key, int64_t count,
+                                                     double high) const {
+  const json& values = raw(key);
+  if (values.is_null()) fail(key, "is missing");
+  if (!values.is_array() || std::ssize(values) != count) {
+    fail(key, "must be a list of " + std::to_string(count) + " numbers" +
+                  (values.is_array() ? ", not of " + std::to_string(values.size()) : ""));
+  }
+  std::vector<double> numbers;
+  for (const json& value : values) {
+    const json entry = {{key, value}};
+    numbers.push_back(ConfigFields(entry, origin_, prefix_).required_positive(key, high));
+  }
+  return numbers;
+}
+
+bool ConfigFields::boolean(const std::string& key, bool otherwise) const {
+  const json& value = raw(key);
+  if (value.is_null()) return otherwise;
+  if (!value.is_boolean()) fail(key, quoted(value) + " is neither true nor false");
+  return value.get<bool>();
+}
+
+std::optional<std::string> ConfigFields::text(const std::string& key) const {
+  const json& value = raw(key);
+  if (value.is_null()) return std::nullopt;
+  if (!value.is_string()) fail(key, quoted(value) + " is not a text");
+  return value.get<std::string>();
+}
+
+std::optional<ConfigFields> ConfigFields::object(const std::string& key) const {
+  const json& value = raw(key);
+  if (value.is_null()) return std::nullopt;
+  if (!value.is_object()) fail(key, quoted(value) + " is not an object");
+  return ConfigFields(value, origin_, prefix_ + key + ".");
+}
+
+void ConfigFields::fail(const std::string& key, const std::string& what) const {
+  throw InputError(origin_ + ": " + prefix_ + key + ": " + what);
+}
+
+}  // namespace dotresize

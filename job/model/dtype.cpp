@@ -1,0 +1,21 @@
+#include "job/model/dtype.h"
+
+#include <stdexcept>
+
+namespace dotresize {
+
+std::string to_string(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return "float32";
+    case Dtype::kFloat16:
+      return "float16";
+    case Dtype::kBFloat16:
+      return "bfloat16";
+  }
+  throw std::invalid_argument("no such Dtype");
+}
+
+int64_t size_in_bytes(Dtype dtype) { return dtype == Dtype::kFloat32 ? 4 : 2; }
+
+}  // namespace dotresize

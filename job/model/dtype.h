@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace dotresize {
+
+/// Element type of weights, as config.json and job files name it.
+enum class Dtype { kFloat32, kFloat16, kBFloat16 };
+
+/// "float32", "float16", "bfloat16".
+std::string to_string(Dtype dtype);
+int64_t size_in_bytes(Dtype dtype);
+
+}  // namespace dotresize

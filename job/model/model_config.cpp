@@ -1,0 +1,269 @@
+#include "job/model/model_config.h"
+
+#include <algorithm>
+
+#include "base/checked_json.h"
+#include "base/errors.h"
+#include "base/small_file.h"
+#include "job/model/config_fields.h"
+#include "job/model/mixture_config.h"
+#include "job/model/model_family.h"
+#include "job/model/rotary_config.h"
+
+namespace dotresize {
+namespace {
+
+using nlohmann::json;
+
+// Generous for any model there is, and small enough that no product of sizes overflows 64 bits.
+constexpr int64_t kMaxSize = int64_t{1} << 22;
+constexpr int64_t kMaxHeads = int64_t{1} << 11;
+constexpr int64_t kMaxLayers = 4096;
+constexpr int64_t kMaxPositions = int64_t{1} << 31;
+constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
+
+constexpr const char* kCompressedType = "dotresize";
+constexpr const char* kCompressedArchitecture = "DotResizeForCausalLM";
+
+const ModelFamily& read_family(const ConfigFields& fields, ModelConfig& config) {
+  const auto model_type = fields.text("model_type");
+  if (!model_type) fields.fail("model_type", "is missing");
+  config.compressed = *model_type == kCompressedType;
+  const std::string key = config.compressed ? "source_model_type" : "model_type";
+  config.family = fields.text(key).value_or("");
+  if (config.family.empty()) fields.fail(key, "is missing");
+  const ModelFamily* family = find_family(config.family);
+  if (family == nullptr) fields.fail(key, reason_for_refusal(config.family));
+  return *family;
+}
+
+void check_architecture(const ConfigFields& fields, const std::string& expected) {
+  const json& architectures = fields.raw("architectures");
+  if (architectures.is_null()) return;
+  if (architectures != json::array({expected})) {
+    fields.fail("architectures",
+                architectures.dump(-1, ' ', false, json::error_handler_t::replace) +
+                    " is refused; what is accepted for this model_type is [\"" + expected + "\"]");
+  }
+}
+
+/// Settings that would change the forward pass in a way that is not implemented.
+void refuse_variants(const ConfigFields& fields) {
+  if (fields.has("quantization_config")) {
+    fields.fail("quantization_config",
+                "quantised checkpoints are refused; give the float32, float16 or bfloat16 model");
+  }
+  const std::string activation = fields.text("hidden_act").value_or("silu");
+  if (activation != "silu") {
+    fields.fail("hidden_act", "'" + activation + "' is refused; only 'silu' is supported");
+  }
+}
+
+void read_sizes(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
+  config.hidden_size = fields.required_integer("hidden_size", 1, kMaxSize);
+  config.intermediate_size = fields.required_integer("intermediate_size", 1, kMaxSize);
+  config.num_layers = fields.required_integer("num_hidden_layers", 1, kMaxLayers);
+  config.vocab_size = fields.required_integer("vocab_size", 1, kMaxSize);
+  config.max_position_embeddings = fields.integer("max_position_embeddings", 1, kMaxPositions)
+                                       .value_or(family.max_position_embeddings_if_absent);
+  config.num_heads = fields.required_integer("num_attention_heads", 1, kMaxHeads);
+  const auto absent_kv_heads =
+      fields.contains("num_key_value_heads") ? std::nullopt : family.kv_heads_if_absent;
+  config.num_kv_heads = fields.integer("num_key_value_heads", 1, kMaxHeads)
+                            .value_or(absent_kv_heads.value_or(config.num_heads));
+  if (config.num_heads % config.num_kv_heads != 0) {
+    fields.fail("num_key_value_heads", std::to_string(config.num_kv_heads) +
+                                           " does not divide num_attention_heads, " +
+                                           std::to_string(config.num_heads));
+  }
+}
+
+void read_head_dim(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
+  auto given = fields.integer("head_dim", 1, kMaxHeads);
+  if (!given) given = family.head_dim_if_absent;
+  if (!given && config.hidden_size % config.num_heads != 0) {
+    fields.fail("num_attention_heads",
+                std::to_string(config.num_heads) + " does not divide hidden_size, " +
+                    std::to_string(config.hidden_size) + ", and head_dim is not given");
+  }
+  config.head_dim = given.value_or(config.hidden_size / config.num_heads);
+  if (config.head_dim % 2 != 0) {
+    fields.fail("head_dim", std::to_string(config.head_dim) +
+                                " is odd; the rotary embedding needs an even head size");
+  }
+  if (config.head_dim > kMaxHeads) {
+    fields.fail("head_dim", std::to_string(config.head_dim) + " (hidden_size / heads) is above " +
+                                std::to_string(kMaxHeads));
+  }
+}
+
+void read_biases(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
+  using AttentionBias = ModelFamily::AttentionBias;
+  const bool asked = fields.boolean("attention_bias", false);
+  config.output_bias = asked && family.attention_bias == AttentionBias::kAsConfigured;
+  config.attention_bias = config.output_bias || family.attention_bias == AttentionBias::kQkv;
+  config.mlp_bias = fields.boolean("mlp_bias", false);
+  if (asked && !config.attention_bias) {
+    fields.fail("attention_bias", "a model of the family " + family.model_type + " has no biases");
+  }
+  if (config.mlp_bias && !family.offers_mlp_bias) {
+    fields.fail("mlp_bias",
+                "the MLP of a model of the family " + family.model_type + " has no biases");
+  }
+}
+
+/// How many layers attend to a window only, of a family where that is a matter of the layer.
+int64_t count_sliding_layers(const ConfigFields& fields, const ModelConfig& config) {
+  const bool used = fields.boolean("use_sliding_window", false);
+  const json& types = fields.raw("layer_types");
+  if (types.is_null()) {
+    constexpr int64_t kFirstSlidingIfAbsent = 28;
+    const int64_t first =
+        fields.integer("max_window_layers", 0, kMaxLayers).value_or(kFirstSlidingIfAbsent);
+    return used ? std::max(config.num_layers - first, int64_t{0}) : 0;
+  }
+  if (!types.is_array() || std::ssize(types) != config.num_layers) {
+    fields.fail("layer_types", "must be a list of num_hidden_layers, " +
+                                   std::to_string(config.num_layers) + ", types");
+  }
+  const int64_t sliding = std::count(types.begin(), types.end(), "sliding_attention");
+  if (sliding + std::count(types.begin(), types.end(), "full_attention") != config.num_layers) {
+    fields.fail("layer_types", "only full_attention and sliding_attention are supported");
+  }
+  if (sliding > 0 && !used) {
+    fields.fail("layer_types", "sliding_attention contradicts use_sliding_window, false");
+  }
+  return sliding;
+}
+
+void read_window(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
+  if (family.window == ModelFamily::Window::kNone) return;
+  if (family.window == ModelFamily::Window::kWhereUsed &&
+      !fields.boolean("use_sliding_window", false)) {
+    return;
+  }
+  if (family.window == ModelFamily::Window::kByLayerType) {
+    const int64_t sliding = count_sliding_layers(fields, config);
+    if (sliding == 0) return;
+    if (sliding < config.num_layers) {
+      fields.fail("use_sliding_window",
+                  "a window on " + std::to_string(sliding) + " of " +
+                      std::to_string(config.num_layers) +
+                      " layers is not supported; it must be on all of them or on none");
+    }
+  }
+  config.sliding_window = fields.contains("sliding_window")
+                              ? fields.integer("sliding_window", 1, kMaxPositions)
+                              : family.sliding_window_if_absent;
+}
+
+void read_options(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
+  config.rms_norm_eps =
+      fields.positive("rms_norm_eps", 1.0).value_or(family.rms_norm_eps_if_absent);
+  config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
+  config.fused_readers = family.fused_readers;
+  config.head_norms = family.head_norms;
+  read_biases(fields, family, config);
+  read_window(fields, family, config);
+}
+
+std::string read_dtype(const ConfigFields& fields) {
+  std::string dtype;
+  for (const char* key : {"torch_dtype", "dtype"}) {  // transformers 4, transformers 5
+    const auto given = fields.text(key);
+    if (!given) continue;
+    if (*given != "float32" && *given != "float16" && *given != "bfloat16") {
+      fields.fail(key, "'" + *given + "' is not one of float32, float16, bfloat16");
+    }
+    if (!dtype.empty() && dtype != *given) {
+      fields.fail(key, "'" + *given + "' contradicts torch_dtype, '" + dtype + "'");
+    }
+    dtype = *given;
+  }
+  return dtype;
+}
+
+std::vector<int64_t> read_junction_widths(const ConfigFields& fields, const ModelConfig& config) {
+  const auto count = static_cast<std::size_t>(config.num_junctions());
+  if (!config.compressed) return std::vector<int64_t>(count, config.hidden_size);
+  const json& widths = fields.raw("junction_widths");
+  if (!widths.is_array() || widths.size() != count) {
+    fields.fail("junction_widths", "must be a list of " + std::to_string(count) +
+                                       " widths, two per layer and one more");
+  }
+  std::vector<int64_t> result;
+  for (const json& width : widths) {
+    const json entry = {{"junction_widths", width}};
+    result.push_back(ConfigFields(entry, fields.origin())
+                         .required_integer("junction_widths", 1, config.hidden_size));
+  }
+  if (config.tie_word_embeddings) {
+    fields.fail("tie_word_embeddings", "a compressed model has untied embeddings");
+  }
+  return result;
+}
+
+std::vector<int64_t> read_junction_groups(const ConfigFields& fields, const ModelConfig& config) {
+  if (!config.compressed || !fields.has("junction_groups")) return {};
+  const json& groups = fields.raw("junction_groups");
+  const std::vector<int64_t>& widths = config.junction_widths;
+  if (!groups.is_array() || groups.size() != widths.size()) {
+    fields.fail("junction_groups", "must be a list of " + std::to_string(widths.size()) +
+                                       " numbers, two per layer and one more");
+  }
+  std::vector<int64_t> result;
+  for (const json& group : groups) {
+    const json entry = {{"junction_groups", group}};
+    const int64_t least = result.empty() ? 0 : result.back();
+    result.push_back(ConfigFields(entry, fields.origin())
+                         .required_integer("junction_groups", least, kMaxLayers * 2));
+    const std::size_t junction = result.size() - 1;
+    if (junction > 0 && result[junction] == least && widths[junction] != widths[junction - 1]) {
+      fields.fail("junction_groups", "puts the widths " + std::to_string(widths[junction - 1]) +
+                                         " and " + std::to_string(widths[junction]) +
+                                         " into one group");
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+bool ModelConfig::is_mixture(int64_t sublayer) const {
+  return mixture && sublayer % 2 == 1 && mixture->layers.at(static_cast<std::size_t>(sublayer / 2));
+}
+
+bool ModelConfig::has_shortcut(int64_t sublayer) const {
+  if (!compressed) return false;
+  const auto in = static_cast<std::size_t>(sublayer);
+  return junction_groups.empty() || junction_groups.at(in) != junction_groups.at(in + 1);
+}
+
+ModelConfig parse_model_config(const std::string& json_text, const std::string& origin) {
+  const json root = parse_json_object(json_text, origin);
+  const ConfigFields fields(root, origin);
+  ModelConfig config;
+  const ModelFamily& family = read_family(fields, config);
+  check_architecture(fields, config.compressed ? kCompressedArchitecture : family.architecture);
+  refuse_variants(fields);
+  read_sizes(fields, family, config);
+  read_head_dim(fields, family, config);
+  read_options(fields, family, config);
+  read_rotary_config(fields, family, config);
+  config.mixture = read_mixture_config(fields, family, config);
+  config.dtype = read_dtype(fields);
+  config.junction_widths = read_junction_widths(fields, config);
+  config.junction_groups = read_junction_groups(fields, config);
+  return config;
+}
+
+ModelConfig read_model_config(const std::filesystem::path& model_dir) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(model_dir, error)) {
+    throw InputError(model_dir.string() + ": there is no such model directory");
+  }
+  const std::filesystem::path path = model_dir / "config.json";
+  return parse_model_config(read_small_file(path, kMaxConfigBytes), path.string());
+}
+
+}  // namespace dotresize

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+
+#include "job/model/model_config.h"
+
+namespace dotresize {
+
+/// Parameters of one sublayer (norm, projections, biases, shortcut) for junction widths `k_in` and
+/// `k_out`. `folded`: the norm weight is folded away and a shortcut [k_in, k_out] stored, as in a
+/// compressed model.
+int64_t sublayer_parameters(const ModelConfig& config, int64_t sublayer, int64_t k_in,
+                            int64_t k_out, bool folded);
+
+/// Those of the dense sublayer that one token meets: all of them, but of a mixture of experts the
+/// router's and those of the experts that it chooses.
+int64_t active_parameters(const ModelConfig& config, int64_t sublayer);
+
+/// Every stored tensor of the model, dense or compressed, tied weights once (method.md, "Net
+/// parameters").
+int64_t stored_parameters(const ModelConfig& config);
+
+/// What widths of such a model are rounded to where the job does not say: 64 where d >= 2048, else
+/// 8.
+int64_t default_round_to(int64_t hidden_size);
+
+/// k = floor((1-s)*d/r + 1e-9)*r; r = round_to, or the default if round_to is 0.
+/// Throws InputError where the result is 0.
+int64_t width_from_sparsity(double sparsity, int64_t hidden_size, int64_t round_to);
+
+}  // namespace dotresize

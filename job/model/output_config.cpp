@@ -1,0 +1,100 @@
+#include "job/model/output_config.h"
+
+#include "base/checked_json.h"
+#include "job/model/model_family.h"
+
+namespace dotresize {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kOriginalPositions = "original_max_position_embeddings";
+
+/// Every value is written, also those that were derived: transformers 4 and 5 do not derive them
+/// alike.
+json rotary_scaling(const RotaryConfig& rotary) {
+  json scaling = {{"rope_type", rotary.type}};
+  if (rotary.type == "default") return scaling;
+  scaling["factor"] = rotary.factor;
+  if (rotary.type == "linear" || rotary.type == "dynamic") return scaling;
+  scaling[kOriginalPositions] = rotary.original_max_position_embeddings;
+  if (rotary.type == "llama3") {
+    scaling["low_freq_factor"] = rotary.low_freq_factor;
+    scaling["high_freq_factor"] = rotary.high_freq_factor;
+    return scaling;
+  }
+  scaling["attention_factor"] = rotary.attention_factor;
+  if (rotary.type == "yarn") {
+    scaling["beta_fast"] = rotary.beta_fast;
+    scaling["beta_slow"] = rotary.beta_slow;
+    scaling["truncate"] = rotary.truncate;
+  } else {
+    scaling["short_factor"] = rotary.short_factor;
+    scaling["long_factor"] = rotary.long_factor;
+  }
+  return scaling;
+}
+
+void write_rotary(json& config, const RotaryConfig& rotary) {
+  json parameters = rotary_scaling(rotary);
+  parameters["rope_theta"] = rotary.theta;
+  if (rotary.partial_factor != 1.0) {
+    parameters["partial_rotary_factor"] = rotary.partial_factor;
+    config["partial_rotary_factor"] = rotary.partial_factor;
+  }
+  if (rotary.type == "longrope") {  // where transformers 4 looks for it
+    config[kOriginalPositions] = rotary.original_max_position_embeddings;
+  }
+  config["rope_parameters"] = parameters;  // transformers 5
+  config["rope_theta"] = rotary.theta;     // transformers 4
+  config["rope_scaling"] = rotary.type == "default" ? json() : rotary_scaling(rotary);
+}
+
+/// What makes transformers load the code that lies beside the weights.
+void write_custom_code(json& config, const ModelConfig& output) {
+  config["model_type"] = "dotresize";
+  config["architectures"] = {"DotResizeForCausalLM"};
+  config["auto_map"] = custom_code_map();
+  config["source_model_type"] = output.family;
+  config["junction_widths"] = output.junction_widths;
+  if (!output.junction_groups.empty()) config["junction_groups"] = output.junction_groups;
+}
+
+void write_stock(json& config, const ModelConfig& output) {
+  config.erase("auto_map");
+  config["hidden_size"] = output.hidden_size;
+  config["rms_norm_eps"] = output.rms_norm_eps;
+}
+
+/// The number of experts, in the dialects of transformers 4 and 5.
+void write_experts(json& config, const ModelConfig& output) {
+  if (!output.mixture) return;
+  config[find_family(output.family)->mixture->experts_key] = output.mixture->experts;
+  config["num_local_experts"] = output.mixture->experts;
+}
+
+}  // namespace
+
+json custom_code_map() {
+  return {{"AutoConfig", "configuration_dotresize.DotResizeConfig"},
+          {"AutoModel", "modeling_dotresize.DotResizeModel"},
+          {"AutoModelForCausalLM", "modeling_dotresize.DotResizeForCausalLM"}};
+}
+
+std::string output_config_json(const std::string& source_config_json, const ModelConfig& output) {
+  json config = parse_json_object(source_config_json, "config.json of the source");
+  if (output.compressed) {
+    write_custom_code(config, output);
+  } else {
+    write_stock(config, output);
+  }
+  config["tie_word_embeddings"] = false;
+  config["head_dim"] = output.head_dim;
+  config["num_key_value_heads"] = output.num_kv_heads;
+  config["dtype"] = config["torch_dtype"] = output.dtype;
+  write_rotary(config, output.rotary);
+  write_experts(config, output);
+  return config.dump(2) + "\n";
+}
+
+}  // namespace dotresize

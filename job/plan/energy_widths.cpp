@@ -1,0 +1,147 @@
+#include "job/plan/energy_widths.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+
+#include "base/errors.h"
+#include "job/model/sublayers.h"
+#include "job/plan/net_size.h"
+
+namespace dotresize {
+namespace {
+
+/// The widths that a junction can have and the fraction of its energy that each holds, both
+/// ascending.
+struct Choices {
+  std::vector<int64_t> widths;
+  std::vector<double> held;
+
+  std::size_t first_that_holds(double threshold) const {
+    const auto found = std::lower_bound(held.begin(), held.end(), threshold);
+    return static_cast<std::size_t>(std::min(found, held.end() - 1) - held.begin());
+  }
+};
+
+/// round_to, 2 round_to, ... and hidden_size.
+std::vector<int64_t> possible_widths(const ResolvedJob& job) {
+  std::vector<int64_t> widths;
+  for (int64_t k = job.energy->round_to; k < job.hidden_size; k += job.energy->round_to) {
+    widths.push_back(k);
+  }
+  widths.push_back(job.hidden_size);
+  return widths;
+}
+
+Choices make_choices(const std::vector<int64_t>& widths, const std::vector<double>& spectrum,
+                     int64_t junction) {
+  std::vector<double> sums(spectrum.size() + 1, 0.0);
+  for (std::size_t i = 0; i < spectrum.size(); ++i) {
+    sums[i + 1] = sums[i] + std::max(spectrum[i], 0.0);  // rounding makes zeros negative
+  }
+  if (!(sums.back() > 0.0)) {
+    throw std::runtime_error("junction " + junction_name(junction) +
+                             ": all activations of the junction are zero");
+  }
+  Choices choices{widths, {}};
+  for (const int64_t width : widths) {
+    choices.held.push_back(sums[static_cast<std::size_t>(width)] / sums.back());
+  }
+  return choices;
+}
+
+class EnergySearch {
+ public:
+  EnergySearch(const ResolvedJob& job, const ModelConfig& config,
+               const std::vector<std::vector<double>>& spectra)
+      : job_(job), config_(config), energy_(*job.energy) {
+    const std::vector<int64_t> widths = possible_widths(job);
+    for (std::size_t j = 0; j < spectra.size(); ++j) {
+      junctions_.push_back(make_choices(widths, spectra[j], static_cast<int64_t>(j)));
+    }
+  }
+
+  ResolvedJob run() const {
+    const double keep = energy_.keep.value_or(0.0);
+    if (!energy_.size) return smaller(at(keep), "method.widths.keep");
+    const double threshold = largest_threshold();
+    if (threshold < keep) refuse_size(at(threshold));
+    return smaller(at(threshold), "method.widths.size");
+  }
+
+ private:
+  /// The job with the widths of a threshold.
+  ResolvedJob at(double threshold) const {
+    ResolvedJob job = job_;
+    double held = 1.0;
+    job.width = 0;
+    for (std::size_t j = 0; j < junctions_.size(); ++j) {
+      const std::size_t choice = junctions_[j].first_that_holds(threshold);
+      job.junction_widths.at(j) = junctions_[j].widths[choice];
+      job.width = std::max(job.width, junctions_[j].widths[choice]);
+      held = std::min(held, junctions_[j].held[choice]);
+    }
+    job.energy->held = held;
+    return job;
+  }
+
+  bool fits(double threshold) const {
+    const NetSize size = net_size(config_, at(threshold));
+    return size.compressed_bytes <= largest_bytes(*energy_.size, size.dense_bytes);
+  }
+
+  /// Widths change only at thresholds that one of them holds, and they and the bytes grow with the
+  /// threshold: the largest of those that fits is the largest of all. 0: all of them exceed the
+  /// size.
+  double largest_threshold() const {
+    std::vector<double> thresholds;
+    for (const Choices& choices : junctions_) {
+      thresholds.insert(thresholds.end(), choices.held.begin(), choices.held.end());
+    }
+    std::sort(thresholds.begin(), thresholds.end());
+    const auto end = std::partition_point(thresholds.begin(), thresholds.end(),
+                                          [&](double threshold) { return fits(threshold); });
+    return end == thresholds.begin() ? 0.0 : *(end - 1);
+  }
+
+  [[noreturn]] void refuse_size(const ResolvedJob& widest) const {
+    throw InputError(
+        fmt::format("method.widths.size: {} leaves the junctions {:.6f} of their energy, less than "
+                    "method.widths.keep, {}; a smaller keep or a larger size would do",
+                    *energy_.size, *widest.energy->held, *energy_.keep));
+  }
+
+  ResolvedJob smaller(ResolvedJob job, const std::string& key) const {
+    const std::string warning = size_warning(net_size(config_, job), job);
+    if (warning.empty() || job.allow_larger) return job;
+    throw InputError(key + ": " + warning + "; method.allow_larger: true makes it all the same");
+  }
+
+  const ResolvedJob& job_;
+  const ModelConfig& config_;
+  const EnergyTarget& energy_;
+  std::vector<Choices> junctions_;
+};
+
+}  // namespace
+
+void check_energy_target(const ModelConfig& config, const ResolvedJob& job) {
+  if (!job.energy->size) return;
+  ResolvedJob smallest = job;
+  smallest.set_width(possible_widths(job).front());
+  const NetSize size = net_size(config, smallest);
+  if (size.compressed_bytes <= largest_bytes(*job.energy->size, size.dense_bytes)) return;
+  throw InputError(fmt::format(
+      "method.widths.size: {} cannot be had: the smallest widths, {}, give {:.6f} of the dense "
+      "model's bytes",
+      *job.energy->size, smallest.width, size.bytes_fraction()));
+}
+
+ResolvedJob with_energy_widths(const ResolvedJob& job, const ModelConfig& config,
+                               const std::vector<std::vector<double>>& spectra) {
+  return EnergySearch(job, config, spectra).run();
+}
+
+}  // namespace dotresize

@@ -1,0 +1,55 @@
+#include "job/plan/memory_model.h"
+
+#include <algorithm>
+
+#include "job/model/model_size.h"
+
+namespace dotresize {
+
+int64_t MemoryModel::tokens() const {
+  constexpr int64_t kMicrobatchTokens = 512;
+  return std::max(seqlen, kMicrobatchTokens / seqlen * seqlen);
+}
+
+int64_t MemoryModel::mapped_junctions() const {
+  const int64_t end = std::min(shard.end_sublayer + 1, dotresize::mapped_junctions(config, job));
+  return end - (first() ? 0 : shard.first_sublayer + 1);
+}
+
+int64_t MemoryModel::shared_groups() const {
+  int64_t groups = 0;
+  const auto& group_of = job.junction_groups;
+  if (group_of.empty()) return groups;
+  const auto end = static_cast<std::size_t>(shard.end_sublayer) + 1;
+  std::size_t junction = first() ? 0 : static_cast<std::size_t>(shard.first_sublayer) + 1;
+  while (junction < end) {
+    const auto [begin_of, end_of] =
+        std::equal_range(group_of.begin(), group_of.end(), group_of[junction]);
+    if (end_of - begin_of > 1) ++groups;
+    junction = static_cast<std::size_t>(end_of - group_of.begin());
+  }
+  return groups;
+}
+
+int64_t MemoryModel::largest_sublayer(bool folded) const {
+  int64_t largest = 0;
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    largest = std::max(largest, sublayer_parameters(config, s, d, d, folded));
+  }
+  return largest;
+}
+
+int64_t MemoryModel::moments_of_junction() const {
+  const bool pca = uses_pca(job.method);
+  const bool transport = uses_transport(job.method);
+  return d * d *
+         (kDouble + (transport ? kDouble : 0) + (pca ? kDouble : 0) +
+          (pca && transport ? kFloat : 0));
+}
+
+int64_t MemoryModel::stream() const {
+  const int64_t samples = (expected_samples(job) + job.ranks - 1) / job.ranks;
+  return samples * seqlen * (d + job.width) * kFloat;
+}
+
+}  // namespace dotresize

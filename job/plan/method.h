@@ -1,0 +1,41 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace dotresize {
+
+/// Coordinates in which a map is computed (docs/method.md, "Maps").
+enum class Basis {
+  kIdentity,  ///< the channels themselves
+  kPca,       ///< eigenvectors of the Gram matrix
+};
+
+/// How the k columns of a map come from the support.
+enum class MapKind {
+  kSelection,  ///< the channels of the support, the others are dropped
+  kTransport,  ///< all channels merged onto the support by optimal transport, then QR
+};
+
+/// What the transport costs are divided by (`method.cost_scale`).
+enum class CostScale { kMax, kMean, kNone };
+
+/// One method: a row of methods(). What it needs of the calibration tokens follows from the row.
+struct Method {
+  std::string_view name;  ///< as in job files: "pca_dotresize"
+  Basis basis = Basis::kPca;
+  MapKind map = MapKind::kTransport;
+
+  bool pca() const { return basis == Basis::kPca; }
+  bool transport() const { return map == MapKind::kTransport; }
+  /// Passes over the calibration tokens: costs in the PCA basis need that basis first.
+  int passes() const { return pca() && transport() ? 2 : 1; }
+};
+
+/// All methods, in the order of the documentation.
+std::span<const Method> methods();
+
+/// Null if there is no such method.
+const Method* find_method(std::string_view name);
+
+}  // namespace dotresize

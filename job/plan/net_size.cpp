@@ -1,0 +1,49 @@
+#include "job/plan/net_size.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/human_numbers.h"
+#include "base/wording.h"
+#include "job/model/model_size.h"
+#include "job/model/output_config.h"
+#include "job/plan/output_model_config.h"
+
+namespace dotresize {
+
+NetSize net_size(const ModelConfig& config, const ResolvedJob& job) {
+  NetSize size;
+  size.dense_parameters = stored_parameters(config);
+  size.dense_bytes = size.dense_parameters * size_in_bytes(job.source_dtype);
+  size.compressed_parameters = stored_parameters(output_model_config(config, job));
+  size.compressed_bytes = size.compressed_parameters * size_in_bytes(job.output_dtype);
+  return size;
+}
+
+int64_t largest_bytes(double size, int64_t dense_bytes) {
+  // 0.7 * 10 may be a little below 7.
+  constexpr double kSlack = 1e-3;
+  return static_cast<int64_t>(std::floor(size * static_cast<double>(dense_bytes) + kSlack));
+}
+
+std::string size_warning(const NetSize& size, const ResolvedJob& job) {
+  if (size.is_smaller()) return "";
+  std::string text = fmt::format(
+      "the result, {} bytes ({} parameters as {}), is not smaller than the dense model, {} bytes "
+      "({} parameters as {})",
+      with_separators(size.compressed_bytes), with_separators(size.compressed_parameters),
+      to_string(job.output_dtype), with_separators(size.dense_bytes),
+      with_separators(size.dense_parameters), to_string(job.source_dtype));
+  std::vector<std::string> remedies = {"a smaller width"};
+  if (!job.stock_output()) {
+    remedies.push_back("shared maps (method.map_sharing), which need fewer shortcuts or none");
+  }
+  if (size_in_bytes(job.output_dtype) > size_in_bytes(job.source_dtype)) {
+    remedies.push_back("output.dtype: same");
+  }
+  remedies.push_back("method.size, which finds the width for a size");
+  return text + "; what helps: " + listed(remedies);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "job/model/model_config.h"
+#include "job/plan/resolved_job.h"
+
+namespace dotresize {
+
+/// Size of the model before and after, as stored.
+struct NetSize {
+  int64_t dense_parameters = 0;
+  int64_t dense_bytes = 0;
+  int64_t compressed_parameters = 0;
+  int64_t compressed_bytes = 0;
+
+  /// Compressed over dense.
+  double parameters_fraction() const {
+    return static_cast<double>(compressed_parameters) / static_cast<double>(dense_parameters);
+  }
+  double bytes_fraction() const {
+    return static_cast<double>(compressed_bytes) / static_cast<double>(dense_bytes);
+  }
+  bool is_smaller() const { return compressed_bytes < dense_bytes; }
+};
+
+/// Needs the job's widths: they need not be known, the size is that of the widths that are there.
+NetSize net_size(const ModelConfig& config, const ResolvedJob& job);
+
+/// The most bytes that are at most the fraction `size` of the dense ones.
+int64_t largest_bytes(double size, int64_t dense_bytes);
+
+/// What to tell the user where the result has no fewer bytes than the dense model: the numbers,
+/// why, and what to do; else empty.
+std::string size_warning(const NetSize& size, const ResolvedJob& job);
+
+}  // namespace dotresize

@@ -1,0 +1,145 @@
+#include "job/plan/plan_table.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/human_numbers.h"
+#include "base/text_table.h"
+#include "job/plan/net_size.h"
+#include "job/plan/target_text.h"
+
+namespace dotresize {
+namespace {
+
+using nlohmann::json;
+
+std::string sublayer_name(int64_t sublayer) {
+  return fmt::format("layers.{} {}", sublayer / 2, sublayer % 2 == 0 ? "attention" : "mlp");
+}
+
+/// "embed, layers.0 attention … layers.1 mlp".
+std::string shard_name(const ModelConfig& config, const RankShard& shard) {
+  const bool first = shard.first_sublayer == 0;
+  const bool last = shard.end_sublayer == config.num_sublayers();
+  std::string name = sublayer_name(shard.first_sublayer);
+  if (shard.end_sublayer - shard.first_sublayer > 1) {
+    name += " … " + sublayer_name(shard.end_sublayer - 1);
+  }
+  return (first ? "embed, " : "") + name + (last ? ", head" : "");
+}
+
+std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
+  using Row = std::vector<std::string>;
+  const bool gpus = job.gpu_compute_dtype.has_value();
+  std::vector<Row> rows = {{"rank", "sublayers", "parameters", "bytes", "peak memory"}};
+  if (gpus) rows.front().push_back("GPU memory");
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    const RankShard& shard = plan.ranks[rank];
+    Row& row = rows.emplace_back(Row{std::to_string(rank), shard_name(config, shard),
+                                     with_separators(shard.parameters), human_bytes(shard.bytes),
+                                     human_bytes(shard.peak_memory_bytes)});
+    if (gpus) row.push_back(human_bytes(*shard.peak_device_memory_bytes));
+  }
+  std::vector<Align> alignment(rows.front().size(), Align::kRight);
+  alignment[1] = Align::kLeft;
+  return format_table(rows, alignment);
+}
+
+std::string size_row(const char* what, int64_t parameters, int64_t bytes, Dtype dtype) {
+  return fmt::format("{:<10}  {:>17} parameters  {:>10}  {}", what, with_separators(parameters),
+                     human_bytes(bytes), to_string(dtype));
+}
+
+std::string heading(const ResolvedJob& job) {
+  return fmt::format("{}: {}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}{}\n",
+                     job.name, to_string(job.method), to_string(job.map_sharing),
+                     to_string(job.schedule), target_text(job), widths_text(job),
+                     job.widths_known()
+                         ? fmt::format(", {:.1f} % narrower", 100.0 * job.nominal_sparsity())
+                         : ", known once the activations are");
+}
+
+/// The result's size, or what is known of it before its widths are.
+std::string result_rows(const ResolvedJob& job, const NetSize& size) {
+  if (!job.widths_known()) {
+    return job.energy->size
+               ? fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones",
+                             with_separators(largest_bytes(*job.energy->size, size.dense_bytes)),
+                             100.0 * *job.energy->size)
+               : "compressed  known once the widths are";
+  }
+  const std::string warning = size_warning(size, job);
+  return size_row("compressed", size.compressed_parameters, size.compressed_bytes,
+                  job.output_dtype) +
+         fmt::format("\nnet size    {:.1f} % of the dense parameters, {:.1f} % of the bytes{}",
+                     100.0 * size.parameters_fraction(), 100.0 * size.bytes_fraction(),
+                     warning.empty() ? "" : "\nwarning: " + warning);
+}
+
+json compressed_json(const ResolvedJob& job, const NetSize& size) {
+  json compressed = {{"dtype", to_string(job.output_dtype)}};
+  if (job.widths_known()) {
+    compressed["parameters"] = size.compressed_parameters;
+    compressed["bytes"] = size.compressed_bytes;
+    compressed["parameters_fraction"] = size.parameters_fraction();
+    compressed["bytes_fraction"] = size.bytes_fraction();
+  } else if (job.energy->size) {
+    compressed["bytes_at_most"] = largest_bytes(*job.energy->size, size.dense_bytes);
+  }
+  return compressed;
+}
+
+json rank_json(const ModelConfig& config, const RankShard& shard, std::size_t rank) {
+  json object = {{"rank", rank},
+                 {"sublayers", shard_name(config, shard)},
+                 {"first_sublayer", shard.first_sublayer},
+                 {"end_sublayer", shard.end_sublayer},
+                 {"parameters", shard.parameters},
+                 {"bytes", shard.bytes},
+                 {"peak_memory_bytes", shard.peak_memory_bytes}};
+  if (shard.peak_device_memory_bytes) {
+    object["peak_device_memory_bytes"] = *shard.peak_device_memory_bytes;
+  }
+  return object;
+}
+
+}  // namespace
+
+std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
+  const NetSize size = net_size(config, job);
+  return fmt::format("{}\n{}\n{}\n{}", heading(job), rank_rows(config, job, plan),
+                     size_row("dense", size.dense_parameters, size.dense_bytes, job.source_dtype),
+                     result_rows(job, size));
+}
+
+std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
+  const NetSize size = net_size(config, job);
+  json document = {{"schema_version", 1},
+                   {"name", job.name},
+                   {"method", to_string(job.method)},
+                   {"map_sharing", to_string(job.map_sharing)},
+                   {"target", target_text(job)},
+                   {"hidden_size", config.hidden_size},
+                   {"schedule", to_string(job.schedule)},
+                   {"ranks", json::array()},
+                   {"dense",
+                    {{"parameters", size.dense_parameters},
+                     {"bytes", size.dense_bytes},
+                     {"dtype", to_string(job.source_dtype)}}},
+                   {"compressed", compressed_json(job, size)},
+                   {"warnings", json::array()}};
+  if (job.widths_known()) {
+    document["width"] = job.width;
+    document["nominal_sparsity"] = job.nominal_sparsity();
+    document["ratio"] = size.parameters_fraction();
+    const std::string warning = size_warning(size, job);
+    if (!warning.empty()) document["warnings"].push_back(warning);
+  }
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    document["ranks"].push_back(rank_json(config, plan.ranks[rank], rank));
+  }
+  return document.dump(2);
+}
+
+}  // namespace dotresize

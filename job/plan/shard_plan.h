@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "job/model/model_config.h"
+#include "job/plan/resolved_job.h"
+
+namespace dotresize {
+
+/// What one rank holds and does. Sublayers [first_sublayer, end_sublayer), each with the junction
+/// that it writes; the first rank also has the embedding with junction 0, the last one the final
+/// norm and lm_head.
+struct RankShard {
+  int64_t first_sublayer = 0;
+  int64_t end_sublayer = 0;
+  int64_t parameters = 0;         ///< dense parameters that this rank loads
+  int64_t bytes = 0;              ///< of them in the checkpoint
+  int64_t peak_memory_bytes = 0;  ///< estimate, host memory, without the libraries' own
+  /// Estimate, likewise of the rank's GPU, where it has or may have one.
+  std::optional<int64_t> peak_device_memory_bytes = {};
+};
+
+struct ShardPlan {
+  std::vector<RankShard> ranks;
+
+  /// The rank that owns a sublayer.
+  int owner_of_sublayer(int64_t sublayer) const;
+  /// Junction 0 belongs to rank 0, junction s+1 to the owner of sublayer s.
+  int owner_of_junction(int64_t junction) const;
+};
+
+/// Contiguous sublayers per rank, balanced by estimated time (embedding and head counted).
+/// Deterministic. Throws InputError where there are more ranks than sublayers.
+ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job);
+
+}  // namespace dotresize

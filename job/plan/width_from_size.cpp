@@ -1,0 +1,31 @@
+#include "job/plan/width_from_size.h"
+
+#include <fmt/format.h>
+
+#include "base/errors.h"
+#include "job/plan/net_size.h"
+
+namespace dotresize {
+
+int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config,
+                        const ResolvedJob& job) {
+  ResolvedJob trial = job;
+  NetSize net;
+  for (int64_t k = config.hidden_size / round_to * round_to; k > 0; k -= round_to) {
+    trial.set_width(k);
+    net = net_size(config, trial);
+    if (net.compressed_bytes <= largest_bytes(size, net.dense_bytes)) return k;
+  }
+  if (round_to > config.hidden_size) {
+    throw InputError(fmt::format(
+        "method.size: no width up to the hidden size, {}, is a multiple of {}; a smaller round_to "
+        "would do",
+        config.hidden_size, round_to));
+  }
+  throw InputError(
+      fmt::format("method.size: {} cannot be had: the smallest width, {}, gives {:.6f} of the "
+                  "dense model's bytes",
+                  size, round_to, net.bytes_fraction()));
+}
+
+}  // namespace dotresize

@@ -1,0 +1,92 @@
+// Operations per sublayer, n calibration tokens, junction width d, map width k, P weights, of
+// which a token meets A (all but the experts that it is not sent to):
+//   forward, per pass   2 A n, and for attention 2 n seqlen heads·head_dim (causal: half the pairs)
+//   passes              1 (2 for pca with transport), and 2 with an evaluation: before and after
+//   Gram                2 n d²
+//   costs               3 n d²/2 (subtract, absolute value, add per pair), pca: rotation 2 n d²
+//   eigenvectors        20 d³ (10 d³ multiply-adds)
+//   transport           4 d k per Sinkhorn iteration, about 100 of them, and QR 2 d k²
+//   folding             2 P k
+//   head                2 V d n per evaluation pass, and folding
+// The evaluation text is taken to be as long as the calibration text.
+#include "job/plan/work_estimate.h"
+
+#include <algorithm>
+
+#include "job/model/model_size.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int64_t kDefaultSamples = 128;
+constexpr int64_t kDefaultSeqlen = 2048;
+constexpr double kSinkhornIterations = 100.0;
+
+struct WorkModel {
+  const ModelConfig& config;
+  const ResolvedJob& job;
+  double d = static_cast<double>(config.hidden_size);
+  double k = static_cast<double>(job.width);
+  double seqlen = static_cast<double>(expected_seqlen(job, config));
+  double tokens = static_cast<double>(expected_samples(job)) * seqlen;
+
+  double evaluation_passes() const { return job.evaluation ? 2.0 : 0.0; }
+  double calibration_passes() const {
+    return uses_pca(job.method) && uses_transport(job.method) ? 2.0 : 1.0;
+  }
+
+  double forward_pass(int64_t sublayer) const {
+    const double attention_width = static_cast<double>(config.num_heads * config.head_dim);
+    return 2.0 * static_cast<double>(active_parameters(config, sublayer)) * tokens +
+           (sublayer % 2 == 0 ? 2.0 * tokens * seqlen * attention_width : 0.0);
+  }
+
+  double junction() const {
+    double work = 2.0 * tokens * d * d + 20.0 * d * d * d;
+    if (uses_transport(job.method)) {
+      work += 1.5 * tokens * d * d;
+      if (uses_pca(job.method)) work += 2.0 * tokens * d * d;
+      work += 4.0 * kSinkhornIterations * d * k + 2.0 * d * k * k;
+    }
+    return work;
+  }
+
+  double sublayer(int64_t index) const {
+    const auto parameters = static_cast<double>(sublayer_parameters(
+        config, index, config.hidden_size, config.hidden_size, /*folded=*/false));
+    const bool mapped = index + 1 < mapped_junctions(config, job);
+    return forward_pass(index) * (calibration_passes() + evaluation_passes()) +
+           (mapped ? junction() : 0.0) + 2.0 * parameters * k;
+  }
+
+  double fold_vocabulary() const { return 2.0 * static_cast<double>(config.vocab_size) * d * k; }
+  double head() const {
+    return evaluation_passes() * 2.0 * static_cast<double>(config.vocab_size) * d * tokens +
+           fold_vocabulary();
+  }
+};
+
+}  // namespace
+
+int64_t expected_samples(const ResolvedJob& job) {
+  return job.calibration.samples.value_or(kDefaultSamples);
+}
+
+int64_t expected_seqlen(const ResolvedJob& job, const ModelConfig& config) {
+  return job.calibration.seqlen.value_or(std::min(kDefaultSeqlen, config.max_position_embeddings));
+}
+
+int64_t mapped_junctions(const ModelConfig& config, const ResolvedJob& job) {
+  return config.num_junctions() - (job.head_sliced ? 0 : 1);
+}
+
+std::vector<double> estimate_work(const ModelConfig& config, const ResolvedJob& job) {
+  const WorkModel model{config, job};
+  std::vector<double> work;
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) work.push_back(model.sublayer(s));
+  work.front() += model.junction() + model.fold_vocabulary();
+  work.back() += model.head();
+  return work;
+}
+
+}  // namespace dotresize

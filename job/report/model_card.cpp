@@ -1,0 +1,108 @@
+#include <fmt/format.h>
+
+#include "base/human_numbers.h"
+#include "job/plan/target_text.h"
+#include "job/report/report.h"
+
+namespace dotresize {
+namespace {
+
+std::string size_table(const Report& report) {
+  const bool evaluated = report.dense.perplexity && report.compressed.perplexity;
+  const auto row = [&](const char* name, const ModelReport& model) {
+    return fmt::format("| {} | {} | {} |{}\n", name, with_separators(model.parameters),
+                       human_bytes(model.bytes),
+                       evaluated ? fmt::format(" {:.4f} |", *model.perplexity) : "");
+  };
+  return std::string("| model | parameters | size |") + (evaluated ? " perplexity |" : "") +
+         "\n| --- | ---: | ---: |" + (evaluated ? " ---: |" : "") + "\n" +
+         row("dense", report.dense) + row("this one", report.compressed);
+}
+
+std::string evaluation_sentence(const Report& report) {
+  if (!report.job.evaluation) return "";
+  const auto& seqlen = report.job.evaluation->seqlen;
+  return fmt::format("Perplexity is over {} predicted tokens{}. ",
+                     with_separators(report.evaluation_tokens),
+                     seqlen ? fmt::format(" in windows of {}", *seqlen) : "");
+}
+
+std::string method_sentence(const ResolvedJob& job, const ModelConfig& config) {
+  std::string text = fmt::format(
+      "The residual stream was narrowed from {} to {} channels with `{}`, on {} calibration "
+      "activations",
+      config.hidden_size, width_range(job), to_string(job.method),
+      job.schedule == Schedule::kPipeline ? "the dense model's" : "the compressed model's");
+  if (uses_transport(job.method)) {
+    text += fmt::format(" (λ = {}, cost scale `{}`)", job.lambda, to_string(job.cost_scale));
+  }
+  return text + (job.head_sliced ? "; the head was narrowed as well."
+                                 : "; the last junction keeps its full width.");
+}
+
+std::string sharing_sentence(const ResolvedJob& job) {
+  switch (job.map_sharing.kind) {
+    case MapSharing::Kind::kModel:
+      return " One map serves the whole model.";
+    case MapSharing::Kind::kGroups:
+      return fmt::format(" The junctions share {} maps.", job.map_sharing.groups);
+    default:
+      return "";
+  }
+}
+
+std::string usage(const ResolvedJob& job, const std::string& family) {
+  const std::string remote = job.stock_output() ? "" : ", trust_remote_code=True";
+  const std::string why =
+      job.stock_output()
+          ? fmt::format("It is a `{}` model like any other, and loads without remote code:", family)
+          : "The code of the architecture is in this directory, hence `trust_remote_code=True`:";
+  return fmt::format(R"({0}
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("PATH", dtype="auto"{1})
+tokenizer = AutoTokenizer.from_pretrained("PATH"{1})
+inputs = tokenizer("Once upon a time", return_tensors="pt")
+print(tokenizer.decode(model.generate(**inputs, max_new_tokens=40)[0]))
+```
+)",
+                     why, remote);
+}
+
+}  // namespace
+
+std::string model_card(const Report& report, const ModelConfig& config) {
+  const ResolvedJob& job = report.job;
+  return fmt::format(
+      R"(---
+library_name: transformers
+pipeline_tag: text-generation
+tags:
+- dotresize
+- {0}
+- compression
+---
+
+# {1}
+
+A `{0}` model made narrower with dotresize {2}.
+
+{3}
+
+{4}
+{5}Parameters and size count every stored tensor.
+
+## Use
+
+{6}
+`dotresize/report.json` has the figures of every junction and the fingerprints of the inputs;
+`sha256sum -c SHA256SUMS` checks the files. The terms of the source model's license apply.
+)",
+      config.family, job.name, report.tool_version,
+      method_sentence(job, config) + sharing_sentence(job), size_table(report),
+      evaluation_sentence(report), usage(job, config.family));
+}
+
+}  // namespace dotresize

@@ -1,0 +1,94 @@
+#include "job/report/phase_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/human_numbers.h"
+#include "base/text_table.h"
+
+namespace dotresize {
+namespace {
+
+struct Phase {
+  std::string name;
+  double mean_s = 0.0;
+  double longest_s = 0.0;
+  int slowest_rank = 0;
+};
+
+std::vector<Phase> phases_of(const std::vector<RankReport>& ranks) {
+  std::map<std::string, Phase> phases;
+  for (const RankReport& rank : ranks) {
+    for (const auto& [name, seconds] : rank.seconds) {
+      Phase& phase = phases[name];
+      phase.name = name;
+      phase.mean_s += seconds / static_cast<double>(ranks.size());
+      if (seconds <= phase.longest_s) continue;
+      phase.longest_s = seconds;
+      phase.slowest_rank = rank.rank;
+    }
+  }
+  std::vector<Phase> sorted;
+  for (const auto& entry : phases) sorted.push_back(entry.second);
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Phase& a, const Phase& b) { return a.mean_s > b.mean_s; });
+  return sorted;
+}
+
+const RankReport& most_memory(const std::vector<RankReport>& ranks) {
+  return *std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
+    return a.peak_memory_bytes < b.peak_memory_bytes;
+  });
+}
+
+/// "l1 cost 81.2 G pairs/s a rank, 65.1 % of the limit"; empty where no rank has computed costs.
+std::string cost_line(const std::vector<RankReport>& ranks) {
+  CostReport all;
+  double pairs_at_most = 0.0;
+  for (const RankReport& rank : ranks) {
+    if (!rank.cost) continue;
+    all.pairs += rank.cost->pairs;
+    all.seconds += rank.cost->seconds;
+    pairs_at_most += rank.cost->limit_pairs_per_s * rank.cost->seconds;
+  }
+  if (all.pairs == 0.0) return "";
+  return fmt::format("l1 cost {:.1f} G pairs/s a rank, {:.1f} % of the limit\n",
+                     1e-9 * all.pairs_per_s(), 100.0 * all.pairs / pairs_at_most);
+}
+
+/// "peak device memory 3.00 GiB (rank 1)"; empty where no rank has a GPU.
+std::string device_memory_line(const std::vector<RankReport>& ranks) {
+  const auto largest =
+      std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
+        return a.peak_device_memory_bytes < b.peak_device_memory_bytes;
+      });
+  if (!largest->peak_device_memory_bytes) return "";
+  return fmt::format("peak device memory {} (rank {})\n",
+                     human_bytes(*largest->peak_device_memory_bytes), largest->rank);
+}
+
+}  // namespace
+
+std::string phase_table(const Report& report) {
+  if (report.ranks.empty()) return "";
+  std::vector<std::vector<std::string>> rows = {{"phase", "mean s", "share", "longest s", "rank"}};
+  for (const Phase& phase : phases_of(report.ranks)) {
+    rows.push_back({phase.name, fmt::format("{:.2f}", phase.mean_s),
+                    fmt::format("{:.1f} %", 100.0 * phase.mean_s / report.wall_time_s),
+                    fmt::format("{:.2f}", phase.longest_s), std::to_string(phase.slowest_rank)});
+  }
+  using enum Align;
+  std::string table = format_table(rows, {kLeft, kRight, kRight, kRight, kRight});
+  const RankReport& largest = most_memory(report.ranks);
+  table +=
+      fmt::format("peak memory {} (rank {})", human_bytes(largest.peak_memory_bytes), largest.rank);
+  if (report.calibration_s > 0) {
+    table += fmt::format(", calibration {} tokens/s",
+                         with_separators(static_cast<int64_t>(report.tokens_per_second())));
+  }
+  return table + "\n" + device_memory_line(report.ranks) + cost_line(report.ranks);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,202 @@
+#include "job/report/report.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/checked_json.h"
+#include "base/small_file.h"
+#include "job/model/config_fields.h"
+#include "job/plan/net_size.h"
+
+namespace dotresize {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kSchemaVersion = 1;
+constexpr std::size_t kMaxReportBytes = std::size_t{64} << 20;
+constexpr int64_t kAny = INT64_MAX;
+
+NetSize sizes_of(const Report& report) {
+  return {report.dense.parameters, report.dense.bytes, report.compressed.parameters,
+          report.compressed.bytes};
+}
+
+template <class Value>
+void set_if(json& object, const char* key, const std::optional<Value>& value) {
+  if (value) object[key] = *value;
+}
+
+json method_json(const ResolvedJob& job) {
+  json method = {{"name", to_string(job.method)},
+                 {"width", job.width},
+                 {"hidden_size", job.hidden_size},
+                 {"nominal_sparsity", job.nominal_sparsity()},
+                 {"head", job.head_sliced ? "sliced" : "dense"},
+                 {"map_sharing", to_string(job.map_sharing)},
+                 {"allow_larger", job.allow_larger}};
+  set_if(method, "sparsity", job.sparsity);
+  set_if(method, "size", job.size);
+  if (job.energy) {
+    json& widths = method["widths"] = {{"from", "energy"}, {"round_to", job.energy->round_to}};
+    set_if(widths, "keep", job.energy->keep);
+    set_if(widths, "size", job.energy->size);
+    set_if(widths, "held", job.energy->held);
+  }
+  if (uses_transport(job.method)) {
+    method["lambda"] = job.lambda;
+    method["cost_scale"] = to_string(job.cost_scale);
+    method["sinkhorn_tolerance"] = job.sinkhorn_tolerance;
+    method["sinkhorn_max_iterations"] = job.sinkhorn_max_iterations;
+    method["on_nonconvergence"] = job.accept_nonconvergence ? "accept" : "fail";
+  }
+  return method;
+}
+
+json source_json(const TokenSource& source, int64_t tokens) {
+  json object = {{"token_count", tokens}};
+  for (const auto& text : source.text) object["text"].push_back(text.string());
+  if (!source.tokens.empty()) object["tokens"] = source.tokens.string();
+  set_if(object, "samples", source.samples);
+  set_if(object, "seqlen", source.seqlen);
+  return object;
+}
+
+json calibration_json(const Report& report) {
+  json object = source_json(report.job.calibration, report.calibration_tokens);
+  if (report.calibration_s > 0) {
+    object["seconds"] = report.calibration_s;
+    object["tokens_per_s"] = report.tokens_per_second();
+  }
+  object["schedule"] = to_string(report.job.schedule);
+  object["activations"] = report.job.schedule == Schedule::kPipeline ? "original" : "compressed";
+  return object;
+}
+
+json junction_json(const JunctionReport& junction) {
+  json object = {{"name", junction.name}, {"width", junction.width}, {"mapped", junction.mapped}};
+  if (!junction.mapped) return object;
+  object["effective_rank"] = junction.effective_rank;
+  object["retained_energy"] = junction.retained_energy;
+  set_if(object, "qr_condition", junction.qr_condition);
+  if (junction.cost_dtype) object["cost_dtype"] = to_string(*junction.cost_dtype);
+  set_if(object, "cost_error", junction.cost_error);
+  if (junction.sinkhorn_iterations) {
+    json& sinkhorn = object["sinkhorn"] = {{"iterations", *junction.sinkhorn_iterations}};
+    set_if(sinkhorn, "violation", junction.sinkhorn_violation);
+    set_if(sinkhorn, "converged", junction.sinkhorn_converged);
+  }
+  return object;
+}
+
+json model_json(const ModelReport& model) {
+  json object = {{"parameters", model.parameters}, {"bytes", model.bytes}};
+  set_if(object, "perplexity", model.perplexity);
+  return object;
+}
+
+json cost_json(const CostReport& cost) {
+  return {{"pairs", cost.pairs},
+          {"seconds", cost.seconds},
+          {"pairs_per_s", cost.pairs_per_s()},
+          {"limit_pairs_per_s", cost.limit_pairs_per_s},
+          {"share_of_limit", cost.share_of_limit()}};
+}
+
+json rank_json(const RankReport& rank) {
+  json object = {{"rank", rank.rank},
+                 {"host", rank.host},
+                 {"first_sublayer", rank.first_sublayer},
+                 {"end_sublayer", rank.end_sublayer},
+                 {"seconds", rank.seconds},
+                 {"peak_memory_bytes", rank.peak_memory_bytes}};
+  if (!rank.gpu.empty()) object["gpu"] = rank.gpu;
+  set_if(object, "peak_device_memory_bytes", rank.peak_device_memory_bytes);
+  if (rank.cost) object["cost"] = cost_json(*rank.cost);
+  return object;
+}
+
+json compressed_json(const Report& report) {
+  json object = model_json(report.compressed);
+  const NetSize size = sizes_of(report);
+  object["parameters_fraction"] = size.parameters_fraction();
+  object["bytes_fraction"] = size.bytes_fraction();
+  return object;
+}
+
+ModelReport read_model_report(const ConfigFields& root, const std::string& key) {
+  const auto fields = root.object(key);
+  if (!fields) root.fail(key, "is missing");
+  ModelReport model;
+  model.parameters = fields->required_integer("parameters", 0, kAny);
+  model.bytes = fields->required_integer("bytes", 0, kAny);
+  model.perplexity = fields->positive("perplexity", 1e300);
+  return model;
+}
+
+std::map<std::string, std::string> read_fingerprints(const ConfigFields& root) {
+  const auto fields = root.object("fingerprints");
+  if (!fields) root.fail("fingerprints", "is missing");
+  std::map<std::string, std::string> fingerprints;
+  for (const auto& [name, value] : root.raw("fingerprints").items()) {
+    fingerprints[name] = fields->text(name).value_or("");
+  }
+  return fingerprints;
+}
+
+}  // namespace
+
+std::string report_to_json(const Report& report) {
+  const ResolvedJob& job = report.job;
+  json document = {
+      {"schema_version", kSchemaVersion},
+      {"tool_version", report.tool_version},
+      {"name", job.name},
+      {"model", {{"path", job.model_path.string()}, {"dtype", to_string(job.source_dtype)}}},
+      {"output", {{"path", job.output_path.string()}, {"dtype", to_string(job.output_dtype)}}},
+      {"method", method_json(job)},
+      {"calibration", calibration_json(report)},
+      {"device", to_string(job.device)},
+      {"compute_dtype", to_string(job.compute_dtype)},
+      {"junctions", json::array()},
+      {"dense", model_json(report.dense)},
+      {"compressed", compressed_json(report)},
+      {"ranks", json::array()},
+      {"wall_time_s", report.wall_time_s},
+      {"fingerprints", report.fingerprints},
+      {"warnings", report.warnings}};
+  if (job.evaluation) {
+    document["evaluation"] = source_json(*job.evaluation, report.evaluation_tokens);
+  }
+  for (const auto& junction : report.junctions) {
+    document["junctions"].push_back(junction_json(junction));
+  }
+  for (const auto& rank : report.ranks) document["ranks"].push_back(rank_json(rank));
+  // Paths need not be UTF-8, JSON must be.
+  return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+ReportSummary read_report_summary(const std::filesystem::path& model_dir) {
+  const std::filesystem::path path = model_dir / "dotresize" / "report.json";
+  const json document = parse_json_object(read_small_file(path, kMaxReportBytes), path.string());
+  const ConfigFields root(document, path.string());
+  root.required_integer("schema_version", kSchemaVersion, kSchemaVersion);
+  const auto method = root.object("method");
+  if (!method) root.fail("method", "is missing");
+
+  ReportSummary summary;
+  summary.name = root.text("name").value_or("");
+  summary.method = method->text("name").value_or("");
+  if (summary.method.empty()) method->fail("name", "is missing");
+  summary.width = method->required_integer("width", 1, kAny);
+  summary.dense = read_model_report(root, "dense");
+  summary.compressed = read_model_report(root, "compressed");
+  summary.wall_time_s = root.required_positive("wall_time_s", 1e12);
+  summary.compute_dtype = root.text("compute_dtype").value_or("");
+  if (const auto evaluation = root.object("evaluation")) {
+    summary.evaluation_seqlen = evaluation->integer("seqlen", 2, kAny);
+  }
+  summary.fingerprints = read_fingerprints(root);
+  return summary;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "job/spec/eval_request.h"
+
+namespace dotresize {
+
+/// The arguments of `dotresize eval`, which `dotresize-worker eval` has too. Asking for neither
+/// perplexity nor latency is a CLI::ParseError. `request` must outlive `app`.
+void add_eval_options(CLI::App& app, EvalRequest& request);
+
+/// The arguments that add_eval_options turns into `request`.
+std::vector<std::string> eval_arguments(const EvalRequest& request);
+
+}  // namespace dotresize

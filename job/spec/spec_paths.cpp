@@ -1,0 +1,39 @@
+#include "job/spec/spec_paths.h"
+
+#include <algorithm>
+
+namespace dotresize {
+
+namespace fs = std::filesystem;
+
+std::vector<SpecPath> paths_of(v1::JobSpec& spec) {
+  std::vector<SpecPath> paths;
+  const auto add_tokens = [&](const std::string& section, auto& source) {
+    for (std::string& text : *source.mutable_text()) paths.push_back({section + ".text", &text});
+    paths.push_back({section + ".tokens", source.mutable_tokens()});
+  };
+  if (spec.has_model()) paths.push_back({"model.path", spec.mutable_model()->mutable_path()});
+  if (spec.has_output()) paths.push_back({"output.path", spec.mutable_output()->mutable_path()});
+  if (spec.has_calibration()) add_tokens("calibration", *spec.mutable_calibration());
+  if (spec.has_evaluation()) add_tokens("evaluation", *spec.mutable_evaluation());
+  return paths;
+}
+
+fs::path absolute_path(const fs::path& path, const fs::path& base_dir) {
+  const fs::path whole = fs::absolute(base_dir.empty() ? fs::path(".") : base_dir) / path;
+  fs::path result;
+  bool climbs = false;
+  for (const fs::path& part : whole) {
+    if (part != "." && !part.empty()) result /= part;
+    climbs = climbs || part == "..";
+  }
+  // "a/.." is not always ".": a may be a link, so the file system has to say.
+  return climbs ? fs::weakly_canonical(result) : result;
+}
+
+bool is_within(const fs::path& path, const fs::path& folder) {
+  const auto ends = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
+  return ends.first == folder.end();
+}
+
+}  // namespace dotresize

@@ -1,0 +1,245 @@
+#include <google/protobuf/message.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "base/in_quotes.h"
+#include "base/wording.h"
+#include "job/spec/job_file.h"
+#include "job/spec/map_sharing.h"
+#include "job/spec/spec_paths.h"
+
+namespace dotresize {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+constexpr uint32_t kMaxRanks = 4096;
+constexpr uint32_t kMaxTimeoutSeconds = 86400;
+constexpr uint32_t kMaxSeqlen = 1u << 20;
+constexpr uint32_t kMaxSamples = 1u << 24;
+constexpr uint32_t kMaxWidth = 1u << 22;
+constexpr uint32_t kMaxSinkhornIterations = 100'000'000;
+constexpr double kMaxLambda = 1e6;
+constexpr int kMaxTextFiles = 10'000;
+constexpr std::size_t kMaxPathBytes = 4095;
+
+bool has_control_character(const std::string& text) {
+  return std::any_of(text.begin(), text.end(),
+                     [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
+/// Characters, not bytes: all but the continuation bytes of UTF-8.
+std::ptrdiff_t length(const std::string& utf8) {
+  return std::count_if(utf8.begin(), utf8.end(),
+                       [](unsigned char c) { return (c & 0xc0) != 0x80; });
+}
+
+class Validator {
+ public:
+  std::vector<FieldViolation> violations;
+
+  void add(const std::string& field, const std::string& description) {
+    violations.push_back({field, description});
+  }
+
+  template <class Number>
+  void refuse(const std::string& field, Number value, const std::string& wanted) {
+    std::ostringstream text;
+    text << value << " is not " << wanted;
+    add(field, text.str());
+  }
+
+  void check_range(const std::string& field, uint32_t value, uint32_t low, uint32_t high) {
+    if (value < low || value > high) {
+      refuse(field, value, "from " + std::to_string(low) + " to " + std::to_string(high));
+    }
+  }
+
+  void check_name(const std::string& name) {
+    if (name.empty()) {
+      add("name", "is required: 1 to 100 characters");
+    } else if (length(name) > 100) {
+      add("name", "has " + std::to_string(length(name)) + " characters; at most 100 are allowed");
+    } else if (has_control_character(name)) {
+      add("name", in_quotes(name) + " has control characters");
+    }
+  }
+
+  void check_target(const v1::Method& method) {
+    std::vector<std::string> given;
+    if (method.has_sparsity()) given.push_back("sparsity");
+    if (method.has_width()) given.push_back("width");
+    if (method.has_size()) given.push_back("size");
+    if (method.has_widths()) given.push_back("widths");
+    if (given.size() == 1) return;
+    add("method." + (given.empty() ? "sparsity" : given.front()),
+        "exactly one of sparsity, width, size and widths is required, " +
+            (given.empty() ? "none is given" : "given are " + listed(given)));
+  }
+
+  void check_size(const std::string& field, double size, bool allow_larger) {
+    if (!(size > 0.0)) {
+      refuse(field, size, "above 0");
+    } else if (size >= 1.0 && !allow_larger) {
+      refuse(field, size, "below 1, as it must be without method.allow_larger: true");
+    }
+  }
+
+  void check_widths(const v1::Widths& widths, bool allow_larger) {
+    if (!widths.has_keep() && !widths.has_size()) {
+      add("method.widths.keep", "at least one of keep and size is required, none is given");
+    }
+    if (widths.has_keep() && !(widths.keep() > 0.0 && widths.keep() <= 1.0)) {
+      refuse("method.widths.keep", widths.keep(), "above 0 and at most 1");
+    }
+    if (widths.has_size()) check_size("method.widths.size", widths.size(), allow_larger);
+  }
+
+  void check_method(const v1::Method& method) {
+    check_target(method);
+    if (method.has_size()) check_size("method.size", method.size(), method.allow_larger());
+    if (method.has_widths()) check_widths(method.widths(), method.allow_larger());
+    // Negated comparisons: they refuse NaN too.
+    if (method.has_sparsity() && !(method.sparsity() >= 0.0 && method.sparsity() < 1.0)) {
+      refuse("method.sparsity", method.sparsity(), "in [0, 1)");
+    }
+    if (method.has_width()) check_range("method.width", method.width(), 1, kMaxWidth);
+    if (method.has_lambda() && !(method.lambda() > 0.0 && method.lambda() <= kMaxLambda)) {
+      refuse("method.lambda", method.lambda(), "above 0 and at most 1e6");
+    }
+    check_range("method.round_to", method.round_to(), 0, kMaxWidth);
+    if (method.has_sinkhorn_tolerance() &&
+        !(method.sinkhorn_tolerance() > 0.0 && method.sinkhorn_tolerance() < 1.0)) {
+      refuse("method.sinkhorn_tolerance", method.sinkhorn_tolerance(), "between 0 and 1");
+    }
+    if (method.has_sinkhorn_max_iterations()) {
+      check_range("method.sinkhorn_max_iterations", method.sinkhorn_max_iterations(), 1,
+                  kMaxSinkhornIterations);
+    }
+  }
+
+  void check_map_sharing(const v1::Method& method) {
+    const auto sharing = parse_map_sharing(method.map_sharing());
+    if (!sharing) {
+      add("method.map_sharing", in_quotes(method.map_sharing()) +
+                                    " is not junction, model or a number of groups from 1 on");
+      return;
+    }
+    if (sharing->shares() && method.has_widths()) {
+      add("method.map_sharing", to_string(*sharing) +
+                                    " does not go with method.widths, whose junctions have maps "
+                                    "of their own (junction)");
+    }
+    if (sharing->kind == MapSharing::Kind::kModel && method.has_head() &&
+        method.head() == v1::Method::dense) {
+      add("method.head",
+          "dense does not go with method.map_sharing: model, whose one map narrows the head too "
+          "(sliced)");
+    }
+  }
+
+  void check_activations(const v1::JobSpec& spec) {
+    if (spec.calibration().activations() != v1::Calibration::compressed) return;
+    const auto refuse_with = [&](const std::string& what) {
+      add("calibration.activations",
+          "compressed does not go with " + what + " need original (or auto)");
+    };
+    const auto sharing = parse_map_sharing(spec.method().map_sharing());
+    if (spec.method().has_widths()) {
+      refuse_with("method.widths, which");
+    } else if (sharing && sharing->shares()) {
+      refuse_with("method.map_sharing: " + to_string(*sharing) + ", whose maps");
+    }
+  }
+
+  template <class Source>
+  void check_source(const std::string& section, const Source& source) {
+    if ((source.text_size() > 0) == !source.tokens().empty()) {
+      add(section + ".text", std::string("exactly one of text and tokens is required, ") +
+                                 (source.text_size() > 0 ? "both are given" : "none is given"));
+    }
+    if (source.text_size() > kMaxTextFiles) {
+      refuse(section + ".text", source.text_size(),
+             "a number of files up to " + std::to_string(kMaxTextFiles));
+    }
+    if (source.has_seqlen()) check_range(section + ".seqlen", source.seqlen(), 2, kMaxSeqlen);
+  }
+
+  void check_resources(const v1::Resources& resources) {
+    if (resources.has_ranks()) check_range("resources.ranks", resources.ranks(), 1, kMaxRanks);
+    if (resources.has_timeout_s()) {
+      check_range("resources.timeout_s", resources.timeout_s(), 1, kMaxTimeoutSeconds);
+    }
+  }
+
+  void check_paths(v1::JobSpec spec, bool require_absolute) {
+    if (spec.model().path().empty()) add("model.path", "is required: the model's directory");
+    if (spec.output().path().empty()) add("output.path", "is required: the directory to make");
+    for (const SpecPath& path : paths_of(spec)) {
+      check_path(path.key, *path.value, require_absolute);
+    }
+    if (spec.model().path().empty() || spec.output().path().empty()) return;
+    const auto model = absolute_path(spec.model().path(), "").lexically_normal();
+    const auto output = absolute_path(spec.output().path(), "").lexically_normal();
+    if (is_within(output, model) || is_within(model, output)) {
+      add("output.path", in_quotes(output.string()) + " and model.path, " +
+                             in_quotes(model.string()) + ", must not contain each other");
+    }
+  }
+
+  void check_path(const std::string& key, const std::string& path, bool require_absolute) {
+    if (path.empty()) {
+      if (key.ends_with(".text")) add(key, "a file name in the list is empty");
+      return;
+    }
+    if (path.size() > kMaxPathBytes) {
+      add(key, "is longer than " + std::to_string(kMaxPathBytes) + " bytes");
+    } else if (has_control_character(path)) {
+      add(key, in_quotes(path) + " has control characters");
+    } else if (require_absolute && !std::filesystem::path(path).is_absolute()) {
+      add(key, in_quotes(path) + " is not an absolute path");
+    }
+  }
+
+  /// proto3 keeps enum numbers that it does not know.
+  void check_enums(const Message& message, const std::string& prefix) {
+    std::vector<const FieldDescriptor*> fields;
+    message.GetReflection()->ListFields(message, &fields);
+    for (const FieldDescriptor* field : fields) {
+      if (field->is_repeated()) continue;  // strings
+      const std::string key = prefix + field->name();
+      if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+        check_enums(message.GetReflection()->GetMessage(message, field), key + ".");
+      } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+        const int number = message.GetReflection()->GetEnumValue(message, field);
+        if (field->enum_type()->FindValueByNumber(number) == nullptr) {
+          refuse(key, number, "a number of " + field->enum_type()->full_name());
+        }
+      }
+    }
+  }
+};
+
+}  // namespace
+
+std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_absolute_paths) {
+  Validator validator;
+  validator.check_name(spec.name());
+  validator.check_paths(spec, require_absolute_paths);
+  validator.check_method(spec.method());
+  validator.check_map_sharing(spec.method());
+  validator.check_activations(spec);
+  validator.check_source("calibration", spec.calibration());
+  if (spec.calibration().has_samples()) {
+    validator.check_range("calibration.samples", spec.calibration().samples(), 1, kMaxSamples);
+  }
+  if (spec.has_evaluation()) validator.check_source("evaluation", spec.evaluation());
+  validator.check_resources(spec.resources());
+  validator.check_enums(spec, "");
+  return validator.violations;
+}
+
+}  // namespace dotresize

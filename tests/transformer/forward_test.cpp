@@ -1,0 +1,113 @@
+#include "worker/transformer/forward.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/transformer/whole_model.h"
+
+namespace dotresize::testing {
+namespace {
+
+TEST(RmsNorm, DividesByTheOriginalWidth) {
+  at::manual_seed(1);
+  const at::Tensor x = at::randn({3, 5, 7}, at::kFloat);
+  const at::Tensor gamma = at::rand({7}, at::kFloat);
+  const at::Tensor exact = x.to(at::kDouble);
+  const at::Tensor expected = exact / (exact.square().sum(-1, true) / 11 + 0.1).sqrt();
+  EXPECT_LT(largest_difference(rms_norm(x, {}, 11, 0.1), expected), 1e-6);
+  EXPECT_LT(largest_difference(rms_norm(x, gamma, 11, 0.1), expected * gamma), 1e-6);
+}
+
+TEST(RmsNorm, LeavesItsInputAlone) {
+  const at::Tensor x = at::ones({2, 4}, at::kFloat);
+  rms_norm(x, at::full({4}, 2.0, at::kFloat), 4, 0.0);
+  EXPECT_TRUE(at::equal(x, at::ones_like(x)));
+}
+
+TEST(SublayerForward, LeavesItsInputAlone) {
+  const c10::InferenceMode inference;
+  const WholeModel model = random_model(tiny_config(), 2);
+  const RotaryTable rotary = make_rotary_table(model.config, 6);
+  const at::Tensor x = at::randn({1, 6, model.config.hidden_size}, at::kFloat);
+  const at::Tensor before = x.clone();
+  for (const SublayerWeights& weights : model.sublayers) {
+    sublayer_forward(model.config, weights, rotary, x);
+  }
+  EXPECT_TRUE(at::equal(x, before));
+}
+
+TEST(Attention, IsCausal) {
+  const c10::InferenceMode inference;
+  const WholeModel model = random_model(tiny_config(), 3);
+  const at::Tensor ids = random_ids(model.config, {1, 20}, 4);
+  const at::Tensor prefix = ids.narrow(1, 0, 12).contiguous();
+  EXPECT_LT(largest_difference(logits(model, ids).narrow(1, 0, 12), logits(model, prefix)), 1e-5);
+}
+
+TEST(Attention, WithAWindowOfOneSeesItselfAlone) {
+  const c10::InferenceMode inference;
+  WholeModel model = random_model(tiny_config(), 5);
+  model.config.sliding_window = 1;
+  const at::Tensor ids = random_ids(model.config, {1, 8}, 6);
+  // Attention to a single key ignores its position, so each token might as well be the first.
+  const at::Tensor alone = logits(model, ids.reshape({8, 1}));
+  EXPECT_LT(largest_difference(logits(model, ids), alone.reshape({1, 8, -1})), 1e-5);
+}
+
+TEST(Attention, WithAWindowOfEveryTokenIsPlain) {
+  const c10::InferenceMode inference;
+  WholeModel model = random_model(tiny_config(), 7);
+  const at::Tensor ids = random_ids(model.config, {1, 8}, 8);
+  const at::Tensor plain = logits(model, ids);
+  model.config.sliding_window = 8;
+  EXPECT_TRUE(at::equal(logits(model, ids), plain));
+  model.config.sliding_window = 7;
+  EXPECT_GT(largest_difference(logits(model, ids), plain), 1e-3);
+}
+
+// Relative error of the logits, by norm.
+double logits_error(at::ScalarType dtype) {
+  const WholeModel model = random_model(tiny_config(), 9);
+  const at::Tensor ids = random_ids(model.config, {2, 30}, 10);
+  const at::Tensor exact = logits(model, ids);
+  const at::Tensor rounded = logits(to_dtype(model, dtype), ids);
+  EXPECT_EQ(rounded.scalar_type(), at::kFloat);
+  return ((rounded - exact).norm() / exact.norm()).item<double>();
+}
+
+TEST(Forward, InBfloat16IsCloseToFloat32) {
+  const c10::InferenceMode inference;
+  EXPECT_LT(logits_error(at::kBFloat16), 0.02);
+}
+
+TEST(Forward, InFloat16IsCloseToFloat32) {
+  const c10::InferenceMode inference;
+  EXPECT_LT(logits_error(at::kHalf), 0.0025);
+}
+
+TEST(Rotary, KeepsNormsAndDependsOnDistanceAlone) {
+  const ModelConfig config = tiny_config();
+  const RotaryTable table = make_rotary_table(config, 40);
+  at::manual_seed(11);
+  const at::Tensor query = at::randn({1, 1, 1, config.head_dim}, at::kFloat).expand({1, 1, 40, -1});
+  const at::Tensor key = at::randn({1, 1, 1, config.head_dim}, at::kFloat).expand({1, 1, 40, -1});
+  const at::Tensor turned = apply_rotary(query, table);
+  EXPECT_LT(largest_difference(turned.norm(2, {-1}), query.norm(2, {-1})), 1e-5);
+  const at::Tensor scores = at::matmul(turned, apply_rotary(key, table).transpose(-2, -1));
+  const at::Tensor shifted = scores.slice(2, 1).slice(3, 1);
+  EXPECT_LT(largest_difference(shifted, scores.slice(2, 0, 39).slice(3, 0, 39)), 1e-4);
+}
+
+TEST(Rotary, RotatesInFloat32AndRoundsOnce) {
+  const ModelConfig config = tiny_config();
+  const RotaryTable table = make_rotary_table(config, 10);
+  at::manual_seed(12);
+  const at::Tensor x = at::randn({1, 2, 10, config.head_dim}, at::kFloat).to(at::kBFloat16);
+  EXPECT_TRUE(
+      at::equal(apply_rotary(x, table), apply_rotary(x.to(at::kFloat), table).to(at::kBFloat16)));
+}
+
+}  // namespace
+}  // namespace dotresize::testing

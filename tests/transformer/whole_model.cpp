@@ -1,0 +1,115 @@
+#include "tests/transformer/whole_model.h"
+
+namespace dotresize::testing {
+namespace {
+
+at::Tensor gaussian(const StoredTensor& tensor, double scale) {
+  return at::randn(tensor.shape, at::kFloat) * scale;
+}
+
+Linear random_linear(const LinearLayout& layout) {
+  Linear linear;
+  linear.weight = gaussian(layout.weight, 0.2);
+  if (!layout.bias.name.empty()) linear.bias = gaussian(layout.bias, 0.2);
+  return linear;
+}
+
+SublayerWeights random_sublayer(const ModelConfig& config, int64_t sublayer) {
+  const SublayerLayout layout =
+      sublayer_layout(config, sublayer, config.hidden_size, config.hidden_size);
+  SublayerWeights weights;
+  weights.sublayer = sublayer;
+  weights.norm = gaussian(layout.norm, 0.3) + 1;
+  for (const LinearLayout& reader : layout.readers)
+    weights.readers.push_back(random_linear(reader));
+  for (const StoredTensor& norm : layout.head_norms)
+    weights.head_norms.push_back(gaussian(norm, 0.3) + 1);
+  for (const LinearLayout& writer : layout.writers)
+    weights.writers.push_back(random_linear(writer));
+  return weights;
+}
+
+}  // namespace
+
+ModelConfig tiny_config() {
+  ModelConfig config;
+  config.family = "llama";
+  config.hidden_size = 24;
+  config.intermediate_size = 40;
+  config.num_layers = 2;
+  config.num_heads = 3;
+  config.num_kv_heads = 1;
+  config.head_dim = 12;
+  config.vocab_size = 50;
+  config.max_position_embeddings = 64;
+  config.rms_norm_eps = 1e-5;
+  config.attention_bias = config.output_bias = config.mlp_bias = true;
+  config.junction_widths.assign(config.num_junctions(), config.hidden_size);
+  return config;
+}
+
+ModelConfig fused_config() {
+  ModelConfig config = tiny_config();
+  config.attention_bias = config.output_bias = config.mlp_bias = false;
+  config.fused_readers = config.head_norms = true;
+  config.rotary.partial_factor = 0.5;
+  return config;
+}
+
+ModelConfig mixture_config() {
+  ModelConfig config = tiny_config();
+  config.mlp_bias = false;
+  config.mixture = {.experts = 5,
+                    .experts_per_token = 2,
+                    .intermediate_size = 16,
+                    .normed_weights = true,
+                    .layers = {false, true},
+                    .names = {"block_sparse_moe", "w1", "w3", "w2"}};
+  return config;
+}
+
+std::string kind_of(const ModelConfig& config) {
+  if (config.mixture) return "Mixture";
+  return config.fused_readers ? "Fused" : "Plain";
+}
+
+WholeModel random_model(const ModelConfig& config, uint64_t seed) {
+  at::manual_seed(seed);
+  WholeModel model;
+  model.config = config;
+  model.embedding = at::randn({config.vocab_size, config.hidden_size}, at::kFloat);
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    model.sublayers.push_back(random_sublayer(config, s));
+  }
+  model.head.norm = at::randn({config.hidden_size}, at::kFloat) * 0.3 + 1;
+  model.head.weight = at::randn({config.vocab_size, config.hidden_size}, at::kFloat) * 0.3;
+  return model;
+}
+
+WholeModel load_model(const std::filesystem::path& dir, at::ScalarType dtype) {
+  return load_whole_model(CheckpointReader(dir), read_model_config(dir), dtype);
+}
+
+WholeModel to_dtype(const WholeModel& model, at::ScalarType dtype) {
+  WholeModel converted = model;
+  converted.embedding = model.embedding.to(dtype);
+  for (SublayerWeights& sublayer : converted.sublayers) sublayer = to_dtype(sublayer, dtype);
+  converted.head.weight = model.head.weight.to(dtype);
+  return converted;
+}
+
+at::Tensor random_ids(const ModelConfig& config, at::IntArrayRef shape, uint64_t seed) {
+  at::manual_seed(seed);
+  return at::randint(config.vocab_size, shape, at::kLong);
+}
+
+at::Tensor random_orthogonal(int64_t n, uint64_t seed) {
+  at::manual_seed(seed);
+  return std::get<0>(at::linalg_qr(at::randn({n, n}, at::kDouble)));
+}
+
+double largest_difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).abs().max().item<double>();
+}
+
+}  // namespace dotresize::testing

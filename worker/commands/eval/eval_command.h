@@ -1,0 +1,11 @@
+#pragma once
+
+#include "job/spec/eval_request.h"
+
+namespace dotresize {
+
+/// `dotresize-worker eval`: perplexity and latency of the models, as a table or as one JSON
+/// document; progress and warnings on stderr. Returns the exit code.
+int eval_command(const EvalRequest& request, bool json);
+
+}  // namespace dotresize

@@ -1,0 +1,169 @@
+#include "worker/commands/eval/model_evaluation.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "base/errors.h"
+#include "job/model/model_size.h"
+#include "worker/commands/eval/transformers_runtime.h"
+#include "worker/commands/token_input.h"
+#include "worker/evaluation/evaluate_model.h"
+#include "worker/transformer/expected_shapes.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+int64_t stored_bytes(const CheckpointReader& reader, const ModelConfig& config) {
+  int64_t bytes = 0;
+  for (const auto& [name, shape] : expected_shapes(config)) {
+    bytes += static_cast<int64_t>(reader.get(name, shape).nbytes());
+  }
+  return bytes;
+}
+
+void check_positions(const fs::path& model_dir, const ModelConfig& config, const std::string& what,
+                     int64_t tokens) {
+  if (tokens <= config.longest_window()) return;
+  throw InputError(model_dir.string() + ": " + what + " of " + std::to_string(tokens) +
+                   " tokens exceed the model's longest window, " +
+                   std::to_string(config.longest_window()) + " (max_position_embeddings)");
+}
+
+/// One model of a request: what it is and its tokens are known before it is measured.
+class Evaluation {
+ public:
+  /// `number`: 1 for the first model of the request.
+  Evaluation(const EvalRequest& request, size_t number, const fs::path& cache_dir);
+
+  std::vector<ProgressPhase> phases() const;
+  ModelEvaluation measure(Progress& progress);
+
+ private:
+  std::string phase_name(const char* what) const;
+  void load_windows(const fs::path& cache_dir);
+  void own_perplexity(Progress& progress);
+  void own_latency(Progress& progress);
+  void in_transformers();
+  void set_latency(const LatencySamples& samples) {
+    result_.latency = {spread_of(samples.prompt_ms), spread_of(samples.decode_ms)};
+  }
+
+  const EvalRequest& request_;
+  size_t number_;
+  ModelConfig config_;
+  CheckpointReader reader_;
+  ModelEvaluation result_;
+  fs::path token_file_;  // empty: no perplexity is asked for
+  at::Tensor windows_;
+};
+
+constexpr char kPerplexityPhase[] = "perplexity";
+constexpr char kLatencyPhase[] = "latency";
+constexpr char kTransformersPhase[] = "in transformers";
+
+Evaluation::Evaluation(const EvalRequest& request, size_t number, const fs::path& cache_dir)
+    : request_(request),
+      number_(number),
+      config_(read_model_config(request.models.at(number - 1))),
+      reader_(request.models.at(number - 1)) {
+  result_.model = request.models.at(number - 1);
+  result_.vocab_size = config_.vocab_size;
+  result_.parameters = stored_parameters(config_);
+  result_.bytes = stored_bytes(reader_, config_);
+  if (request.runtime == Runtime::kTransformers) may_run_code(result_.model, config_);
+  if (request.perplexity()) load_windows(cache_dir);
+  if (request.latency) {
+    check_positions(result_.model, config_, "prompt and decoding",
+                    request.latency_options.tokens());
+  }
+}
+
+void Evaluation::load_windows(const fs::path& cache_dir) {
+  SelfCommunicator self;
+  const TokenWindows tokens =
+      load_token_windows(self, request_.source, false, result_.model, config_, cache_dir);
+  token_file_ = token_file(request_.source, result_.model, cache_dir);
+  windows_ = tokens.windows;
+  const int64_t seqlen = windows_.size(1);
+  check_positions(result_.model, config_, "windows", seqlen);
+  result_.perplexity = {0.0, windows_.size(0) * (seqlen - 1), seqlen, tokens.fingerprint};
+}
+
+std::string Evaluation::phase_name(const char* what) const {
+  return std::to_string(number_) + "/" + std::to_string(request_.models.size()) + " " +
+         result_.model.string() + ": " + what;
+}
+
+std::vector<ProgressPhase> Evaluation::phases() const {
+  const LatencyOptions& options = request_.latency_options;
+  const int64_t scored = windows_.defined() ? windows_.numel() : 0;
+  const int64_t timed =
+      request_.latency ? options.batch * options.tokens() * (options.warmup + options.repetitions)
+                       : 0;
+  if (request_.runtime == Runtime::kTransformers) {
+    return {{phase_name(kTransformersPhase), static_cast<double>(scored + timed), 0, 0}};
+  }
+  std::vector<ProgressPhase> phases;
+  if (scored > 0) {
+    phases.push_back({phase_name(kPerplexityPhase), static_cast<double>(scored), scored, 0});
+  }
+  if (timed > 0)
+    phases.push_back({phase_name(kLatencyPhase), static_cast<double>(timed), timed, 0});
+  return phases;
+}
+
+ModelEvaluation Evaluation::measure(Progress& progress) {
+  if (request_.runtime == Runtime::kTransformers) {
+    progress.enter(phase_name(kTransformersPhase));
+    in_transformers();
+  } else {
+    if (request_.perplexity()) own_perplexity(progress);
+    if (request_.latency) own_latency(progress);
+  }
+  return result_;
+}
+
+void Evaluation::own_perplexity(Progress& progress) {
+  progress.enter(phase_name(kPerplexityPhase));
+  const NegativeLogLikelihood sum =
+      evaluate_alone(reader_, config_, windows_, at::kFloat,
+                     [&](int64_t tokens) { progress.tokens_seen(tokens); });
+  result_.perplexity->value = sum.perplexity();
+}
+
+void Evaluation::own_latency(Progress& progress) {
+  progress.enter(phase_name(kLatencyPhase));
+  const WholeModel model = load_whole_model(reader_, config_, at::kFloat);
+  set_latency(measure_latency(model, request_.latency_options,
+                              [&](int64_t tokens) { progress.tokens_seen(tokens); }));
+}
+
+void Evaluation::in_transformers() {
+  std::optional<LatencyOptions> latency;
+  if (request_.latency) latency = request_.latency_options;
+  const TransformersResult measured =
+      run_in_transformers(result_.model, config_, token_file_,
+                          result_.perplexity ? result_.perplexity->seqlen : 0, latency);
+  if (measured.perplexity) result_.perplexity->value = *measured.perplexity;
+  if (measured.latency) set_latency(*measured.latency);
+}
+
+}  // namespace
+
+std::vector<ModelEvaluation> evaluate_models(const EvalRequest& request, const fs::path& cache_dir,
+                                             Progress& progress) {
+  std::vector<Evaluation> models;
+  std::vector<ProgressPhase> phases;
+  for (size_t number = 1; number <= request.models.size(); ++number) {
+    const Evaluation& model = models.emplace_back(request, number, cache_dir);
+    for (ProgressPhase& phase : model.phases()) phases.push_back(std::move(phase));
+  }
+  progress.plan(std::move(phases));
+  std::vector<ModelEvaluation> results;
+  for (Evaluation& model : models) results.push_back(model.measure(progress));
+  return results;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "job/model/model_config.h"
+#include "job/spec/eval_request.h"
+#include "worker/commands/progress.h"
+#include "worker/evaluation/latency.h"
+
+namespace dotresize {
+
+struct PerplexityResult {
+  double value = 0.0;
+  int64_t predicted_tokens = 0;
+  int64_t seqlen = 0;              ///< tokens per window
+  std::string tokens_fingerprint;  ///< SHA-256 of the windows' ids
+};
+
+struct LatencyResult {
+  Spread prompt_ms;  ///< per token, see LatencySamples
+  Spread decode_ms;
+};
+
+/// What was measured of one model, in float32.
+struct ModelEvaluation {
+  std::filesystem::path model;
+  int64_t vocab_size = 0;
+  int64_t parameters = 0;
+  int64_t bytes = 0;  ///< of the stored tensors, tied ones once
+  std::optional<PerplexityResult> perplexity;
+  std::optional<LatencyResult> latency;
+};
+
+/// Measures the models of the request one after the other, in order. Text becomes tokens with each
+/// model's own tokenizer, kept in `cache_dir`. Plans and enters the phases of `progress`. Throws
+/// InputError before anything is measured where a model or its tokens cannot be used, also where
+/// they exceed ModelConfig::longest_window().
+std::vector<ModelEvaluation> evaluate_models(const EvalRequest& request,
+                                             const std::filesystem::path& cache_dir,
+                                             Progress& progress);
+
+}  // namespace dotresize

@@ -1,0 +1,97 @@
+#include "worker/commands/eval/transformers_runtime.h"
+
+#include <ATen/Parallel.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "base/checked_json.h"
+#include "base/errors.h"
+#include "base/scratch_directory.h"
+#include "base/small_file.h"
+#include "job/model/output_config.h"
+#include "worker/python/embedded.h"
+#include "worker/python/python_helper.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxFileBytes = 16 << 20;
+
+json read_json(const fs::path& file) {
+  return parse_json_object(read_small_file(file, kMaxFileBytes), file.string());
+}
+
+std::vector<std::string> latency_arguments(const LatencyOptions& options) {
+  const std::array<std::pair<const char*, int64_t>, 6> numbers = {
+      {{"--prompt", options.prompt},
+       {"--decode", options.decode},
+       {"--batch", options.batch},
+       {"--repetitions", options.repetitions},
+       {"--warmup", options.warmup},
+       {"--seed", static_cast<int64_t>(options.seed)}}};
+  std::vector<std::string> arguments = {"--latency"};
+  for (const auto& [name, number] : numbers) {
+    arguments.emplace_back(name);
+    arguments.push_back(std::to_string(number));
+  }
+  return arguments;
+}
+
+}  // namespace
+
+bool may_run_code(const fs::path& model_dir, const ModelConfig& config) {
+  if (!config.compressed) return false;
+  const auto refuse = [&](const std::string& file, const std::string& what) {
+    throw InputError((model_dir / file).string() + ": " + what +
+                     ": untrusted code, which --runtime transformers does not run");
+  };
+  const json keys = read_json(model_dir / "config.json");
+  if (!keys.contains("auto_map") || keys.at("auto_map") != custom_code_map()) {
+    refuse("config.json", "auto_map does not name the code of dotresize");
+  }
+  const std::array<std::pair<const char*, std::string_view>, 2> files = {
+      {{"configuration_dotresize.py", configuration_py()},
+       {"modeling_dotresize.py", modeling_py()}}};
+  for (const auto& [name, expected] : files) {
+    if (read_small_file(model_dir / name, kMaxFileBytes) != expected) {
+      refuse(name, "not the file that this version of dotresize writes");
+    }
+  }
+  return true;
+}
+
+TransformersResult run_in_transformers(const fs::path& model_dir, const ModelConfig& config,
+                                       const fs::path& token_file, int64_t seqlen,
+                                       const std::optional<LatencyOptions>& latency) {
+  const ScratchDirectory scratch;
+  const fs::path out = scratch.path() / "result.json";
+  std::vector<std::string> arguments = {fs::absolute(model_dir).string(), out.string(), "--threads",
+                                        std::to_string(at::get_num_threads())};
+  if (may_run_code(model_dir, config)) arguments.emplace_back("--trust-remote-code");
+  if (!token_file.empty()) {
+    arguments.insert(arguments.end(), {"--tokens", fs::absolute(token_file).string(), "--seqlen",
+                                       std::to_string(seqlen)});
+  }
+  if (latency) {
+    const std::vector<std::string> more = latency_arguments(*latency);
+    arguments.insert(arguments.end(), more.begin(), more.end());
+  }
+  run_python_helper("transformers", run_in_transformers_py(), arguments);
+
+  const json document = read_json(out);
+  TransformersResult result;
+  if (!token_file.empty()) result.perplexity = document.at("perplexity").get<double>();
+  if (latency) {
+    result.latency = LatencySamples{document.at("prompt_ms").get<std::vector<double>>(),
+                                    document.at("decode_ms").get<std::vector<double>>()};
+  }
+  return result;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,34 @@
+#include "worker/commands/run/cost_rate.h"
+
+#include "worker/cuda/gpu_limits.h"
+#include "worker/kernels/l1_cost_limit.h"
+
+namespace dotresize {
+
+namespace {
+
+double work_of(const PhaseClock& clock, const char* kind) {
+  const auto found = clock.work().find(kind);
+  return found == clock.work().end() ? 0.0 : found->second;
+}
+
+/// Of pairs in both precisions together: the time that they need at least divides them.
+double limit_of_gpu(const GpuInfo& gpu, double float32_pairs, double float16_pairs) {
+  return (float32_pairs + float16_pairs) / (float32_pairs / l1_cost_limit(gpu, at::kFloat) +
+                                            float16_pairs / l1_cost_limit(gpu, at::kHalf));
+}
+
+}  // namespace
+
+std::optional<CostReport> cost_report(const PhaseClock& clock, const ChosenDevice& device) {
+  const double float32_pairs = work_of(clock, "cost");
+  const double float16_pairs = work_of(clock, "cost_float16");
+  const double pairs = float32_pairs + float16_pairs;
+  if (pairs == 0.0) return std::nullopt;
+  const double limit = device.cuda ? limit_of_gpu(device.cuda->info(device.device.index()),
+                                                  float32_pairs, float16_pairs)
+                                   : measure_l1_cost_limit();
+  return CostReport{pairs, clock.seconds().at("cost"), limit};
+}
+
+}  // namespace dotresize

@@ -1,0 +1,232 @@
+#include "worker/commands/run/job_command.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/core.h>
+#include <mpi.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "base/errors.h"
+#include "base/host_name.h"
+#include "job/plan/device_memory_estimate.h"
+#include "job/plan/shard_plan.h"
+#include "job/plan/target_text.h"
+#include "job/report/phase_table.h"
+#include "job/report/report.h"
+#include "job/spec/job_file.h"
+#include "worker/comm/mpi_communicator.h"
+#include "worker/commands/console.h"
+#include "worker/commands/run/progress_client.h"
+#include "worker/commands/run/run_job.h"
+#include "worker/commands/run/stop_signals.h"
+#include "worker/commands/run/trace.h"
+#include "worker/cuda/choose_device.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+class MpiSession {
+ public:
+  MpiSession() {
+    int provided = 0;
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  }
+  ~MpiSession() { MPI_Finalize(); }
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+};
+
+int world_rank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+int world_size() {
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+/// The ranks of the job on this host.
+struct HostRanks {
+  int rank = 0;  ///< of this process among them
+  int size = 1;
+};
+
+HostRanks ranks_on_this_host() {
+  MPI_Comm host = MPI_COMM_NULL;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  HostRanks ranks;
+  MPI_Comm_rank(host, &ranks.rank);
+  MPI_Comm_size(host, &ranks.size);
+  MPI_Comm_free(&host);
+  return ranks;
+}
+
+/// The cores that this process may use, shared fairly by the ranks on the host, unless
+/// OMP_NUM_THREADS decides.
+void set_threads(const HostRanks& ranks) {
+  at::set_num_interop_threads(1);
+  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  ::sched_getaffinity(0, sizeof(cores), &cores);
+  at::set_num_threads(std::max(1, CPU_COUNT(&cores) / ranks.size));
+}
+
+/// Rank 0 reads the job file; the ranks that were launched decide how many there are.
+v1::JobSpec share_spec(const fs::path& job_file) {
+  MpiCommunicator comm(MPI_COMM_WORLD, std::chrono::minutes(10));
+  v1::JobSpec spec;
+  if (comm.rank() == 0) {
+    spec = read_job_file(job_file);
+    const auto asked = static_cast<int>(spec.resources().ranks());
+    if (spec.resources().has_ranks() && asked != comm.size()) {
+      fmt::print(stderr, "note: the job asks for {} ranks and was launched with {}\n", asked,
+                 comm.size());
+    }
+    spec.mutable_resources()->set_ranks(static_cast<uint32_t>(comm.size()));
+  }
+  spec.ParseFromString(broadcast_string(comm, spec.SerializeAsString(), 0));
+  return spec;
+}
+
+/// Chooses the ranks' device, and puts what `auto` has come to into the spec.
+ChosenDevice settle_device(v1::JobSpec& spec, const HostRanks& ranks) {
+  MpiCommunicator comm(MPI_COMM_WORLD, std::chrono::minutes(10));
+  v1::Resources& resources = *spec.mutable_resources();
+  const DeviceChoice choice = resources.device() == v1::Resources::cuda  ? DeviceChoice::kCuda
+                              : resources.device() == v1::Resources::cpu ? DeviceChoice::kCpu
+                                                                         : DeviceChoice::kAuto;
+  const ChosenDevice chosen = choose_device(choice, comm, ranks.rank);
+  resources.set_device(chosen.cuda ? v1::Resources::cuda : v1::Resources::cpu);
+  if (chosen.cuda && resources.compute_dtype() == v1::ComputeDtype::auto_) {
+    constexpr int kFirstWithBfloat16 = 80;
+    resources.set_compute_dtype(chosen.least_capability >= kFirstWithBfloat16
+                                    ? v1::ComputeDtype::bfloat16
+                                    : v1::ComputeDtype::float16);
+  }
+  return chosen;
+}
+
+/// To the log: an estimate is no reason to refuse.
+void warn_of_little_memory(int rank, const RankShard& shard, const ChosenDevice& device) {
+  if (device.cuda == nullptr) return;
+  const std::string warning = device_memory_warning(shard, device.cuda->free_memory_bytes());
+  if (warning.empty()) return;
+  fmt::print(stderr, "dotresize-worker: warning: rank {} on {}: {}\n", rank, host_name(), warning);
+}
+
+void print_summary(const Report& report) {
+  fmt::print("{:<12} {:>14} {:>14} {:>12}\n", "", "parameters", "bytes", "perplexity");
+  const auto row = [](const char* name, const ModelReport& model) {
+    fmt::print("{:<12} {:>14} {:>14} {:>12}\n", name, model.parameters, model.bytes,
+               model.perplexity ? fmt::format("{:.4f}", *model.perplexity) : "-");
+  };
+  row("dense", report.dense);
+  row("compressed", report.compressed);
+  const double bytes = static_cast<double>(report.compressed.bytes);
+  fmt::print("{}: {}, {:.1f} % of the dense bytes\n", target_text(report.job),
+             widths_text(report.job), 100.0 * bytes / static_cast<double>(report.dense.bytes));
+  fmt::print("{} in {:.1f} s\n\n{}", report.job.output_path.string(), report.wall_time_s,
+             phase_table(report));
+}
+
+class JobCommand {
+ public:
+  explicit JobCommand(const JobCommandOptions& options)
+      : job_file_(options.job_file),
+        cache_dir_((options.work_dir.empty() ? fs::absolute(options.job_file).parent_path()
+                                             : options.work_dir) /
+                   ".dotresize-cache"),
+        trace_(options.trace),
+        coordinator_(CoordinatorAddress::from_environment()),
+        progress_([this](const ProgressState& state) {
+          if (rank_ == 0) lines_.show(state);
+        }) {}
+
+  int run(StopSignals& signals);
+
+ private:
+  void run_job_here(StopSignals& signals);
+  /// Last words of a failing rank: to the log and to the coordinator. Never returns where there are
+  /// other ranks.
+  int fail(int exit_code, const std::string& message);
+
+  fs::path job_file_;
+  fs::path cache_dir_;
+  fs::path trace_;
+  std::optional<CoordinatorAddress> coordinator_;
+  int rank_ = world_rank();
+  ProgressLines lines_;
+  Progress progress_;
+};
+
+int JobCommand::run(StopSignals& signals) {
+  try {
+    run_job_here(signals);
+    return kExitOk;
+  } catch (const InputError& error) {
+    return fail(kExitBadData, error.what());
+  } catch (const std::exception& error) {
+    return fail(kExitJobFailed, error.what());
+  }
+}
+
+void JobCommand::run_job_here(StopSignals& signals) {
+  const HostRanks ranks = ranks_on_this_host();
+  set_threads(ranks);
+  if (rank_ == 0 && !trace_.empty()) check_trace_path(trace_);
+  v1::JobSpec spec = share_spec(job_file_);
+  const ChosenDevice device = settle_device(spec, ranks);
+  const ModelConfig config = read_model_config(spec.model().path());
+  const ResolvedJob job = resolve_job(spec, config);
+  const ShardPlan plan = make_shard_plan(config, job);
+  warn_of_little_memory(rank_, plan.ranks.at(static_cast<size_t>(rank_)), device);
+  std::optional<OutputDirectory> output;
+  if (rank_ == 0) output.emplace(job.output_path, job.overwrite);
+  signals.watch([&output] {
+    if (output) output->discard();
+  });
+  std::optional<ProgressClient> heartbeat;
+  if (rank_ == 0 && coordinator_) heartbeat.emplace(*coordinator_, progress_);
+
+  const std::chrono::seconds timeout(job.timeout_s);
+  MpiCommunicator host(MPI_COMM_WORLD, timeout);
+  const auto between_gpus = device.cuda ? device.cuda->make_communicator(host, timeout) : nullptr;
+  Communicator& comm = between_gpus ? *between_gpus : host;
+  const Report report =
+      run_job(job, config, plan,
+              {comm, progress_, cache_dir_, output ? &*output : nullptr, trace_, device});
+  if (rank_ == 0) print_summary(report);
+}
+
+int JobCommand::fail(int exit_code, const std::string& message) {
+  const std::string host = host_name();
+  const std::string phase = progress_.phase().empty() ? "start" : progress_.phase();
+  fmt::print(stderr, "dotresize-worker: error: rank {} on {} in {}: {}\n", rank_, host, phase,
+             message);
+  if (coordinator_) {
+    const char* code = exit_code == kExitBadData ? "INVALID_INPUT" : "RANK_FAILED";
+    report_failure(*coordinator_, {code, message, rank_, host, phase});
+  }
+  if (world_size() > 1) MPI_Abort(MPI_COMM_WORLD, exit_code);
+  return exit_code;
+}
+
+}  // namespace
+
+int run_job_command(const JobCommandOptions& options) {
+  StopSignals signals;
+  die_with_launcher();
+  const MpiSession mpi;
+  return JobCommand(options).run(signals);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,115 @@
+#include "worker/commands/run/output_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/durable_file.h"
+#include "base/errors.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+fs::path with_suffix(const fs::path& path, const char* suffix) {
+  fs::path name = path.has_filename() ? path : path.parent_path();
+  name += suffix;
+  return name;
+}
+
+InputError cannot_write(const fs::path& path) {
+  return InputError("output.path: cannot write " + path.string() + ": " + std::strerror(errno));
+}
+
+/// Swaps two names in one step: at any moment there is a whole model under `b`.
+void exchange(const fs::path& a, const fs::path& b) {
+  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (errno != EINVAL && errno != ENOSYS) throw cannot_write(b);
+  // A file system that cannot: for a moment there is none.
+  const fs::path aside = with_suffix(b, ".replaced");
+  fs::remove_all(aside);
+  fs::rename(b, aside);
+  fs::rename(a, b);
+  fs::rename(aside, a);
+}
+
+bool same_file(int fd, const fs::path& path) {
+  struct stat opened {};
+  struct stat named {};
+  return ::fstat(fd, &opened) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+void make_directory(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(fs::absolute(path).parent_path(), error);
+  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) throw cannot_write(path);
+}
+
+}  // namespace
+
+fs::path partial_path(const fs::path& path) { return with_suffix(path, ".partial"); }
+
+LockedDirectory::LockedDirectory(const fs::path& path) {
+  // A holder that ends renames or removes the directory: a lock on one that has lost its name is
+  // none.
+  while (fd_ < 0) {
+    make_directory(path);
+    fd_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd_ < 0) throw cannot_write(path);
+    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+      ::close(fd_);
+      throw InputError("output.path: another job is writing " + path.string());
+    }
+    if (!same_file(fd_, path)) ::close(std::exchange(fd_, -1));
+  }
+}
+
+LockedDirectory::~LockedDirectory() { ::close(fd_); }
+
+OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite)
+    : path_(path), partial_(partial_path(path)), overwrite_(overwrite) {
+  if (!overwrite && fs::exists(fs::symlink_status(path_))) {
+    throw InputError("output.path: " + path_.string() +
+                     " exists; remove it, choose another path, or set output.overwrite: true");
+  }
+  lock_.emplace(partial_);
+  for (const fs::directory_entry& leftover : fs::directory_iterator(partial_)) {
+    fs::remove_all(leftover.path());
+  }
+}
+
+OutputDirectory::~OutputDirectory() { discard(); }
+
+void OutputDirectory::discard() {
+  constexpr int kAttempts = 100;  // against a thread or rank that still adds files
+  const std::lock_guard<std::mutex> guard(mutex_);
+  for (int attempt = 0; !committed_ && attempt < kAttempts; ++attempt) {
+    std::error_code error;
+    fs::remove_all(partial_, error);
+    if (!error) return;
+  }
+}
+
+void OutputDirectory::commit() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  sync_directory(partial_);
+  const bool replace = overwrite_ && fs::exists(fs::symlink_status(path_));
+  if (replace) {
+    exchange(partial_, path_);
+  } else {
+    fs::rename(partial_, path_);
+  }
+  committed_ = true;
+  sync_directory(fs::absolute(path_).parent_path());
+  if (replace) fs::remove_all(partial_);  // what was there before
+}
+
+}  // namespace dotresize

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "job/model/model_config.h"
+#include "job/plan/resolved_job.h"
+#include "job/plan/shard_plan.h"
+#include "worker/calibration/calibration.h"
+#include "worker/checkpoint/writer.h"
+
+namespace dotresize {
+
+/// Where every tensor of the output goes (output_model_config): each rank writes the shards of its
+/// own sublayers.
+ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job, const ShardPlan& plan);
+
+/// Writes the folded weights of one rank into its shards, as the output model has them. References
+/// outlive the object.
+class OutputShards final : public FoldedModelSink {
+ public:
+  OutputShards(std::filesystem::path dir, int rank, const ModelConfig& source,
+               const ResolvedJob& job, const ShardPlan& plan);
+  /// From here on `job` has its widths.
+  void begin() override;
+  void put_embedding(const at::Tensor& embedding) override;
+  void put_sublayer(const SublayerWeights& weights) override;
+  void put_head(const HeadWeights& head) override;
+  void finish();
+
+  /// What is written, after begin().
+  const ModelConfig& config() const { return output_; }
+  const ShardLayout& layout() const { return layout_; }
+
+ private:
+  std::filesystem::path dir_;
+  int rank_;
+  const ModelConfig& source_;
+  const ResolvedJob& job_;
+  const ShardPlan& plan_;
+  ModelConfig output_;
+  ShardLayout layout_;
+  std::optional<ShardWriter> writer_;
+  std::optional<StockNorm> norm_;  ///< of a stock model
+};
+
+/// config.json, the Python code of a compressed model, and the source's tokenizer and generation
+/// files: all that the shards need to load. Rank 0, after all shards are written; the index comes
+/// last.
+void write_companion_files(const std::filesystem::path& dir, const ShardLayout& layout,
+                           const ModelConfig& output, const ResolvedJob& job);
+
+at::ScalarType scalar_type(Dtype dtype);
+
+}  // namespace dotresize

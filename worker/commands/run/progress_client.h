@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "worker/commands/progress.h"
+
+namespace dotresize {
+
+/// Where the coordinator is and who this attempt is, from the environment that the launcher sets.
+struct CoordinatorAddress {
+  std::string target;  ///< host:port
+  std::string job_id;
+  int attempt = 0;
+  std::string token;  ///< secret
+
+  /// Empty where the job runs without a server.
+  static std::optional<CoordinatorAddress> from_environment();
+};
+
+/// A rank's failure, as the coordinator wants it.
+struct FailureReport {
+  std::string code;  ///< "INVALID_INPUT" or "RANK_FAILED"
+  std::string message;
+  int rank = 0;
+  std::string host;
+  std::string phase;
+};
+
+/// Sends heartbeats with the progress to the coordinator, from a thread of its own: at once when
+/// something changed (at most five a second), else every two seconds. A coordinator that is away is
+/// tried again; the job goes on meanwhile. Where it answers `stop`, SIGTERM is raised in this
+/// process.
+class ProgressClient {
+ public:
+  ProgressClient(CoordinatorAddress address, const Progress& progress);
+  ~ProgressClient();
+  ProgressClient(const ProgressClient&) = delete;
+  ProgressClient& operator=(const ProgressClient&) = delete;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Tells the coordinator why this rank fails; waits at most two seconds for the answer and ignores
+/// failure: the exit code and the log tell the same.
+void report_failure(const CoordinatorAddress& address, const FailureReport& failure);
+
+}  // namespace dotresize

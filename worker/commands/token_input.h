@@ -1,0 +1,42 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <string>
+
+#include "job/model/model_config.h"
+#include "job/plan/resolved_job.h"
+#include "worker/comm/communicator.h"
+
+namespace dotresize {
+
+/// The tokens of a source, cut into windows, on every rank.
+struct TokenWindows {
+  at::Tensor windows;       ///< [samples, seqlen] int64
+  std::string fingerprint;  ///< SHA-256 of the windows' ids
+};
+
+/// Rank 0 reads the source (text through the model's tokenizer, once: the result is cached in
+/// `cache_dir`), cuts it into the windows that `samples` and `seqlen` ask for (all whole windows
+/// where `samples` is absent and `calibration` false), and shares them. Throws InputError.
+TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, bool calibration,
+                                const std::filesystem::path& model_dir, const ModelConfig& config,
+                                const std::filesystem::path& cache_dir);
+
+/// Tokenises the text files with the model's tokenizer through Hugging Face `tokenizers`, in a
+/// Python process. Returns the token file in `cache_dir`, which is reused while model tokenizer and
+/// texts stay the same. Throws InputError with the helper's message.
+std::filesystem::path tokenize_text(const std::vector<std::filesystem::path>& text,
+                                    const std::filesystem::path& model_dir,
+                                    const std::filesystem::path& cache_dir);
+
+/// Where tokenised text is kept outside of a job, in the user's cache; empty where the source has
+/// no text. Throws InputError where there is no such cache.
+std::filesystem::path token_cache_dir(const TokenSource& source);
+
+/// The source's token file, or the one that tokenize_text makes of its text.
+std::filesystem::path token_file(const TokenSource& source, const std::filesystem::path& model_dir,
+                                 const std::filesystem::path& cache_dir);
+
+}  // namespace dotresize

@@ -1,0 +1,203 @@
+#include "worker/commands/verify/verify_against.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "base/errors.h"
+#include "base/sha256.h"
+#include "job/report/report.h"
+#include "worker/commands/run/output_model.h"
+#include "worker/commands/token_input.h"
+#include "worker/evaluation/evaluate_model.h"
+#include "worker/evaluation/whole_model.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+using Problems = std::vector<std::string>;
+
+constexpr double kPerplexityTolerance = 1e-3;  // relative
+constexpr int64_t kComparedTokens = 512;       // of the logits
+constexpr int64_t kRandomSeed = 1;
+constexpr char kEvaluationTokens[] = "evaluation_tokens";
+
+Dtype dtype_named(const std::string& name) {
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {
+    if (to_string(dtype) == name) return dtype;
+  }
+  throw InputError("dtype '" + name + "' is none of float32, float16, bfloat16");
+}
+
+/// ‖difference‖ / ‖logits‖ that the rounding of the folded weights may make, both models computed
+/// in float32.
+double logits_tolerance(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return 1e-4;
+    case Dtype::kFloat16:
+      return 4e-3;
+    case Dtype::kBFloat16:
+      return 3e-2;
+  }
+  throw std::logic_error("unknown dtype");
+}
+
+/// An output, its source, and what the output's report says of both.
+class Comparison {
+ public:
+  Comparison(const VerifyRequest& request, const fs::path& cache_dir, Problems& problems)
+      : request_(request),
+        cache_dir_(cache_dir),
+        problems_(problems),
+        output_(read_model_config(request.dir)),
+        source_(read_model_config(request.against)),
+        report_(read_report_summary(request.dir)) {}
+
+  void run() {
+    if (!full_width()) check_that_tokens_are_given();
+    if (!compare_fingerprints()) return;  // another model: nothing that it computes has to agree
+    if (full_width()) {
+      compare_logits();
+    } else {
+      compare_perplexities();
+    }
+  }
+
+ private:
+  bool given_tokens() const {
+    return !request_.source.text.empty() || !request_.source.tokens.empty();
+  }
+  bool full_width() const {
+    return std::all_of(output_.junction_widths.begin(), output_.junction_widths.end(),
+                       [&](int64_t width) { return width == source_.hidden_size; });
+  }
+  void check_that_tokens_are_given() const;
+  bool compare_fingerprints();
+  void compare_logits();
+  at::Tensor compared_ids() const;
+  void compare_perplexities();
+  void compare_perplexity(const char* what, const fs::path& dir, const ModelConfig& config,
+                          const at::Tensor& windows, double reported);
+  TokenWindows load_windows() const;
+
+  const VerifyRequest& request_;
+  const fs::path& cache_dir_;
+  Problems& problems_;
+  ModelConfig output_;
+  ModelConfig source_;
+  ReportSummary report_;
+};
+
+void Comparison::check_that_tokens_are_given() const {
+  if (!report_.dense.perplexity || !report_.compressed.perplexity) {
+    throw InputError(
+        (request_.dir / "dotresize/report.json").string() +
+        ": has no perplexities, because the job had no evaluation: nothing to measure again");
+  }
+  if (given_tokens()) return;
+  throw UsageError(request_.dir.string() + " is narrower than " + request_.against.string() +
+                   ", so the reported perplexities are measured again: give the texts or tokens of "
+                   "its job's evaluation with --text or --tokens");
+}
+
+bool Comparison::compare_fingerprints() {
+  const size_t before = problems_.size();
+  std::vector<fs::path> files = CheckpointReader(request_.against).files();
+  files.push_back(request_.against / "config.json");
+  for (const fs::path& file : files) {
+    const auto known = report_.fingerprints.find(file.filename().string());
+    if (known == report_.fingerprints.end()) {
+      problems_.push_back(file.string() + ": not among the source's files in the report");
+    } else if (sha256_of_file(file) != known->second) {
+      problems_.push_back(file.string() + ": its content is not that of the source in the report");
+    }
+  }
+  return problems_.size() == before;
+}
+
+TokenWindows Comparison::load_windows() const {
+  TokenSource source = request_.source;
+  if (!source.seqlen) source.seqlen = report_.evaluation_seqlen;
+  SelfCommunicator self;
+  return load_token_windows(self, source, false, request_.against, source_, cache_dir_);
+}
+
+/// [windows, tokens]: the first ones that are given, or random ones.
+at::Tensor Comparison::compared_ids() const {
+  if (!given_tokens()) {
+    const int64_t tokens = std::min<int64_t>(64, source_.max_position_embeddings);
+    const at::Generator generator = at::detail::createCPUGenerator(kRandomSeed);
+    return at::randint(0, source_.vocab_size, {kComparedTokens / tokens, tokens}, generator,
+                       at::kLong);
+  }
+  const at::Tensor windows = load_windows().windows;
+  const int64_t tokens = std::min(kComparedTokens, windows.size(1));
+  const int64_t rows = std::min(kComparedTokens / tokens, windows.size(0));
+  return windows.narrow(0, 0, rows).narrow(1, 0, tokens);
+}
+
+void Comparison::compare_logits() {
+  const at::Tensor ids = compared_ids();
+  const auto logits_of = [&](const fs::path& dir, const ModelConfig& config) {
+    return logits(load_whole_model(CheckpointReader(dir), config, at::kFloat), ids);
+  };
+  const at::Tensor expected = logits_of(request_.against, source_);
+  const at::Tensor found = logits_of(request_.dir, output_);
+  const double difference =
+      (found - expected).norm().item<double>() / expected.norm().item<double>();
+  const double tolerance = logits_tolerance(dtype_named(output_.dtype));
+  if (difference <= tolerance) return;
+  problems_.push_back(fmt::format(
+      "the logits of output and source differ by {:.2g} of their norm; at full width in {} it "
+      "should be at most {:g}",
+      difference, output_.dtype, tolerance));
+}
+
+void Comparison::compare_perplexity(const char* what, const fs::path& dir,
+                                    const ModelConfig& config, const at::Tensor& windows,
+                                    double reported) {
+  const at::ScalarType dtype = scalar_type(dtype_named(report_.compute_dtype));
+  const double measured =
+      evaluate_alone(CheckpointReader(dir), config, windows, dtype, [](int64_t) {}).perplexity();
+  if (std::abs(measured / reported - 1) <= kPerplexityTolerance) return;
+  problems_.push_back(
+      fmt::format("the {} perplexity is {:.6g}, the report says {:.6g}", what, measured, reported));
+}
+
+void Comparison::compare_perplexities() {
+  const TokenWindows tokens = load_windows();
+  const int64_t seqlen = tokens.windows.size(1);
+  if (seqlen != report_.evaluation_seqlen.value_or(seqlen)) {
+    throw InputError("--seqlen " + std::to_string(seqlen) +
+                     ": the job's evaluation had windows of " +
+                     std::to_string(*report_.evaluation_seqlen) + " tokens");
+  }
+  const auto known = report_.fingerprints.find(kEvaluationTokens);
+  if (known == report_.fingerprints.end() || known->second != tokens.fingerprint) {
+    throw InputError(
+        "these are not the tokens of the job's evaluation: the SHA-256 of their windows is " +
+        tokens.fingerprint + ", the report says " +
+        (known == report_.fingerprints.end() ? "nothing" : known->second));
+  }
+  compare_perplexity("dense", request_.against, source_, tokens.windows, *report_.dense.perplexity);
+  compare_perplexity("compressed", request_.dir, output_, tokens.windows,
+                     *report_.compressed.perplexity);
+}
+
+}  // namespace
+
+void verify_against(const VerifyRequest& request, const fs::path& cache_dir, Problems& problems) {
+  try {
+    Comparison(request, cache_dir, problems).run();
+  } catch (const InputError& error) {
+    problems.push_back(error.what());
+  }
+}
+
+}  // namespace dotresize

@@ -1,0 +1,87 @@
+#include "worker/cuda/choose_device.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+#include "base/errors.h"
+
+namespace dotresize {
+namespace {
+
+using Json = nlohmann::json;
+
+/// What a rank found: its GPU, or why it has none.
+struct Finding {
+  std::optional<GpuInfo> gpu;
+  std::string reason;
+  CudaModule* module = nullptr;
+  int device = 0;
+};
+
+Finding find_gpu(int local_rank) {
+  Finding found;
+  found.reason = why_no_gpu();
+  if (!found.reason.empty()) return found;
+  try {
+    found.module = &open_cuda_module();
+    const int count = found.module->device_count();
+    if (count == 0) throw std::runtime_error("libtorch finds no GPU that it can use");
+    found.device = local_rank % count;
+    found.gpu = found.module->info(found.device);
+  } catch (const std::exception& error) {
+    found.reason = error.what();
+  }
+  return found;
+}
+
+std::string to_json(const Finding& found) {
+  Json json = {{"reason", found.reason}};
+  if (found.gpu) json.update({{"uuid", found.gpu->uuid}, {"capability", found.gpu->capability}});
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// Of all ranks' findings: {"reason", "capability"}, the reason empty where each has its own GPU.
+Json judge(const std::vector<std::string>& findings) {
+  std::map<std::string, int> owners;
+  int capability = 1000;
+  for (size_t rank = 0; rank < findings.size(); ++rank) {
+    const Json found = Json::parse(findings[rank]);
+    const std::string who = "rank " + std::to_string(rank);
+    if (!found.contains("uuid")) {
+      return {{"reason", who + ": " + found.at("reason").get<std::string>()}};
+    }
+    const auto [owner, first] = owners.emplace(found.at("uuid"), static_cast<int>(rank));
+    if (!first) {
+      return {{"reason", who + " would share a GPU with rank " + std::to_string(owner->second) +
+                             "; start at most as many ranks on a host as it has GPUs"}};
+    }
+    capability = std::min(capability, found.at("capability").get<int>());
+  }
+  return {{"reason", ""}, {"capability", capability}};
+}
+
+}  // namespace
+
+ChosenDevice choose_device(DeviceChoice choice, Communicator& comm, int local_rank) {
+  if (choice == DeviceChoice::kCpu) return {};
+  const Finding mine = find_gpu(local_rank);
+  const std::vector<std::string> findings = gather_strings(comm, to_json(mine), 0);
+  const Json verdict = Json::parse(
+      broadcast_string(comm, comm.rank() == 0 ? judge(findings).dump() : std::string(), 0));
+  const std::string reason = verdict.at("reason");
+  if (reason.empty()) {
+    mine.module->use(mine.device);
+    const int capability = mine.gpu->capability;
+    return {at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(mine.device)), mine.module,
+            mine.gpu->name + " (sm_" + std::to_string(capability) + ")",
+            verdict.at("capability").get<int>()};
+  }
+  if (choice == DeviceChoice::kAuto) return {};
+  throw InputError("resources.device: cuda is not possible: " + reason);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,82 @@
+#include "worker/cuda/cuda_module.h"
+
+#include <ATen/Context.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <cstddef>
+
+#include "base/hex_digits.h"
+#include "worker/cuda/gpu_program.h"
+#include "worker/cuda/l1_cost_cuda.h"
+#include "worker/cuda/nccl_communicator.h"
+#include "worker/cuda/sinkhorn_cuda.h"
+
+namespace dotresize {
+namespace {
+
+struct Memory {
+  int64_t free = 0;
+  int64_t total = 0;
+};
+
+/// Of the current device, in bytes.
+Memory memory() {
+  size_t free = 0;
+  size_t total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
+  return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
+}
+
+class Module final : public CudaModule {
+ public:
+  int device_count() const override { return c10::cuda::device_count(); }
+
+  GpuInfo info(int device) const override {
+    cudaDeviceProp properties{};
+    check_cuda(cudaGetDeviceProperties(&properties, device), "properties of the GPU");
+    return {properties.name, hex_digits({properties.uuid.bytes, sizeof(properties.uuid.bytes)}),
+            10 * properties.major + properties.minor, properties.multiProcessorCount,
+            1e3 * properties.clockRate};
+  }
+
+  CudaKernels kernels() const override {
+    return {&add_l1_cost_cuda, &add_half_l1_cost_cuda, &mirror_upper_triangle_cuda, &sinkhorn_cuda};
+  }
+
+  void use(int device) override {
+    at::globalContext().lazyInitDevice(at::kCUDA);
+    c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
+    at::globalContext().setFloat32MatmulPrecision("highest");
+  }
+
+  void finish_work() const noexcept override {
+    cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream());
+  }
+
+  int64_t free_memory_bytes() const override { return memory().free; }
+
+  int64_t peak_memory_bytes() const override {
+    const Memory now = memory();
+    const auto reserved =
+        c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device())
+            .reserved_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+    return reserved.peak + (now.total - now.free) - reserved.current;
+  }
+
+  std::unique_ptr<Communicator> make_communicator(Communicator& host,
+                                                  std::chrono::seconds timeout) const override {
+    return std::make_unique<NcclCommunicator>(host, timeout);
+  }
+};
+
+}  // namespace
+}  // namespace dotresize
+
+/// What open_cuda_module() calls.
+extern "C" dotresize::CudaModule* dotresize_cuda_module();
+dotresize::CudaModule* dotresize_cuda_module() {
+  static dotresize::Module module;
+  return &module;
+}

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include "worker/cuda/cuda_module.h"
+
+namespace dotresize {
+
+/// Pairs a second that the l1 kernels (worker/cuda/l1_cost.cu) cannot exceed on a GPU at
+/// its highest clock: a subtraction and an addition a pair, in every lane and cycle. dtype: of the
+/// differences, float32 or float16. An architecture that is not known counts as the newest one.
+double l1_cost_limit(const GpuInfo& gpu, at::ScalarType dtype);
+
+}  // namespace dotresize

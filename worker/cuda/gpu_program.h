@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "worker/cuda/nvrtc.h"
+
+namespace dotresize {
+
+/// Throws std::runtime_error: `what`, and the CUDA runtime's text.
+void check_cuda(cudaError_t result, const std::string& what);
+
+/// 70 for sm_70: of the device's index.
+int compute_capability(int device);
+
+/// A kernel of a GpuProgram. Valid as long as that.
+class GpuKernel {
+ public:
+  GpuKernel(cudaKernel_t kernel, std::string name) : kernel_(kernel), name_(std::move(name)) {}
+
+  /// On PyTorch's current stream of the current device. The arguments are of exactly the kernel's
+  /// parameter types. Throws std::runtime_error naming the kernel.
+  template <typename... Arguments>
+  void launch(dim3 grid, dim3 block, Arguments... arguments) const {
+    void* pointers[] = {&arguments...};
+    launch_with(grid, block, pointers);
+  }
+
+ private:
+  void launch_with(dim3 grid, dim3 block, void** arguments) const;
+
+  cudaKernel_t kernel_;
+  std::string name_;
+};
+
+/// A program on the GPU, unloaded at the end of its life. Throws std::runtime_error with the
+/// program's name and architecture.
+class GpuProgram {
+ public:
+  GpuProgram(const CudaProgram& program, int capability);
+  ~GpuProgram();
+  GpuProgram(const GpuProgram&) = delete;
+  GpuProgram& operator=(const GpuProgram&) = delete;
+
+  GpuKernel kernel(const std::string& name) const;
+
+ private:
+  std::string name_;
+  cudaLibrary_t library_ = nullptr;
+};
+
+}  // namespace dotresize

@@ -1,0 +1,74 @@
+#include "worker/cuda/l1_cost_cuda.h"
+
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <limits>
+
+#include "worker/cuda/loaded_programs.h"
+#include "worker/cuda/programs.h"
+
+namespace dotresize {
+namespace {
+
+// As in l1_cost.cu.
+constexpr int64_t kTile = 128;
+constexpr unsigned int kThreads = 256;
+constexpr int64_t kMirrorTile = 32;
+
+void check(const at::Tensor& x, at::ScalarType dtype, const at::Tensor& cost) {
+  TORCH_CHECK(x.dim() == 2 && x.scalar_type() == dtype && x.is_contiguous() && x.is_cuda(),
+              "l1 cost: x must be a contiguous ", dtype, " matrix on a GPU, not ", x.sizes(), " ",
+              x.scalar_type(), " on ", x.device());
+  TORCH_CHECK(cost.dim() == 2 && cost.size(0) == x.size(1) && cost.size(1) == x.size(1) &&
+                  cost.scalar_type() == at::kDouble && cost.is_contiguous() &&
+                  cost.device() == x.device(),
+              "l1 cost: the cost of ", x.size(1), " channels must be contiguous, float64, square ",
+              "and on ", x.device(), ", not ", cost.sizes(), " ", cost.scalar_type(), " on ",
+              cost.device());
+  constexpr int64_t kMost = std::numeric_limits<int>::max() / 2;
+  TORCH_CHECK(x.size(0) <= kMost && x.size(1) <= kMost, "l1 cost: too large: ", x.sizes());
+}
+
+unsigned int tiles_across(int64_t width, int64_t tile) {
+  return static_cast<unsigned int>((width + tile - 1) / tile);
+}
+
+/// options: what the kernel takes beside x, cost and their sizes.
+template <typename... Options>
+void launch(const char* kernel, const at::Tensor& x, at::Tensor& cost, Options... options) {
+  if (x.numel() == 0) return;
+  const c10::cuda::CUDAGuard guard(x.device());
+  const GpuProgram& program = loaded_program(l1_cost_program(), x.get_device());
+  const auto tokens = static_cast<int>(x.size(0));
+  const auto width = static_cast<int>(x.size(1));
+  double* sums = cost.data_ptr<double>();
+  const unsigned int tiles = tiles_across(width, kTile);
+  program.kernel(kernel).launch(tiles * (tiles + 1) / 2, kThreads, x.const_data_ptr(), sums, tokens,
+                                width, options...);
+}
+
+}  // namespace
+
+void add_l1_cost_cuda(const at::Tensor& x, at::Tensor& cost) {
+  check(x, at::kFloat, cost);
+  launch("l1_cost_float", x, cost);
+}
+
+void add_half_l1_cost_cuda(const at::Tensor& x, double unit, at::Tensor& cost) {
+  check(x, at::kHalf, cost);
+  launch("l1_cost_half", x, cost, unit);
+}
+
+void mirror_upper_triangle_cuda(at::Tensor& matrix) {
+  if (matrix.numel() == 0) return;
+  const c10::cuda::CUDAGuard guard(matrix.device());
+  const GpuProgram& program = loaded_program(l1_cost_program(), matrix.get_device());
+  const auto width = static_cast<int>(matrix.size(0));
+  const unsigned int mirrors = tiles_across(width, kMirrorTile);
+  program.kernel("mirror_upper_triangle")
+      .launch({mirrors, mirrors}, {static_cast<unsigned int>(kMirrorTile), 8},
+              matrix.data_ptr<double>(), width);
+}
+
+}  // namespace dotresize

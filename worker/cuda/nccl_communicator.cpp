@@ -1,0 +1,239 @@
+#include "worker/cuda/nccl_communicator.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <thread>
+#include <utility>
+
+namespace dotresize {
+namespace {
+
+using Event = std::shared_ptr<CUevent_st>;
+
+constexpr std::chrono::microseconds kLongestPause(500);
+
+void check_cuda(cudaError_t result, const std::string& operation) {
+  if (result == cudaSuccess) return;
+  throw CommunicationError(operation + ": " + cudaGetErrorString(result));
+}
+
+/// An event on the stream, behind all that is there.
+Event record(cudaStream_t stream, const std::string& operation) {
+  cudaEvent_t event = nullptr;
+  check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), operation);
+  Event owner(event, [](cudaEvent_t recorded) { cudaEventDestroy(recorded); });
+  check_cuda(cudaEventRecord(event, stream), operation);
+  return owner;
+}
+
+/// Short at first, longer the longer it takes.
+void pause(std::chrono::microseconds& length) {
+  std::this_thread::sleep_for(length);
+  length = std::min(length + std::chrono::microseconds(10), kLongestPause);
+}
+
+ncclDataType_t reducible_type(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kDouble:
+      return ncclFloat64;
+    case at::kFloat:
+      return ncclFloat32;
+    case at::kLong:
+      return ncclInt64;
+    default:
+      throw std::logic_error(std::string("ranks cannot add up tensors of dtype ") +
+                             at::toString(dtype));
+  }
+}
+
+/// An operation that was given up may still use its tensor: the memory must not be used again.
+void keep_forever(const at::Tensor& tensor) { new at::Tensor(tensor); }
+
+class NcclTransfer final : public Transfer {
+ public:
+  NcclTransfer(NcclChannel& channel, std::string operation, at::Tensor tensor, Event done)
+      : channel_(channel),
+        operation_(std::move(operation)),
+        tensor_(std::move(tensor)),
+        done_(std::move(done)) {}
+
+  ~NcclTransfer() override {
+    if (done_) keep_forever(tensor_);
+  }
+  NcclTransfer(const NcclTransfer&) = delete;
+  NcclTransfer& operator=(const NcclTransfer&) = delete;
+
+  void wait() override {
+    if (done_) channel_.wait(operation_, done_);
+    done_.reset();
+  }
+
+ private:
+  NcclChannel& channel_;
+  std::string operation_;
+  at::Tensor tensor_;
+  Event done_;
+};
+
+/// Every rank leaves out what has no bytes.
+std::unique_ptr<Transfer> begin(NcclChannel& channel, const std::string& operation,
+                                const at::Tensor& tensor, const NcclChannel::Call& call) {
+  TORCH_INTERNAL_ASSERT(tensor.is_contiguous());
+  Event done = tensor.numel() == 0 ? Event() : channel.start(operation, call);
+  return std::make_unique<NcclTransfer>(channel, operation, tensor, std::move(done));
+}
+
+void run_to_end(NcclChannel& channel, const std::string& operation, const at::Tensor& tensor,
+                const NcclChannel::Call& call) {
+  begin(channel, operation, tensor, call)->wait();
+}
+
+ncclUniqueId share_id(Communicator& host) {
+  ncclUniqueId id{};
+  if (host.rank() == 0) {
+    if (const ncclResult_t result = ncclGetUniqueId(&id); result != ncclSuccess) {
+      throw CommunicationError(std::string("NCCL does not start: ") + ncclGetErrorString(result) +
+                               ": " + ncclGetLastError(nullptr));
+    }
+  }
+  const std::string bytes =
+      broadcast_string(host, std::string(id.internal, sizeof(id.internal)), 0);
+  std::memcpy(id.internal, bytes.data(), sizeof(id.internal));
+  return id;
+}
+
+}  // namespace
+
+NcclChannel::NcclChannel(const ncclUniqueId& id, int ranks, int rank, std::chrono::seconds timeout)
+    : timeout_(timeout), stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true)) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const std::string operation = "start of NCCL";
+  settle(operation, ncclCommInitRankConfig(&comm_, ranks, id, rank, &config),
+         Clock::now() + timeout_);
+}
+
+NcclChannel::~NcclChannel() {
+  if (std::uncaught_exceptions() > 0) abort();
+  if (comm_ == nullptr) return;
+  try {
+    settle("end of NCCL", ncclCommFinalize(comm_), Clock::now() + timeout_);
+    ncclCommDestroy(comm_);
+  } catch (const CommunicationError&) {
+    // give_up() has aborted; the job's results do not depend on how NCCL ends.
+  }
+}
+
+void NcclChannel::abort() noexcept {
+  if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
+}
+
+void NcclChannel::give_up(const std::string& operation, const std::string& reason) {
+  abort();
+  throw CommunicationError(operation + " " + reason);
+}
+
+void NcclChannel::give_up_late(const std::string& operation) {
+  give_up(operation, "did not complete within " + std::to_string(timeout_.count()) +
+                         " s (resources.timeout_s): a peer is gone or silent");
+}
+
+void NcclChannel::settle(const std::string& operation, ncclResult_t result,
+                         Clock::time_point deadline) {
+  std::chrono::microseconds length(0);
+  while (result == ncclInProgress) {
+    if (Clock::now() > deadline) give_up_late(operation);
+    pause(length);
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state);
+    result = asked == ncclSuccess ? state : asked;
+  }
+  if (result == ncclSuccess) return;
+  give_up(operation, std::string("failed in NCCL: ") + ncclGetErrorString(result) + ": " +
+                         ncclGetLastError(comm_));
+}
+
+std::shared_ptr<CUevent_st> NcclChannel::start(const std::string& operation, const Call& call) {
+  if (comm_ == nullptr) throw CommunicationError(operation + ": NCCL was given up before");
+  const Event ready = record(c10::cuda::getCurrentCUDAStream(), operation);
+  check_cuda(cudaStreamWaitEvent(stream_, ready.get(), 0), operation);
+  settle(operation, call(comm_, stream_), Clock::now() + timeout_);
+  return record(stream_, operation);
+}
+
+void NcclChannel::wait(const std::string& operation, const std::shared_ptr<CUevent_st>& done) {
+  if (comm_ == nullptr) throw CommunicationError(operation + ": NCCL was given up before");
+  const Clock::time_point deadline = Clock::now() + timeout_;
+  std::chrono::microseconds length(0);
+  for (;;) {
+    const cudaError_t state = cudaEventQuery(done.get());
+    if (state == cudaSuccess) return;
+    if (state != cudaErrorNotReady)
+      give_up(operation, std::string("failed: ") + cudaGetErrorString(state));
+    ncclResult_t error = ncclSuccess;
+    ncclCommGetAsyncError(comm_, &error);
+    if (error != ncclSuccess && error != ncclInProgress) settle(operation, error, deadline);
+    if (Clock::now() > deadline) give_up_late(operation);
+    pause(length);
+  }
+}
+
+NcclCommunicator::NcclCommunicator(Communicator& host, std::chrono::seconds timeout) : host_(host) {
+  for (std::unique_ptr<NcclChannel>& channel : channels_) {
+    channel = std::make_unique<NcclChannel>(share_id(host), host.size(), host.rank(), timeout);
+  }
+}
+
+NcclCommunicator::~NcclCommunicator() = default;
+
+void NcclCommunicator::broadcast(at::Tensor& tensor, int root) {
+  if (!tensor.is_cuda()) return host_.broadcast(tensor, root);
+  const std::string operation = "broadcast from rank " + std::to_string(root);
+  run_to_end(*channels_[0], operation, tensor, [&](ncclComm_t comm, cudaStream_t stream) {
+    return ncclBroadcast(tensor.data_ptr(), tensor.data_ptr(), tensor.nbytes(), ncclInt8, root,
+                         comm, stream);
+  });
+}
+
+void NcclCommunicator::reduce_sum(at::Tensor& tensor, int root) {
+  if (!tensor.is_cuda()) return host_.reduce_sum(tensor, root);
+  const ncclDataType_t type = reducible_type(tensor.scalar_type());
+  const std::string operation = "reduction to rank " + std::to_string(root);
+  run_to_end(*channels_[0], operation, tensor, [&](ncclComm_t comm, cudaStream_t stream) {
+    // Other ranks' result buffers are not written.
+    return ncclReduce(tensor.data_ptr(), tensor.data_ptr(), static_cast<size_t>(tensor.numel()),
+                      type, ncclSum, root, comm, stream);
+  });
+}
+
+void NcclCommunicator::all_reduce_sum(at::Tensor& tensor) {
+  if (!tensor.is_cuda()) return host_.all_reduce_sum(tensor);
+  const ncclDataType_t type = reducible_type(tensor.scalar_type());
+  run_to_end(
+      *channels_[0], "reduction to all ranks", tensor, [&](ncclComm_t comm, cudaStream_t stream) {
+        return ncclAllReduce(tensor.data_ptr(), tensor.data_ptr(),
+                             static_cast<size_t>(tensor.numel()), type, ncclSum, comm, stream);
+      });
+}
+
+std::unique_ptr<Transfer> NcclCommunicator::send(const at::Tensor& tensor, int to) {
+  if (!tensor.is_cuda()) return host_.send(tensor, to);
+  return begin(channel_of_sender(rank()), "send to rank " + std::to_string(to), tensor,
+               [&](ncclComm_t comm, cudaStream_t stream) {
+                 return ncclSend(tensor.const_data_ptr(), tensor.nbytes(), ncclInt8, to, comm,
+                                 stream);
+               });
+}
+
+std::unique_ptr<Transfer> NcclCommunicator::receive(at::Tensor& tensor, int from) {
+  if (!tensor.is_cuda()) return host_.receive(tensor, from);
+  return begin(channel_of_sender(from), "receive from rank " + std::to_string(from), tensor,
+               [&](ncclComm_t comm, cudaStream_t stream) {
+                 return ncclRecv(tensor.data_ptr(), tensor.nbytes(), ncclInt8, from, comm, stream);
+               });
+}
+
+}  // namespace dotresize

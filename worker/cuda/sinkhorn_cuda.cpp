@@ -1,0 +1,180 @@
+#include "worker/cuda/sinkhorn_cuda.h"
+
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "worker/cuda/loaded_programs.h"
+#include "worker/cuda/programs.h"
+
+// The iteration of worker/kernels/sinkhorn.cpp, with both updates of one iteration in one pass over
+// K. The pass that makes (u', v') of (u, v) also finds K v, hence how far (u, v) itself violates
+// its row marginal.
+
+namespace dotresize {
+namespace {
+
+// As in sinkhorn.cu.
+constexpr unsigned int kThreads = 512;
+constexpr unsigned int kColumnThreads = 128;
+constexpr double kLargestScaling = 1e100;
+
+double l1_violation(const at::Tensor& sums, double marginal) {
+  return (sums - marginal).abs().sum().item<double>();
+}
+
+/// What one pass over K finds.
+struct Pass {
+  at::Tensor u;                  ///< of the next iterate
+  at::Tensor v;                  ///< likewise
+  double row_violation = 0.0;    ///< of the present one
+  bool next_is_in_range = true;  ///< no scaling has left [1e-100, 1e100]
+};
+
+class FusedPass {
+ public:
+  FusedPass(const at::Tensor& kernel)
+      : program_(loaded_program(sinkhorn_program(kernel.size(1)), kernel.get_device())),
+        rows_kernel_(program_.kernel("sinkhorn_rows")),
+        columns_kernel_(program_.kernel("sinkhorn_columns")),
+        rows_(kernel.size(0)),
+        columns_(kernel.size(1)) {
+    int processors = 0;
+    check_cuda(
+        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, kernel.get_device()),
+        "multiprocessors of the GPU");
+    blocks_ = static_cast<int>(std::min<int64_t>(processors, rows_));
+    sums_ = at::empty({blocks_, columns_}, kernel.options());
+    violations_ = at::empty({blocks_}, kernel.options());
+    status_ = at::empty({2}, kernel.options());
+  }
+
+  Pass operator()(const at::Tensor& kernel, const at::Tensor& u, const at::Tensor& v) {
+    Pass pass{at::empty_like(u), at::empty_like(v)};
+    double* status = status_.zero_().data_ptr<double>();
+    rows_kernel_.launch(static_cast<unsigned int>(blocks_), kThreads,
+                        kernel.const_data_ptr<double>(), u.const_data_ptr<double>(),
+                        v.const_data_ptr<double>(), pass.u.data_ptr<double>(),
+                        sums_.data_ptr<double>(), violations_.data_ptr<double>(), status,
+                        static_cast<long long>(rows_), static_cast<long long>(columns_),
+                        1.0 / static_cast<double>(rows_));
+    columns_kernel_.launch(
+        static_cast<unsigned int>((columns_ + kColumnThreads - 1) / kColumnThreads), kColumnThreads,
+        sums_.const_data_ptr<double>(), violations_.const_data_ptr<double>(),
+        pass.v.data_ptr<double>(), status, blocks_, static_cast<long long>(columns_),
+        1.0 / static_cast<double>(columns_));
+    const at::Tensor found = status_.cpu();
+    pass.row_violation = found[0].item<double>();
+    pass.next_is_in_range = found[1].item<double>() == 0.0;
+    return pass;
+  }
+
+ private:
+  const GpuProgram& program_;
+  GpuKernel rows_kernel_;
+  GpuKernel columns_kernel_;
+  int64_t rows_;
+  int64_t columns_;
+  int blocks_ = 0;
+  at::Tensor sums_;        // [blocks, k]
+  at::Tensor violations_;  // [blocks]
+  at::Tensor status_;      // [2]
+};
+
+/// The same by two products, for plans too wide for the kernel.
+Pass pass_by_products(const at::Tensor& kernel, const at::Tensor& u, const at::Tensor& v) {
+  const double row_marginal = 1.0 / static_cast<double>(kernel.size(0));
+  const double column_marginal = 1.0 / static_cast<double>(kernel.size(1));
+  const at::Tensor row_sums = at::mv(kernel, v);
+  Pass pass;
+  pass.u = row_marginal / row_sums;
+  pass.v = column_marginal / at::mv(kernel.t(), pass.u);
+  pass.row_violation = l1_violation(u * row_sums, row_marginal);
+  const at::Tensor scalings = at::cat({pass.u, pass.v});
+  pass.next_is_in_range =
+      at::logical_and(scalings >= 1 / kLargestScaling, scalings <= kLargestScaling)
+          .all()
+          .item<bool>();
+  return pass;
+}
+
+class Iterate {
+ public:
+  explicit Iterate(at::Tensor scaled_cost)
+      : scaled_cost_(std::move(scaled_cost)),
+        row_marginal_(1.0 / static_cast<double>(scaled_cost_.size(0))),
+        column_marginal_(1.0 / static_cast<double>(scaled_cost_.size(1))),
+        beta_(at::zeros({scaled_cost_.size(1)}, scaled_cost_.options())) {
+    if (scaled_cost_.size(1) <= kMaxSinkhornColumns) fused_.emplace(scaled_cost_);
+    advance_in_log_domain();
+  }
+
+  /// Looks ahead to the next iterate; returns the row violation of this one. Columns are exact.
+  double look_ahead() {
+    next_ = fused_ ? (*fused_)(kernel_, u_, v_) : pass_by_products(kernel_, u_, v_);
+    return next_.row_violation;
+  }
+
+  /// One row update and one column update. After look_ahead().
+  void advance() {
+    if (next_.next_is_in_range) {
+      u_ = next_.u;
+      v_ = next_.v;
+    } else {
+      beta_ += v_.log();
+      advance_in_log_domain();
+    }
+  }
+
+  at::Tensor plan() const { return u_.unsqueeze(1) * kernel_ * v_; }
+
+  /// The larger of both marginals' violations of a plan.
+  double violation_of(const at::Tensor& plan) const {
+    return std::max(l1_violation(plan.sum(1), row_marginal_),
+                    l1_violation(plan.sum(0), column_marginal_));
+  }
+
+ private:
+  void advance_in_log_domain() {
+    const at::Tensor alpha =
+        std::log(row_marginal_) - at::logsumexp(beta_ - scaled_cost_, /*dim=*/1);
+    at::Tensor exponent = alpha.unsqueeze(1) - scaled_cost_;
+    beta_ = std::log(column_marginal_) - at::logsumexp(exponent, /*dim=*/0);
+    kernel_ = exponent.add_(beta_).exp_();
+    u_ = at::ones_like(alpha);
+    v_ = column_marginal_ / kernel_.sum(0);
+  }
+
+  at::Tensor scaled_cost_;  // C/λ [d, k]
+  double row_marginal_;     // 1/d
+  double column_marginal_;  // 1/k
+  std::optional<FusedPass> fused_;
+  at::Tensor beta_;    // the columns' absorbed potential [k]
+  at::Tensor kernel_;  // K [d, k]
+  at::Tensor u_;       // [d]
+  at::Tensor v_;       // [k]
+  Pass next_;
+};
+
+}  // namespace
+
+SinkhornResult sinkhorn_cuda(const at::Tensor& cost, const SinkhornOptions& options) {
+  const c10::cuda::CUDAGuard guard(cost.device());
+  Iterate iterate((cost / options.lambda).contiguous());
+  for (int64_t iterations = 1;; ++iterations) {
+    const bool last = iterations == options.max_iterations;
+    if (iterate.look_ahead() <= options.tolerance || last) {
+      const at::Tensor plan = iterate.plan();
+      const double violation = iterate.violation_of(plan);
+      const bool converged = violation <= options.tolerance;
+      if (last || converged) return {plan, iterations, violation, converged};
+    }
+    iterate.advance();
+  }
+}
+
+}  // namespace dotresize

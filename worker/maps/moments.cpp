@@ -1,0 +1,122 @@
+#include "worker/maps/moments.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "worker/kernels/half_l1_cost.h"
+#include "worker/kernels/l1_cost.h"
+#include "worker/kernels/upper_triangle.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int64_t kBlockTokens = 1024;
+/// Rows of a Gram matrix that are computed at a time, to the right of the diagonal.
+int64_t gram_rows(int64_t width) { return std::clamp<int64_t>(width / 8, 64, 1024); }
+
+at::Tensor zeros(bool wanted, at::IntArrayRef shape, at::Device device) {
+  return wanted ? at::zeros(shape, at::dtype(at::kDouble).device(device)) : at::Tensor();
+}
+
+/// A float64 sum of float32 numbers cannot overflow: it is finite where all of them are.
+void check_finite(at::TensorList blocks) {
+  for (const at::Tensor& block : blocks) {
+    if (!std::isfinite(block.sum(at::kDouble).item<double>())) {
+      throw std::runtime_error("the activations are not finite");
+    }
+  }
+}
+
+/// Adding and taking off this number rounds to the nearest multiple of 2^-50 of the bound (rounded
+/// up to a power of two): its last place is that multiple.
+double shift_for(double bound) {
+  const double quantum = std::exp2(std::ceil(std::log2(bound)) - 50.0);
+  return 1.5 * std::exp2(52.0) * quantum;
+}
+
+void round_with(double shift, at::Tensor& sum) {
+  if (shift != 0.0) sum.add_(shift).sub_(shift);
+}
+
+}  // namespace
+
+Moments::Moments(int64_t width, MomentKinds kinds, at::Device device)
+    : gram(zeros(kinds.gram, {width, width}, device)),
+      abs_sum(zeros(kinds.abs_sum, {width}, device)),
+      cost(zeros(kinds.cost, {width, width}, device)),
+      width_(width) {}
+
+void Moments::make_reproducible(int64_t tokens, double largest_norm) {
+  if (largest_norm == 0.0) return;  // sums of zeros are exact as they are
+  const double n = static_cast<double>(tokens);
+  gram_shift_ = shift_for(n * largest_norm * largest_norm);
+  abs_sum_shift_ = shift_for(n * largest_norm);
+  cost_shift_ = shift_for(2.0 * n * largest_norm);
+}
+
+void Moments::add(const at::Tensor& x) {
+  TORCH_CHECK(x.dim() >= 1 && x.size(-1) == width_ && x.scalar_type() == at::kFloat,
+              "activations must be float32 of width ", width_, ", not ", x.sizes(), " ",
+              x.scalar_type());
+  const at::Tensor tokens = x.reshape({-1, width_}).contiguous();
+  const std::vector<at::Tensor> blocks = tokens.split(kBlockTokens);
+  check_finite(tokens.is_cuda() ? at::TensorList(tokens) : at::TensorList(blocks));  // one wait
+  for (const at::Tensor& block : blocks) {
+    if (gram.defined()) add_gram(block);
+    if (!abs_sum.defined()) continue;
+    at::Tensor part = block.abs().sum(0, /*keepdim=*/false, at::kDouble);
+    round_with(abs_sum_shift_, part);
+    abs_sum += part;
+  }
+  if (cost.defined()) {
+    (half_cost_ ? add_half_l1_cost : add_l1_cost)(tokens, cost, cost_shift_);
+  }
+  tokens_ += tokens.size(0);
+}
+
+/// The products are summed in float64: with float32 blocks the projectors of a 256-wide model
+/// differed by up to 2e-5 between two ways of splitting the same tokens, so by 4e-13.
+/// Eigenvectors of small eigenvalues are at the mercy of rounding errors in proportion to the
+/// largest. A GPU whose float64 is slow by far cannot afford that: there the products of a block
+/// are float32 sums, and float64 begins between blocks.
+void Moments::add_gram(const at::Tensor& tokens) {
+  const at::Tensor block = tokens.is_cuda() ? tokens : tokens.to(at::kDouble);
+  const int64_t step = gram_rows(width_);
+  for (int64_t row = 0; row < width_; row += step) {
+    const int64_t rows = std::min(step, width_ - row);
+    const int64_t columns = width_ - row;
+    at::Tensor part =
+        at::mm(block.narrow(1, row, rows).t(), block.narrow(1, row, columns)).to(at::kDouble);
+    round_with(gram_shift_, part);
+    gram.narrow(0, row, rows).narrow(1, row, columns) += part;
+  }
+}
+
+void Moments::mirror() {
+  if (gram.defined()) mirror_upper_triangle(gram);
+  if (cost.defined()) mirror_upper_triangle(cost);
+}
+
+void Moments::merge(const Moments& other) {
+  const std::vector<at::Tensor> others = other.sums();
+  std::vector<at::Tensor> mine = sums();
+  TORCH_CHECK(width_ == other.width_ && gram.defined() == other.gram.defined() &&
+                  abs_sum.defined() == other.abs_sum.defined() &&
+                  cost.defined() == other.cost.defined(),
+              "only moments of the same kinds and width can be merged");
+  for (size_t i = 0; i < mine.size(); ++i) mine[i] += others[i];
+  tokens_ += other.tokens_;
+}
+
+std::vector<at::Tensor> Moments::sums() const {
+  std::vector<at::Tensor> defined;
+  for (const at::Tensor& sum : {gram, abs_sum, cost}) {
+    if (sum.defined()) defined.push_back(sum);
+  }
+  return defined;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,36 @@
+#include "worker/python/python_helper.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+
+#include "base/child_process.h"
+#include "base/errors.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+std::string python_program() {
+  if (const char* python = std::getenv("DOTRESIZE_PYTHON")) return python;
+  const fs::path bin = fs::read_symlink("/proc/self/exe").parent_path();
+  const fs::path venv = bin.parent_path().parent_path() / ".venv" / "bin" / "python";
+  return fs::exists(venv) ? venv.string() : "python3";
+}
+
+}  // namespace
+
+void run_python_helper(const std::string& what, std::string_view source,
+                       const std::vector<std::string>& arguments) {
+  std::vector<std::string> command = {python_program(), "-c", std::string(source)};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  const ChildResult result = run_child(command);
+  if (result.exit_code == kExitBadData) throw InputError(result.last_line);
+  if (result.exit_code != 0) {
+    throw std::runtime_error("the " + what + " helper (" + command.front() +
+                             ") failed with exit code " + std::to_string(result.exit_code) + ": " +
+                             result.last_line);
+  }
+}
+
+}  // namespace dotresize

@@ -1,0 +1,73 @@
+#include "worker/transformer/attention.h"
+
+#include <ATen/ATen.h>
+
+#include <optional>
+
+#include "worker/transformer/forward.h"
+#include "worker/transformer/read_parts.h"
+
+namespace dotresize {
+namespace {
+
+// [tokens, past + tokens] bool: the query at position i = past .. past + tokens - 1 sees key j
+// where j <= i and i - j < window. Nothing where the window covers every key and either a single
+// query sees all keys or, with past = 0, the faster causal path does the same.
+std::optional<at::Tensor> visible_keys(const ModelConfig& config, const at::Tensor& x,
+                                       int64_t past) {
+  const int64_t tokens = x.size(1);
+  const int64_t keys = past + tokens;
+  const bool limited = config.sliding_window && *config.sliding_window < keys;
+  if (!limited && (past == 0 || tokens == 1)) return std::nullopt;
+  at::Tensor mask = at::ones({tokens, keys}, x.options().dtype(at::kBool)).tril_(past);
+  if (limited) mask.triu_(past + 1 - *config.sliding_window);
+  return mask;
+}
+
+// Heads [..., head_dim] of queries (part 0) or keys (1), normed where the model does that.
+at::Tensor norm_heads(const ModelConfig& config, const SublayerWeights& weights, size_t part,
+                      const at::Tensor& heads) {
+  if (weights.head_norms.empty()) return heads;
+  return rms_norm(heads.to(at::kFloat), weights.head_norms.at(part), config.head_dim,
+                  config.rms_norm_eps)
+      .to(heads.scalar_type());
+}
+
+}  // namespace
+
+at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& weights,
+                             const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache) {
+  const int64_t batch = x.size(0);
+  const int64_t tokens = x.size(1);
+  const int64_t key_rows = config.num_kv_heads * config.head_dim;
+  const std::vector<at::Tensor> parts =
+      read_parts(weights.readers, x, {config.num_heads * config.head_dim, key_rows, key_rows});
+  const auto heads = [&](size_t part) {  // [batch, heads, tokens, head_dim]
+    return parts[part].view({batch, tokens, -1, config.head_dim}).transpose(1, 2);
+  };
+  const at::Tensor query = apply_rotary(norm_heads(config, weights, 0, heads(0)), rotary);
+  at::Tensor key = apply_rotary(norm_heads(config, weights, 1, heads(1)), rotary);
+  at::Tensor value = heads(2);
+  const int64_t past = cache == nullptr ? 0 : cache->length();
+  if (cache != nullptr) {
+    cache->append(key, value);
+    key = cache->keys();
+    value = cache->values();
+  }
+
+  // Key and value heads are repeated for a GPU: of its attention kernels only some share them, and
+  // on older GPUs only the slowest.
+  const int64_t sharing = config.num_heads / config.num_kv_heads;
+  const bool repeat = x.is_cuda() && sharing > 1;
+  const std::optional<at::Tensor> mask = visible_keys(config, x, past);
+  const at::Tensor attended = at::scaled_dot_product_attention(
+      query, repeat ? key.repeat_interleave(sharing, 1) : key,
+      repeat ? value.repeat_interleave(sharing, 1) : value, mask, /*dropout_p=*/0.0,
+      /*is_causal=*/!mask && past == 0, /*scale=*/std::nullopt,
+      /*enable_gqa=*/sharing > 1 && !repeat);
+  const Linear& output = weights.writers.at(0);
+  return at::linear(attended.transpose(1, 2).reshape({batch, tokens, -1}), output.weight,
+                    output.bias);
+}
+
+}  // namespace dotresize

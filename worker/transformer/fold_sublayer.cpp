@@ -1,0 +1,43 @@
+#include "worker/transformer/fold_sublayer.h"
+
+#include <ATen/ATen.h>
+
+#include "worker/maps/fold.h"
+
+namespace dotresize {
+
+SublayerWeights fold_input(const SublayerWeights& weights, const at::Tensor& M_inv) {
+  SublayerWeights folded = to_dtype(weights, M_inv.scalar_type());
+  for (Linear& reader : folded.readers) {
+    reader.weight = fold_reader(reader.weight, folded.norm, M_inv);
+  }
+  folded.norm = at::Tensor();
+  folded.shortcut = folded.shortcut.defined() ? at::matmul(M_inv, folded.shortcut) : M_inv;
+  return folded;
+}
+
+SublayerWeights fold_output(const SublayerWeights& weights, const at::Tensor& M) {
+  SublayerWeights folded = to_dtype(weights, M.scalar_type());
+  for (Linear& writer : folded.writers) {
+    writer.weight = fold_writer(writer.weight, M);
+    if (writer.bias.defined()) writer.bias = fold_writer_bias(writer.bias, M);
+  }
+  folded.shortcut = folded.shortcut.defined() ? at::matmul(folded.shortcut, M) : M;
+  return folded;
+}
+
+HeadWeights fold_head(const HeadWeights& head, const at::Tensor& M_inv) {
+  HeadWeights folded;
+  if (!M_inv.defined()) {
+    folded.weight = head.norm.defined() ? head.weight * head.norm : head.weight;
+    return folded;
+  }
+  // The head is as large as the embedding, so it is folded in blocks of rows too, with γ moved to
+  // the small factor.
+  at::Tensor columns = M_inv.t();
+  if (head.norm.defined()) columns = head.norm.to(columns.options()).unsqueeze(1) * columns;
+  folded.weight = fold_embedding(head.weight, columns);
+  return folded;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,54 @@
+#include "worker/transformer/forward.h"
+
+#include <ATen/ATen.h>
+
+#include "job/model/sublayers.h"
+#include "worker/transformer/attention.h"
+#include "worker/transformer/mixture.h"
+#include "worker/transformer/mlp.h"
+
+namespace dotresize {
+namespace {
+
+// update + x·shortcut. `update` [batch, tokens, k_out] is given away and added to in place.
+at::Tensor add_skip(at::Tensor update, const at::Tensor& x, const at::Tensor& shortcut) {
+  if (!shortcut.defined()) return update.add_(x);
+  update.view({-1, update.size(-1)}).addmm_(x.reshape({-1, x.size(-1)}), shortcut.to(at::kFloat));
+  return update;
+}
+
+at::Tensor update_of(const ModelConfig& config, const SublayerWeights& weights,
+                     const RotaryTable& rotary, const at::Tensor& normed, KeyValueCache* cache) {
+  if (is_attention(weights.sublayer))
+    return attention_forward(config, weights, rotary, normed, cache);
+  if (config.is_mixture(weights.sublayer)) {
+    return mixture_forward(*config.mixture, weights, normed);
+  }
+  return mlp_forward(weights.readers, weights.writers.at(0), normed);
+}
+
+}  // namespace
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t divisor, double eps) {
+  at::Tensor scale = at::linalg_vector_norm(x, 2, at::IntArrayRef{-1}, /*keepdim=*/true);
+  scale.square_().div_(divisor).add_(eps).rsqrt_();
+  at::Tensor normed = x * scale;
+  if (gamma.defined()) normed.mul_(gamma);
+  return normed;
+}
+
+at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
+                            const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache) {
+  const at::Tensor normed = rms_norm(x, weights.norm, config.hidden_size, config.rms_norm_eps)
+                                .to(weights.readers.at(0).weight.scalar_type());
+  return add_skip(update_of(config, weights, rotary, normed, cache).to(at::kFloat), x,
+                  weights.shortcut);
+}
+
+at::Tensor head_forward(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x) {
+  const at::Tensor normed =
+      rms_norm(x, head.norm, config.hidden_size, config.rms_norm_eps).to(head.weight.scalar_type());
+  return at::linear(normed, head.weight).to(at::kFloat);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "job/model/model_config.h"
+#include "worker/transformer/key_value_cache.h"
+#include "worker/transformer/rotary.h"
+#include "worker/transformer/weights.h"
+
+namespace dotresize {
+
+// The model's arithmetic, one sublayer at a time. The residual stream, the norms and the product
+// with the shortcut are float32; projections and attention run in the weights' dtype. Callers hold
+// c10::InferenceMode or at::NoGradGuard.
+
+/// x / sqrt(Σ x² / divisor + eps) · γ in float32. x: [..., k]; γ [k] or undefined; divisor: the
+/// original width d.
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t divisor, double eps);
+
+/// One sublayer with its skip: f(norm(x)) + x·shortcut. x: [batch, tokens, k_in] float32 (the
+/// residual stream); causal; the table holds at least `tokens` positions. Returns
+/// [batch, tokens, k_out] float32. `cache`: of an attention, see attention_forward; an MLP ignores
+/// it.
+at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
+                            const RotaryTable& rotary, const at::Tensor& x,
+                            KeyValueCache* cache = nullptr);
+
+/// Logits [..., vocab] float32 of the final residual stream x [..., k_2L] float32.
+at::Tensor head_forward(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x);
+
+}  // namespace dotresize

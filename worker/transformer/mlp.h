@@ -1,0 +1,16 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "worker/transformer/weights.h"
+
+namespace dotresize {
+
+/// down(silu(gate(x)) · up(x)) of normalised x [..., k_in], in the weights' dtype. readers: gate
+/// and up, or one that holds both; writer: down. Returns [..., k_out], skip not added.
+at::Tensor mlp_forward(const std::vector<Linear>& readers, const Linear& writer,
+                       const at::Tensor& x);
+
+}  // namespace dotresize

@@ -1,0 +1,132 @@
+#include "worker/transformer/rotary.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <stdexcept>
+
+namespace dotresize {
+namespace {
+
+// Angle per position of each pair of channels, [rotary_dim / 2] float32: theta^(-2i/rotary_dim).
+// Models were trained with float32 angles: computed in float64 they would drift from those at late
+// positions.
+at::Tensor frequencies_of_base(const ModelConfig& config, double theta) {
+  const at::Tensor exponent =
+      at::arange(0, config.rotary_dim(), 2, at::kFloat) / config.rotary_dim();
+  return at::pow(at::Scalar(theta), exponent).reciprocal_();
+}
+
+at::Tensor default_frequencies(const ModelConfig& config) {
+  return frequencies_of_base(config, config.rotary.theta);
+}
+
+// NTK-aware scaling: the base grows with the window beyond max_position_embeddings, so that the
+// slowest pair of channels is slowed by factor·tokens/max_position_embeddings - (factor - 1).
+at::Tensor dynamic_frequencies(const ModelConfig& config, int64_t tokens) {
+  const auto longest = static_cast<double>(config.max_position_embeddings);
+  const double length = std::max(static_cast<double>(tokens), longest) / longest;
+  const double slowing = config.rotary.factor * length - (config.rotary.factor - 1.0);
+  const auto channels = static_cast<double>(config.rotary_dim());
+  return frequencies_of_base(config,
+                             config.rotary.theta * std::pow(slowing, channels / (channels - 2.0)));
+}
+
+// YaRN (https://arxiv.org/abs/2309.00071): the pair of channels that turns `turns` times within the
+// original context, as a real number.
+double pair_that_turns(const ModelConfig& config, double turns) {
+  const auto original = static_cast<double>(config.rotary.original_max_position_embeddings);
+  return static_cast<double>(config.rotary_dim()) *
+         std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(config.rotary.theta));
+}
+
+// YaRN: pairs up to the one that turns beta_fast times stay, those from the one that turns
+// beta_slow times on are slowed by `factor`, and between them the two are blended.
+at::Tensor yarn_frequencies(const ModelConfig& config) {
+  const RotaryConfig& rotary = config.rotary;
+  double first = pair_that_turns(config, rotary.beta_fast);
+  double last = pair_that_turns(config, rotary.beta_slow);
+  if (rotary.truncate) {
+    first = std::floor(first);
+    last = std::ceil(last);
+  }
+  first = std::max(first, 0.0);
+  last = std::min(last, static_cast<double>(config.rotary_dim() - 1));
+  if (first == last) last += 0.001;
+  const at::Tensor slowed =
+      ((at::arange(config.rotary_dim() / 2, at::kFloat) - first) / (last - first)).clamp_(0, 1);
+  const at::Tensor frequencies = default_frequencies(config);
+  return frequencies / rotary.factor * slowed + frequencies * (1 - slowed);
+}
+
+// LongRoPE (https://arxiv.org/abs/2402.13753): every pair of channels is slowed by a factor of its
+// own, from one list in windows of the original context, from another in longer ones.
+at::Tensor longrope_frequencies(const ModelConfig& config, int64_t tokens) {
+  const RotaryConfig& rotary = config.rotary;
+  const bool is_long = tokens > rotary.original_max_position_embeddings;
+  return default_frequencies(config) /
+         at::tensor(is_long ? rotary.long_factor : rotary.short_factor, at::kFloat);
+}
+
+// Llama 3.1: wavelengths beyond original_context / low_freq_factor are stretched by `factor`, those
+// within original_context / high_freq_factor stay, and between them the two are blended.
+at::Tensor llama3_frequencies(const ModelConfig& config) {
+  const RotaryConfig& rotary = config.rotary;
+  const at::Tensor frequencies = default_frequencies(config);
+  const at::Tensor turns =
+      frequencies * (rotary.original_max_position_embeddings / (2 * std::numbers::pi));
+  const at::Tensor kept =
+      ((turns - rotary.low_freq_factor) / (rotary.high_freq_factor - rotary.low_freq_factor))
+          .clamp_(0, 1);
+  return frequencies * (kept + (1 - kept) / rotary.factor);
+}
+
+at::Tensor frequencies(const ModelConfig& config, int64_t tokens) {
+  const std::string& type = config.rotary.type;
+  if (type == "default") return default_frequencies(config);
+  if (type == "linear") return default_frequencies(config) / config.rotary.factor;
+  if (type == "dynamic") return dynamic_frequencies(config, tokens);
+  if (type == "yarn") return yarn_frequencies(config);
+  if (type == "longrope") return longrope_frequencies(config, tokens);
+  if (type == "llama3") return llama3_frequencies(config);
+  throw std::logic_error("there is no rotary embedding of the type " + type);
+}
+
+}  // namespace
+
+RotaryTable make_rotary_table(const ModelConfig& config, int64_t tokens) {
+  const at::Tensor half = at::outer(at::arange(tokens, at::kFloat), frequencies(config, tokens));
+  const at::Tensor angles = at::cat({half, half}, /*dim=*/1);
+  const double scale = config.rotary.attention_factor;
+  return {at::cos(angles).mul_(scale), at::sin(angles).mul_(scale)};
+}
+
+RotaryTable to_device(const RotaryTable& table, at::Device device) {
+  return {table.cos.to(device), table.sin.to(device)};
+}
+
+RotaryTable rotary_rows(const RotaryTable& table, int64_t first, int64_t tokens) {
+  return {table.cos.narrow(0, first, tokens), table.sin.narrow(0, first, tokens)};
+}
+
+at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table) {
+  const int64_t tokens = x.size(-2);
+  const int64_t turning = table.cos.size(-1);
+  const int64_t half = turning / 2;
+  const at::Tensor cos = table.cos.narrow(0, 0, tokens);
+  const at::Tensor sin = table.sin.narrow(0, 0, tokens);
+  const at::Tensor input = x.to(at::kFloat);
+  at::Tensor result = at::empty_like(input);
+  at::Tensor rotated = result.narrow(-1, 0, turning);
+  at::mul_out(rotated, input.narrow(-1, 0, turning), cos);
+  rotated.narrow(-1, 0, half)
+      .addcmul_(input.narrow(-1, half, half), sin.narrow(-1, 0, half), /*value=*/-1);
+  rotated.narrow(-1, half, half).addcmul_(input.narrow(-1, 0, half), sin.narrow(-1, half, half));
+  const int64_t still = x.size(-1) - turning;
+  result.narrow(-1, turning, still).copy_(input.narrow(-1, turning, still));
+  return result.to(x.scalar_type());
+}
+
+}  // namespace dotresize

@@ -1,0 +1,120 @@
+#include "worker/transformer/stage.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+
+namespace dotresize {
+namespace {
+
+constexpr int64_t kMicrobatchTokens = 512;
+
+/// Receives one microbatch ahead: while one of the two buffers computes, the other one fills.
+class Incoming {
+ public:
+  Incoming(Communicator& comm, const at::Tensor& windows, int64_t width, at::Device device)
+      : comm_(comm), windows_(windows), width_(width), device_(device) {
+    post();
+  }
+
+  at::Tensor take() {
+    transfer_->wait();
+    const at::Tensor x = buffer_;
+    post();
+    return x;
+  }
+
+ private:
+  void post() {
+    const int64_t samples =
+        std::min(microbatch_samples(windows_.size(1)), windows_.size(0) - next_);
+    if (samples == 0) return;
+    buffer_ = at::empty({samples, windows_.size(1), width_}, at::dtype(at::kFloat).device(device_));
+    transfer_ = comm_.receive(buffer_, comm_.rank() - 1);
+    next_ += samples;
+  }
+
+  Communicator& comm_;
+  at::Tensor windows_;
+  int64_t width_;
+  at::Device device_;
+  int64_t next_ = 0;  // first sample of the next microbatch
+  at::Tensor buffer_;
+  std::unique_ptr<Transfer> transfer_;
+};
+
+/// One send in flight.
+class Outgoing {
+ public:
+  explicit Outgoing(Communicator& comm) : comm_(comm) {}
+
+  void put(const at::Tensor& x) {
+    drain();
+    transfer_ = comm_.send(x.contiguous(), comm_.rank() + 1);
+  }
+
+  void drain() {
+    if (transfer_) transfer_->wait();
+    transfer_.reset();
+  }
+
+ private:
+  Communicator& comm_;
+  std::unique_ptr<Transfer> transfer_;
+};
+
+}  // namespace
+
+Stage load_stage(const CheckpointReader& reader, const ModelConfig& config, const RankShard& shard,
+                 int64_t end_sublayer, at::ScalarType compute_dtype, at::Device device) {
+  Stage stage;
+  stage.device = device;
+  stage.first_sublayer = shard.first_sublayer;
+  for (int64_t sublayer = shard.first_sublayer; sublayer < end_sublayer; ++sublayer) {
+    stage.sublayers.push_back(
+        to_device(load_sublayer(reader, config, sublayer, compute_dtype), device));
+  }
+  if (shard.first_sublayer == 0) {
+    stage.embedding = to_device(load_embedding(reader, config, compute_dtype), device);
+  }
+  return stage;
+}
+
+at::Tensor embed(const at::Tensor& embedding, const at::Tensor& ids) {
+  return at::embedding(embedding, ids).to(at::kFloat);
+}
+
+int64_t microbatch_samples(int64_t seqlen) {
+  return std::max<int64_t>(1, kMicrobatchTokens / seqlen);
+}
+
+void stream_through_stages(Communicator& comm, const ModelConfig& config, const Stage& stage,
+                           const at::Tensor& windows, const JunctionVisitor& visit,
+                           const std::function<void(int64_t tokens)>& after_microbatch) {
+  const bool first = comm.rank() == 0;
+  const bool last = comm.rank() == comm.size() - 1;
+  const int64_t seqlen = windows.size(1);
+  const int64_t step = microbatch_samples(seqlen);
+  const RotaryTable rotary = to_device(make_rotary_table(config, seqlen), stage.device);
+  const at::Tensor all_ids = windows.to(stage.device);
+  const auto width = config.junction_widths[static_cast<size_t>(stage.first_sublayer)];
+  std::optional<Incoming> incoming;
+  if (!first) incoming.emplace(comm, windows, width, stage.device);
+  Outgoing outgoing(comm);
+
+  for (int64_t begin = 0; begin < windows.size(0); begin += step) {
+    const at::Tensor ids = all_ids.slice(0, begin, std::min(begin + step, windows.size(0)));
+    at::Tensor x = first ? embed(stage.embedding, ids) : incoming->take();
+    if (first) visit(0, x, ids);
+    for (const SublayerWeights& weights : stage.sublayers) {
+      x = sublayer_forward(config, weights, rotary, x);
+      visit(weights.sublayer + 1, x, ids);
+    }
+    if (!last) outgoing.put(x);
+    after_microbatch(ids.numel());
+  }
+  outgoing.drain();
+}
+
+}  // namespace dotresize

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "job/model/model_config.h"
+#include "job/plan/shard_plan.h"
+#include "worker/checkpoint/reader.h"
+#include "worker/comm/communicator.h"
+#include "worker/transformer/sublayer.h"
+
+namespace dotresize {
+
+/// The part of a model that one rank runs in the pipeline: contiguous sublayers, and the embedding
+/// on the first rank. Weights in the compute dtype, on the rank's device.
+struct Stage {
+  int64_t first_sublayer = 0;
+  std::vector<SublayerWeights> sublayers;
+  at::Tensor embedding;  ///< [vocab, k_0]; first rank only
+  at::Device device = at::kCPU;
+};
+
+/// Loads the sublayers [shard.first_sublayer, end_sublayer) and, where the shard starts the model,
+/// the embedding.
+Stage load_stage(const CheckpointReader& reader, const ModelConfig& config, const RankShard& shard,
+                 int64_t end_sublayer, at::ScalarType compute_dtype, at::Device device);
+
+/// Rows of the embedding as the residual stream: [batch, seqlen, k_0] float32. ids: [batch, seqlen]
+/// int64.
+at::Tensor embed(const at::Tensor& embedding, const at::Tensor& ids);
+
+/// Samples per microbatch: about 512 tokens, at least one sample. Enough for the matrix products to
+/// run at full speed, and many microbatches to deal out.
+int64_t microbatch_samples(int64_t seqlen);
+
+/// Called for each junction of the rank's stage and each microbatch. x: [batch, seqlen, k_junction]
+/// float32; ids: [batch, seqlen].
+/// Both on the stage's device.
+using JunctionVisitor =
+    std::function<void(int64_t junction, const at::Tensor& x, const at::Tensor& ids)>;
+
+/// The pipeline schedule: streams `windows` [samples, seqlen] through the stages of all ranks,
+/// microbatch by microbatch; the next microbatch is being received and the last one sent while this
+/// one computes. Junction 0 is visited by the first rank, junction s+1 by the rank that runs
+/// sublayer s. `after_microbatch` gets the number of tokens that this rank has seen.
+void stream_through_stages(Communicator& comm, const ModelConfig& config, const Stage& stage,
+                           const at::Tensor& windows, const JunctionVisitor& visit,
+                           const std::function<void(int64_t tokens)>& after_microbatch);
+
+}  // namespace dotresize

@@ -1,0 +1,31 @@
+#include "worker/transformer/stock_norm.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+namespace dotresize {
+
+StockNorm stock_norm(int64_t d, int64_t k, at::ScalarType output_dtype) {
+  const double exact = std::sqrt(static_cast<double>(d) / static_cast<double>(k));
+  const at::Tensor weight = at::full({k}, exact, at::kDouble).to(output_dtype).to(at::kDouble);
+  return {weight, exact / weight[0].item<double>(), exact};
+}
+
+SublayerWeights with_stock_norm(const SublayerWeights& folded, const StockNorm& norm) {
+  SublayerWeights weights = folded;
+  weights.norm = norm.weight;
+  for (Linear& reader : weights.readers) reader.weight = reader.weight * norm.rest;
+  for (size_t part = 0; part < weights.head_norms.size(); ++part) {
+    Linear& reader = weights.readers.at(part);  // q, k
+    reader.weight = reader.weight * norm.exact;
+    if (reader.bias.defined()) reader.bias = reader.bias * norm.exact;
+  }
+  return weights;
+}
+
+HeadWeights with_stock_norm(const HeadWeights& folded, const StockNorm& norm) {
+  return {norm.weight, folded.weight * norm.rest};
+}
+
+}  // namespace dotresize
