@@ -31,4 +31,10 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A program that this one needs is not installed, or cannot be started. Exit code 69.
+class ProgramMissing : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 }  // namespace dotresize

@@ -5,10 +5,13 @@
 #include <cctype>
 
 #include "base/exit_codes.h"
+#include "base/failure.h"
 #include "base/human_numbers.h"
+#include "base/printable.h"
 #include "client/format.h"
 #include "client/progress_bar.h"
 #include "client/watch.h"
+#include "job/spec/job_state.h"
 
 namespace dotresize {
 namespace {
@@ -62,7 +65,7 @@ std::string error_text(const v1::JobError& error) {
   if (error.rank() >= 0) where += " on rank " + std::to_string(error.rank());
   if (!error.host().empty()) where += " (" + error.host() + ")";
   if (!error.phase().empty()) where += " in phase " + error.phase();
-  return printable(error.code() + where + ": " + error.message());
+  return printable_lines(error.code() + where + ": " + error.message());
 }
 
 v1::ModelSize model_size(const ModelReport& report) {
@@ -94,7 +97,7 @@ int exit_code_for(const v1::Job& job) {
     case v1::Job::CANCELLED:
       return kExitCancelled;
     default:
-      return job.error().code() == "INVALID_INPUT" ? kExitBadData : kExitJobFailed;
+      return job.error().code() == kInvalidInput ? kExitBadData : kExitJobFailed;
   }
 }
 

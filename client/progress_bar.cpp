@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/printable.h"
 #include "client/format.h"
 
 namespace dotresize {

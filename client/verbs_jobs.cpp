@@ -18,6 +18,7 @@
 #include "client/watch_view.h"
 #include "job/report/report.h"
 #include "job/spec/job_file.h"
+#include "job/spec/job_state.h"
 
 namespace dotresize {
 namespace {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/environment.h"
 #include "base/exit_codes.h"
 #include "base/mpirun.h"
 #include "client/json_output.h"

@@ -9,8 +9,6 @@
 
 namespace dotresize {
 
-bool has_ended(v1::Job::State state);
-
 /// What someone who follows a job gets to hear, on the thread that called watch_job.
 class WatchObserver {
  public:

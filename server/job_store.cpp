@@ -8,10 +8,10 @@
 
 #include <stdexcept>
 
+#include "job/spec/job_state.h"
 #include "server/api_error.h"
 #include "server/attempt_token.h"
 #include "server/database.h"
-#include "server/job_state.h"
 
 namespace dotresize {
 namespace {

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/printable.h"
+#include "job/spec/job_state.h"
 #include "server/api_error.h"
 #include "server/files.h"
-#include "server/job_state.h"
 #include "server/page_token.h"
 #include "server/status_details.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/checked_json.h"
 #include "base/errors.h"
-#include "base/small_file.h"
+#include "base/input_file.h"
 #include "job/model/config_fields.h"
 #include "job/model/mixture_config.h"
 #include "job/model/model_family.h"
@@ -263,7 +263,7 @@ ModelConfig read_model_config(const std::filesystem::path& model_dir) {
     throw InputError(model_dir.string() + ": there is no such model directory");
   }
   const std::filesystem::path path = model_dir / "config.json";
-  return parse_model_config(read_small_file(path, kMaxConfigBytes), path.string());
+  return parse_model_config(read_whole_file(path, kMaxConfigBytes), path.string());
 }
 
 }  // namespace dotresize

@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "base/errors.h"
-#include "base/in_quotes.h"
+#include "base/printable.h"
 #include "dotresize/v1/job.pb.h"
 #include "job/model/model_family.h"
 #include "job/model/model_size.h"

@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "base/errors.h"
-#include "base/small_file.h"
+#include "base/input_file.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/yaml_message.h"
 
@@ -89,7 +89,7 @@ v1::JobSpec parse_job_text(const std::string& text, const std::string& origin,
 }
 
 v1::JobSpec read_job_file(const std::filesystem::path& path) {
-  return parse_job_text(read_small_file(path, kMaxJobFileBytes), path.string(), path.parent_path());
+  return parse_job_text(read_whole_file(path, kMaxJobFileBytes), path.string(), path.parent_path());
 }
 
 std::string job_spec_to_json(const v1::JobSpec& spec) {

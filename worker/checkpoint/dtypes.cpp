@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/in_quotes.h"
+#include "base/printable.h"
 
 namespace dotresize {
 namespace {

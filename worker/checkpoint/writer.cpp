@@ -8,8 +8,8 @@
 #include <stdexcept>
 
 #include "base/errors.h"
-#include "base/in_quotes.h"
 #include "base/output_file.h"
+#include "base/printable.h"
 #include "worker/checkpoint/blocks.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/finite.h"

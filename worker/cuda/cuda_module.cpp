@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-#include "base/hex_digits.h"
+#include "base/printable.h"
 #include "worker/cuda/gpu_program.h"
 #include "worker/cuda/l1_cost_cuda.h"
 #include "worker/cuda/nccl_communicator.h"

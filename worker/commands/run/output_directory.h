@@ -4,6 +4,8 @@
 #include <mutex>
 #include <optional>
 
+#include "base/unique_fd.h"
+
 namespace dotresize {
 
 /// A directory that this process alone writes: it is made where it is missing, and locked for life.
@@ -11,12 +13,9 @@ class LockedDirectory {
  public:
   /// Throws InputError where another process holds the lock or the directory cannot be made.
   explicit LockedDirectory(const std::filesystem::path& path);
-  ~LockedDirectory();
-  LockedDirectory(const LockedDirectory&) = delete;
-  LockedDirectory& operator=(const LockedDirectory&) = delete;
 
  private:
-  int fd_ = -1;
+  UniqueFd fd_;
 };
 
 /// The output while it is being written: `<path>.partial`, locked against a second job, renamed to
@@ -47,8 +46,5 @@ class OutputDirectory {
   bool committed_ = false;
   std::optional<LockedDirectory> lock_;
 };
-
-/// `<path>.partial`.
-std::filesystem::path partial_path(const std::filesystem::path& path);
 
 }  // namespace dotresize

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "base/durable_file.h"
-#include "base/small_file.h"
+#include "base/input_file.h"
 #include "job/model/output_config.h"
 #include "job/plan/output_model_config.h"
 #include "worker/python/embedded.h"
@@ -95,7 +95,7 @@ void OutputShards::finish() { writer_->finish(); }
 
 void write_companion_files(const fs::path& dir, const ShardLayout& layout,
                            const ModelConfig& output, const ResolvedJob& job) {
-  const std::string source = read_small_file(job.model_path / "config.json", kMaxConfigBytes);
+  const std::string source = read_whole_file(job.model_path / "config.json", kMaxConfigBytes);
   write_file_atomically(dir / "config.json", output_config_json(source, output));
   if (output.compressed) {
     write_file_atomically(dir / "configuration_dotresize.py", std::string(configuration_py()));

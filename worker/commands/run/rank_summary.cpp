@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/host_name.h"
+#include "base/environment.h"
 #include "base/sha256.h"
 #include "base/version.h"
 #include "job/model/model_size.h"

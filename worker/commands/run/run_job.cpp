@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/durable_file.h"
+#include "base/partial_path.h"
 #include "job/plan/energy_widths.h"
 #include "job/plan/work_estimate.h"
 #include "worker/calibration/background_sink.h"

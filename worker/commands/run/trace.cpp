@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/durable_file.h"
+#include "base/environment.h"
 #include "base/errors.h"
-#include "base/host_name.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "base/errors.h"
-#include "base/in_quotes.h"
+#include "base/printable.h"
 #include "job/model/model_config.h"
 #include "worker/checkpoint/finite.h"
 #include "worker/checkpoint/reader.h"

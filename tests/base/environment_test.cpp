@@ -1,10 +1,13 @@
-#include "base/user_cache.h"
+#include "base/environment.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <optional>
 #include <string>
+
+#include "base/errors.h"
 
 namespace dotresize {
 namespace {
@@ -35,7 +38,7 @@ std::string cache_with(const char* xdg_cache_home, const char* home) {
   return user_cache_dir();
 }
 
-TEST(UserCache, IsWhereTheEnvironmentSays) {
+TEST(UserCache, IsNamedByTheEnvironment) {
   EXPECT_EQ(cache_with("/fast", "/home/u"), "/fast/dotresize");
   EXPECT_EQ(cache_with(nullptr, "/home/u"), "/home/u/.cache/dotresize");
 }
@@ -45,8 +48,20 @@ TEST(UserCache, TakesAnEmptyVariableAsNotSet) {
   EXPECT_EQ(cache_with("", ""), "");
 }
 
-TEST(UserCache, IsNowhereWhereTheEnvironmentSaysNothing) {
-  EXPECT_EQ(cache_with(nullptr, nullptr), "");
+TEST(UserCache, IsEmptyIfTheEnvironmentSaysNothing) { EXPECT_EQ(cache_with(nullptr, nullptr), ""); }
+
+TEST(WorkerProgram, IsTheOneOfTheEnvironment) {
+  const Variable worker("DOTRESIZE_WORKER", "/bin/sh");
+  EXPECT_EQ(worker_program(), "/bin/sh");
+}
+
+TEST(WorkerProgram, SaysWhatIsMissing) {
+  const Variable worker("DOTRESIZE_WORKER", "/no/such/worker");
+  EXPECT_THAT([] { worker_program(); }, testing::ThrowsMessage<ProgramMissing>(testing::StartsWith(
+                                            "/no/such/worker: No such file or directory")));
+  const Variable none("DOTRESIZE_WORKER", "");
+  EXPECT_THAT([] { worker_program(); },
+              testing::ThrowsMessage<ProgramMissing>(testing::HasSubstr("/dotresize-worker: ")));
 }
 
 }  // namespace

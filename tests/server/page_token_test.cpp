@@ -1,27 +1,11 @@
-// Texts from outside: printable forms and page tokens.
+#include "server/page_token.h"
+
 #include <gtest/gtest.h>
 
-#include "base/printable.h"
 #include "server/api_error.h"
-#include "server/page_token.h"
 
 namespace dotresize {
 namespace {
-
-TEST(Printable, KeepsTextAndReplacesWhatIsNone) {
-  EXPECT_EQ(printable("größe ✓ 𝛼", 100), "größe ✓ 𝛼");
-  EXPECT_EQ(printable("a\nb\tc\x01"
-                      "d\x7f",
-                      100),
-            "a b c?d?");
-  EXPECT_EQ(printable("\xc0\xaf|\xed\xa0\x80|\xf5|\xe2\x82", 100), "??|???|?|??");
-  EXPECT_EQ(printable(std::string_view("a\0b", 3), 100), "a?b");
-}
-
-TEST(Printable, CutsBetweenCharacters) {
-  EXPECT_EQ(printable("aä", 2), "a");
-  EXPECT_EQ(printable("aä", 3), "aä");
-}
 
 TEST(PageToken, GivesBackThePositionForTheSameFilterAlone) {
   v1::ListJobsRequest::Filter filter;
