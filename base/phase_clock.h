@@ -29,7 +29,7 @@ class PhaseClock {
     set_origin();
   }
 
-  /// Time counts from now on, and what was before is forgotten. Where ranks do this when they meet,
+  /// Time counts from now on, and what was before is forgotten. If ranks do this at a barrier,
   /// their timelines agree. Outside all phases.
   void set_origin() {
     origin_ = Clock::now();

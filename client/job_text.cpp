@@ -31,7 +31,7 @@ double seconds_between(const Timestamp& from, const Timestamp& to) {
   return static_cast<double>(to.seconds() - from.seconds()) + 1e-9 * (to.nanos() - from.nanos());
 }
 
-/// How long the job has computed, or "" where it has not begun.
+/// How long the job has computed, or "" if it has not begun.
 std::string time_taken(const v1::Job& job, std::time_t now) {
   if (!job.has_start_time()) return "";
   Timestamp end;
@@ -61,11 +61,11 @@ std::string result_table(const v1::ModelSize& dense, const v1::ModelSize& compre
 }
 
 std::string error_text(const v1::JobError& error) {
-  std::string where;
-  if (error.rank() >= 0) where += " on rank " + std::to_string(error.rank());
-  if (!error.host().empty()) where += " (" + error.host() + ")";
-  if (!error.phase().empty()) where += " in phase " + error.phase();
-  return printable_lines(error.code() + where + ": " + error.message());
+  std::string place;
+  if (error.rank() >= 0) place += " on rank " + std::to_string(error.rank());
+  if (!error.host().empty()) place += " (" + error.host() + ")";
+  if (!error.phase().empty()) place += " in phase " + error.phase();
+  return printable_lines(error.code() + place + ": " + error.message());
 }
 
 v1::ModelSize model_size(const ModelReport& report) {

@@ -20,7 +20,7 @@ class Watcher {
         observer_(observer),
         interrupted_(interrupted),
         options_(options),
-        backoff_(options.first_pause, options.longest_pause, options.patience) {
+        backoff_(options.first_pause, options.max_pause, options.patience) {
     request_.set_id(id);
   }
 

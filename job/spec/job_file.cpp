@@ -46,7 +46,7 @@ void require_utf8(const std::string& text, const std::string& origin) {
 YAML::Node load_document(const std::string& text, const std::string& origin) {
   std::vector<YAML::Node> documents;
   try {
-    // Without the last newlines: yaml-cpp overlooks an open quote where one ends the text.
+    // Without the last newlines: yaml-cpp overlooks an open quote if one ends the text.
     documents = YAML::LoadAll(text.substr(0, text.find_last_not_of("\r\n") + 1));
   } catch (const YAML::DeepRecursion& error) {
     fail(origin, {{error.mark.line + 1, "", "is nested too deeply"}});
