@@ -46,9 +46,9 @@ struct Place {
   at::ScalarType dtype = at::kFloat;
   CudaModule* cuda = nullptr;
 
-  std::function<void()> finish_work() const {
+  std::function<void()> synchronize() const {
     if (cuda == nullptr) return nullptr;
-    return [module = cuda] { module->finish_work(); };
+    return [module = cuda] { module->synchronize(); };
   }
 };
 
@@ -74,11 +74,11 @@ SublayerWeights random_sublayer(const ModelConfig& config, int64_t sublayer) {
   SublayerWeights weights;
   weights.sublayer = sublayer;
   weights.norm = at::ones({d});
-  for (const LinearLayout& reader : layout.readers) {
-    weights.readers.push_back({random_tensor(reader.weight.shape), {}});
+  for (const LinearLayout& linear : layout.in_proj) {
+    weights.in_proj.push_back({random_tensor(linear.weight.shape), {}});
   }
-  for (const LinearLayout& writer : layout.writers) {
-    weights.writers.push_back({random_tensor(writer.weight.shape), {}});
+  for (const LinearLayout& linear : layout.out_proj) {
+    weights.out_proj.push_back({random_tensor(linear.weight.shape), {}});
   }
   return weights;
 }
@@ -103,7 +103,7 @@ class Layer {
         place_(place),
         config_(read_config(options.config)),
         rotary_(to_device(make_rotary_table(config_, options.seqlen), place.device)),
-        clock_(/*keeps_spans=*/false, place.finish_work()),
+        clock_(/*keeps_spans=*/false, place.synchronize()),
         stream_(random_stream(config_, options, place.device)) {
     map_.width =
         static_cast<int64_t>((1 - options.sparsity) * static_cast<double>(config_.hidden_size)) /

@@ -55,13 +55,13 @@ struct DeviceModel : MemoryModel {
 
   int64_t of_costs() const {
     constexpr int64_t kHalf = 2;
-    if (!uses_transport(job.method)) return 0;
+    if (!job.method.transport()) return 0;
     return tokens() * d * (2 * kFloat + kHalf) + 2 * kDouble * d * d;
   }
 
   int64_t eigen() const { return 5 * kDouble * d * d; }
   int64_t workspace() const {
-    return std::max(eigen(), uses_transport(job.method) ? 7 * kDouble * d * job.width : 0);
+    return std::max(eigen(), job.method.transport() ? 7 * kDouble * d * job.width : 0);
   }
   int64_t map() const { return 2 * kDouble * d * job.width; }
 

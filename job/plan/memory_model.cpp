@@ -40,8 +40,8 @@ int64_t MemoryModel::largest_sublayer(bool folded) const {
 }
 
 int64_t MemoryModel::moments_of_junction() const {
-  const bool pca = uses_pca(job.method);
-  const bool transport = uses_transport(job.method);
+  const bool pca = job.method.pca();
+  const bool transport = job.method.transport();
   return d * d *
          (kDouble + (transport ? kDouble : 0) + (pca ? kDouble : 0) +
           (pca && transport ? kFloat : 0));

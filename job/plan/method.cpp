@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <stdexcept>
 
 namespace dotresize {
 namespace {
@@ -17,9 +18,24 @@ constexpr std::array<Method, 4> kMethods = {{
 
 std::span<const Method> methods() { return kMethods; }
 
-const Method* find_method(std::string_view name) {
+const Method& method_named(std::string_view name) {
   const auto found = std::ranges::find(kMethods, name, &Method::name);
-  return found == kMethods.end() ? nullptr : &*found;
+  if (found == kMethods.end()) {
+    throw std::invalid_argument("no such method: " + std::string(name));
+  }
+  return *found;
+}
+
+std::string to_string(CostScale scale) {
+  switch (scale) {
+    case CostScale::kMax:
+      return "max";
+    case CostScale::kMean:
+      return "mean";
+    case CostScale::kNone:
+      return "none";
+  }
+  throw std::invalid_argument("no such CostScale");
 }
 
 }  // namespace dotresize

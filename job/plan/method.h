@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace dotresize {
@@ -20,6 +21,9 @@ enum class MapKind {
 /// What the transport costs are divided by (`method.cost_scale`).
 enum class CostScale { kMax, kMean, kNone };
 
+/// "max", "mean", "none".
+std::string to_string(CostScale scale);
+
 /// One method: a row of methods(). What it needs of the calibration tokens follows from the row.
 struct Method {
   std::string_view name;  ///< as in job files: "pca_dotresize"
@@ -30,12 +34,16 @@ struct Method {
   bool transport() const { return map == MapKind::kTransport; }
   /// Passes over the calibration tokens: costs in the PCA basis need that basis first.
   int passes() const { return pca() && transport() ? 2 : 1; }
+  /// What `calibration.activations: auto` means (job/plan/schedule.h).
+  std::string_view default_activations() const { return pca() ? "original" : "compressed"; }
+
+  bool operator==(const Method&) const = default;
 };
 
 /// All methods, in the order of the documentation.
 std::span<const Method> methods();
 
-/// Null if there is no such method.
-const Method* find_method(std::string_view name);
+/// Throws std::invalid_argument if there is no such method.
+const Method& method_named(std::string_view name);
 
 }  // namespace dotresize

@@ -53,8 +53,8 @@ std::string size_row(const char* what, int64_t parameters, int64_t bytes, Dtype 
 
 std::string heading(const ResolvedJob& job) {
   return fmt::format("{}: {}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}{}\n",
-                     job.name, to_string(job.method), to_string(job.map_sharing),
-                     to_string(job.schedule), target_text(job), widths_text(job),
+                     job.name, job.method.name, to_string(job.map_sharing), to_string(job.schedule),
+                     target_text(job), widths_text(job),
                      job.widths_known()
                          ? fmt::format(", {:.1f} % narrower", 100.0 * job.nominal_sparsity())
                          : ", known once the activations are");
@@ -117,7 +117,7 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
   const NetSize size = net_size(config, job);
   json document = {{"schema_version", 1},
                    {"name", job.name},
-                   {"method", to_string(job.method)},
+                   {"method", job.method.name},
                    {"map_sharing", to_string(job.map_sharing)},
                    {"target", target_text(job)},
                    {"hidden_size", config.hidden_size},

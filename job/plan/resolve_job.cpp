@@ -26,16 +26,7 @@ constexpr int64_t kDefaultSeqlen = 2048;
 }
 
 Method method_of(const v1::Method& method) {
-  switch (method.name()) {
-    case v1::Method::magnitude:
-      return Method::kMagnitude;
-    case v1::Method::dotresize:
-      return Method::kDotResize;
-    case v1::Method::slicegpt:
-      return Method::kSliceGpt;
-    default:
-      return Method::kPcaDotResize;
-  }
+  return method_named(v1::Method::Name_Name(method.name()));
 }
 
 CostScale cost_scale_of(const v1::Method& method) {
@@ -57,7 +48,7 @@ Schedule schedule_of(v1::Calibration::Activations activations, const ResolvedJob
     case v1::Calibration::compressed:
       return Schedule::kTokenParallel;
     default:
-      return uses_pca(job.method) ? Schedule::kPipeline : Schedule::kTokenParallel;
+      return job.method.pca() ? Schedule::kPipeline : Schedule::kTokenParallel;
   }
 }
 

@@ -6,28 +6,6 @@
 
 namespace dotresize {
 
-bool uses_pca(Method method) {
-  return method == Method::kSliceGpt || method == Method::kPcaDotResize;
-}
-
-bool uses_transport(Method method) {
-  return method == Method::kDotResize || method == Method::kPcaDotResize;
-}
-
-std::string to_string(Method method) {
-  switch (method) {
-    case Method::kMagnitude:
-      return "magnitude";
-    case Method::kDotResize:
-      return "dotresize";
-    case Method::kSliceGpt:
-      return "slicegpt";
-    case Method::kPcaDotResize:
-      return "pca_dotresize";
-  }
-  throw std::invalid_argument("no such Method");
-}
-
 std::string to_string(Schedule schedule) {
   switch (schedule) {
     case Schedule::kPipeline:
@@ -37,20 +15,6 @@ std::string to_string(Schedule schedule) {
   }
   throw std::invalid_argument("no such Schedule");
 }
-
-std::string to_string(CostScale scale) {
-  switch (scale) {
-    case CostScale::kMax:
-      return "max";
-    case CostScale::kMean:
-      return "mean";
-    case CostScale::kNone:
-      return "none";
-  }
-  throw std::invalid_argument("no such CostScale");
-}
-
-std::string to_string(DeviceKind device) { return device == DeviceKind::kCuda ? "cuda" : "cpu"; }
 
 std::span<const int64_t> ResolvedJob::compressed_widths() const {
   return std::span(junction_widths).first(junction_widths.size() - (head_sliced ? 0 : 1));

@@ -9,6 +9,8 @@
 
 #include "job/model/dtype.h"
 #include "job/model/model_config.h"
+#include "job/plan/device.h"
+#include "job/plan/method.h"
 #include "job/spec/map_sharing.h"
 #include "job/spec/token_source.h"
 
@@ -18,21 +20,10 @@ namespace v1 {
 class JobSpec;
 }
 
-enum class Method { kMagnitude, kDotResize, kSliceGpt, kPcaDotResize };
 enum class Schedule { kPipeline, kTokenParallel };  ///< activations: original, compressed
-enum class CostScale { kMax, kMean, kNone };
-enum class DeviceKind { kCpu, kCuda };
 
-/// Whether the method works in the basis of principal components, and whether it solves a
-/// transport.
-bool uses_pca(Method method);
-bool uses_transport(Method method);
-
-/// The field's own spelling: "pca_dotresize", "token_parallel", "max", "bfloat16".
-std::string to_string(Method method);
+/// The field's own spelling: "token_parallel".
 std::string to_string(Schedule schedule);
-std::string to_string(CostScale scale);
-std::string to_string(DeviceKind device);
 
 /// `method.widths`: every junction's width is a multiple of `round_to` (or hidden_size) whose
 /// leading eigenvalues hold a fraction of its energy that is the same for all.
@@ -53,7 +44,7 @@ struct ResolvedJob {
   Dtype source_dtype = Dtype::kFloat32;
   Dtype output_dtype = Dtype::kFloat32;
 
-  Method method = Method::kPcaDotResize;
+  Method method = method_named("pca_dotresize");
   int64_t hidden_size = 0;  ///< d of the model
   // As asked for; where none of the three is given, the width itself was.
   std::optional<double> sparsity;

@@ -32,7 +32,7 @@ struct WorkModel {
 
   double evaluation_passes() const { return job.evaluation ? 2.0 : 0.0; }
   double calibration_passes() const {
-    return uses_pca(job.method) && uses_transport(job.method) ? 2.0 : 1.0;
+    return job.method.pca() && job.method.transport() ? 2.0 : 1.0;
   }
 
   double forward_pass(int64_t sublayer) const {
@@ -43,9 +43,9 @@ struct WorkModel {
 
   double junction() const {
     double work = 2.0 * tokens * d * d + 20.0 * d * d * d;
-    if (uses_transport(job.method)) {
+    if (job.method.transport()) {
       work += 1.5 * tokens * d * d;
-      if (uses_pca(job.method)) work += 2.0 * tokens * d * d;
+      if (job.method.pca()) work += 2.0 * tokens * d * d;
       work += 4.0 * kSinkhornIterations * d * k + 2.0 * d * k * k;
     }
     return work;

@@ -31,9 +31,9 @@ std::string method_sentence(const ResolvedJob& job, const ModelConfig& config) {
   std::string text = fmt::format(
       "The residual stream was narrowed from {} to {} channels with `{}`, on {} calibration "
       "activations",
-      config.hidden_size, width_range(job), to_string(job.method),
+      config.hidden_size, width_range(job), job.method.name,
       job.schedule == Schedule::kPipeline ? "the dense model's" : "the compressed model's");
-  if (uses_transport(job.method)) {
+  if (job.method.transport()) {
     text += fmt::format(" (λ = {}, cost scale `{}`)", job.lambda, to_string(job.cost_scale));
   }
   return text + (job.head_sliced ? "; the head was narrowed as well."

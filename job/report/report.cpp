@@ -27,7 +27,7 @@ void set_if(json& object, const char* key, const std::optional<Value>& value) {
 }
 
 json method_json(const ResolvedJob& job) {
-  json method = {{"name", to_string(job.method)},
+  json method = {{"name", job.method.name},
                  {"width", job.width},
                  {"hidden_size", job.hidden_size},
                  {"nominal_sparsity", job.nominal_sparsity()},
@@ -42,7 +42,7 @@ json method_json(const ResolvedJob& job) {
     set_if(widths, "size", job.energy->size);
     set_if(widths, "held", job.energy->held);
   }
-  if (uses_transport(job.method)) {
+  if (job.method.transport()) {
     method["lambda"] = job.lambda;
     method["cost_scale"] = to_string(job.cost_scale);
     method["sinkhorn_tolerance"] = job.sinkhorn_tolerance;

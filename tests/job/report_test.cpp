@@ -104,7 +104,7 @@ TEST(Report, LeavesOutWhatWasNotMeasured) {
   Report report = example();
   report.dense.perplexity.reset();
   report.job.evaluation.reset();
-  report.job.method = Method::kSliceGpt;
+  report.job.method = method_named("slicegpt");
   const json document = json::parse(report_to_json(report));
   EXPECT_FALSE(document["dense"].contains("perplexity"));
   EXPECT_FALSE(document.contains("evaluation"));

@@ -44,7 +44,7 @@ class ResolveJob : public testing::Test {
 
 TEST_F(ResolveJob, DefaultsAreThoseOfTheProto) {
   const ResolvedJob job = resolve();
-  EXPECT_EQ(job.method, Method::kPcaDotResize);
+  EXPECT_EQ(job.method, method_named("pca_dotresize"));
   EXPECT_EQ(job.schedule, Schedule::kPipeline);
   EXPECT_EQ(job.width, 200);
   EXPECT_EQ(job.lambda, 0.1);
@@ -81,7 +81,7 @@ TEST_F(ResolveJob, AutoActivationsAreOriginalForThePcaMethodsAlone) {
         std::pair(v1::Method::magnitude, Schedule::kTokenParallel)}) {
     spec_.mutable_method()->set_name(name);
     EXPECT_EQ(resolve().schedule, schedule) << v1::Method::Name_Name(name);
-    EXPECT_EQ(to_string(resolve().method), v1::Method::Name_Name(name));
+    EXPECT_EQ(resolve().method.name, v1::Method::Name_Name(name));
   }
 }
 

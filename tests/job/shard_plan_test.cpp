@@ -96,7 +96,7 @@ TEST(ShardPlan, PipelineMemoryCountsTheMomentsOfEveryJunctionOfTheStage) {
   ResolvedJob job = small_job(config, 8);
   const RankShard shard = make_shard_plan(config, job).ranks[1];
   const int64_t junctions = shard.end_sublayer - shard.first_sublayer;
-  job.method = Method::kSliceGpt;
+  job.method = method_named("slicegpt");
   // Costs in float64 and the rotation in float32.
   EXPECT_EQ(shard.peak_memory_bytes - estimate_peak_memory(config, job, shard),
             junctions * 12 * 4096 * 4096);
@@ -166,7 +166,7 @@ TEST(ShardPlan, DeviceMemoryOfA70BModelOverEightRanks) {
 TEST(ShardPlan, DeviceMemoryOfManyWeightsIsThatOfThePasses) {
   const ModelConfig config = llama31_70b();
   ResolvedJob job = job_70b(config);
-  job.method = Method::kMagnitude;
+  job.method = method_named("magnitude");
   job.set_width(64);
   const RankShard shard = make_shard_plan(config, job).ranks[3];
   const int64_t junctions = shard.end_sublayer - shard.first_sublayer;
@@ -213,7 +213,7 @@ TEST(ShardPlan, WarnsWhereAGpuHasLessMemoryThanThePlanWants) {
 TEST(ShardPlan, OfAMixtureHoldsAllExpertsAndComputesAFew) {
   const ModelConfig config = parse_model_config(kMixtralConfig, "config.json");
   ResolvedJob job = small_job(config, 32);
-  job.method = Method::kMagnitude;
+  job.method = method_named("magnitude");
   job.evaluation.reset();
   const std::vector<double> work = estimate_work(config, job);
   const ModelConfig dense = parse_model_config(

@@ -87,7 +87,7 @@ std::vector<JunctionReport> gather_junctions(Communicator& comm, const ResolvedJ
   }
   const Json all = gather_object(comm, mine);
   if (comm.rank() != 0) return {};
-  const bool transport = job.method == Method::kDotResize || job.method == Method::kPcaDotResize;
+  const bool transport = job.method.transport();
   std::vector<JunctionReport> reports;
   for (int64_t junction = 0; junction < config.num_junctions(); ++junction) {
     JunctionReport& report = reports.emplace_back();

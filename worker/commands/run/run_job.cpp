@@ -27,8 +27,8 @@ namespace {
 
 MapOptions map_options(const ResolvedJob& job) {
   MapOptions options;
-  options.pca = job.method == Method::kSliceGpt || job.method == Method::kPcaDotResize;
-  options.transport = job.method == Method::kDotResize || job.method == Method::kPcaDotResize;
+  options.pca = job.method.pca();
+  options.transport = job.method.transport();
   options.width = job.width;
   options.cost_scale = job.cost_scale == CostScale::kMax    ? MapOptions::CostScale::kMax
                        : job.cost_scale == CostScale::kMean ? MapOptions::CostScale::kMean
