@@ -17,7 +17,7 @@ ScratchDirectory::ScratchDirectory() {
 }
 
 ScratchDirectory::~ScratchDirectory() {
-  std::error_code left_behind;  // a temporary file that cannot be removed harms nobody
+  std::error_code left_behind;  // a leftover temporary file is harmless
   std::filesystem::remove_all(path_, left_behind);
 }
 

@@ -5,7 +5,7 @@
 namespace dotresize {
 
 /// A new directory below the system's for temporary files, removed with all that it holds at the
-/// end of its life. Nobody else can enter it.
+/// end of its life. Only this user can enter it.
 class ScratchDirectory {
  public:
   /// Throws std::runtime_error with errno's text.

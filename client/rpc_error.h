@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "job/spec/job_file.h"
+#include "job/spec/validate_spec.h"
 
 namespace dotresize {
 
@@ -16,7 +16,7 @@ int exit_code_for(grpc::StatusCode code);
 /// The code as gRPC spells it: "INVALID_ARGUMENT".
 std::string code_name(grpc::StatusCode code);
 
-/// Whether it may be only a server that goes down, comes up, or is overrun.
+/// Whether the call may succeed later: the server is stopping, starting or overloaded.
 bool is_transient(grpc::StatusCode code);
 
 /// The server refused a call, or could not be reached. what() is for people, one line per field

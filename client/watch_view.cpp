@@ -93,7 +93,7 @@ void LineView::event(const v1::Event& event) {
   }
   constexpr std::chrono::seconds kInterval{10};
   const v1::Progress& progress = event.progress();
-  if (progress.phase().empty()) return;  // a rank's first sign of life
+  if (progress.phase().empty()) return;  // the first heartbeat
   if (progress.phase() == phase_ && Clock::now() < printed_ + kInterval) return;
   phase_ = progress.phase();
   printed_ = Clock::now();

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "job/spec/job_file.h"
+#include "job/spec/validate_spec.h"
 
 namespace dotresize {
 
-/// What a caller of the API did wrong or ran into. Thrown anywhere below a service's method, turned
+/// Why a call of the API is refused. Thrown anywhere below a service's method, turned
 /// into a grpc::Status by `answer` (status_details.h).
 class ApiError : public std::runtime_error {
  public:

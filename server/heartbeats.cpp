@@ -5,7 +5,7 @@
 namespace dotresize {
 namespace {
 
-constexpr std::chrono::seconds kBetweenStored{1};
+constexpr std::chrono::seconds kStoreInterval{1};
 
 }  // namespace
 
@@ -33,7 +33,7 @@ bool Heartbeats::is_worth_storing(const std::string& id, const v1::Progress& pro
   const Clock::time_point now = Clock::now();
   const bool is_new = !google::protobuf::util::MessageDifferencer::Equals(progress, entry.progress);
   const bool is_due =
-      progress.phase() != entry.progress.phase() || now - entry.stored >= kBetweenStored;
+      progress.phase() != entry.progress.phase() || now - entry.stored >= kStoreInterval;
   if (!is_new || !is_due) return false;
   entry.stored = now;
   entry.progress = progress;

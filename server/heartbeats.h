@@ -9,8 +9,8 @@
 
 namespace dotresize {
 
-/// When each running job was heard of last, and which progress is worth storing. Lives in memory: a
-/// restarted server gives every job the whole time again. Safe to use from any thread.
+/// When each running job sent its last heartbeat, and which progress is worth storing. Kept in
+/// memory: a restarted server gives every job the whole timeout again. Safe to use from any thread.
 class Heartbeats {
  public:
   using Clock = std::chrono::steady_clock;
@@ -19,12 +19,12 @@ class Heartbeats {
   void begin(const std::string& id);
   void forget(const std::string& id);
 
-  /// A sign of life.
+  /// A heartbeat has come.
   void beat(const std::string& id);
   /// Whether `progress` is to be stored: a new phase, or something new and a second after the last.
   bool is_worth_storing(const std::string& id, const v1::Progress& progress);
 
-  /// Since the last sign of life, or since `begin`.
+  /// Time since the last heartbeat, or since `begin`.
   Clock::duration silence(const std::string& id) const;
 
  private:

@@ -9,8 +9,8 @@
 #include "job/model/model_config.h"
 #include "job/plan/resolved_job.h"
 #include "job/plan/shard_plan.h"
-#include "job/spec/job_file.h"
 #include "job/spec/spec_paths.h"
+#include "job/spec/validate_spec.h"
 #include "server/api_error.h"
 
 namespace dotresize {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <SQLiteCpp/Database.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -12,26 +10,9 @@
 
 #include "dotresize/v1/jobs.pb.h"
 #include "server/change_signal.h"
+#include "server/job_table.h"
 
 namespace dotresize {
-
-struct NewJob {
-  v1::JobSpec spec;
-  std::string request_id;  ///< empty: none
-  std::string output;      ///< output.path without symbolic links, see job_admission.h
-};
-
-struct JobQuery {
-  int limit = 100;
-  int64_t before = 0;                  ///< only jobs older than this position; 0: from the newest
-  std::vector<v1::Job::State> states;  ///< empty: all
-  std::string name;                    ///< empty: all
-};
-
-struct JobPage {
-  std::vector<v1::Job> jobs;  ///< newest first
-  int64_t next_before = 0;    ///< 0: there are no older ones
-};
 
 /// How a job ends.
 struct Outcome {
@@ -40,9 +21,10 @@ struct Outcome {
   std::optional<v1::JobResult> result;                ///< SUCCEEDED
 };
 
-/// The durable table of jobs, their events and attempts. Every change is one committed transaction
-/// before the call returns and before `changes()` tells of it. Safe to use from any thread. Throws
-/// ApiError if the caller of the API is at fault, SQLite::Exception if the disk is.
+/// The rules of the durable job table: which change is allowed in which state. Every change is one
+/// committed transaction before the call returns and before `changes()` tells of it. Safe to use
+/// from any thread. Throws ApiError if the caller of the API is at fault, SQLite::Exception if the
+/// disk is.
 class JobStore {
  public:
   explicit JobStore(const std::filesystem::path& database);
@@ -92,27 +74,18 @@ class JobStore {
   const ChangeSignal& changes() const { return changes_; }
 
  private:
-  struct Row {
-    int64_t number = 0;
-    int64_t last_event = 0;
-    v1::Job job;
-  };
-
-  std::optional<Row> load(const std::string& id);
-  Row load_existing(const std::string& id);
-  std::vector<v1::Job> jobs_in(const std::string& condition);
+  /// NOT_FOUND.
+  JobRow load(const std::string& id);
   std::optional<v1::Job> request_match(const std::string& request_id, const v1::JobSpec& spec);
   void refuse_busy_output(const std::string& output);
   void refuse_full_queue();
-  Row insert(const NewJob& job);
-  void save(const Row& row);
-  void append(Row& row, v1::Event event);
-  void enter(Row& row, v1::Job::State state, const std::string& reason);
+  /// The job changes its state, with an event.
+  void enter(JobRow& row, v1::Job::State state, const std::string& reason);
   /// Runs `body` as one transaction under the lock, then tells of the change.
   void transact(const std::function<void()>& body);
 
   std::mutex mutex_;
-  SQLite::Database database_;
+  JobTable table_;
   ChangeSignal changes_;
 };
 

@@ -8,8 +8,8 @@
 
 namespace dotresize {
 
-/// The public API (proto/dotresize/v1/jobs.proto) on top of the job table; what happens to jobs is
-/// the scheduler's business.
+/// The public API (proto/dotresize/v1/jobs.proto) on top of the job table; the
+/// scheduler runs the jobs.
 class JobsService final : public v1::Jobs::Service {
  public:
   JobsService(JobStore& store, const StateDir& state, StreamSlots& streams, AdmissionLimits limits);

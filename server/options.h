@@ -7,7 +7,7 @@
 
 namespace dotresize {
 
-/// What the operator decides. Precedence: flag > environment (DOTRESIZE_LISTEN, ...) > the YAML
+/// Options of dotresize-server. Precedence: flag > environment (DOTRESIZE_LISTEN, ...) > the YAML
 /// file of --config (key `max_ranks` for --max-ranks) > the default here.
 struct ServerOptions {
   std::string listen = "127.0.0.1:50051";  ///< HOST:PORT; port 0: that of the last run, or any

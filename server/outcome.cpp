@@ -62,7 +62,7 @@ std::optional<Failure> failure_in(const std::vector<std::string>& lines) {
 }
 
 /// The last line that says "error", else the last one that says anything.
-std::string last_words(const std::vector<std::string>& lines) {
+std::string last_error_line(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) {
     if (line.find("error") != std::string::npos) return line;
   }
@@ -96,18 +96,19 @@ v1::JobError to_job_error(const Failure& failure) {
 v1::JobError explain_failure(const FailureEvidence& evidence) {
   const std::vector<std::string> lines = lines_from_the_end(evidence.log_tail);
   const std::optional<v1::JobError> killed = killed_rank(lines, evidence.phase);
-  // Other ranks may have reported that their peer is gone; only its own word says more.
-  const bool own_word = killed && evidence.reported && evidence.reported->rank() == killed->rank();
-  if (killed && !own_word) return *killed;
+  // Other ranks may have reported that their peer is gone; only its own report says more.
+  const bool own_report =
+      killed && evidence.reported && evidence.reported->rank() == killed->rank();
+  if (killed && !own_report) return *killed;
   if (evidence.reported) return *evidence.reported;
   const std::string code = failure_code(evidence.exit.exit_code);
   if (std::optional<Failure> failure = failure_in(lines)) {
     failure->code = code;
     return to_job_error(*failure);
   }
-  const std::string words = last_words(lines);
+  const std::string last_line = last_error_line(lines);
   return to_job_error({code, -1, "", evidence.phase,
-                       how_it_ended(evidence.exit) + (words.empty() ? "" : ": " + words)});
+                       how_it_ended(evidence.exit) + (last_line.empty() ? "" : ": " + last_line)});
 }
 
 }  // namespace dotresize

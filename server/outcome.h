@@ -9,7 +9,7 @@
 
 namespace dotresize {
 
-/// What there is to know when an attempt has ended other than by success.
+/// What is known of an attempt that has ended without success.
 struct FailureEvidence {
   ExitRecord exit;                       ///< of mpirun
   std::optional<v1::JobError> reported;  ///< by a rank over Workers.ReportFailure
@@ -17,8 +17,8 @@ struct FailureEvidence {
   std::string phase;                     ///< of the last progress
 };
 
-/// Why it failed, from the best witness there is: mpirun saw a rank die of a signal, a rank
-/// reported, a rank's or anybody's last line in the log.
+/// Why it failed, from the best evidence: mpirun says that a signal killed a rank, else a rank has
+/// reported an error, else the log has a rank's failure line, else its last line.
 v1::JobError explain_failure(const FailureEvidence& evidence);
 
 /// The message of the API, with printable texts.

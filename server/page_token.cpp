@@ -8,7 +8,7 @@
 namespace dotresize {
 namespace {
 
-/// FNV-1a over the filter: catches a token that wandered to another query, no more is needed.
+/// FNV-1a over the filter: enough to catch a token that is used with another filter.
 uint64_t fingerprint(const v1::ListJobsRequest::Filter& filter) {
   uint64_t hash = 14695981039346656037u;
   for (const char c : filter.SerializeAsString()) {

@@ -22,7 +22,7 @@ class Server {
  public:
   /// Throws ListenError if the address is not available, and what StateDir and JobStore throw.
   explicit Server(const ServerOptions& options);
-  /// Ends streams, answers what is under way, stops looking after jobs.
+  /// Ends streams, answers the calls in progress, stops scheduling.
   ~Server();
 
   /// HOST:PORT with the actual port.

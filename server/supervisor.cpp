@@ -59,7 +59,8 @@ class Supervisor {
   }
 
  private:
-  /// Away from the server's session and descriptors; orphans of the command become our children.
+  /// Leaves the server's session and closes its descriptors; orphans of the command become children
+  /// of this process.
   static void detach() {
     ::setsid();
     if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) throw_errno("PR_SET_CHILD_SUBREAPER");
@@ -120,10 +121,11 @@ class Supervisor {
   }
 
   void wait_for_signal() {
-    constexpr timespec kWhileEnding{0, 100'000'000};
-    constexpr timespec kElse{60, 0};
+    constexpr timespec kPollWhileEnding{0, 100'000'000};
+    constexpr timespec kPollElse{60, 0};
     const sigset_t signals = watched_signals();
-    const int signal = ::sigtimedwait(&signals, nullptr, deadline_ ? &kWhileEnding : &kElse);
+    const int signal =
+        ::sigtimedwait(&signals, nullptr, deadline_ ? &kPollWhileEnding : &kPollElse);
     if (signal != SIGTERM && signal != SIGINT) return;
     if (main_ > 0) ::kill(main_, SIGTERM);
     end_within(kStopGrace);

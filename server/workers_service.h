@@ -6,8 +6,8 @@
 
 namespace dotresize {
 
-/// What running jobs tell (proto/dotresize/v1/workers.proto). Every call proves with its attempt's
-/// token that it comes from that attempt; anything else is UNAUTHENTICATED, whether the job exists
+/// The internal API for running jobs (proto/dotresize/v1/workers.proto). Every call carries its
+/// attempt's token; any other call is UNAUTHENTICATED, whether the job exists
 /// or not.
 class WorkersService final : public v1::Workers::Service {
  public:

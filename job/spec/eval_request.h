@@ -26,7 +26,9 @@ struct LatencyOptions {
 enum class Runtime { kOwn, kTransformers };
 
 /// "own", "transformers".
-std::string to_string(Runtime runtime);
+inline std::string to_string(Runtime runtime) {
+  return runtime == Runtime::kOwn ? "own" : "transformers";
+}
 
 /// What `dotresize eval` is asked for.
 struct EvalRequest {

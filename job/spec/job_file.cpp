@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/input_file.h"
 #include "job/spec/spec_paths.h"
+#include "job/spec/validate_spec.h"
 #include "job/spec/yaml_message.h"
 
 namespace dotresize {

@@ -2,21 +2,10 @@
 
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "dotresize/v1/job.pb.h"
 
 namespace dotresize {
-
-/// One thing wrong with a JobSpec. `field` is the key's path, "method.sparsity".
-struct FieldViolation {
-  std::string field;
-  std::string description;
-};
-
-/// What can be said of a spec without looking at any file: ranges, exactly-one-of, required fields,
-/// absolute paths if `require_absolute_paths`. Empty when there is nothing to object to.
-std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_absolute_paths);
 
 /// Reads a job file (YAML or JSON), makes its relative paths absolute (relative to the file),
 /// validates. Throws InputError whose message has one line per fault, each "FILE:LINE: KEY: what is

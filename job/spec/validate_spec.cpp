@@ -1,3 +1,5 @@
+#include "job/spec/validate_spec.h"
+
 #include <google/protobuf/message.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 
 #include "base/printable.h"
 #include "base/wording.h"
-#include "job/spec/job_file.h"
 #include "job/spec/map_sharing.h"
 #include "job/spec/spec_paths.h"
 

@@ -128,9 +128,8 @@ void YamlMessageReader::read_strings(const YAML::Node& node, const std::string& 
 void YamlMessageReader::read_scalar(const YAML::Node& node, const std::string& key,
                                     const FieldDescriptor& field, Message& message) {
   if (!node.IsScalar()) {
-    add_fault(node, key,
-              std::string("must be one value, not a ") + (node.IsMap() ? "map" : "list"));
-    return;
+    const char* kind = node.IsMap() ? "map" : "list";
+    return add_fault(node, key, std::string("must be one value, not a ") + kind);
   }
   const auto refuse = [&](const std::string& what) {
     add_fault(node, key, in_quotes(node.Scalar()) + " is not " + what);

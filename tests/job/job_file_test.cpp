@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>
 
+#include "job/spec/validate_spec.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {

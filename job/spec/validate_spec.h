@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dotresize/v1/job.pb.h"
+
+namespace dotresize {
+
+/// One thing wrong with a JobSpec. `field` is the key's path, "method.sparsity".
+struct FieldViolation {
+  std::string field;
+  std::string description;
+};
+
+/// The faults of a spec that show without reading any file: ranges, exactly-one-of, required
+/// fields, absolute paths if `require_absolute_paths`. Empty if there are none.
+std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_absolute_paths);
+
+}  // namespace dotresize

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <SQLiteCpp/Database.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dotresize/v1/jobs.pb.h"
+
+namespace dotresize {
+
+struct NewJob {
+  v1::JobSpec spec;
+  std::string request_id;  ///< empty: none
+  std::string output;      ///< output.path without symbolic links, see job_admission.h
+};
+
+struct JobQuery {
+  int limit = 100;
+  int64_t before = 0;                  ///< only jobs older than this position; 0: from the newest
+  std::vector<v1::Job::State> states;  ///< empty: all
+  std::string name;                    ///< empty: all
+};
+
+struct JobPage {
+  std::vector<v1::Job> jobs;  ///< newest first
+  int64_t next_before = 0;    ///< 0: there are no older ones
+};
+
+/// A job as it is stored.
+struct JobRow {
+  int64_t number = 0;  ///< order of creation
+  int64_t last_event = 0;
+  v1::Job job;
+};
+
+/// The SQL statements on the tables of database.h: rows in, rows out, no rules. Not thread-safe;
+/// the caller holds the transactions. Throws SQLite::Exception, or std::runtime_error for a damaged
+/// row.
+class JobTable {
+ public:
+  explicit JobTable(const std::filesystem::path& database);
+
+  SQLite::Database& database() { return database_; }
+
+  std::optional<JobRow> find(const std::string& id);
+  std::optional<v1::Job> find_request(const std::string& request_id);
+  /// The id of a job that has not ended and writes to this output.
+  std::optional<std::string> find_writer(const std::string& output);
+  /// In the order of creation; `limit` -1: all.
+  std::vector<v1::Job> in_states(const std::vector<v1::Job::State>& states, int limit = -1);
+  int count(v1::Job::State state);
+  JobPage list(const JobQuery& query);
+
+  /// A queued job with a new id.
+  JobRow insert(const NewJob& job);
+  void save(const JobRow& row);
+  /// With its events and attempts.
+  void erase(const JobRow& row);
+
+  /// Gives the event the next number and the current time.
+  void append(JobRow& row, v1::Event event);
+  std::vector<v1::Event> events_after(const JobRow& row, int64_t seq, int limit);
+
+  void insert_attempt(const JobRow& row, const std::string& token_sha256);
+  /// Empty if there is no such attempt.
+  std::string token_sha256(const std::string& id, int attempt);
+  /// The first failure of an attempt stays.
+  void save_failure(const JobRow& row, int attempt, const v1::JobError& error);
+  std::optional<v1::JobError> failure(const JobRow& row, int attempt);
+
+ private:
+  SQLite::Database database_;
+};
+
+}  // namespace dotresize
