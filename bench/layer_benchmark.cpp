@@ -74,11 +74,11 @@ SublayerWeights random_sublayer(const ModelConfig& config, int64_t sublayer) {
   SublayerWeights weights;
   weights.sublayer = sublayer;
   weights.norm = at::ones({d});
-  for (const LinearLayout& reader : layout.readers) {
-    weights.readers.push_back({random_tensor(reader.weight.shape), {}});
+  for (const LinearLayout& linear : layout.in_proj) {
+    weights.in_proj.push_back({random_tensor(linear.weight.shape), {}});
   }
-  for (const LinearLayout& writer : layout.writers) {
-    weights.writers.push_back({random_tensor(writer.weight.shape), {}});
+  for (const LinearLayout& linear : layout.out_proj) {
+    weights.out_proj.push_back({random_tensor(linear.weight.shape), {}});
   }
   return weights;
 }

@@ -4,7 +4,7 @@
 #include <array>
 #include <cctype>
 
-#include "base/errors.h"
+#include "base/exit_codes.h"
 #include "base/human_numbers.h"
 #include "client/format.h"
 #include "client/progress_bar.h"

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "base/errors.h"
+#include "base/exit_codes.h"
 #include "base/version.h"
 #include "client/json_output.h"
 #include "client/programs.h"

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <system_error>
 
-#include "base/errors.h"
+#include "base/exit_codes.h"
 
 namespace dotresize {
 

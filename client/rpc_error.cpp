@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/exit_codes.h"
 #include "client/format.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"

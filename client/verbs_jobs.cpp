@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/errors.h"
+#include "base/exit_codes.h"
 #include "client/connection.h"
 #include "client/interrupt.h"
 #include "client/job_text.h"

@@ -31,19 +31,14 @@ void check_request_id(const std::string& id) {
   }
 }
 
-/// What job/ says as "method.width: ..." becomes a violation of just that field.
+/// A fault that names its field becomes a violation of just that field.
 template <class Body>
 auto with_field(const std::string& default_field, Body&& body) {
   try {
     return body();
   } catch (const InputError& error) {
-    const std::string message = error.what();
-    const size_t colon = message.find(": ");
-    const std::string key = message.substr(0, colon == std::string::npos ? 0 : colon);
-    const bool is_key = key.find('.') != std::string::npos &&
-                        key.find_first_not_of("abcdefghijklmnopqrstuvwxyz_.") == std::string::npos;
-    throw is_key ? invalid_argument(key, message.substr(colon + 2))
-                 : invalid_argument(default_field, message);
+    throw invalid_argument(error.field().empty() ? default_field : error.field(),
+                           error.description());
   }
 }
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/errors.h"
+#include "base/exit_codes.h"
 #include "base/printable.h"
 
 namespace dotresize {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/exit_codes.h"
 #include "job/report/report.h"
 #include "server/attempt_token.h"
 #include "server/job_state.h"

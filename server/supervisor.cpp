@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/errors.h"
+#include "base/exit_codes.h"
 #include "server/attempt_files.h"
 #include "server/files.h"
 #include "server/process_table.h"

@@ -161,7 +161,7 @@ void read_options(const ConfigFields& fields, const ModelFamily& family, ModelCo
   config.rms_norm_eps =
       fields.positive("rms_norm_eps", 1.0).value_or(family.rms_norm_eps_if_absent);
   config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
-  config.fused_readers = family.fused_readers;
+  config.fused_in_proj = family.fused_in_proj;
   config.head_norms = family.head_norms;
   read_biases(fields, family, config);
   read_window(fields, family, config);

@@ -67,7 +67,7 @@ struct ModelConfig {
   bool attention_bias = false;  ///< of q, k, v
   bool output_bias = false;     ///< of o
   bool mlp_bias = false;        ///< of gate, up, down
-  bool fused_readers = false;   ///< q, k, v are one matrix, and gate and up are
+  bool fused_in_proj = false;   ///< q, k, v are one matrix, and gate and up are
   bool head_norms = false;      ///< each query and key head is normed, by a weight [head_dim]
   bool tie_word_embeddings = false;
   std::optional<int64_t> sliding_window;

@@ -36,7 +36,7 @@ struct ModelFamily {
   std::string architecture;  ///< the only accepted entry of `architectures`
   AttentionBias attention_bias = AttentionBias::kNone;
   bool offers_mlp_bias = false;
-  bool fused_readers = false;  ///< qkv_proj and gate_up_proj in place of one matrix each
+  bool fused_in_proj = false;  ///< qkv_proj and gate_up_proj in place of one matrix each
   bool head_norms = false;     ///< q_norm and k_norm on every head
   bool offers_partial_rotary = false;
   /// Its configuration class refuses rotary types but default and longrope, which it also calls su

@@ -68,10 +68,10 @@ int64_t width_from_sparsity(double sparsity, int64_t hidden_size, int64_t round_
       (1.0 - sparsity) * static_cast<double>(hidden_size) / static_cast<double>(round_to);
   const int64_t width = static_cast<int64_t>(std::floor(multiples + 1e-9)) * round_to;
   if (width <= 0) {
-    throw InputError("method.sparsity: " + std::to_string(sparsity) + " of hidden size " +
-                     std::to_string(hidden_size) + " leaves no width that is a multiple of " +
-                     std::to_string(round_to) +
-                     "; a smaller sparsity, a smaller round_to or an explicit width would do");
+    throw InputError("method.sparsity",
+                     std::to_string(sparsity) + " of hidden size " + std::to_string(hidden_size) +
+                         " leaves no width that is a multiple of " + std::to_string(round_to) +
+                         "; a smaller sparsity, a smaller round_to or an explicit width would do");
   }
   return width;
 }

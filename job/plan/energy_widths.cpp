@@ -107,16 +107,16 @@ class EnergySearch {
   }
 
   [[noreturn]] void refuse_size(const ResolvedJob& widest) const {
-    throw InputError(
-        fmt::format("method.widths.size: {} leaves the junctions {:.6f} of their energy, less than "
-                    "method.widths.keep, {}; a smaller keep or a larger size would do",
-                    *energy_.size, *widest.energy->held, *energy_.keep));
+    throw InputError("method.widths.size",
+                     fmt::format("{} leaves the junctions {:.6f} of their energy, less than "
+                                 "method.widths.keep, {}; a smaller keep or a larger size would do",
+                                 *energy_.size, *widest.energy->held, *energy_.keep));
   }
 
   ResolvedJob smaller(ResolvedJob job, const std::string& key) const {
     const std::string warning = size_warning(net_size(config_, job), job);
     if (warning.empty() || job.allow_larger) return job;
-    throw InputError(key + ": " + warning + "; method.allow_larger: true makes it all the same");
+    throw InputError(key, warning + "; method.allow_larger: true makes it all the same");
   }
 
   const ResolvedJob& job_;
@@ -133,10 +133,11 @@ void check_energy_target(const ModelConfig& config, const ResolvedJob& job) {
   smallest.set_width(possible_widths(job).front());
   const NetSize size = net_size(config, smallest);
   if (size.compressed_bytes <= largest_bytes(*job.energy->size, size.dense_bytes)) return;
-  throw InputError(fmt::format(
-      "method.widths.size: {} cannot be had: the smallest widths, {}, give {:.6f} of the dense "
-      "model's bytes",
-      *job.energy->size, smallest.width, size.bytes_fraction()));
+  throw InputError(
+      "method.widths.size",
+      fmt::format("{} cannot be had: the smallest widths, {}, give {:.6f} of the dense "
+                  "model's bytes",
+                  *job.energy->size, smallest.width, size.bytes_fraction()));
 }
 
 ResolvedJob with_energy_widths(const ResolvedJob& job, const ModelConfig& config,

@@ -22,7 +22,7 @@ constexpr int64_t kDefaultSamples = 128;
 constexpr int64_t kDefaultSeqlen = 2048;
 
 [[noreturn]] void fail(const std::string& key, const std::string& what) {
-  throw InputError(key + ": " + what);
+  throw InputError(key, what);
 }
 
 Method method_of(const v1::Method& method) {

@@ -39,9 +39,10 @@ int ShardPlan::owner_of_junction(int64_t junction) const {
 
 ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
   if (job.ranks < 1 || job.ranks > config.num_sublayers()) {
-    throw InputError("resources.ranks: " + std::to_string(job.ranks) + " is not from 1 to " +
-                     std::to_string(config.num_sublayers()) +
-                     ", the number of the model's sublayers (an attention and an MLP per layer)");
+    throw InputError(
+        "resources.ranks",
+        std::to_string(job.ranks) + " is not from 1 to " + std::to_string(config.num_sublayers()) +
+            ", the number of the model's sublayers (an attention and an MLP per layer)");
   }
   const std::vector<std::size_t> boundaries =
       balanced_partition(estimate_work(config, job), static_cast<std::size_t>(job.ranks));

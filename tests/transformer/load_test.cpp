@@ -77,7 +77,7 @@ TEST_F(Load, ReadsACompressedSublayerWithItsShortcutTransposed) {
   const SublayerWeights weights = load_sublayer(write(), config_, 1, at::kFloat);
   EXPECT_FALSE(weights.norm.defined());
   EXPECT_TRUE(at::equal(weights.shortcut, tensors_["model.layers.0.mlp_shortcut.weight"].t()));
-  EXPECT_TRUE(at::equal(weights.writers[0].bias, tensors_["model.layers.0.mlp.down_proj.bias"]));
+  EXPECT_TRUE(at::equal(weights.out_proj[0].bias, tensors_["model.layers.0.mlp.down_proj.bias"]));
   EXPECT_FALSE(load_head(CheckpointReader(dir_), config_, at::kFloat).norm.defined());
 }
 

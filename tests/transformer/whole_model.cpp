@@ -20,12 +20,12 @@ SublayerWeights random_sublayer(const ModelConfig& config, int64_t sublayer) {
   SublayerWeights weights;
   weights.sublayer = sublayer;
   weights.norm = gaussian(layout.norm, 0.3) + 1;
-  for (const LinearLayout& reader : layout.readers)
-    weights.readers.push_back(random_linear(reader));
+  for (const LinearLayout& linear : layout.in_proj)
+    weights.in_proj.push_back(random_linear(linear));
   for (const StoredTensor& norm : layout.head_norms)
     weights.head_norms.push_back(gaussian(norm, 0.3) + 1);
-  for (const LinearLayout& writer : layout.writers)
-    weights.writers.push_back(random_linear(writer));
+  for (const LinearLayout& linear : layout.out_proj)
+    weights.out_proj.push_back(random_linear(linear));
   return weights;
 }
 
@@ -51,7 +51,7 @@ ModelConfig tiny_config() {
 ModelConfig fused_config() {
   ModelConfig config = tiny_config();
   config.attention_bias = config.output_bias = config.mlp_bias = false;
-  config.fused_readers = config.head_norms = true;
+  config.fused_in_proj = config.head_norms = true;
   config.rotary.partial_factor = 0.5;
   return config;
 }
@@ -70,7 +70,7 @@ ModelConfig mixture_config() {
 
 std::string kind_of(const ModelConfig& config) {
   if (config.mixture) return "Mixture";
-  return config.fused_readers ? "Fused" : "Plain";
+  return config.fused_in_proj ? "Fused" : "Plain";
 }
 
 WholeModel random_model(const ModelConfig& config, uint64_t seed) {

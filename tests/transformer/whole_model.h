@@ -12,7 +12,7 @@ namespace dotresize::testing {
 
 /// Two layers, width 24, three query heads of width 12 on one key head; all biases on.
 ModelConfig tiny_config();
-/// The same without biases, with fused readers, normed heads, and half of each head turning.
+/// The same without biases, with fused in_proj, normed heads, and half of each head turning.
 ModelConfig fused_config();
 /// tiny_config without biases in the MLPs, the second of which is a mixture of five experts.
 ModelConfig mixture_config();

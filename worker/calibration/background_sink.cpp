@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "worker/transformer/own_stream.h"
+#include "worker/transformer/stream_guard.h"
 
 namespace dotresize {
 
@@ -36,12 +36,12 @@ void BackgroundSink::finish() {
 
 void BackgroundSink::start(std::function<void()> put) {
   finish();
-  auto folded = std::make_shared<WorkSoFar>(device_);
+  auto folded = std::make_shared<RecordedEvent>(device_);
   under_way_ = std::async(std::launch::async, [this, folded, put = std::move(put)] {
     const c10::InferenceMode no_autograd;
-    const OwnStream stream(device_, *folded);
+    const StreamGuard stream(device_, *folded);
     put();
-    stream.finish();
+    stream.synchronize();
   });
 }
 

@@ -30,22 +30,22 @@ SublayerWeights broadcast_sublayer(Communicator& comm, const ModelConfig& config
     const SublayerLayout layout = sublayer_layout(config, sublayer, k_in, k_out);
     const at::TensorOptions options = at::dtype(dtype).device(device);
     weights.sublayer = sublayer;
-    for (const LinearLayout& reader : layout.readers)
-      weights.readers.push_back(empty(reader, options));
+    for (const LinearLayout& linear : layout.in_proj)
+      weights.in_proj.push_back(empty(linear, options));
     for (const StoredTensor& norm : layout.head_norms)
       weights.head_norms.push_back(empty(norm, options));
-    for (const LinearLayout& writer : layout.writers)
-      weights.writers.push_back(empty(writer, options));
+    for (const LinearLayout& linear : layout.out_proj)
+      weights.out_proj.push_back(empty(linear, options));
     weights.shortcut = at::empty({k_in, k_out}, options);
   }
-  for (Linear& reader : weights.readers) {
-    broadcast_if_defined(comm, reader.weight, root);
-    broadcast_if_defined(comm, reader.bias, root);
+  for (Linear& linear : weights.in_proj) {
+    broadcast_if_defined(comm, linear.weight, root);
+    broadcast_if_defined(comm, linear.bias, root);
   }
   for (at::Tensor& norm : weights.head_norms) broadcast_if_defined(comm, norm, root);
-  for (Linear& writer : weights.writers) {
-    broadcast_if_defined(comm, writer.weight, root);
-    broadcast_if_defined(comm, writer.bias, root);
+  for (Linear& linear : weights.out_proj) {
+    broadcast_if_defined(comm, linear.weight, root);
+    broadcast_if_defined(comm, linear.bias, root);
   }
   broadcast_if_defined(comm, weights.shortcut, root);
   return weights;

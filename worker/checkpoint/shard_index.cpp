@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "base/errors.h"
 #include "base/in_quotes.h"
 #include "base/input_file.h"
 #include "worker/checkpoint/strict_json.h"

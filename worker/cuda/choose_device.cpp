@@ -81,7 +81,7 @@ ChosenDevice choose_device(DeviceChoice choice, Communicator& comm, int local_ra
             verdict.at("capability").get<int>()};
   }
   if (choice == DeviceChoice::kAuto) return {};
-  throw InputError("resources.device: cuda is not possible: " + reason);
+  throw InputError("resources.device", "cuda is not possible: " + reason);
 }
 
 }  // namespace dotresize

@@ -15,13 +15,13 @@ at::ScalarType fold_dtype(at::ScalarType output);
 
 /// W · diag(gamma) · M_invᵀ. weight: [out, d], gamma: [d] or undefined (ones), M_inv: [k, d].
 /// Returns [out, k].
-at::Tensor fold_reader(const at::Tensor& weight, const at::Tensor& gamma, const at::Tensor& M_inv);
+at::Tensor fold_in_proj(const at::Tensor& weight, const at::Tensor& gamma, const at::Tensor& M_inv);
 
 /// Mᵀ · W. weight: [d, in], M: [d, k]. Returns [k, in].
-at::Tensor fold_writer(const at::Tensor& weight, const at::Tensor& M);
+at::Tensor fold_out_proj(const at::Tensor& weight, const at::Tensor& M);
 
 /// b · M. bias: [d], M: [d, k]. Returns [k].
-at::Tensor fold_writer_bias(const at::Tensor& bias, const at::Tensor& M);
+at::Tensor fold_out_proj_bias(const at::Tensor& bias, const at::Tensor& M);
 
 /// E · M. embedding: [vocab, d], M: [d, k]. Returns [vocab, k]. Works in blocks of rows: peak extra
 /// memory is a block's, not the table's.

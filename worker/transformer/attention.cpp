@@ -41,7 +41,7 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
   const int64_t tokens = x.size(1);
   const int64_t key_rows = config.num_kv_heads * config.head_dim;
   const std::vector<at::Tensor> parts =
-      read_parts(weights.readers, x, {config.num_heads * config.head_dim, key_rows, key_rows});
+      read_parts(weights.in_proj, x, {config.num_heads * config.head_dim, key_rows, key_rows});
   const auto heads = [&](size_t part) {  // [batch, heads, tokens, head_dim]
     return parts[part].view({batch, tokens, -1, config.head_dim}).transpose(1, 2);
   };
@@ -65,7 +65,7 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
       repeat ? value.repeat_interleave(sharing, 1) : value, mask, /*dropout_p=*/0.0,
       /*is_causal=*/!mask && past == 0, /*scale=*/std::nullopt,
       /*enable_gqa=*/sharing > 1 && !repeat);
-  const Linear& output = weights.writers.at(0);
+  const Linear& output = weights.out_proj.at(0);
   return at::linear(attended.transpose(1, 2).reshape({batch, tokens, -1}), output.weight,
                     output.bias);
 }

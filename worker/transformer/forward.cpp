@@ -24,7 +24,7 @@ at::Tensor update_of(const ModelConfig& config, const SublayerWeights& weights,
   if (config.is_mixture(weights.sublayer)) {
     return mixture_forward(*config.mixture, weights, normed);
   }
-  return mlp_forward(weights.readers, weights.writers.at(0), normed);
+  return mlp_forward(weights.in_proj, weights.out_proj.at(0), normed);
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t diviso
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
                             const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache) {
   const at::Tensor normed = rms_norm(x, weights.norm, config.hidden_size, config.rms_norm_eps)
-                                .to(weights.readers.at(0).weight.scalar_type());
+                                .to(weights.in_proj.at(0).weight.scalar_type());
   return add_skip(update_of(config, weights, rotary, normed, cache).to(at::kFloat), x,
                   weights.shortcut);
 }

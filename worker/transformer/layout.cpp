@@ -14,17 +14,17 @@ LinearLayout linear_layout(const std::string& name, int64_t rows, int64_t column
   return layout;
 }
 
-/// Readers of these names and rows; `fused`: one under that name, their rows one below another.
-std::vector<LinearLayout> reader_layouts(const ModelConfig& config, const std::string& prefix,
-                                         const std::vector<std::pair<std::string, int64_t>>& parts,
-                                         const std::string& fused, int64_t k_in, bool has_bias) {
+/// in_proj of these names and rows; `fused`: one under that name, their rows one below another.
+std::vector<LinearLayout> in_proj_layouts(const ModelConfig& config, const std::string& prefix,
+                                          const std::vector<std::pair<std::string, int64_t>>& parts,
+                                          const std::string& fused, int64_t k_in, bool has_bias) {
   int64_t all_rows = 0;
   std::vector<LinearLayout> layouts;
   for (const auto& [name, rows] : parts) {
     all_rows += rows;
     layouts.push_back(linear_layout(prefix + name, rows, k_in, has_bias));
   }
-  if (config.fused_readers) layouts = {linear_layout(prefix + fused, all_rows, k_in, has_bias)};
+  if (config.fused_in_proj) layouts = {linear_layout(prefix + fused, all_rows, k_in, has_bias)};
   return layouts;
 }
 
@@ -41,11 +41,11 @@ SublayerLayout attention_layout(const ModelConfig& config, const std::string& la
   const std::string attention = layer + ".self_attn.";
   return {
       .norm = {layer + ".input_layernorm.weight", {config.hidden_size}},
-      .readers = reader_layouts(
+      .in_proj = in_proj_layouts(
           config, attention, {{"q_proj", query_rows}, {"k_proj", key_rows}, {"v_proj", key_rows}},
           "qkv_proj", k_in, config.attention_bias),
       .head_norms = head_norms(config, attention),
-      .writers = {linear_layout(attention + "o_proj", k_out, query_rows, config.output_bias)},
+      .out_proj = {linear_layout(attention + "o_proj", k_out, query_rows, config.output_bias)},
       .shortcut = {layer + ".attention_shortcut.weight", {k_out, k_in}},
   };
 }
@@ -57,10 +57,10 @@ SublayerLayout mlp_layout(const ModelConfig& config, const std::string& layer, i
   const std::string mlp = layer + ".mlp.";
   return {
       .norm = {layer + ".post_attention_layernorm.weight", {config.hidden_size}},
-      .readers = reader_layouts(config, mlp, {{"gate_proj", rows}, {"up_proj", rows}},
-                                "gate_up_proj", k_in, bias),
+      .in_proj = in_proj_layouts(config, mlp, {{"gate_proj", rows}, {"up_proj", rows}},
+                                 "gate_up_proj", k_in, bias),
       .head_norms = {},
-      .writers = {linear_layout(mlp + "down_proj", k_out, rows, bias)},
+      .out_proj = {linear_layout(mlp + "down_proj", k_out, rows, bias)},
       .shortcut = {layer + ".mlp_shortcut.weight", {k_out, k_in}},
   };
 }
@@ -72,12 +72,12 @@ SublayerLayout mixture_layout(const MixtureConfig& mixture, const std::string& l
   const std::string block = layer + "." + names.block + ".";
   SublayerLayout layout;
   layout.norm = {layer + ".post_attention_layernorm.weight", {d}};
-  layout.readers = {linear_layout(block + "gate", mixture.experts, k_in, /*has_bias=*/false)};
+  layout.in_proj = {linear_layout(block + "gate", mixture.experts, k_in, /*has_bias=*/false)};
   for (int64_t e = 0; e < mixture.experts; ++e) {
     const std::string expert = block + "experts." + std::to_string(e) + ".";
-    layout.readers.push_back(linear_layout(expert + names.gate, rows, k_in, false));
-    layout.readers.push_back(linear_layout(expert + names.up, rows, k_in, false));
-    layout.writers.push_back(linear_layout(expert + names.down, k_out, rows, false));
+    layout.in_proj.push_back(linear_layout(expert + names.gate, rows, k_in, false));
+    layout.in_proj.push_back(linear_layout(expert + names.up, rows, k_in, false));
+    layout.out_proj.push_back(linear_layout(expert + names.down, k_out, rows, false));
   }
   layout.shortcut = {layer + ".mlp_shortcut.weight", {k_out, k_in}};
   return layout;

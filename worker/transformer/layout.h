@@ -33,9 +33,9 @@ struct SublayerLayout {
   StoredTensor norm;
   /// Attention: q, k, v; MLP: gate, up; or one, all fused. Mixture of experts: the router, then
   /// gate and up of each expert.
-  std::vector<LinearLayout> readers;
+  std::vector<LinearLayout> in_proj;
   std::vector<StoredTensor> head_norms;  ///< q_norm, k_norm; empty where the model has none
-  std::vector<LinearLayout> writers;     ///< attention: o; MLP: down; mixture: down of each expert
+  std::vector<LinearLayout> out_proj;    ///< attention: o; MLP: down; mixture: down of each expert
   StoredTensor shortcut;
 };
 

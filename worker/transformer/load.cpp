@@ -49,14 +49,14 @@ SublayerWeights load_sublayer(const CheckpointReader& reader, const ModelConfig&
   const SublayerLayout layout = layout_of(config, sublayer);
   SublayerWeights weights;
   weights.sublayer = sublayer;
-  for (const LinearLayout& linear : layout.readers) {
-    weights.readers.push_back(load_linear(reader, linear, dtype));
+  for (const LinearLayout& linear : layout.in_proj) {
+    weights.in_proj.push_back(load_linear(reader, linear, dtype));
   }
   for (const StoredTensor& norm : layout.head_norms) {
     weights.head_norms.push_back(load_tensor(reader, norm, dtype));
   }
-  for (const LinearLayout& linear : layout.writers) {
-    weights.writers.push_back(load_linear(reader, linear, dtype));
+  for (const LinearLayout& linear : layout.out_proj) {
+    weights.out_proj.push_back(load_linear(reader, linear, dtype));
   }
   if (!config.compressed) weights.norm = load_tensor(reader, layout.norm, dtype);
   if (config.has_shortcut(sublayer)) {
@@ -69,7 +69,7 @@ void read_sublayer_ahead(const CheckpointReader& reader, const ModelConfig& conf
                          int64_t sublayer) {
   const SublayerLayout layout = layout_of(config, sublayer);
   // The reader asks for the pages of each tensor that it hands out.
-  for (const auto* linears : {&layout.readers, &layout.writers}) {
+  for (const auto* linears : {&layout.in_proj, &layout.out_proj}) {
     for (const LinearLayout& linear : *linears) {
       reader.get(linear.weight.name, linear.weight.shape);
     }

@@ -19,16 +19,16 @@ Routing route(const MixtureConfig& config, const Linear& router, const at::Tenso
 at::Tensor mixture_forward(const MixtureConfig& config, const SublayerWeights& weights,
                            const at::Tensor& x) {
   const at::Tensor tokens = x.reshape({-1, x.size(-1)});
-  const Routing routing = route(config, weights.readers.at(0), tokens);
-  const int64_t k_out = weights.writers.at(0).weight.size(0);
+  const Routing routing = route(config, weights.in_proj.at(0), tokens);
+  const int64_t k_out = weights.out_proj.at(0).weight.size(0);
   at::Tensor sum = at::zeros({tokens.size(0), k_out}, tokens.options());
   for (int64_t expert = 0; expert < config.experts; ++expert) {
     const at::Tensor places = at::nonzero(routing.experts == expert);  // [n, 2]: token, rank
     if (places.size(0) == 0) continue;
     const at::Tensor chosen = places.select(1, 0);
-    const auto gate = weights.readers.begin() + 1 + 2 * expert;
+    const auto gate = weights.in_proj.begin() + 1 + 2 * expert;
     const at::Tensor result =
-        mlp_forward({gate, gate + 2}, weights.writers[expert], tokens.index_select(0, chosen));
+        mlp_forward({gate, gate + 2}, weights.out_proj[expert], tokens.index_select(0, chosen));
     const at::Tensor weight = routing.weights.index({chosen, places.select(1, 1)});
     sum.index_add_(0, chosen, result * weight.unsqueeze(1));
   }

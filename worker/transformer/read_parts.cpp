@@ -4,14 +4,14 @@
 
 namespace dotresize {
 
-std::vector<at::Tensor> read_parts(const std::vector<Linear>& readers, const at::Tensor& x,
+std::vector<at::Tensor> read_parts(const std::vector<Linear>& in_proj, const at::Tensor& x,
                                    at::IntArrayRef widths) {
-  if (readers.size() == 1) {
-    return at::linear(x, readers[0].weight, readers[0].bias).split_with_sizes(widths, /*dim=*/-1);
+  if (in_proj.size() == 1) {
+    return at::linear(x, in_proj[0].weight, in_proj[0].bias).split_with_sizes(widths, /*dim=*/-1);
   }
   std::vector<at::Tensor> parts;
-  for (const Linear& reader : readers) {
-    parts.push_back(at::linear(x, reader.weight, reader.bias));
+  for (const Linear& linear : in_proj) {
+    parts.push_back(at::linear(x, linear.weight, linear.bias));
   }
   return parts;
 }

@@ -8,9 +8,9 @@
 
 namespace dotresize {
 
-/// x [..., k_in] through a sublayer's readers: one result per part, [..., widths[i]], whether each
+/// x [..., k_in] through a sublayer's in_proj: one result per part, [..., widths[i]], whether each
 /// part has a matrix of its own or one holds them all. The results do not overlap.
-std::vector<at::Tensor> read_parts(const std::vector<Linear>& readers, const at::Tensor& x,
+std::vector<at::Tensor> read_parts(const std::vector<Linear>& in_proj, const at::Tensor& x,
                                    at::IntArrayRef widths);
 
 }  // namespace dotresize

@@ -10,8 +10,8 @@ std::vector<StoredTensor> stored_tensors(const ModelConfig& config, int64_t subl
   const SublayerLayout layout =
       sublayer_layout(config, sublayer, config.junction_widths.at(sublayer),
                       config.junction_widths.at(sublayer + 1));
-  std::vector<LinearLayout> linears = layout.readers;
-  linears.insert(linears.end(), layout.writers.begin(), layout.writers.end());
+  std::vector<LinearLayout> linears = layout.in_proj;
+  linears.insert(linears.end(), layout.out_proj.begin(), layout.out_proj.end());
 
   std::vector<StoredTensor> tensors;
   for (const LinearLayout& linear : linears) tensors.push_back(linear.weight);
@@ -29,8 +29,8 @@ std::vector<at::Tensor> stored_values(const ModelConfig& config, const SublayerW
       weights.shortcut.defined() != config.has_shortcut(weights.sublayer)) {
     throw std::logic_error(sublayer_name(weights.sublayer) + " is not as its model stores it");
   }
-  std::vector<Linear> linears = weights.readers;
-  linears.insert(linears.end(), weights.writers.begin(), weights.writers.end());
+  std::vector<Linear> linears = weights.in_proj;
+  linears.insert(linears.end(), weights.out_proj.begin(), weights.out_proj.end());
 
   std::vector<at::Tensor> values;
   for (const Linear& linear : linears) values.push_back(linear.weight);

@@ -11,8 +11,8 @@
 
 namespace dotresize {
 
-/// The tensors of a sublayer in a checkpoint of such a model, in writing order: the weights of the
-/// readers and the writers, their biases, the head norms, then the norm of a dense model or the
+/// The tensors of a sublayer in a checkpoint of such a model, in writing order: the weights of
+/// in_proj and out_proj, their biases, the head norms, then the norm of a dense model or the
 /// shortcut of a compressed one, where the junctions on both sides have maps of their own
 /// ("model.layers.3.attention_shortcut.weight" or "...mlp_shortcut.weight", nn.Linear layout
 /// [k_out, k_in]).

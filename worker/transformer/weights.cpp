@@ -12,11 +12,11 @@ SublayerWeights transformed(const SublayerWeights& weights, const Function& func
   SublayerWeights result;
   result.sublayer = weights.sublayer;
   result.norm = apply(weights.norm);
-  for (const Linear& reader : weights.readers) {
-    result.readers.push_back({apply(reader.weight), apply(reader.bias)});
+  for (const Linear& linear : weights.in_proj) {
+    result.in_proj.push_back({apply(linear.weight), apply(linear.bias)});
   }
-  for (const Linear& writer : weights.writers) {
-    result.writers.push_back({apply(writer.weight), apply(writer.bias)});
+  for (const Linear& linear : weights.out_proj) {
+    result.out_proj.push_back({apply(linear.weight), apply(linear.bias)});
   }
   for (const at::Tensor& norm : weights.head_norms) result.head_norms.push_back(apply(norm));
   result.shortcut = apply(weights.shortcut);

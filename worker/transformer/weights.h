@@ -16,12 +16,12 @@ struct Linear {
 /// Weights of one sublayer, dense, half folded or folded. All of one dtype.
 struct SublayerWeights {
   int64_t sublayer = 0;  ///< 2l: attention of layer l; 2l+1: its MLP
-  at::Tensor norm;       ///< γ [d]; undefined once folded into the readers
+  at::Tensor norm;       ///< γ [d]; undefined once folded into in_proj
   /// Attention: q, k, v; MLP: gate, up; or one, all fused. Mixture of experts: the router, then
   /// gate and up of each expert.
-  std::vector<Linear> readers;
+  std::vector<Linear> in_proj;
   std::vector<at::Tensor> head_norms;  ///< of query and key heads, [head_dim]; or empty
-  std::vector<Linear> writers;         ///< attention: o; MLP: down; mixture: down of each expert
+  std::vector<Linear> out_proj;        ///< attention: o; MLP: down; mixture: down of each expert
   at::Tensor shortcut;                 ///< [k_in, k_out]; undefined: the identity
 };
 

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/errors.h"
+#include "base/exit_codes.h"
 #include "base/host_name.h"
 #include "job/plan/device_memory_estimate.h"
 #include "job/plan/shard_plan.h"

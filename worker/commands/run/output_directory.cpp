@@ -25,7 +25,7 @@ fs::path with_suffix(const fs::path& path, const char* suffix) {
 }
 
 InputError cannot_write(const fs::path& path) {
-  return InputError("output.path: cannot write " + path.string() + ": " + std::strerror(errno));
+  return InputError("output.path", "cannot write " + path.string() + ": " + std::strerror(errno));
 }
 
 /// Swaps two names in one step: at any moment there is a whole model under `b`.
@@ -66,7 +66,7 @@ LockedDirectory::LockedDirectory(const fs::path& path) {
     if (fd_ < 0) throw cannot_write(path);
     if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
       ::close(fd_);
-      throw InputError("output.path: another job is writing " + path.string());
+      throw InputError("output.path", "another job is writing " + path.string());
     }
     if (!same_file(fd_, path)) ::close(std::exchange(fd_, -1));
   }
@@ -77,8 +77,9 @@ LockedDirectory::~LockedDirectory() { ::close(fd_); }
 OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite)
     : path_(path), partial_(partial_path(path)), overwrite_(overwrite) {
   if (!overwrite && fs::exists(fs::symlink_status(path_))) {
-    throw InputError("output.path: " + path_.string() +
-                     " exists; remove it, choose another path, or set output.overwrite: true");
+    throw InputError(
+        "output.path",
+        path_.string() + " exists; remove it, choose another path, or set output.overwrite: true");
   }
   lock_.emplace(partial_);
   for (const fs::directory_entry& leftover : fs::directory_iterator(partial_)) {
