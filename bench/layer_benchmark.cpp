@@ -40,7 +40,7 @@ struct Options {
   std::string device = "cpu";
 };
 
-/// Where the layer computes, and in what.
+/// The device and the dtype that the layer computes with.
 struct Place {
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;
