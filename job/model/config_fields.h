@@ -21,7 +21,7 @@ class ConfigFields {
   bool has(const std::string& key) const;
   /// Given, perhaps as null.
   bool contains(const std::string& key) const { return object_.contains(key); }
-  /// The value itself; null where it is not given.
+  /// The value itself; null if it is not given.
   const nlohmann::json& raw(const std::string& key) const;
 
   /// A whole number in [low, high].
@@ -34,7 +34,7 @@ class ConfigFields {
   std::vector<double> required_positives(const std::string& key, int64_t count, double high) const;
   bool boolean(const std::string& key, bool otherwise) const;
   std::optional<std::string> text(const std::string& key) const;
-  /// The object under `key`. Throws where it is given but no object.
+  /// The object under `key`. Throws if it is given but no object.
   std::optional<ConfigFields> object(const std::string& key) const;
 
   [[noreturn]] void fail(const std::string& key, const std::string& what) const;

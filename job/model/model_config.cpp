@@ -6,9 +6,11 @@
 #include "base/errors.h"
 #include "base/small_file.h"
 #include "job/model/config_fields.h"
+#include "job/model/dtype.h"
 #include "job/model/mixture_config.h"
 #include "job/model/model_family.h"
 #include "job/model/rotary_config.h"
+#include "job/model/sublayers.h"
 
 namespace dotresize {
 namespace {
@@ -112,7 +114,7 @@ void read_biases(const ConfigFields& fields, const ModelFamily& family, ModelCon
   }
 }
 
-/// How many layers attend to a window only, of a family where that is a matter of the layer.
+/// How many layers attend to a window only, in a family that decides it by layer.
 int64_t count_sliding_layers(const ConfigFields& fields, const ModelConfig& config) {
   const bool used = fields.boolean("use_sliding_window", false);
   const json& types = fields.raw("layer_types");
@@ -172,7 +174,7 @@ std::string read_dtype(const ConfigFields& fields) {
   for (const char* key : {"torch_dtype", "dtype"}) {  // transformers 4, transformers 5
     const auto given = fields.text(key);
     if (!given) continue;
-    if (*given != "float32" && *given != "float16" && *given != "bfloat16") {
+    if (!find_dtype(*given)) {
       fields.fail(key, "'" + *given + "' is not one of float32, float16, bfloat16");
     }
     if (!dtype.empty() && dtype != *given) {
@@ -230,7 +232,8 @@ std::vector<int64_t> read_junction_groups(const ConfigFields& fields, const Mode
 }  // namespace
 
 bool ModelConfig::is_mixture(int64_t sublayer) const {
-  return mixture && sublayer % 2 == 1 && mixture->layers.at(static_cast<std::size_t>(sublayer / 2));
+  return mixture && !is_attention(sublayer) &&
+         mixture->layers.at(static_cast<std::size_t>(layer_of(sublayer)));
 }
 
 bool ModelConfig::has_shortcut(int64_t sublayer) const {

@@ -12,7 +12,7 @@
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
 #include "worker/maps/junction_solver.h"
-#include "worker/transformer/sublayer.h"
+#include "worker/transformer/weights.h"
 
 namespace dotresize {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "worker/transformer/sublayer.h"
+#include "job/model/sublayers.h"
 
 namespace dotresize {
 namespace {

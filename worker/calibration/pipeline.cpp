@@ -8,6 +8,8 @@
 #include "worker/calibration/shared_map.h"
 #include "worker/calibration/sublayer_loader.h"
 #include "worker/maps/fold.h"
+#include "worker/transformer/fold_sublayer.h"
+#include "worker/transformer/load.h"
 #include "worker/transformer/stage.h"
 
 namespace dotresize {
