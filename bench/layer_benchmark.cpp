@@ -47,9 +47,9 @@ struct Place {
   at::ScalarType dtype = at::kFloat;
   CudaModule* cuda = nullptr;
 
-  std::function<void()> finish_work() const {
+  std::function<void()> synchronize() const {
     if (cuda == nullptr) return nullptr;
-    return [module = cuda] { module->finish_work(); };
+    return [module = cuda] { module->synchronize(); };
   }
 };
 
@@ -97,7 +97,7 @@ class Layer {
         place_(place),
         config_(read_config(options.config)),
         rotary_(to_device(make_rotary_table(config_, options.seqlen), place.device)),
-        clock_(/*keeps_spans=*/false, place.finish_work()),
+        clock_(/*keeps_spans=*/false, place.synchronize()),
         stream_(random_stream(config_, options, place.device)) {
     map_.width =
         static_cast<int64_t>((1 - options.sparsity) * static_cast<double>(config_.hidden_size)) /

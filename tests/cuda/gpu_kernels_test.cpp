@@ -73,10 +73,10 @@ TEST_F(KernelsOnGpu, CostsInHalfPrecisionAreWithinTheirBoundForAResidualStream) 
   at::Tensor cost = at::zeros({500, 500}, at::dtype(at::kDouble).device(at::kCUDA));
   add_half_l1_cost(x.cuda(), cost);
   mirror_upper_triangle(cost);
-  EXPECT_LE(relative_error(cost, l1_cost(x)), kMostHalfL1CostError);
+  EXPECT_LE(relative_error(cost, l1_cost(x)), kMaxHalfL1CostError);
   const double error = half_l1_cost_error(x.cuda());
   EXPECT_GT(error, 0.0);
-  EXPECT_LE(error, kMostHalfL1CostError);
+  EXPECT_LE(error, kMaxHalfL1CostError);
 }
 
 void expect_same_plan(const at::Tensor& cost, const SinkhornOptions& options, double tolerance) {

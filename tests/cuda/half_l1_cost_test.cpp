@@ -56,7 +56,7 @@ at::Tensor with_near_twins(at::Tensor x) {
 TEST_F(HalfL1Cost, IsAccurateForChannelsOfAnySize) {
   const double error = relative_error(activations(600));
   EXPECT_GT(error, 0.0);
-  EXPECT_LT(error, kMostHalfL1CostError);
+  EXPECT_LT(error, kMaxHalfL1CostError);
 }
 
 TEST_F(HalfL1Cost, AddsToWhatIsThere) {
@@ -89,7 +89,7 @@ TEST_F(HalfL1Cost, OutliersOfAResidualStreamDoNotDrownTheRest) {
   at::Tensor x = activations(512);
   x.select(1, 5).mul_(1e4);
   for (const int64_t channel : {9, 30}) x.select(1, channel)[0] = 4000;  // the first token's
-  EXPECT_LT(relative_error(x), kMostHalfL1CostError);
+  EXPECT_LT(relative_error(x), kMaxHalfL1CostError);
 }
 
 TEST_F(HalfL1Cost, ErrorIsThatOfTheFirstTokens) {
@@ -104,7 +104,7 @@ TEST_F(HalfL1Cost, ErrorTellsWhereDifferencesAreLost) {
   EXPECT_EQ(half_l1_cost_error(at::zeros({5, kWidth})), 0.0);
   at::Tensor broken = activations(5);
   broken[2][2] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_FALSE(half_l1_cost_error(broken) <= kMostHalfL1CostError);
+  EXPECT_FALSE(half_l1_cost_error(broken) <= kMaxHalfL1CostError);
 }
 
 TEST_F(HalfL1Cost, MomentsInHalfPrecisionAreReproducible) {
@@ -120,7 +120,7 @@ TEST_F(HalfL1Cost, MomentsInHalfPrecisionAreReproducible) {
   EXPECT_TRUE(cost.equal(cost_in_order({200, 0, 100})));
   const at::Tensor exact = exact_cost(x);
   EXPECT_FALSE(cost.equal(exact));
-  EXPECT_LT(((cost - exact).abs().max() / exact.max()).item<double>(), kMostHalfL1CostError);
+  EXPECT_LT(((cost - exact).abs().max() / exact.max()).item<double>(), kMaxHalfL1CostError);
 }
 
 /// One junction, in both passes where its method has two.
@@ -146,7 +146,7 @@ TEST_P(HalfCostsOfAJunction, AreTakenWhereASampleAllowsIt) {
   EXPECT_TRUE(found.half_cost);
   ASSERT_TRUE(found.half_cost_error.has_value());
   EXPECT_GT(*found.half_cost_error, 0.0);
-  EXPECT_LT(*found.half_cost_error, kMostHalfL1CostError);
+  EXPECT_LT(*found.half_cost_error, kMaxHalfL1CostError);
   constexpr double kPairs = 200.0 * kWidth * kWidth / 2;
   EXPECT_EQ(clock_.work(), (std::map<std::string, double>{{"cost_float16", kPairs}}));
 }
@@ -163,13 +163,13 @@ TEST_P(HalfCostsOfAJunction, AreNotTakenUnasked) {
 TEST_P(HalfCostsOfAJunction, FollowTheErrorThatTheRanksHaveAgreedOn) {
   JunctionEstimator refused = estimator();
   refused.try_half_costs();
-  refused.settle_cost_dtype(2 * kMostHalfL1CostError);
+  refused.settle_cost_dtype(2 * kMaxHalfL1CostError);
   EXPECT_FALSE(refused.must_settle_cost_dtype());
   JunctionEstimator plain = estimator();
   const at::Tensor x = activations(200);
   const JunctionSolution solution = solve(refused, x);
   EXPECT_FALSE(solution.diagnostics.half_cost);
-  EXPECT_EQ(solution.diagnostics.half_cost_error, 2 * kMostHalfL1CostError);
+  EXPECT_EQ(solution.diagnostics.half_cost_error, 2 * kMaxHalfL1CostError);
   EXPECT_TRUE(solution.map.M.equal(solve(plain, x).map.M));
 }
 

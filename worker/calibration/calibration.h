@@ -9,9 +9,10 @@
 #include "base/phase_clock.h"
 #include "job/model/model_config.h"
 #include "job/plan/shard_plan.h"
+#include "job/plan/work_estimate.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
-#include "worker/maps/junction_solver.h"
+#include "worker/maps/junction_map.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {
@@ -22,8 +23,9 @@ struct CalibrationJob {
   const CheckpointReader& reader;  ///< its weights
   const ShardPlan& plan;           ///< one shard per rank of the communicator
   at::Tensor windows;              ///< [samples, seqlen] int64, the same on every rank
-  MapOptions map;                  ///< its width is that of every mapped junction, unless chosen
-  bool head_sliced = false;        ///< false: the last junction keeps its full width
+  MapOptions map;
+  int64_t width = 0;         ///< k of every mapped junction, unless chosen between the passes
+  bool head_sliced = false;  ///< false: the last junction keeps its full width
   at::ScalarType compute_dtype = at::kFloat;
   /// As ModelConfig::junction_groups: which junctions share a map. calibrate_pipeline only.
   std::vector<int64_t> groups = {};
@@ -34,12 +36,12 @@ struct CalibrationJob {
   at::Device device = at::kCPU;  ///< where this rank computes; tensors of `comm` are there too
   at::ScalarType fold_dtype = at::kDouble;  ///< of maps and weights in folding (maps/fold.h)
 
-  /// Costs in half precision are worth a try where a GPU computes with 16 bits all the same.
+  /// Costs in half precision are worth a try on a GPU that computes with 16 bits anyway.
   bool tries_half_costs() const {
     return device.is_cuda() && (compute_dtype == at::kHalf || compute_dtype == at::kBFloat16);
   }
   /// Junctions 0 .. mapped_junctions()-1 get a map.
-  int64_t mapped_junctions() const { return config.num_junctions() - (head_sliced ? 0 : 1); }
+  int64_t mapped_junctions() const { return dotresize::mapped_junctions(config, head_sliced); }
   /// Whether the junctions that the sublayer reads and writes have one map.
   bool shares_map(int64_t sublayer) const {
     const auto in = static_cast<size_t>(sublayer);
@@ -69,13 +71,13 @@ struct CalibrationObserver {
   std::function<void(int64_t junctions)> junctions_solved;
 };
 
-/// `activations: original`: maps see the dense model; ranks are pipeline stages (method.md,
-/// architecture.md). Collective.
+/// `activations: original`: maps see the dense model; ranks are pipeline stages (docs/method.md,
+/// "Which activations"; docs/architecture.md, "Two schedules"). Collective.
 void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                         const CalibrationObserver& observer, PhaseClock& clock);
 
-/// `activations: compressed`: each map sees the error of those before it; ranks share the tokens.
-/// Collective.
+/// `activations: compressed`: each map sees the error of those before it; ranks share the tokens
+/// (likewise). Collective.
 void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                               const CalibrationObserver& observer, PhaseClock& clock);
 

@@ -57,6 +57,11 @@ class SelfCommunicator final : public Communicator {
   void barrier() override {}
 };
 
+/// The tensor `owned` of `root`, on every rank: elsewhere `owned` is not read, and the result is a
+/// new tensor of this shape, dtype and device. Collective.
+at::Tensor broadcast_tensor(Communicator& comm, const at::Tensor& owned, at::IntArrayRef shape,
+                            const at::TensorOptions& options, int root);
+
 /// Strings of any length over the tensor operations above.
 std::string broadcast_string(Communicator& comm, const std::string& text, int root);
 /// At `root`: one string per rank, in rank order; elsewhere empty.

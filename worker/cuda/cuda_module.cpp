@@ -51,7 +51,7 @@ class Module final : public CudaModule {
     at::globalContext().setFloat32MatmulPrecision("highest");
   }
 
-  void finish_work() const noexcept override {
+  void synchronize() const noexcept override {
     cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream());
   }
 

@@ -33,7 +33,7 @@ class CudaModule {
   virtual void use(int device) = 0;
   /// Waits for the work on PyTorch's current stream, not for transfers under way. What failed is
   /// reported by the next use of the device.
-  virtual void finish_work() const noexcept = 0;
+  virtual void synchronize() const noexcept = 0;
   /// Bytes of the thread's device that nobody has taken.
   virtual int64_t free_memory_bytes() const = 0;
   /// The most memory of the thread's device, in bytes, that this process has taken at a time: what

@@ -29,6 +29,6 @@ double half_l1_cost_error(const at::Tensor& x);
 /// not fall, channels that differ by less than float16 can tell, is larger at once and refused.
 /// With costs scaled to at most 1 and λ = 0.1, an entry of exp(−C/λ) changes by 2 % of itself at
 /// most.
-inline constexpr double kMostHalfL1CostError = 0x1p-9;
+inline constexpr double kMaxHalfL1CostError = 0x1p-9;
 
 }  // namespace dotresize
