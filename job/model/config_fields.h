@@ -8,6 +8,10 @@
 
 namespace dotresize {
 
+// Generous for any model there is.
+inline constexpr int64_t kMaxLayers = 4096;
+inline constexpr int64_t kMaxPositions = int64_t{1} << 31;
+
 /// Typed, bounded access to the keys of one JSON object. Unless said
 /// otherwise, a null counts as not given. Throws InputError "ORIGIN: KEY: what is wrong and what
 /// would be right".

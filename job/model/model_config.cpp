@@ -20,8 +20,6 @@ using nlohmann::json;
 // Generous for any model there is, and small enough that no product of sizes overflows 64 bits.
 constexpr int64_t kMaxSize = int64_t{1} << 22;
 constexpr int64_t kMaxHeads = int64_t{1} << 11;
-constexpr int64_t kMaxLayers = 4096;
-constexpr int64_t kMaxPositions = int64_t{1} << 31;
 constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
 
 constexpr const char* kCompressedType = "dotresize";
@@ -140,7 +138,7 @@ int64_t count_sliding_layers(const ConfigFields& fields, const ModelConfig& conf
 
 void read_window(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
   if (family.window == ModelFamily::Window::kNone) return;
-  if (family.window == ModelFamily::Window::kWhereUsed &&
+  if (family.window == ModelFamily::Window::kIfUsed &&
       !fields.boolean("use_sliding_window", false)) {
     return;
   }

@@ -19,7 +19,7 @@ struct ModelFamily {
   enum class Window {
     kNone,
     kEveryLayer,   ///< sliding_window, if set, limits every layer
-    kWhereUsed,    ///< use_sliding_window says whether sliding_window limits every layer
+    kIfUsed,       ///< use_sliding_window says whether sliding_window limits every layer
     kByLayerType,  ///< use_sliding_window with max_window_layers or layer_types
   };
 
