@@ -37,7 +37,7 @@ struct MemoryModel {
 
   int64_t stage_weights(Dtype compute) const { return shard.parameters * size_in_bytes(compute); }
   /// Of a number in the fold dtype.
-  int64_t fold_bytes() const { return size_in_bytes(job.output_dtype) > 2 ? kDouble : kFloat; }
+  int64_t fold_bytes() const { return folds_in_float64(job.output_dtype) ? kDouble : kFloat; }
   /// Parameters of the largest sublayer, as in sublayer_parameters.
   int64_t largest_sublayer(bool folded) const;
   int64_t moments_of_junction() const;

@@ -13,7 +13,7 @@
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
 #include "worker/maps/junction_map.h"
-#include "worker/transformer/sublayer.h"
+#include "worker/transformer/weights.h"
 
 namespace dotresize {
 
