@@ -53,13 +53,18 @@ std::string size_row(const char* what, int64_t parameters, int64_t bytes, Dtype 
                      human_bytes(bytes), to_string(dtype));
 }
 
+std::string nominal_text(const ResolvedJob& job) {
+  if (!job.widths_known()) {
+    return fmt::format("widths up to {}, known once the activations are", job.hidden_size);
+  }
+  return fmt::format("{}, {:.1f} % narrower", widths_text(job.widths, job.hidden_size),
+                     100.0 * job.widths.nominal_sparsity(job.hidden_size));
+}
+
 std::string heading(const ResolvedJob& job) {
-  return fmt::format("{}: {}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}{}\n",
-                     job.name, job.method.name, to_string(job.map_sharing), to_string(job.schedule),
-                     target_text(job), widths_text(job),
-                     job.widths_known()
-                         ? fmt::format(", {:.1f} % narrower", 100.0 * job.nominal_sparsity())
-                         : ", known once the activations are");
+  return fmt::format("{}: {}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}\n",
+                     job.name, job.method.name, to_string(job.map_sharing), job.schedule.name,
+                     target_text(job), nominal_text(job));
 }
 
 /// The result's size, or what is known of it before its widths are.
@@ -109,21 +114,21 @@ json rank_json(const ModelConfig& config, const RankShard& shard, std::size_t ra
 }  // namespace
 
 std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
-  const NetSize size = net_size(config, job);
+  const NetSize size = net_size(config, job, job.widths);
   return fmt::format("{}\n{}\n{}\n{}", heading(job), rank_rows(config, job, plan),
                      size_row("dense", size.dense_parameters, size.dense_bytes, job.source_dtype),
                      result_rows(job, size));
 }
 
 std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
-  const NetSize size = net_size(config, job);
+  const NetSize size = net_size(config, job, job.widths);
   json document = {{"schema_version", 1},
                    {"name", job.name},
                    {"method", job.method.name},
                    {"map_sharing", to_string(job.map_sharing)},
                    {"target", target_text(job)},
                    {"hidden_size", config.hidden_size},
-                   {"schedule", to_string(job.schedule)},
+                   {"schedule", job.schedule.name},
                    {"ranks", json::array()},
                    {"dense",
                     {{"parameters", size.dense_parameters},
@@ -132,8 +137,8 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
                    {"compressed", compressed_json(job, size)},
                    {"warnings", json::array()}};
   if (job.widths_known()) {
-    document["width"] = job.width;
-    document["nominal_sparsity"] = job.nominal_sparsity();
+    document["width"] = job.widths.largest();
+    document["nominal_sparsity"] = job.widths.nominal_sparsity(job.hidden_size);
     document["ratio"] = size.parameters_fraction();
     const std::string warning = size_warning(size, job);
     if (!warning.empty()) document["warnings"].push_back(warning);
