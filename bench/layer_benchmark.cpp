@@ -24,9 +24,10 @@
 #include "job/model/model_config.h"
 #include "worker/calibration/junction_passes.h"
 #include "worker/cuda/cuda_module.h"
-#include "worker/maps/fold.h"
+#include "worker/transformer/fold_sublayer.h"
+#include "worker/transformer/forward.h"
+#include "worker/transformer/rotary.h"
 #include "worker/transformer/stage.h"
-#include "worker/transformer/sublayer.h"
 
 namespace {
 
@@ -65,22 +66,15 @@ ModelConfig read_config(const std::filesystem::path& file) {
   return parse_model_config(text.str(), file.string());
 }
 
-at::Tensor random_tensor(const std::vector<int64_t>& shape) { return at::randn(shape).mul_(0.02); }
-
-/// Of a dense sublayer in float32, without biases.
+/// Of a dense sublayer in float32.
 SublayerWeights random_sublayer(const ModelConfig& config, int64_t sublayer) {
   const int64_t d = config.hidden_size;
-  const SublayerLayout layout = sublayer_layout(config, sublayer, d, d);
-  SublayerWeights weights;
-  weights.sublayer = sublayer;
-  weights.norm = at::ones({d});
-  for (const LinearLayout& linear : layout.in_proj) {
-    weights.in_proj.push_back({random_tensor(linear.weight.shape), {}});
-  }
-  for (const LinearLayout& linear : layout.out_proj) {
-    weights.out_proj.push_back({random_tensor(linear.weight.shape), {}});
-  }
-  return weights;
+  return make_weights(sublayer, sublayer_tensors(config, sublayer, SublayerForm::kDense, d, d),
+                      [](const StoredTensor& tensor) {
+                        return tensor.role == TensorRole::kNorm
+                                   ? at::ones(tensor.shape)
+                                   : at::randn(tensor.shape).mul_(0.02);
+                      });
 }
 
 /// The stream in microbatches, as calibration has it; channels of falling size.
@@ -148,7 +142,7 @@ class Layer {
 
   void fold(const SublayerWeights& weights, const JunctionMap& map) {
     const PhaseClock::Scope scope(clock_, "fold");
-    const at::ScalarType dtype = fold_dtype(at::kBFloat16);
+    const at::ScalarType dtype = fold_dtype(Dtype::kBFloat16);
     benchmark::DoNotOptimize(
         fold_output(fold_input(weights, map.M_inv.to(dtype)), map.M.to(dtype)));
   }

@@ -73,7 +73,7 @@ struct ModelConfig {
   std::optional<int64_t> sliding_window;
   RotaryConfig rotary;
   std::optional<MixtureConfig> mixture;
-  std::string dtype;  ///< "float32", "float16" or "bfloat16"; empty where the config does not say
+  std::string dtype;  ///< "float32", "float16" or "bfloat16"; empty if the config does not say
   /// Width of each of the 2L+1 junctions; all hidden_size for a dense model.
   std::vector<int64_t> junction_widths;
   /// Group of each junction of a compressed model, ascending: within a group the map and the width

@@ -14,12 +14,12 @@ struct ModelFamily {
   enum class AttentionBias {
     kNone,
     kQkv,           ///< q, k and v always, o never
-    kAsConfigured,  ///< q, k, v and o where attention_bias says so
+    kAsConfigured,  ///< q, k, v and o if attention_bias says so
   };
   enum class Window {
     kNone,
-    kEveryLayer,   ///< sliding_window, where set, limits every layer
-    kWhereUsed,    ///< use_sliding_window says whether sliding_window limits every layer
+    kEveryLayer,   ///< sliding_window, if set, limits every layer
+    kIfUsed,       ///< use_sliding_window says whether sliding_window limits every layer
     kByLayerType,  ///< use_sliding_window with max_window_layers or layer_types
   };
 

@@ -63,7 +63,7 @@ class EnergySearch {
     }
   }
 
-  ResolvedJob run() const {
+  JunctionWidths run() const {
     const double keep = energy_.keep.value_or(0.0);
     if (!energy_.size) return smaller(at(keep), "method.widths.keep");
     const double threshold = largest_threshold();
@@ -72,23 +72,21 @@ class EnergySearch {
   }
 
  private:
-  /// The job with the widths of a threshold.
-  ResolvedJob at(double threshold) const {
-    ResolvedJob job = job_;
+  /// The widths of a threshold.
+  JunctionWidths at(double threshold) const {
+    JunctionWidths widths = job_.widths;
     double held = 1.0;
-    job.width = 0;
     for (std::size_t j = 0; j < junctions_.size(); ++j) {
       const std::size_t choice = junctions_[j].first_that_holds(threshold);
-      job.junction_widths.at(j) = junctions_[j].widths[choice];
-      job.width = std::max(job.width, junctions_[j].widths[choice]);
+      widths.all.at(j) = junctions_[j].widths[choice];
       held = std::min(held, junctions_[j].held[choice]);
     }
-    job.energy->held = held;
-    return job;
+    widths.held = held;
+    return widths;
   }
 
   bool fits(double threshold) const {
-    const NetSize size = net_size(config_, at(threshold));
+    const NetSize size = net_size(config_, job_, at(threshold));
     return size.compressed_bytes <= largest_bytes(*energy_.size, size.dense_bytes);
   }
 
@@ -106,16 +104,16 @@ class EnergySearch {
     return end == thresholds.begin() ? 0.0 : *(end - 1);
   }
 
-  [[noreturn]] void refuse_size(const ResolvedJob& widest) const {
+  [[noreturn]] void refuse_size(const JunctionWidths& widest) const {
     throw InputError("method.widths.size",
                      fmt::format("{} leaves the junctions {:.6f} of their energy, less than "
                                  "method.widths.keep, {}; a smaller keep or a larger size would do",
-                                 *energy_.size, *widest.energy->held, *energy_.keep));
+                                 *energy_.size, *widest.held, *energy_.keep));
   }
 
-  ResolvedJob smaller(ResolvedJob job, const std::string& key) const {
-    const std::string warning = size_warning(net_size(config_, job), job);
-    if (warning.empty() || job.allow_larger) return job;
+  JunctionWidths smaller(JunctionWidths widths, const std::string& key) const {
+    const std::string warning = size_warning(net_size(config_, job_, widths), job_);
+    if (warning.empty() || job_.allow_larger) return widths;
     throw InputError(key, warning + "; method.allow_larger: true makes it all the same");
   }
 
@@ -129,19 +127,18 @@ class EnergySearch {
 
 void check_energy_target(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.energy->size) return;
-  ResolvedJob smallest = job;
-  smallest.set_width(possible_widths(job).front());
-  const NetSize size = net_size(config, smallest);
+  const int64_t smallest = possible_widths(job).front();
+  const NetSize size = net_size(config, job, uniform_widths(config, job.head_sliced, smallest));
   if (size.compressed_bytes <= largest_bytes(*job.energy->size, size.dense_bytes)) return;
   throw InputError(
       "method.widths.size",
-      fmt::format("{} cannot be had: the smallest widths, {}, give {:.6f} of the dense "
+      fmt::format("{} is not available: the smallest widths, {}, give {:.6f} of the dense "
                   "model's bytes",
-                  *job.energy->size, smallest.width, size.bytes_fraction()));
+                  *job.energy->size, smallest, size.bytes_fraction()));
 }
 
-ResolvedJob with_energy_widths(const ResolvedJob& job, const ModelConfig& config,
-                               const std::vector<std::vector<double>>& spectra) {
+JunctionWidths energy_widths(const ResolvedJob& job, const ModelConfig& config,
+                             const std::vector<std::vector<double>>& spectra) {
   return EnergySearch(job, config, spectra).run();
 }
 

@@ -3,13 +3,9 @@
 #include <algorithm>
 
 #include "job/model/model_size.h"
+#include "job/plan/junction_widths.h"
 
 namespace dotresize {
-
-int64_t MemoryModel::tokens() const {
-  constexpr int64_t kMicrobatchTokens = 512;
-  return std::max(seqlen, kMicrobatchTokens / seqlen * seqlen);
-}
 
 int64_t MemoryModel::mapped_junctions() const {
   const int64_t end =
@@ -48,9 +44,13 @@ int64_t MemoryModel::moments_of_junction() const {
           (pca && transport ? kFloat : 0));
 }
 
+int64_t MemoryModel::moments_of_stage() const {
+  return (mapped_junctions() + shared_groups()) * moments_of_junction();
+}
+
 int64_t MemoryModel::stream() const {
   const int64_t samples = (expected_samples(job) + job.ranks - 1) / job.ranks;
-  return samples * seqlen * (d + job.width) * kFloat;
+  return samples * seqlen * (d + k) * kFloat;
 }
 
 }  // namespace dotresize

@@ -38,4 +38,11 @@ std::string to_string(CostScale scale) {
   throw std::invalid_argument("no such CostScale");
 }
 
+CostScale cost_scale_named(std::string_view name) {
+  for (const CostScale scale : {CostScale::kMax, CostScale::kMean, CostScale::kNone}) {
+    if (to_string(scale) == name) return scale;
+  }
+  throw std::invalid_argument("no such cost scale: " + std::string(name));
+}
+
 }  // namespace dotresize

@@ -23,6 +23,8 @@ enum class CostScale { kMax, kMean, kNone };
 
 /// "max", "mean", "none".
 std::string to_string(CostScale scale);
+/// Throws std::invalid_argument if there is no such scale.
+CostScale cost_scale_named(std::string_view name);
 
 /// One method: a row of methods(). What it needs of the calibration tokens follows from the row.
 struct Method {

@@ -12,11 +12,11 @@
 
 namespace dotresize {
 
-NetSize net_size(const ModelConfig& config, const ResolvedJob& job) {
+NetSize net_size(const ModelConfig& config, const ResolvedJob& job, const JunctionWidths& widths) {
   NetSize size;
   size.dense_parameters = stored_parameters(config);
   size.dense_bytes = size.dense_parameters * size_in_bytes(job.source_dtype);
-  size.compressed_parameters = stored_parameters(output_model_config(config, job));
+  size.compressed_parameters = stored_parameters(output_model_config(config, job, widths));
   size.compressed_bytes = size.compressed_parameters * size_in_bytes(job.output_dtype);
   return size;
 }

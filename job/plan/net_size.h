@@ -25,13 +25,13 @@ struct NetSize {
   bool is_smaller() const { return compressed_bytes < dense_bytes; }
 };
 
-/// Needs the job's widths: they need not be known, the size is that of the widths that are there.
-NetSize net_size(const ModelConfig& config, const ResolvedJob& job);
+/// Of the job's output with these widths.
+NetSize net_size(const ModelConfig& config, const ResolvedJob& job, const JunctionWidths& widths);
 
 /// The most bytes that are at most the fraction `size` of the dense ones.
 int64_t largest_bytes(double size, int64_t dense_bytes);
 
-/// What to tell the user where the result has no fewer bytes than the dense model: the numbers,
+/// What to tell the user if the result has no fewer bytes than the dense model: the numbers,
 /// why, and what to do; else empty.
 std::string size_warning(const NetSize& size, const ResolvedJob& job);
 

@@ -5,8 +5,9 @@
 
 namespace dotresize {
 
-/// The model that the job makes of `source`: compressed, or with `map_sharing: model` a dense one
-/// that is as wide as its map.
-ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& job);
+/// The model that the job makes of `source` with these widths: compressed, or with `map_sharing:
+/// model` a dense one that is as wide as its map.
+ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& job,
+                                const JunctionWidths& widths);
 
 }  // namespace dotresize

@@ -6,6 +6,7 @@
 
 #include "base/human_numbers.h"
 #include "base/text_table.h"
+#include "job/model/sublayers.h"
 #include "job/plan/net_size.h"
 #include "job/plan/target_text.h"
 
@@ -14,17 +15,18 @@ namespace {
 
 using nlohmann::json;
 
-std::string sublayer_name(int64_t sublayer) {
-  return fmt::format("layers.{} {}", sublayer / 2, sublayer % 2 == 0 ? "attention" : "mlp");
+std::string spaced_name(int64_t sublayer) {
+  return fmt::format("layers.{} {}", layer_of(sublayer),
+                     is_attention(sublayer) ? "attention" : "mlp");
 }
 
 /// "embed, layers.0 attention … layers.1 mlp".
 std::string shard_name(const ModelConfig& config, const RankShard& shard) {
   const bool first = shard.first_sublayer == 0;
   const bool last = shard.end_sublayer == config.num_sublayers();
-  std::string name = sublayer_name(shard.first_sublayer);
+  std::string name = spaced_name(shard.first_sublayer);
   if (shard.end_sublayer - shard.first_sublayer > 1) {
-    name += " … " + sublayer_name(shard.end_sublayer - 1);
+    name += " … " + spaced_name(shard.end_sublayer - 1);
   }
   return (first ? "embed, " : "") + name + (last ? ", head" : "");
 }
@@ -51,13 +53,18 @@ std::string size_row(const char* what, int64_t parameters, int64_t bytes, Dtype 
                      human_bytes(bytes), to_string(dtype));
 }
 
+std::string nominal_text(const ResolvedJob& job) {
+  if (!job.widths_known()) {
+    return fmt::format("widths up to {}, known once the activations are", job.hidden_size);
+  }
+  return fmt::format("{}, {:.1f} % narrower", widths_text(job.widths, job.hidden_size),
+                     100.0 * job.widths.nominal_sparsity(job.hidden_size));
+}
+
 std::string heading(const ResolvedJob& job) {
-  return fmt::format("{}: {}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}{}\n",
-                     job.name, job.method.name, to_string(job.map_sharing), to_string(job.schedule),
-                     target_text(job), widths_text(job),
-                     job.widths_known()
-                         ? fmt::format(", {:.1f} % narrower", 100.0 * job.nominal_sparsity())
-                         : ", known once the activations are");
+  return fmt::format("{}: {}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}\n",
+                     job.name, job.method.name, to_string(job.map_sharing), job.schedule.name,
+                     target_text(job), nominal_text(job));
 }
 
 /// The result's size, or what is known of it before its widths are.
@@ -107,21 +114,21 @@ json rank_json(const ModelConfig& config, const RankShard& shard, std::size_t ra
 }  // namespace
 
 std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
-  const NetSize size = net_size(config, job);
+  const NetSize size = net_size(config, job, job.widths);
   return fmt::format("{}\n{}\n{}\n{}", heading(job), rank_rows(config, job, plan),
                      size_row("dense", size.dense_parameters, size.dense_bytes, job.source_dtype),
                      result_rows(job, size));
 }
 
 std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
-  const NetSize size = net_size(config, job);
+  const NetSize size = net_size(config, job, job.widths);
   json document = {{"schema_version", 1},
                    {"name", job.name},
                    {"method", job.method.name},
                    {"map_sharing", to_string(job.map_sharing)},
                    {"target", target_text(job)},
                    {"hidden_size", config.hidden_size},
-                   {"schedule", to_string(job.schedule)},
+                   {"schedule", job.schedule.name},
                    {"ranks", json::array()},
                    {"dense",
                     {{"parameters", size.dense_parameters},
@@ -130,8 +137,8 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
                    {"compressed", compressed_json(job, size)},
                    {"warnings", json::array()}};
   if (job.widths_known()) {
-    document["width"] = job.width;
-    document["nominal_sparsity"] = job.nominal_sparsity();
+    document["width"] = job.widths.largest();
+    document["nominal_sparsity"] = job.widths.nominal_sparsity(job.hidden_size);
     document["ratio"] = size.parameters_fraction();
     const std::string warning = size_warning(size, job);
     if (!warning.empty()) document["warnings"].push_back(warning);

@@ -9,8 +9,8 @@
 #include "job/plan/energy_widths.h"
 #include "job/plan/net_size.h"
 #include "job/plan/resolved_job.h"
+#include "job/plan/token_windows.h"
 #include "job/plan/width_from_size.h"
-#include "job/plan/work_estimate.h"
 #include "job/spec/spec_paths.h"
 
 namespace dotresize {
@@ -18,70 +18,47 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kDefaultSamples = 128;
-constexpr int64_t kDefaultSeqlen = 2048;
+/// The first GPUs that compute in bfloat16 are sm_80.
+constexpr int kFirstCapabilityWithBfloat16 = 80;
 
 [[noreturn]] void fail(const std::string& key, const std::string& what) {
   throw InputError(key, what);
 }
 
-Method method_of(const v1::Method& method) {
-  return method_named(v1::Method::Name_Name(method.name()));
-}
-
-CostScale cost_scale_of(const v1::Method& method) {
-  switch (method.cost_scale()) {
-    case v1::Method::mean:
-      return CostScale::kMean;
-    case v1::Method::none:
-      return CostScale::kNone;
-    default:
-      return CostScale::kMax;
+const Schedule& schedule_of(v1::Calibration::Activations activations, const ResolvedJob& job) {
+  const auto offers_all = [&](const Schedule& schedule) {
+    return (schedule.shares_maps || !job.map_sharing.shares()) &&
+           (schedule.energy_widths || job.widths_known());
+  };
+  if (activations == v1::Calibration::auto_) {
+    const Schedule& usual = schedule_for_activations(job.method.default_activations());
+    return offers_all(usual) ? usual : *std::ranges::find_if(schedules(), offers_all);
   }
-}
-
-Schedule schedule_of(v1::Calibration::Activations activations, const ResolvedJob& job) {
-  if (job.map_sharing.shares() || job.energy) return Schedule::kPipeline;
-  switch (activations) {
-    case v1::Calibration::original:
-      return Schedule::kPipeline;
-    case v1::Calibration::compressed:
-      return Schedule::kTokenParallel;
-    default:
-      return job.method.pca() ? Schedule::kPipeline : Schedule::kTokenParallel;
+  const Schedule& asked = schedule_for_activations(v1::Calibration::Activations_Name(activations));
+  if (!offers_all(asked)) {
+    fail("calibration.activations",
+         std::string(asked.activations) + " does not go with shared maps or widths from energy");
   }
+  return asked;
 }
 
-Dtype source_dtype_of(const ModelConfig& config) {
-  if (config.dtype == "float16") return Dtype::kFloat16;
-  if (config.dtype == "bfloat16") return Dtype::kBFloat16;
-  return Dtype::kFloat32;  // also where config.json does not say, as in transformers
+Dtype gpu_compute_dtype_of(v1::ComputeDtype::Name asked, const std::optional<LaunchFacts>& launch) {
+  const bool has_bfloat16 =
+      !launch || launch->devices.least_capability >= kFirstCapabilityWithBfloat16;
+  return find_dtype(v1::ComputeDtype::Name_Name(asked))
+      .value_or(has_bfloat16 ? Dtype::kBFloat16 : Dtype::kFloat16);
 }
 
-Dtype output_dtype_of(v1::Output::Dtype dtype, Dtype source) {
-  switch (dtype) {
-    case v1::Output::float32:
-      return Dtype::kFloat32;
-    case v1::Output::float16:
-      return Dtype::kFloat16;
-    case v1::Output::bfloat16:
-      return Dtype::kBFloat16;
-    default:
-      return source;
-  }
-}
-
-Dtype compute_dtype_of(v1::ComputeDtype::Name dtype, DeviceKind device) {
-  switch (dtype) {
-    case v1::ComputeDtype::float16:
-      return Dtype::kFloat16;
-    case v1::ComputeDtype::bfloat16:
-      return Dtype::kBFloat16;
-    case v1::ComputeDtype::float32:
-      return Dtype::kFloat32;
-    default:
-      return device == DeviceKind::kCuda ? Dtype::kBFloat16 : Dtype::kFloat32;
-  }
+void resolve_device(const v1::JobSpec& spec, const std::optional<LaunchFacts>& launch,
+                    ResolvedJob& job) {
+  const v1::ComputeDtype::Name dtype = spec.resources().compute_dtype();
+  const std::optional<DeviceKind> device = launch ? launch->devices.device : asked_device(spec);
+  job.device = device.value_or(DeviceKind::kCpu);
+  if (device != DeviceKind::kCpu) job.gpu_compute_dtype = gpu_compute_dtype_of(dtype, launch);
+  job.compute_dtype =
+      job.device == DeviceKind::kCuda
+          ? *job.gpu_compute_dtype
+          : find_dtype(v1::ComputeDtype::Name_Name(dtype)).value_or(Dtype::kFloat32);
 }
 
 void require_regular_file(const std::string& key, const fs::path& path) {
@@ -163,7 +140,7 @@ std::string target_key(const v1::Method& method) {
 
 void check_smaller(const v1::Method& method, const ModelConfig& config, const ResolvedJob& job) {
   if (job.allow_larger || !job.widths_known()) return;
-  const std::string warning = size_warning(net_size(config, job), job);
+  const std::string warning = size_warning(net_size(config, job, job.widths), job);
   if (!warning.empty()) {
     fail(target_key(method), warning + "; method.allow_larger: true makes it all the same");
   }
@@ -171,23 +148,27 @@ void check_smaller(const v1::Method& method, const ModelConfig& config, const Re
 
 /// The widths, or what decides them. Needs all else that bears on the output's size.
 void resolve_widths(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
+  const auto set_width = [&](int64_t k) {
+    job.widths = uniform_widths(config, job.head_sliced, k);
+  };
   const int64_t round_to =
       std::lcm(given.round_to() == 0 ? default_round_to(config.hidden_size) : given.round_to(),
                width_unit(config, job));
   job.allow_larger = given.allow_larger();
   if (given.has_width()) {
-    job.set_width(explicit_width(given.width(), config, job));
+    set_width(explicit_width(given.width(), config, job));
   } else if (given.has_sparsity()) {
     job.sparsity = given.sparsity();
-    job.set_width(width_from_sparsity(given.sparsity(), config.hidden_size, round_to));
+    set_width(width_from_sparsity(given.sparsity(), config.hidden_size, round_to));
   } else if (given.has_size()) {
     job.size = given.size();
-    job.set_width(width_from_size(given.size(), round_to, config, job));
+    set_width(width_from_size(given.size(), round_to, config, job));
   } else {
     EnergyTarget& energy = job.energy.emplace();
     energy.round_to = round_to;
     if (given.widths().has_keep()) energy.keep = given.widths().keep();
     if (given.widths().has_size()) energy.size = given.widths().size();
+    set_width(config.hidden_size);
     check_energy_target(config, job);
   }
   check_smaller(given, config, job);
@@ -197,7 +178,7 @@ void check_stock_output(const ModelConfig& config) {
   const ModelFamily& family = *find_family(config.family);
   const auto refuse = [&](const std::string& reason) {
     fail("method.map_sharing", "a stock model of the family '" + config.family + "' " + reason +
-                                   "; 'junction' or a number of groups can be had");
+                                   "; 'junction' or a number of groups is available");
   };
   if (!family.offers_stock_output) refuse("cannot be made yet");
   if (family.rotary_is_default_or_longrope && config.rotary.type == "longrope") {
@@ -227,10 +208,10 @@ void resolve_map_sharing(const v1::Method& given, const ModelConfig& config, Res
 }
 
 void resolve_method(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
-  job.method = method_of(given);
+  job.method = method_named(v1::Method::Name_Name(given.name()));
   job.map_sharing = parse_map_sharing(given.map_sharing()).value();
   if (given.has_lambda()) job.lambda = given.lambda();
-  job.cost_scale = cost_scale_of(given);
+  job.cost_scale = cost_scale_named(v1::Method::CostScale_Name(given.cost_scale()));
   job.head_sliced = given.head() == v1::Method::sliced || job.stock_output();
   if (given.has_sinkhorn_tolerance()) job.sinkhorn_tolerance = given.sinkhorn_tolerance();
   if (given.has_sinkhorn_max_iterations()) {
@@ -238,13 +219,14 @@ void resolve_method(const v1::Method& given, const ModelConfig& config, Resolved
   }
   job.accept_nonconvergence = given.on_nonconvergence() == v1::Method::accept;
   resolve_map_sharing(given, config, job);
-  job.width = job.hidden_size = config.hidden_size;
-  job.junction_widths.assign(static_cast<std::size_t>(config.num_junctions()), job.hidden_size);
+  job.hidden_size = config.hidden_size;
   resolve_widths(given, config, job);
 }
 
-int resolve_ranks(const v1::Resources& resources, const ModelConfig& config) {
-  const uint32_t ranks = resources.has_ranks() ? resources.ranks() : 1;
+int resolve_ranks(const v1::Resources& resources, const std::optional<LaunchFacts>& launch,
+                  const ModelConfig& config) {
+  const int64_t asked = resources.has_ranks() ? resources.ranks() : 1;
+  const int64_t ranks = launch ? launch->ranks : asked;
   if (ranks > config.num_sublayers()) {
     fail("resources.ranks", std::to_string(ranks) + " is more than the model's " +
                                 std::to_string(config.num_sublayers()) +
@@ -282,7 +264,19 @@ void check_output_is_apart(const ResolvedJob& job) {
 
 }  // namespace
 
-ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config) {
+std::optional<DeviceKind> asked_device(const v1::JobSpec& spec) {
+  switch (spec.resources().device()) {
+    case v1::Resources::cpu:
+      return DeviceKind::kCpu;
+    case v1::Resources::cuda:
+      return DeviceKind::kCuda;
+    default:
+      return std::nullopt;
+  }
+}
+
+ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
+                        const std::optional<LaunchFacts>& launch) {
   if (config.compressed) {
     fail("model.path",
          "the model is already compressed (model_type dotresize); a dense one is "
@@ -293,17 +287,14 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config) {
   job.model_path = spec.model().path();
   job.output_path = spec.output().path();
   job.overwrite = spec.output().overwrite();
-  job.source_dtype = source_dtype_of(config);
-  job.output_dtype = output_dtype_of(spec.output().dtype(), job.source_dtype);
+  // float32 also if config.json does not say, as in transformers.
+  job.source_dtype = find_dtype(config.dtype).value_or(Dtype::kFloat32);
+  job.output_dtype =
+      find_dtype(v1::Output::Dtype_Name(spec.output().dtype())).value_or(job.source_dtype);
   resolve_method(spec.method(), config, job);
   job.schedule = schedule_of(spec.calibration().activations(), job);
-  job.ranks = resolve_ranks(spec.resources(), config);
-  job.device =
-      spec.resources().device() == v1::Resources::cuda ? DeviceKind::kCuda : DeviceKind::kCpu;
-  job.compute_dtype = compute_dtype_of(spec.resources().compute_dtype(), job.device);
-  if (spec.resources().device() != v1::Resources::cpu) {
-    job.gpu_compute_dtype = compute_dtype_of(spec.resources().compute_dtype(), DeviceKind::kCuda);
-  }
+  job.ranks = resolve_ranks(spec.resources(), launch, config);
+  resolve_device(spec, launch, job);
   if (spec.resources().has_timeout_s()) {
     job.timeout_s = static_cast<int>(spec.resources().timeout_s());
   }

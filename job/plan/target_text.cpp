@@ -9,22 +9,20 @@ namespace dotresize {
 std::string target_text(const ResolvedJob& job) {
   if (job.sparsity) return fmt::format("sparsity {}", *job.sparsity);
   if (job.size) return fmt::format("size {}", *job.size);
-  if (!job.energy) return fmt::format("width {}", job.width);
+  if (!job.energy) return fmt::format("width {}", job.widths.largest());
   return "widths from energy" +
          (job.energy->keep ? fmt::format(", keep {}", *job.energy->keep) : "") +
          (job.energy->size ? fmt::format(", size {}", *job.energy->size) : "");
 }
 
-std::string width_range(const ResolvedJob& job) {
-  if (!job.energy) return std::to_string(job.width);
-  const auto [least, most] = std::ranges::minmax(job.compressed_widths());
-  return fmt::format("{} to {}", least, most);
+std::string width_range(const JunctionWidths& widths) {
+  if (!widths.held) return std::to_string(widths.largest());
+  return fmt::format("{} to {}", std::ranges::min(widths.mapped()), widths.largest());
 }
 
-std::string widths_text(const ResolvedJob& job) {
-  if (!job.widths_known()) return fmt::format("widths up to {}", job.hidden_size);
-  return fmt::format("{} {} of {}", job.energy ? "widths" : "width", width_range(job),
-                     job.hidden_size);
+std::string widths_text(const JunctionWidths& widths, int64_t hidden_size) {
+  return fmt::format("{} {} of {}", widths.held ? "widths" : "width", width_range(widths),
+                     hidden_size);
 }
 
 }  // namespace dotresize

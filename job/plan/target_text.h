@@ -10,12 +10,10 @@ namespace dotresize {
 /// energy, keep 0.99, size 0.8".
 std::string target_text(const ResolvedJob& job);
 
-/// The compressed junctions' width, "176", or the range that energy gave, "96 to 216". Call once
-/// the widths are known.
-std::string width_range(const ResolvedJob& job);
+/// The mapped junctions' width, "176", or the range that energy gave, "96 to 216".
+std::string width_range(const JunctionWidths& widths);
 
-/// What came of the target: "width 176 of 256", "widths 96 to 216 of 256", or "widths up to 256"
-/// where they are not known yet.
-std::string widths_text(const ResolvedJob& job);
+/// What came of the target: "width 176 of 256", or "widths 96 to 216 of 256".
+std::string widths_text(const JunctionWidths& widths, int64_t hidden_size);
 
 }  // namespace dotresize

@@ -9,11 +9,9 @@ namespace dotresize {
 
 int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config,
                         const ResolvedJob& job) {
-  ResolvedJob trial = job;
   NetSize net;
   for (int64_t k = config.hidden_size / round_to * round_to; k > 0; k -= round_to) {
-    trial.set_width(k);
-    net = net_size(config, trial);
+    net = net_size(config, job, uniform_widths(config, job.head_sliced, k));
     if (net.compressed_bytes <= largest_bytes(size, net.dense_bytes)) return k;
   }
   if (round_to > config.hidden_size) {
@@ -24,7 +22,7 @@ int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config
                     config.hidden_size, round_to));
   }
   throw InputError("method.size",
-                   fmt::format("{} cannot be had: the smallest width, {}, gives {:.6f} of the "
+                   fmt::format("{} is not available: the smallest width, {}, gives {:.6f} of the "
                                "dense model's bytes",
                                size, round_to, net.bytes_fraction()));
 }

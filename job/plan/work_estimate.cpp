@@ -11,34 +11,29 @@
 // The evaluation text is taken to be as long as the calibration text.
 #include "job/plan/work_estimate.h"
 
-#include <algorithm>
-
 #include "job/model/model_size.h"
+#include "job/model/sublayers.h"
+#include "job/plan/junction_widths.h"
+#include "job/plan/token_windows.h"
 
 namespace dotresize {
 namespace {
 
-constexpr int64_t kDefaultSamples = 128;
-constexpr int64_t kDefaultSeqlen = 2048;
 constexpr double kSinkhornIterations = 100.0;
 
 struct WorkModel {
   const ModelConfig& config;
   const ResolvedJob& job;
   double d = static_cast<double>(config.hidden_size);
-  double k = static_cast<double>(job.width);
+  double k = static_cast<double>(job.widths.largest());
   double seqlen = static_cast<double>(expected_seqlen(job, config));
   double tokens = static_cast<double>(expected_samples(job)) * seqlen;
 
   double evaluation_passes() const { return job.evaluation ? 2.0 : 0.0; }
-  double calibration_passes() const {
-    return job.method.pca() && job.method.transport() ? 2.0 : 1.0;
-  }
-
   double forward_pass(int64_t sublayer) const {
     const double attention_width = static_cast<double>(config.num_heads * config.head_dim);
     return 2.0 * static_cast<double>(active_parameters(config, sublayer)) * tokens +
-           (sublayer % 2 == 0 ? 2.0 * tokens * seqlen * attention_width : 0.0);
+           (is_attention(sublayer) ? 2.0 * tokens * seqlen * attention_width : 0.0);
   }
 
   double junction() const {
@@ -55,7 +50,7 @@ struct WorkModel {
     const auto parameters = static_cast<double>(sublayer_parameters(
         config, index, config.hidden_size, config.hidden_size, /*folded=*/false));
     const bool mapped = index + 1 < mapped_junctions(config, job.head_sliced);
-    return forward_pass(index) * (calibration_passes() + evaluation_passes()) +
+    return forward_pass(index) * (job.method.passes() + evaluation_passes()) +
            (mapped ? junction() : 0.0) + 2.0 * parameters * k;
   }
 
@@ -67,18 +62,6 @@ struct WorkModel {
 };
 
 }  // namespace
-
-int64_t expected_samples(const ResolvedJob& job) {
-  return job.calibration.samples.value_or(kDefaultSamples);
-}
-
-int64_t expected_seqlen(const ResolvedJob& job, const ModelConfig& config) {
-  return job.calibration.seqlen.value_or(std::min(kDefaultSeqlen, config.max_position_embeddings));
-}
-
-int64_t mapped_junctions(const ModelConfig& config, bool head_sliced) {
-  return config.num_junctions() - (head_sliced ? 0 : 1);
-}
 
 std::vector<double> estimate_work(const ModelConfig& config, const ResolvedJob& job) {
   const WorkModel model{config, job};

@@ -1,8 +1,9 @@
+#include "job/report/model_card.h"
+
 #include <fmt/format.h>
 
 #include "base/human_numbers.h"
 #include "job/plan/target_text.h"
-#include "job/report/report.h"
 
 namespace dotresize {
 namespace {
@@ -21,18 +22,18 @@ std::string size_table(const Report& report) {
 
 std::string evaluation_sentence(const Report& report) {
   if (!report.job.evaluation) return "";
-  const auto& seqlen = report.job.evaluation->seqlen;
+  const auto& seqlen = report.evaluation_seqlen;
   return fmt::format("Perplexity is over {} predicted tokens{}. ",
                      with_separators(report.evaluation_tokens),
                      seqlen ? fmt::format(" in windows of {}", *seqlen) : "");
 }
 
-std::string method_sentence(const ResolvedJob& job, const ModelConfig& config) {
+std::string method_sentence(const Report& report, const ModelConfig& config) {
+  const ResolvedJob& job = report.job;
   std::string text = fmt::format(
       "The residual stream was narrowed from {} to {} channels with `{}`, on {} calibration "
       "activations",
-      config.hidden_size, width_range(job), job.method.name,
-      job.schedule == Schedule::kPipeline ? "the dense model's" : "the compressed model's");
+      config.hidden_size, width_range(report.widths), job.method.name, job.schedule.sees);
   if (job.method.transport()) {
     text += fmt::format(" (λ = {}, cost scale `{}`)", job.lambda, to_string(job.cost_scale));
   }
@@ -101,7 +102,7 @@ A `{0}` model made narrower with dotresize {2}.
 `sha256sum -c SHA256SUMS` checks the files. The terms of the source model's license apply.
 )",
       config.family, job.name, report.tool_version,
-      method_sentence(job, config) + sharing_sentence(job), size_table(report),
+      method_sentence(report, config) + sharing_sentence(job), size_table(report),
       evaluation_sentence(report), usage(job, config.family));
 }
 

@@ -43,7 +43,8 @@ const RankReport& most_memory(const std::vector<RankReport>& ranks) {
   });
 }
 
-/// "l1 cost 81.2 G pairs/s a rank, 65.1 % of the limit"; empty where no rank has computed costs.
+/// "l1 cost 81.2 G pairs/s a rank", on GPUs with ", 65.1 % of the limit"; empty if no rank has
+/// computed costs.
 std::string cost_line(const std::vector<RankReport>& ranks) {
   CostReport all;
   double pairs_at_most = 0.0;
@@ -51,14 +52,16 @@ std::string cost_line(const std::vector<RankReport>& ranks) {
     if (!rank.cost) continue;
     all.pairs += rank.cost->pairs;
     all.seconds += rank.cost->seconds;
-    pairs_at_most += rank.cost->limit_pairs_per_s * rank.cost->seconds;
+    pairs_at_most += rank.cost->limit_pairs_per_s.value_or(0.0) * rank.cost->seconds;
   }
   if (all.pairs == 0.0) return "";
-  return fmt::format("l1 cost {:.1f} G pairs/s a rank, {:.1f} % of the limit\n",
-                     1e-9 * all.pairs_per_s(), 100.0 * all.pairs / pairs_at_most);
+  const std::string share = pairs_at_most > 0.0 ? fmt::format(", {:.1f} % of the limit",
+                                                              100.0 * all.pairs / pairs_at_most)
+                                                : "";
+  return fmt::format("l1 cost {:.1f} G pairs/s a rank{}\n", 1e-9 * all.pairs_per_s(), share);
 }
 
-/// "peak device memory 3.00 GiB (rank 1)"; empty where no rank has a GPU.
+/// "peak device memory 3.00 GiB (rank 1)"; empty if no rank has a GPU.
 std::string device_memory_line(const std::vector<RankReport>& ranks) {
   const auto largest =
       std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {

@@ -1,11 +1,9 @@
 #include "job/report/report.h"
 
-#include <nlohmann/json.hpp>
-
 #include "base/checked_json.h"
 #include "base/input_file.h"
 #include "job/model/config_fields.h"
-#include "job/plan/net_size.h"
+#include "job/report/json_fields.h"
 
 namespace dotresize {
 namespace {
@@ -16,31 +14,21 @@ constexpr int64_t kSchemaVersion = 1;
 constexpr std::size_t kMaxReportBytes = std::size_t{64} << 20;
 constexpr int64_t kAny = INT64_MAX;
 
-NetSize sizes_of(const Report& report) {
-  return {report.dense.parameters, report.dense.bytes, report.compressed.parameters,
-          report.compressed.bytes};
-}
-
-template <class Value>
-void set_if(json& object, const char* key, const std::optional<Value>& value) {
-  if (value) object[key] = *value;
-}
-
-json method_json(const ResolvedJob& job) {
+json method_json(const ResolvedJob& job, const JunctionWidths& widths) {
   json method = {{"name", job.method.name},
-                 {"width", job.width},
+                 {"width", widths.largest()},
                  {"hidden_size", job.hidden_size},
-                 {"nominal_sparsity", job.nominal_sparsity()},
+                 {"nominal_sparsity", widths.nominal_sparsity(job.hidden_size)},
                  {"head", job.head_sliced ? "sliced" : "dense"},
                  {"map_sharing", to_string(job.map_sharing)},
                  {"allow_larger", job.allow_larger}};
   set_if(method, "sparsity", job.sparsity);
   set_if(method, "size", job.size);
   if (job.energy) {
-    json& widths = method["widths"] = {{"from", "energy"}, {"round_to", job.energy->round_to}};
-    set_if(widths, "keep", job.energy->keep);
-    set_if(widths, "size", job.energy->size);
-    set_if(widths, "held", job.energy->held);
+    json& target = method["widths"] = {{"from", "energy"}, {"round_to", job.energy->round_to}};
+    set_if(target, "keep", job.energy->keep);
+    set_if(target, "size", job.energy->size);
+    set_if(target, "held", widths.held);
   }
   if (job.method.transport()) {
     method["lambda"] = job.lambda;
@@ -67,24 +55,8 @@ json calibration_json(const Report& report) {
     object["seconds"] = report.calibration_s;
     object["tokens_per_s"] = report.tokens_per_second();
   }
-  object["schedule"] = to_string(report.job.schedule);
-  object["activations"] = report.job.schedule == Schedule::kPipeline ? "original" : "compressed";
-  return object;
-}
-
-json junction_json(const JunctionReport& junction) {
-  json object = {{"name", junction.name}, {"width", junction.width}, {"mapped", junction.mapped}};
-  if (!junction.mapped) return object;
-  object["effective_rank"] = junction.effective_rank;
-  object["retained_energy"] = junction.retained_energy;
-  set_if(object, "qr_condition", junction.qr_condition);
-  if (junction.cost_dtype) object["cost_dtype"] = to_string(*junction.cost_dtype);
-  set_if(object, "cost_error", junction.cost_error);
-  if (junction.sinkhorn_iterations) {
-    json& sinkhorn = object["sinkhorn"] = {{"iterations", *junction.sinkhorn_iterations}};
-    set_if(sinkhorn, "violation", junction.sinkhorn_violation);
-    set_if(sinkhorn, "converged", junction.sinkhorn_converged);
-  }
+  object["schedule"] = report.job.schedule.name;
+  object["activations"] = report.job.schedule.activations;
   return object;
 }
 
@@ -94,30 +66,9 @@ json model_json(const ModelReport& model) {
   return object;
 }
 
-json cost_json(const CostReport& cost) {
-  return {{"pairs", cost.pairs},
-          {"seconds", cost.seconds},
-          {"pairs_per_s", cost.pairs_per_s()},
-          {"limit_pairs_per_s", cost.limit_pairs_per_s},
-          {"share_of_limit", cost.share_of_limit()}};
-}
-
-json rank_json(const RankReport& rank) {
-  json object = {{"rank", rank.rank},
-                 {"host", rank.host},
-                 {"first_sublayer", rank.first_sublayer},
-                 {"end_sublayer", rank.end_sublayer},
-                 {"seconds", rank.seconds},
-                 {"peak_memory_bytes", rank.peak_memory_bytes}};
-  if (!rank.gpu.empty()) object["gpu"] = rank.gpu;
-  set_if(object, "peak_device_memory_bytes", rank.peak_device_memory_bytes);
-  if (rank.cost) object["cost"] = cost_json(*rank.cost);
-  return object;
-}
-
 json compressed_json(const Report& report) {
   json object = model_json(report.compressed);
-  const NetSize size = sizes_of(report);
+  const NetSize size = net_size(report);
   object["parameters_fraction"] = size.parameters_fraction();
   object["bytes_fraction"] = size.bytes_fraction();
   return object;
@@ -145,6 +96,11 @@ std::map<std::string, std::string> read_fingerprints(const ConfigFields& root) {
 
 }  // namespace
 
+NetSize net_size(const Report& report) {
+  return {report.dense.parameters, report.dense.bytes, report.compressed.parameters,
+          report.compressed.bytes};
+}
+
 std::string report_to_json(const Report& report) {
   const ResolvedJob& job = report.job;
   json document = {
@@ -153,7 +109,7 @@ std::string report_to_json(const Report& report) {
       {"name", job.name},
       {"model", {{"path", job.model_path.string()}, {"dtype", to_string(job.source_dtype)}}},
       {"output", {{"path", job.output_path.string()}, {"dtype", to_string(job.output_dtype)}}},
-      {"method", method_json(job)},
+      {"method", method_json(job, report.widths)},
       {"calibration", calibration_json(report)},
       {"device", to_string(job.device)},
       {"compute_dtype", to_string(job.compute_dtype)},
@@ -165,12 +121,12 @@ std::string report_to_json(const Report& report) {
       {"fingerprints", report.fingerprints},
       {"warnings", report.warnings}};
   if (job.evaluation) {
-    document["evaluation"] = source_json(*job.evaluation, report.evaluation_tokens);
+    json& evaluation = document["evaluation"] =
+        source_json(*job.evaluation, report.evaluation_tokens);
+    set_if(evaluation, "seqlen", report.evaluation_seqlen);
   }
-  for (const auto& junction : report.junctions) {
-    document["junctions"].push_back(junction_json(junction));
-  }
-  for (const auto& rank : report.ranks) document["ranks"].push_back(rank_json(rank));
+  for (const auto& junction : report.junctions) document["junctions"].push_back(to_json(junction));
+  for (const auto& rank : report.ranks) document["ranks"].push_back(to_json(rank));
   // Paths need not be UTF-8, JSON must be.
   return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }

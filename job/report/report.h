@@ -7,24 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "job/plan/net_size.h"
 #include "job/plan/resolved_job.h"
+#include "job/report/junction_report.h"
+#include "job/report/rank_report.h"
 
 namespace dotresize {
-
-struct JunctionReport {
-  std::string name;    ///< "embed", "layers.3.attention", "layers.3.mlp"
-  int64_t width = 0;   ///< k
-  bool mapped = true;  ///< false: kept at full width, the rest is absent
-  int64_t effective_rank = 0;
-  double retained_energy = 0.0;  ///< tr(Mᵀ G M) / tr(G)
-  std::optional<int64_t> sinkhorn_iterations;
-  std::optional<double> sinkhorn_violation;
-  std::optional<bool> sinkhorn_converged;
-  std::optional<double> qr_condition;    ///< 2-norm condition of R
-  std::optional<Dtype> cost_dtype = {};  ///< of the differences in its costs: float32 or float16
-  /// Of costs in float16, on a sample, where they were tried.
-  std::optional<double> cost_error = {};
-};
 
 struct ModelReport {
   int64_t parameters = 0;
@@ -32,33 +20,11 @@ struct ModelReport {
   std::optional<double> perplexity;
 };
 
-/// The l1 costs that a rank has computed. A pair is two channels of one token: n tokens of width d
-/// have n·d²/2.
-struct CostReport {
-  double pairs = 0.0;
-  double seconds = 0.0;            ///< in the phase "cost"
-  double limit_pairs_per_s = 0.0;  ///< that the kernel cannot exceed on the rank's device
-
-  double pairs_per_s() const { return pairs / seconds; }
-  double share_of_limit() const { return pairs_per_s() / limit_pairs_per_s; }
-};
-
-struct RankReport {
-  int rank = 0;
-  std::string host;
-  int64_t first_sublayer = 0;
-  int64_t end_sublayer = 0;
-  std::map<std::string, double> seconds;  ///< wall time by phase
-  int64_t peak_memory_bytes = 0;          ///< high-water mark of the resident set
-  std::string gpu = {};                   ///< "NVIDIA H100 80GB HBM3 (sm_90)"; empty on the CPU
-  std::optional<int64_t> peak_device_memory_bytes = {};  ///< CudaModule; on a GPU
-  std::optional<CostReport> cost = {};                   ///< where the method has costs
-};
-
 /// `dotresize/report.json` (docs/output.md). Schema version 1: fields are added, never changed.
 struct Report {
   std::string tool_version;
   ResolvedJob job;
+  JunctionWidths widths;  ///< of the output
   std::vector<JunctionReport> junctions;
   ModelReport dense;
   ModelReport compressed;
@@ -67,6 +33,7 @@ struct Report {
   int64_t calibration_tokens = 0;
   double calibration_s = 0.0;                       ///< wall time of the phase `calibrate`
   int64_t evaluation_tokens = 0;                    ///< predicted tokens
+  std::optional<int64_t> evaluation_seqlen;         ///< tokens per window, if there was one
   std::map<std::string, std::string> fingerprints;  ///< sha256 by input: model files, tokens
   std::vector<std::string> warnings;
 
@@ -75,6 +42,9 @@ struct Report {
     return static_cast<double>(calibration_tokens) / calibration_s;
   }
 };
+
+/// Sizes of both models, as stored.
+NetSize net_size(const Report& report);
 
 std::string report_to_json(const Report& report);
 
@@ -91,8 +61,5 @@ struct ReportSummary {
   std::map<std::string, std::string> fingerprints;  ///< as in Report
 };
 ReportSummary read_report_summary(const std::filesystem::path& model_dir);
-
-/// The model card (README.md of the output): what it is, how to load it, the numbers.
-std::string model_card(const Report& report, const ModelConfig& config);
 
 }  // namespace dotresize

@@ -22,8 +22,8 @@ constexpr std::size_t kMapped = 12;  // small_llama with a dense head
 ResolvedJob energy_job(std::optional<double> keep, std::optional<double> size) {
   ResolvedJob job = small_job(small_llama(), 1);
   job.sparsity.reset();
-  job.set_width(256);
-  job.energy = EnergyTarget{.keep = keep, .size = size, .round_to = 8, .held = {}};
+  job.widths = uniform_widths(small_llama(), job.head_sliced, 256);
+  job.energy = EnergyTarget{.keep = keep, .size = size, .round_to = 8};
   return job;
 }
 
@@ -47,8 +47,8 @@ double held(const std::vector<double>& row, int64_t width) {
   return leading / all;
 }
 
-ResolvedJob chosen(std::optional<double> keep, std::optional<double> size) {
-  return with_energy_widths(energy_job(keep, size), small_llama(), spectra());
+JunctionWidths chosen(std::optional<double> keep, std::optional<double> size) {
+  return energy_widths(energy_job(keep, size), small_llama(), spectra());
 }
 
 std::string error_of(std::optional<double> keep, std::optional<double> size) {
@@ -61,41 +61,40 @@ std::string error_of(std::optional<double> keep, std::optional<double> size) {
 }
 
 TEST(EnergyWidths, KeepGivesTheSmallestWidthThatHoldsIt) {
-  const ResolvedJob job = chosen(0.9, {});
+  const JunctionWidths widths = chosen(0.9, {});
   for (std::size_t j = 0; j < kMapped; ++j) {
-    const int64_t width = job.junction_widths[j];
+    const int64_t width = widths.all[j];
     EXPECT_EQ(width % 8, 0);
     EXPECT_GE(held(spectra()[j], width), 0.9);
     EXPECT_LT(held(spectra()[j], width - 8), 0.9) << j;
   }
-  EXPECT_EQ(job.junction_widths.back(), 256);
-  EXPECT_GE(*job.energy->held, 0.9);
-  EXPECT_GT(job.width, job.junction_widths.front());
-  EXPECT_TRUE(job.widths_known());
+  EXPECT_EQ(widths.all.back(), 256);
+  EXPECT_GE(*widths.held, 0.9);
+  EXPECT_GT(widths.largest(), widths.all.front());
 }
 
 TEST(EnergyWidths, SizeGivesTheLargestEnergyThatFits) {
   const ModelConfig config = small_llama();
   for (const double size : {0.3, 0.5, 0.7, 0.8, 0.9}) {
-    const ResolvedJob job = chosen({}, size);
-    const NetSize net = net_size(config, job);
-    EXPECT_LE(net.bytes_fraction(), size);
-    const double energy = *job.energy->held;
+    const ResolvedJob job = energy_job({}, size);
+    const JunctionWidths widths = chosen({}, size);
+    EXPECT_LE(net_size(config, job, widths).bytes_fraction(), size);
+    const double energy = *widths.held;
     // The widths for the least bit more energy, by hand.
-    ResolvedJob more = job;
+    JunctionWidths more = widths;
     for (std::size_t j = 0; j < kMapped; ++j) {
-      EXPECT_GE(held(spectra()[j], job.junction_widths[j]), energy - 1e-12);
-      int64_t& width = more.junction_widths[j];
+      EXPECT_GE(held(spectra()[j], widths.all[j]), energy - 1e-12);
+      int64_t& width = more.all[j];
       for (width = 8; width < 256 && held(spectra()[j], width) <= energy * (1.0 + 1e-12);)
         width += 8;
     }
-    EXPECT_GT(net_size(config, more).bytes_fraction(), size) << size;
+    EXPECT_GT(net_size(config, job, more).bytes_fraction(), size) << size;
   }
 }
 
 TEST(EnergyWidths, KeepIsAFloorBesideASize) {
-  const double energy = *chosen({}, 0.8).energy->held;
-  EXPECT_EQ(chosen(energy - 1e-6, 0.8).junction_widths, chosen({}, 0.8).junction_widths);
+  const double energy = *chosen({}, 0.8).held;
+  EXPECT_EQ(chosen(energy - 1e-6, 0.8).all, chosen({}, 0.8).all);
   EXPECT_THAT(error_of(energy + 1e-6, 0.8),
               testing::AllOf(StartsWith("method.widths.size: 0.8 leaves the junctions 0."),
                              HasSubstr("less than method.widths.keep, 0.")));
@@ -105,7 +104,7 @@ TEST(EnergyWidths, AResultThatIsNotSmallerIsRefusedUnlessAllowed) {
   EXPECT_THAT(error_of(1.0, {}), StartsWith("method.widths.keep: the result, "));
   ResolvedJob job = energy_job(1.0, {});
   job.allow_larger = true;
-  EXPECT_EQ(with_energy_widths(job, small_llama(), spectra()).width, 256);
+  EXPECT_EQ(energy_widths(job, small_llama(), spectra()).largest(), 256);
 }
 
 TEST(EnergyWidths, ASizeBelowThatOfTheSmallestWidthsIsRefusedBeforeAnythingRuns) {
@@ -114,9 +113,10 @@ TEST(EnergyWidths, ASizeBelowThatOfTheSmallestWidthsIsRefusedBeforeAnythingRuns)
     check_energy_target(small_llama(), energy_job({}, 0.2));
     ADD_FAILURE() << "was accepted";
   } catch (const InputError& error) {
-    EXPECT_STREQ(error.what(),
-                 "method.widths.size: 0.2 cannot be had: the smallest widths, 8, give 0.213798 of "
-                 "the dense model's bytes");
+    EXPECT_STREQ(
+        error.what(),
+        "method.widths.size: 0.2 is not available: the smallest widths, 8, give 0.213798 of "
+        "the dense model's bytes");
   }
 }
 
@@ -127,17 +127,17 @@ TEST(EnergyWidths, EigenvaluesThatRoundingMadeNegativeHoldNothing) {
   std::vector<std::vector<double>> rows(kMapped, row);
   rows[3].assign(256, 0.0);
   std::fill_n(rows[3].begin(), 16, 1.0);
-  const ResolvedJob job = with_energy_widths(energy_job({}, 0.9), small_llama(), rows);
-  EXPECT_EQ(job.junction_widths[3], 16);
-  EXPECT_THAT(std::vector(job.junction_widths.begin(), job.junction_widths.begin() + 3), Each(8));
-  EXPECT_EQ(*job.energy->held, 1.0);
+  const JunctionWidths widths = energy_widths(energy_job({}, 0.9), small_llama(), rows);
+  EXPECT_EQ(widths.all[3], 16);
+  EXPECT_THAT(std::vector(widths.all.begin(), widths.all.begin() + 3), Each(8));
+  EXPECT_EQ(*widths.held, 1.0);
 }
 
 TEST(EnergyWidths, AJunctionWithoutEnergyIsAnErrorThatNamesIt) {
   auto rows = spectra();
   rows[3].assign(256, 0.0);
   try {
-    with_energy_widths(energy_job(0.9, {}), small_llama(), rows);
+    energy_widths(energy_job(0.9, {}), small_llama(), rows);
     ADD_FAILURE() << "was accepted";
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(error.what(),

@@ -15,20 +15,17 @@ using nlohmann::json;
 std::string output_of(const std::string& source_text, Dtype dtype = Dtype::kBFloat16) {
   const ModelConfig source = parse_model_config(source_text, "config.json");
   ResolvedJob job;
-  job.width = 640;
   job.output_dtype = dtype;
-  job.junction_widths.assign(static_cast<std::size_t>(source.num_junctions()), job.width);
-  job.junction_widths.back() = source.hidden_size;
-  return output_config_json(source_text, output_model_config(source, job));
+  const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/false, 640);
+  return output_config_json(source_text, output_model_config(source, job, widths));
 }
 
 std::string stock_output_of(const std::string& source_text) {
   const ModelConfig source = parse_model_config(source_text, "config.json");
   ResolvedJob job;
-  job.width = 384;
   job.map_sharing.kind = MapSharing::Kind::kModel;
-  job.junction_widths.assign(static_cast<std::size_t>(source.num_junctions()), job.width);
-  return output_config_json(source_text, output_model_config(source, job));
+  const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/true, 384);
+  return output_config_json(source_text, output_model_config(source, job, widths));
 }
 
 TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
@@ -85,8 +82,8 @@ TEST(OutputConfig, NamesTheGroupsThatShareAMap) {
   ResolvedJob job = small_job(source, 1);
   job.map_sharing = {MapSharing::Kind::kGroups, 3};
   job.junction_groups = make_junction_groups(3, 12, 13);
-  const json keys = json::parse(
-      output_config_json(R"({"model_type": "llama"})", output_model_config(source, job)));
+  const json keys = json::parse(output_config_json(R"({"model_type": "llama"})",
+                                                   output_model_config(source, job, job.widths)));
   EXPECT_EQ(keys["junction_groups"], json({0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3}));
 }
 

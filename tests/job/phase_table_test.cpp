@@ -33,6 +33,14 @@ TEST(PhaseTable, TellsWhatTheCostsHaveReachedAndTheMemoryOfTheGpus) {
                                 "l1 cost 100.0 G pairs/s a rank, 57.1 % of the limit\n"));
 }
 
+TEST(PhaseTable, CostsOfACpuHaveARateAlone) {
+  Report report;
+  report.wall_time_s = 10.0;
+  report.ranks.resize(1);
+  report.ranks[0].cost = {.pairs = 300e9, .seconds = 3.0};
+  EXPECT_THAT(phase_table(report), testing::EndsWith(")\nl1 cost 100.0 G pairs/s a rank\n"));
+}
+
 TEST(PhaseTable, IsEmptyWithoutRanks) { EXPECT_EQ(phase_table(Report{}), ""); }
 
 }  // namespace

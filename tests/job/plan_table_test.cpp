@@ -23,7 +23,7 @@ json document(const ResolvedJob& job) {
 
 ResolvedJob job_of_width(int64_t width) {
   ResolvedJob job = small_job(small_llama(), 3);
-  job.set_width(width);
+  job.widths = uniform_widths(small_llama(), job.head_sliced, width);
   return job;
 }
 
@@ -38,7 +38,7 @@ TEST(PlanTable, AStockModelHasNoShortcutsInItsSize) {
   ResolvedJob job = small_job(small_llama(), 3);
   job.map_sharing.kind = MapSharing::Kind::kModel;
   job.head_sliced = true;
-  job.set_width(208);
+  job.widths = uniform_widths(small_llama(), job.head_sliced, 208);
   job.junction_groups.assign(13, 0);
   EXPECT_EQ(document(job)["compressed"]["parameters"], 5'380'752);
   EXPECT_THAT(table(job), HasSubstr("81.2 % of the dense parameters"));
@@ -71,7 +71,7 @@ TEST(PlanTable, BytesCountAsTheyAreWritten) {
 TEST(PlanTable, WidthsThatEnergyWillDecideHaveABoundAlone) {
   ResolvedJob job = job_of_width(256);
   job.sparsity.reset();
-  job.energy = EnergyTarget{.keep = 0.9, .size = 0.8, .round_to = 8, .held = {}};
+  job.energy = EnergyTarget{.keep = 0.9, .size = 0.8, .round_to = 8};
   EXPECT_THAT(table(job), HasSubstr("target      widths from energy, keep 0.9, size 0.8\n"));
   EXPECT_THAT(table(job),
               HasSubstr("compressed  at most 10,595,942 bytes, 80.0 % of the dense ones"));

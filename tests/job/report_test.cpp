@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
+#include "job/report/model_card.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {
@@ -19,6 +20,8 @@ Report example() {
   Report report;
   report.tool_version = "1.2.3";
   report.job = small_job(small_llama(), 2);
+  report.widths = report.job.widths;
+  report.evaluation_seqlen = 256;
   report.junctions.resize(2);
   JunctionReport& mapped = report.junctions[0];
   mapped.name = "embed";
@@ -90,8 +93,9 @@ TEST(Report, HasNominalAndNetSize) {
 TEST(Report, TellsWhatEnergyTheWidthsHold) {
   Report report = example();
   report.job.sparsity.reset();
-  report.job.energy = EnergyTarget{.keep = {}, .size = 0.8, .round_to = 8, .held = 0.97};
-  report.job.junction_widths.front() = 104;
+  report.job.energy = EnergyTarget{.keep = {}, .size = 0.8, .round_to = 8};
+  report.widths.held = 0.97;
+  report.widths.all.front() = 104;
   const json method = json::parse(report_to_json(report))["method"];
   EXPECT_EQ(method["widths"],
             json({{"from", "energy"}, {"round_to", 8}, {"size", 0.8}, {"held", 0.97}}));
@@ -124,6 +128,31 @@ TEST(Report, TellsWhatTheCostsOfARankHaveReached) {
                                     {"pairs_per_s", 3e9},
                                     {"limit_pairs_per_s", 4e9},
                                     {"share_of_limit", 0.75}}));
+}
+
+TEST(Report, OnACpuTheCostsHaveNoLimit) {
+  Report report = example();
+  report.ranks[0].cost = {.pairs = 6e9, .seconds = 2.0};
+  EXPECT_EQ(json::parse(report_to_json(report))["ranks"][0]["cost"],
+            json({{"pairs", 6e9}, {"seconds", 2.0}, {"pairs_per_s", 3e9}}));
+}
+
+TEST(Report, EntriesOfJunctionsAndRanksAreReadBack) {
+  Report report = example();
+  report.junctions.push_back(report.junctions[0]);
+  report.junctions[2].sinkhorn_iterations.reset();
+  report.junctions[2].cost_error.reset();
+  report.ranks[1].gpu = "a GPU";
+  report.ranks[1].peak_device_memory_bytes = 1 << 22;
+  report.ranks[1].cost = {.pairs = 6e9, .seconds = 2.0, .limit_pairs_per_s = 4e9};
+  for (const JunctionReport& junction : report.junctions) {
+    EXPECT_EQ(to_json(junction_report_from_json(to_json(junction))), to_json(junction));
+  }
+  for (const RankReport& rank : report.ranks) {
+    EXPECT_EQ(to_json(rank_report_from_json(to_json(rank))), to_json(rank));
+  }
+  EXPECT_THROW(junction_report_from_json(json::object()), json::exception);
+  EXPECT_THROW(rank_report_from_json(json::object()), json::exception);
 }
 
 TEST(Report, SurvivesNumbersAndNamesThatJsonLacks) {

@@ -10,6 +10,7 @@
 namespace dotresize {
 namespace {
 
+using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 using testing::SizeIs;
@@ -45,8 +46,8 @@ class ResolveJob : public testing::Test {
 TEST_F(ResolveJob, DefaultsAreThoseOfTheProto) {
   const ResolvedJob job = resolve();
   EXPECT_EQ(job.method, method_named("pca_dotresize"));
-  EXPECT_EQ(job.schedule, Schedule::kPipeline);
-  EXPECT_EQ(job.width, 200);
+  EXPECT_EQ(job.schedule, schedule_named("pipeline"));
+  EXPECT_EQ(job.widths.largest(), 200);
   EXPECT_EQ(job.lambda, 0.1);
   EXPECT_EQ(job.cost_scale, CostScale::kMax);
   EXPECT_EQ(job.sinkhorn_tolerance, 1e-8);
@@ -64,60 +65,87 @@ TEST_F(ResolveJob, DefaultsAreThoseOfTheProto) {
 }
 
 TEST_F(ResolveJob, TheLastJunctionKeepsItsWidthUnlessTheHeadIsSliced) {
-  ResolvedJob job = resolve();
-  ASSERT_THAT(job.junction_widths, SizeIs(13));
-  EXPECT_EQ(job.junction_widths.back(), 256);
-  job.junction_widths.pop_back();
-  EXPECT_THAT(job.junction_widths, Each(200));
+  const ResolvedJob job = resolve();
+  ASSERT_THAT(job.widths.all, SizeIs(13));
+  EXPECT_EQ(job.widths.all.back(), 256);
+  EXPECT_THAT(job.widths.mapped(), AllOf(SizeIs(12), Each(200)));
   spec_.mutable_method()->set_head(v1::Method::sliced);
-  EXPECT_THAT(resolve().junction_widths, Each(200));
+  EXPECT_THAT(resolve().widths.all, Each(200));
+}
+
+TEST_F(ResolveJob, EveryMethodOfTheProtoHasARow) {
+  const auto& names = *v1::Method::Name_descriptor();
+  ASSERT_EQ(static_cast<std::size_t>(names.value_count()), methods().size());
+  for (int i = 0; i < names.value_count(); ++i) {
+    spec_.mutable_method()->set_name(static_cast<v1::Method::Name>(names.value(i)->number()));
+    EXPECT_EQ(resolve().method.name, names.value(i)->name());
+  }
+  EXPECT_THROW(method_named("unknown"), std::invalid_argument);
+}
+
+TEST_F(ResolveJob, EveryValueOfActivationsButAutoHasASchedule) {
+  const auto& values = *v1::Calibration::Activations_descriptor();
+  ASSERT_EQ(static_cast<std::size_t>(values.value_count()), 1 + schedules().size());
+  for (int i = 1; i < values.value_count(); ++i) {
+    EXPECT_EQ(schedule_for_activations(values.value(i)->name()).activations,
+              values.value(i)->name());
+  }
+  EXPECT_THROW(schedule_named("unknown"), std::invalid_argument);
+  EXPECT_THROW(schedule_for_activations("auto"), std::invalid_argument);
+}
+
+TEST_F(ResolveJob, EveryCostScaleOfTheProtoIsKnown) {
+  const auto& scales = *v1::Method::CostScale_descriptor();
+  for (int i = 0; i < scales.value_count(); ++i) {
+    EXPECT_EQ(to_string(cost_scale_named(scales.value(i)->name())), scales.value(i)->name());
+  }
+  EXPECT_THROW(cost_scale_named("median"), std::invalid_argument);
 }
 
 TEST_F(ResolveJob, AutoActivationsAreOriginalForThePcaMethodsAlone) {
-  for (const auto& [name, schedule] :
-       {std::pair(v1::Method::pca_dotresize, Schedule::kPipeline),
-        std::pair(v1::Method::slicegpt, Schedule::kPipeline),
-        std::pair(v1::Method::dotresize, Schedule::kTokenParallel),
-        std::pair(v1::Method::magnitude, Schedule::kTokenParallel)}) {
-    spec_.mutable_method()->set_name(name);
-    EXPECT_EQ(resolve().schedule, schedule) << v1::Method::Name_Name(name);
-    EXPECT_EQ(resolve().method.name, v1::Method::Name_Name(name));
+  for (const auto& [method, schedule] : {std::pair(v1::Method::pca_dotresize, "pipeline"),
+                                         std::pair(v1::Method::slicegpt, "pipeline"),
+                                         std::pair(v1::Method::dotresize, "token_parallel"),
+                                         std::pair(v1::Method::magnitude, "token_parallel")}) {
+    spec_.mutable_method()->set_name(method);
+    EXPECT_EQ(resolve().schedule.name, schedule) << v1::Method::Name_Name(method);
   }
 }
 
 TEST_F(ResolveJob, ActivationsCanBeChosen) {
   spec_.mutable_calibration()->set_activations(v1::Calibration::compressed);
-  EXPECT_EQ(resolve().schedule, Schedule::kTokenParallel);
+  EXPECT_EQ(resolve().schedule, schedule_named("token_parallel"));
   spec_.mutable_method()->set_name(v1::Method::magnitude);
   spec_.mutable_calibration()->set_activations(v1::Calibration::original);
-  EXPECT_EQ(resolve().schedule, Schedule::kPipeline);
+  EXPECT_EQ(resolve().schedule, schedule_named("pipeline"));
 }
 
 TEST_F(ResolveJob, AnExplicitWidthIsTakenAsItIs) {
   spec_.mutable_method()->clear_sparsity();
   spec_.mutable_method()->set_width(201);
-  EXPECT_EQ(resolve().width, 201);
+  EXPECT_EQ(resolve().widths.largest(), 201);
   EXPECT_EQ(resolve().sparsity, std::nullopt);
 }
 
 TEST_F(ResolveJob, ASizeGivesTheWidthOfItsSharingHeadAndDtype) {
   spec_.mutable_method()->clear_sparsity();
   spec_.mutable_method()->set_size(0.8);
-  EXPECT_EQ(resolve().width, 168);
+  EXPECT_EQ(resolve().widths.largest(), 168);
   EXPECT_EQ(resolve().size, 0.8);
   spec_.mutable_method()->set_head(v1::Method::sliced);
-  EXPECT_EQ(resolve().width, 184);
+  EXPECT_EQ(resolve().widths.largest(), 184);
   spec_.mutable_method()->set_round_to(20);
-  EXPECT_EQ(resolve().width, 180);
+  EXPECT_EQ(resolve().widths.largest(), 180);
   spec_.mutable_method()->clear_round_to();
   spec_.mutable_method()->set_map_sharing("model");
-  EXPECT_EQ(resolve().width, 200);
+  EXPECT_EQ(resolve().widths.largest(), 200);
   config_.num_heads = 12;
-  EXPECT_EQ(resolve().width % 24, 0);
+  EXPECT_EQ(resolve().widths.largest() % 24, 0);
   spec_.mutable_output()->set_dtype(v1::Output::float32);
-  EXPECT_EQ(resolve().width, 96);
+  EXPECT_EQ(resolve().widths.largest(), 96);
   spec_.mutable_method()->set_size(0.01);
-  EXPECT_THAT(error(), HasSubstr("method.size: 0.01 cannot be had: the smallest width, 24, gives"));
+  EXPECT_THAT(error(),
+              HasSubstr("method.size: 0.01 is not available: the smallest width, 24, gives"));
 }
 
 TEST_F(ResolveJob, AResultThatIsNotSmallerIsRefusedUnlessAllowed) {
@@ -125,7 +153,7 @@ TEST_F(ResolveJob, AResultThatIsNotSmallerIsRefusedUnlessAllowed) {
   EXPECT_THAT(error(), testing::StartsWith("method.sparsity: the result, 13,956,608 bytes ("));
   EXPECT_THAT(error(), HasSubstr("method.allow_larger: true makes it all the same"));
   spec_.mutable_method()->set_allow_larger(true);
-  EXPECT_EQ(resolve().width, 240);
+  EXPECT_EQ(resolve().widths.largest(), 240);
   spec_.mutable_method()->clear_allow_larger();
   spec_.mutable_method()->clear_sparsity();
   spec_.mutable_method()->set_width(256);
@@ -141,17 +169,18 @@ TEST_F(ResolveJob, WidthsFromEnergyAreOpenUntilActivationsAreSeen) {
   spec_.mutable_method()->mutable_widths()->set_keep(0.99);
   const ResolvedJob job = resolve();
   EXPECT_FALSE(job.widths_known());
-  EXPECT_EQ(job.schedule, Schedule::kPipeline);
+  EXPECT_EQ(job.schedule, schedule_named("pipeline"));
   EXPECT_EQ(job.energy->round_to, 8);
   EXPECT_EQ(job.energy->keep, 0.99);
   EXPECT_EQ(job.energy->size, std::nullopt);
   spec_.mutable_method()->mutable_widths()->set_size(0.2);
-  EXPECT_THAT(error(), HasSubstr("method.widths.size: 0.2 cannot be had: the smallest widths, 8"));
+  EXPECT_THAT(error(),
+              HasSubstr("method.widths.size: 0.2 is not available: the smallest widths, 8"));
 }
 
 TEST_F(ResolveJob, RoundToIsHonoured) {
   spec_.mutable_method()->set_round_to(32);
-  EXPECT_EQ(resolve().width, 192);
+  EXPECT_EQ(resolve().widths.largest(), 192);
 }
 
 TEST_F(ResolveJob, GroupsAreRunsOfTheCompressedJunctions) {
@@ -168,22 +197,22 @@ TEST_F(ResolveJob, GroupsAreRunsOfTheCompressedJunctions) {
 
 TEST_F(ResolveJob, SharedMapsSeeTheDenseModel) {
   spec_.mutable_method()->set_name(v1::Method::magnitude);
-  EXPECT_EQ(resolve().schedule, Schedule::kTokenParallel);
+  EXPECT_EQ(resolve().schedule, schedule_named("token_parallel"));
   spec_.mutable_method()->set_map_sharing("2");
-  EXPECT_EQ(resolve().schedule, Schedule::kPipeline);
+  EXPECT_EQ(resolve().schedule, schedule_named("pipeline"));
 }
 
 TEST_F(ResolveJob, AStockModelHasAWidthThatItsFamilyAllows) {
   config_.num_heads = 12;
   spec_.mutable_method()->set_map_sharing("model");
-  EXPECT_EQ(resolve().width, 192);  // a multiple of 8 and of 12
-  EXPECT_THAT(resolve().junction_widths, Each(192));
+  EXPECT_EQ(resolve().widths.largest(), 192);  // a multiple of 8 and of 12
+  EXPECT_THAT(resolve().widths.all, Each(192));
   EXPECT_TRUE(resolve().head_sliced);
   spec_.mutable_method()->clear_sparsity();
   spec_.mutable_method()->set_width(200);
   EXPECT_THAT(error(), HasSubstr("method.width: 200 is not a multiple of 12, the number of att"));
   config_.family = "mistral";
-  EXPECT_EQ(resolve().width, 200);
+  EXPECT_EQ(resolve().widths.largest(), 200);
 }
 
 TEST_F(ResolveJob, AStockPhi3WithLongropeIsRefusedByName) {
@@ -273,6 +302,26 @@ TEST_F(ResolveJob, ComputesInBfloat16WhereAGpuIsAskedFor) {
   EXPECT_EQ(resolve().compute_dtype, Dtype::kBFloat16);
   spec_.mutable_resources()->set_compute_dtype(v1::ComputeDtype::float32);
   EXPECT_EQ(resolve().compute_dtype, Dtype::kFloat32);
+}
+
+TEST_F(ResolveJob, WhatTheLaunchedRanksFoundDecidesWhatTheSpecLeavesOpen) {
+  spec_.mutable_resources()->set_ranks(4);
+  const auto launched = [&](const LaunchFacts& launch) {
+    return resolve_job(spec_, config_, launch);
+  };
+  ResolvedJob job = launched({.ranks = 2, .devices = {DeviceKind::kCpu, 0}});
+  EXPECT_EQ(job.ranks, 2);
+  EXPECT_EQ(job.device, DeviceKind::kCpu);
+  EXPECT_EQ(job.compute_dtype, Dtype::kFloat32);
+  EXPECT_EQ(job.gpu_compute_dtype, std::nullopt);
+  job = launched({.ranks = 2, .devices = {DeviceKind::kCuda, 80}});
+  EXPECT_EQ(job.device, DeviceKind::kCuda);
+  EXPECT_EQ(job.compute_dtype, Dtype::kBFloat16);
+  EXPECT_EQ(job.gpu_compute_dtype, Dtype::kBFloat16);
+  EXPECT_EQ(launched({.devices = {DeviceKind::kCuda, 75}}).compute_dtype, Dtype::kFloat16);
+  spec_.mutable_resources()->set_compute_dtype(v1::ComputeDtype::float32);
+  EXPECT_EQ(launched({.devices = {DeviceKind::kCuda, 90}}).compute_dtype, Dtype::kFloat32);
+  EXPECT_THROW(launched({.ranks = 13}), InputError);
 }
 
 TEST_F(ResolveJob, RefusesAnOutputThatReachesIntoTheModelThroughALink) {

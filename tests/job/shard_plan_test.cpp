@@ -51,7 +51,7 @@ TEST(ShardPlan, ParametersOfTheRanksAddUpToTheModel) {
 TEST(ShardPlan, NoRankHasMoreWorkThanItsShareAndOneSublayer) {
   const ModelConfig config = llama31();
   ResolvedJob job = small_job(config, 8);
-  job.width = 3264;
+  job.widths = uniform_widths(config, job.head_sliced, 3264);
   const std::vector<double> work = estimate_work(config, job);
   const double total = std::accumulate(work.begin(), work.end(), 0.0);
   const double largest = *std::max_element(work.begin(), work.end());
@@ -125,7 +125,7 @@ TEST(ShardPlan, TokenParallelHoldsFarLessThanAStage) {
   ResolvedJob job = small_job(config, 1);
   job.evaluation.reset();
   const int64_t pipeline = make_shard_plan(config, job).ranks[0].peak_memory_bytes;
-  job.schedule = Schedule::kTokenParallel;
+  job.schedule = schedule_named("token_parallel");
   EXPECT_LT(make_shard_plan(config, job).ranks[0].peak_memory_bytes, pipeline / 2);
 }
 
@@ -141,7 +141,7 @@ ModelConfig llama31_70b() {
 
 ResolvedJob job_70b(const ModelConfig& config) {
   ResolvedJob job = small_job(config, 8);
-  job.set_width(6528);
+  job.widths = uniform_widths(config, job.head_sliced, 6528);
   job.calibration.seqlen = 2048;
   job.device = DeviceKind::kCuda;
   job.compute_dtype = Dtype::kBFloat16;
@@ -167,7 +167,7 @@ TEST(ShardPlan, DeviceMemoryOfManyWeightsIsThatOfThePasses) {
   const ModelConfig config = llama31_70b();
   ResolvedJob job = job_70b(config);
   job.method = method_named("magnitude");
-  job.set_width(64);
+  job.widths = uniform_widths(config, job.head_sliced, 64);
   const RankShard shard = make_shard_plan(config, job).ranks[3];
   const int64_t junctions = shard.end_sublayer - shard.first_sublayer;
   constexpr int64_t d = 8192;
@@ -178,7 +178,7 @@ TEST(ShardPlan, DeviceMemoryOfTokenParallelHoldsOneJunctionAndOneSublayer) {
   const ModelConfig config = llama31_70b();
   ResolvedJob job = job_70b(config);
   job.evaluation.reset();
-  job.schedule = Schedule::kTokenParallel;
+  job.schedule = schedule_named("token_parallel");
   constexpr int64_t d = 8192;
   constexpr int64_t k = 6528;
   constexpr int64_t kStream = 16 * 2048 * (d + k) * 4;
@@ -233,7 +233,7 @@ TEST(ShardPlan, LargestAcceptedSizesDoNotOverflow) {
           "vocab_size": 4194304})",
       "config.json");
   ResolvedJob job = small_job(config, 4096);
-  job.width = 4194304;
+  job.widths = uniform_widths(config, job.head_sliced, 4194304);
   EXPECT_GT(stored_parameters(config), 0);
   ModelConfig folded = config;
   folded.compressed = true;

@@ -229,10 +229,11 @@ ResolvedJob small_job(const ModelConfig& config, int ranks) {
   job.model_path = "/models/small";
   job.output_path = "/out/small";
   job.source_dtype = job.output_dtype = Dtype::kBFloat16;
+  job.method = method_named("pca_dotresize");
+  job.schedule = schedule_named("pipeline");
   job.sparsity = 0.2;
   job.hidden_size = config.hidden_size;
-  job.junction_widths.assign(static_cast<std::size_t>(config.num_junctions()), job.hidden_size);
-  job.set_width(200);
+  job.widths = uniform_widths(config, job.head_sliced, 200);
   job.calibration = {.text = {}, .tokens = "/c.safetensors", .samples = 128, .seqlen = 256};
   job.evaluation = {.text = {"/e.txt"}, .tokens = {}, .samples = {}, .seqlen = 256};
   job.ranks = ranks;

@@ -50,19 +50,19 @@ ResolvedJob job_of(const Case& example, const ModelConfig& config) {
   job.head_sliced = example.head_sliced;
   job.hidden_size = config.hidden_size;
   const int64_t junctions = config.num_junctions();
-  const int64_t mapped = junctions - (job.head_sliced ? 0 : 1);
+  const int64_t mapped = mapped_junctions(config, job.head_sliced);
   if (example.sharing.shares()) {
     const bool model = example.sharing.kind == MapSharing::Kind::kModel;
     job.junction_groups =
         make_junction_groups(model ? 1 : example.sharing.groups, mapped, junctions);
   }
-  job.junction_widths.assign(static_cast<std::size_t>(junctions), config.hidden_size);
   return job;
 }
 
-int64_t bytes_at(int64_t width, const ModelConfig& config, ResolvedJob job) {
-  job.set_width(width);
-  return stored_parameters(output_model_config(config, job)) * size_in_bytes(job.output_dtype);
+int64_t bytes_at(int64_t width, const ModelConfig& config, const ResolvedJob& job) {
+  const JunctionWidths widths = uniform_widths(config, job.head_sliced, width);
+  return stored_parameters(output_model_config(config, job, widths)) *
+         size_in_bytes(job.output_dtype);
 }
 
 class Sizes : public testing::TestWithParam<Case> {};
@@ -101,7 +101,7 @@ std::string error_of(double size, int64_t round_to) {
 
 TEST(WidthFromSize, AnUnreachableSizeIsRefusedWithTheSmallestOne) {
   EXPECT_EQ(error_of(0.2, 8),
-            "method.size: 0.2 cannot be had: the smallest width, 8, gives 0.213798 of the dense "
+            "method.size: 0.2 is not available: the smallest width, 8, gives 0.213798 of the dense "
             "model's bytes");
   EXPECT_EQ(error_of(0.2138, 8), "was accepted");
 }

@@ -1,12 +1,13 @@
-#include "worker/maps/fold.h"
-
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "tests/transformer/whole_model.h"
-#include "worker/transformer/sublayer.h"
+#include "worker/transformer/fold_sublayer.h"
+#include "worker/transformer/forward.h"
+#include "worker/transformer/rotary.h"
+#include "worker/transformer/stock_norm.h"
 
 namespace dotresize::testing {
 namespace {
@@ -65,6 +66,12 @@ TEST_P(Fold, OfTheInputAloneYieldsTheDenseStream) {
 INSTANTIATE_TEST_SUITE_P(Kinds, Fold,
                          ::testing::Values(tiny_config(), fused_config(), mixture_config()),
                          [](const auto& config) { return kind_of(config.param); });
+
+TEST(FoldDtype, IsFloat32For16BitOutput) {
+  EXPECT_EQ(fold_dtype(Dtype::kBFloat16), at::kFloat);
+  EXPECT_EQ(fold_dtype(Dtype::kFloat16), at::kFloat);
+  EXPECT_EQ(fold_dtype(Dtype::kFloat32), at::kDouble);
+}
 
 TEST(FoldFormula, OfInputAndOutputIsTheFormula) {
   const WholeModel dense = random_model(tiny_config(), 5);

@@ -1,5 +1,3 @@
-#include "worker/transformer/mixture.h"
-
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

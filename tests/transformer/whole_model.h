@@ -26,6 +26,8 @@ WholeModel to_dtype(const WholeModel& model, at::ScalarType dtype);
 at::Tensor random_ids(const ModelConfig& config, at::IntArrayRef shape, uint64_t seed);
 /// [n, n] float64.
 at::Tensor random_orthogonal(int64_t n, uint64_t seed);
+/// The tensors that a checkpoint of such a model has of the weights, in writing order.
+std::vector<at::Tensor> stored_values(const ModelConfig& config, const SublayerWeights& weights);
 double largest_difference(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace dotresize::testing

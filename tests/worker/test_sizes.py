@@ -92,7 +92,7 @@ def test_every_method_takes_the_widths_of_the_spectra(name, tmp_path):
         ({"sparsity": 0.05}, "method.sparsity: the result, 13,956,608 bytes"),
         ({"widths": {"keep": 1.0}}, "method.widths.keep: the result, "),
         ({"widths": {"keep": 0.999, "size": 0.4}}, "method.widths.size: 0.4 leaves the junctions"),
-        ({"size": 0.2}, "method.size: 0.2 cannot be had: the smallest width, 8, gives 0.21"),
+        ({"size": 0.2}, "method.size: 0.2 is not available: the smallest width, 8, gives 0.21"),
     ],
 )
 def test_a_size_that_cannot_be_had_is_refused(method, expected, tmp_path):

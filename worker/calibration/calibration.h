@@ -8,12 +8,12 @@
 
 #include "base/phase_clock.h"
 #include "job/model/model_config.h"
+#include "job/plan/junction_widths.h"
 #include "job/plan/shard_plan.h"
-#include "job/plan/work_estimate.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
 #include "worker/maps/junction_map.h"
-#include "worker/transformer/sublayer.h"
+#include "worker/transformer/weights.h"
 
 namespace dotresize {
 

@@ -6,9 +6,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "job/model/sublayers.h"
 #include "worker/kernels/half_l1_cost.h"
 #include "worker/maps/junction_solver.h"
-#include "worker/transformer/sublayer.h"
 
 namespace dotresize {
 namespace {

@@ -6,7 +6,8 @@
 
 #include "worker/calibration/sublayer_loader.h"
 #include "worker/maps/fold.h"
-#include "worker/transformer/sublayer.h"
+#include "worker/transformer/fold_sublayer.h"
+#include "worker/transformer/load.h"
 
 namespace dotresize {
 namespace {

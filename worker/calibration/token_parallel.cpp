@@ -6,11 +6,15 @@
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/junction_passes.h"
 #include "worker/calibration/microbatches.h"
-#include "worker/calibration/sublayer_broadcast.h"
 #include "worker/calibration/sublayer_loader.h"
 #include "worker/maps/fold.h"
 #include "worker/maps/map_algorithm.h"
+#include "worker/transformer/fold_sublayer.h"
+#include "worker/transformer/forward.h"
+#include "worker/transformer/load.h"
+#include "worker/transformer/rotary.h"
 #include "worker/transformer/stage.h"
+#include "worker/transformer/sublayer_broadcast.h"
 
 namespace dotresize {
 namespace {

@@ -46,4 +46,23 @@ std::string safetensors_dtype(at::ScalarType dtype) {
   throw std::logic_error(std::string("no safetensors dtype for ") + c10::toString(dtype));
 }
 
+at::ScalarType scalar_type(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return at::kFloat;
+    case Dtype::kFloat16:
+      return at::kHalf;
+    case Dtype::kBFloat16:
+      return at::kBFloat16;
+  }
+  throw std::invalid_argument("no such Dtype");
+}
+
+std::string dtype_name(at::ScalarType dtype) {
+  for (const Dtype known : {Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {
+    if (scalar_type(known) == dtype) return to_string(known);
+  }
+  return c10::toString(dtype);
+}
+
 }  // namespace dotresize

@@ -7,6 +7,7 @@
 
 #include "worker/evaluation/whole_model.h"
 #include "worker/transformer/key_value_cache.h"
+#include "worker/transformer/rotary.h"
 
 namespace dotresize {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "worker/transformer/sublayer.h"
+#include "worker/transformer/weights.h"
 
 namespace dotresize {
 

@@ -26,10 +26,6 @@ at::Tensor multiply_by_rows(const at::Tensor& left, const at::Tensor& right) {
 
 }  // namespace
 
-at::ScalarType fold_dtype(at::ScalarType output) {
-  return c10::elementSize(output) > 2 ? at::kDouble : at::kFloat;
-}
-
 at::Tensor fold_in_proj(const at::Tensor& weight, const at::Tensor& gamma,
                         const at::Tensor& M_inv) {
   at::Tensor right = M_inv.t();

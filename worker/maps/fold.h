@@ -11,9 +11,6 @@ namespace dotresize {
 // rounds to 2^-9 and float16 to 2^-12 of the entry. Hugging Face layout: a linear weight is [out,
 // in].
 
-/// The dtype of maps and weights whose folds are written in `output`.
-at::ScalarType fold_dtype(at::ScalarType output);
-
 /// W · diag(gamma) · M_invᵀ. weight: [out, d], gamma: [d] or undefined (ones), M_inv: [k, d].
 /// Returns [out, k].
 at::Tensor fold_in_proj(const at::Tensor& weight, const at::Tensor& gamma, const at::Tensor& M_inv);

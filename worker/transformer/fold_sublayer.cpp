@@ -6,6 +6,10 @@
 
 namespace dotresize {
 
+at::ScalarType fold_dtype(Dtype output) {
+  return folds_in_float64(output) ? at::kDouble : at::kFloat;
+}
+
 SublayerWeights fold_input(const SublayerWeights& weights, const at::Tensor& M_inv) {
   SublayerWeights folded = to_dtype(weights, M_inv.scalar_type());
   for (Linear& linear : folded.in_proj) {

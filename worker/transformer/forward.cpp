@@ -4,7 +4,6 @@
 
 #include "job/model/sublayers.h"
 #include "worker/transformer/attention.h"
-#include "worker/transformer/mixture.h"
 #include "worker/transformer/mlp.h"
 
 namespace dotresize {
@@ -35,6 +34,18 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t diviso
   at::Tensor normed = x * scale;
   if (gamma.defined()) normed.mul_(gamma);
   return normed;
+}
+
+std::vector<at::Tensor> apply_in_proj(const std::vector<Linear>& in_proj, const at::Tensor& x,
+                                      at::IntArrayRef widths) {
+  if (in_proj.size() == 1) {
+    return at::linear(x, in_proj[0].weight, in_proj[0].bias).split_with_sizes(widths, /*dim=*/-1);
+  }
+  std::vector<at::Tensor> parts;
+  for (const Linear& linear : in_proj) {
+    parts.push_back(at::linear(x, linear.weight, linear.bias));
+  }
+  return parts;
 }
 
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,

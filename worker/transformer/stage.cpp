@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <array>
 
+#include "worker/transformer/forward.h"
+#include "worker/transformer/load.h"
+#include "worker/transformer/rotary.h"
+
 namespace dotresize {
 namespace {
-
-constexpr int64_t kMicrobatchTokens = 512;
 
 /// Receives one microbatch ahead: while one of the two buffers computes, the other one fills.
 class Incoming {
@@ -83,10 +85,6 @@ Stage load_stage(const CheckpointReader& reader, const ModelConfig& config, cons
 
 at::Tensor embed(const at::Tensor& embedding, const at::Tensor& ids) {
   return at::embedding(embedding, ids).to(at::kFloat);
-}
-
-int64_t microbatch_samples(int64_t seqlen) {
-  return std::max<int64_t>(1, kMicrobatchTokens / seqlen);
 }
 
 void stream_through_stages(Communicator& comm, const ModelConfig& config, const Stage& stage,

@@ -9,9 +9,10 @@
 
 #include "job/model/model_config.h"
 #include "job/plan/shard_plan.h"
+#include "job/plan/token_windows.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
-#include "worker/transformer/sublayer.h"
+#include "worker/transformer/weights.h"
 
 namespace dotresize {
 
@@ -24,7 +25,7 @@ struct Stage {
   at::Device device = at::kCPU;
 };
 
-/// Loads the sublayers [shard.first_sublayer, end_sublayer) and, where the shard starts the model,
+/// Loads the sublayers [shard.first_sublayer, end_sublayer) and, if the shard starts the model,
 /// the embedding.
 Stage load_stage(const CheckpointReader& reader, const ModelConfig& config, const RankShard& shard,
                  int64_t end_sublayer, at::ScalarType compute_dtype, at::Device device);
@@ -32,10 +33,6 @@ Stage load_stage(const CheckpointReader& reader, const ModelConfig& config, cons
 /// Rows of the embedding as the residual stream: [batch, seqlen, k_0] float32. ids: [batch, seqlen]
 /// int64.
 at::Tensor embed(const at::Tensor& embedding, const at::Tensor& ids);
-
-/// Samples per microbatch: about 512 tokens, at least one sample. Enough for the matrix products to
-/// run at full speed, and many microbatches to deal out.
-int64_t microbatch_samples(int64_t seqlen);
 
 /// Called for each junction of the rank's stage and each microbatch. x: [batch, seqlen, k_junction]
 /// float32; ids: [batch, seqlen].

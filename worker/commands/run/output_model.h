@@ -10,6 +10,7 @@
 #include "job/plan/shard_plan.h"
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/writer.h"
+#include "worker/transformer/stock_norm.h"
 
 namespace dotresize {
 
@@ -51,7 +52,5 @@ class OutputShards final : public FoldedModelSink {
 /// last.
 void write_companion_files(const std::filesystem::path& dir, const ShardLayout& layout,
                            const ModelConfig& output, const ResolvedJob& job);
-
-at::ScalarType scalar_type(Dtype dtype);
 
 }  // namespace dotresize

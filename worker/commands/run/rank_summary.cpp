@@ -9,9 +9,9 @@
 #include "base/sha256.h"
 #include "base/version.h"
 #include "job/model/model_size.h"
+#include "job/model/sublayers.h"
 #include "job/plan/net_size.h"
 #include "worker/commands/run/cost_rate.h"
-#include "worker/transformer/sublayer.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

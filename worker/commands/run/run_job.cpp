@@ -12,6 +12,7 @@
 #include "job/plan/work_estimate.h"
 #include "worker/calibration/background_sink.h"
 #include "worker/calibration/calibration.h"
+#include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/verify.h"
 #include "worker/comm/timed_communicator.h"
 #include "worker/commands/run/output_model.h"
@@ -19,7 +20,8 @@
 #include "worker/commands/run/trace.h"
 #include "worker/commands/token_input.h"
 #include "worker/evaluation/evaluate_model.h"
-#include "worker/maps/fold.h"
+#include "worker/transformer/fold_sublayer.h"
+#include "worker/transformer/load.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -193,7 +195,7 @@ void JobRun::calibrate() {
                              scalar_type(job_.compute_dtype),
                              job_.junction_groups};
   calibration.device = device_.device;
-  calibration.fold_dtype = fold_dtype(scalar_type(job_.output_dtype));
+  calibration.fold_dtype = fold_dtype(job_.output_dtype);
   if (job_.energy) {
     calibration.choose_widths = [&](const at::Tensor& spectra) {
       job_ = with_energy_widths(job_, config_, rows_of(spectra));

@@ -11,7 +11,7 @@
 #include "base/errors.h"
 #include "base/sha256.h"
 #include "job/report/report.h"
-#include "worker/commands/run/output_model.h"
+#include "worker/checkpoint/dtypes.h"
 #include "worker/commands/token_input.h"
 #include "worker/evaluation/evaluate_model.h"
 #include "worker/evaluation/whole_model.h"
@@ -28,9 +28,7 @@ constexpr int64_t kRandomSeed = 1;
 constexpr char kEvaluationTokens[] = "evaluation_tokens";
 
 Dtype dtype_named(const std::string& name) {
-  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {
-    if (to_string(dtype) == name) return dtype;
-  }
+  if (const auto dtype = find_dtype(name)) return *dtype;
   throw InputError("dtype '" + name + "' is none of float32, float16, bfloat16");
 }
 
