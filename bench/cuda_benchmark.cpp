@@ -63,7 +63,7 @@ at::Tensor activations(const benchmark::State& state) {
 
 using AddCost = void (*)(const at::Tensor& x, at::Tensor& cost, double shift);
 
-/// dtype: of the differences. Activations are float32 in a job: where float16 is wanted, converting
+/// dtype: of the differences. Activations are float32 in a job: if float16 is wanted, converting
 /// them is a part of it.
 void l1_cost(benchmark::State& state, AddCost add_cost, at::ScalarType dtype) {
   const at::Tensor x = activations(state);

@@ -22,7 +22,7 @@
 
 #include "base/phase_clock.h"
 #include "job/model/model_config.h"
-#include "worker/calibration/junction_estimator.h"
+#include "worker/calibration/junction_passes.h"
 #include "worker/cuda/cuda_module.h"
 #include "worker/transformer/fold_sublayer.h"
 #include "worker/transformer/forward.h"
@@ -41,7 +41,7 @@ struct Options {
   std::string device = "cpu";
 };
 
-/// Where the layer computes, and in what.
+/// The device and the dtype that the layer computes with.
 struct Place {
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;
@@ -99,7 +99,7 @@ class Layer {
         rotary_(to_device(make_rotary_table(config_, options.seqlen), place.device)),
         clock_(/*keeps_spans=*/false, place.synchronize()),
         stream_(random_stream(config_, options, place.device)) {
-    map_.width =
+    width_ =
         static_cast<int64_t>((1 - options.sparsity) * static_cast<double>(config_.hidden_size)) /
         64 * 64;
   }
@@ -125,12 +125,19 @@ class Layer {
   }
 
   JunctionMap solve_junction() {
-    JunctionEstimator estimator(1, config_.hidden_size, map_, clock_, place_.device);
-    if (place_.cuda) estimator.try_half_costs();
-    for (const at::Tensor& x : stream_) estimator.add(x);
-    estimator.decompose(options_.tokens);
-    for (const at::Tensor& x : stream_) estimator.add_rotated(x);
-    return estimator.solve(options_.tokens).map;
+    const JunctionSetup setup{1, config_.hidden_size, map_, clock_, place_.device};
+    FirstPass first(setup, {});
+    for (const at::Tensor& x : stream_) first.add(x);
+    DecomposedJunction junction = std::move(first).finish(options_.tokens);
+    const at::Tensor rotation = junction.rotation();
+    SecondPass second(setup, rotation, precision(setup, rotation));
+    for (const at::Tensor& x : stream_) second.add(x);
+    return std::move(junction).solve(width_, std::move(second)).map;
+  }
+
+  CostPrecision precision(const JunctionSetup& setup, const at::Tensor& rotation) const {
+    if (place_.cuda == nullptr) return {};
+    return CostPrecision::from_half_error(half_cost_error(setup, stream_.front(), rotation));
   }
 
   void fold(const SublayerWeights& weights, const JunctionMap& map) {
@@ -145,6 +152,7 @@ class Layer {
   ModelConfig config_;
   RotaryTable rotary_;
   MapOptions map_;
+  int64_t width_;
   PhaseClock clock_;
   std::vector<at::Tensor> stream_;
 };

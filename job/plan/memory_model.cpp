@@ -12,7 +12,8 @@ int64_t MemoryModel::tokens() const {
 }
 
 int64_t MemoryModel::mapped_junctions() const {
-  const int64_t end = std::min(shard.end_sublayer + 1, dotresize::mapped_junctions(config, job));
+  const int64_t end =
+      std::min(shard.end_sublayer + 1, dotresize::mapped_junctions(config, job.head_sliced));
   return end - (first() ? 0 : shard.first_sublayer + 1);
 }
 

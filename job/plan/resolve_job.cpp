@@ -208,7 +208,7 @@ void check_stock_output(const ModelConfig& config) {
 }
 
 void resolve_map_sharing(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
-  const int64_t mapped = mapped_junctions(config, job);
+  const int64_t mapped = mapped_junctions(config, job.head_sliced);
   switch (job.map_sharing.kind) {
     case MapSharing::Kind::kJunction:
       return;

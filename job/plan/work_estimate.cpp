@@ -55,7 +55,7 @@ struct WorkModel {
   double sublayer(int64_t index) const {
     const auto parameters = static_cast<double>(sublayer_parameters(
         config, index, config.hidden_size, config.hidden_size, /*folded=*/false));
-    const bool mapped = index + 1 < mapped_junctions(config, job);
+    const bool mapped = index + 1 < mapped_junctions(config, job.head_sliced);
     return forward_pass(index) * (calibration_passes() + evaluation_passes()) +
            (mapped ? junction() : 0.0) + 2.0 * parameters * k;
   }
@@ -77,8 +77,8 @@ int64_t expected_seqlen(const ResolvedJob& job, const ModelConfig& config) {
   return job.calibration.seqlen.value_or(std::min(kDefaultSeqlen, config.max_position_embeddings));
 }
 
-int64_t mapped_junctions(const ModelConfig& config, const ResolvedJob& job) {
-  return config.num_junctions() - (job.head_sliced ? 0 : 1);
+int64_t mapped_junctions(const ModelConfig& config, bool head_sliced) {
+  return config.num_junctions() - (head_sliced ? 0 : 1);
 }
 
 std::vector<double> estimate_work(const ModelConfig& config, const ResolvedJob& job) {

@@ -14,7 +14,7 @@ int64_t expected_samples(const ResolvedJob& job);
 int64_t expected_seqlen(const ResolvedJob& job, const ModelConfig& config);
 
 /// Junctions 0 .. mapped_junctions()-1 get a map; a dense head leaves the last one out.
-int64_t mapped_junctions(const ModelConfig& config, const ResolvedJob& job);
+int64_t mapped_junctions(const ModelConfig& config, bool head_sliced);
 
 /// Floating-point operations that each sublayer brings to the rank that owns it: its forward
 /// passes, the moments and the map of the junction that it writes, its folding. The first sublayer

@@ -134,10 +134,10 @@ TEST_F(KernelsOnGpu, MapsAreThoseOfTheCpu) {
     const at::Tensor z = at::mm(x, basis.vectors);
     const at::Tensor cost = l1_cost(z.to(at::kFloat));
     const at::Tensor abs_sum = z.abs().sum(0);
-    const MapOptions options{.width = width * 4 / 5};
-    const JunctionSolution expected = solve_junction({2000, gram, abs_sum, cost}, basis, options);
+    const int64_t k = width * 4 / 5;
+    const JunctionSolution expected = solve_junction({2000, gram, abs_sum, cost}, basis, {}, k);
     const JunctionSolution solution =
-        solve_junction({2000, gram.cuda(), abs_sum.cuda(), cost.cuda()}, basis_on_gpu, options);
+        solve_junction({2000, gram.cuda(), abs_sum.cuda(), cost.cuda()}, basis_on_gpu, {}, k);
     const at::Tensor M = solution.map.M.cpu();
     EXPECT_TRUE(solution.support.cpu().equal(expected.support));
     EXPECT_LE(max_difference(at::mm(M, M.t()), at::mm(expected.map.M, expected.map.M.t())), 1e-7);

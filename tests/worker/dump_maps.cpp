@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <string>
 
+#include "job/plan/method.h"
 #include "job/plan/resolved_job.h"
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/tokens.h"
@@ -42,7 +43,6 @@ void dump(char** argv) {
   const c10::InferenceMode no_autograd;
   at::set_num_threads(1);
   MpiCommunicator comm(MPI_COMM_WORLD, std::chrono::seconds(60));
-  const std::string method = argv[3];
   const ModelConfig config = read_model_config(argv[1]);
   const CheckpointReader reader(argv[1]);
   const TokenFile tokens = read_tokens(argv[2], config.vocab_size);
@@ -51,14 +51,17 @@ void dump(char** argv) {
     plan.ranks.push_back({.first_sublayer = config.num_sublayers() * rank / comm.size(),
                           .end_sublayer = config.num_sublayers() * (rank + 1) / comm.size()});
   }
-  MapOptions map;
-  map.pca = method == "slicegpt" || method == "pca_dotresize";
-  map.transport = method == "dotresize" || method == "pca_dotresize";
-  map.width = std::stoll(argv[4]);
+  const Method& method = method_named(argv[3]);
   const int64_t junctions = config.num_junctions();
   const CalibrationJob job{
-      config, reader, plan,       calibration_windows(tokens.tokens, 16, 256),
-      map,    true,   at::kFloat, make_junction_groups(std::stoll(argv[7]), junctions, junctions)};
+      .config = config,
+      .reader = reader,
+      .plan = plan,
+      .windows = calibration_windows(tokens.tokens, 16, 256),
+      .map = {.basis = method.basis, .kind = method.map},
+      .width = std::stoll(argv[4]),
+      .head_sliced = true,
+      .groups = make_junction_groups(std::stoll(argv[7]), junctions, junctions)};
   const CalibrationObserver observer{[](int64_t) {},
                                      [&](int64_t junction, const JunctionSolution& solution) {
                                        write_solution(argv[6], junction, solution);

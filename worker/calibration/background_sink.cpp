@@ -31,13 +31,13 @@ void BackgroundSink::put_head(const HeadWeights& head) {
 
 void BackgroundSink::finish() {
   const PhaseClock::Scope scope(clock_, "write");
-  if (under_way_.valid()) under_way_.get();
+  if (in_flight_.valid()) in_flight_.get();
 }
 
 void BackgroundSink::start(std::function<void()> put) {
   finish();
   auto folded = std::make_shared<RecordedEvent>(device_);
-  under_way_ = std::async(std::launch::async, [this, folded, put = std::move(put)] {
+  in_flight_ = std::async(std::launch::async, [this, folded, put = std::move(put)] {
     const c10::InferenceMode no_autograd;
     const StreamGuard stream(device_, *folded);
     put();

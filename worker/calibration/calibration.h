@@ -33,7 +33,7 @@ struct CalibrationJob {
   /// [mapped_junctions(), d] float64 of their Gram matrices, each row descending. Asked on every
   /// rank with the same numbers. calibrate_pipeline without shared maps only.
   std::function<std::vector<int64_t>(const at::Tensor& spectra)> choose_widths = nullptr;
-  at::Device device = at::kCPU;  ///< where this rank computes; tensors of `comm` are there too
+  at::Device device = at::kCPU;             ///< of this rank, and of the tensors of `comm`
   at::ScalarType fold_dtype = at::kDouble;  ///< of maps and weights in folding (maps/fold.h)
 
   /// Costs in half precision are worth a try on a GPU that computes with 16 bits anyway.
@@ -54,14 +54,14 @@ struct CalibrationJob {
 class FoldedModelSink {
  public:
   virtual ~FoldedModelSink() = default;
-  /// First of all, and once the widths of all junctions are known.
+  /// Called first, when the widths of all junctions are known.
   virtual void begin() = 0;
   virtual void put_embedding(const at::Tensor& embedding) = 0;
   virtual void put_sublayer(const SublayerWeights& weights) = 0;
   virtual void put_head(const HeadWeights& head) = 0;
 };
 
-/// Told what happens, on the thread of the schedule; must be quick.
+/// Callbacks on the thread of the schedule; they must be quick.
 struct CalibrationObserver {
   /// One more piece of `tokens` has gone through the rank's part of the model.
   std::function<void(int64_t tokens)> tokens_seen;

@@ -8,6 +8,7 @@
 #include "worker/calibration/shared_map.h"
 #include "worker/calibration/stage_folding.h"
 #include "worker/calibration/stage_junctions.h"
+#include "worker/maps/map_algorithm.h"
 #include "worker/transformer/stage.h"
 
 namespace dotresize {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "worker/maps/map_algorithm.h"
+
 namespace dotresize {
 namespace {
 

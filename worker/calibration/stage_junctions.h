@@ -16,10 +16,10 @@ struct StageJunction {
   JunctionSetup setup;
   const SharedMap* shared = nullptr;  ///< the map that it shares with others, if any
 
-  std::optional<FirstPass> first;                ///< until it is decomposed; to the end if shared
-  std::optional<DecomposedJunction> decomposed;  ///< unless shared
-  at::Tensor rotation;                           ///< of the second pass, if there is one
-  std::optional<SecondPass> second;
+  std::optional<FirstPass> first = {};  ///< until it is decomposed; to the end if shared
+  std::optional<DecomposedJunction> decomposed = {};  ///< unless shared
+  at::Tensor rotation = {};                           ///< of the second pass, if there is one
+  std::optional<SecondPass> second = {};
 };
 
 /// The mapped junctions of one rank: [first, first + junctions.size()).

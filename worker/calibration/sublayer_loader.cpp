@@ -8,7 +8,7 @@
 namespace dotresize {
 namespace {
 
-/// Their memory is not given to others before the calling thread is done with them.
+/// Their memory is not reused before the calling thread's stream has used them.
 void hand_over(const SublayerWeights& weights, at::Device device) {
   const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
   for_each_tensor(weights, [&](const at::Tensor& tensor) { tensor.record_stream(stream); });

@@ -4,11 +4,12 @@
 
 namespace dotresize {
 
-// Folding of maps into weights (method.md, "Folding"). Weights of any floating dtype; computed and
-// returned in the map's dtype and on its device: the caller rounds once. A float64 map for float32
-// output. For 16-bit output float32 is enough: its products over d channels err by less than 2^-18
-// of an output row's root mean square (d <= 8192, tests/maps/fold_test.cpp), bfloat16 rounds to
-// 2^-9 and float16 to 2^-12 of the entry. Hugging Face layout: a linear weight is [out, in].
+// Folding of maps into weights (docs/method.md, "Folding"). Weights of any floating dtype; computed
+// and returned in the map's dtype and on its device: the caller rounds once. A float64 map for
+// float32 output. For 16-bit output float32 is enough: its products over d channels err by less
+// than 2^-18 of an output row's root mean square (d <= 8192, tests/maps/fold_test.cpp), bfloat16
+// rounds to 2^-9 and float16 to 2^-12 of the entry. Hugging Face layout: a linear weight is [out,
+// in].
 
 /// W · diag(gamma) · M_invᵀ. weight: [out, d], gamma: [d] or undefined (ones), M_inv: [k, d].
 /// Returns [out, k].

@@ -23,10 +23,10 @@ struct MapOptions {
 /// Sums over the calibration tokens of one junction, of all ranks (docs/method.md, "Moments"). All
 /// float64.
 struct JunctionStatistics {
-  int64_t tokens = 0;  ///< n
-  at::Tensor gram;     ///< Σ_t x_tᵀ x_t [d, d] in the original basis
-  at::Tensor abs_sum;  ///< Σ_t |z_t| [d] in the map's basis, if the map needs it
-  at::Tensor cost;     ///< Σ_t |z_ti − z_tj| [d, d] in the map's basis, likewise
+  int64_t tokens = 0;       ///< n
+  at::Tensor gram = {};     ///< Σ_t x_tᵀ x_t [d, d] in the original basis
+  at::Tensor abs_sum = {};  ///< Σ_t |z_t| [d] in the map's basis, if the map needs it
+  at::Tensor cost = {};     ///< Σ_t |z_ti − z_tj| [d, d] in the map's basis, likewise
 };
 
 /// M [d, k] and M_inv [k, d], float64, contiguous, with orthonormal columns and rows. Two matrices:

@@ -27,13 +27,7 @@ namespace fs = std::filesystem;
 namespace {
 
 MapOptions map_options(const ResolvedJob& job) {
-  MapOptions options;
-  options.pca = job.method.pca();
-  options.transport = job.method.transport();
-  options.width = job.width;
-  options.cost_scale = job.cost_scale == CostScale::kMax    ? MapOptions::CostScale::kMax
-                       : job.cost_scale == CostScale::kMean ? MapOptions::CostScale::kMean
-                                                            : MapOptions::CostScale::kNone;
+  MapOptions options{job.method.basis, job.method.map, job.cost_scale};
   options.sinkhorn = {job.lambda, job.sinkhorn_tolerance, job.sinkhorn_max_iterations};
   options.accept_nonconvergence = job.accept_nonconvergence;
   return options;
@@ -53,9 +47,9 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 /// What a phase waits for at its end.
-std::function<void()> finish_work_of(const ChosenDevice& device) {
+std::function<void()> synchronize_of(const ChosenDevice& device) {
   if (device.cuda == nullptr) return nullptr;
-  return [cuda = device.cuda] { cuda->finish_work(); };
+  return [cuda = device.cuda] { cuda->synchronize(); };
 }
 
 /// The steps of run_job and what they share.
@@ -70,7 +64,7 @@ class JobRun {
         cache_dir_(environment.cache_dir),
         trace_(environment.trace),
         device_(environment.device),
-        clock_(!environment.trace.empty(), finish_work_of(environment.device)),
+        clock_(!environment.trace.empty(), synchronize_of(environment.device)),
         comm_(environment.comm, clock_),
         source_(job.model_path),
         output_(environment.output),
@@ -159,10 +153,9 @@ void JobRun::load_tokens() {
 void JobRun::plan_progress() {
   const int64_t evaluation = evaluation_ ? evaluation_->windows.numel() : 0;
   const int64_t calibration = calibration_.windows.numel();
-  const MapOptions map = map_options(job_);
   const bool pipeline = job_.schedule == Schedule::kPipeline;
-  const int64_t passes = pipeline && map.pca && map.transport ? 2 : 1;
-  const int64_t mapped = mapped_junctions(config_, job_);
+  const int64_t passes = pipeline ? job_.method.passes() : 1;
+  const int64_t mapped = mapped_junctions(config_, job_.head_sliced);
   // In token_parallel every rank counts its share of the tokens once per sublayer; in the pipeline
   // all tokens per pass.
   const int64_t seen = pipeline ? calibration * passes : calibration / comm_.size() * (mapped - 1);
@@ -196,6 +189,7 @@ void JobRun::calibrate() {
                              plan_,
                              calibration_.windows,
                              map_options(job_),
+                             job_.width,
                              job_.head_sliced,
                              scalar_type(job_.compute_dtype),
                              job_.junction_groups};
