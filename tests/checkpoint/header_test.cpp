@@ -120,6 +120,11 @@ std::vector<Hostile> hostile_files() {
       {"ArrayBomb", safetensors_bytes(R"({"t":)" + repeat("[", 100'000), 0), "unexpected an array"},
       {"ObjectBomb", safetensors_bytes(repeat(R"({"t":)", 100'000), 0), "unknown key"},
       {"ShapeBomb", shape(repeat("[", 100'000)), "key 'shape': unexpected an array"},
+  };
+}
+
+std::vector<Hostile> hostile_entries() {
+  return {
       {"EntryIsNumber", safetensors_bytes(R"({"t":1})", 0), "'t': unexpected the number 1"},
       {"EntryIsNull", safetensors_bytes(R"({"t":null})", 0), "'t': unexpected null"},
       {"EntryIsString", safetensors_bytes(R"({"t":"x"})", 0), "unexpected the string 'x'"},
@@ -144,6 +149,11 @@ std::vector<Hostile> hostile_files() {
        "unknown dtype ''"},
       {"DtypeIsNumber", entry(R"("dtype":4,"shape":[4],"data_offsets":[0,4])", 4),
        "key 'dtype': unexpected the number 4"},
+  };
+}
+
+std::vector<Hostile> hostile_sizes() {
+  return {
       {"ShapeIsNumber", shape("1"), "key 'shape': unexpected the number 1"},
       {"ShapeIsObject", shape("{}"), "key 'shape': unexpected an object"},
       {"ShapeOfStrings", shape(R"(["1"])"), "unexpected the string '1'"},
@@ -173,6 +183,11 @@ std::vector<Hostile> hostile_files() {
       {"SameData", second_at("[0,4]"), "overlap"},
       {"Hole", second_at("[8,12]"), "a hole of 4 bytes lies before its data"},
       {"TrailingData", second_at("[4,8]"), "the last 4 bytes of the file belong to no tensor"},
+  };
+}
+
+std::vector<Hostile> hostile_metadata() {
+  return {
       {"MetadataNumber", safetensors_bytes(R"({"__metadata__":{"a":1}})", 0),
        "__metadata__, key 'a': unexpected the number 1"},
       {"MetadataNested", safetensors_bytes(R"({"__metadata__":{"a":{}}})", 0),
@@ -198,6 +213,12 @@ TEST_P(HostileHeader, IsRefusedWithItsReason) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, HostileHeader, testing::ValuesIn(hostile_files()),
+                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(Entries, HostileHeader, testing::ValuesIn(hostile_entries()),
+                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(Sizes, HostileHeader, testing::ValuesIn(hostile_sizes()),
+                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(Metadata, HostileHeader, testing::ValuesIn(hostile_metadata()),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(SafetensorsHeader, RefusesAPrefixThatEndsWithinTheHeader) {
