@@ -9,8 +9,9 @@
 #include <cstdio>
 #include <string>
 
-#include "job/plan/resolved_job.h"
-#include "worker/calibration/calibration.h"
+#include "job/plan/method.h"
+#include "job/spec/map_sharing.h"
+#include "worker/calibration/schedules.h"
 #include "worker/checkpoint/tokens.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/comm/mpi_communicator.h"
@@ -20,7 +21,7 @@ namespace {
 
 class NoOutput final : public FoldedModelSink {
  public:
-  void begin() override {}
+  void begin(const JunctionWidths&) override {}
   void put_embedding(const at::Tensor&) override {}
   void put_sublayer(const SublayerWeights&) override {}
   void put_head(const HeadWeights&) override {}
@@ -42,7 +43,6 @@ void dump(char** argv) {
   const c10::InferenceMode no_autograd;
   at::set_num_threads(1);
   MpiCommunicator comm(MPI_COMM_WORLD, std::chrono::seconds(60));
-  const std::string method = argv[3];
   const ModelConfig config = read_model_config(argv[1]);
   const CheckpointReader reader(argv[1]);
   const TokenFile tokens = read_tokens(argv[2], config.vocab_size);
@@ -52,8 +52,8 @@ void dump(char** argv) {
                           .end_sublayer = config.num_sublayers() * (rank + 1) / comm.size()});
   }
   MapOptions map;
-  map.pca = method == "slicegpt" || method == "pca_dotresize";
-  map.transport = method == "dotresize" || method == "pca_dotresize";
+  map.pca = method_named(argv[3]).pca();
+  map.transport = method_named(argv[3]).transport();
   map.width = std::stoll(argv[4]);
   const int64_t junctions = config.num_junctions();
   const CalibrationJob job{
@@ -66,8 +66,7 @@ void dump(char** argv) {
                                      [](int64_t) {}};
   NoOutput sink;
   PhaseClock clock;
-  const bool pipeline = argv[5] == std::string("pipeline");
-  (pipeline ? calibrate_pipeline : calibrate_token_parallel)(comm, job, sink, observer, clock);
+  calibrate_function(argv[5])(comm, job, sink, observer, clock);
 }
 
 }  // namespace

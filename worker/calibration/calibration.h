@@ -8,6 +8,7 @@
 
 #include "base/phase_clock.h"
 #include "job/model/model_config.h"
+#include "job/plan/junction_widths.h"
 #include "job/plan/shard_plan.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
@@ -27,10 +28,11 @@ struct CalibrationJob {
   at::ScalarType compute_dtype = at::kFloat;
   /// As ModelConfig::junction_groups: which junctions share a map. calibrate_pipeline only.
   std::vector<int64_t> groups = {};
-  /// Widths of the mapped junctions (those of others may follow) from the eigenvalues
-  /// [mapped_junctions(), d] float64 of their Gram matrices, each row descending. Asked on every
-  /// rank with the same numbers. calibrate_pipeline without shared maps only.
-  std::function<std::vector<int64_t>(const at::Tensor& spectra)> choose_widths = nullptr;
+  JunctionWidths widths = {};  ///< what the sink begins with, unless chosen
+  /// The widths from the eigenvalues [mapped_junctions(), d] float64 of the Gram matrices of the
+  /// mapped junctions, each row descending. Asked on every rank with the same numbers.
+  /// calibrate_pipeline without shared maps only.
+  std::function<JunctionWidths(const at::Tensor& spectra)> choose_widths = nullptr;
   at::Device device = at::kCPU;  ///< where this rank computes; tensors of `comm` are there too
   at::ScalarType fold_dtype = at::kDouble;  ///< of maps and weights in folding (maps/fold.h)
 
@@ -39,7 +41,7 @@ struct CalibrationJob {
     return device.is_cuda() && (compute_dtype == at::kHalf || compute_dtype == at::kBFloat16);
   }
   /// Junctions 0 .. mapped_junctions()-1 get a map.
-  int64_t mapped_junctions() const { return config.num_junctions() - (head_sliced ? 0 : 1); }
+  int64_t mapped_junctions() const { return dotresize::mapped_junctions(config, head_sliced); }
   /// Whether the junctions that the sublayer reads and writes have one map.
   bool shares_map(int64_t sublayer) const {
     const auto in = static_cast<size_t>(sublayer);
@@ -52,8 +54,8 @@ struct CalibrationJob {
 class FoldedModelSink {
  public:
   virtual ~FoldedModelSink() = default;
-  /// First of all, and once the widths of all junctions are known.
-  virtual void begin() = 0;
+  /// First of all, once the widths of all junctions are known.
+  virtual void begin(const JunctionWidths& widths) = 0;
   virtual void put_embedding(const at::Tensor& embedding) = 0;
   virtual void put_sublayer(const SublayerWeights& weights) = 0;
   virtual void put_head(const HeadWeights& head) = 0;

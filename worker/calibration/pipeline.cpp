@@ -117,15 +117,15 @@ at::Tensor gather_spectra(Communicator& comm, const CalibrationJob& job,
   return spectra;
 }
 
-/// Gives this rank's junctions the widths that the job chooses. Returns that of the junction which
-/// the rank's first sublayer reads.
-int64_t choose_widths(Communicator& comm, const CalibrationJob& job, StageJunctions& junctions) {
-  const std::vector<int64_t> widths = job.choose_widths(gather_spectra(comm, job, junctions));
+/// The widths that the job chooses; this rank's junctions get theirs.
+JunctionWidths choose_widths(Communicator& comm, const CalibrationJob& job,
+                             StageJunctions& junctions) {
+  const JunctionWidths widths = job.choose_widths(gather_spectra(comm, job, junctions));
   auto junction = static_cast<size_t>(junctions.first);
   for (JunctionEstimator& estimator : junctions.estimators) {
-    estimator.set_width(widths.at(junction++));
+    estimator.set_width(widths.all.at(junction++));
   }
-  return widths.at(static_cast<size_t>(shard_of(comm, job.plan).first_sublayer));
+  return widths;
 }
 
 int64_t sum_over_ranks(Communicator& comm, int64_t value) {
@@ -219,10 +219,11 @@ void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedMod
   int64_t unmap_width = job.map.width;
   const auto know_spectra = [&] {
     if (!job.choose_widths) return;
-    unmap_width = choose_widths(comm, job, junctions);
-    sink.begin();
+    const JunctionWidths widths = choose_widths(comm, job, junctions);
+    unmap_width = widths.all.at(static_cast<size_t>(shard.first_sublayer));
+    sink.begin(widths);
   };
-  if (!job.choose_widths) sink.begin();
+  if (!job.choose_widths) sink.begin(job.widths);
   take_moments(comm, job, junctions, shared, know_spectra, observer, clock);
   const std::vector<JunctionSolution> solutions = solve_all(comm, job, junctions, shared, observer);
   const at::Tensor unmap = exchange_unmaps(comm, job, unmap_width, solutions);

@@ -198,7 +198,7 @@ void Walk::forward(int64_t sublayer, const SublayerWeights& owned, Microbatches&
 
 void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                               const CalibrationObserver& observer, PhaseClock& clock) {
-  sink.begin();
+  sink.begin(job.widths);
   Walk walk(comm, job, observer, clock);
   at::Tensor embedding;  // on its owner alone
   Microbatches x = embed_all(comm, job, my_ids(comm, job.windows.to(job.device)), embedding, clock);

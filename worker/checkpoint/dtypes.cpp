@@ -46,4 +46,16 @@ std::string safetensors_dtype(at::ScalarType dtype) {
   throw std::logic_error(std::string("no safetensors dtype for ") + c10::toString(dtype));
 }
 
+at::ScalarType scalar_type(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return at::kFloat;
+    case Dtype::kFloat16:
+      return at::kHalf;
+    case Dtype::kBFloat16:
+      return at::kBFloat16;
+  }
+  throw std::logic_error("unknown dtype");
+}
+
 }  // namespace dotresize

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "job/model/dtype.h"
+
 namespace dotresize {
 
 /// The torch dtype of a safetensors dtype. Throws InputError, naming it, where this project reads
@@ -12,5 +14,8 @@ at::ScalarType torch_dtype(const std::string& safetensors_dtype);
 
 /// The safetensors dtype of a torch dtype of the list above. Throws std::logic_error for another.
 std::string safetensors_dtype(at::ScalarType dtype);
+
+/// The torch dtype of weights in this dtype.
+at::ScalarType scalar_type(Dtype dtype);
 
 }  // namespace dotresize

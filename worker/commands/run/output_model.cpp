@@ -8,6 +8,7 @@
 #include "base/small_file.h"
 #include "job/model/output_config.h"
 #include "job/plan/output_model_config.h"
+#include "worker/checkpoint/dtypes.h"
 #include "worker/python/embedded.h"
 
 namespace dotresize {
@@ -16,7 +17,7 @@ namespace {
 
 constexpr size_t kMaxConfigBytes = 16 << 20;
 
-/// Copied byte for byte where the source has them.
+/// Copied byte for byte if the source has them.
 constexpr std::array<const char*, 10> kCopiedFiles = {
     "tokenizer.json",     "tokenizer_config.json",
     "tokenizer.model",    "special_tokens_map.json",
@@ -25,18 +26,6 @@ constexpr std::array<const char*, 10> kCopiedFiles = {
     "chat_template.json", "generation_config.json"};
 
 }  // namespace
-
-at::ScalarType scalar_type(Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kFloat32:
-      return at::kFloat;
-    case Dtype::kFloat16:
-      return at::kHalf;
-    case Dtype::kBFloat16:
-      return at::kBFloat16;
-  }
-  throw std::logic_error("unknown dtype");
-}
 
 ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job,
                           const ShardPlan& plan) {
@@ -65,8 +54,9 @@ OutputShards::OutputShards(fs::path dir, int rank, const ModelConfig& source,
                            const ResolvedJob& job, const ShardPlan& plan)
     : dir_(std::move(dir)), rank_(rank), source_(source), job_(job), plan_(plan) {}
 
-void OutputShards::begin() {
-  output_ = output_model_config(source_, job_);
+void OutputShards::begin(const JunctionWidths& widths) {
+  widths_ = widths;
+  output_ = output_model_config(source_, job_, widths);
   layout_ = output_layout(output_, job_, plan_);
   writer_.emplace(dir_, layout_, rank_);
   if (!output_.compressed) {

@@ -11,9 +11,10 @@
 #include "base/errors.h"
 #include "base/sha256.h"
 #include "job/report/report.h"
-#include "worker/commands/run/output_model.h"
+#include "worker/checkpoint/dtypes.h"
+#include "worker/checkpoint/reader.h"
 #include "worker/commands/token_input.h"
-#include "worker/evaluation/evaluate_model.h"
+#include "worker/evaluation/checkpoint_nll.h"
 #include "worker/evaluation/whole_model.h"
 
 namespace dotresize {
@@ -28,9 +29,7 @@ constexpr int64_t kRandomSeed = 1;
 constexpr char kEvaluationTokens[] = "evaluation_tokens";
 
 Dtype dtype_named(const std::string& name) {
-  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {
-    if (to_string(dtype) == name) return dtype;
-  }
+  if (const auto dtype = find_dtype(name)) return *dtype;
   throw InputError("dtype '" + name + "' is none of float32, float16, bfloat16");
 }
 
@@ -164,7 +163,8 @@ void Comparison::compare_perplexity(const char* what, const fs::path& dir,
                                     double reported) {
   const at::ScalarType dtype = scalar_type(dtype_named(report_.compute_dtype));
   const double measured =
-      evaluate_alone(CheckpointReader(dir), config, windows, dtype, [](int64_t) {}).perplexity();
+      checkpoint_nll_alone(CheckpointReader(dir), config, windows, dtype, [](int64_t) {
+      }).perplexity();
   if (std::abs(measured / reported - 1) <= kPerplexityTolerance) return;
   problems_.push_back(
       fmt::format("the {} perplexity is {:.6g}, the report says {:.6g}", what, measured, reported));
