@@ -1,22 +1,24 @@
 #include "base/child_process.h"
 
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
-#include <stdexcept>
+#include <system_error>
 
-extern char** environ;
+#include "base/unique_fd.h"
 
 namespace dotresize {
 namespace {
 
 constexpr size_t kMaxKeptOutput = 64 * 1024;
+
+void require(int error, const std::string& what) {
+  if (error != 0) throw std::system_error(error, std::generic_category(), what);
+}
 
 std::string read_tail(int fd) {
   std::string tail;
@@ -35,59 +37,90 @@ std::string last_line(std::string text) {
   return text.substr(text.find_last_of('\n') + 1);
 }
 
-/// The signals that the worker handles in a thread of its own are blocked in every thread: a child
-/// must not inherit that.
-void unblock_signals(posix_spawnattr_t& attributes) {
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-}
+struct Pipe {
+  UniqueFd read_end;
+  UniqueFd write_end;
+};
 
-pid_t spawn(const std::vector<std::string>& command, int stderr_fd) {
-  std::vector<char*> argv;
-  for (const std::string& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, stderr_fd, STDERR_FILENO);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  unblock_signals(attributes);
-  pid_t pid = 0;
-  const int error = ::posix_spawnp(&pid, argv[0], &actions, &attributes, argv.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) {
-    throw std::runtime_error("cannot start " + command.front() + ": " + std::strerror(error));
-  }
-  return pid;
+Pipe make_pipe() {
+  std::array<int, 2> ends;
+  require(::pipe2(ends.data(), O_CLOEXEC) == 0 ? 0 : errno, "pipe");
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
 }  // namespace
 
-ChildResult run_child(const std::vector<std::string>& command) {
-  std::array<int, 2> pipe_fds;
-  if (::pipe2(pipe_fds.data(), O_CLOEXEC) != 0) {
-    throw std::runtime_error(std::string("pipe: ") + std::strerror(errno));
-  }
+std::vector<char*> exec_vector(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  // The signatures of exec predate const.
+  for (const std::string& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+int exit_code_of(int wait_status) {
+  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+ChildProcess::ChildProcess() {
+  require(posix_spawn_file_actions_init(&actions_), "posix_spawn");
+  require(posix_spawnattr_init(&attributes_), "posix_spawn");
+  require(posix_spawn_file_actions_addopen(&actions_, STDIN_FILENO, "/dev/null", O_RDONLY, 0),
+          "posix_spawn");
+  sigset_t all;
+  sigfillset(&all);
+  sigset_t none;
+  sigemptyset(&none);
+  require(posix_spawnattr_setsigdefault(&attributes_, &all), "posix_spawn");
+  require(posix_spawnattr_setsigmask(&attributes_, &none), "posix_spawn");
+  require(posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK),
+          "posix_spawn");
+}
+
+ChildProcess::~ChildProcess() {
+  posix_spawn_file_actions_destroy(&actions_);
+  posix_spawnattr_destroy(&attributes_);
+}
+
+void ChildProcess::give_descriptor(int fd, int number) {
+  require(posix_spawn_file_actions_adddup2(&actions_, fd, number), "posix_spawn");
+}
+
+void ChildProcess::change_directory(const std::filesystem::path& directory) {
+  require(posix_spawn_file_actions_addchdir_np(&actions_, directory.c_str()), "posix_spawn");
+}
+
+pid_t ChildProcess::run(const std::string& program, const std::vector<std::string>& arguments,
+                        const std::vector<std::string>& environment) const {
+  return spawn(program, arguments, exec_vector(environment).data());
+}
+
+pid_t ChildProcess::run(const std::string& program,
+                        const std::vector<std::string>& arguments) const {
+  return spawn(program, arguments, environ);
+}
+
+pid_t ChildProcess::spawn(const std::string& program, const std::vector<std::string>& arguments,
+                          char* const* environment) const {
   pid_t pid = 0;
-  try {
-    pid = spawn(command, pipe_fds[1]);
-  } catch (...) {
-    ::close(pipe_fds[0]);
-    ::close(pipe_fds[1]);
-    throw;
-  }
-  ::close(pipe_fds[1]);
+  require(::posix_spawnp(&pid, program.c_str(), &actions_, &attributes_,
+                         exec_vector(arguments).data(), environment),
+          "cannot start " + arguments.front());
+  return pid;
+}
+
+ChildResult run_child(const std::vector<std::string>& command) {
+  Pipe output = make_pipe();
+  ChildProcess child;
+  child.give_descriptor(output.write_end.get(), STDERR_FILENO);
+  const pid_t pid = child.run(command.front(), command);
+  output.write_end = UniqueFd();
   ChildResult result;
-  result.last_line = last_line(read_tail(pipe_fds[0]));
-  ::close(pipe_fds[0]);
+  result.last_line = last_line(read_tail(output.read_end.get()));
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  result.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  result.exit_code = exit_code_of(status);
   return result;
 }
 

@@ -1,18 +1,60 @@
 #pragma once
 
+#include <spawn.h>
+#include <sys/types.h>
+
+#include <filesystem>
 #include <string>
 #include <vector>
 
 namespace dotresize {
 
+/// How a child ends that could not execute its program, as shells have it.
+inline constexpr int kExitCannotExecute = 127;
+
+/// `strings` as exec and posix_spawn take them: a pointer to each, then a null pointer. `strings`
+/// must live as long.
+std::vector<char*> exec_vector(const std::vector<std::string>& strings);
+
+/// The exit code in what waitpid has written, or 128 + signal.
+int exit_code_of(int wait_status);
+
+/// How a child starts: without standard input, no signal blocked or ignored, and what is asked for
+/// before run(). Everything throws std::system_error.
+class ChildProcess {
+ public:
+  ChildProcess();
+  ~ChildProcess();
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  /// The child has our descriptor `fd` as its `number`.
+  void give_descriptor(int fd, int number);
+  void change_directory(const std::filesystem::path& directory);
+
+  /// Starts `program` (without a '/': found through PATH) and returns its pid, to be waited for.
+  /// `environment` is the whole of it, "NAME=value".
+  pid_t run(const std::string& program, const std::vector<std::string>& arguments,
+            const std::vector<std::string>& environment) const;
+  /// The same with the environment of this process.
+  pid_t run(const std::string& program, const std::vector<std::string>& arguments) const;
+
+ private:
+  pid_t spawn(const std::string& program, const std::vector<std::string>& arguments,
+              char* const* environment) const;
+
+  posix_spawn_file_actions_t actions_;
+  posix_spawnattr_t attributes_;
+};
+
 struct ChildResult {
-  int exit_code = 0;      ///< 128 + signal where a signal ended it
+  int exit_code = 0;      ///< as of exit_code_of()
   std::string last_line;  ///< of its stderr
 };
 
 /// Runs a program (argument vector, found through PATH, no shell) to its end, without standard
 /// input. Its stdout goes where ours goes, its stderr is read for the last line. Throws
-/// std::runtime_error where it cannot be started.
+/// std::system_error if it cannot be started.
 ChildResult run_child(const std::vector<std::string>& command);
 
 }  // namespace dotresize

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/output_file.h"
+#include "base/unique_fd.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -49,14 +50,9 @@ void write_file_atomically(const fs::path& path, std::string_view content, mode_
 
 void sync_directory(const fs::path& dir) {
   const fs::path name = dir.empty() ? "." : dir;
-  const int descriptor = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool synced = descriptor >= 0 && ::fsync(descriptor) == 0;
-  const int error = errno;
-  if (descriptor >= 0) {
-    ::close(descriptor);
-  }
-  if (!synced) {
-    throw std::system_error(error, std::generic_category(),
+  const UniqueFd descriptor(::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!descriptor || ::fsync(descriptor.get()) != 0) {
+    throw std::system_error(errno, std::generic_category(),
                             name.string() + ": cannot flush the directory");
   }
 }

@@ -5,23 +5,24 @@
 
 namespace dotresize {
 
-/// How every program of the project ends (docs/cli.md).
-enum ExitCode : int {
-  kExitOk = 0,
-  kExitJobFailed = 1,
-  kExitCancelled = 2,
-  kExitUsage = 64,
-  kExitBadData = 65,
-  kExitUnavailable = 69,
-  kExitTryAgain = 75,
-  kExitDenied = 77,
-};
-
 /// The user's data are at fault: job file, model, tokens. Exit code 65, or INVALID_ARGUMENT over
 /// gRPC. The message names the file, the key or tensor, the value, and what would be right.
 class InputError : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit InputError(const std::string& description)
+      : std::runtime_error(description), description_(description) {}
+  /// `field` is the job's key ("method.width") or the option ("--trace") that is at fault; what()
+  /// is "FIELD: DESCRIPTION".
+  InputError(const std::string& field, const std::string& description)
+      : std::runtime_error(field + ": " + description), field_(field), description_(description) {}
+
+  /// Empty if the fault is not in one field.
+  const std::string& field() const { return field_; }
+  const std::string& description() const { return description_; }
+
+ private:
+  std::string field_;
+  std::string description_;
 };
 
 /// An argument is missing that only the data show to be needed. Exit code 64.
@@ -30,8 +31,8 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The job was asked to end (SIGTERM, SIGINT, CancelJob). Exit code 2.
-class Cancelled : public std::runtime_error {
+/// A program that this one needs is not installed, or cannot be started. Exit code 69.
+class ProgramMissing : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };

@@ -12,30 +12,19 @@ namespace dotresize {
 OutputFile::OutputFile(std::filesystem::path path, Mode mode, mode_t permissions)
     : path_(std::move(path)) {
   const int exclusive = mode == Mode::kMustNotExist ? O_EXCL : O_TRUNC;
-  descriptor_ =
-      ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | exclusive, permissions);
-  if (descriptor_ < 0) {
-    fail("create");
-  }
+  fd_ = UniqueFd(
+      ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | exclusive, permissions));
+  if (!fd_) fail("create");
 }
-
-OutputFile::~OutputFile() {
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);
-  }
-}
-
-OutputFile::OutputFile(OutputFile&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 void OutputFile::reserve(uint64_t size) {
   const auto length = static_cast<off_t>(size);
-  if (::ftruncate(descriptor_, length) != 0) {
+  if (::ftruncate(fd_.get(), length) != 0) {
     fail("size");
   }
   int result;
   do {
-    result = ::fallocate(descriptor_, 0, 0, length);
+    result = ::fallocate(fd_.get(), 0, 0, length);
   } while (result != 0 && errno == EINTR);
   if (result != 0 && errno != EOPNOTSUPP && errno != ENOSYS) {
     fail("reserve space for");
@@ -44,7 +33,7 @@ void OutputFile::reserve(uint64_t size) {
 
 void OutputFile::write(const char* data, uint64_t size, uint64_t offset) {
   while (size > 0) {
-    const ssize_t written = ::pwrite(descriptor_, data, size, static_cast<off_t>(offset));
+    const ssize_t written = ::pwrite(fd_.get(), data, size, static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) {
       continue;
     }
@@ -58,10 +47,10 @@ void OutputFile::write(const char* data, uint64_t size, uint64_t offset) {
 }
 
 void OutputFile::close() {
-  if (::fsync(descriptor_) != 0) {
+  if (::fsync(fd_.get()) != 0) {
     fail("flush");
   }
-  if (::close(std::exchange(descriptor_, -1)) != 0) {
+  if (::close(fd_.release()) != 0) {
     fail("close");
   }
 }

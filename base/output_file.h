@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "base/unique_fd.h"
+
 namespace dotresize {
 
 /// A file that is being written. Every failure is a std::system_error that names the file.
@@ -14,12 +16,9 @@ class OutputFile {
 
   /// Creates the file with these permissions, less the umask. Does not follow a symbolic link.
   OutputFile(std::filesystem::path path, Mode mode, mode_t permissions = 0644);
-  ~OutputFile();
-  OutputFile(OutputFile&& other) noexcept;
-  OutputFile& operator=(OutputFile&&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Sets the size and takes the space on the disk, where the file system can, so that a full disk
+  /// Sets the size and takes the space on the disk, if the file system can, so that a full disk
   /// shows now.
   void reserve(uint64_t size);
   /// Writes all of it, at `offset`.
@@ -31,7 +30,7 @@ class OutputFile {
   [[noreturn]] void fail(const char* action) const;
 
   std::filesystem::path path_;
-  int descriptor_;
+  UniqueFd fd_;
 };
 
 }  // namespace dotresize

@@ -9,65 +9,61 @@
 
 namespace dotresize {
 
-/// Wall time by phase of one rank. Phases nest, and time counts for the innermost one alone, so the
+/// Wall time by phase of one rank. Phases nest, and time counts for the innermost one only, so the
 /// phases add up to the time measured. Not thread-safe.
 class PhaseClock {
  public:
-  /// One stretch of a phase, inner phases included. Seconds since set_origin.
+  /// One run of a phase, inner phases included. Seconds since set_origin.
   struct Span {
     std::string phase;
-    std::string detail;  ///< what it was about, as the junction's name; or empty
+    std::string detail;  ///< what it is about: the junction's name; or empty
     double begin_s = 0.0;
     double end_s = 0.0;
   };
 
-  /// `keeps_spans`: for a timeline. They take memory, about a hundred bytes each. `finish_work`:
-  /// called at the end of each phase, before its time is taken: waits for work that was started and
-  /// not waited for, as on a GPU. Throws nothing.
-  explicit PhaseClock(bool keeps_spans = false, std::function<void()> finish_work = {})
-      : keeps_spans_(keeps_spans), finish_work_(std::move(finish_work)) {
+  /// `keeps_spans`: for a timeline. They take memory, about a hundred bytes each. `synchronize`:
+  /// called at the end of each phase, before its time is taken: waits for work that still runs, as
+  /// on a GPU. Throws nothing.
+  explicit PhaseClock(bool keeps_spans = false, std::function<void()> synchronize = {})
+      : keeps_spans_(keeps_spans), synchronize_(std::move(synchronize)) {
     set_origin();
   }
 
-  /// Time counts from now on, and what was before is forgotten. Where ranks do this when they meet,
-  /// their timelines agree. Outside all phases.
+  /// Time counts from now on, and what was before is forgotten. If ranks call it right after a
+  /// barrier, their timelines agree. Outside all phases.
   void set_origin() {
     origin_ = Clock::now();
     seconds_.clear();
     spans_.clear();
   }
 
-  /// Time until the end of its life belongs to the phase. Without a clock it does nothing.
+  /// Its lifetime belongs to the phase.
   class Scope {
    public:
-    Scope(PhaseClock* clock, std::string phase, std::string detail = {})
-        : clock_(clock), detail_(std::move(detail)) {
-      if (clock_ == nullptr) return;
-      outer_ = clock_->enter(std::move(phase));
-      begin_ = clock_->since_;
-    }
     Scope(PhaseClock& clock, std::string phase, std::string detail = {})
-        : Scope(&clock, std::move(phase), std::move(detail)) {}
+        : clock_(clock),
+          detail_(std::move(detail)),
+          outer_(clock.enter(std::move(phase))),
+          begin_(clock.since_) {}
     ~Scope() {
-      if (clock_ == nullptr) return;
-      const std::string phase = clock_->enter(std::move(outer_));
-      clock_->keep(phase, detail_, begin_);
+      const std::string phase = clock_.enter(std::move(outer_));
+      clock_.keep(phase, detail_, begin_);
     }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
-    PhaseClock* clock_;
+    PhaseClock& clock_;
     std::string detail_;
     std::string outer_;
     std::chrono::steady_clock::time_point begin_;
   };
 
-  /// Seconds by phase so far.
+  /// Seconds by phase, up to the last time that a phase began or ended.
   const std::map<std::string, double>& seconds() const { return seconds_; }
-  /// Work of some kind, in a unit of its own: what a rate is made of.
+  /// Adds to the work of this kind, in its own unit: rates are computed from it.
   void count_work(const std::string& kind, double amount) { work_[kind] += amount; }
-  /// By kind so far.
+  /// By kind.
   const std::map<std::string, double>& work() const { return work_; }
   /// In the order in which they ended; empty unless they are kept.
   const std::vector<Span>& spans() const { return spans_; }
@@ -80,7 +76,7 @@ class PhaseClock {
   }
 
   std::string enter(std::string phase) {
-    if (finish_work_) finish_work_();
+    if (synchronize_) synchronize_();
     const auto now = Clock::now();
     if (!current_.empty()) seconds_[current_] += seconds_between(since_, now);
     since_ = now;
@@ -94,7 +90,7 @@ class PhaseClock {
   }
 
   bool keeps_spans_;
-  std::function<void()> finish_work_;
+  std::function<void()> synchronize_;
   Clock::time_point origin_;
   std::map<std::string, double> seconds_;
   std::map<std::string, double> work_;

@@ -33,24 +33,53 @@ size_t utf8_length(std::string_view text) {
 
 bool is_control(char c) { return static_cast<uint8_t>(c) < 0x20 || c == 0x7F; }
 
-}  // namespace
-
-std::string printable(std::string_view text, size_t max_bytes) {
+/// Valid characters as they are; `replace(byte)` stands for a control character and for a byte that
+/// is not UTF-8. Ends before the first piece that would exceed `max_bytes`, and leaves in `text`
+/// what is from there on.
+template <class Replace>
+std::string replace_unprintable(std::string_view& text, size_t max_bytes, Replace&& replace) {
   std::string result;
   while (!text.empty()) {
     const size_t length = utf8_length(text);
-    const size_t taken = length == 0 ? 1 : length;
-    if (result.size() + taken > max_bytes) break;
-    if (text[0] == '\n' || text[0] == '\r' || text[0] == '\t') {
-      result += ' ';
-    } else if (length == 0 || is_control(text[0])) {
-      result += '?';
-    } else {
-      result += text.substr(0, length);
-    }
-    text.remove_prefix(taken);
+    const bool allowed = length > 0 && !is_control(text[0]);
+    const std::string piece = allowed ? std::string(text.substr(0, length)) : replace(text[0]);
+    if (result.size() + piece.size() > max_bytes) break;
+    result += piece;
+    text.remove_prefix(length == 0 ? 1 : length);
   }
   return result;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text, size_t max_bytes) {
+  return replace_unprintable(text, max_bytes, [](char c) -> std::string {
+    return c == '\n' || c == '\r' || c == '\t' ? " " : "?";
+  });
+}
+
+std::string printable_lines(std::string_view text) {
+  return replace_unprintable(text, std::string::npos,
+                             [](char c) -> std::string { return c == '\n' ? "\n" : "?"; });
+}
+
+std::string in_quotes(std::string_view value) {
+  constexpr size_t kMaxBytes = 100;
+  const std::string start = replace_unprintable(value, kMaxBytes, [](char c) {
+    return "\\x" + hex_digits({&c, 1});
+  });
+  return "'" + start + (value.empty() ? "'" : "...'");
+}
+
+std::string hex_digits(std::string_view bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string digits;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    digits += kDigits[byte >> 4];
+    digits += kDigits[byte & 0xF];
+  }
+  return digits;
 }
 
 }  // namespace dotresize

@@ -6,9 +6,19 @@
 
 namespace dotresize {
 
-/// `text` as valid UTF-8 without control characters (each bad byte becomes '?', each line break a
-/// space), cut to at most `max_bytes` at a character's boundary. For what comes from processes and
-/// clients and goes into logs and messages.
-std::string printable(std::string_view text, size_t max_bytes);
+/// `text` as one line of valid UTF-8 without control characters: a line break or tab becomes a
+/// space, any other byte that is not allowed '?'. Cut to at most `max_bytes` at a character's
+/// boundary. For what comes from processes and clients and goes into logs and messages.
+std::string printable(std::string_view text, size_t max_bytes = std::string::npos);
+
+/// The same, but line feeds are kept and other control characters become '?'.
+std::string printable_lines(std::string_view text);
+
+/// A value from outside for an error message: in single quotes, bytes that are not printable as
+/// \xNN, cut to at most 100 bytes at a character's boundary, then "...".
+std::string in_quotes(std::string_view value);
+
+/// Two lower-case hexadecimal digits for each byte.
+std::string hex_digits(std::string_view bytes);
 
 }  // namespace dotresize

@@ -8,8 +8,8 @@
 #include <memory>
 #include <stdexcept>
 
-#include "base/hex_digits.h"
 #include "base/input_file.h"
+#include "base/printable.h"
 
 namespace dotresize {
 namespace {

@@ -21,6 +21,8 @@ class UniqueFd {
   }
 
   int get() const { return fd_; }
+  /// Gives the descriptor away: the caller closes it.
+  int release() { return std::exchange(fd_, -1); }
   explicit operator bool() const { return fd_ >= 0; }
 
  private:

@@ -32,10 +32,10 @@ std::string listed(const std::vector<std::string>& words) {
 }
 
 std::string closest(std::string_view word, const std::vector<std::string>& candidates) {
-  constexpr std::size_t kLongest = 60;  // nothing longer is a slip of the pen for a key
-  if (word.size() > kLongest) return "";
+  constexpr std::size_t kMaxWord = 60;  // nothing longer is a mistyped key
+  if (word.size() > kMaxWord) return "";
   std::string best;
-  std::size_t best_distance = word.size() / 3 + 2;  // one more than is forgiven
+  std::size_t best_distance = word.size() / 3 + 2;  // one more than is accepted
   for (const std::string& candidate : candidates) {
     const std::size_t distance = edit_distance(word, candidate);
     if (distance < best_distance && distance < candidate.size()) {

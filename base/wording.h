@@ -9,7 +9,7 @@ namespace dotresize {
 /// "a, b, c".
 std::string listed(const std::vector<std::string>& words);
 
-/// The candidate with the smallest edit distance to `word`, where a slip of the pen may explain it
+/// The candidate with the smallest edit distance to `word`, if a typing error may explain it
 /// (at most a third of the letters); otherwise empty.
 std::string closest(std::string_view word, const std::vector<std::string>& candidates);
 

@@ -27,11 +27,11 @@ template <typename Work>
 double time(benchmark::State& state, const Work& work) {
   const CudaModule& cuda = open_cuda_module();
   work();
-  cuda.finish_work();
+  cuda.synchronize();
   const auto start = std::chrono::steady_clock::now();
   for (auto _ : state) {
     work();
-    cuda.finish_work();
+    cuda.synchronize();
   }
   return seconds_between(start) / static_cast<double>(state.iterations());
 }
@@ -48,7 +48,7 @@ double cdist_pairs_per_second(const at::Tensor& x) {
   const at::Tensor channels = tokens.t().contiguous();
   const auto run = [&] {
     benchmark::DoNotOptimize(at::cdist(channels, channels, /*p=*/1.0));
-    cuda.finish_work();
+    cuda.synchronize();
   };
   run();
   const auto start = std::chrono::steady_clock::now();
@@ -63,7 +63,7 @@ at::Tensor activations(const benchmark::State& state) {
 
 using AddCost = void (*)(const at::Tensor& x, at::Tensor& cost, double shift);
 
-/// dtype: of the differences. Activations are float32 in a job: where float16 is wanted, converting
+/// dtype: of the differences. Activations are float32 in a job: if float16 is wanted, converting
 /// them is a part of it.
 void l1_cost(benchmark::State& state, AddCost add_cost, at::ScalarType dtype) {
   const at::Tensor x = activations(state);

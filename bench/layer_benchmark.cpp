@@ -22,11 +22,12 @@
 
 #include "base/phase_clock.h"
 #include "job/model/model_config.h"
-#include "worker/calibration/junction_estimator.h"
+#include "worker/calibration/junction_passes.h"
 #include "worker/cuda/cuda_module.h"
-#include "worker/maps/fold.h"
+#include "worker/transformer/fold_sublayer.h"
+#include "worker/transformer/forward.h"
+#include "worker/transformer/rotary.h"
 #include "worker/transformer/stage.h"
-#include "worker/transformer/sublayer.h"
 
 namespace {
 
@@ -40,15 +41,15 @@ struct Options {
   std::string device = "cpu";
 };
 
-/// Where the layer computes, and in what.
+/// The device and the dtype that the layer computes with.
 struct Place {
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;
   CudaModule* cuda = nullptr;
 
-  std::function<void()> finish_work() const {
+  std::function<void()> synchronize() const {
     if (cuda == nullptr) return nullptr;
-    return [module = cuda] { module->finish_work(); };
+    return [module = cuda] { module->synchronize(); };
   }
 };
 
@@ -65,22 +66,15 @@ ModelConfig read_config(const std::filesystem::path& file) {
   return parse_model_config(text.str(), file.string());
 }
 
-at::Tensor random_tensor(const std::vector<int64_t>& shape) { return at::randn(shape).mul_(0.02); }
-
-/// Of a dense sublayer in float32, without biases.
+/// Of a dense sublayer in float32.
 SublayerWeights random_sublayer(const ModelConfig& config, int64_t sublayer) {
   const int64_t d = config.hidden_size;
-  const SublayerLayout layout = sublayer_layout(config, sublayer, d, d);
-  SublayerWeights weights;
-  weights.sublayer = sublayer;
-  weights.norm = at::ones({d});
-  for (const LinearLayout& reader : layout.readers) {
-    weights.readers.push_back({random_tensor(reader.weight.shape), {}});
-  }
-  for (const LinearLayout& writer : layout.writers) {
-    weights.writers.push_back({random_tensor(writer.weight.shape), {}});
-  }
-  return weights;
+  return make_weights(sublayer, sublayer_tensors(config, sublayer, SublayerForm::kDense, d, d),
+                      [](const StoredTensor& tensor) {
+                        return tensor.role == TensorRole::kNorm
+                                   ? at::ones(tensor.shape)
+                                   : at::randn(tensor.shape).mul_(0.02);
+                      });
 }
 
 /// The stream in microbatches, as calibration has it; channels of falling size.
@@ -103,9 +97,9 @@ class Layer {
         place_(place),
         config_(read_config(options.config)),
         rotary_(to_device(make_rotary_table(config_, options.seqlen), place.device)),
-        clock_(/*keeps_spans=*/false, place.finish_work()),
+        clock_(/*keeps_spans=*/false, place.synchronize()),
         stream_(random_stream(config_, options, place.device)) {
-    map_.width =
+    width_ =
         static_cast<int64_t>((1 - options.sparsity) * static_cast<double>(config_.hidden_size)) /
         64 * 64;
   }
@@ -131,17 +125,24 @@ class Layer {
   }
 
   JunctionMap solve_junction() {
-    JunctionEstimator estimator(1, config_.hidden_size, map_, clock_, place_.device);
-    if (place_.cuda) estimator.try_half_costs();
-    for (const at::Tensor& x : stream_) estimator.add(x);
-    estimator.decompose(options_.tokens);
-    for (const at::Tensor& x : stream_) estimator.add_rotated(x);
-    return estimator.solve(options_.tokens).map;
+    const JunctionSetup setup{1, config_.hidden_size, map_, clock_, place_.device};
+    FirstPass first(setup, {});
+    for (const at::Tensor& x : stream_) first.add(x);
+    DecomposedJunction junction = std::move(first).finish(options_.tokens);
+    const at::Tensor rotation = junction.rotation();
+    SecondPass second(setup, rotation, precision(setup, rotation));
+    for (const at::Tensor& x : stream_) second.add(x);
+    return std::move(junction).solve(width_, std::move(second)).map;
+  }
+
+  CostPrecision precision(const JunctionSetup& setup, const at::Tensor& rotation) const {
+    if (place_.cuda == nullptr) return {};
+    return CostPrecision::from_half_error(half_cost_error(setup, stream_.front(), rotation));
   }
 
   void fold(const SublayerWeights& weights, const JunctionMap& map) {
     const PhaseClock::Scope scope(clock_, "fold");
-    const at::ScalarType dtype = fold_dtype(at::kBFloat16);
+    const at::ScalarType dtype = fold_dtype(Dtype::kBFloat16);
     benchmark::DoNotOptimize(
         fold_output(fold_input(weights, map.M_inv.to(dtype)), map.M.to(dtype)));
   }
@@ -151,6 +152,7 @@ class Layer {
   ModelConfig config_;
   RotaryTable rotary_;
   MapOptions map_;
+  int64_t width_;
   PhaseClock clock_;
   std::vector<at::Tensor> stream_;
 };

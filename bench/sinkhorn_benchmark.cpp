@@ -35,7 +35,7 @@ void count_bytes(benchmark::State& state, double bytes) {
       benchmark::Counter(bytes / 1e9, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-/// Of the fastest of three runs: differences are taken of these times, where noise would not
+/// Of the fastest of three runs: differences are taken of these times, in which noise would not
 /// cancel.
 double seconds_of(const at::Tensor& c, int64_t iterations) {
   double fastest = std::numeric_limits<double>::infinity();

@@ -71,13 +71,13 @@ v1::Job Connection::get_job(const std::string& id) {
 }
 
 std::vector<v1::Job> Connection::list_jobs(const v1::ListJobsRequest::Filter& filter, int limit) {
-  constexpr int kLargestPage = 1000;
+  constexpr int kMaxPage = 1000;
   std::vector<v1::Job> jobs;
   v1::ListJobsRequest request;
   *request.mutable_filter() = filter;
   do {
     const int wanted = limit - static_cast<int>(jobs.size());
-    request.set_page_size(std::min(wanted, kLargestPage));
+    request.set_page_size(std::min(wanted, kMaxPage));
     v1::ListJobsResponse page = call(*this, &v1::Jobs::Stub::ListJobs, request);
     for (v1::Job& job : *page.mutable_jobs()) {
       if (std::ssize(jobs) < limit) jobs.push_back(std::move(job));

@@ -17,8 +17,8 @@ std::string three_digits(double value) {
 
 /// Seconds as a whole number that arithmetic can be done on, whatever a server sent.
 int64_t whole_seconds(double seconds) {
-  constexpr double kLongest = 1e9;
-  return std::isnan(seconds) ? 0 : std::llround(std::clamp(seconds, 0.0, kLongest));
+  constexpr double kMax = 1e9;
+  return std::isnan(seconds) ? 0 : std::llround(std::clamp(seconds, 0.0, kMax));
 }
 
 }  // namespace
@@ -61,15 +61,6 @@ std::string format_change(double before, double after) {
 
 std::string format_perplexity(double value) {
   return fmt::format("{:.{}f}", value, value < 10.0 ? 4 : 3);
-}
-
-std::string printable(const std::string& text) {
-  std::string safe = text;
-  for (char& c : safe) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n') || byte == 0x7f) c = '?';
-  }
-  return safe;
 }
 
 }  // namespace dotresize

@@ -4,11 +4,14 @@
 #include <array>
 #include <cctype>
 
-#include "base/errors.h"
+#include "base/exit_codes.h"
+#include "base/failure.h"
 #include "base/human_numbers.h"
+#include "base/printable.h"
 #include "client/format.h"
 #include "client/progress_bar.h"
 #include "client/watch.h"
+#include "job/spec/job_state.h"
 
 namespace dotresize {
 namespace {
@@ -28,7 +31,7 @@ double seconds_between(const Timestamp& from, const Timestamp& to) {
   return static_cast<double>(to.seconds() - from.seconds()) + 1e-9 * (to.nanos() - from.nanos());
 }
 
-/// How long the job has computed, or "" where it has not begun.
+/// How long the job has computed, or "" if it has not begun.
 std::string time_taken(const v1::Job& job, std::time_t now) {
   if (!job.has_start_time()) return "";
   Timestamp end;
@@ -58,11 +61,11 @@ std::string result_table(const v1::ModelSize& dense, const v1::ModelSize& compre
 }
 
 std::string error_text(const v1::JobError& error) {
-  std::string where;
-  if (error.rank() >= 0) where += " on rank " + std::to_string(error.rank());
-  if (!error.host().empty()) where += " (" + error.host() + ")";
-  if (!error.phase().empty()) where += " in phase " + error.phase();
-  return printable(error.code() + where + ": " + error.message());
+  std::string place;
+  if (error.rank() >= 0) place += " on rank " + std::to_string(error.rank());
+  if (!error.host().empty()) place += " (" + error.host() + ")";
+  if (!error.phase().empty()) place += " in phase " + error.phase();
+  return printable_lines(error.code() + place + ": " + error.message());
 }
 
 v1::ModelSize model_size(const ModelReport& report) {
@@ -94,7 +97,7 @@ int exit_code_for(const v1::Job& job) {
     case v1::Job::CANCELLED:
       return kExitCancelled;
     default:
-      return job.error().code() == "INVALID_INPUT" ? kExitBadData : kExitJobFailed;
+      return job.error().code() == kInvalidInput ? kExitBadData : kExitJobFailed;
   }
 }
 

@@ -19,7 +19,7 @@ std::string state_name(v1::Job::State state);
 /// Everything about one job, as `status` shows it. Ends with a newline, as all of these do.
 std::string job_text(const v1::Job& job, std::time_t now);
 
-/// One line per job under a heading; a sentence where there is none.
+/// One line per job under a heading; a sentence if there is none.
 std::string job_table(const std::vector<v1::Job>& jobs, std::time_t now);
 
 /// How the job ended: the table of the result, the error, or that it was cancelled.

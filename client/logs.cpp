@@ -6,6 +6,7 @@
 #include "client/rpc_error.h"
 #include "client/server_stream.h"
 #include "client/watch.h"
+#include "job/spec/job_state.h"
 
 namespace dotresize {
 namespace {

@@ -3,9 +3,10 @@
 #include <iostream>
 
 #include "base/errors.h"
+#include "base/exit_codes.h"
+#include "base/failure.h"
 #include "base/version.h"
 #include "client/json_output.h"
-#include "client/programs.h"
 #include "client/rpc_error.h"
 #include "client/verb.h"
 
@@ -40,7 +41,7 @@ int perform(const std::vector<Verb>& verbs, const CommonOptions& common) {
     return fail(common, exit_code_for(error.code()), code_name(error.code()), error.what(),
                 error.violations());
   } catch (const InputError& error) {
-    return fail(common, kExitBadData, "INVALID_INPUT", error.what());
+    return fail(common, kExitBadData, kInvalidInput, error.what());
   } catch (const ProgramMissing& error) {
     return fail(common, kExitUnavailable, "PROGRAM_MISSING", error.what());
   } catch (const std::exception& error) {

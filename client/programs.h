@@ -1,20 +1,9 @@
 #pragma once
 
-#include <filesystem>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace dotresize {
-
-/// A program that this one needs is not installed, or cannot be started. Exit code 69.
-class ProgramMissing : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-/// $DOTRESIZE_WORKER, else dotresize-worker in the folder of this program. Throws ProgramMissing.
-std::filesystem::path worker_program();
 
 /// Becomes `command` (looked up in PATH): its exit code is this program's. Returns only by throwing
 /// ProgramMissing.

@@ -6,13 +6,14 @@
 #include <cmath>
 #include <vector>
 
+#include "base/printable.h"
 #include "client/format.h"
 
 namespace dotresize {
 namespace {
 
 constexpr int kShortestBar = 8;
-constexpr int kLongestBar = 40;
+constexpr int kMaxBar = 40;
 constexpr double kRounding = 1e-9;  // 0.58 * 100 is a little less than 58
 constexpr size_t kPhaseWidth = sizeof("evaluate compressed") - 1;
 
@@ -90,7 +91,7 @@ std::string render_bar(const v1::Progress& progress, const BarStyle& style) {
                                   joined({details.junctions, details.eta}, "  "),
                                   joined({details.eta}, "  "), std::string()}) {
     const int taken = display_width(phase + "  " + "  " + share + tail);
-    const int width = std::min(kLongestBar, available - taken);
+    const int width = std::min(kMaxBar, available - taken);
     if (width < kShortestBar) continue;
     const std::string line =
         phase + "  " + bar(fraction_of(progress), width, style) + "  " + share + tail;

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <system_error>
 
+#include "base/printable.h"
+
 namespace dotresize {
 
 std::string new_request_id() {
@@ -16,13 +18,8 @@ std::string new_request_id() {
   }
   bytes[6] = (bytes[6] & 0x0f) | 0x40;  // RFC 9562, section 5.4: version 4
   bytes[8] = (bytes[8] & 0x3f) | 0x80;  // and its variant
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string id;
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) id += '-';
-    id += kDigits[bytes[i] >> 4];
-    id += kDigits[bytes[i] & 0x0f];
-  }
+  std::string id = hex_digits({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  for (const size_t hyphen : {8, 13, 18, 23}) id.insert(hyphen, 1, '-');
   return id;
 }
 

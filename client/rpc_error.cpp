@@ -3,8 +3,8 @@
 #include <array>
 #include <utility>
 
-#include "base/errors.h"
-#include "client/format.h"
+#include "base/exit_codes.h"
+#include "base/printable.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
@@ -101,7 +101,7 @@ bool is_transient(grpc::StatusCode code) {
 }
 
 RpcError::RpcError(const grpc::Status& status, const std::string& server)
-    : std::runtime_error(printable(message_for(status, server))),
+    : std::runtime_error(printable_lines(message_for(status, server))),
       code_(status.error_code()),
       violations_(violations_of(status)) {}
 

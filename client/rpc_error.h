@@ -27,7 +27,7 @@ class RpcError : public std::runtime_error {
   RpcError(const grpc::Status& status, const std::string& server);
 
   grpc::StatusCode code() const { return code_; }
-  /// From google.rpc.BadRequest; empty where the server sent none.
+  /// From google.rpc.BadRequest; empty if the server sent none.
   const std::vector<FieldViolation>& violations() const { return violations_; }
 
  private:

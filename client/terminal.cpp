@@ -3,21 +3,17 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <string>
+
+#include "base/environment.h"
 
 namespace dotresize {
 namespace {
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 /// The first of LC_ALL, LC_CTYPE and LANG that is set decides, as in setlocale(3).
 bool locale_is_utf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    const std::string value = environment(name);
+    const std::string value = environment_variable(name);
     if (value.empty()) continue;
     return value.find("UTF-8") != std::string::npos || value.find("utf8") != std::string::npos;
   }
@@ -27,11 +23,11 @@ bool locale_is_utf8() {
 }  // namespace
 
 Terminal stderr_terminal() {
-  const std::string kind = environment("TERM");
+  const std::string kind = environment_variable("TERM");
   Terminal terminal;
   terminal.interactive = isatty(STDERR_FILENO) == 1 && !kind.empty() && kind != "dumb";
   terminal.unicode = locale_is_utf8();
-  terminal.colour = terminal.interactive && environment("NO_COLOR").empty();
+  terminal.colour = terminal.interactive && environment_variable("NO_COLOR").empty();
   return terminal;
 }
 

@@ -12,7 +12,7 @@ struct Terminal {
 /// Looks at stderr, TERM, NO_COLOR and the locale's variables.
 Terminal stderr_terminal();
 
-/// Columns of stderr's terminal now; 80 where it does not say.
+/// Columns of stderr's terminal now; 80 if it does not say.
 int stderr_columns();
 
 }  // namespace dotresize

@@ -1,13 +1,13 @@
 #include "client/verb.h"
 
-#include <cstdlib>
+#include "base/environment.h"
 
 namespace dotresize {
 
 std::string CommonOptions::server_address() const {
   if (!server.empty()) return server;
-  const char* named = std::getenv("DOTRESIZE_SERVER");
-  return named != nullptr && *named != '\0' ? named : "127.0.0.1:50051";
+  const std::string named = environment_variable("DOTRESIZE_SERVER");
+  return named.empty() ? "127.0.0.1:50051" : named;
 }
 
 void add_server_option(CLI::App& command, CommonOptions& common) {

@@ -9,7 +9,7 @@ namespace dotresize {
 
 /// Options that most verbs have. They may stand before the verb or after it.
 struct CommonOptions {
-  std::string server;           ///< --server; empty where it is not given
+  std::string server;           ///< --server; empty if it is not given
   std::string output = "text";  ///< -o: "text" or "json"
 
   bool json() const { return output == "json"; }

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/errors.h"
+#include "base/exit_codes.h"
 #include "client/connection.h"
 #include "client/interrupt.h"
 #include "client/job_text.h"
@@ -17,6 +18,7 @@
 #include "client/watch_view.h"
 #include "job/report/report.h"
 #include "job/spec/job_file.h"
+#include "job/spec/job_state.h"
 
 namespace dotresize {
 namespace {

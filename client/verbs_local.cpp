@@ -5,7 +5,8 @@
 #include <memory>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/environment.h"
+#include "base/exit_codes.h"
 #include "base/mpirun.h"
 #include "client/json_output.h"
 #include "client/programs.h"

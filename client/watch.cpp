@@ -5,6 +5,7 @@
 #include "client/backoff.h"
 #include "client/rpc_error.h"
 #include "client/server_stream.h"
+#include "job/spec/job_state.h"
 
 namespace dotresize {
 namespace {
@@ -19,7 +20,7 @@ class Watcher {
         observer_(observer),
         interrupted_(interrupted),
         options_(options),
-        backoff_(options.first_pause, options.longest_pause, options.patience) {
+        backoff_(options.first_pause, options.max_pause, options.patience) {
     request_.set_id(id);
   }
 
@@ -98,10 +99,6 @@ class Watcher {
 };
 
 }  // namespace
-
-bool has_ended(v1::Job::State state) {
-  return state == v1::Job::SUCCEEDED || state == v1::Job::FAILED || state == v1::Job::CANCELLED;
-}
 
 std::optional<v1::Job> watch_job(Connection& connection, const std::string& id,
                                  WatchObserver& observer, const std::function<bool()>& interrupted,

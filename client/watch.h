@@ -9,9 +9,7 @@
 
 namespace dotresize {
 
-bool has_ended(v1::Job::State state);
-
-/// What someone who follows a job gets to hear, on the thread that called watch_job.
+/// Receives what happens to a job that is followed, on the thread that called watch_job.
 class WatchObserver {
  public:
   virtual ~WatchObserver() = default;
@@ -26,7 +24,7 @@ class WatchObserver {
 
 struct WatchOptions {
   std::chrono::milliseconds first_pause{200};
-  std::chrono::milliseconds longest_pause{5000};
+  std::chrono::milliseconds max_pause{5000};
   /// How long a server may stay away once it has answered.
   std::chrono::milliseconds patience{600'000};
   std::chrono::milliseconds tick{200};

@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "base/printable.h"
 #include "client/format.h"
 #include "client/job_text.h"
 #include "client/json_output.h"
@@ -19,7 +20,7 @@ std::string introduction(const v1::Job& job) {
 std::string state_line(const v1::Event::StateChange& change) {
   std::string line = state_name(change.state());
   if (change.attempt() > 1) line += " (attempt " + std::to_string(change.attempt()) + ")";
-  if (!change.reason().empty()) line += ": " + printable(change.reason());
+  if (!change.reason().empty()) line += ": " + printable_lines(change.reason());
   return line;
 }
 

@@ -3,7 +3,7 @@
 # Threads: OMP_NUM_THREADS, which the names of the results then end with. TOKENS (default 2048) is what the
 # layer at full width gets; CONFIGS its models.
 # scripts/bench.sh NAME...: only these of l1_cost sinkhorn layer ranks cuda. The last one, kernels and layer on a
-# GPU, says that it measures nothing where there is none.
+# GPU, says that it measures nothing if there is none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

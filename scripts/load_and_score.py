@@ -5,8 +5,8 @@
 
 The tokens are cut into non-overlapping windows of N, the tail dropped; each window predicts its
 last N-1 tokens; perplexity is exp(sum of negative log likelihoods / predicted tokens). Text is
-tokenised as the worker does it. A directory's own code is run where it is that of this repository,
-and refused where it is any other. With --expect-report the perplexity has to be that of the directory's
+tokenised as the worker does it. A directory's own code is run if it is that of this repository,
+and refused if it is any other. With --expect-report the perplexity has to be that of the directory's
 dotresize/report.json to 0.1 %, else the exit code is 1.
 """
 

@@ -3,8 +3,8 @@
 
     scripts/trusted_code.py MODEL_DIR
 
-Prints "True" where the model is one of dotresize's and its code is that of this repository, byte
-for byte, and "False" where it needs none. Any other code is refused: exit code 65.
+Prints "True" if the model is one of dotresize's and its code is that of this repository, byte
+for byte, and "False" if it needs none. Any other code is refused: exit code 65.
 """
 
 import json
@@ -24,7 +24,7 @@ class UntrustedCode(Exception):
 
 
 def may_run_code(model_dir):
-    """Whether the model has code of its own. Raises UntrustedCode where that is not this repository's."""
+    """Whether the model has code of its own. Raises UntrustedCode if that is not this repository's."""
     try:
         config = json.loads((model_dir / "config.json").read_text(encoding="utf-8"))
     except ValueError as error:

@@ -14,11 +14,11 @@ namespace fs = std::filesystem;
 
 constexpr char kSupervisorFile[] = "supervisor.json";
 constexpr char kExitFile[] = "exit.json";
-constexpr size_t kLargestFile = 64 * 1024;
+constexpr size_t kMaxFileBytes = 64 * 1024;
 
 template <class Record, class Convert>
 std::optional<Record> read_record(const fs::path& path, Convert&& convert) {
-  const std::optional<std::string> text = read_file_start(path, kLargestFile);
+  const std::optional<std::string> text = read_file_start(path, kMaxFileBytes);
   if (!text) return std::nullopt;
   try {
     return convert(json::parse(*text));

@@ -25,7 +25,7 @@ pid_t start_attempt(const AttemptCommand& attempt);
 enum class Liveness {
   kAlive,
   kExited,    ///< exit.json says how; no process is left
-  kVanished,  ///< the supervisor is gone without a word; processes may be left
+  kVanished,  ///< the supervisor is gone without an exit.json; processes may be left
 };
 
 struct AttemptStatus {
@@ -35,7 +35,7 @@ struct AttemptStatus {
 
 AttemptStatus check_attempt(const std::filesystem::path& dir);
 
-/// Asks the supervisor to end the attempt. False where it cannot be asked (yet).
+/// Asks the supervisor to end the attempt. False if it cannot be asked (yet).
 bool stop_attempt(const std::filesystem::path& dir);
 
 }  // namespace dotresize

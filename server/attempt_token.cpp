@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <stdexcept>
 
-#include "base/hex_digits.h"
+#include "base/printable.h"
 
 namespace dotresize {
 namespace {

@@ -4,7 +4,7 @@
 
 namespace dotresize {
 
-/// What the processes of one attempt prove themselves with. Only the hash is ever stored.
+/// The secret with which the processes of one attempt authenticate. Only its hash is ever stored.
 struct AttemptToken {
   std::string secret;  ///< 64 hexadecimal digits
   std::string sha256;  ///< 32 bytes

@@ -14,7 +14,7 @@
 namespace dotresize {
 namespace {
 
-/// None where there is no such file.
+/// None if there is no such file.
 UniqueFd open_for_reading(const std::filesystem::path& path) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd && errno != ENOENT) throw_errno("cannot read " + path.string());
@@ -36,7 +36,7 @@ std::string read_at(int fd, int64_t offset, size_t max_bytes, const std::string&
   return data;
 }
 
-/// None where somebody else holds the lock.
+/// None if another process holds the lock.
 UniqueFd try_lock(UniqueFd fd, const std::filesystem::path& path) {
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
   if (errno != EWOULDBLOCK) throw_errno("cannot lock " + path.string());

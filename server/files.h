@@ -14,21 +14,21 @@ namespace dotresize {
 /// write_file_atomically for the server's user alone: mode 0600. Throws std::system_error.
 void write_private_file(const std::filesystem::path& path, std::string_view content);
 
-/// At most `max_bytes` of the file; nothing where it does not exist. Throws std::system_error.
+/// At most `max_bytes` of the file; nothing if it does not exist. Throws std::system_error.
 std::optional<std::string> read_file_start(const std::filesystem::path& path, size_t max_bytes);
 
-/// Up to `max_bytes` from `offset`; empty at the end and where the file does not exist.
+/// Up to `max_bytes` from `offset`; empty at the end and if the file does not exist.
 std::string read_chunk(const std::filesystem::path& path, int64_t offset, size_t max_bytes);
 
-/// The last bytes of the file, at most `max_bytes` and none before `from`; empty where there is no
+/// The last bytes of the file, at most `max_bytes` and none before `from`; empty if there is no
 /// file.
 std::string read_tail(const std::filesystem::path& path, int64_t from, size_t max_bytes);
 
 /// Takes the exclusive flock of `path` (created, 0600, close-on-exec), which is held until every
-/// copy of the descriptor is closed. None where somebody else holds it. Throws std::system_error.
+/// copy of the descriptor is closed. None if another process holds it. Throws std::system_error.
 UniqueFd try_lock_file(const std::filesystem::path& path);
 
-/// The same for an existing directory. None also where there is no directory of this name (a
+/// The same for an existing directory. None also if there is no directory of this name (a
 /// symbolic link is none).
 UniqueFd try_lock_directory(const std::filesystem::path& path);
 

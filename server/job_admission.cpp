@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "base/errors.h"
+#include "base/partial_path.h"
 #include "job/model/model_config.h"
 #include "job/plan/resolved_job.h"
 #include "job/plan/shard_plan.h"
@@ -17,12 +18,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLargestSpec = 256 * 1024;
-constexpr size_t kLongestRequestId = 128;
+constexpr size_t kMaxSpecBytes = 256 * 1024;
+constexpr size_t kMaxRequestId = 128;
 
 void check_request_id(const std::string& id) {
   const bool well_formed =
-      id.size() <= kLongestRequestId && std::all_of(id.begin(), id.end(), [](char c) {
+      id.size() <= kMaxRequestId && std::all_of(id.begin(), id.end(), [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                std::string_view("._:-").find(c) != std::string_view::npos;
       });
@@ -31,19 +32,14 @@ void check_request_id(const std::string& id) {
   }
 }
 
-/// What job/ says as "method.width: ..." becomes a violation of just that field.
+/// A fault that names its field becomes a violation of just that field.
 template <class Body>
 auto with_field(const std::string& default_field, Body&& body) {
   try {
     return body();
   } catch (const InputError& error) {
-    const std::string message = error.what();
-    const size_t colon = message.find(": ");
-    const std::string key = message.substr(0, colon == std::string::npos ? 0 : colon);
-    const bool is_key = key.find('.') != std::string::npos &&
-                        key.find_first_not_of("abcdefghijklmnopqrstuvwxyz_.") == std::string::npos;
-    throw is_key ? invalid_argument(key, message.substr(colon + 2))
-                 : invalid_argument(default_field, message);
+    throw invalid_argument(error.field().empty() ? default_field : error.field(),
+                           error.description());
   }
 }
 
@@ -67,11 +63,11 @@ std::string canonical_output(const std::string& path) {
 }
 
 void check_output(const std::string& output, const v1::Output& spec, const fs::path& state_dir) {
-  const std::string name = fs::path(output).filename().string();
+  const fs::path name = fs::path(output).filename();
   if (name.empty() || name == "." || name == "..") {
     throw invalid_argument("output.path", "must end with the name of the directory to make");
   }
-  if (name.ends_with(".partial") || name.ends_with(".replaced")) {
+  if (is_unfinished_output(output)) {
     throw invalid_argument("output.path",
                            "names in .partial and .replaced are kept for unfinished outputs");
   }
@@ -92,8 +88,8 @@ void check_output(const std::string& output, const v1::Output& spec, const fs::p
 NewJob admit(const v1::JobSpec& spec, const std::string& request_id,
              const AdmissionLimits& limits) {
   check_request_id(request_id);
-  if (spec.ByteSizeLong() > kLargestSpec) {
-    throw invalid_argument("spec", "is larger than " + std::to_string(kLargestSpec) + " bytes");
+  if (spec.ByteSizeLong() > kMaxSpecBytes) {
+    throw invalid_argument("spec", "is larger than " + std::to_string(kMaxSpecBytes) + " bytes");
   }
   std::vector<FieldViolation> violations = validate_spec(spec, /*require_absolute_paths=*/true);
   if (!violations.empty()) throw invalid_argument(std::move(violations));

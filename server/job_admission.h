@@ -11,7 +11,7 @@ struct AdmissionLimits {
 
 /// Checks everything that can be checked before a job runs: the spec, the model's config.json, the
 /// job against the model, the shard plan, the output. Throws INVALID_ARGUMENT with the fields, or
-/// FAILED_PRECONDITION where the output exists.
+/// FAILED_PRECONDITION if the output exists.
 NewJob admit(const v1::JobSpec& spec, const std::string& request_id, const AdmissionLimits& limits);
 
 }  // namespace dotresize

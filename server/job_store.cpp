@@ -8,19 +8,19 @@
 
 #include <stdexcept>
 
+#include "job/spec/job_state.h"
 #include "server/api_error.h"
 #include "server/attempt_token.h"
 #include "server/database.h"
-#include "server/job_state.h"
 
 namespace dotresize {
 namespace {
 
 using google::protobuf::util::TimeUtil;
 
-constexpr int kLongestQueue = 10000;
+constexpr int kMaxQueuedJobs = 10000;
 // Keeps an answer below the 4 MiB that clients accept by default.
-constexpr size_t kLargestPageBytes = 2u << 20;
+constexpr size_t kMaxPageBytes = 2u << 20;
 
 constexpr char kNotEnded[] = "state IN (1, 2, 3)";
 static_assert(v1::Job::QUEUED == 1 && v1::Job::STARTING == 2 && v1::Job::RUNNING == 3);
@@ -152,9 +152,9 @@ void JobStore::refuse_full_queue() {
   SQLite::Statement query(database_, "SELECT count(*) FROM jobs WHERE state = ?");
   query.bind(1, v1::Job::QUEUED);
   query.executeStep();
-  if (query.getColumn(0).getInt() < kLongestQueue) return;
+  if (query.getColumn(0).getInt() < kMaxQueuedJobs) return;
   throw ApiError(grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL",
-                 std::to_string(kLongestQueue) + " jobs are waiting already; try again later");
+                 std::to_string(kMaxQueuedJobs) + " jobs are waiting already; try again later");
 }
 
 JobStore::Row JobStore::insert(const NewJob& job) {
@@ -220,7 +220,7 @@ JobPage JobStore::list(const JobQuery& query) {
   while (select.executeStep()) {
     bytes += static_cast<size_t>(select.getColumn(1).getBytes());
     const bool full = static_cast<int>(page.jobs.size()) == query.limit ||
-                      (!page.jobs.empty() && bytes > kLargestPageBytes);
+                      (!page.jobs.empty() && bytes > kMaxPageBytes);
     if (full) {
       page.next_before = last;
       break;
@@ -310,7 +310,7 @@ std::optional<v1::Job> JobStore::begin_attempt(const std::string& id,
 }
 
 void JobStore::finish(const std::string& id, const Outcome& outcome) {
-  if (!has_ended(outcome.state)) throw std::logic_error("an outcome that is no end");
+  if (!has_ended(outcome.state)) throw std::logic_error("an outcome must be a final state");
   transact([&] {
     Row row = load_existing(id);
     if (has_ended(row.job.state())) throw std::logic_error("job " + id + " has ended already");

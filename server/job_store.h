@@ -42,18 +42,18 @@ struct Outcome {
 
 /// The durable table of jobs, their events and attempts. Every change is one committed transaction
 /// before the call returns and before `changes()` tells of it. Safe to use from any thread. Throws
-/// ApiError where the caller of the API is at fault, SQLite::Exception where the disk is.
+/// ApiError if the caller of the API is at fault, SQLite::Exception if the disk is.
 class JobStore {
  public:
   explicit JobStore(const std::filesystem::path& database);
 
-  /// The job that was created under this request_id, if there is one. ALREADY_EXISTS where it has
+  /// The job that was created under this request_id, if there is one. ALREADY_EXISTS if it has
   /// another spec.
   std::optional<v1::Job> find_request(const std::string& request_id, const v1::JobSpec& spec);
 
   /// Queues the job, or returns the one that `request_id` has created already.
-  /// FAILED_PRECONDITION where a job that has not ended has the same output, RESOURCE_EXHAUSTED
-  /// where the queue is full.
+  /// FAILED_PRECONDITION if a job that has not ended has the same output, RESOURCE_EXHAUSTED
+  /// if the queue is full.
   v1::Job create(const NewJob& job);
 
   /// NOT_FOUND.
@@ -79,9 +79,9 @@ class JobStore {
                                        const std::string& reason);
   void finish(const std::string& id, const Outcome& outcome);
 
-  /// Empty where there is no such attempt.
+  /// Empty if there is no such attempt.
   std::string token_sha256(const std::string& id, int attempt);
-  /// STARTING becomes RUNNING. False where this attempt is to stop: another one owns the job, the
+  /// STARTING becomes RUNNING. False if this attempt is to stop: another one owns the job, the
   /// job has ended, or it is being cancelled.
   bool confirm_running(const std::string& id, int attempt);
   void record_progress(const std::string& id, int attempt, const v1::Progress& progress);

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/printable.h"
+#include "job/spec/job_state.h"
 #include "server/api_error.h"
 #include "server/files.h"
-#include "server/job_state.h"
 #include "server/page_token.h"
 #include "server/status_details.h"
 
@@ -18,18 +18,18 @@ namespace dotresize {
 namespace {
 
 constexpr int kDefaultPage = 100;
-constexpr int kLargestPage = 1000;
+constexpr int kMaxPage = 1000;
 constexpr int kMaxStatesInFilter = 10;
-constexpr size_t kLongestName = 400;  // 100 characters of UTF-8
-constexpr size_t kLongestId = 64;
+constexpr size_t kMaxNameBytes = 400;  // 100 characters of UTF-8
+constexpr size_t kMaxIdBytes = 64;
 constexpr int kEventsAtOnce = 256;
 constexpr size_t kLogChunkBytes = 64 * 1024;
 // How late a stream notices that its client is gone.
-constexpr std::chrono::milliseconds kBetweenLooks{250};
+constexpr std::chrono::milliseconds kPollInterval{250};
 
 void check_id(const std::string& id) {
   if (id.empty()) throw invalid_argument("id", "is required");
-  if (id.size() > kLongestId || printable(id, kLongestId) != id) {
+  if (id.size() > kMaxIdBytes || printable(id, kMaxIdBytes) != id) {
     throw invalid_argument("id", "is not the id of a job");
   }
 }
@@ -39,11 +39,11 @@ void check_not_negative(const char* field, int64_t value) {
 }
 
 JobQuery query_of(const v1::ListJobsRequest& request) {
-  if (request.page_size() < 0 || request.page_size() > kLargestPage) {
+  if (request.page_size() < 0 || request.page_size() > kMaxPage) {
     throw invalid_argument("page_size",
                            std::to_string(request.page_size()) + " is not from 0 to 1000");
   }
-  if (request.filter().name().size() > kLongestName) {
+  if (request.filter().name().size() > kMaxNameBytes) {
     throw invalid_argument("filter.name", "is longer than the name of any job");
   }
   if (request.filter().states_size() > kMaxStatesInFilter) {
@@ -132,7 +132,7 @@ void JobsService::watch(const grpc::ServerContext& context, const v1::WatchJobRe
     }
     if (!events.empty()) continue;
     if (ended) return;
-    store_.changes().wait_past(version, kBetweenLooks);
+    store_.changes().wait_past(version, kPollInterval);
   }
 }
 
@@ -179,7 +179,7 @@ void JobsService::send_logs(const grpc::ServerContext& context, const v1::GetLog
       continue;
     }
     if (ended || !request.follow()) return;
-    std::this_thread::sleep_for(kBetweenLooks);
+    std::this_thread::sleep_for(kPollInterval);
   }
 }
 

@@ -7,11 +7,10 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
-#include <stdexcept>
 #include <string_view>
 #include <utility>
 
+#include "base/environment.h"
 #include "base/mpirun.h"
 #include "job/spec/job_file.h"
 #include "server/files.h"
@@ -48,19 +47,6 @@ int ranks_of(const v1::JobSpec& spec) {
   return spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
 }
 
-fs::path find_worker() {
-  const char* given = std::getenv("DOTRESIZE_WORKER");
-  const fs::path worker =
-      given != nullptr && *given != '\0'
-          ? fs::path(given)
-          : fs::read_symlink("/proc/self/exe").parent_path() / "dotresize-worker";
-  if (!worker.is_absolute() || ::access(worker.c_str(), X_OK) != 0) {
-    throw std::runtime_error("there is no program " + worker.string() +
-                             "; DOTRESIZE_WORKER may name it by its absolute path");
-  }
-  return worker;
-}
-
 std::vector<std::string> inherited_environment() {
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -82,7 +68,7 @@ void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   attempt.dir = state_.attempt(job.id(), job.attempt());
   attempt.command = mpirun_command(
       ranks_of(job.spec()),
-      {find_worker().string(), "--work-dir", work.string(), (dir / "job.json").string()});
+      {worker_program().string(), "--work-dir", work.string(), (dir / "job.json").string()});
   attempt.environment = attempt_environment(job);
   attempt.environment.push_back("DOTRESIZE_COORDINATOR=" + coordinator_);
   attempt.environment.push_back("DOTRESIZE_ATTEMPT_TOKEN=" + token);

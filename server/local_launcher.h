@@ -2,7 +2,6 @@
 
 #include <sys/types.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -19,12 +18,12 @@ class LocalLauncher {
   /// `coordinator`: HOST:PORT at which ranks reach the Workers service.
   LocalLauncher(const StateDir& state, std::string coordinator);
 
-  /// Starts `job.attempt()`. Throws where that is not possible; then nothing runs.
+  /// Starts `job.attempt()`. Throws if that is not possible; then nothing runs.
   void launch(const v1::Job& job, const std::string& token);
   AttemptStatus check(const v1::Job& job);
   /// Asks the attempt to end, see stop_attempt().
   bool stop(const v1::Job& job) const;
-  /// For an attempt that has vanished: kills what is left of it. True when nothing is.
+  /// For an attempt that has vanished: kills the processes left of it. True if there were none.
   bool clear_leftovers(const v1::Job& job) const;
   /// The end of what this attempt has written.
   std::string log_tail(const v1::Job& job) const;
@@ -39,10 +38,6 @@ class LocalLauncher {
 
 /// MPI ranks of a job.
 int ranks_of(const v1::JobSpec& spec);
-
-/// $DOTRESIZE_WORKER, else the dotresize-worker beside this program. Throws std::runtime_error
-/// where there is none that can be run.
-std::filesystem::path find_worker();
 
 /// What a job's processes see of this process's environment: PATH, HOME, LANG, LC_ALL, TMPDIR,
 /// LD_LIBRARY_PATH, OMP_NUM_THREADS, CUDA_VISIBLE_DEVICES and DOTRESIZE_*.

@@ -9,7 +9,7 @@
 #include <iostream>
 #include <string_view>
 
-#include "base/errors.h"
+#include "base/exit_codes.h"
 #include "server/options.h"
 #include "server/server.h"
 #include "server/supervisor.h"

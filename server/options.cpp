@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "base/errors.h"
+#include "base/exit_codes.h"
 #include "base/version.h"
 
 namespace dotresize {

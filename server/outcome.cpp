@@ -6,24 +6,20 @@
 #include <string_view>
 #include <vector>
 
-#include "base/errors.h"
+#include "base/exit_codes.h"
 #include "base/printable.h"
 
 namespace dotresize {
 namespace {
 
-constexpr size_t kLongestLine = 1000;
-constexpr size_t kLongestMessage = 2000;
-// As in the formats below.
-constexpr size_t kLongestHost = 255;
-constexpr size_t kLongestPhase = 64;
-constexpr int kExitCannotRun = 127;
+constexpr size_t kMaxLine = 1000;
+constexpr size_t kMaxHost = 255;  // as in the format below
 
 std::vector<std::string> lines_from_the_end(const std::string& text) {
   std::istringstream stream(text);
   std::vector<std::string> lines;
   for (std::string line; std::getline(stream, line);) {
-    if (!line.empty()) lines.insert(lines.begin(), printable(line, kLongestLine));
+    if (!line.empty()) lines.insert(lines.begin(), printable(line, kMaxLine));
   }
   return lines;
 }
@@ -42,42 +38,25 @@ std::optional<v1::JobError> killed_rank(const std::vector<std::string>& lines,
     if (begin == std::string::npos) continue;
     int rank = 0;
     int signal = 0;
-    char host[kLongestHost + 1];
+    char host[kMaxHost + 1];
     if (std::sscanf(line.c_str() + begin,
                     "process rank %7d with PID %*[0-9] on node %255s exited on signal %3d", &rank,
                     host, &signal) != 3) {
       continue;
     }
     v1::JobError error =
-        make_error("RANK_KILLED",
-                   "rank " + std::to_string(rank) + " on " + host + " was killed by signal " +
-                       signal_name(signal) + (phase.empty() ? "" : " during " + phase),
-                   phase);
-    error.set_rank(rank);
-    error.set_host(host);
+        to_job_error({kRankKilled, rank, host, phase,
+                      "rank " + std::to_string(rank) + " on " + host + " was killed by signal " +
+                          signal_name(signal) + (phase.empty() ? "" : " during " + phase)});
     error.set_signal(signal);
     return error;
   }
   return std::nullopt;
 }
 
-/// The worker: "dotresize-worker: error: rank 1 on HOST in calibrate: MESSAGE"
-std::optional<v1::JobError> rank_error_line(const std::vector<std::string>& lines,
-                                            const std::string& code) {
+std::optional<Failure> failure_in(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) {
-    int rank = 0;
-    int message = 0;
-    char host[kLongestHost + 1];
-    char phase[kLongestPhase + 1];
-    if (std::sscanf(line.c_str(), "dotresize-worker: error: rank %7d on %255s in %64[^:]: %n",
-                    &rank, host, phase, &message) != 3 ||
-        message == 0) {
-      continue;
-    }
-    v1::JobError error = make_error(code, line.substr(static_cast<size_t>(message)), phase);
-    error.set_rank(rank);
-    error.set_host(host);
-    return error;
+    if (auto failure = parse_failure_line(line)) return failure;
   }
   return std::nullopt;
 }
@@ -101,21 +80,16 @@ std::string how_it_ended(const ExitRecord& exit) {
   return "mpirun ended with exit code " + std::to_string(exit.exit_code);
 }
 
-std::string code_of(const ExitRecord& exit) {
-  if (exit.exit_code == kExitBadData) return "INVALID_INPUT";
-  if (exit.exit_code == kExitCannotRun) return "LAUNCH_FAILED";
-  return "RANK_FAILED";
-}
-
 }  // namespace
 
-v1::JobError make_error(const std::string& code, const std::string& message,
-                        const std::string& phase) {
+v1::JobError to_job_error(const Failure& failure) {
+  const Failure clean = printable(failure);
   v1::JobError error;
-  error.set_code(code);
-  error.set_message(printable(message, kLongestMessage));
-  error.set_rank(-1);
-  error.set_phase(phase);
+  error.set_code(clean.code);
+  error.set_message(clean.message);
+  error.set_rank(clean.rank);
+  error.set_host(clean.host);
+  error.set_phase(clean.phase);
   return error;
 }
 
@@ -126,11 +100,14 @@ v1::JobError explain_failure(const FailureEvidence& evidence) {
   const bool own_word = killed && evidence.reported && evidence.reported->rank() == killed->rank();
   if (killed && !own_word) return *killed;
   if (evidence.reported) return *evidence.reported;
-  const std::string code = code_of(evidence.exit);
-  if (const auto error = rank_error_line(lines, code)) return *error;
+  const std::string code = failure_code(evidence.exit.exit_code);
+  if (std::optional<Failure> failure = failure_in(lines)) {
+    failure->code = code;
+    return to_job_error(*failure);
+  }
   const std::string words = last_words(lines);
-  return make_error(code, how_it_ended(evidence.exit) + (words.empty() ? "" : ": " + words),
-                    evidence.phase);
+  return to_job_error({code, -1, "", evidence.phase,
+                       how_it_ended(evidence.exit) + (words.empty() ? "" : ": " + words)});
 }
 
 }  // namespace dotresize

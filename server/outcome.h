@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "base/failure.h"
 #include "dotresize/v1/jobs.pb.h"
 #include "server/attempt_files.h"
 
@@ -20,7 +21,7 @@ struct FailureEvidence {
 /// reported, a rank's or anybody's last line in the log.
 v1::JobError explain_failure(const FailureEvidence& evidence);
 
-v1::JobError make_error(const std::string& code, const std::string& message,
-                        const std::string& phase);
+/// The message of the API, with printable texts.
+v1::JobError to_job_error(const Failure& failure);
 
 }  // namespace dotresize

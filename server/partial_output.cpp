@@ -5,19 +5,13 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/partial_path.h"
 #include "server/files.h"
 
 namespace dotresize {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path partial_of(const std::string& output_path) {
-  fs::path output(output_path);
-  if (!output.has_filename()) output = output.parent_path();  // "out/" is "out"
-  output += ".partial";
-  return output;
-}
 
 void remove_unless_locked(const fs::path& partial) {
   const UniqueFd held = try_lock_directory(partial);
@@ -28,9 +22,9 @@ void remove_unless_locked(const fs::path& partial) {
 
 void remove_partial_output(const std::string& output_path) {
   try {
-    remove_unless_locked(partial_of(output_path));
+    remove_unless_locked(partial_path(output_path));
   } catch (const std::system_error& error) {
-    spdlog::error("leftovers of {} stay: {}", output_path, error.what());
+    spdlog::error("cannot remove the partial output of {}: {}", output_path, error.what());
   }
 }
 

@@ -26,7 +26,7 @@ struct ProcessStat {
   uint64_t start_time = 0;
 };
 
-/// Empty where the process is gone, or is none of ours to look at.
+/// Empty if the process is gone or belongs to another user.
 std::string read_proc(pid_t pid, const char* file) {
   std::ifstream stream("/proc/" + std::to_string(pid) + "/" + file, std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(stream), {});

@@ -10,7 +10,7 @@
 namespace dotresize {
 
 /// When the process was started, in clock ticks after boot: with the pid, it names a process for
-/// good. Empty where there is no such process.
+/// good. Empty if there is no such process.
 std::optional<uint64_t> process_start_time(pid_t pid);
 
 /// Children, grandchildren and so on that are alive now; zombies count.
@@ -20,7 +20,7 @@ std::vector<pid_t> descendants_of(pid_t pid);
 /// "NAME=value" in their environment.
 std::vector<pid_t> processes_with_environment(const std::vector<std::string>& variables);
 
-/// Sends the signal only if the pid still belongs to the process that was started then. False where
+/// Sends the signal only if the pid still belongs to the process that was started then. False if
 /// it is gone.
 bool signal_process(pid_t pid, uint64_t start_time, int signal);
 

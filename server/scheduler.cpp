@@ -6,9 +6,10 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/exit_codes.h"
 #include "job/report/report.h"
+#include "job/spec/job_state.h"
 #include "server/attempt_token.h"
-#include "server/job_state.h"
 #include "server/outcome.h"
 #include "server/partial_output.h"
 
@@ -16,10 +17,12 @@ namespace dotresize {
 namespace {
 
 // How fast a death is noticed; everything else wakes the loop through the store's changes.
-constexpr std::chrono::milliseconds kBetweenLooks{200};
-constexpr std::chrono::seconds kAfterTrouble{2};
+constexpr std::chrono::milliseconds kPollInterval{200};
+constexpr std::chrono::seconds kPauseAfterError{2};
 
-Outcome failed(v1::JobError error) { return {v1::Job::FAILED, std::move(error), std::nullopt}; }
+Outcome failed(const Failure& failure) {
+  return {v1::Job::FAILED, to_job_error(failure), std::nullopt};
+}
 
 Outcome cancelled() { return {v1::Job::CANCELLED, std::nullopt, std::nullopt}; }
 
@@ -29,7 +32,7 @@ void fill(v1::ModelSize& size, const ModelReport& report) {
   size.set_perplexity(report.perplexity.value_or(0.0));
 }
 
-/// Runs the body; false where it threw, which is logged: one job's trouble is not another's.
+/// Runs the body; false if it threw, which is logged: an error of one job must not stop the others.
 template <class Body>
 bool guarded(const std::string& what, Body&& body) {
   try {
@@ -72,24 +75,24 @@ Scheduler::~Scheduler() {
 void Scheduler::loop() {
   while (!stopping_) {
     const uint64_t version = store_.changes().version();
-    bool trouble = false;
-    trouble |= !guarded("launched jobs", [&] {
+    bool error_seen = false;
+    error_seen |= !guarded("launched jobs", [&] {
       for (const v1::Job& job : store_.launched()) {
-        trouble |= !guarded(job.id(), [&] { tend(job); });
+        error_seen |= !guarded(job.id(), [&] { poll_attempt(job); });
       }
     });
-    trouble |= !guarded("queue", [&] { start_queued(); });
-    if (trouble) std::this_thread::sleep_for(kAfterTrouble);
-    store_.changes().wait_past(version, kBetweenLooks);
+    error_seen |= !guarded("queue", [&] { start_queued(); });
+    if (error_seen) std::this_thread::sleep_for(kPauseAfterError);
+    store_.changes().wait_past(version, kPollInterval);
   }
 }
 
-void Scheduler::tend(const v1::Job& seen) {
+void Scheduler::poll_attempt(const v1::Job& seen) {
   const AttemptStatus status = launcher_.check(seen);
   const v1::Job job = store_.get(seen.id());  // a cancel may have come before the end that we see
   switch (status.liveness) {
     case Liveness::kAlive:
-      return tend_alive(job);
+      return stop_if_unwanted(job);
     case Liveness::kExited:
       return end(job, outcome_of(job, status.exit));
     case Liveness::kVanished:
@@ -97,18 +100,16 @@ void Scheduler::tend(const v1::Job& seen) {
   }
 }
 
-void Scheduler::tend_alive(const v1::Job& job) {
+void Scheduler::stop_if_unwanted(const v1::Job& job) {
   if (!job.cancelling() && heartbeats_.silence(job.id()) > limits_.heartbeat_timeout) {
-    condemned_.try_emplace(
-        job.id(),
-        make_error("LOST",
-                   "no heartbeat for " + std::to_string(limits_.heartbeat_timeout.count()) +
-                       " s; the job was stopped",
-                   job.progress().phase()));
+    stop_reasons_.try_emplace(
+        job.id(), Failure{kLost, -1, "", job.progress().phase(),
+                          "no heartbeat for " + std::to_string(limits_.heartbeat_timeout.count()) +
+                              " s; the job was stopped"});
   }
-  const bool unwanted = job.cancelling() || condemned_.contains(job.id());
-  if (!unwanted || asked_to_stop_[job.id()] == job.attempt()) return;
-  if (launcher_.stop(job)) asked_to_stop_[job.id()] = job.attempt();
+  const bool unwanted = job.cancelling() || stop_reasons_.contains(job.id());
+  if (!unwanted || stopped_attempts_[job.id()] == job.attempt()) return;
+  if (launcher_.stop(job)) stopped_attempts_[job.id()] = job.attempt();
 }
 
 Outcome Scheduler::outcome_of(const v1::Job& job, const ExitRecord& exit) const {
@@ -116,28 +117,29 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const ExitRecord& exit) const 
     try {
       return {v1::Job::SUCCEEDED, std::nullopt, result_of(job)};
     } catch (const InputError& error) {
-      return failed(make_error(
-          "RANK_FAILED", std::string("the job ended well but left no report: ") + error.what(),
-          job.progress().phase()));
+      return failed(
+          {kRankFailed, -1, "", job.progress().phase(),
+           std::string("the job ended with exit code 0 but left no report: ") + error.what()});
     }
   }
   if (job.cancelling()) return cancelled();
-  const auto condemned = condemned_.find(job.id());
-  if (condemned != condemned_.end()) return failed(condemned->second);
-  return failed(explain_failure({exit, store_.reported_failure(job.id(), job.attempt()),
-                                 launcher_.log_tail(job), job.progress().phase()}));
+  const auto reason = stop_reasons_.find(job.id());
+  if (reason != stop_reasons_.end()) return failed(reason->second);
+  return {v1::Job::FAILED,
+          explain_failure({exit, store_.reported_failure(job.id(), job.attempt()),
+                           launcher_.log_tail(job), job.progress().phase()}),
+          std::nullopt};
 }
 
 void Scheduler::restart_vanished(const v1::Job& job) {
-  if (!launcher_.clear_leftovers(job)) return;  // look again: never two attempts at once
+  if (!launcher_.clear_leftovers(job)) return;  // polled again: never two attempts at once
   if (job.cancelling()) return end(job, cancelled());
   const std::string reason =
       "the processes of attempt " + std::to_string(job.attempt()) + " vanished";
   if (job.attempt() >= limits_.max_attempts) {
     return end(job,
-               failed(make_error(
-                   "LOST", reason + ", the last attempt of " + std::to_string(limits_.max_attempts),
-                   job.progress().phase())));
+               failed({kLost, -1, "", job.progress().phase(),
+                       reason + ", the last attempt of " + std::to_string(limits_.max_attempts)}));
   }
   remove_partial_output(job.spec().output().path());
   start_attempt(job, reason);
@@ -151,11 +153,10 @@ void Scheduler::start_queued() {
   while (const std::optional<v1::Job> job = store_.oldest_queued()) {
     const int ranks = ranks_of(job->spec());
     if (ranks > limits_.max_ranks) {
-      end(*job, failed(make_error("LAUNCH_FAILED",
-                                  "resources.ranks: the job asks for " + std::to_string(ranks) +
-                                      " ranks; this server was restarted with a limit of " +
-                                      std::to_string(limits_.max_ranks),
-                                  "")));
+      end(*job, failed({kLaunchFailed, -1, "", "",
+                        "resources.ranks: the job asks for " + std::to_string(ranks) +
+                            " ranks; this server was restarted with a limit of " +
+                            std::to_string(limits_.max_ranks)}));
       continue;
     }
     if (used + ranks > limits_.max_ranks) return;
@@ -174,7 +175,7 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& reason) {
   try {
     launcher_.launch(*started, token.secret);
   } catch (const std::exception& error) {
-    end(*started, failed(make_error("LAUNCH_FAILED", error.what(), "")));
+    end(*started, failed({kLaunchFailed, -1, "", "", error.what()}));
   }
 }
 
@@ -184,8 +185,8 @@ void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
   }
   store_.finish(job.id(), outcome);
   heartbeats_.forget(job.id());
-  condemned_.erase(job.id());
-  asked_to_stop_.erase(job.id());
+  stop_reasons_.erase(job.id());
+  stopped_attempts_.erase(job.id());
   spdlog::info("job {}: {}{}", job.id(), v1::Job::State_Name(outcome.state),
                outcome.error ? ": " + outcome.error->message() : "");
 }

@@ -20,7 +20,7 @@ namespace dotresize {
 /// The coordinator: listens from the constructor to the destructor. Running jobs outlive it.
 class Server {
  public:
-  /// Throws ListenError where the address cannot be had, and what StateDir and JobStore throw.
+  /// Throws ListenError if the address is not available, and what StateDir and JobStore throw.
   explicit Server(const ServerOptions& options);
   /// Ends streams, answers what is under way, stops looking after jobs.
   ~Server();

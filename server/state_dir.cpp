@@ -19,8 +19,8 @@ StateDir::StateDir(fs::path root) : root_(std::move(root)) {
 }
 
 std::optional<std::string> StateDir::last_endpoint() const {
-  constexpr size_t kLongestEndpoint = 300;
-  std::optional<std::string> line = read_file_start(root_ / "endpoint", kLongestEndpoint);
+  constexpr size_t kMaxEndpointBytes = 300;
+  std::optional<std::string> line = read_file_start(root_ / "endpoint", kMaxEndpointBytes);
   if (!line || line->empty() || line->back() != '\n') return std::nullopt;
   line->pop_back();
   return line;

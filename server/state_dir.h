@@ -17,9 +17,8 @@ struct StateDirInUse : std::runtime_error {
 /// object's lifetime, also against other processes.
 class StateDir {
  public:
-  /// Creates the directory (0700) where it is missing. Throws StateDirInUse where another server
-  /// holds it, std::system_error or std::filesystem::filesystem_error where it cannot be
-  /// used.
+  /// Creates the directory (0700) if it is missing. Throws StateDirInUse if another server holds
+  /// it, std::system_error or std::filesystem::filesystem_error if it cannot be used.
   explicit StateDir(std::filesystem::path root);
 
   std::filesystem::path database() const { return root_ / "jobs.sqlite"; }
@@ -31,7 +30,7 @@ class StateDir {
   }
   const std::filesystem::path& root() const { return root_; }
 
-  /// The HOST:PORT of the last run, as long as the file makes sense.
+  /// The HOST:PORT of the last run, if the file is well-formed.
   std::optional<std::string> last_endpoint() const;
   void write_endpoint(const std::string& endpoint) const;
 

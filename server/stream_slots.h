@@ -10,7 +10,7 @@ class StreamSlots {
  public:
   explicit StreamSlots(int limit) : free_(limit) {}
 
-  /// One open stream. RESOURCE_EXHAUSTED where there are too many.
+  /// One open stream. RESOURCE_EXHAUSTED if there are too many.
   class Slot {
    public:
     explicit Slot(StreamSlots& slots);

@@ -19,7 +19,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/errors.h"
+#include "base/child_process.h"
+#include "base/exit_codes.h"
 #include "server/attempt_files.h"
 #include "server/files.h"
 #include "server/process_table.h"
@@ -86,17 +87,17 @@ class Supervisor {
     if (main_ == 0) become_command(self);
   }
 
-  /// In the child. Exit code 127 with a line in the log where the command cannot be run.
+  /// In the child. Exit code 127 with a line in the log if the command cannot be run.
   [[noreturn]] void become_command(pid_t supervisor) const {
     const sigset_t signals = watched_signals();
     ::sigprocmask(SIG_UNBLOCK, &signals, nullptr);
     // Nothing may run on unwatched, also when the supervisor is killed.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != supervisor) ::_exit(127);
+    if (::getppid() != supervisor) ::_exit(kExitCannotExecute);
     ::execvp(command_[0], command_);
     std::cerr << "dotresize-server: error: cannot run " << command_[0] << ": "
               << std::strerror(errno) << std::endl;
-    ::_exit(127);
+    ::_exit(kExitCannotExecute);
   }
 
   /// False when there is no child left.

@@ -5,18 +5,15 @@
 #include <cmath>
 #include <string_view>
 
-#include "base/printable.h"
 #include "server/api_error.h"
 #include "server/attempt_token.h"
+#include "server/outcome.h"
 #include "server/status_details.h"
 
 namespace dotresize {
 namespace {
 
-constexpr size_t kLongestPhase = 64;
-constexpr size_t kLongestCode = 64;
-constexpr size_t kLongestHost = 255;
-constexpr size_t kLongestMessage = 2000;
+constexpr size_t kMaxPhase = 64;
 
 /// The secret of the one "authorization: Bearer SECRET", else empty.
 std::string bearer_token(const grpc::ServerContext& context) {
@@ -29,7 +26,7 @@ std::string bearer_token(const grpc::ServerContext& context) {
 }
 
 void check_progress(const v1::Progress& progress) {
-  if (progress.phase().size() > kLongestPhase) {
+  if (progress.phase().size() > kMaxPhase) {
     throw invalid_argument("progress.phase", "is longer than 64 bytes");
   }
   if (!(progress.fraction() >= 0.0 && progress.fraction() <= 1.0)) {
@@ -44,13 +41,9 @@ void check_progress(const v1::Progress& progress) {
 }
 
 v1::JobError checked_error(const v1::JobError& given) {
-  v1::JobError error;
-  error.set_code(printable(given.code(), kLongestCode));
+  v1::JobError error =
+      to_job_error({given.code(), given.rank(), given.host(), given.phase(), given.message()});
   if (error.code().empty()) throw invalid_argument("error.code", "is required");
-  error.set_message(printable(given.message(), kLongestMessage));
-  error.set_rank(given.rank());
-  error.set_host(printable(given.host(), kLongestHost));
-  error.set_phase(printable(given.phase(), kLongestPhase));
   error.set_signal(given.signal());
   return error;
 }

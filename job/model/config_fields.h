@@ -8,6 +8,10 @@
 
 namespace dotresize {
 
+// Generous for any model there is.
+inline constexpr int64_t kMaxLayers = 4096;
+inline constexpr int64_t kMaxPositions = int64_t{1} << 31;
+
 /// Typed, bounded access to the keys of one JSON object. Unless said
 /// otherwise, a null counts as not given. Throws InputError "ORIGIN: KEY: what is wrong and what
 /// would be right".
@@ -21,7 +25,7 @@ class ConfigFields {
   bool has(const std::string& key) const;
   /// Given, perhaps as null.
   bool contains(const std::string& key) const { return object_.contains(key); }
-  /// The value itself; null where it is not given.
+  /// The value itself; null if it is not given.
   const nlohmann::json& raw(const std::string& key) const;
 
   /// A whole number in [low, high].
@@ -34,7 +38,7 @@ class ConfigFields {
   std::vector<double> required_positives(const std::string& key, int64_t count, double high) const;
   bool boolean(const std::string& key, bool otherwise) const;
   std::optional<std::string> text(const std::string& key) const;
-  /// The object under `key`. Throws where it is given but no object.
+  /// The object under `key`. Throws if it is given but no object.
   std::optional<ConfigFields> object(const std::string& key) const;
 
   [[noreturn]] void fail(const std::string& key, const std::string& what) const;

@@ -25,4 +25,6 @@ std::optional<Dtype> find_dtype(std::string_view name) {
 
 int64_t size_in_bytes(Dtype dtype) { return dtype == Dtype::kFloat32 ? 4 : 2; }
 
+bool folds_in_float64(Dtype output) { return size_in_bytes(output) > 2; }
+
 }  // namespace dotresize

@@ -10,7 +10,6 @@ using nlohmann::json;
 // product of sizes overflows 64 bits.
 constexpr int64_t kMaxExperts = 2048;
 constexpr int64_t kMaxRows = int64_t{1} << 22;
-constexpr int64_t kMaxLayers = 4096;
 
 int64_t read_experts(const ConfigFields& fields, const Mixture& family) {
   // transformers 5 writes num_local_experts for every family.

@@ -8,7 +8,7 @@
 
 namespace dotresize {
 
-/// The mixture of experts of a model of such a family; nothing where the family has none. `config`
+/// The mixture of experts of a model of such a family; nothing if the family has none. `config`
 /// has its sizes already. Throws InputError for missing keys and for values that contradict each
 /// other.
 std::optional<MixtureConfig> read_mixture_config(const ConfigFields& fields,

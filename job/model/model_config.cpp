@@ -4,11 +4,13 @@
 
 #include "base/checked_json.h"
 #include "base/errors.h"
-#include "base/small_file.h"
+#include "base/input_file.h"
 #include "job/model/config_fields.h"
+#include "job/model/dtype.h"
 #include "job/model/mixture_config.h"
 #include "job/model/model_family.h"
 #include "job/model/rotary_config.h"
+#include "job/model/sublayers.h"
 
 namespace dotresize {
 namespace {
@@ -18,8 +20,6 @@ using nlohmann::json;
 // Generous for any model there is, and small enough that no product of sizes overflows 64 bits.
 constexpr int64_t kMaxSize = int64_t{1} << 22;
 constexpr int64_t kMaxHeads = int64_t{1} << 11;
-constexpr int64_t kMaxLayers = 4096;
-constexpr int64_t kMaxPositions = int64_t{1} << 31;
 constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
 
 constexpr const char* kCompressedType = "dotresize";
@@ -112,7 +112,7 @@ void read_biases(const ConfigFields& fields, const ModelFamily& family, ModelCon
   }
 }
 
-/// How many layers attend to a window only, of a family where that is a matter of the layer.
+/// How many layers attend to a window only, in a family that decides it by layer.
 int64_t count_sliding_layers(const ConfigFields& fields, const ModelConfig& config) {
   const bool used = fields.boolean("use_sliding_window", false);
   const json& types = fields.raw("layer_types");
@@ -138,7 +138,7 @@ int64_t count_sliding_layers(const ConfigFields& fields, const ModelConfig& conf
 
 void read_window(const ConfigFields& fields, const ModelFamily& family, ModelConfig& config) {
   if (family.window == ModelFamily::Window::kNone) return;
-  if (family.window == ModelFamily::Window::kWhereUsed &&
+  if (family.window == ModelFamily::Window::kIfUsed &&
       !fields.boolean("use_sliding_window", false)) {
     return;
   }
@@ -161,7 +161,7 @@ void read_options(const ConfigFields& fields, const ModelFamily& family, ModelCo
   config.rms_norm_eps =
       fields.positive("rms_norm_eps", 1.0).value_or(family.rms_norm_eps_if_absent);
   config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
-  config.fused_readers = family.fused_readers;
+  config.fused_in_proj = family.fused_in_proj;
   config.head_norms = family.head_norms;
   read_biases(fields, family, config);
   read_window(fields, family, config);
@@ -172,7 +172,7 @@ std::string read_dtype(const ConfigFields& fields) {
   for (const char* key : {"torch_dtype", "dtype"}) {  // transformers 4, transformers 5
     const auto given = fields.text(key);
     if (!given) continue;
-    if (*given != "float32" && *given != "float16" && *given != "bfloat16") {
+    if (!find_dtype(*given)) {
       fields.fail(key, "'" + *given + "' is not one of float32, float16, bfloat16");
     }
     if (!dtype.empty() && dtype != *given) {
@@ -230,7 +230,8 @@ std::vector<int64_t> read_junction_groups(const ConfigFields& fields, const Mode
 }  // namespace
 
 bool ModelConfig::is_mixture(int64_t sublayer) const {
-  return mixture && sublayer % 2 == 1 && mixture->layers.at(static_cast<std::size_t>(sublayer / 2));
+  return mixture && !is_attention(sublayer) &&
+         mixture->layers.at(static_cast<std::size_t>(layer_of(sublayer)));
 }
 
 bool ModelConfig::has_shortcut(int64_t sublayer) const {
@@ -263,7 +264,7 @@ ModelConfig read_model_config(const std::filesystem::path& model_dir) {
     throw InputError(model_dir.string() + ": there is no such model directory");
   }
   const std::filesystem::path path = model_dir / "config.json";
-  return parse_model_config(read_small_file(path, kMaxConfigBytes), path.string());
+  return parse_model_config(read_whole_file(path, kMaxConfigBytes), path.string());
 }
 
 }  // namespace dotresize

@@ -67,13 +67,13 @@ struct ModelConfig {
   bool attention_bias = false;  ///< of q, k, v
   bool output_bias = false;     ///< of o
   bool mlp_bias = false;        ///< of gate, up, down
-  bool fused_readers = false;   ///< q, k, v are one matrix, and gate and up are
+  bool fused_in_proj = false;   ///< q, k, v are one matrix, and gate and up are
   bool head_norms = false;      ///< each query and key head is normed, by a weight [head_dim]
   bool tie_word_embeddings = false;
   std::optional<int64_t> sliding_window;
   RotaryConfig rotary;
   std::optional<MixtureConfig> mixture;
-  std::string dtype;  ///< "float32", "float16" or "bfloat16"; empty where the config does not say
+  std::string dtype;  ///< "float32", "float16" or "bfloat16"; empty if the config does not say
   /// Width of each of the 2L+1 junctions; all hidden_size for a dense model.
   std::vector<int64_t> junction_widths;
   /// Group of each junction of a compressed model, ascending: within a group the map and the width

@@ -14,12 +14,12 @@ struct ModelFamily {
   enum class AttentionBias {
     kNone,
     kQkv,           ///< q, k and v always, o never
-    kAsConfigured,  ///< q, k, v and o where attention_bias says so
+    kAsConfigured,  ///< q, k, v and o if attention_bias says so
   };
   enum class Window {
     kNone,
-    kEveryLayer,   ///< sliding_window, where set, limits every layer
-    kWhereUsed,    ///< use_sliding_window says whether sliding_window limits every layer
+    kEveryLayer,   ///< sliding_window, if set, limits every layer
+    kIfUsed,       ///< use_sliding_window says whether sliding_window limits every layer
     kByLayerType,  ///< use_sliding_window with max_window_layers or layer_types
   };
 
@@ -36,7 +36,7 @@ struct ModelFamily {
   std::string architecture;  ///< the only accepted entry of `architectures`
   AttentionBias attention_bias = AttentionBias::kNone;
   bool offers_mlp_bias = false;
-  bool fused_readers = false;  ///< qkv_proj and gate_up_proj in place of one matrix each
+  bool fused_in_proj = false;  ///< qkv_proj and gate_up_proj in place of one matrix each
   bool head_norms = false;     ///< q_norm and k_norm on every head
   bool offers_partial_rotary = false;
   /// Its configuration class refuses rotary types but default and longrope, which it also calls su

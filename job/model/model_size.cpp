@@ -4,60 +4,53 @@
 #include <string>
 
 #include "base/errors.h"
+#include "job/model/tensor_table.h"
 
 namespace dotresize {
 namespace {
 
-int64_t attention_parameters(const ModelConfig& config, int64_t k_in, int64_t k_out) {
-  const int64_t heads = config.num_heads * config.head_dim;
-  const int64_t heads_qkv = heads + 2 * config.num_kv_heads * config.head_dim;
-  return heads_qkv * k_in + (config.attention_bias ? heads_qkv : 0) +
-         (config.head_norms ? 2 * config.head_dim : 0) +  //
-         k_out * heads + (config.output_bias ? k_out : 0);
+int64_t elements_of(const std::vector<TensorRow>& rows, int64_t k_in, int64_t k_out,
+                    int64_t experts) {
+  int64_t elements = 0;
+  for (const TensorRow& row : rows) elements += elements_of(row, k_in, k_out, experts);
+  return elements;
 }
 
-int64_t mlp_parameters(const ModelConfig& config, int64_t k_in, int64_t k_out) {
-  const int64_t ff = config.intermediate_size;
-  return 2 * ff * k_in + k_out * ff + (config.mlp_bias ? 2 * ff + k_out : 0);
-}
-
-/// The router and so many of the experts.
-int64_t mixture_parameters(const MixtureConfig& mixture, int64_t experts, int64_t k_in,
-                           int64_t k_out) {
-  return mixture.experts * k_in + experts * mixture.intermediate_size * (2 * k_in + k_out);
-}
-
-int64_t projection_parameters(const ModelConfig& config, int64_t sublayer, int64_t k_in,
-                              int64_t k_out) {
-  if (sublayer % 2 == 0) return attention_parameters(config, k_in, k_out);
-  if (!config.is_mixture(sublayer)) return mlp_parameters(config, k_in, k_out);
-  return mixture_parameters(*config.mixture, config.mixture->experts, k_in, k_out);
+int64_t sublayer_elements(const ModelConfig& config, int64_t sublayer, SublayerForm form,
+                          int64_t k_in, int64_t k_out) {
+  return elements_of(sublayer_rows(config, sublayer, form), k_in, k_out,
+                     config.mixture ? config.mixture->experts : 0);
 }
 
 }  // namespace
 
 int64_t sublayer_parameters(const ModelConfig& config, int64_t sublayer, int64_t k_in,
                             int64_t k_out, bool folded) {
-  return projection_parameters(config, sublayer, k_in, k_out) + (folded ? k_in * k_out : k_in);
+  return sublayer_elements(config, sublayer, folded ? SublayerForm::kFolded : SublayerForm::kDense,
+                           k_in, k_out);
 }
 
 int64_t active_parameters(const ModelConfig& config, int64_t sublayer) {
-  const int64_t d = config.hidden_size;
-  if (!config.is_mixture(sublayer)) return sublayer_parameters(config, sublayer, d, d, false);
-  return mixture_parameters(*config.mixture, config.mixture->experts_per_token, d, d) + d;
+  return elements_of(sublayer_rows(config, sublayer, SublayerForm::kDense), config.hidden_size,
+                     config.hidden_size, config.mixture ? config.mixture->experts_per_token : 0);
+}
+
+int64_t shard_parameters(const ModelConfig& config, int64_t first, int64_t end) {
+  const std::vector<int64_t>& widths = config.junction_widths;
+  int64_t total = 0;
+  if (first == 0) total += elements_of(embedding_row(config), 0, widths.front(), 0);
+  for (int64_t s = first; s < end; ++s) {
+    total += sublayer_elements(config, s, stored_form(config, s), widths[s], widths[s + 1]);
+  }
+  if (end == config.num_sublayers()) total += elements_of(head_rows(config), widths.back(), 0, 0);
+  return total;
 }
 
 int64_t stored_parameters(const ModelConfig& config) {
-  const std::vector<int64_t>& widths = config.junction_widths;
-  int64_t total = config.vocab_size * widths.front();
-  if (!config.tie_word_embeddings) total += config.vocab_size * widths.back();
-  if (!config.compressed) total += widths.back();
-  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
-    total += projection_parameters(config, s, widths[s], widths[s + 1]);
-    if (!config.compressed) total += widths[s];
-    if (config.has_shortcut(s)) total += widths[s] * widths[s + 1];
-  }
-  return total;
+  const int64_t parameters = shard_parameters(config, 0, config.num_sublayers());
+  return config.tie_word_embeddings
+             ? parameters - elements_of(embedding_row(config), 0, config.junction_widths.front(), 0)
+             : parameters;
 }
 
 int64_t default_round_to(int64_t hidden_size) { return hidden_size >= 2048 ? 64 : 8; }
@@ -68,10 +61,10 @@ int64_t width_from_sparsity(double sparsity, int64_t hidden_size, int64_t round_
       (1.0 - sparsity) * static_cast<double>(hidden_size) / static_cast<double>(round_to);
   const int64_t width = static_cast<int64_t>(std::floor(multiples + 1e-9)) * round_to;
   if (width <= 0) {
-    throw InputError("method.sparsity: " + std::to_string(sparsity) + " of hidden size " +
-                     std::to_string(hidden_size) + " leaves no width that is a multiple of " +
-                     std::to_string(round_to) +
-                     "; a smaller sparsity, a smaller round_to or an explicit width would do");
+    throw InputError("method.sparsity",
+                     std::to_string(sparsity) + " of hidden size " + std::to_string(hidden_size) +
+                         " leaves no width that is a multiple of " + std::to_string(round_to) +
+                         "; a smaller sparsity, a smaller round_to or an explicit width would do");
   }
   return width;
 }

@@ -16,16 +16,20 @@ int64_t sublayer_parameters(const ModelConfig& config, int64_t sublayer, int64_t
 /// router's and those of the experts that it chooses.
 int64_t active_parameters(const ModelConfig& config, int64_t sublayer);
 
+/// What a process reads that has the sublayers [first, end): with the embedding if they are the
+/// first ones, with final norm and head if they are the last ones, also if the head is tied.
+int64_t shard_parameters(const ModelConfig& config, int64_t first, int64_t end);
+
 /// Every stored tensor of the model, dense or compressed, tied weights once (method.md, "Net
 /// parameters").
 int64_t stored_parameters(const ModelConfig& config);
 
-/// What widths of such a model are rounded to where the job does not say: 64 where d >= 2048, else
+/// Widths of such a model are multiples of it unless the job says otherwise: 64 if d >= 2048, else
 /// 8.
 int64_t default_round_to(int64_t hidden_size);
 
 /// k = floor((1-s)*d/r + 1e-9)*r; r = round_to, or the default if round_to is 0.
-/// Throws InputError where the result is 0.
+/// Throws InputError if the result is 0.
 int64_t width_from_sparsity(double sparsity, int64_t hidden_size, int64_t round_to);
 
 }  // namespace dotresize

@@ -11,7 +11,6 @@ namespace {
 
 constexpr double kMaxTheta = 1e15;
 constexpr double kMaxFactor = 1e6;
-constexpr int64_t kMaxPositions = int64_t{1} << 31;
 constexpr const char* kOriginalPositions = "original_max_position_embeddings";
 
 /// What the settings of one dialect are read with.

@@ -2,10 +2,12 @@
 
 namespace dotresize {
 
+int64_t layer_of(int64_t sublayer) { return sublayer / 2; }
+
 bool is_attention(int64_t sublayer) { return sublayer % 2 == 0; }
 
 std::string sublayer_name(int64_t sublayer) {
-  return "layers." + std::to_string(sublayer / 2) +
+  return "layers." + std::to_string(layer_of(sublayer)) +
          (is_attention(sublayer) ? ".attention" : ".mlp");
 }
 

@@ -105,16 +105,16 @@ class EnergySearch {
   }
 
   [[noreturn]] void refuse_size(const JunctionWidths& widest) const {
-    throw InputError(
-        fmt::format("method.widths.size: {} leaves the junctions {:.6f} of their energy, less than "
-                    "method.widths.keep, {}; a smaller keep or a larger size would do",
-                    *energy_.size, *widest.held, *energy_.keep));
+    throw InputError("method.widths.size",
+                     fmt::format("{} leaves the junctions {:.6f} of their energy, less than "
+                                 "method.widths.keep, {}; a smaller keep or a larger size would do",
+                                 *energy_.size, *widest.held, *energy_.keep));
   }
 
   JunctionWidths smaller(JunctionWidths widths, const std::string& key) const {
     const std::string warning = size_warning(net_size(config_, job_, widths), job_);
     if (warning.empty() || job_.allow_larger) return widths;
-    throw InputError(key + ": " + warning + "; method.allow_larger: true makes it all the same");
+    throw InputError(key, warning + "; method.allow_larger: true makes it all the same");
   }
 
   const ResolvedJob& job_;
@@ -130,10 +130,11 @@ void check_energy_target(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t smallest = possible_widths(job).front();
   const NetSize size = net_size(config, job, uniform_widths(config, job.head_sliced, smallest));
   if (size.compressed_bytes <= largest_bytes(*job.energy->size, size.dense_bytes)) return;
-  throw InputError(fmt::format(
-      "method.widths.size: {} is not available: the smallest widths, {}, give {:.6f} of the dense "
-      "model's bytes",
-      *job.energy->size, smallest, size.bytes_fraction()));
+  throw InputError(
+      "method.widths.size",
+      fmt::format("{} is not available: the smallest widths, {}, give {:.6f} of the dense "
+                  "model's bytes",
+                  *job.energy->size, smallest, size.bytes_fraction()));
 }
 
 JunctionWidths energy_widths(const ResolvedJob& job, const ModelConfig& config,

@@ -40,7 +40,7 @@ struct MemoryModel {
   /// Of the full width, as it is read for token_parallel.
   int64_t embedding() const { return config.vocab_size * d * kFloat; }
   /// Of a number in the fold dtype.
-  int64_t fold_bytes() const { return size_in_bytes(job.output_dtype) > 2 ? kDouble : kFloat; }
+  int64_t fold_bytes() const { return folds_in_float64(job.output_dtype) ? kDouble : kFloat; }
   /// Parameters of the largest sublayer, as in sublayer_parameters.
   int64_t largest_sublayer(bool folded) const;
   /// float64 [d, d] each: the Gram matrix; with transport the costs; pca the eigenvectors, and with

@@ -6,6 +6,7 @@
 
 #include "base/human_numbers.h"
 #include "base/text_table.h"
+#include "job/model/sublayers.h"
 #include "job/plan/net_size.h"
 #include "job/plan/target_text.h"
 
@@ -14,17 +15,18 @@ namespace {
 
 using nlohmann::json;
 
-std::string sublayer_name(int64_t sublayer) {
-  return fmt::format("layers.{} {}", sublayer / 2, sublayer % 2 == 0 ? "attention" : "mlp");
+std::string spaced_name(int64_t sublayer) {
+  return fmt::format("layers.{} {}", layer_of(sublayer),
+                     is_attention(sublayer) ? "attention" : "mlp");
 }
 
 /// "embed, layers.0 attention … layers.1 mlp".
 std::string shard_name(const ModelConfig& config, const RankShard& shard) {
   const bool first = shard.first_sublayer == 0;
   const bool last = shard.end_sublayer == config.num_sublayers();
-  std::string name = sublayer_name(shard.first_sublayer);
+  std::string name = spaced_name(shard.first_sublayer);
   if (shard.end_sublayer - shard.first_sublayer > 1) {
-    name += " … " + sublayer_name(shard.end_sublayer - 1);
+    name += " … " + spaced_name(shard.end_sublayer - 1);
   }
   return (first ? "embed, " : "") + name + (last ? ", head" : "");
 }

@@ -10,22 +10,6 @@
 #include "job/plan/work_estimate.h"
 
 namespace dotresize {
-namespace {
-
-int64_t shard_parameters(const ModelConfig& config, const RankShard& shard) {
-  const int64_t d = config.hidden_size;
-  int64_t parameters = 0;
-  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-    parameters += sublayer_parameters(config, s, d, d, /*folded=*/false);
-  }
-  if (shard.first_sublayer == 0) parameters += config.vocab_size * d;
-  // The last rank reads the head even where it is the embedding once more.
-  if (shard.end_sublayer == config.num_sublayers()) parameters += config.vocab_size * d + d;
-  return parameters;
-}
-
-}  // namespace
-
 int ShardPlan::owner_of_sublayer(int64_t sublayer) const {
   const auto found = std::find_if(ranks.begin(), ranks.end(), [&](const RankShard& shard) {
     return sublayer < shard.end_sublayer;
@@ -39,9 +23,10 @@ int ShardPlan::owner_of_junction(int64_t junction) const {
 
 ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
   if (job.ranks < 1 || job.ranks > config.num_sublayers()) {
-    throw InputError("resources.ranks: " + std::to_string(job.ranks) + " is not from 1 to " +
-                     std::to_string(config.num_sublayers()) +
-                     ", the number of the model's sublayers (an attention and an MLP per layer)");
+    throw InputError(
+        "resources.ranks",
+        std::to_string(job.ranks) + " is not from 1 to " + std::to_string(config.num_sublayers()) +
+            ", the number of the model's sublayers (an attention and an MLP per layer)");
   }
   const std::vector<std::size_t> boundaries =
       balanced_partition(estimate_work(config, job), static_cast<std::size_t>(job.ranks));
@@ -50,7 +35,7 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
     RankShard shard;
     shard.first_sublayer = static_cast<int64_t>(boundaries[rank]);
     shard.end_sublayer = static_cast<int64_t>(boundaries[rank + 1]);
-    shard.parameters = shard_parameters(config, shard);
+    shard.parameters = shard_parameters(config, shard.first_sublayer, shard.end_sublayer);
     shard.bytes = shard.parameters * size_in_bytes(job.source_dtype);
     shard.peak_memory_bytes = estimate_peak_memory(config, job, shard);
     if (job.gpu_compute_dtype) {

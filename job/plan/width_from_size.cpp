@@ -15,15 +15,16 @@ int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config
     if (net.compressed_bytes <= largest_bytes(size, net.dense_bytes)) return k;
   }
   if (round_to > config.hidden_size) {
-    throw InputError(fmt::format(
-        "method.size: no width up to the hidden size, {}, is a multiple of {}; a smaller round_to "
-        "would do",
-        config.hidden_size, round_to));
+    throw InputError(
+        "method.size",
+        fmt::format("no width up to the hidden size, {}, is a multiple of {}; a smaller round_to "
+                    "would do",
+                    config.hidden_size, round_to));
   }
-  throw InputError(
-      fmt::format("method.size: {} is not available: the smallest width, {}, gives {:.6f} of the "
-                  "dense model's bytes",
-                  size, round_to, net.bytes_fraction()));
+  throw InputError("method.size",
+                   fmt::format("{} is not available: the smallest width, {}, gives {:.6f} of the "
+                               "dense model's bytes",
+                               size, round_to, net.bytes_fraction()));
 }
 
 }  // namespace dotresize

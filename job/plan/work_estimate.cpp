@@ -12,6 +12,7 @@
 #include "job/plan/work_estimate.h"
 
 #include "job/model/model_size.h"
+#include "job/model/sublayers.h"
 #include "job/plan/junction_widths.h"
 #include "job/plan/token_windows.h"
 
@@ -32,7 +33,7 @@ struct WorkModel {
   double forward_pass(int64_t sublayer) const {
     const double attention_width = static_cast<double>(config.num_heads * config.head_dim);
     return 2.0 * static_cast<double>(active_parameters(config, sublayer)) * tokens +
-           (sublayer % 2 == 0 ? 2.0 * tokens * seqlen * attention_width : 0.0);
+           (is_attention(sublayer) ? 2.0 * tokens * seqlen * attention_width : 0.0);
   }
 
   double junction() const {

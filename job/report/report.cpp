@@ -1,7 +1,7 @@
 #include "job/report/report.h"
 
 #include "base/checked_json.h"
-#include "base/small_file.h"
+#include "base/input_file.h"
 #include "job/model/config_fields.h"
 #include "job/report/json_fields.h"
 
@@ -146,7 +146,7 @@ std::string report_to_json(const Report& report) {
 
 ReportSummary read_report_summary(const std::filesystem::path& model_dir) {
   const std::filesystem::path path = model_dir / "dotresize" / "report.json";
-  const json document = parse_json_object(read_small_file(path, kMaxReportBytes), path.string());
+  const json document = parse_json_object(read_whole_file(path, kMaxReportBytes), path.string());
   const ConfigFields root(document, path.string());
   root.required_integer("schema_version", kSchemaVersion, kSchemaVersion);
   const auto method = root.object("method");

@@ -10,16 +10,16 @@ namespace {
 const std::map<std::string, Runtime> kRuntimes = {
     {to_string(Runtime::kOwn), Runtime::kOwn},
     {to_string(Runtime::kTransformers), Runtime::kTransformers}};
-constexpr int64_t kMany = int64_t{1} << 24;
+constexpr int64_t kMax = int64_t{1} << 24;
 
 void add_latency_options(CLI::App& app, EvalRequest& request) {
   auto* latency = app.add_flag("--latency", request.latency,
                                "Time per token, of a prompt and of decoding after it");
   LatencyOptions& options = request.latency_options;
-  const auto count = [&](const char* name, int64_t& value, int64_t least, const char* what) {
+  const auto count = [&](const char* name, int64_t& value, int64_t min, const char* what) {
     app.add_option(name, value, what)
         ->type_name("N")
-        ->check(CLI::Range(least, kMany).description(""))
+        ->check(CLI::Range(min, kMax).description(""))
         ->capture_default_str()
         ->needs(latency);
   };

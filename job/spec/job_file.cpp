@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "base/errors.h"
-#include "base/small_file.h"
+#include "base/input_file.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/yaml_message.h"
 
@@ -46,7 +46,7 @@ void require_utf8(const std::string& text, const std::string& origin) {
 YAML::Node load_document(const std::string& text, const std::string& origin) {
   std::vector<YAML::Node> documents;
   try {
-    // Without the last newlines: yaml-cpp overlooks an open quote where one ends the text.
+    // Without the last newlines: yaml-cpp overlooks an open quote if one ends the text.
     documents = YAML::LoadAll(text.substr(0, text.find_last_not_of("\r\n") + 1));
   } catch (const YAML::DeepRecursion& error) {
     fail(origin, {{error.mark.line + 1, "", "is nested too deeply"}});
@@ -89,7 +89,7 @@ v1::JobSpec parse_job_text(const std::string& text, const std::string& origin,
 }
 
 v1::JobSpec read_job_file(const std::filesystem::path& path) {
-  return parse_job_text(read_small_file(path, kMaxJobFileBytes), path.string(), path.parent_path());
+  return parse_job_text(read_whole_file(path, kMaxJobFileBytes), path.string(), path.parent_path());
 }
 
 std::string job_spec_to_json(const v1::JobSpec& spec) {

@@ -10,7 +10,7 @@ namespace dotresize {
 /// Where tokens come from: text files or one token file.
 struct TokenSource {
   std::vector<std::filesystem::path> text;
-  std::filesystem::path tokens;  ///< empty where `text` is given
+  std::filesystem::path tokens;  ///< empty if `text` is given
   std::optional<int64_t> samples;
   std::optional<int64_t> seqlen;  ///< absent: the token file's row length, else 2048
 };

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "base/in_quotes.h"
+#include "base/printable.h"
 #include "base/wording.h"
 #include "job/spec/job_file.h"
 #include "job/spec/map_sharing.h"

@@ -7,7 +7,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "base/in_quotes.h"
+#include "base/printable.h"
 #include "base/wording.h"
 
 namespace dotresize {

@@ -25,7 +25,7 @@ class YamlMessageReader {
   void read(const YAML::Node& root, google::protobuf::Message& message);
 
   const std::vector<Fault>& faults() const { return faults_; }
-  /// Where a key, or the nearest key above it that is there, stands.
+  /// Line of a key, or of the nearest key above it that is given.
   int line_of(const std::string& key) const;
 
  private:

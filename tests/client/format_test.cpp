@@ -37,11 +37,6 @@ TEST(Format, ChangeHasASignAndNeedsSomethingToCompareWith) {
   EXPECT_EQ(format_change(0, 5), "");
 }
 
-TEST(Format, PrintableTakesEscapeSequencesApart) {
-  EXPECT_EQ(printable("a\x1b[31mb\x7f\r"), "a?[31mb??");
-  EXPECT_EQ(printable("zwei\nZeilen ü"), "zwei\nZeilen ü");
-}
-
 TEST(Format, TableColumnsLineUpBeyondAscii) {
   EXPECT_EQ(format_table({{"a", "1"}, {"über", "200"}}, {Align::kLeft, Align::kRight}),
             "a       1\n"

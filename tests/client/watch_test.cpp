@@ -27,7 +27,7 @@ struct Recorder : WatchObserver {
 
 WatchOptions quick() {
   return {.first_pause = milliseconds(5),
-          .longest_pause = milliseconds(50),
+          .max_pause = milliseconds(50),
           .patience = milliseconds(20'000),
           .tick = milliseconds(5),
           .stream_deadline = std::chrono::seconds(20)};

@@ -78,7 +78,7 @@ TEST(MpiCommunicator, SilentPeerEndsInAnErrorThatNamesTheOperation) {
     at::Tensor never = at::empty({1}, at::kFloat);
     try {
       impatient.receive(never, 1)->wait();
-      ADD_FAILURE() << "nobody has sent";
+      ADD_FAILURE() << "no rank has sent";
     } catch (const CommunicationError& error) {
       EXPECT_THAT(error.what(), HasSubstr("receive from rank 1 did not complete within 1 s"));
     }

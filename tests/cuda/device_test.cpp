@@ -59,7 +59,7 @@ struct CudaModuleOnGpu : OnGpu {};
 TEST_F(CudaModuleOnGpu, RemembersItsPeakMemory) {
   const CudaModule& cuda = open_cuda_module();
   const int64_t before = cuda.peak_memory_bytes();
-  EXPECT_GT(before, 0);  // the context alone takes some
+  EXPECT_GT(before, 0);  // the context takes some
   constexpr int64_t kBytes = int64_t{256} << 20;
   at::empty({kBytes}, at::dtype(at::kByte).device(at::kCUDA));
   EXPECT_GE(cuda.peak_memory_bytes(), kBytes);

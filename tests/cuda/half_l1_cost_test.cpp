@@ -6,11 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "tests/cuda/emulation/l1_cost_on_cpu.h"
-#include "worker/calibration/junction_estimator.h"
+#include "worker/calibration/junction_passes.h"
 #include "worker/kernels/cuda_kernels.h"
 #include "worker/kernels/l1_cost.h"
+#include "worker/maps/map_algorithm.h"
 
 namespace dotresize {
 namespace {
@@ -56,7 +59,7 @@ at::Tensor with_near_twins(at::Tensor x) {
 TEST_F(HalfL1Cost, IsAccurateForChannelsOfAnySize) {
   const double error = relative_error(activations(600));
   EXPECT_GT(error, 0.0);
-  EXPECT_LT(error, kMostHalfL1CostError);
+  EXPECT_LT(error, kMaxHalfL1CostError);
 }
 
 TEST_F(HalfL1Cost, AddsToWhatIsThere) {
@@ -89,7 +92,7 @@ TEST_F(HalfL1Cost, OutliersOfAResidualStreamDoNotDrownTheRest) {
   at::Tensor x = activations(512);
   x.select(1, 5).mul_(1e4);
   for (const int64_t channel : {9, 30}) x.select(1, channel)[0] = 4000;  // the first token's
-  EXPECT_LT(relative_error(x), kMostHalfL1CostError);
+  EXPECT_LT(relative_error(x), kMaxHalfL1CostError);
 }
 
 TEST_F(HalfL1Cost, ErrorIsThatOfTheFirstTokens) {
@@ -98,21 +101,20 @@ TEST_F(HalfL1Cost, ErrorIsThatOfTheFirstTokens) {
   EXPECT_EQ(half_l1_cost_error(at::cat({x, with_near_twins(activations(30))})), relative_error(x));
 }
 
-TEST_F(HalfL1Cost, ErrorTellsWhereDifferencesAreLost) {
+TEST_F(HalfL1Cost, ErrorTellsIfDifferencesAreLost) {
   EXPECT_GT(half_l1_cost_error(with_near_twins(activations(100))), 0.1);
   EXPECT_GT(half_l1_cost_error(at::cat({activations(9), activations(9) * 1e-9})), 0.0);
   EXPECT_EQ(half_l1_cost_error(at::zeros({5, kWidth})), 0.0);
   at::Tensor broken = activations(5);
   broken[2][2] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_FALSE(half_l1_cost_error(broken) <= kMostHalfL1CostError);
+  EXPECT_FALSE(half_l1_cost_error(broken) <= kMaxHalfL1CostError);
 }
 
 TEST_F(HalfL1Cost, MomentsInHalfPrecisionAreReproducible) {
   const at::Tensor x = activations(300);
   const auto cost_in_order = [&](const std::vector<int64_t>& order) {
-    Moments moments(kWidth, {.abs_sum = true, .cost = true});
-    moments.make_reproducible(300, 100.0);
-    moments.take_cost_in_half();
+    Moments moments(kWidth, {.abs_sum = true, .cost = true}, at::kCPU,
+                    {.half_cost = true, .reproducible = SumBounds{300, 100.0}});
     for (const int64_t first : order) moments.add(x.narrow(0, first, 100));
     return moments.cost.triu();
   };
@@ -120,68 +122,75 @@ TEST_F(HalfL1Cost, MomentsInHalfPrecisionAreReproducible) {
   EXPECT_TRUE(cost.equal(cost_in_order({200, 0, 100})));
   const at::Tensor exact = exact_cost(x);
   EXPECT_FALSE(cost.equal(exact));
-  EXPECT_LT(((cost - exact).abs().max() / exact.max()).item<double>(), kMostHalfL1CostError);
+  EXPECT_LT(((cost - exact).abs().max() / exact.max()).item<double>(), kMaxHalfL1CostError);
 }
 
-/// One junction, in both passes where its method has two.
-class HalfCostsOfAJunction : public HalfL1Cost, public testing::WithParamInterface<bool> {
+/// One junction, in both passes if its method has two.
+class HalfCostsOfAJunction : public HalfL1Cost, public testing::WithParamInterface<Basis> {
  protected:
-  JunctionEstimator estimator() { return {3, kWidth, {.pca = GetParam(), .width = 40}, clock_}; }
-  JunctionSolution solve(JunctionEstimator& estimator, const at::Tensor& x) {
-    const std::vector<at::Tensor> batches = x.split(100);
-    for (const at::Tensor& batch : batches) estimator.add(batch);
-    estimator.decompose(x.size(0));
-    if (estimator.needs_second_pass()) {
-      for (const at::Tensor& batch : batches) estimator.add_rotated(batch);
+  JunctionSolution solve(const at::Tensor& x, const CostPrecision& precision) {
+    const JunctionSetup setup{3, kWidth, map_, clock_};
+    FirstPass first(setup, precision);
+    for (const at::Tensor& batch : x.split(100)) first.add(batch);
+    DecomposedJunction junction = std::move(first).finish(x.size(0));
+    std::optional<SecondPass> second;
+    if (needs_second_pass(map_)) {
+      second.emplace(setup, junction.rotation(), precision);
+      for (const at::Tensor& batch : x.split(100)) second->add(batch);
     }
-    return estimator.solve(x.size(0));
+    return std::move(junction).solve(40, std::move(second));
   }
+
+  MapOptions map_{.basis = GetParam()};
   PhaseClock clock_;
 };
 
-TEST_P(HalfCostsOfAJunction, AreTakenWhereASampleAllowsIt) {
-  JunctionEstimator half = estimator();
-  half.try_half_costs();
-  const MapDiagnostics found = solve(half, activations(200)).diagnostics;
+TEST_P(HalfCostsOfAJunction, AreTakenIfTheirErrorIsAccepted) {
+  const CostPrecision half = CostPrecision::from_half_error(kMaxHalfL1CostError);
+  const MapDiagnostics found = solve(activations(200), half).diagnostics;
   EXPECT_TRUE(found.half_cost);
-  ASSERT_TRUE(found.half_cost_error.has_value());
-  EXPECT_GT(*found.half_cost_error, 0.0);
-  EXPECT_LT(*found.half_cost_error, kMostHalfL1CostError);
+  EXPECT_EQ(found.half_cost_error, kMaxHalfL1CostError);
   constexpr double kPairs = 200.0 * kWidth * kWidth / 2;
   EXPECT_EQ(clock_.work(), (std::map<std::string, double>{{"cost_float16", kPairs}}));
 }
 
 TEST_P(HalfCostsOfAJunction, AreNotTakenUnasked) {
-  JunctionEstimator plain = estimator();
-  const MapDiagnostics found = solve(plain, activations(200)).diagnostics;
+  const MapDiagnostics found = solve(activations(200), {}).diagnostics;
   EXPECT_FALSE(found.half_cost);
   EXPECT_FALSE(found.half_cost_error.has_value());
   EXPECT_EQ(clock_.work().count("cost"), 1);
 }
 
-/// What the ranks have agreed on holds, whatever a rank's own sample says.
-TEST_P(HalfCostsOfAJunction, FollowTheErrorThatTheRanksHaveAgreedOn) {
-  JunctionEstimator refused = estimator();
-  refused.try_half_costs();
-  refused.settle_cost_dtype(2 * kMostHalfL1CostError);
-  EXPECT_FALSE(refused.must_settle_cost_dtype());
-  JunctionEstimator plain = estimator();
+TEST_P(HalfCostsOfAJunction, AreNotTakenIfTheirErrorIsRefused) {
   const at::Tensor x = activations(200);
-  const JunctionSolution solution = solve(refused, x);
+  const JunctionSolution solution =
+      solve(x, CostPrecision::from_half_error(2 * kMaxHalfL1CostError));
   EXPECT_FALSE(solution.diagnostics.half_cost);
-  EXPECT_EQ(solution.diagnostics.half_cost_error, 2 * kMostHalfL1CostError);
-  EXPECT_TRUE(solution.map.M.equal(solve(plain, x).map.M));
+  EXPECT_EQ(solution.diagnostics.half_cost_error, 2 * kMaxHalfL1CostError);
+  EXPECT_TRUE(solution.map.M.equal(solve(x, {}).map.M));
 }
 
-INSTANTIATE_TEST_SUITE_P(Basis, HalfCostsOfAJunction, testing::Values(false, true));
+/// A sample of the activations decides, in the basis of the costs.
+TEST_P(HalfCostsOfAJunction, HaveTheErrorOfASample) {
+  const at::Tensor x = activations(200);
+  const at::Tensor rotation =
+      GetParam() == Basis::kPca ? std::get<0>(at::linalg_qr(activations(kWidth))) : at::Tensor();
+  const double error = half_cost_error({3, kWidth, map_, clock_}, x, rotation);
+  EXPECT_EQ(error, half_l1_cost_error(rotation.defined() ? at::matmul(x, rotation) : x));
+  EXPECT_TRUE(CostPrecision::from_half_error(error).half);
+}
+
+INSTANTIATE_TEST_SUITE_P(Bases, HalfCostsOfAJunction,
+                         testing::Values(Basis::kIdentity, Basis::kPca));
 
 TEST_F(HalfL1Cost, JunctionWithNearTwinsIsTakenInFloat32) {
   PhaseClock clock;
-  JunctionEstimator estimator(0, kWidth, {.pca = false, .width = 40}, clock);
-  estimator.try_half_costs();
+  const MapOptions map{.basis = Basis::kIdentity};
+  const JunctionSetup setup{0, kWidth, map, clock};
   const at::Tensor x = with_near_twins(activations(100));
-  estimator.add(x);
-  EXPECT_TRUE(estimator.first_sums().back().triu().equal(exact_cost(x)));
+  FirstPass first(setup, CostPrecision::from_half_error(half_cost_error(setup, x, {})));
+  first.add(x);
+  EXPECT_TRUE(first.sums().back().triu().equal(exact_cost(x)));
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 
 constexpr std::chrono::seconds kTimeout(30);
 
-/// Each rank's device; the CPU where not every rank has a GPU to itself.
+/// Each rank's device; the CPU if not every rank has its own GPU.
 at::Device device = at::kCPU;
 CudaModule* cuda = nullptr;
 
@@ -93,7 +93,7 @@ TEST_F(NcclCommunicator, SilentPeerEndsInAnErrorThatNamesTheOperation) {
     const auto start = std::chrono::steady_clock::now();
     try {
       impatient->receive(never, 1)->wait();
-      ADD_FAILURE() << "nobody has sent";
+      ADD_FAILURE() << "no rank has sent";
     } catch (const CommunicationError& error) {
       EXPECT_THAT(error.what(), HasSubstr("receive from rank 1 did not complete within 2 s"));
     }

@@ -17,7 +17,7 @@ auto all_fields(const ModelConfig& c) {
   return std::tuple(c.family, c.compressed, c.hidden_size, c.intermediate_size, c.num_layers,
                     c.num_heads, c.num_kv_heads, c.head_dim, c.vocab_size,
                     c.max_position_embeddings, c.rms_norm_eps, c.attention_bias, c.output_bias,
-                    c.mlp_bias, c.fused_readers, c.head_norms, c.tie_word_embeddings,
+                    c.mlp_bias, c.fused_in_proj, c.head_norms, c.tie_word_embeddings,
                     c.sliding_window, c.rotary, c.dtype, c.junction_widths);
 }
 
@@ -181,7 +181,7 @@ TEST(ModelConfig, WindowOfQwenHoldsWhereItIsUsedOnEveryLayer) {
 
 TEST(ModelConfig, Phi3HasFusedMatricesAWindowAndPerhapsPartialRotary) {
   const ModelConfig config = parse(kPhi3MiniConfig);
-  EXPECT_TRUE(config.fused_readers);
+  EXPECT_TRUE(config.fused_in_proj);
   EXPECT_EQ(config.sliding_window, 2047);
   EXPECT_EQ(config.rotary_dim(), 96);
   const std::string version4 = R"("partial_rotary_factor": 0.75,)";

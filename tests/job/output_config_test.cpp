@@ -40,7 +40,7 @@ TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
     EXPECT_EQ(output.num_kv_heads, source.num_kv_heads);
     EXPECT_EQ(output.attention_bias, source.attention_bias);
     EXPECT_EQ(output.output_bias, source.output_bias);
-    EXPECT_EQ(output.fused_readers, source.fused_readers);
+    EXPECT_EQ(output.fused_in_proj, source.fused_in_proj);
     EXPECT_EQ(output.head_norms, source.head_norms);
     EXPECT_EQ(output.rms_norm_eps, source.rms_norm_eps);
     EXPECT_EQ(output.sliding_window, source.sliding_window);

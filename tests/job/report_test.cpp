@@ -191,6 +191,25 @@ TEST_F(ReportOnDisk, SummaryIsReadBack) {
   EXPECT_EQ(summary.wall_time_s, 12.5);
 }
 
+// tests/data/compat/README.md
+TEST_F(ReportOnDisk, OfAnEarlierCommitIsRead) {
+  const ReportSummary summary =
+      read_report_summary(DOTRESIZE_SOURCE_DIR "/tests/data/compat/output");
+  EXPECT_EQ(summary.name, "compatible");
+  EXPECT_EQ(summary.method, "pca_dotresize");
+  EXPECT_EQ(summary.width, 128);
+  EXPECT_EQ(summary.dense.parameters, 6622464);
+  EXPECT_EQ(summary.dense.bytes, 13244928);
+  EXPECT_EQ(summary.dense.perplexity, 30.06793961989039);
+  EXPECT_EQ(summary.compressed.parameters, 4145152);
+  EXPECT_EQ(summary.compressed.bytes, 8290304);
+  EXPECT_EQ(summary.compressed.perplexity, 399.0528030856072);
+  EXPECT_EQ(summary.wall_time_s, 0.682682172);
+  EXPECT_EQ(summary.evaluation_seqlen, 64);
+  EXPECT_EQ(summary.fingerprints.at("calibration_tokens"),
+            "4470c810f30f5d8354d31976f4db4d8c17f6e825308ec53817d93220621c32c1");
+}
+
 TEST_F(ReportOnDisk, UnmeasuredPerplexityStaysUnmeasured) {
   Report report = example();
   report.dense.perplexity.reset();

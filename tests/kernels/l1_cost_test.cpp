@@ -63,7 +63,7 @@ at::Tensor with_channels(const at::Tensor& noise, int64_t step, const at::Tensor
 
 class L1CostOfKind : public testing::TestWithParam<Kind> {};
 
-/// Sums of maxima cancel where channels are far from zero or nearly equal.
+/// Sums of maxima cancel if channels are far from zero or nearly equal.
 TEST_P(L1CostOfKind, AgreesWithFloat64) {
   for (const int64_t tokens : {64, 700}) {
     const at::Tensor x = GetParam().make(activations(tokens, 130));

@@ -9,6 +9,7 @@
 #include "tests/maps/activations.h"
 #include "worker/maps/moments.h"
 #include "worker/maps/support.h"
+#include "worker/maps/transport_map.h"
 
 namespace dotresize {
 namespace {
@@ -16,16 +17,11 @@ namespace {
 constexpr int64_t kWidth = 48;
 constexpr int64_t kTokens = 600;
 
-struct Method {
-  const char* name;
-  bool pca;
-  bool transport;
-};
-
-constexpr Method kMethods[] = {{"magnitude", false, false},
-                               {"dotresize", false, true},
-                               {"slicegpt", true, false},
-                               {"pca_dotresize", true, true}};
+constexpr Method kMagnitude = {"magnitude", Basis::kIdentity, MapKind::kSelection};
+constexpr Method kDotResize = {"dotresize", Basis::kIdentity, MapKind::kTransport};
+constexpr Method kSliceGpt = {"slicegpt", Basis::kPca, MapKind::kSelection};
+constexpr Method kPcaDotResize = {"pca_dotresize", Basis::kPca, MapKind::kTransport};
+constexpr Method kMethods[] = {kMagnitude, kDotResize, kSliceGpt, kPcaDotResize};
 
 /// A junction as calibration sees it.
 struct Junction {
@@ -48,13 +44,11 @@ Junction junction(bool pca, int64_t tokens = kTokens) {
   return result;
 }
 
-MapOptions options_of(const Method& method, int64_t width) {
-  return {.pca = method.pca, .transport = method.transport, .width = width};
-}
+MapOptions options_of(const Method& method) { return {method.basis, method.map}; }
 
 JunctionSolution solve(const Method& method, int64_t width) {
-  const Junction given = junction(method.pca);
-  return solve_junction(given.statistics, given.basis, options_of(method, width));
+  const Junction given = junction(method.pca());
+  return solve_junction(given.statistics, given.basis, options_of(method), width);
 }
 
 double largest(const at::Tensor& tensor) { return tensor.abs().max().item<double>(); }
@@ -81,9 +75,9 @@ TEST_P(JunctionSolver, LosesNothingAtFullWidth) {
 }
 
 TEST_P(JunctionSolver, MeasuresTheRetainedEnergyOfTheActivations) {
-  const Junction given = junction(GetParam().pca);
+  const Junction given = junction(GetParam().pca());
   const JunctionSolution solution =
-      solve_junction(given.statistics, given.basis, options_of(GetParam(), 31));
+      solve_junction(given.statistics, given.basis, options_of(GetParam()), 31);
   const at::Tensor x = given.x.to(at::kDouble);
   const double energy =
       (at::mm(x, solution.map.M).square().sum() / x.square().sum()).item<double>();
@@ -92,16 +86,16 @@ TEST_P(JunctionSolver, MeasuresTheRetainedEnergyOfTheActivations) {
 }
 
 TEST_P(JunctionSolver, RefusesStatisticsThatAreNotFinite) {
-  Junction given = junction(GetParam().pca);
+  Junction given = junction(GetParam().pca());
   given.statistics.gram[2][2] = std::numeric_limits<double>::infinity();
-  EXPECT_THROW(solve_junction(given.statistics, given.basis, options_of(GetParam(), 31)),
+  EXPECT_THROW(solve_junction(given.statistics, given.basis, options_of(GetParam()), 31),
                std::runtime_error);
 }
 
 TEST_P(JunctionSolver, RefusesAJunctionThatSawNothing) {
-  Junction given = junction(GetParam().pca);
+  Junction given = junction(GetParam().pca());
   given.statistics.gram.zero_();
-  EXPECT_THROW(solve_junction(given.statistics, given.basis, options_of(GetParam(), 31)),
+  EXPECT_THROW(solve_junction(given.statistics, given.basis, options_of(GetParam()), 31),
                std::runtime_error);
 }
 
@@ -114,24 +108,24 @@ INSTANTIATE_TEST_SUITE_P(Methods, JunctionSolver, testing::ValuesIn(kMethods),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Magnitude, KeepsTheChannelsOfLargestMeanSquare) {
-  const JunctionSolution solution = solve(kMethods[0], 31);
+  const JunctionSolution solution = solve(kMagnitude, 31);
   const at::Tensor mean_square = junction(false).x.to(at::kDouble).square().mean(0);
   EXPECT_TRUE(solution.support.equal(select_support(mean_square, 31)));
   EXPECT_TRUE(solution.map.M.equal(at::eye(kWidth, at::kDouble).index_select(1, solution.support)));
 }
 
 TEST(SliceGpt, KeepsTheLeadingEigenvectors) {
-  const JunctionSolution solution = solve(kMethods[2], 31);
+  const JunctionSolution solution = solve(kSliceGpt, 31);
   EXPECT_TRUE(solution.support.equal(at::arange(31)));
   EXPECT_TRUE(solution.map.M.equal(junction(true).basis.vectors.narrow(1, 0, 31)));
 }
 
 TEST(DotResize, TransportsToTheChannelsOfLargestMeanSquare) {
   const Junction given = junction(false);
-  const JunctionSolution solution = solve(kMethods[1], 31);
+  const JunctionSolution solution = solve(kDotResize, 31);
   const at::Tensor S = select_support(given.x.to(at::kDouble).square().mean(0), 31);
   const TransportMap transport =
-      transport_map(given.statistics.cost.index_select(1, S), options_of(kMethods[1], 31));
+      transport_map(given.statistics.cost.index_select(1, S), options_of(kDotResize));
   EXPECT_TRUE(solution.support.equal(S));
   EXPECT_TRUE(solution.map.M.equal(transport.Q));
   EXPECT_EQ(solution.diagnostics.sinkhorn_iterations, transport.sinkhorn.iterations);
@@ -141,33 +135,33 @@ TEST(DotResize, TransportsToTheChannelsOfLargestMeanSquare) {
 
 TEST(PcaDotResize, TransportsToTheRotatedChannelsOfLargestL1Norm) {
   const Junction given = junction(true);
-  const JunctionSolution solution = solve(kMethods[3], 31);
+  const JunctionSolution solution = solve(kPcaDotResize, 31);
   const at::Tensor z = at::mm(given.x.to(at::kDouble), given.basis.vectors);
   const at::Tensor S = select_support(z.abs().mean(0), 31);
   const TransportMap transport =
-      transport_map(given.statistics.cost.index_select(1, S), options_of(kMethods[3], 31));
+      transport_map(given.statistics.cost.index_select(1, S), options_of(kPcaDotResize));
   EXPECT_TRUE(solution.support.equal(S));
   EXPECT_TRUE(solution.map.M.equal(at::mm(given.basis.vectors, transport.Q)));
 }
 
 TEST(DotResize, RecordsThatItAcceptedAPlanThatDidNotConverge) {
   const Junction given = junction(false);
-  MapOptions options = options_of(kMethods[1], 31);
+  MapOptions options = options_of(kDotResize);
   options.sinkhorn.max_iterations = 2;
-  EXPECT_THROW(solve_junction(given.statistics, given.basis, options), std::runtime_error);
+  EXPECT_THROW(solve_junction(given.statistics, given.basis, options, 31), std::runtime_error);
   options.accept_nonconvergence = true;
   const MapDiagnostics diagnostics =
-      solve_junction(given.statistics, given.basis, options).diagnostics;
+      solve_junction(given.statistics, given.basis, options, 31).diagnostics;
   EXPECT_FALSE(diagnostics.sinkhorn_converged);
   EXPECT_EQ(diagnostics.sinkhorn_iterations, 2);
   EXPECT_GT(diagnostics.sinkhorn_violation, 1e-8);
 }
 
 /// Fewer tokens than channels leave directions that no token has: their costs are rounding errors.
-TEST(PcaDotResize, LosesNothingAtFullWidthWhereTokensAreFew) {
+TEST(PcaDotResize, LosesNothingAtFullWidthIfTokensAreFew) {
   const Junction given = junction(true, 20);
   const JunctionSolution solution =
-      solve_junction(given.statistics, given.basis, options_of(kMethods[3], kWidth));
+      solve_junction(given.statistics, given.basis, options_of(kPcaDotResize), kWidth);
   EXPECT_LE(largest(projector(solution.map.M) - at::eye(kWidth, at::kDouble)), 1e-13);
 }
 

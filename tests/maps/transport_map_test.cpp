@@ -1,3 +1,5 @@
+#include "worker/maps/transport_map.h"
+
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +8,6 @@
 
 #include "tests/maps/activations.h"
 #include "worker/kernels/l1_cost.h"
-#include "worker/maps/junction_solver.h"
 
 namespace dotresize {
 namespace {
@@ -30,6 +31,10 @@ MapOptions with_lambda(double lambda) {
   return options;
 }
 
+at::Tensor plan(const at::Tensor& cost, const MapOptions& options) {
+  return transport_map(cost, options).sinkhorn.plan;
+}
+
 class TransportMapAtLambda : public testing::TestWithParam<double> {};
 
 TEST_P(TransportMapAtLambda, IsOrthonormal) {
@@ -38,24 +43,25 @@ TEST_P(TransportMapAtLambda, IsOrthonormal) {
 }
 
 TEST_P(TransportMapAtLambda, KeepsTheMarginals) {
-  const at::Tensor T = transport_map(cost_columns(37), with_lambda(GetParam())).T;
+  const at::Tensor T = transport_map(cost_columns(37), with_lambda(GetParam())).sinkhorn.plan;
   EXPECT_LE((T.sum(1) - 1.0 / kWidth).abs().sum().item<double>(), 1e-8);
   EXPECT_LE((T.sum(0) - 1.0 / 37).abs().sum().item<double>(), 1e-8);
 }
 
 TEST_P(TransportMapAtLambda, IsTheQrOfThePlan) {
   const TransportMap map = transport_map(cost_columns(37), with_lambda(GetParam()));
-  EXPECT_LE(largest(at::mm(map.Q, map.R) - map.T), 1e-15);
+  EXPECT_LE(largest(at::mm(map.Q, map.R) - map.sinkhorn.plan), 1e-15);
   EXPECT_EQ(largest(map.R.tril(-1)), 0);
   EXPECT_TRUE((map.R.diagonal() >= 0).all().item<bool>());
 }
 
-/// Why M_inv may be computed as Mᵀ where the paper has R T⁺ Uᵀ.
+/// Why M_inv may be computed as Mᵀ: the paper has R T⁺ Uᵀ.
 TEST_P(TransportMapAtLambda, HasRTimesThePseudoinverseOfTEqualToQTransposed) {
   const TransportMap map = transport_map(cost_columns(37), with_lambda(GetParam()));
   const at::Tensor singular_values = at::linalg_svdvals(map.R);
   const double condition = (singular_values[0] / singular_values[36]).item<double>();
-  EXPECT_LE(largest(at::mm(map.R, at::linalg_pinv(map.T)) - map.Q.t()), 1e-14 * condition);
+  EXPECT_LE(largest(at::mm(map.R, at::linalg_pinv(map.sinkhorn.plan)) - map.Q.t()),
+            1e-14 * condition);
 }
 
 /// Full rank is a matter of the kernel, not of convergence, which at λ = 0.01 and full width takes
@@ -71,29 +77,29 @@ INSTANTIATE_TEST_SUITE_P(Lambdas, TransportMapAtLambda, testing::Values(0.01, 0.
 
 TEST(TransportMap, DoesNotDependOnTheUnitOfTheCost) {
   const at::Tensor cost = cost_columns(37);
-  for (const auto scale : {MapOptions::CostScale::kMax, MapOptions::CostScale::kMean}) {
+  for (const auto scale : {CostScale::kMax, CostScale::kMean}) {
     MapOptions options;
     options.cost_scale = scale;
-    const at::Tensor T = transport_map(cost, options).T;
-    EXPECT_LE(largest(T - transport_map(1000 * cost, options).T), 1e-14);
+    const at::Tensor T = plan(cost, options);
+    EXPECT_LE(largest(T - plan(1000 * cost, options)), 1e-14);
   }
 }
 
 TEST(TransportMap, TakesLambdaInTheUnitAskedFor) {
   const at::Tensor cost = cost_columns(37);
   MapOptions unscaled = with_lambda(0.1);
-  unscaled.cost_scale = MapOptions::CostScale::kNone;
+  unscaled.cost_scale = CostScale::kNone;
   MapOptions mean = with_lambda(0.1);
-  mean.cost_scale = MapOptions::CostScale::kMean;
+  mean.cost_scale = CostScale::kMean;
 
-  const at::Tensor T = transport_map(cost, with_lambda(0.1)).T;
-  EXPECT_LE(largest(T - transport_map(cost / cost.max(), unscaled).T), 1e-15);
-  const at::Tensor T_mean = transport_map(cost, mean).T;
-  EXPECT_LE(largest(T_mean - transport_map(cost / cost.mean(), unscaled).T), 1e-15);
+  const at::Tensor T = plan(cost, with_lambda(0.1));
+  EXPECT_LE(largest(T - plan(cost / cost.max(), unscaled)), 1e-15);
+  const at::Tensor T_mean = plan(cost, mean);
+  EXPECT_LE(largest(T_mean - plan(cost / cost.mean(), unscaled)), 1e-15);
   EXPECT_GT(largest(T - T_mean), 1e-4);
 }
 
-TEST(TransportMap, FailsWithIterationsAndViolationWhereSinkhornDoesNotConverge) {
+TEST(TransportMap, FailsWithIterationsAndViolationIfSinkhornDoesNotConverge) {
   MapOptions options = with_lambda(0.01);
   options.sinkhorn.max_iterations = 3;
   try {
@@ -105,7 +111,7 @@ TEST(TransportMap, FailsWithIterationsAndViolationWhereSinkhornDoesNotConverge) 
   }
 }
 
-TEST(TransportMap, ReturnsTheLastPlanWhereNonconvergenceIsAccepted) {
+TEST(TransportMap, ReturnsTheLastPlanIfNonconvergenceIsAccepted) {
   MapOptions options = with_lambda(0.01);
   options.sinkhorn.max_iterations = 3;
   options.accept_nonconvergence = true;
@@ -129,7 +135,7 @@ TEST(TransportMap, RefusesAPlanOfDeficientRank) {
 }
 
 TEST(TransportMap, OfNoCostAtAllIsUniform) {
-  const at::Tensor T = transport_map(at::zeros({6, 1}, at::kDouble), {}).T;
+  const at::Tensor T = plan(at::zeros({6, 1}, at::kDouble), {});
   EXPECT_LE(largest(T - 1.0 / 6), 1e-16);
   EXPECT_THROW(transport_map(at::zeros({6, 2}, at::kDouble), {}), std::runtime_error);
 }

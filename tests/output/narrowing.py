@@ -1,7 +1,7 @@
 """A reference of the folding, in a few lines of torch: the C++ writer's counterpart for the tests.
 
 Row-vector convention, float64; d = hidden_size, L layers, 2L+1 junctions. The map of a junction is
-M [d, k] with orthonormal columns, its unmap Mᵀ.
+M [d, k] with orthonormal columns, its inverse M_inv = Mᵀ.
 """
 
 import json
@@ -145,13 +145,13 @@ def fold(model, maps):
             "input_layernorm": ("self_attn", ("q_proj", "k_proj", "v_proj", "qkv_proj"), m_in),
             "post_attention_layernorm": ("mlp", ("gate_proj", "up_proj", "gate_up_proj"), m_mid),
         }
-        for norm, (block, projections, unmap) in reads.items():
+        for norm, (block, projections, m) in reads.items():
             gamma = dense[f"{at}{norm}.weight"]
             for projection in projections:
                 name = f"{at}{block}.{projection}."
                 if name + "weight" not in dense:
                     continue
-                folded[name + "weight"] = (dense[name + "weight"] * gamma) @ unmap
+                folded[name + "weight"] = (dense[name + "weight"] * gamma) @ m
                 if name + "bias" in dense:
                     folded[name + "bias"] = dense[name + "bias"]
         for name in (at + "self_attn.q_norm.weight", at + "self_attn.k_norm.weight"):

@@ -1,12 +1,13 @@
-#include "worker/maps/fold.h"
-
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "tests/transformer/whole_model.h"
-#include "worker/transformer/sublayer.h"
+#include "worker/transformer/fold_sublayer.h"
+#include "worker/transformer/forward.h"
+#include "worker/transformer/rotary.h"
+#include "worker/transformer/stock_norm.h"
 
 namespace dotresize::testing {
 namespace {
@@ -20,7 +21,7 @@ std::vector<at::Tensor> orthogonal_maps(const ModelConfig& config) {
   return maps;
 }
 
-// The model folded with `maps`, rounded to float32; a map's transpose is its unmap.
+// The model folded with `maps`, rounded to float32; a map's transpose is its M_inv.
 WholeModel folded(const WholeModel& dense, const std::vector<at::Tensor>& maps) {
   WholeModel model;
   model.config = dense.config;
@@ -66,6 +67,12 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Fold,
                          ::testing::Values(tiny_config(), fused_config(), mixture_config()),
                          [](const auto& config) { return kind_of(config.param); });
 
+TEST(FoldDtype, IsFloat32For16BitOutput) {
+  EXPECT_EQ(fold_dtype(Dtype::kBFloat16), at::kFloat);
+  EXPECT_EQ(fold_dtype(Dtype::kFloat16), at::kFloat);
+  EXPECT_EQ(fold_dtype(Dtype::kFloat32), at::kDouble);
+}
+
 TEST(FoldFormula, OfInputAndOutputIsTheFormula) {
   const WholeModel dense = random_model(tiny_config(), 5);
   const int64_t d = dense.config.hidden_size;
@@ -76,16 +83,16 @@ TEST(FoldFormula, OfInputAndOutputIsTheFormula) {
     const SublayerWeights both = fold_output(fold_input(weights, M_inv_in), M_out);
     EXPECT_FALSE(both.norm.defined());
     EXPECT_LT(largest_difference(both.shortcut, at::matmul(M_inv_in, M_out)), 1e-12);
-    for (size_t i = 0; i < weights.readers.size(); ++i) {
-      const at::Tensor scaled = weights.readers[i].weight.to(at::kDouble) * weights.norm;
-      EXPECT_LT(largest_difference(both.readers[i].weight, at::matmul(scaled, M_inv_in.t())),
+    for (size_t i = 0; i < weights.in_proj.size(); ++i) {
+      const at::Tensor scaled = weights.in_proj[i].weight.to(at::kDouble) * weights.norm;
+      EXPECT_LT(largest_difference(both.in_proj[i].weight, at::matmul(scaled, M_inv_in.t())),
                 1e-12);
-      EXPECT_TRUE(at::equal(both.readers[i].bias, weights.readers[i].bias.to(at::kDouble)));
+      EXPECT_TRUE(at::equal(both.in_proj[i].bias, weights.in_proj[i].bias.to(at::kDouble)));
     }
-    const at::Tensor writer = weights.writers[0].weight.to(at::kDouble);
-    EXPECT_LT(largest_difference(both.writers[0].weight, at::matmul(M_out.t(), writer)), 1e-12);
-    const at::Tensor bias = weights.writers[0].bias.to(at::kDouble);
-    EXPECT_LT(largest_difference(both.writers[0].bias, at::matmul(bias, M_out)), 1e-12);
+    const at::Tensor out_proj = weights.out_proj[0].weight.to(at::kDouble);
+    EXPECT_LT(largest_difference(both.out_proj[0].weight, at::matmul(M_out.t(), out_proj)), 1e-12);
+    const at::Tensor bias = weights.out_proj[0].bias.to(at::kDouble);
+    EXPECT_LT(largest_difference(both.out_proj[0].bias, at::matmul(bias, M_out)), 1e-12);
   }
 }
 
@@ -110,13 +117,13 @@ TEST(StockNorm, DividesByTheWidthOfTheSource) {
   const WholeModel dense = random_model(tiny_config(), 13);
   const double d = static_cast<double>(dense.config.hidden_size);
   const at::Tensor x = at::randn({3, k}, at::kFloat);
-  const at::Tensor reader = at::randn({5, k}, at::kDouble);
+  const at::Tensor in_proj = at::randn({5, k}, at::kDouble);
   const at::Tensor expected =
-      at::linear(rms_norm(x, {}, dense.config.hidden_size, 1e-5).to(at::kDouble), reader);
+      at::linear(rms_norm(x, {}, dense.config.hidden_size, 1e-5).to(at::kDouble), in_proj);
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const StockNorm norm = stock_norm(dense.config.hidden_size, k, dtype);
     EXPECT_TRUE(at::equal(norm.weight, norm.weight.to(dtype).to(at::kDouble)));
-    const HeadWeights stored = with_stock_norm(HeadWeights{{}, reader}, norm);
+    const HeadWeights stored = with_stock_norm(HeadWeights{{}, in_proj}, norm);
     const at::Tensor normed = rms_norm(x, stored.norm.to(at::kFloat), k, 1e-5 * d / k);
     EXPECT_LT(largest_difference(at::linear(normed.to(at::kDouble), stored.weight), expected),
               1e-5);

@@ -12,9 +12,9 @@
 
 #include "base/durable_file.h"
 #include "base/errors.h"
+#include "job/model/tensor_table.h"
 #include "tests/transformer/whole_model.h"
 #include "worker/checkpoint/writer.h"
-#include "worker/transformer/expected_shapes.h"
 
 namespace dotresize::testing {
 namespace {
@@ -77,23 +77,21 @@ TEST_F(Load, ReadsACompressedSublayerWithItsShortcutTransposed) {
   const SublayerWeights weights = load_sublayer(write(), config_, 1, at::kFloat);
   EXPECT_FALSE(weights.norm.defined());
   EXPECT_TRUE(at::equal(weights.shortcut, tensors_["model.layers.0.mlp_shortcut.weight"].t()));
-  EXPECT_TRUE(at::equal(weights.writers[0].bias, tensors_["model.layers.0.mlp.down_proj.bias"]));
+  EXPECT_TRUE(at::equal(weights.out_proj[0].bias, tensors_["model.layers.0.mlp.down_proj.bias"]));
   EXPECT_FALSE(load_head(CheckpointReader(dir_), config_, at::kFloat).norm.defined());
 }
 
-TEST_F(Load, StoredValuesComeBack) {
+TEST_F(Load, StoredTensorsComeBack) {
   config_.compressed = true;
   config_.junction_widths = {8, 10, 10, 14, 24};
   config_.junction_groups = {0, 1, 1, 2, 3};
   fill();
   const CheckpointReader reader = write();
   for (int64_t s = 0; s < config_.num_sublayers(); ++s) {
-    const auto tensors = stored_tensors(config_, s);
-    const auto values = stored_values(config_, load_sublayer(reader, config_, s, at::kFloat));
-    ASSERT_EQ(values.size(), tensors.size());
-    for (size_t i = 0; i < values.size(); ++i) {
-      EXPECT_TRUE(at::equal(values[i], tensors_[tensors[i].name])) << tensors[i].name;
-    }
+    for_each_stored(load_sublayer(reader, config_, s, at::kFloat), sublayer_tensors(config_, s),
+                    [&](const StoredTensor& stored, const at::Tensor& tensor) {
+                      EXPECT_TRUE(at::equal(tensor, tensors_[stored.name])) << stored.name;
+                    });
   }
 }
 

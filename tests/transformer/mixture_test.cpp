@@ -1,5 +1,3 @@
-#include "worker/transformer/mixture.h"
-
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -12,13 +10,13 @@ namespace {
 // Every expert on every token, the result weighted by its routing weight or 0.
 at::Tensor all_experts(const MixtureConfig& config, const SublayerWeights& weights,
                        const at::Tensor& x) {
-  const Routing routing = route(config, weights.readers[0], x);
+  const Routing routing = route(config, weights.in_proj[0], x);
   const at::Tensor dense = at::zeros({x.size(0), config.experts}, x.options())
                                .scatter(/*dim=*/1, routing.experts, routing.weights);
   at::Tensor sum = at::zeros_like(x);
   for (int64_t e = 0; e < config.experts; ++e) {
-    const auto gate = weights.readers.begin() + 1 + 2 * e;
-    const at::Tensor result = mlp_forward({gate, gate + 2}, weights.writers[e], x);
+    const auto gate = weights.in_proj.begin() + 1 + 2 * e;
+    const at::Tensor result = mlp_forward({gate, gate + 2}, weights.out_proj[e], x);
     sum += result * dense.select(1, e).unsqueeze(1);
   }
   return sum;
@@ -44,10 +42,10 @@ TEST_F(Mixture, EqualsEveryExpertOnEveryToken) {
 
 TEST_F(Mixture, SendsATokenToItsMostProbableExperts) {
   const at::Tensor tokens = x_.reshape({14, 24});
-  const at::Tensor probabilities = at::softmax(at::linear(tokens, weights_.readers[0].weight), -1);
-  const Routing normed = route(config_, weights_.readers[0], tokens);
+  const at::Tensor probabilities = at::softmax(at::linear(tokens, weights_.in_proj[0].weight), -1);
+  const Routing normed = route(config_, weights_.in_proj[0], tokens);
   config_.normed_weights = false;
-  const Routing plain = route(config_, weights_.readers[0], tokens);
+  const Routing plain = route(config_, weights_.in_proj[0], tokens);
   const at::Tensor sorted = std::get<0>(probabilities.sort(-1, /*descending=*/true));
   EXPECT_LT(largest_difference(plain.weights, sorted.narrow(1, 0, 2)), 1e-6);
   EXPECT_TRUE(at::equal(plain.experts, normed.experts));
@@ -56,8 +54,8 @@ TEST_F(Mixture, SendsATokenToItsMostProbableExperts) {
 }
 
 TEST_F(Mixture, ComputesWhereNoTokenComesToSomeExpert) {
-  weights_.readers[0].weight.zero_();
-  weights_.readers[0].weight[1][0] = 1;  // experts 1 and 0 for a token of positive first channel
+  weights_.in_proj[0].weight.zero_();
+  weights_.in_proj[0].weight[1][0] = 1;  // experts 1 and 0 for a token of positive first channel
   const at::Tensor token = at::ones({1, 1, 24}, at::kFloat);
   const at::Tensor expected = all_experts(config_, weights_, token.reshape({1, 24}));
   EXPECT_LT(largest_difference(forward(token).reshape({1, 24}), expected), 1e-5);
@@ -66,9 +64,9 @@ TEST_F(Mixture, ComputesWhereNoTokenComesToSomeExpert) {
 TEST_F(Mixture, RoutesIn16BitsByFloat32Probabilities) {
   const SublayerWeights half = to_dtype(weights_, at::kBFloat16);
   const at::Tensor tokens = x_.reshape({14, 24}).to(at::kBFloat16);
-  const Routing routing = route(config_, half.readers[0], tokens);
+  const Routing routing = route(config_, half.in_proj[0], tokens);
   EXPECT_EQ(routing.weights.scalar_type(), at::kBFloat16);
-  const at::Tensor logits = at::linear(tokens, half.readers[0].weight).to(at::kFloat);
+  const at::Tensor logits = at::linear(tokens, half.in_proj[0].weight).to(at::kFloat);
   EXPECT_TRUE(at::equal(routing.experts, std::get<1>(at::softmax(logits, -1).topk(2))));
   EXPECT_EQ(mixture_forward(config_, half, x_.to(at::kBFloat16)).scalar_type(), at::kBFloat16);
 }

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "job/model/tensor_table.h"
 #include "tests/transformer/whole_model.h"
 #include "worker/checkpoint/reader.h"
-#include "worker/transformer/expected_shapes.h"
 
 namespace dotresize::testing {
 namespace {

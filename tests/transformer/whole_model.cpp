@@ -3,30 +3,12 @@
 namespace dotresize::testing {
 namespace {
 
-at::Tensor gaussian(const StoredTensor& tensor, double scale) {
-  return at::randn(tensor.shape, at::kFloat) * scale;
-}
-
-Linear random_linear(const LinearLayout& layout) {
-  Linear linear;
-  linear.weight = gaussian(layout.weight, 0.2);
-  if (!layout.bias.name.empty()) linear.bias = gaussian(layout.bias, 0.2);
-  return linear;
-}
-
 SublayerWeights random_sublayer(const ModelConfig& config, int64_t sublayer) {
-  const SublayerLayout layout =
-      sublayer_layout(config, sublayer, config.hidden_size, config.hidden_size);
-  SublayerWeights weights;
-  weights.sublayer = sublayer;
-  weights.norm = gaussian(layout.norm, 0.3) + 1;
-  for (const LinearLayout& reader : layout.readers)
-    weights.readers.push_back(random_linear(reader));
-  for (const StoredTensor& norm : layout.head_norms)
-    weights.head_norms.push_back(gaussian(norm, 0.3) + 1);
-  for (const LinearLayout& writer : layout.writers)
-    weights.writers.push_back(random_linear(writer));
-  return weights;
+  return make_weights(sublayer, sublayer_tensors(config, sublayer), [](const StoredTensor& tensor) {
+    const bool norm = tensor.role == TensorRole::kNorm || tensor.role == TensorRole::kHeadNorm;
+    const at::Tensor random = at::randn(tensor.shape, at::kFloat);
+    return norm ? random * 0.3 + 1 : random * 0.2;
+  });
 }
 
 }  // namespace
@@ -51,7 +33,7 @@ ModelConfig tiny_config() {
 ModelConfig fused_config() {
   ModelConfig config = tiny_config();
   config.attention_bias = config.output_bias = config.mlp_bias = false;
-  config.fused_readers = config.head_norms = true;
+  config.fused_in_proj = config.head_norms = true;
   config.rotary.partial_factor = 0.5;
   return config;
 }
@@ -70,7 +52,7 @@ ModelConfig mixture_config() {
 
 std::string kind_of(const ModelConfig& config) {
   if (config.mixture) return "Mixture";
-  return config.fused_readers ? "Fused" : "Plain";
+  return config.fused_in_proj ? "Fused" : "Plain";
 }
 
 WholeModel random_model(const ModelConfig& config, uint64_t seed) {
@@ -106,6 +88,13 @@ at::Tensor random_ids(const ModelConfig& config, at::IntArrayRef shape, uint64_t
 at::Tensor random_orthogonal(int64_t n, uint64_t seed) {
   at::manual_seed(seed);
   return std::get<0>(at::linalg_qr(at::randn({n, n}, at::kDouble)));
+}
+
+std::vector<at::Tensor> stored_values(const ModelConfig& config, const SublayerWeights& weights) {
+  std::vector<at::Tensor> values;
+  for_each_stored(weights, sublayer_tensors(config, weights.sublayer),
+                  [&](const StoredTensor&, const at::Tensor& tensor) { values.push_back(tensor); });
+  return values;
 }
 
 double largest_difference(const at::Tensor& a, const at::Tensor& b) {

@@ -12,7 +12,7 @@ namespace dotresize::testing {
 
 /// Two layers, width 24, three query heads of width 12 on one key head; all biases on.
 ModelConfig tiny_config();
-/// The same without biases, with fused readers, normed heads, and half of each head turning.
+/// The same without biases, with fused in_proj, normed heads, and half of each head turning.
 ModelConfig fused_config();
 /// tiny_config without biases in the MLPs, the second of which is a mixture of five experts.
 ModelConfig mixture_config();
@@ -26,6 +26,8 @@ WholeModel to_dtype(const WholeModel& model, at::ScalarType dtype);
 at::Tensor random_ids(const ModelConfig& config, at::IntArrayRef shape, uint64_t seed);
 /// [n, n] float64.
 at::Tensor random_orthogonal(int64_t n, uint64_t seed);
+/// The tensors that a checkpoint of such a model has of the weights, in writing order.
+std::vector<at::Tensor> stored_values(const ModelConfig& config, const SublayerWeights& weights);
 double largest_difference(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace dotresize::testing

@@ -51,14 +51,17 @@ void dump(char** argv) {
     plan.ranks.push_back({.first_sublayer = config.num_sublayers() * rank / comm.size(),
                           .end_sublayer = config.num_sublayers() * (rank + 1) / comm.size()});
   }
-  MapOptions map;
-  map.pca = method_named(argv[3]).pca();
-  map.transport = method_named(argv[3]).transport();
-  map.width = std::stoll(argv[4]);
+  const Method& method = method_named(argv[3]);
   const int64_t junctions = config.num_junctions();
   const CalibrationJob job{
-      config, reader, plan,       calibration_windows(tokens.tokens, 16, 256),
-      map,    true,   at::kFloat, make_junction_groups(std::stoll(argv[7]), junctions, junctions)};
+      .config = config,
+      .reader = reader,
+      .plan = plan,
+      .windows = calibration_windows(tokens.tokens, 16, 256),
+      .map = {.basis = method.basis, .kind = method.map},
+      .widths = uniform_widths(config, /*head_sliced=*/true, std::stoll(argv[4])),
+      .head_sliced = true,
+      .groups = make_junction_groups(std::stoll(argv[7]), junctions, junctions)};
   const CalibrationObserver observer{[](int64_t) {},
                                      [&](int64_t junction, const JunctionSolution& solution) {
                                        write_solution(argv[6], junction, solution);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/errors.h"
+#include "base/partial_path.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {

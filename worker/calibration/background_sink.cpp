@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "worker/transformer/own_stream.h"
+#include "worker/transformer/stream_guard.h"
 
 namespace dotresize {
 
@@ -31,17 +31,17 @@ void BackgroundSink::put_head(const HeadWeights& head) {
 
 void BackgroundSink::finish() {
   const PhaseClock::Scope scope(clock_, "write");
-  if (under_way_.valid()) under_way_.get();
+  if (in_flight_.valid()) in_flight_.get();
 }
 
 void BackgroundSink::start(std::function<void()> put) {
   finish();
-  auto folded = std::make_shared<WorkSoFar>(device_);
-  under_way_ = std::async(std::launch::async, [this, folded, put = std::move(put)] {
+  auto folded = std::make_shared<RecordedEvent>(device_);
+  in_flight_ = std::async(std::launch::async, [this, folded, put = std::move(put)] {
     const c10::InferenceMode no_autograd;
-    const OwnStream stream(device_, *folded);
+    const StreamGuard stream(device_, *folded);
     put();
-    stream.finish();
+    stream.synchronize();
   });
 }
 

@@ -7,9 +7,9 @@
 
 namespace dotresize {
 
-/// Passes weights on to another sink by a thread of its own, so that a schedule folds the next ones
-/// meanwhile. One piece is under way at a time: the next `put` waits for it, which counts as the
-/// phase "write", and throws what its sink threw.
+/// Passes weights on to another sink in a background thread, so that a schedule folds the next ones
+/// meanwhile. There is one piece in flight: the next `put` waits for it, which counts as the phase
+/// "write", and throws what its sink threw.
 class BackgroundSink final : public FoldedModelSink {
  public:
   /// References outlive the object. Weights are on `device`.
@@ -30,7 +30,7 @@ class BackgroundSink final : public FoldedModelSink {
   FoldedModelSink& sink_;
   at::Device device_;
   PhaseClock& clock_;
-  std::future<void> under_way_;
+  std::future<void> in_flight_;
 };
 
 }  // namespace dotresize

@@ -12,8 +12,8 @@
 #include "job/plan/shard_plan.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
-#include "worker/maps/junction_solver.h"
-#include "worker/transformer/sublayer.h"
+#include "worker/maps/junction_map.h"
+#include "worker/transformer/weights.h"
 
 namespace dotresize {
 
@@ -23,20 +23,20 @@ struct CalibrationJob {
   const CheckpointReader& reader;  ///< its weights
   const ShardPlan& plan;           ///< one shard per rank of the communicator
   at::Tensor windows;              ///< [samples, seqlen] int64, the same on every rank
-  MapOptions map;                  ///< its width is that of every mapped junction, unless chosen
-  bool head_sliced = false;        ///< false: the last junction keeps its full width
+  MapOptions map;
+  JunctionWidths widths;     ///< of the output, unless chosen between the passes
+  bool head_sliced = false;  ///< false: the last junction keeps its full width
   at::ScalarType compute_dtype = at::kFloat;
   /// As ModelConfig::junction_groups: which junctions share a map. calibrate_pipeline only.
   std::vector<int64_t> groups = {};
-  JunctionWidths widths = {};  ///< what the sink begins with, unless chosen
   /// The widths from the eigenvalues [mapped_junctions(), d] float64 of the Gram matrices of the
   /// mapped junctions, each row descending. Asked on every rank with the same numbers.
   /// calibrate_pipeline without shared maps only.
   std::function<JunctionWidths(const at::Tensor& spectra)> choose_widths = nullptr;
-  at::Device device = at::kCPU;  ///< where this rank computes; tensors of `comm` are there too
+  at::Device device = at::kCPU;             ///< of this rank, and of the tensors of `comm`
   at::ScalarType fold_dtype = at::kDouble;  ///< of maps and weights in folding (maps/fold.h)
 
-  /// Costs in half precision are worth a try where a GPU computes with 16 bits all the same.
+  /// Costs in half precision are worth a try on a GPU that computes with 16 bits anyway.
   bool tries_half_costs() const {
     return device.is_cuda() && (compute_dtype == at::kHalf || compute_dtype == at::kBFloat16);
   }
@@ -54,14 +54,14 @@ struct CalibrationJob {
 class FoldedModelSink {
  public:
   virtual ~FoldedModelSink() = default;
-  /// First of all, once the widths of all junctions are known.
+  /// Called first, when the widths of all junctions are known.
   virtual void begin(const JunctionWidths& widths) = 0;
   virtual void put_embedding(const at::Tensor& embedding) = 0;
   virtual void put_sublayer(const SublayerWeights& weights) = 0;
   virtual void put_head(const HeadWeights& head) = 0;
 };
 
-/// Told what happens, on the thread of the schedule; must be quick.
+/// Callbacks on the thread of the schedule; they must be quick.
 struct CalibrationObserver {
   /// One more piece of `tokens` has gone through the rank's part of the model.
   std::function<void(int64_t tokens)> tokens_seen;
@@ -71,13 +71,13 @@ struct CalibrationObserver {
   std::function<void(int64_t junctions)> junctions_solved;
 };
 
-/// `activations: original`: maps see the dense model; ranks are pipeline stages (method.md,
-/// architecture.md). Collective.
+/// `activations: original`: maps see the dense model; ranks are pipeline stages (docs/method.md,
+/// "Which activations"; docs/architecture.md, "Two schedules"). Collective.
 void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                         const CalibrationObserver& observer, PhaseClock& clock);
 
-/// `activations: compressed`: each map sees the error of those before it; ranks share the tokens.
-/// Collective.
+/// `activations: compressed`: each map sees the error of those before it; ranks share the tokens
+/// (likewise). Collective.
 void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                               const CalibrationObserver& observer, PhaseClock& clock);
 

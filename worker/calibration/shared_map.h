@@ -3,51 +3,55 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <vector>
 
-#include "job/plan/shard_plan.h"
-#include "worker/calibration/junction_estimator.h"
+#include "worker/calibration/stage_junctions.h"
 #include "worker/comm/communicator.h"
 
 namespace dotresize {
 
-/// A group of neighbouring junctions that get one map, as one of the ranks sees it that have a
-/// junction of the group (method.md, "Sharing maps"). Moments stay where they are taken; their
-/// scaled sums go to the owner of the group's first junction, which solves, and the map comes back.
-/// The members call the same functions in the same order, and a rank takes its groups in ascending
-/// order.
+/// A group of neighbouring junctions with one map (docs/method.md, "Sharing maps"), on a rank that
+/// has one or more of them. Moments stay on their rank; their scaled sums go to the owner of the
+/// group's first junction, which solves and sends the map back. All ranks of the group call the
+/// same functions in the same order, and a rank takes its groups in ascending order.
 class SharedMap {
  public:
-  /// Junctions [first, end) of the model; `mine` are those of this rank, one or more.
-  SharedMap(Communicator& comm, const ShardPlan& plan, int64_t first, int64_t end, int64_t width,
-            const MapOptions& options, std::vector<JunctionEstimator*> mine, PhaseClock& clock,
-            at::Device device);
-
-  bool contains(int64_t junction) const { return junction >= first_ && junction < end_; }
+  /// Junctions [first, end) of the model; `mine` are those of this rank. References outlive the
+  /// object.
+  SharedMap(Communicator& comm, const ShardPlan& plan, int64_t first, int64_t end,
+            std::vector<StageJunction*> mine);
 
   /// After the first pass: the group's eigenbasis, and its rotation for this rank's junctions.
   void decompose(int64_t tokens);
-  /// After the passes that the method needs.
-  void solve(int64_t tokens);
-  /// The group's map, with what a junction of the group has to say of it. After solve().
-  JunctionSolution solution_for(JunctionEstimator& junction) const;
+  /// After the second pass, if there is one.
+  void solve(int64_t width, int64_t tokens);
+  /// The group's map, with what the tokens of a junction of this rank say about it. After solve().
+  JunctionSolution solution_for(StageJunction& junction) const;
 
  private:
   bool owner() const { return comm_.rank() == owner_; }
-  /// The members' `sums`, each a part of the group's, arrive at the owner.
-  void sum_at_owner(std::vector<at::Tensor> sums);
-  /// From the owner to the other members.
-  void share(at::Tensor& tensor);
-  void share_diagnostics();
+  /// The sum over the ranks of the group arrives at the owner.
+  void reduce(const std::vector<at::Tensor>& sums);
+  /// From the owner to the other ranks of the group.
+  void broadcast(at::Tensor& tensor);
+  void broadcast_diagnostics();
 
   Communicator& comm_;
-  int64_t first_;
-  int64_t end_;
   int owner_;
-  int last_member_;
-  std::vector<JunctionEstimator*> mine_;
-  JunctionEstimator group_;  ///< of this rank's junctions, at the owner of all
+  int last_rank_;
+  std::vector<StageJunction*> mine_;
+  JunctionSetup setup_;                      ///< errors name the group's first junction
+  std::optional<DecomposedJunction> group_;  ///< at the owner
+  at::Tensor rotation_;
   JunctionSolution solution_;
 };
+
+/// Those groups of two or more junctions of which this rank has a part, in order. Its junctions
+/// then know their map.
+std::vector<std::unique_ptr<SharedMap>> make_shared_maps(Communicator& comm,
+                                                         const CalibrationJob& job,
+                                                         StageJunctions& stage);
 
 }  // namespace dotresize

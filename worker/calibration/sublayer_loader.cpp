@@ -3,12 +3,12 @@
 #include <c10/core/InferenceMode.h>
 
 #include "worker/transformer/load.h"
-#include "worker/transformer/own_stream.h"
+#include "worker/transformer/stream_guard.h"
 
 namespace dotresize {
 namespace {
 
-/// Their memory is not given to others before the calling thread is done with them.
+/// Their memory is not reused before the calling thread's stream has used them.
 void hand_over(const SublayerWeights& weights, at::Device device) {
   const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
   for_each_tensor(weights, [&](const at::Tensor& tensor) { tensor.record_stream(stream); });
@@ -34,9 +34,9 @@ void SublayerLoader::read_ahead(int64_t sublayer) {
   if (job_.device.is_cpu()) return read_sublayer_ahead(job_.reader, job_.config, sublayer);
   next_ = std::async(std::launch::async, [this, sublayer] {
     const c10::InferenceMode no_autograd;
-    const OwnStream stream(job_.device);
+    const StreamGuard stream(job_.device);
     SublayerWeights weights = load(sublayer);
-    stream.finish();
+    stream.synchronize();
     return weights;
   });
 }

@@ -7,18 +7,17 @@
 
 namespace dotresize {
 
-/// Dense sublayers for folding, one after the other, the next one on its way while this one is
-/// folded.
+/// Dense sublayers for folding, one after the other. The next one is read while this one is folded.
 class SublayerLoader {
  public:
   /// References outlive the object.
   SublayerLoader(const CalibrationJob& job, PhaseClock& clock) : job_(job), clock_(clock) {}
 
-  /// The sublayer on the job's device, in its fold dtype. Waits where it was asked for before, and
-  /// reads it where not; either counts as the phase "read". Throws as load_sublayer does.
+  /// The sublayer on the job's device, in its fold dtype. Waits for it if it is read ahead, else
+  /// reads it; both count as the phase "read". Throws as load_sublayer does.
   SublayerWeights take(int64_t sublayer);
-  /// Gets the sublayer on its way, which the next take() is for. On a GPU a thread reads and
-  /// uploads it; on the CPU, whose cores are busy, the system starts to read the file.
+  /// Starts to read the sublayer of the next take(). For a GPU a thread reads and uploads it; on
+  /// the CPU, whose cores are busy, the system starts to read the file.
   void read_ahead(int64_t sublayer);
 
  private:

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/in_quotes.h"
+#include "base/printable.h"
 
 namespace dotresize {
 namespace {
@@ -55,7 +55,14 @@ at::ScalarType scalar_type(Dtype dtype) {
     case Dtype::kBFloat16:
       return at::kBFloat16;
   }
-  throw std::logic_error("unknown dtype");
+  throw std::invalid_argument("no such Dtype");
+}
+
+std::string dtype_name(at::ScalarType dtype) {
+  for (const Dtype known : {Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {
+    if (scalar_type(known) == dtype) return to_string(known);
+  }
+  return c10::toString(dtype);
 }
 
 }  // namespace dotresize

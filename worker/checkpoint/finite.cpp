@@ -10,7 +10,7 @@ bool all_finite(const at::Tensor& tensor) {
   if (tensor.numel() == 0) {
     return true;
   }
-  const auto [smallest, largest] = at::aminmax(tensor);  // both are NaN where any element is
+  const auto [smallest, largest] = at::aminmax(tensor);  // both are NaN if any element is
   return std::isfinite(smallest.item<double>()) && std::isfinite(largest.item<double>());
 }
 

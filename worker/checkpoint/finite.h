@@ -4,7 +4,7 @@
 
 namespace dotresize {
 
-/// True where a floating tensor holds neither NaN nor infinity. One pass, no temporary tensor.
+/// True if a floating tensor holds neither NaN nor infinity. One pass, no temporary tensor.
 bool all_finite(const at::Tensor& tensor);
 
 }  // namespace dotresize

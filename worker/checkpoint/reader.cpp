@@ -9,8 +9,8 @@
 #include <system_error>
 
 #include "base/errors.h"
-#include "base/in_quotes.h"
 #include "base/input_file.h"
+#include "base/printable.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/shard_index.h"
 

@@ -20,7 +20,7 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::filesystem::path& path);
   const SafetensorsHeader& header() const;
   const std::filesystem::path& path() const;
-  /// A view of the mapping, which lives as long as the tensor; a copy only where the file places
+  /// A view of the mapping, which lives as long as the tensor; a copy only if the file places
   /// the data at an address that its dtype cannot be loaded from, and for BOOL. Throws InputError
   /// for a name that is not there or a dtype other than F64, F32, F16, BF16, I64, I32, I16, I8,
   /// U32, U16, U8, BOOL. The mapping is private (copy-on-write).
@@ -35,7 +35,7 @@ class SafetensorsFile {
 /// with its shards. Maps every file at once, and reads only the tensors that are used. Thread-safe.
 class CheckpointReader {
  public:
-  /// Throws InputError where there is neither file, the index is malformed, a shard name leaves the
+  /// Throws InputError if there is neither file, the index is malformed, a shard name leaves the
   /// directory, a shard is missing, or the index and the shards' headers disagree.
   explicit CheckpointReader(const std::filesystem::path& model_dir);
   CheckpointReader(CheckpointReader&&) = default;

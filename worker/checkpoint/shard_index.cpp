@@ -3,9 +3,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "base/errors.h"
-#include "base/in_quotes.h"
 #include "base/input_file.h"
+#include "base/printable.h"
 #include "worker/checkpoint/strict_json.h"
 
 namespace dotresize {

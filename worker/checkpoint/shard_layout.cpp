@@ -1,20 +1,14 @@
+#include "worker/checkpoint/shard_layout.h"
+
+#include <c10/util/accumulate.h>
+
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 
-#include "worker/checkpoint/writer.h"
-
 namespace dotresize {
 namespace {
-
-int64_t elements_of(const TensorSpec& spec) {
-  int64_t elements = 1;
-  for (const int64_t size : spec.shape) {
-    elements *= size;
-  }
-  return elements;
-}
 
 std::string shard_file_name(size_t number, size_t count) {
   char name[64];
@@ -23,6 +17,8 @@ std::string shard_file_name(size_t number, size_t count) {
 }
 
 }  // namespace
+
+int64_t TensorSpec::elements() const { return c10::multiply_integers(shape); }
 
 ShardLayout make_shard_layout(const std::vector<std::vector<TensorSpec>>& tensors_by_rank,
                               int64_t max_shard_bytes) {
@@ -35,8 +31,7 @@ ShardLayout make_shard_layout(const std::vector<std::vector<TensorSpec>>& tensor
       if (!names.insert(spec.name).second) {
         throw std::logic_error("tensor " + spec.name + " is in the layout twice");
       }
-      const int64_t elements = elements_of(spec);
-      const int64_t bytes = elements * static_cast<int64_t>(c10::elementSize(spec.dtype));
+      const int64_t bytes = spec.bytes();
       if (needs_shard || shard_bytes + bytes > max_shard_bytes) {
         layout.shards.push_back({"", static_cast<int>(rank), {}});
         shard_bytes = 0;
@@ -45,7 +40,7 @@ ShardLayout make_shard_layout(const std::vector<std::vector<TensorSpec>>& tensor
       layout.shards.back().tensors.push_back(spec);
       shard_bytes += bytes;
       layout.total_bytes += bytes;
-      layout.total_parameters += elements;
+      layout.total_parameters += spec.elements();
     }
   }
   for (size_t i = 0; i < layout.shards.size(); ++i) {

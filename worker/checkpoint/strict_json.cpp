@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/errors.h"
-#include "base/in_quotes.h"
+#include "base/printable.h"
 
 namespace dotresize {
 namespace {

@@ -60,8 +60,8 @@ TokenFile read_tokens(const std::filesystem::path& path, int64_t vocab_size) {
 
 at::Tensor calibration_windows(const at::Tensor& tokens, int64_t samples, int64_t seqlen) {
   if (samples < 1 || seqlen < 1) {
-    throw InputError("calibration: samples " + std::to_string(samples) + " and seqlen " +
-                     std::to_string(seqlen) + " must be at least 1");
+    throw InputError("calibration", "samples " + std::to_string(samples) + " and seqlen " +
+                                        std::to_string(seqlen) + " must be at least 1");
   }
   const int64_t windows = whole_windows(tokens, seqlen, samples);
   // floor(i * windows / samples) without the product, which could overflow.
@@ -74,8 +74,9 @@ at::Tensor calibration_windows(const at::Tensor& tokens, int64_t samples, int64_
 
 at::Tensor evaluation_windows(const at::Tensor& tokens, int64_t seqlen) {
   if (seqlen < 2) {
-    throw InputError("evaluation: seqlen " + std::to_string(seqlen) +
-                     " must be at least 2: the first token of a window is not predicted");
+    throw InputError("evaluation",
+                     "seqlen " + std::to_string(seqlen) +
+                         " must be at least 2: the first token of a window is not predicted");
   }
   const int64_t windows = whole_windows(tokens, seqlen, 1);
   return tokens.narrow(0, 0, windows * seqlen).view({windows, seqlen});

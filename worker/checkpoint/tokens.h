@@ -20,10 +20,10 @@ struct TokenFile {
 TokenFile read_tokens(const std::filesystem::path& path, int64_t vocab_size);
 
 /// `samples` windows of `seqlen` at indices floor(i·W/samples) of the W whole windows (method.md,
-/// "Calibration"). Returns [samples, seqlen] int64. Throws InputError where W < samples.
+/// "Calibration"). Returns [samples, seqlen] int64. Throws InputError if W < samples.
 at::Tensor calibration_windows(const at::Tensor& tokens, int64_t samples, int64_t seqlen);
 
-/// All whole windows, the tail dropped: [W, seqlen] int64. Throws InputError where there is none,
+/// All whole windows, the tail dropped: [W, seqlen] int64. Throws InputError if there is none,
 /// or seqlen < 2.
 at::Tensor evaluation_windows(const at::Tensor& tokens, int64_t seqlen);
 

@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "base/errors.h"
-#include "base/in_quotes.h"
 #include "base/input_file.h"
+#include "base/printable.h"
 #include "base/sha256.h"
 #include "worker/checkpoint/blocks.h"
 #include "worker/checkpoint/finite.h"

@@ -18,7 +18,7 @@ struct VerifyResult {
 /// Checks a finished model directory: SHA256SUMS (missing, changed and additional files, and only
 /// paths within the directory), the safetensors headers, the index against its shards, that every
 /// floating value is finite, and, unless `expected_shapes` is empty, that the tensors are exactly
-/// those with these shapes. Goes on after a problem where it can. Throws InputError where there is
+/// those with these shapes. Goes on after a problem if it can. Throws InputError if there is
 /// no such directory.
 VerifyResult verify_model_dir(const std::filesystem::path& dir,
                               const std::map<std::string, std::vector<int64_t>>& expected_shapes);

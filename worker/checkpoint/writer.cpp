@@ -8,8 +8,8 @@
 #include <stdexcept>
 
 #include "base/errors.h"
-#include "base/in_quotes.h"
 #include "base/output_file.h"
+#include "base/printable.h"
 #include "worker/checkpoint/blocks.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/finite.h"
@@ -19,16 +19,12 @@ namespace {
 
 constexpr uint64_t kHeaderAlignment = 8;
 
-uint64_t bytes_of(const TensorSpec& spec) {
-  return static_cast<uint64_t>(c10::multiply_integers(spec.shape)) * c10::elementSize(spec.dtype);
-}
-
 /// The length field and the JSON, padded with spaces to a multiple of 8 bytes.
 std::string header_bytes(const std::vector<TensorSpec>& tensors) {
   nlohmann::ordered_json header = {{"__metadata__", {{"format", "pt"}}}};
   uint64_t offset = 0;
   for (const TensorSpec& spec : tensors) {
-    const uint64_t end = offset + bytes_of(spec);
+    const uint64_t end = offset + static_cast<uint64_t>(spec.bytes());
     header[spec.name] = {{"dtype", safetensors_dtype(spec.dtype)},
                          {"shape", spec.shape},
                          {"data_offsets", {offset, end}}};
@@ -89,7 +85,7 @@ struct ShardWriter::OpenShard {
     uint64_t offset = header.size();
     for (const TensorSpec& spec : tensors) {
       places.emplace(spec.name, Place{spec, offset});
-      offset += bytes_of(spec);
+      offset += static_cast<uint64_t>(spec.bytes());
     }
     file.reserve(offset);
     file.write(header.data(), header.size(), 0);

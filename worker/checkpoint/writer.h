@@ -2,38 +2,13 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
+#include "worker/checkpoint/shard_layout.h"
+
 namespace dotresize {
-
-/// A tensor that a shard will hold.
-struct TensorSpec {
-  std::string name;
-  at::ScalarType dtype;
-  std::vector<int64_t> shape;
-};
-
-/// Which file holds which tensor, and how large it all is. Every rank computes the same layout.
-struct ShardLayout {
-  struct Shard {
-    std::string file;  ///< model-00001-of-00008.safetensors
-    int rank = 0;      ///< who writes it
-    std::vector<TensorSpec> tensors;
-  };
-  std::vector<Shard> shards;
-  int64_t total_bytes = 0;
-  int64_t total_parameters = 0;
-};
-
-/// Cuts each rank's tensors, in their order, into shards of at most `max_shard_bytes` of data (a
-/// larger tensor gets its own). Files are numbered over all ranks. Throws std::logic_error for a
-/// name that is there twice.
-ShardLayout make_shard_layout(const std::vector<std::vector<TensorSpec>>& tensors_by_rank,
-                              int64_t max_shard_bytes = int64_t{5} << 30);
 
 /// Writes the shards of one rank into `dir` as tensors become ready, in any order: the header is
 /// written first, with the space of the whole file reserved, and each tensor goes to its place.
@@ -42,7 +17,7 @@ ShardLayout make_shard_layout(const std::vector<std::vector<TensorSpec>>& tensor
 class ShardWriter {
  public:
   /// Creates the rank's files, replacing any of an earlier attempt. Throws std::runtime_error with
-  /// errno's text, also where the disk has no room for them.
+  /// errno's text, also if the disk has no room for them.
   ShardWriter(const std::filesystem::path& dir, const ShardLayout& layout, int rank);
   ~ShardWriter();
   ShardWriter(const ShardWriter&) = delete;
@@ -61,9 +36,5 @@ class ShardWriter {
   struct OpenShard;
   std::vector<OpenShard> shards_;
 };
-
-/// model.safetensors.index.json of the layout, with total_size and total_parameters as transformers
-/// writes them.
-std::string index_json(const ShardLayout& layout);
 
 }  // namespace dotresize

@@ -46,6 +46,13 @@ std::unique_ptr<Transfer> SelfCommunicator::receive(at::Tensor&, int from) {
   throw std::logic_error("a single rank cannot receive from rank " + std::to_string(from));
 }
 
+at::Tensor broadcast_tensor(Communicator& comm, const at::Tensor& owned, at::IntArrayRef shape,
+                            const at::TensorOptions& options, int root) {
+  at::Tensor tensor = comm.rank() == root ? owned.contiguous() : at::empty(shape, options);
+  comm.broadcast(tensor, root);
+  return tensor;
+}
+
 std::string broadcast_string(Communicator& comm, const std::string& text, int root) {
   at::Tensor length = length_tensor(static_cast<int64_t>(text.size()));
   comm.broadcast(length, root);

@@ -16,14 +16,14 @@ class CommunicationError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A transfer under way. The tensor given to send or receive stays untouched until wait() returns.
+/// A transfer in flight. The tensor given to send or receive stays untouched until wait() returns.
 class Transfer {
  public:
   virtual ~Transfer() = default;
   virtual void wait() = 0;
 };
 
-/// What the schedules need of the ranks of a job. All calls take contiguous tensors and are made
+/// Communication between the ranks of a job. All calls take contiguous tensors and are made
 /// from one thread; collectives are called by every rank in the same order with the same shapes and
 /// dtypes. Reductions take float32, float64 and int64; everything else moves any dtype. A call that
 /// does not complete within the deadline throws CommunicationError.
@@ -43,7 +43,7 @@ class Communicator {
   virtual void barrier() = 0;
 };
 
-/// One rank alone: collectives are the identity, and there is nobody to send to.
+/// One rank alone: collectives are the identity, and there is no rank to send to.
 class SelfCommunicator final : public Communicator {
  public:
   int rank() const override { return 0; }
@@ -56,6 +56,11 @@ class SelfCommunicator final : public Communicator {
   std::unique_ptr<Transfer> receive(at::Tensor& tensor, int from) override;
   void barrier() override {}
 };
+
+/// The tensor `owned` of `root`, on every rank: elsewhere `owned` is not read, and the result is a
+/// new tensor of this shape, dtype and device. Collective.
+at::Tensor broadcast_tensor(Communicator& comm, const at::Tensor& owned, at::IntArrayRef shape,
+                            const at::TensorOptions& options, int root);
 
 /// Strings of any length over the tensor operations above.
 std::string broadcast_string(Communicator& comm, const std::string& text, int root);

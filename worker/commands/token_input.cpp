@@ -2,9 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include "base/environment.h"
 #include "base/errors.h"
 #include "base/sha256.h"
-#include "base/user_cache.h"
 #include "job/plan/token_windows.h"
 #include "worker/checkpoint/tokens.h"
 #include "worker/python/embedded.h"

@@ -44,7 +44,7 @@ std::string to_json(const Finding& found) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// Of all ranks' findings: {"reason", "capability"}, the reason empty where each has its own GPU.
+/// Of all ranks' findings: {"reason", "capability"}, the reason empty if each has its own GPU.
 Json judge(const std::vector<std::string>& findings) {
   std::map<std::string, int> owners;
   int capability = 1000;
@@ -81,7 +81,7 @@ ChosenDevice choose_device(std::optional<DeviceKind> asked, Communicator& comm, 
             verdict.at("capability").get<int>()};
   }
   if (!asked) return {};
-  throw InputError("resources.device: cuda is not possible: " + reason);
+  throw InputError("resources.device", "cuda is not possible: " + reason);
 }
 
 }  // namespace dotresize

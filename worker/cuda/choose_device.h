@@ -11,7 +11,7 @@
 
 namespace dotresize {
 
-/// Where this rank computes.
+/// The device that this rank computes on.
 struct ChosenDevice {
   at::Device device = at::kCPU;
   CudaModule* cuda = nullptr;  ///< if the device is a GPU

@@ -5,8 +5,8 @@
 #include <system_error>
 
 #include "base/durable_file.h"
+#include "base/environment.h"
 #include "base/sha256.h"
-#include "base/user_cache.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

@@ -15,18 +15,18 @@ class CubinCache {
   /// An empty directory name: nothing is kept.
   explicit CubinCache(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
-  /// The program's cubin, compiled where the cache has none. A directory that cannot be written is
+  /// The program's cubin, compiled if the cache has none. A directory that cannot be written is
   /// no error: the next process compiles again. Throws as compile_cuda does.
   std::string get(const CudaProgram& program, int capability) const;
 
-  /// Where the cubin is kept.
+  /// The file of the cubin.
   std::filesystem::path path_of(const CudaProgram& program, int capability) const;
 
  private:
   std::filesystem::path directory_;
 };
 
-/// cuda/ in user_cache_dir(); empty where that is.
+/// cuda/ in user_cache_dir(); empty if that is.
 std::filesystem::path default_cubin_directory();
 
 }  // namespace dotresize

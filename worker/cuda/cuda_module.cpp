@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-#include "base/hex_digits.h"
+#include "base/printable.h"
 #include "worker/cuda/gpu_program.h"
 #include "worker/cuda/l1_cost_cuda.h"
 #include "worker/cuda/nccl_communicator.h"
@@ -51,7 +51,7 @@ class Module final : public CudaModule {
     at::globalContext().setFloat32MatmulPrecision("highest");
   }
 
-  void finish_work() const noexcept override {
+  void synchronize() const noexcept override {
     cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream());
   }
 

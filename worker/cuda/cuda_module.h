@@ -13,14 +13,14 @@ namespace dotresize {
 
 struct GpuInfo {
   std::string name;    ///< "NVIDIA H100 80GB HBM3"
-  std::string uuid;    ///< 32 hexadecimal digits, of this GPU alone
+  std::string uuid;    ///< 32 hexadecimal digits, of this GPU only
   int capability = 0;  ///< 90 for sm_90
   int multiprocessors = 0;
   double clock_hz = 0.0;  ///< the highest
 };
 
-/// All of the worker that needs CUDA's libraries: libdotresize_cuda.so. A worker opens it where it
-/// computes on a GPU; others do without, and start in a fifth of the time.
+/// All of the worker that needs CUDA's libraries: libdotresize_cuda.so. A worker opens it if it
+/// computes on a GPU; others start in a fifth of the time without it.
 class CudaModule {
  public:
   virtual ~CudaModule() = default;
@@ -31,12 +31,12 @@ class CudaModule {
   virtual CudaKernels kernels() const = 0;
   /// Makes the device the calling thread's, and forbids products in TF32.
   virtual void use(int device) = 0;
-  /// Waits for the work on PyTorch's current stream, not for transfers under way. What failed is
+  /// Waits for the work on PyTorch's current stream, not for transfers in flight. What failed is
   /// reported by the next use of the device.
-  virtual void finish_work() const noexcept = 0;
-  /// Bytes of the thread's device that nobody has taken.
+  virtual void synchronize() const noexcept = 0;
+  /// Free bytes of the thread's device.
   virtual int64_t free_memory_bytes() const = 0;
-  /// The most memory of the thread's device, in bytes, that this process has taken at a time: what
+  /// The most memory of the thread's device, in bytes, that this process has held at once: what
   /// PyTorch's allocator has reserved at its peak, and beside it what is taken now without it (the
   /// CUDA context, kernels, NCCL; what other processes have there, too).
   virtual int64_t peak_memory_bytes() const = 0;
@@ -47,16 +47,16 @@ class CudaModule {
                                                           std::chrono::seconds timeout) const = 0;
 };
 
-/// Where the module lies: beside the program, in ../lib, or in DOTRESIZE_CUDA_MODULE.
+/// The path of the module: beside the program, in ../lib, or in DOTRESIZE_CUDA_MODULE.
 std::filesystem::path cuda_module_path();
 
 /// Opens the module, once in a process, and sets its kernels. Before anything else that asks
-/// libtorch for CUDA. Throws std::runtime_error with the reason where it is not there or cannot be
+/// libtorch for CUDA. Throws std::runtime_error with the reason if it is missing or cannot be
 /// loaded.
 CudaModule& open_cuda_module();
 
-/// Why this process can use no GPU, asked of the driver alone: "no NVIDIA driver (libcuda.so.1)",
-/// or empty where there is one. Takes milliseconds where there is none.
+/// Why this process can use no GPU, asked of the driver only: "no NVIDIA driver (libcuda.so.1)",
+/// or empty if there is one. Takes milliseconds if there is none.
 std::string why_no_gpu();
 
 }  // namespace dotresize

@@ -26,8 +26,8 @@ void check(const at::Tensor& x, at::ScalarType dtype, const at::Tensor& cost) {
               "l1 cost: the cost of ", x.size(1), " channels must be contiguous, float64, square ",
               "and on ", x.device(), ", not ", cost.sizes(), " ", cost.scalar_type(), " on ",
               cost.device());
-  constexpr int64_t kMost = std::numeric_limits<int>::max() / 2;
-  TORCH_CHECK(x.size(0) <= kMost && x.size(1) <= kMost, "l1 cost: too large: ", x.sizes());
+  constexpr int64_t kMaxSize = std::numeric_limits<int>::max() / 2;
+  TORCH_CHECK(x.size(0) <= kMaxSize && x.size(1) <= kMaxSize, "l1 cost: too large: ", x.sizes());
 }
 
 unsigned int tiles_across(int64_t width, int64_t tile) {

@@ -10,7 +10,7 @@ namespace dotresize {
 void add_l1_cost_cuda(const at::Tensor& x, at::Tensor& cost);
 
 /// cost[i, j] += unit · Σ_t |x[t, i] − x[t, j]|. x: [n, d] float16 with entries of at most 4094 in
-/// magnitude: relative error <= 9/2048, and far less where the rounding errors of many tokens
+/// magnitude: relative error <= 9/2048, and far less if the rounding errors of many tokens
 /// cancel. `unit`: a power of two. All else as above.
 void add_half_l1_cost_cuda(const at::Tensor& x, double unit, at::Tensor& cost);
 

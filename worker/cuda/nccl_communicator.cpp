@@ -13,7 +13,7 @@ namespace {
 
 using Event = std::shared_ptr<CUevent_st>;
 
-constexpr std::chrono::microseconds kLongestPause(500);
+constexpr std::chrono::microseconds kMaxPause(500);
 
 void check_cuda(cudaError_t result, const std::string& operation) {
   if (result == cudaSuccess) return;
@@ -32,7 +32,7 @@ Event record(cudaStream_t stream, const std::string& operation) {
 /// Short at first, longer the longer it takes.
 void pause(std::chrono::microseconds& length) {
   std::this_thread::sleep_for(length);
-  length = std::min(length + std::chrono::microseconds(10), kLongestPause);
+  length = std::min(length + std::chrono::microseconds(10), kMaxPause);
 }
 
 ncclDataType_t reducible_type(at::ScalarType dtype) {

@@ -22,8 +22,7 @@ class NcclChannel {
 
   /// Collective over `ranks` ranks, which share `id`.
   NcclChannel(const ncclUniqueId& id, int ranks, int rank, std::chrono::seconds timeout);
-  /// After success of everything: takes leave of the peers. While an exception is under way:
-  /// aborts.
+  /// After success: finalizes the communicator with its peers. During stack unwinding: aborts.
   ~NcclChannel();
   NcclChannel(const NcclChannel&) = delete;
   NcclChannel& operator=(const NcclChannel&) = delete;

@@ -7,7 +7,7 @@
 
 namespace dotresize {
 
-/// A CUDA C++ program that is compiled at run time for the GPU that is there.
+/// A CUDA C++ program that is compiled at run time for the GPU of the machine.
 struct CudaProgram {
   std::string name;         ///< for error messages: "l1_cost.cu"
   std::string_view source;  ///< outlives the program

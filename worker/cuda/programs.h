@@ -9,7 +9,7 @@ namespace dotresize {
 /// The kernels of the l1 cost: l1_cost_float, l1_cost_half, mirror_upper_triangle.
 CudaProgram l1_cost_program();
 
-/// Most columns of a plan that the Sinkhorn kernels serve.
+/// The most columns of a plan that the Sinkhorn kernels serve.
 inline constexpr int64_t kMaxSinkhornColumns = 8192;
 
 /// The kernels of a Sinkhorn iteration on `columns` columns: sinkhorn_rows, sinkhorn_columns.

@@ -21,7 +21,7 @@ namespace {
 // As in sinkhorn.cu.
 constexpr unsigned int kThreads = 512;
 constexpr unsigned int kColumnThreads = 128;
-constexpr double kLargestScaling = 1e100;
+constexpr double kMaxScaling = 1e100;
 
 double l1_violation(const at::Tensor& sums, double marginal) {
   return (sums - marginal).abs().sum().item<double>();
@@ -96,9 +96,7 @@ Pass pass_by_products(const at::Tensor& kernel, const at::Tensor& u, const at::T
   pass.row_violation = l1_violation(u * row_sums, row_marginal);
   const at::Tensor scalings = at::cat({pass.u, pass.v});
   pass.next_is_in_range =
-      at::logical_and(scalings >= 1 / kLargestScaling, scalings <= kLargestScaling)
-          .all()
-          .item<bool>();
+      at::logical_and(scalings >= 1 / kMaxScaling, scalings <= kMaxScaling).all().item<bool>();
   return pass;
 }
 

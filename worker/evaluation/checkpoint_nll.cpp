@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "worker/transformer/load.h"
 #include "worker/transformer/stage.h"
 
 namespace dotresize {

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "job/model/sublayers.h"
+#include "worker/transformer/forward.h"
 
 namespace dotresize {
 
@@ -18,7 +19,7 @@ at::Tensor Decoder::read(const at::Tensor& ids) {
   const RotaryTable rotary = rotary_rows(rotary_, caches_.front().length(), ids.size(1));
   at::Tensor x = at::embedding(model_.embedding, ids).to(at::kFloat);
   for (const SublayerWeights& weights : model_.sublayers) {
-    KeyValueCache& cache = caches_.at(static_cast<size_t>(weights.sublayer / 2));
+    KeyValueCache& cache = caches_.at(static_cast<size_t>(layer_of(weights.sublayer)));
     x = sublayer_forward(model_.config, weights, rotary, x,
                          is_attention(weights.sublayer) ? &cache : nullptr);
   }

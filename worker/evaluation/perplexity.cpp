@@ -6,6 +6,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "worker/transformer/forward.h"
+
 namespace dotresize {
 namespace {
 

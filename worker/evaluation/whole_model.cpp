@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include "worker/transformer/forward.h"
+#include "worker/transformer/load.h"
+
 namespace dotresize {
 
 WholeModel load_whole_model(const CheckpointReader& reader, const ModelConfig& config,

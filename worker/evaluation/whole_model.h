@@ -6,7 +6,7 @@
 
 #include "job/model/model_config.h"
 #include "worker/checkpoint/reader.h"
-#include "worker/transformer/sublayer.h"
+#include "worker/transformer/weights.h"
 
 namespace dotresize {
 

@@ -5,7 +5,7 @@
 namespace dotresize {
 
 /// Adds to `total` what add(sums) adds to zeros, rounded: what is left of it when `shift` has been
-/// added and taken off (l1_cost.h). Needs a matrix like `total`, unless shift is 0.
+/// added and subtracted (l1_cost.h). Needs a matrix like `total`, unless shift is 0.
 template <class Add>
 void add_rounded(at::Tensor& total, double shift, const Add& add) {
   if (shift == 0.0) return add(total);

@@ -18,7 +18,7 @@ struct CudaKernels {
 
 /// Of this process. Once, before the first tensor is on a GPU.
 void set_cuda_kernels(const CudaKernels& kernels);
-/// Throws std::logic_error where none are set.
+/// Throws std::logic_error if none are set.
 const CudaKernels& cuda_kernels();
 
 }  // namespace dotresize

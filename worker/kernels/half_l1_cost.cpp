@@ -15,11 +15,11 @@ namespace {
 
 constexpr int64_t kSampleTokens = 512;
 /// Twice as much is the largest difference, eight such ones are summed in float16.
-constexpr double kMostMagnitude = 4094.0;
-constexpr int kMostExponent = 126;  // 2^s is a normal float32 number
+constexpr double kMaxMagnitude = 4094.0;
+constexpr int kMaxExponent = 126;  // 2^s is a normal float32 number
 
-/// The largest s with |x| 2^s <= kMostMagnitude for all of x. 0 where it does not matter: no value
-/// but zero, or one that is not finite.
+/// The largest s with |x| 2^s <= kMaxMagnitude for all of x. 0 if it does not matter: all
+/// values are zero, or one is not finite.
 int scale_exponent(const at::Tensor& x) {
   const double largest =
       at::linalg_vector_norm(x, std::numeric_limits<double>::infinity()).item<double>();
@@ -27,8 +27,8 @@ int scale_exponent(const at::Tensor& x) {
   int exponent = 0;
   std::frexp(largest, &exponent);
   int scale = 12 - exponent;  // to 2048 .. 4096
-  if (std::ldexp(largest, scale) > kMostMagnitude) --scale;
-  return std::clamp(scale, -kMostExponent, kMostExponent);
+  if (std::ldexp(largest, scale) > kMaxMagnitude) --scale;
+  return std::clamp(scale, -kMaxExponent, kMaxExponent);
 }
 
 }  // namespace

@@ -4,10 +4,10 @@
 
 namespace dotresize {
 
-/// add_l1_cost (l1_cost.h) by the GPU's float16 kernel, which does two pairs where the float32 one
-/// does one:
+/// add_l1_cost (l1_cost.h) by the GPU's float16 kernel, which does two pairs while the float32
+/// one does one:
 ///   cost[i, j] += 2^-s Σ_t |half(2^s x[t, i]) − half(2^s x[t, j])|,
-/// where 2^s brings the largest magnitude of x just under 4094, the kernel's limit. Scaling up and
+/// and 2^s brings the largest magnitude of x just under 4094, the kernel's limit. Scaling up and
 /// down is exact. Values keep all digits of float16 down to 2^-26 of the largest one, which no
 /// outlier of a residual stream comes near; half_l1_cost_error tells.
 ///
@@ -17,18 +17,18 @@ void add_half_l1_cost(const at::Tensor& x, at::Tensor& cost, double shift = 0.0)
 
 /// The largest relative difference between add_half_l1_cost and add_l1_cost of the first 512 tokens
 /// of x, over all pairs of channels. Needs two matrices [d, d] float64 beside its arguments. Not
-/// finite where x is not.
+/// finite if x is not.
 double half_l1_cost_error(const at::Tensor& x);
 
 /// Errors up to this one are accepted: what rounding an activation to bfloat16 costs. Each value is
 /// off by at most 2^-12 of itself, and so is each of nine sums, independently of other tokens. Over
-/// 512 tokens that comes to 1e-5, for the worst of many million pairs to 1e-4; where one token
+/// 512 tokens that comes to 1e-5, for the worst of many million pairs to 1e-4; if one token
 /// outweighs all others in a few channels, as the first of a window may, to 1e-3. These errors go
 /// on to fall with the root of the number of tokens, as the sampling error of the sum itself does,
-/// which is larger (0.15 % after 128 x 2048 alike tokens, more where few of them count). What does
+/// which is larger (0.15 % after 128 x 2048 alike tokens, more if few of them count). What does
 /// not fall, channels that differ by less than float16 can tell, is larger at once and refused.
 /// With costs scaled to at most 1 and λ = 0.1, an entry of exp(−C/λ) changes by 2 % of itself at
 /// most.
-inline constexpr double kMostHalfL1CostError = 0x1p-9;
+inline constexpr double kMaxHalfL1CostError = 0x1p-9;
 
 }  // namespace dotresize

@@ -11,7 +11,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-// D = Σ|a − b| = 2·Σ max(a, b) − Σa − Σb: a maximum and an addition for each pair, where |a − b|
+// D = Σ|a − b| = 2·Σ max(a, b) − Σa − Σb: a maximum and an addition for each pair; |a − b|
 // takes a subtraction more. The additions are fma(m, 1, sum), which rounds as an addition does and
 // leaves a processor's other adders to the maxima. Σa and Σb are taken once for each channel, in
 // float64. What cancels in the subtraction is the price:
@@ -19,18 +19,18 @@
 //   S = Σ max(a, b),  |max(a, b)| <= (|a| + |b| + |a − b|) / 2,  r = (Σ|a| + Σ|b|) / D
 //   an error of ε·Σ|max| in S is one of 2·ε·Σ|max| / D <= ε·(1 + r) relative to D.
 //
-// For independent channels of mean zero r is about 1.4. It is large where both channels are far
+// For independent channels of mean zero r is about 1.4. It is large if both channels are far
 // from zero on the same side, or nearly equal. A cell (kCellRows × kL1StripWidth pairs) with an r
-// above kLargestRatio is summed again as it stands, as Σ|a − b|.
+// above kMaxRatio is summed again as it stands, as Σ|a − b|.
 //
 // Order of a sum: 4 terms pairwise, 8 such fours one after another, two of these chains, then
 // float64. With u = 2^-24, ε is
 //   * at most (2 + 7 + 1)·u, whatever the terms. For Σ|a − b|, with r = 0 and one rounding more for
 //     the subtraction, that is 11·u = 6.6e-7, always;
-//   * 0.7·u for 64 tokens, 0.23·u for 512 and less for more, as a standard deviation where rounding
+//   * 0.7·u for 64 tokens, 0.23·u for 512 and less for more, as a standard deviation if rounding
 //   errors are
 //     independent: each addition with a result s errs by some 0.4·u·s;
-//   * at most 3.1·u where all tokens are equal, hence their rounding errors too: fours are exact,
+//   * at most 3.1·u if all tokens are equal, hence their rounding errors too: fours are exact,
 //     a chain of 8 such errs by at most u·(4·4 + 2·2)/8, joining two chains by u/2.
 // With r <= 4, (1 + r)·ε is 1.2·u = 7e-8 for 512 tokens, and 15.5·u = 9.3e-7 for equal ones.
 
@@ -44,7 +44,7 @@ using Floats = hn::CappedTag<float, kL1StripWidth / 2>;
 using Doubles = hn::CappedTag<double, kL1StripWidth / 4>;
 using Vector = hn::Vec<Floats>;
 
-constexpr double kLargestRatio = 4.0;
+constexpr double kMaxRatio = 4.0;
 constexpr size_t kChainTokens = 32;
 constexpr size_t kDoublesInLine = 8;  // of a cache, on most processors
 
@@ -152,13 +152,13 @@ void add_maxima(const float* rows, const float* columns, size_t tokens, double* 
   add_terms<Maximum>(rows, columns, tokens, kL1StripWidth, tile);
 }
 
-/// Σ max becomes D in the rows of a cell, 0 where c < first_wanted + r. False where the sums of a
+/// Σ max becomes D in the rows of a cell, 0 if c < first_wanted + r. False if the sums of a
 /// pair cancel too much, or are not finite.
 HWY_INLINE bool distances_of_cell(const L1Strip& rows, const L1Strip& columns, size_t first_row,
                                   double first_wanted, double* cell) {
   const Doubles doubles;
   const size_t lanes = hn::Lanes(doubles);
-  const auto largest_ratio = hn::Set(doubles, kLargestRatio);
+  const auto largest_ratio = hn::Set(doubles, kMaxRatio);
   auto excess = hn::Zero(doubles);
   for (size_t r = 0; r < kCellRows; ++r) {
     const auto sum = hn::Set(doubles, rows.sums[first_row + r]);

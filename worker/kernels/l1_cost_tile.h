@@ -40,7 +40,7 @@ void l1_distances_from_maxima(const L1Strip& rows, const L1Strip& columns, size_
                               bool above_diagonal, double* tile);
 
 /// Adds the first rows and columns of a tile to the cost at `cost`, whose rows are `stride` apart,
-/// after rounding them: to what is left of them when `shift` has been added and taken off.
+/// after rounding them: to what is left of them when `shift` has been added and subtracted.
 void add_l1_tile(const double* tile, size_t rows, size_t columns, double shift, double* cost,
                  size_t stride);
 

@@ -20,18 +20,18 @@
 //
 // Potentials α and β absorb the scalings u and v when these leave [1e-100, 1e100]. Within these
 // bounds an entry of K too small for float64 belongs to an entry of T below 1e-108, which no
-// marginal can see; beyond them the iteration is done again in the log domain, which is also where
-// the first one is done.
+// marginal can see; beyond them the iteration is done again in the log domain, as the first one
+// always is.
 
 namespace dotresize {
 namespace {
 
-constexpr double kLargestScaling = 1e100;
+constexpr double kMaxScaling = 1e100;
 
 /// NaN and infinity are out of range too.
 bool in_range(const std::vector<double>& scaling) {
   return std::all_of(scaling.begin(), scaling.end(),
-                     [](double s) { return s >= 1 / kLargestScaling && s <= kLargestScaling; });
+                     [](double s) { return s >= 1 / kMaxScaling && s <= kMaxScaling; });
 }
 
 double violation(const std::vector<double>& sums, double marginal) {
@@ -46,7 +46,7 @@ class RowBlocks {
   RowBlocks(int64_t rows, int64_t columns)
       : rows_(rows),
         columns_(columns),
-        block_rows_(std::max(kFewestRows, (rows + kMostBlocks - 1) / kMostBlocks)) {}
+        block_rows_(std::max(kMinRows, (rows + kMaxBlocks - 1) / kMaxBlocks)) {}
 
   /// function(shape, first row) for each block.
   template <class Function>
@@ -78,8 +78,8 @@ class RowBlocks {
   }
 
  private:
-  static constexpr int64_t kFewestRows = 16;
-  static constexpr int64_t kMostBlocks = 64;
+  static constexpr int64_t kMinRows = 16;
+  static constexpr int64_t kMaxBlocks = 64;
 
   int64_t count() const { return (rows_ + block_rows_ - 1) / block_rows_; }
 
@@ -130,7 +130,7 @@ class Iterate {
     }
   }
 
-  /// Of the rows alone, at no cost: the next row update needs the same sums. The columns are exact.
+  /// Of the rows only, at no cost: the next row update needs the same sums. The columns are exact.
   double row_violation() const {
     double total = 0.0;
     for (size_t i = 0; i < u_.size(); ++i) total += std::abs(u_[i] * row_sums_[i] - row_marginal_);

@@ -8,7 +8,7 @@ namespace dotresize {
 namespace {
 
 /// Narrower matrices are decomposed on the host, wherever they are: a GPU is no faster there.
-constexpr int64_t kLeastWidthOnGpu = 512;
+constexpr int64_t kMinWidthOnGpu = 512;
 
 /// Multiplies each column by ±1 so that its entry of largest magnitude, the first of equals, is
 /// positive. Without it the l1 costs in the basis would depend on the eigen-solver.
@@ -26,7 +26,7 @@ Eigenbasis eigenbasis(const at::Tensor& gram) {
   if (!gram.isfinite().all().item<bool>()) {
     throw std::runtime_error("the Gram matrix of the activations is not finite");
   }
-  if (gram.is_cuda() && gram.size(0) < kLeastWidthOnGpu) {
+  if (gram.is_cuda() && gram.size(0) < kMinWidthOnGpu) {
     const Eigenbasis basis = eigenbasis(gram.cpu());
     return {basis.values.to(gram.device()), basis.vectors.to(gram.device())};
   }

@@ -13,8 +13,8 @@ struct Eigenbasis {
       vectors;  ///< U [d, d] float64, columns; the entry of largest magnitude of each is positive
 };
 
-/// gram: [d, d] symmetric float64 (method.md, "Maps", step 1); the result is on its device. Throws
-/// std::runtime_error if it is not finite.
+/// gram: [d, d] symmetric float64 (docs/method.md, "Maps", step 1); the result is on its device.
+/// Throws std::runtime_error if it is not finite.
 Eigenbasis eigenbasis(const at::Tensor& gram);
 
 /// Smallest r whose leading eigenvalues hold at least `share` of the trace. values: [d] float64,

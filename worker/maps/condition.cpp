@@ -13,7 +13,7 @@
 namespace dotresize {
 namespace {
 
-constexpr int64_t kMostSteps = 300;
+constexpr int64_t kMaxSteps = 300;
 constexpr double kRelativeChange = 1e-9;  // of the eigenvalue in each of the last steps
 constexpr int kSteadySteps = 3;
 
@@ -38,7 +38,7 @@ double largest_of_tridiagonal(const std::vector<double>& diagonal,
 /// Of x -> apply(x), symmetric and positive, on vectors [size].
 template <class Apply>
 double largest_eigenvalue(int64_t size, const Apply& apply) {
-  at::Tensor basis = at::zeros({std::min(size, kMostSteps), size}, at::kDouble);
+  at::Tensor basis = at::zeros({std::min(size, kMaxSteps), size}, at::kDouble);
   at::Tensor q = start_vector(size);
   std::vector<double> diagonal;
   std::vector<double> beside;

@@ -26,30 +26,27 @@ at::Tensor multiply_by_rows(const at::Tensor& left, const at::Tensor& right) {
 
 }  // namespace
 
-at::ScalarType fold_dtype(at::ScalarType output) {
-  return c10::elementSize(output) > 2 ? at::kDouble : at::kFloat;
-}
-
-at::Tensor fold_reader(const at::Tensor& weight, const at::Tensor& gamma, const at::Tensor& M_inv) {
+at::Tensor fold_in_proj(const at::Tensor& weight, const at::Tensor& gamma,
+                        const at::Tensor& M_inv) {
   at::Tensor right = M_inv.t();
   if (gamma.defined()) {
     TORCH_CHECK(gamma.dim() == 1 && gamma.size(0) == right.size(0), "gamma has shape ",
-                gamma.sizes(), ", the unmap has shape ", M_inv.sizes());
+                gamma.sizes(), ", M_inv has shape ", M_inv.sizes());
     right = gamma.to(right.options()).unsqueeze(1) * right;
   }
   return multiply_by_rows(weight, right);
 }
 
-at::Tensor fold_writer(const at::Tensor& weight, const at::Tensor& M) {
+at::Tensor fold_out_proj(const at::Tensor& weight, const at::Tensor& M) {
   TORCH_CHECK(weight.dim() == 2 && M.dim() == 2 && weight.size(0) == M.size(0),
-              "a weight of shape ", weight.sizes(), " does not write to a map of shape ",
+              "a weight of shape ", weight.sizes(), " is not multiplied by a map of shape ",
               M.sizes());
   return at::mm(M.t(), weight.to(M.options()));
 }
 
-at::Tensor fold_writer_bias(const at::Tensor& bias, const at::Tensor& M) {
+at::Tensor fold_out_proj_bias(const at::Tensor& bias, const at::Tensor& M) {
   TORCH_CHECK(bias.dim() == 1 && M.dim() == 2 && bias.size(0) == M.size(0), "a bias of shape ",
-              bias.sizes(), " does not write to a map of shape ", M.sizes());
+              bias.sizes(), " is not multiplied by a map of shape ", M.sizes());
   return at::mv(M.t(), bias.to(M.options()));
 }
 

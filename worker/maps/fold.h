@@ -4,24 +4,22 @@
 
 namespace dotresize {
 
-// Folding of maps into weights (method.md, "Folding"). Weights of any floating dtype; computed and
-// returned in the map's dtype and on its device: the caller rounds once. A float64 map for float32
-// output. For 16-bit output float32 will do: its products over d channels err by less than 2^-18 of
-// an output row's root mean square (d <= 8192, tests/maps/fold_test.cpp), bfloat16 rounds to 2^-9
-// and float16 to 2^-12 of the entry. Hugging Face layout: a linear weight is [out, in].
-
-/// That of maps and weights whose folds are written in `output`.
-at::ScalarType fold_dtype(at::ScalarType output);
+// Folding of maps into weights (docs/method.md, "Folding"). Weights of any floating dtype; computed
+// and returned in the map's dtype and on its device: the caller rounds once. A float64 map for
+// float32 output. For 16-bit output float32 is enough: its products over d channels err by less
+// than 2^-18 of an output row's root mean square (d <= 8192, tests/maps/fold_test.cpp), bfloat16
+// rounds to 2^-9 and float16 to 2^-12 of the entry. Hugging Face layout: a linear weight is [out,
+// in].
 
 /// W · diag(gamma) · M_invᵀ. weight: [out, d], gamma: [d] or undefined (ones), M_inv: [k, d].
 /// Returns [out, k].
-at::Tensor fold_reader(const at::Tensor& weight, const at::Tensor& gamma, const at::Tensor& M_inv);
+at::Tensor fold_in_proj(const at::Tensor& weight, const at::Tensor& gamma, const at::Tensor& M_inv);
 
 /// Mᵀ · W. weight: [d, in], M: [d, k]. Returns [k, in].
-at::Tensor fold_writer(const at::Tensor& weight, const at::Tensor& M);
+at::Tensor fold_out_proj(const at::Tensor& weight, const at::Tensor& M);
 
 /// b · M. bias: [d], M: [d, k]. Returns [k].
-at::Tensor fold_writer_bias(const at::Tensor& bias, const at::Tensor& M);
+at::Tensor fold_out_proj_bias(const at::Tensor& bias, const at::Tensor& M);
 
 /// E · M. embedding: [vocab, d], M: [d, k]. Returns [vocab, k]. Works in blocks of rows: peak extra
 /// memory is a block's, not the table's.

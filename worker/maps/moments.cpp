@@ -21,7 +21,7 @@ at::Tensor zeros(bool wanted, at::IntArrayRef shape, at::Device device) {
   return wanted ? at::zeros(shape, at::dtype(at::kDouble).device(device)) : at::Tensor();
 }
 
-/// A float64 sum of float32 numbers cannot overflow: it is finite where all of them are.
+/// A float64 sum of float32 numbers cannot overflow: it is finite if all of them are.
 void check_finite(at::TensorList blocks) {
   for (const at::Tensor& block : blocks) {
     if (!std::isfinite(block.sum(at::kDouble).item<double>())) {
@@ -30,7 +30,7 @@ void check_finite(at::TensorList blocks) {
   }
 }
 
-/// Adding and taking off this number rounds to the nearest multiple of 2^-50 of the bound (rounded
+/// Adding and subtracting this number rounds to the nearest multiple of 2^-50 of the bound (rounded
 /// up to a power of two): its last place is that multiple.
 double shift_for(double bound) {
   const double quantum = std::exp2(std::ceil(std::log2(bound)) - 50.0);
@@ -43,18 +43,19 @@ void round_with(double shift, at::Tensor& sum) {
 
 }  // namespace
 
-Moments::Moments(int64_t width, MomentKinds kinds, at::Device device)
+Moments::Moments(int64_t width, MomentKinds kinds, at::Device device, const MomentOptions& options)
     : gram(zeros(kinds.gram, {width, width}, device)),
       abs_sum(zeros(kinds.abs_sum, {width}, device)),
       cost(zeros(kinds.cost, {width, width}, device)),
-      width_(width) {}
-
-void Moments::make_reproducible(int64_t tokens, double largest_norm) {
-  if (largest_norm == 0.0) return;  // sums of zeros are exact as they are
-  const double n = static_cast<double>(tokens);
-  gram_shift_ = shift_for(n * largest_norm * largest_norm);
-  abs_sum_shift_ = shift_for(n * largest_norm);
-  cost_shift_ = shift_for(2.0 * n * largest_norm);
+      width_(width),
+      half_cost_(options.half_cost) {
+  // Sums of zeros are exact as they are.
+  if (!options.reproducible || options.reproducible->max_norm == 0.0) return;
+  const auto n = static_cast<double>(options.reproducible->tokens);
+  const double norm = options.reproducible->max_norm;
+  gram_shift_ = shift_for(n * norm * norm);
+  abs_sum_shift_ = shift_for(n * norm);
+  cost_shift_ = shift_for(2.0 * n * norm);
 }
 
 void Moments::add(const at::Tensor& x) {
@@ -74,14 +75,13 @@ void Moments::add(const at::Tensor& x) {
   if (cost.defined()) {
     (half_cost_ ? add_half_l1_cost : add_l1_cost)(tokens, cost, cost_shift_);
   }
-  tokens_ += tokens.size(0);
 }
 
 /// The products are summed in float64: with float32 blocks the projectors of a 256-wide model
 /// differed by up to 2e-5 between two ways of splitting the same tokens, so by 4e-13.
-/// Eigenvectors of small eigenvalues are at the mercy of rounding errors in proportion to the
-/// largest. A GPU whose float64 is slow by far cannot afford that: there the products of a block
-/// are float32 sums, and float64 begins between blocks.
+/// Eigenvectors of small eigenvalues change by rounding errors in proportion to the largest
+/// eigenvalue. On a GPU float64 is too slow for that: there the products of a block are float32
+/// sums, and float64 begins between blocks.
 void Moments::add_gram(const at::Tensor& tokens) {
   const at::Tensor block = tokens.is_cuda() ? tokens : tokens.to(at::kDouble);
   const int64_t step = gram_rows(width_);
@@ -98,17 +98,6 @@ void Moments::add_gram(const at::Tensor& tokens) {
 void Moments::mirror() {
   if (gram.defined()) mirror_upper_triangle(gram);
   if (cost.defined()) mirror_upper_triangle(cost);
-}
-
-void Moments::merge(const Moments& other) {
-  const std::vector<at::Tensor> others = other.sums();
-  std::vector<at::Tensor> mine = sums();
-  TORCH_CHECK(width_ == other.width_ && gram.defined() == other.gram.defined() &&
-                  abs_sum.defined() == other.abs_sum.defined() &&
-                  cost.defined() == other.cost.defined(),
-              "only moments of the same kinds and width can be merged");
-  for (size_t i = 0; i < mine.size(); ++i) mine[i] += others[i];
-  tokens_ += other.tokens_;
 }
 
 std::vector<at::Tensor> Moments::sums() const {

@@ -5,7 +5,7 @@
         [--latency --prompt N --decode N --batch N --repetitions N --warmup N --seed N]
 
 Everything is computed in float32, offline, from safetensors alone. OUT gets {"transformers":
-version}, with "perplexity" and "predicted_tokens" where tokens are given, and "prompt_ms" and
+version}, with "perplexity" and "predicted_tokens" if tokens are given, and "prompt_ms" and
 "decode_ms", one time per token and repetition, with --latency. The directory's own Python code runs
 with --trust-remote-code alone. Exit codes: 0; 64 usage; 65 the input is at fault; 1 anything else.
 The last line on stderr says why.

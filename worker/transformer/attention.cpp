@@ -5,13 +5,12 @@
 #include <optional>
 
 #include "worker/transformer/forward.h"
-#include "worker/transformer/read_parts.h"
 
 namespace dotresize {
 namespace {
 
 // [tokens, past + tokens] bool: the query at position i = past .. past + tokens - 1 sees key j
-// where j <= i and i - j < window. Nothing where the window covers every key and either a single
+// if j <= i and i - j < window. Nothing if the window covers every key and either a single
 // query sees all keys or, with past = 0, the faster causal path does the same.
 std::optional<at::Tensor> visible_keys(const ModelConfig& config, const at::Tensor& x,
                                        int64_t past) {
@@ -24,7 +23,7 @@ std::optional<at::Tensor> visible_keys(const ModelConfig& config, const at::Tens
   return mask;
 }
 
-// Heads [..., head_dim] of queries (part 0) or keys (1), normed where the model does that.
+// Heads [..., head_dim] of queries (part 0) or keys (1), normed if the model does that.
 at::Tensor norm_heads(const ModelConfig& config, const SublayerWeights& weights, size_t part,
                       const at::Tensor& heads) {
   if (weights.head_norms.empty()) return heads;
@@ -41,7 +40,7 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
   const int64_t tokens = x.size(1);
   const int64_t key_rows = config.num_kv_heads * config.head_dim;
   const std::vector<at::Tensor> parts =
-      read_parts(weights.readers, x, {config.num_heads * config.head_dim, key_rows, key_rows});
+      apply_in_proj(weights.in_proj, x, {config.num_heads * config.head_dim, key_rows, key_rows});
   const auto heads = [&](size_t part) {  // [batch, heads, tokens, head_dim]
     return parts[part].view({batch, tokens, -1, config.head_dim}).transpose(1, 2);
   };
@@ -65,7 +64,7 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
       repeat ? value.repeat_interleave(sharing, 1) : value, mask, /*dropout_p=*/0.0,
       /*is_causal=*/!mask && past == 0, /*scale=*/std::nullopt,
       /*enable_gqa=*/sharing > 1 && !repeat);
-  const Linear& output = weights.writers.at(0);
+  const Linear& output = weights.out_proj.at(0);
   return at::linear(attended.transpose(1, 2).reshape({batch, tokens, -1}), output.weight,
                     output.bias);
 }

@@ -6,10 +6,14 @@
 
 namespace dotresize {
 
+at::ScalarType fold_dtype(Dtype output) {
+  return folds_in_float64(output) ? at::kDouble : at::kFloat;
+}
+
 SublayerWeights fold_input(const SublayerWeights& weights, const at::Tensor& M_inv) {
   SublayerWeights folded = to_dtype(weights, M_inv.scalar_type());
-  for (Linear& reader : folded.readers) {
-    reader.weight = fold_reader(reader.weight, folded.norm, M_inv);
+  for (Linear& linear : folded.in_proj) {
+    linear.weight = fold_in_proj(linear.weight, folded.norm, M_inv);
   }
   folded.norm = at::Tensor();
   folded.shortcut = folded.shortcut.defined() ? at::matmul(M_inv, folded.shortcut) : M_inv;
@@ -18,9 +22,9 @@ SublayerWeights fold_input(const SublayerWeights& weights, const at::Tensor& M_i
 
 SublayerWeights fold_output(const SublayerWeights& weights, const at::Tensor& M) {
   SublayerWeights folded = to_dtype(weights, M.scalar_type());
-  for (Linear& writer : folded.writers) {
-    writer.weight = fold_writer(writer.weight, M);
-    if (writer.bias.defined()) writer.bias = fold_writer_bias(writer.bias, M);
+  for (Linear& linear : folded.out_proj) {
+    linear.weight = fold_out_proj(linear.weight, M);
+    if (linear.bias.defined()) linear.bias = fold_out_proj_bias(linear.bias, M);
   }
   folded.shortcut = folded.shortcut.defined() ? at::matmul(folded.shortcut, M) : M;
   return folded;

@@ -4,7 +4,6 @@
 
 #include "job/model/sublayers.h"
 #include "worker/transformer/attention.h"
-#include "worker/transformer/mixture.h"
 #include "worker/transformer/mlp.h"
 
 namespace dotresize {
@@ -24,7 +23,7 @@ at::Tensor update_of(const ModelConfig& config, const SublayerWeights& weights,
   if (config.is_mixture(weights.sublayer)) {
     return mixture_forward(*config.mixture, weights, normed);
   }
-  return mlp_forward(weights.readers, weights.writers.at(0), normed);
+  return mlp_forward(weights.in_proj, weights.out_proj.at(0), normed);
 }
 
 }  // namespace
@@ -37,10 +36,22 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t diviso
   return normed;
 }
 
+std::vector<at::Tensor> apply_in_proj(const std::vector<Linear>& in_proj, const at::Tensor& x,
+                                      at::IntArrayRef widths) {
+  if (in_proj.size() == 1) {
+    return at::linear(x, in_proj[0].weight, in_proj[0].bias).split_with_sizes(widths, /*dim=*/-1);
+  }
+  std::vector<at::Tensor> parts;
+  for (const Linear& linear : in_proj) {
+    parts.push_back(at::linear(x, linear.weight, linear.bias));
+  }
+  return parts;
+}
+
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
                             const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache) {
   const at::Tensor normed = rms_norm(x, weights.norm, config.hidden_size, config.rms_norm_eps)
-                                .to(weights.readers.at(0).weight.scalar_type());
+                                .to(weights.in_proj.at(0).weight.scalar_type());
   return add_skip(update_of(config, weights, rotary, normed, cache).to(at::kFloat), x,
                   weights.shortcut);
 }

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "job/model/model_config.h"
 #include "worker/transformer/key_value_cache.h"
@@ -18,6 +19,11 @@ namespace dotresize {
 /// x / sqrt(Σ x² / divisor + eps) · γ in float32. x: [..., k]; γ [k] or undefined; divisor: the
 /// original width d.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t divisor, double eps);
+
+/// x [..., k_in] through in_proj: one result per part, [..., widths[i]], whether each part has a
+/// matrix of its own or one holds them all. The results do not overlap.
+std::vector<at::Tensor> apply_in_proj(const std::vector<Linear>& in_proj, const at::Tensor& x,
+                                      at::IntArrayRef widths);
 
 /// One sublayer with its skip: f(norm(x)) + x·shortcut. x: [batch, tokens, k_in] float32 (the
 /// residual stream); causal; the table holds at least `tokens` positions. Returns

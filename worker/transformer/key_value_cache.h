@@ -8,8 +8,8 @@
 
 namespace dotresize {
 
-/// The keys and values of the positions that one attention has read, so that the tokens after them
-/// need not read them again. Keys are stored rotated.
+/// The keys and values of the positions that one attention has seen, so that they are not computed
+/// again for the tokens after them. Keys are stored rotated.
 class KeyValueCache {
  public:
   /// Room for `capacity` positions of `batch` sequences; `dtype`: that of the weights.
@@ -18,7 +18,7 @@ class KeyValueCache {
   /// Positions that it holds.
   int64_t length() const { return length_; }
   /// key, value: [batch, kv_heads, tokens, head_dim] of the positions from length() on. Throws
-  /// c10::Error where they exceed the capacity.
+  /// c10::Error if they exceed the capacity.
   void append(const at::Tensor& key, const at::Tensor& value);
   /// [batch, kv_heads, length(), head_dim]: a view, until the next append().
   at::Tensor keys() const { return keys_.narrow(2, 0, length_); }

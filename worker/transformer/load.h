@@ -17,7 +17,7 @@ namespace dotresize {
 SublayerWeights load_sublayer(const CheckpointReader& reader, const ModelConfig& config,
                               int64_t sublayer, at::ScalarType dtype);
 
-/// Makes the system read the sublayer's tensors from the disk, and does not wait for it. Throws for
+/// Tells the system to read the sublayer's tensors from disk, and does not wait for it. Throws for
 /// tensors that are missing or have wrong shapes.
 void read_sublayer_ahead(const CheckpointReader& reader, const ModelConfig& config,
                          int64_t sublayer);
@@ -26,7 +26,7 @@ void read_sublayer_ahead(const CheckpointReader& reader, const ModelConfig& conf
 at::Tensor load_embedding(const CheckpointReader& reader, const ModelConfig& config,
                           at::ScalarType dtype);
 
-/// Where embeddings are tied, lm_head.weight is not read even if it is there.
+/// If embeddings are tied, lm_head.weight is not read even if it is there.
 HeadWeights load_head(const CheckpointReader& reader, const ModelConfig& config,
                       at::ScalarType dtype);
 

@@ -2,17 +2,46 @@
 
 #include <ATen/ATen.h>
 
-#include "worker/transformer/read_parts.h"
+#include <tuple>
+
+#include "worker/transformer/forward.h"
 
 namespace dotresize {
 
-at::Tensor mlp_forward(const std::vector<Linear>& readers, const Linear& writer,
+at::Tensor mlp_forward(const std::vector<Linear>& in_proj, const Linear& out_proj,
                        const at::Tensor& x) {
-  const int64_t rows = writer.weight.size(1);
-  const std::vector<at::Tensor> parts = read_parts(readers, x, {rows, rows});
+  const int64_t rows = out_proj.weight.size(1);
+  const std::vector<at::Tensor> parts = apply_in_proj(in_proj, x, {rows, rows});
   at::Tensor hidden = parts[0];
   at::silu_(hidden).mul_(parts[1]);
-  return at::linear(hidden, writer.weight, writer.bias);
+  return at::linear(hidden, out_proj.weight, out_proj.bias);
+}
+
+Routing route(const MixtureConfig& config, const Linear& router, const at::Tensor& x) {
+  const at::Tensor logits = at::linear(x, router.weight);
+  auto [weights, experts] =
+      at::topk(at::softmax(logits, /*dim=*/-1, at::kFloat), config.experts_per_token, /*dim=*/-1);
+  if (config.normed_weights) weights = weights / weights.sum(/*dim=*/-1, /*keepdim=*/true);
+  return {weights.to(logits.scalar_type()), experts};
+}
+
+at::Tensor mixture_forward(const MixtureConfig& config, const SublayerWeights& weights,
+                           const at::Tensor& x) {
+  const at::Tensor tokens = x.reshape({-1, x.size(-1)});
+  const Routing routing = route(config, weights.in_proj.at(0), tokens);
+  const int64_t k_out = weights.out_proj.at(0).weight.size(0);
+  at::Tensor sum = at::zeros({tokens.size(0), k_out}, tokens.options());
+  for (int64_t expert = 0; expert < config.experts; ++expert) {
+    const at::Tensor places = at::nonzero(routing.experts == expert);  // [n, 2]: token, rank
+    if (places.size(0) == 0) continue;
+    const at::Tensor chosen = places.select(1, 0);
+    const auto gate = weights.in_proj.begin() + 1 + 2 * expert;
+    const at::Tensor result =
+        mlp_forward({gate, gate + 2}, weights.out_proj[expert], tokens.index_select(0, chosen));
+    const at::Tensor weight = routing.weights.index({chosen, places.select(1, 1)});
+    sum.index_add_(0, chosen, result * weight.unsqueeze(1));
+  }
+  return sum.view({x.size(0), x.size(1), k_out});
 }
 
 }  // namespace dotresize

@@ -4,13 +4,31 @@
 
 #include <vector>
 
+#include "job/model/model_config.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {
 
-/// down(silu(gate(x)) · up(x)) of normalised x [..., k_in], in the weights' dtype. readers: gate
-/// and up, or one that holds both; writer: down. Returns [..., k_out], skip not added.
-at::Tensor mlp_forward(const std::vector<Linear>& readers, const Linear& writer,
+/// down(silu(gate(x)) · up(x)) of normalised x [..., k_in], in the weights' dtype. in_proj: gate
+/// and up, or one that holds both; out_proj: down. Returns [..., k_out], skip not added.
+at::Tensor mlp_forward(const std::vector<Linear>& in_proj, const Linear& out_proj,
                        const at::Tensor& x);
+
+/// The experts of each token, and their weights.
+struct Routing {
+  at::Tensor weights;  ///< [tokens, experts_per_token], in the dtype of the router
+  at::Tensor experts;  ///< [tokens, experts_per_token] int64, no expert twice in a row
+};
+
+/// The most probable experts of each token x [tokens, k_in]: softmax(x·routerᵀ) in float32 over all
+/// experts. Weights are the probabilities of those experts, divided by their sum if the config
+/// norms them.
+Routing route(const MixtureConfig& config, const Linear& router, const at::Tensor& x);
+
+/// Σ weight · expert(x) over a token's experts, of normalised x [batch, tokens, k_in], in the
+/// weights' dtype. Each expert sees its own tokens alone; a token's sum runs in the order of the
+/// experts. Returns [batch, tokens, k_out], skip not added.
+at::Tensor mixture_forward(const MixtureConfig& config, const SublayerWeights& weights,
+                           const at::Tensor& x);
 
 }  // namespace dotresize

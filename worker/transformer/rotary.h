@@ -9,7 +9,7 @@
 namespace dotresize {
 
 /// cos and sin of the rotary position embedding for positions 0 .. tokens-1, times the attention
-/// factor where the embedding has one.
+/// factor if the embedding has one.
 struct RotaryTable {
   at::Tensor cos;  ///< [tokens, rotary_dim] float32
   at::Tensor sin;

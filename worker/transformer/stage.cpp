@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <array>
 
+#include "worker/transformer/forward.h"
+#include "worker/transformer/load.h"
+#include "worker/transformer/rotary.h"
+
 namespace dotresize {
 namespace {
 

@@ -12,7 +12,7 @@
 #include "job/plan/token_windows.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
-#include "worker/transformer/sublayer.h"
+#include "worker/transformer/weights.h"
 
 namespace dotresize {
 
@@ -25,7 +25,7 @@ struct Stage {
   at::Device device = at::kCPU;
 };
 
-/// Loads the sublayers [shard.first_sublayer, end_sublayer) and, where the shard starts the model,
+/// Loads the sublayers [shard.first_sublayer, end_sublayer) and, if the shard starts the model,
 /// the embedding.
 Stage load_stage(const CheckpointReader& reader, const ModelConfig& config, const RankShard& shard,
                  int64_t end_sublayer, at::ScalarType compute_dtype, at::Device device);

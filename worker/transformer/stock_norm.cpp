@@ -15,11 +15,11 @@ StockNorm stock_norm(int64_t d, int64_t k, at::ScalarType output_dtype) {
 SublayerWeights with_stock_norm(const SublayerWeights& folded, const StockNorm& norm) {
   SublayerWeights weights = folded;
   weights.norm = norm.weight;
-  for (Linear& reader : weights.readers) reader.weight = reader.weight * norm.rest;
+  for (Linear& linear : weights.in_proj) linear.weight = linear.weight * norm.rest;
   for (size_t part = 0; part < weights.head_norms.size(); ++part) {
-    Linear& reader = weights.readers.at(part);  // q, k
-    reader.weight = reader.weight * norm.exact;
-    if (reader.bias.defined()) reader.bias = reader.bias * norm.exact;
+    Linear& linear = weights.in_proj.at(part);  // q, k
+    linear.weight = linear.weight * norm.exact;
+    if (linear.bias.defined()) linear.bias = linear.bias * norm.exact;
   }
   return weights;
 }

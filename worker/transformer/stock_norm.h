@@ -18,9 +18,9 @@ struct StockNorm {
 
 StockNorm stock_norm(int64_t d, int64_t k, at::ScalarType output_dtype);
 
-/// The folded weights with such a norm before their readers. Norms of the heads get its eps too,
-/// for a stock model has but one: queries and keys are sqrt(d/k) times as large before they are
-/// normed, which makes the norm the same as with the source's eps. Readers must not be fused then.
+/// The folded weights with such a norm before in_proj. Norms of the heads get its eps too,
+/// for a stock model has only one: queries and keys are sqrt(d/k) times as large before they are
+/// normed, which makes the norm the same as with the source's eps. in_proj must not be fused then.
 SublayerWeights with_stock_norm(const SublayerWeights& folded, const StockNorm& norm);
 HeadWeights with_stock_norm(const HeadWeights& folded, const StockNorm& norm);
 

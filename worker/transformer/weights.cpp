@@ -1,40 +1,69 @@
 #include "worker/transformer/weights.h"
 
+#include <algorithm>
+#include <stdexcept>
+
+#include "job/model/sublayers.h"
+
 namespace dotresize {
 namespace {
 
-/// The weights with `function` applied to each tensor that there is.
-template <class Function>
-SublayerWeights transformed(const SublayerWeights& weights, const Function& function) {
-  const auto apply = [&](const at::Tensor& tensor) {
-    return tensor.defined() ? function(tensor) : tensor;
-  };
-  SublayerWeights result;
-  result.sublayer = weights.sublayer;
-  result.norm = apply(weights.norm);
-  for (const Linear& reader : weights.readers) {
-    result.readers.push_back({apply(reader.weight), apply(reader.bias)});
+/// Shortcuts are held as [k_in, k_out] and stored as [k_out, k_in].
+at::Tensor stored_or_held(TensorRole role, const at::Tensor& tensor) {
+  return role == TensorRole::kShortcut ? tensor.t() : tensor;
+}
+
+/// Calls visit(stored, tensor) for each of the `tensors` and its place in the weights. Throws
+/// std::logic_error if one has no place, or if the weights have another tensor.
+template <class Weights, class Visit>
+void for_each_pair(Weights& weights, const std::vector<StoredTensor>& tensors, const Visit& visit) {
+  auto next = tensors.begin();
+  for_each_slot(weights, [&](TensorRole role, size_t index, auto& tensor) {
+    if (next != tensors.end() && next->role == role && next->index == index) {
+      visit(*next++, tensor);
+    } else if (tensor.defined()) {
+      throw std::logic_error(sublayer_name(weights.sublayer) + " has more than its model stores");
+    }
+  });
+  if (next != tensors.end()) {
+    throw std::logic_error(sublayer_name(weights.sublayer) + " has no place for " + next->name);
   }
-  for (const Linear& writer : weights.writers) {
-    result.writers.push_back({apply(writer.weight), apply(writer.bias)});
-  }
-  for (const at::Tensor& norm : weights.head_norms) result.head_norms.push_back(apply(norm));
-  result.shortcut = apply(weights.shortcut);
-  return result;
 }
 
 }  // namespace
 
-void for_each_tensor(const SublayerWeights& weights,
-                     const std::function<void(const at::Tensor&)>& function) {
-  transformed(weights, [&](const at::Tensor& tensor) {
-    function(tensor);
-    return tensor;
+SublayerWeights make_weights(int64_t sublayer, const std::vector<StoredTensor>& tensors,
+                             const std::function<at::Tensor(const StoredTensor&)>& make) {
+  const auto count = [&](TensorRole role) {
+    return static_cast<size_t>(
+        std::count_if(tensors.begin(), tensors.end(),
+                      [&](const StoredTensor& tensor) { return tensor.role == role; }));
+  };
+  SublayerWeights weights;
+  weights.sublayer = sublayer;
+  weights.in_proj.resize(count(TensorRole::kInProjWeight));
+  weights.out_proj.resize(count(TensorRole::kOutProjWeight));
+  weights.head_norms.resize(count(TensorRole::kHeadNorm));
+  for_each_pair(weights, tensors, [&](const StoredTensor& stored, at::Tensor& tensor) {
+    tensor = stored_or_held(stored.role, make(stored));
+  });
+  return weights;
+}
+
+void for_each_stored(const SublayerWeights& weights, const std::vector<StoredTensor>& tensors,
+                     const std::function<void(const StoredTensor&, const at::Tensor&)>& visit) {
+  for_each_pair(weights, tensors, [&](const StoredTensor& stored, const at::Tensor& tensor) {
+    if (!tensor.defined()) {
+      throw std::logic_error(sublayer_name(weights.sublayer) + " lacks " + stored.name);
+    }
+    visit(stored, stored_or_held(stored.role, tensor));
   });
 }
 
 SublayerWeights to_dtype(const SublayerWeights& weights, at::ScalarType dtype) {
-  return transformed(weights, [&](const at::Tensor& tensor) { return tensor.to(dtype); });
+  SublayerWeights result = weights;
+  for_each_tensor(result, [&](at::Tensor& tensor) { tensor = tensor.to(dtype); });
+  return result;
 }
 
 at::Tensor to_device(const at::Tensor& tensor, at::Device device) {
@@ -44,7 +73,9 @@ at::Tensor to_device(const at::Tensor& tensor, at::Device device) {
 }
 
 SublayerWeights to_device(const SublayerWeights& weights, at::Device device) {
-  return transformed(weights, [&](const at::Tensor& tensor) { return to_device(tensor, device); });
+  SublayerWeights result = weights;
+  for_each_tensor(result, [&](at::Tensor& tensor) { tensor = to_device(tensor, device); });
+  return result;
 }
 
 HeadWeights to_device(const HeadWeights& weights, at::Device device) {

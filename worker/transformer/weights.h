@@ -6,6 +6,8 @@
 #include <functional>
 #include <vector>
 
+#include "job/model/tensor_table.h"
+
 namespace dotresize {
 
 struct Linear {
@@ -15,31 +17,60 @@ struct Linear {
 
 /// Weights of one sublayer, dense, half folded or folded. All of one dtype.
 struct SublayerWeights {
-  int64_t sublayer = 0;  ///< 2l: attention of layer l; 2l+1: its MLP
-  at::Tensor norm;       ///< γ [d]; undefined once folded into the readers
+  int64_t sublayer = 0;
+  at::Tensor norm;  ///< γ [d]; undefined once folded into in_proj
   /// Attention: q, k, v; MLP: gate, up; or one, all fused. Mixture of experts: the router, then
   /// gate and up of each expert.
-  std::vector<Linear> readers;
+  std::vector<Linear> in_proj;
   std::vector<at::Tensor> head_norms;  ///< of query and key heads, [head_dim]; or empty
-  std::vector<Linear> writers;         ///< attention: o; MLP: down; mixture: down of each expert
+  std::vector<Linear> out_proj;        ///< attention: o; MLP: down; mixture: down of each expert
   at::Tensor shortcut;                 ///< [k_in, k_out]; undefined: the identity
 };
 
 struct HeadWeights {
-  at::Tensor norm;    ///< γ [d]; undefined where the model is compressed
-  at::Tensor weight;  ///< lm_head [vocab, k_2L]; the embedding where tied
+  at::Tensor norm;    ///< γ [d]; undefined if the model is compressed
+  at::Tensor weight;  ///< lm_head [vocab, k_2L]; the embedding if tied
 };
 
-/// Calls the function with every tensor that there is.
-void for_each_tensor(const SublayerWeights& weights,
-                     const std::function<void(const at::Tensor&)>& function);
+/// Calls visit(role, index, tensor) for each tensor that the weights have room for, undefined if it
+/// is absent, in the order of the tensor table. Weights: SublayerWeights, const or not.
+template <class Weights, class Visit>
+void for_each_slot(Weights& weights, const Visit& visit) {
+  const auto each = [&](TensorRole role, auto& items, const auto& tensor_of) {
+    size_t index = 0;
+    for (auto& item : items) visit(role, index++, std::invoke(tensor_of, item));
+  };
+  each(TensorRole::kInProjWeight, weights.in_proj, &Linear::weight);
+  each(TensorRole::kOutProjWeight, weights.out_proj, &Linear::weight);
+  each(TensorRole::kInProjBias, weights.in_proj, &Linear::bias);
+  each(TensorRole::kOutProjBias, weights.out_proj, &Linear::bias);
+  each(TensorRole::kHeadNorm, weights.head_norms, std::identity());
+  visit(TensorRole::kNorm, 0, weights.norm);
+  visit(TensorRole::kShortcut, 0, weights.shortcut);
+}
+
+/// Calls visit(tensor) for each tensor that is defined.
+template <class Weights, class Visit>
+void for_each_tensor(Weights& weights, const Visit& visit) {
+  for_each_slot(weights, [&](TensorRole, size_t, auto& tensor) {
+    if (tensor.defined()) visit(tensor);
+  });
+}
+
+/// Weights of these tensors, each the result of `make`, in the stored shape and order.
+SublayerWeights make_weights(int64_t sublayer, const std::vector<StoredTensor>& tensors,
+                             const std::function<at::Tensor(const StoredTensor&)>& make);
+
+/// Calls `visit` with each tensor as it is stored; the shortcut is a transposed view. Throws
+/// std::logic_error if the weights' tensors are not these.
+void for_each_stored(const SublayerWeights& weights, const std::vector<StoredTensor>& tensors,
+                     const std::function<void(const StoredTensor&, const at::Tensor&)>& visit);
 
 /// The weights rounded to `dtype`; tensors that have it already are shared, not copied.
 SublayerWeights to_dtype(const SublayerWeights& weights, at::ScalarType dtype);
 
 /// The tensors on `device`; those that are there already are shared. To a GPU they go through
-/// pinned memory, and may still be on their way when this returns: whatever runs on its current
-/// stream finds them there.
+/// pinned memory, and the copy may not be done yet when this returns: it is on the current stream.
 at::Tensor to_device(const at::Tensor& tensor, at::Device device);
 SublayerWeights to_device(const SublayerWeights& weights, at::Device device);
 HeadWeights to_device(const HeadWeights& weights, at::Device device);

@@ -6,10 +6,10 @@
 
 #include "base/errors.h"
 #include "job/model/model_size.h"
+#include "job/model/tensor_table.h"
 #include "worker/commands/eval/transformers_runtime.h"
 #include "worker/commands/token_input.h"
 #include "worker/evaluation/checkpoint_nll.h"
-#include "worker/transformer/expected_shapes.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

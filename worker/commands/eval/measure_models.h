@@ -37,7 +37,7 @@ struct MeasuredModel {
 
 /// Measures the models of the request one after the other, in order. Text becomes tokens with each
 /// model's own tokenizer, kept in `cache_dir`. Plans and enters the phases of `progress`. Throws
-/// InputError before anything is measured where a model or its tokens cannot be used, also where
+/// InputError before anything is measured if a model or its tokens cannot be used, also if
 /// they exceed ModelConfig::longest_window().
 std::vector<MeasuredModel> measure_models(const EvalRequest& request,
                                           const std::filesystem::path& cache_dir,

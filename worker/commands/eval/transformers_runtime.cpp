@@ -9,8 +9,8 @@
 
 #include "base/checked_json.h"
 #include "base/errors.h"
+#include "base/input_file.h"
 #include "base/scratch_directory.h"
-#include "base/small_file.h"
 #include "job/model/output_config.h"
 #include "worker/python/embedded.h"
 #include "worker/python/python_helper.h"
@@ -24,7 +24,7 @@ using nlohmann::json;
 constexpr size_t kMaxFileBytes = 16 << 20;
 
 json read_json(const fs::path& file) {
-  return parse_json_object(read_small_file(file, kMaxFileBytes), file.string());
+  return parse_json_object(read_whole_file(file, kMaxFileBytes), file.string());
 }
 
 std::vector<std::string> latency_arguments(const LatencyOptions& options) {
@@ -59,7 +59,7 @@ bool may_run_code(const fs::path& model_dir, const ModelConfig& config) {
       {{"configuration_dotresize.py", configuration_py()},
        {"modeling_dotresize.py", modeling_py()}}};
   for (const auto& [name, expected] : files) {
-    if (read_small_file(model_dir / name, kMaxFileBytes) != expected) {
+    if (read_whole_file(model_dir / name, kMaxFileBytes) != expected) {
       refuse(name, "not the file that this version of dotresize writes");
     }
   }

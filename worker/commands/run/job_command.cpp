@@ -11,8 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "base/environment.h"
 #include "base/errors.h"
-#include "base/host_name.h"
+#include "base/exit_codes.h"
+#include "base/failure.h"
 #include "base/text_table.h"
 #include "job/plan/device_memory_estimate.h"
 #include "job/plan/shard_plan.h"
@@ -199,14 +201,10 @@ void JobCommand::run_job_here(StopSignals& signals) {
 }
 
 int JobCommand::fail(int exit_code, const std::string& message) {
-  const std::string host = host_name();
-  const std::string phase = progress_.phase().empty() ? "start" : progress_.phase();
-  fmt::print(stderr, "dotresize-worker: error: rank {} on {} in {}: {}\n", rank_, host, phase,
-             message);
-  if (coordinator_) {
-    const char* code = exit_code == kExitBadData ? "INVALID_INPUT" : "RANK_FAILED";
-    report_failure(*coordinator_, {code, message, rank_, host, phase});
-  }
+  const Failure failure{failure_code(exit_code), rank_, host_name(),
+                        progress_.phase().empty() ? "start" : progress_.phase(), message};
+  fmt::print(stderr, "{}\n", failure_line(failure));
+  if (coordinator_) report_failure(*coordinator_, failure);
   if (world_size() > 1) MPI_Abort(MPI_COMM_WORLD, exit_code);
   return exit_code;
 }

@@ -9,23 +9,17 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
-#include <utility>
 
 #include "base/durable_file.h"
 #include "base/errors.h"
+#include "base/partial_path.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-fs::path with_suffix(const fs::path& path, const char* suffix) {
-  fs::path name = path.has_filename() ? path : path.parent_path();
-  name += suffix;
-  return name;
-}
-
 InputError cannot_write(const fs::path& path) {
-  return InputError("output.path: cannot write " + path.string() + ": " + std::strerror(errno));
+  return InputError("output.path", "cannot write " + path.string() + ": " + std::strerror(errno));
 }
 
 /// Swaps two names in one step: at any moment there is a whole model under `b`.
@@ -33,7 +27,7 @@ void exchange(const fs::path& a, const fs::path& b) {
   if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return;
   if (errno != EINVAL && errno != ENOSYS) throw cannot_write(b);
   // A file system that cannot: for a moment there is none.
-  const fs::path aside = with_suffix(b, ".replaced");
+  const fs::path aside = replaced_path(b);
   fs::remove_all(aside);
   fs::rename(b, aside);
   fs::rename(a, b);
@@ -55,30 +49,26 @@ void make_directory(const fs::path& path) {
 
 }  // namespace
 
-fs::path partial_path(const fs::path& path) { return with_suffix(path, ".partial"); }
-
 LockedDirectory::LockedDirectory(const fs::path& path) {
   // A holder that ends renames or removes the directory: a lock on one that has lost its name is
   // none.
-  while (fd_ < 0) {
+  while (!fd_) {
     make_directory(path);
-    fd_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd_ < 0) throw cannot_write(path);
-    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-      ::close(fd_);
-      throw InputError("output.path: another job is writing " + path.string());
+    fd_ = UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    if (!fd_) throw cannot_write(path);
+    if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
+      throw InputError("output.path", "another job is writing " + path.string());
     }
-    if (!same_file(fd_, path)) ::close(std::exchange(fd_, -1));
+    if (!same_file(fd_.get(), path)) fd_ = UniqueFd();
   }
 }
-
-LockedDirectory::~LockedDirectory() { ::close(fd_); }
 
 OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite)
     : path_(path), partial_(partial_path(path)), overwrite_(overwrite) {
   if (!overwrite && fs::exists(fs::symlink_status(path_))) {
-    throw InputError("output.path: " + path_.string() +
-                     " exists; remove it, choose another path, or set output.overwrite: true");
+    throw InputError(
+        "output.path",
+        path_.string() + " exists; remove it, choose another path, or set output.overwrite: true");
   }
   lock_.emplace(partial_);
   for (const fs::directory_entry& leftover : fs::directory_iterator(partial_)) {

@@ -4,19 +4,18 @@
 #include <mutex>
 #include <optional>
 
+#include "base/unique_fd.h"
+
 namespace dotresize {
 
-/// A directory that this process alone writes: it is made where it is missing, and locked for life.
+/// A directory that this process alone writes: it is made if it is missing, and locked for life.
 class LockedDirectory {
  public:
-  /// Throws InputError where another process holds the lock or the directory cannot be made.
+  /// Throws InputError if another process holds the lock or the directory cannot be made.
   explicit LockedDirectory(const std::filesystem::path& path);
-  ~LockedDirectory();
-  LockedDirectory(const LockedDirectory&) = delete;
-  LockedDirectory& operator=(const LockedDirectory&) = delete;
 
  private:
-  int fd_ = -1;
+  UniqueFd fd_;
 };
 
 /// The output while it is being written: `<path>.partial`, locked against a second job, renamed to
@@ -24,7 +23,7 @@ class LockedDirectory {
 class OutputDirectory {
  public:
   /// Creates an empty `<path>.partial` (a leftover of an earlier job is removed first). Throws
-  /// InputError where `path` exists and `overwrite` is false, or where another job holds the lock.
+  /// InputError if `path` exists and `overwrite` is false, or if another job holds the lock.
   OutputDirectory(const std::filesystem::path& path, bool overwrite);
   /// discard()s.
   ~OutputDirectory();
@@ -35,7 +34,7 @@ class OutputDirectory {
   /// Removes the unfinished output, from any thread, whatever is still being written into it; does
   /// nothing after commit().
   void discard();
-  /// Makes the content durable and renames it to `path`, replacing an existing directory where
+  /// Makes the content durable and renames it to `path`, replacing an existing directory if
   /// `overwrite` allows it.
   void commit();
 
@@ -47,8 +46,5 @@ class OutputDirectory {
   bool committed_ = false;
   std::optional<LockedDirectory> lock_;
 };
-
-/// `<path>.partial`.
-std::filesystem::path partial_path(const std::filesystem::path& path);
 
 }  // namespace dotresize

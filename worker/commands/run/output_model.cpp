@@ -3,10 +3,12 @@
 #include <ATen/ATen.h>
 
 #include <array>
+#include <utility>
 
 #include "base/durable_file.h"
-#include "base/small_file.h"
+#include "base/input_file.h"
 #include "job/model/output_config.h"
+#include "job/model/tensor_table.h"
 #include "job/plan/output_model_config.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/python/embedded.h"
@@ -30,21 +32,11 @@ constexpr std::array<const char*, 10> kCopiedFiles = {
 ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job,
                           const ShardPlan& plan) {
   const at::ScalarType dtype = scalar_type(job.output_dtype);
-  const std::vector<int64_t>& widths = output.junction_widths;
   std::vector<std::vector<TensorSpec>> by_rank;
   for (const RankShard& shard : plan.ranks) {
-    std::vector<TensorSpec>& tensors = by_rank.emplace_back();
-    if (shard.first_sublayer == 0) {
-      tensors.push_back({kEmbeddingName, dtype, {output.vocab_size, widths.front()}});
-    }
-    for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
-      for (const StoredTensor& tensor : stored_tensors(output, sublayer)) {
-        tensors.push_back({tensor.name, dtype, tensor.shape});
-      }
-    }
-    if (shard.end_sublayer == output.num_sublayers()) {
-      if (!output.compressed) tensors.push_back({kFinalNormName, dtype, {widths.back()}});
-      tensors.push_back({kHeadName, dtype, {output.vocab_size, widths.back()}});
+    std::vector<TensorSpec>& specs = by_rank.emplace_back();
+    for (StoredTensor& tensor : shard_tensors(output, shard.first_sublayer, shard.end_sublayer)) {
+      specs.push_back({std::move(tensor.name), dtype, std::move(tensor.shape)});
     }
   }
   return make_shard_layout(by_rank);
@@ -65,27 +57,30 @@ void OutputShards::begin(const JunctionWidths& widths) {
 }
 
 void OutputShards::put_embedding(const at::Tensor& embedding) {
-  writer_->write(kEmbeddingName, embedding);
+  writer_->write(embedding_tensor(output_).name, embedding);
 }
 
 void OutputShards::put_sublayer(const SublayerWeights& weights) {
-  const std::vector<StoredTensor> tensors = stored_tensors(output_, weights.sublayer);
-  const std::vector<at::Tensor> values =
-      stored_values(output_, norm_ ? with_stock_norm(weights, *norm_) : weights);
-  for (size_t i = 0; i < tensors.size(); ++i) writer_->write(tensors[i].name, values.at(i));
+  for_each_stored(norm_ ? with_stock_norm(weights, *norm_) : weights,
+                  sublayer_tensors(output_, weights.sublayer),
+                  [&](const StoredTensor& stored, const at::Tensor& tensor) {
+                    writer_->write(stored.name, tensor);
+                  });
 }
 
 void OutputShards::put_head(const HeadWeights& head) {
   const HeadWeights stored = norm_ ? with_stock_norm(head, *norm_) : head;
-  if (stored.norm.defined()) writer_->write(kFinalNormName, stored.norm);
-  writer_->write(kHeadName, stored.weight);
+  for (const StoredTensor& tensor : head_tensors(output_)) {
+    writer_->write(tensor.name,
+                   tensor.role == TensorRole::kFinalNorm ? stored.norm : stored.weight);
+  }
 }
 
 void OutputShards::finish() { writer_->finish(); }
 
 void write_companion_files(const fs::path& dir, const ShardLayout& layout,
                            const ModelConfig& output, const ResolvedJob& job) {
-  const std::string source = read_small_file(job.model_path / "config.json", kMaxConfigBytes);
+  const std::string source = read_whole_file(job.model_path / "config.json", kMaxConfigBytes);
   write_file_atomically(dir / "config.json", output_config_json(source, output));
   if (output.compressed) {
     write_file_atomically(dir / "configuration_dotresize.py", std::string(configuration_py()));

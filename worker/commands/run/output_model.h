@@ -10,6 +10,7 @@
 #include "job/plan/shard_plan.h"
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/writer.h"
+#include "worker/transformer/stock_norm.h"
 
 namespace dotresize {
 

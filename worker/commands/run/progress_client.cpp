@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/environment.h"
 #include "dotresize/v1/workers.grpc.pb.h"
 
 namespace dotresize {
@@ -48,20 +49,15 @@ void fill(v1::Progress& message, const ProgressState& state) {
   message.set_fraction(state.fraction);
 }
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 }  // namespace
 
 std::optional<CoordinatorAddress> CoordinatorAddress::from_environment() {
   CoordinatorAddress address;
-  address.target = environment("DOTRESIZE_COORDINATOR");
+  address.target = environment_variable("DOTRESIZE_COORDINATOR");
   if (address.target.empty()) return std::nullopt;
-  address.job_id = environment("DOTRESIZE_JOB_ID");
-  address.attempt = std::atoi(environment("DOTRESIZE_ATTEMPT").c_str());
-  address.token = environment("DOTRESIZE_ATTEMPT_TOKEN");
+  address.job_id = environment_variable("DOTRESIZE_JOB_ID");
+  address.attempt = std::atoi(environment_variable("DOTRESIZE_ATTEMPT").c_str());
+  address.token = environment_variable("DOTRESIZE_ATTEMPT_TOKEN");
   return address;
 }
 
@@ -127,7 +123,7 @@ ProgressClient::ProgressClient(CoordinatorAddress address, const Progress& progr
     : impl_(std::make_unique<Impl>(std::move(address), progress)) {}
 ProgressClient::~ProgressClient() = default;
 
-void report_failure(const CoordinatorAddress& address, const FailureReport& failure) {
+void report_failure(const CoordinatorAddress& address, const Failure& failure) {
   v1::ReportFailureRequest request;
   request.set_job_id(address.job_id);
   request.set_attempt(address.attempt);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/failure.h"
 #include "worker/commands/progress.h"
 
 namespace dotresize {
@@ -15,22 +16,13 @@ struct CoordinatorAddress {
   int attempt = 0;
   std::string token;  ///< secret
 
-  /// Empty where the job runs without a server.
+  /// Empty if the job runs without a server.
   static std::optional<CoordinatorAddress> from_environment();
-};
-
-/// A rank's failure, as the coordinator wants it.
-struct FailureReport {
-  std::string code;  ///< "INVALID_INPUT" or "RANK_FAILED"
-  std::string message;
-  int rank = 0;
-  std::string host;
-  std::string phase;
 };
 
 /// Sends heartbeats with the progress to the coordinator, from a thread of its own: at once when
 /// something changed (at most five a second), else every two seconds. A coordinator that is away is
-/// tried again; the job goes on meanwhile. Where it answers `stop`, SIGTERM is raised in this
+/// tried again; the job goes on meanwhile. If it answers `stop`, SIGTERM is raised in this
 /// process.
 class ProgressClient {
  public:
@@ -46,6 +38,6 @@ class ProgressClient {
 
 /// Tells the coordinator why this rank fails; waits at most two seconds for the answer and ignores
 /// failure: the exit code and the log tell the same.
-void report_failure(const CoordinatorAddress& address, const FailureReport& failure);
+void report_failure(const CoordinatorAddress& address, const Failure& failure);
 
 }  // namespace dotresize

@@ -5,11 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/host_name.h"
+#include "base/environment.h"
 #include "base/sha256.h"
 #include "job/model/sublayers.h"
 #include "worker/commands/run/cost_rate.h"
-#include "worker/transformer/sublayer.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/phase_clock.h"
 #include "job/plan/junction_widths.h"
 #include "job/plan/shard_plan.h"
 #include "job/report/junction_report.h"
@@ -12,7 +13,7 @@
 #include "worker/checkpoint/writer.h"
 #include "worker/comm/communicator.h"
 #include "worker/cuda/choose_device.h"
-#include "worker/maps/junction_solver.h"
+#include "worker/maps/junction_map.h"
 
 namespace dotresize {
 

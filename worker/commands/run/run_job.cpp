@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/durable_file.h"
+#include "base/partial_path.h"
 #include "base/version.h"
 #include "job/model/model_size.h"
 #include "job/plan/energy_widths.h"
@@ -21,20 +22,15 @@
 #include "worker/commands/run/trace.h"
 #include "worker/commands/token_input.h"
 #include "worker/evaluation/checkpoint_nll.h"
-#include "worker/maps/fold.h"
+#include "worker/transformer/fold_sublayer.h"
+#include "worker/transformer/load.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
 MapOptions map_options(const ResolvedJob& job) {
-  MapOptions options;
-  options.pca = job.method.pca();
-  options.transport = job.method.transport();
-  options.width = job.widths.largest();
-  options.cost_scale = job.cost_scale == CostScale::kMax    ? MapOptions::CostScale::kMax
-                       : job.cost_scale == CostScale::kMean ? MapOptions::CostScale::kMean
-                                                            : MapOptions::CostScale::kNone;
+  MapOptions options{job.method.basis, job.method.map, job.cost_scale};
   options.sinkhorn = {job.lambda, job.sinkhorn_tolerance, job.sinkhorn_max_iterations};
   options.accept_nonconvergence = job.accept_nonconvergence;
   return options;
@@ -54,9 +50,9 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 /// What a phase waits for at its end.
-std::function<void()> finish_work_of(const ChosenDevice& device) {
+std::function<void()> synchronize_of(const ChosenDevice& device) {
   if (device.cuda == nullptr) return nullptr;
-  return [cuda = device.cuda] { cuda->finish_work(); };
+  return [cuda = device.cuda] { cuda->synchronize(); };
 }
 
 using Fingerprints = std::map<std::string, std::string>;  // SHA-256 by file name
@@ -67,7 +63,7 @@ struct JobContext {
   const ModelConfig& config;
   const ShardPlan& plan;
   const RunEnvironment& environment;
-  PhaseClock clock{!environment.trace.empty(), finish_work_of(environment.device)};
+  PhaseClock clock{!environment.trace.empty(), synchronize_of(environment.device)};
   TimedCommunicator comm{environment.comm, clock};
   CheckpointReader source{job.model_path};
 
@@ -155,11 +151,11 @@ std::optional<NegativeLogLikelihood> evaluate_compressed(JobContext& run, const 
 
 CalibrationJob calibration_job(const JobContext& run, const TokenWindows& tokens) {
   const ResolvedJob& job = run.job;
-  CalibrationJob calibration{run.config,          run.source,          run.plan,
-                             tokens.windows,      map_options(job),    job.head_sliced,
-                             run.compute_dtype(), job.junction_groups, job.widths};
+  CalibrationJob calibration{run.config,      run.source,          run.plan,
+                             tokens.windows,  map_options(job),    job.widths,
+                             job.head_sliced, run.compute_dtype(), job.junction_groups};
   calibration.device = run.environment.device.device;
-  calibration.fold_dtype = fold_dtype(scalar_type(job.output_dtype));
+  calibration.fold_dtype = fold_dtype(job.output_dtype);
   if (job.energy) {
     calibration.choose_widths = [&job, &config = run.config](const at::Tensor& spectra) {
       return energy_widths(job, config, rows_of(spectra));

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "base/errors.h"
+#include "base/exit_codes.h"
 
 namespace dotresize {
 

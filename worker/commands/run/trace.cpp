@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/durable_file.h"
+#include "base/environment.h"
 #include "base/errors.h"
-#include "base/host_name.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -40,13 +40,13 @@ void check_trace_path(const fs::path& path) {
   std::error_code error;
   const fs::path folder = fs::absolute(path).parent_path();
   if (!fs::is_directory(folder, error)) {
-    throw InputError("--trace: " + folder.string() + ": there is no such directory");
+    throw InputError("--trace", folder.string() + ": there is no such directory");
   }
   if (fs::is_directory(path, error)) {
-    throw InputError("--trace: " + path.string() + " is a directory");
+    throw InputError("--trace", path.string() + " is a directory");
   }
   if (::access(folder.c_str(), W_OK) != 0) {
-    throw InputError("--trace: " + folder.string() + " is not writable");
+    throw InputError("--trace", folder.string() + " is not writable");
   }
 }
 

@@ -3,13 +3,12 @@
 #include <ATen/ATen.h>
 
 #include "base/errors.h"
-#include "base/in_quotes.h"
+#include "base/printable.h"
 #include "job/model/model_config.h"
+#include "job/model/tensor_table.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/finite.h"
 #include "worker/checkpoint/reader.h"
-#include "worker/transformer/expected_shapes.h"
-#include "worker/transformer/layout.h"
 #include "worker/transformer/shortcut_check.h"
 
 namespace dotresize {
@@ -17,13 +16,6 @@ namespace fs = std::filesystem;
 namespace {
 
 using Problems = std::vector<std::string>;
-
-std::string dtype_name(at::ScalarType dtype) {
-  for (const Dtype known : {Dtype::kFloat32, Dtype::kFloat16, Dtype::kBFloat16}) {
-    if (scalar_type(known) == dtype) return to_string(known);
-  }
-  return c10::toString(dtype);
-}
 
 bool is_there(const CheckpointReader& reader, const std::string& name,
               const std::vector<int64_t>& shape) {
@@ -43,12 +35,8 @@ void verify_dtypes(const CheckpointReader& reader, const ModelConfig& config, Pr
 
 void verify_shortcuts(const CheckpointReader& reader, const ModelConfig& config,
                       Problems& problems) {
-  for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
-    if (!config.has_shortcut(sublayer)) continue;
-    const StoredTensor stored =
-        sublayer_layout(config, sublayer, config.junction_widths.at(sublayer),
-                        config.junction_widths.at(sublayer + 1))
-            .shortcut;
+  for (const StoredTensor& stored : shard_tensors(config, 0, config.num_sublayers())) {
+    if (stored.role != TensorRole::kShortcut) continue;
     if (!is_there(reader, stored.name, stored.shape)) continue;
     const at::Tensor shortcut = reader.get(stored.name, stored.shape);
     if (!all_finite(shortcut)) continue;

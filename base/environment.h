@@ -1,0 +1,23 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace dotresize {
+
+/// An environment variable; empty if it is not set.
+std::string environment_variable(const char* name);
+
+/// This machine's name, as error messages, the report and traces say it.
+std::string host_name();
+
+/// $XDG_CACHE_HOME/dotresize or ~/.cache/dotresize, where nobody else writes; empty if the
+/// environment names neither. A variable that is empty counts as not set, as the XDG Base Directory
+/// Specification has it.
+std::filesystem::path user_cache_dir();
+
+/// The absolute path of dotresize-worker: $DOTRESIZE_WORKER, else the one beside this program.
+/// Throws ProgramMissing if it cannot be executed.
+std::filesystem::path worker_program();
+
+}  // namespace dotresize

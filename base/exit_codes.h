@@ -1,0 +1,17 @@
+#pragma once
+
+namespace dotresize {
+
+/// How every program of the project ends (docs/cli.md).
+enum ExitCode : int {
+  kExitOk = 0,
+  kExitJobFailed = 1,
+  kExitCancelled = 2,
+  kExitUsage = 64,
+  kExitBadData = 65,
+  kExitUnavailable = 69,
+  kExitTryAgain = 75,
+  kExitDenied = 77,
+};
+
+}  // namespace dotresize

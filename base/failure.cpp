@@ -1,0 +1,74 @@
+#include "base/failure.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/child_process.h"
+#include "base/exit_codes.h"
+#include "base/printable.h"
+
+namespace dotresize {
+namespace {
+
+constexpr size_t kMaxCode = 64;
+constexpr size_t kMaxHost = 255;
+constexpr size_t kMaxPhase = 64;
+constexpr size_t kMaxMessage = 2000;
+
+constexpr std::string_view kBeforeRank = "dotresize-worker: error: rank ";
+constexpr std::string_view kBeforeHost = " on ";
+constexpr std::string_view kBeforePhase = " in ";
+constexpr std::string_view kBeforeMessage = ": ";
+
+/// What stands before `end`, which is dropped too; nothing if `end` is not there.
+std::optional<std::string_view> take_until(std::string_view& text, std::string_view end) {
+  const size_t at = text.find(end);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view taken = text.substr(0, at);
+  text.remove_prefix(at + end.size());
+  return taken;
+}
+
+std::optional<int> whole_number(std::string_view text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+const char* failure_code(int exit_code) {
+  if (exit_code == kExitBadData) return kInvalidInput;
+  if (exit_code == kExitCannotExecute) return kLaunchFailed;
+  return kRankFailed;
+}
+
+Failure printable(const Failure& failure) {
+  return {printable(failure.code, kMaxCode), failure.rank, printable(failure.host, kMaxHost),
+          printable(failure.phase, kMaxPhase), printable(failure.message, kMaxMessage)};
+}
+
+std::string failure_line(const Failure& failure) {
+  Failure clean = printable(failure);
+  std::replace(clean.host.begin(), clean.host.end(), ' ', '?');
+  std::replace(clean.phase.begin(), clean.phase.end(), ':', '?');
+  std::string line(kBeforeRank);
+  line += std::to_string(clean.rank);
+  line.append(kBeforeHost).append(clean.host.empty() ? "?" : clean.host);
+  line.append(kBeforePhase).append(clean.phase.empty() ? "start" : clean.phase);
+  return line.append(kBeforeMessage).append(printable(failure.message));
+}
+
+std::optional<Failure> parse_failure_line(std::string_view line) {
+  if (!line.starts_with(kBeforeRank)) return std::nullopt;
+  line.remove_prefix(kBeforeRank.size());
+  const auto rank = take_until(line, kBeforeHost);
+  const auto host = take_until(line, kBeforePhase);
+  const auto phase = take_until(line, kBeforeMessage);
+  if (!rank || !host || !phase || !whole_number(*rank)) return std::nullopt;
+  return Failure{"", *whole_number(*rank), std::string(*host), std::string(*phase),
+                 std::string(line)};
+}
+
+}  // namespace dotresize

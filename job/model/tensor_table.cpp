@@ -1,0 +1,241 @@
+#include "job/model/tensor_table.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "job/model/sublayers.h"
+
+namespace dotresize {
+namespace {
+
+constexpr Extent kIn{Extent::Kind::kIn};
+constexpr Extent kOut{Extent::Kind::kOut};
+
+constexpr Extent constant(int64_t size) { return {Extent::Kind::kConstant, size}; }
+
+/// A matrix between a junction and the inside of the sublayer.
+struct Projection {
+  std::string_view module;
+  int64_t size = 0;  ///< on the inside: rows of in_proj, columns of out_proj
+  bool per_expert = false;
+};
+
+struct Projections {
+  std::string_view block;
+  std::vector<Projection> in_proj;
+  Projection out_proj;
+  bool in_bias = false;
+  bool out_bias = false;
+};
+
+/// One matrix of that name, the rows of the projections one below another, if the model has that.
+std::vector<Projection> fused(const ModelConfig& config, std::string_view module,
+                              std::vector<Projection> projections) {
+  if (!config.fused_in_proj) return projections;
+  const int64_t rows =
+      std::accumulate(projections.begin(), projections.end(), int64_t{0},
+                      [](int64_t sum, const Projection& part) { return sum + part.size; });
+  return {{module, rows}};
+}
+
+Projections attention(const ModelConfig& config) {
+  const int64_t query_rows = config.num_heads * config.head_dim;
+  const int64_t key_rows = config.num_kv_heads * config.head_dim;
+  return {.block = "self_attn",
+          .in_proj = fused(config, "qkv_proj",
+                           {{"q_proj", query_rows}, {"k_proj", key_rows}, {"v_proj", key_rows}}),
+          .out_proj = {"o_proj", query_rows},
+          .in_bias = config.attention_bias,
+          .out_bias = config.output_bias};
+}
+
+Projections mlp(const ModelConfig& config) {
+  const int64_t rows = config.intermediate_size;
+  return {.block = "mlp",
+          .in_proj = fused(config, "gate_up_proj", {{"gate_proj", rows}, {"up_proj", rows}}),
+          .out_proj = {"down_proj", rows},
+          .in_bias = config.mlp_bias,
+          .out_bias = config.mlp_bias};
+}
+
+Projections mixture(const MixtureConfig& config) {
+  const int64_t rows = config.intermediate_size;
+  return {.block = config.names.block,
+          .in_proj = {{"gate", config.experts},
+                      {config.names.gate, rows, /*per_expert=*/true},
+                      {config.names.up, rows, /*per_expert=*/true}},
+          .out_proj = {config.names.down, rows, /*per_expert=*/true}};
+}
+
+Projections projections_of(const ModelConfig& config, int64_t sublayer) {
+  if (is_attention(sublayer)) return attention(config);
+  return config.is_mixture(sublayer) ? mixture(*config.mixture) : mlp(config);
+}
+
+int64_t size_of(const Extent& extent, int64_t k_in, int64_t k_out) {
+  switch (extent.kind) {
+    case Extent::Kind::kIn:
+      return k_in;
+    case Extent::Kind::kOut:
+      return k_out;
+    case Extent::Kind::kConstant:
+      break;
+  }
+  return extent.constant;
+}
+
+bool is_bias(TensorRole role) {
+  return role == TensorRole::kInProjBias || role == TensorRole::kOutProjBias;
+}
+
+/// Joined with dots; empty parts are left out.
+std::string dotted(std::initializer_list<std::string_view> parts) {
+  std::string name;
+  for (const std::string_view part : parts) {
+    if (part.empty()) continue;
+    if (!name.empty()) name += '.';
+    name += part;
+  }
+  return name;
+}
+
+/// Rows with names and sizes; those of each expert, expert by expert, next to each other if they
+/// have the same role.
+class Expansion {
+ public:
+  Expansion(std::string prefix, int64_t k_in, int64_t k_out, int64_t experts)
+      : prefix_(std::move(prefix)), k_in_(k_in), k_out_(k_out), experts_(experts) {}
+
+  std::vector<StoredTensor> of(const std::vector<TensorRow>& rows) {
+    for (auto row = rows.begin(); row != rows.end();) {
+      const auto end = std::find_if(row, rows.end(), [&](const TensorRow& other) {
+        return other.role != row->role || other.per_expert != row->per_expert;
+      });
+      for (int64_t expert = 0; expert < (row->per_expert ? experts_ : 1); ++expert) {
+        for (auto one = row; one != end; ++one) add(*one, expert);
+      }
+      row = end;
+    }
+    return std::move(tensors_);
+  }
+
+ private:
+  void add(const TensorRow& row, int64_t expert) {
+    std::vector<int64_t> shape = {size_of(row.rows, k_in_, k_out_)};
+    if (row.columns) shape.push_back(size_of(*row.columns, k_in_, k_out_));
+    const bool follows = !tensors_.empty() && tensors_.back().role == row.role;
+    tensors_.push_back(
+        {dotted({prefix_, row.block, row.per_expert ? "experts." + std::to_string(expert) : "",
+                 row.module, is_bias(row.role) ? "bias" : "weight"}),
+         std::move(shape), row.role, follows ? tensors_.back().index + 1 : 0});
+  }
+
+  std::string prefix_;
+  int64_t k_in_;
+  int64_t k_out_;
+  int64_t experts_;
+  std::vector<StoredTensor> tensors_;
+};
+
+}  // namespace
+
+std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer,
+                                     SublayerForm form) {
+  const auto [block, in_proj, out_proj, in_bias, out_bias] = projections_of(config, sublayer);
+  std::vector<TensorRow> rows;
+  for (const Projection& in : in_proj) {
+    rows.push_back(
+        {TensorRole::kInProjWeight, block, in.module, constant(in.size), kIn, in.per_expert});
+  }
+  rows.push_back({TensorRole::kOutProjWeight, block, out_proj.module, kOut, constant(out_proj.size),
+                  out_proj.per_expert});
+  if (in_bias) {
+    for (const Projection& in : in_proj) {
+      rows.push_back({TensorRole::kInProjBias, block, in.module, constant(in.size), {}});
+    }
+  }
+  if (out_bias) rows.push_back({TensorRole::kOutProjBias, block, out_proj.module, kOut, {}});
+  const bool attends = is_attention(sublayer);
+  if (attends && config.head_norms) {
+    for (const char* module : {"q_norm", "k_norm"}) {
+      rows.push_back({TensorRole::kHeadNorm, block, module, constant(config.head_dim), {}});
+    }
+  }
+  if (form == SublayerForm::kDense) {
+    rows.push_back(
+        {TensorRole::kNorm, "", attends ? "input_layernorm" : "post_attention_layernorm", kIn, {}});
+  }
+  if (form == SublayerForm::kFolded) {
+    rows.push_back(
+        {TensorRole::kShortcut, "", attends ? "attention_shortcut" : "mlp_shortcut", kOut, kIn});
+  }
+  return rows;
+}
+
+TensorRow embedding_row(const ModelConfig& config) {
+  return {TensorRole::kEmbedding, "model", "embed_tokens", constant(config.vocab_size), kOut};
+}
+
+std::vector<TensorRow> head_rows(const ModelConfig& config) {
+  std::vector<TensorRow> rows;
+  if (!config.compressed) rows.push_back({TensorRole::kFinalNorm, "model", "norm", kIn, {}});
+  rows.push_back({TensorRole::kHead, "", "lm_head", constant(config.vocab_size), kIn});
+  return rows;
+}
+
+SublayerForm stored_form(const ModelConfig& config, int64_t sublayer) {
+  if (!config.compressed) return SublayerForm::kDense;
+  return config.has_shortcut(sublayer) ? SublayerForm::kFolded : SublayerForm::kFoldedShared;
+}
+
+int64_t elements_of(const TensorRow& row, int64_t k_in, int64_t k_out, int64_t experts) {
+  return size_of(row.rows, k_in, k_out) * (row.columns ? size_of(*row.columns, k_in, k_out) : 1) *
+         (row.per_expert ? experts : 1);
+}
+
+std::vector<StoredTensor> sublayer_tensors(const ModelConfig& config, int64_t sublayer,
+                                           SublayerForm form, int64_t k_in, int64_t k_out) {
+  return Expansion("model.layers." + std::to_string(layer_of(sublayer)), k_in, k_out,
+                   config.mixture ? config.mixture->experts : 0)
+      .of(sublayer_rows(config, sublayer, form));
+}
+
+std::vector<StoredTensor> sublayer_tensors(const ModelConfig& config, int64_t sublayer) {
+  return sublayer_tensors(config, sublayer, stored_form(config, sublayer),
+                          config.junction_widths.at(sublayer),
+                          config.junction_widths.at(sublayer + 1));
+}
+
+StoredTensor embedding_tensor(const ModelConfig& config) {
+  return Expansion("", 0, config.junction_widths.front(), 0).of({embedding_row(config)}).front();
+}
+
+std::vector<StoredTensor> head_tensors(const ModelConfig& config) {
+  return Expansion("", config.junction_widths.back(), 0, 0).of(head_rows(config));
+}
+
+std::vector<StoredTensor> shard_tensors(const ModelConfig& config, int64_t first, int64_t end) {
+  std::vector<StoredTensor> tensors;
+  if (first == 0) tensors.push_back(embedding_tensor(config));
+  for (int64_t sublayer = first; sublayer < end; ++sublayer) {
+    for (StoredTensor& tensor : sublayer_tensors(config, sublayer)) {
+      tensors.push_back(std::move(tensor));
+    }
+  }
+  if (end < config.num_sublayers()) return tensors;
+  for (StoredTensor& tensor : head_tensors(config)) {
+    const bool tied = tensor.role == TensorRole::kHead && config.tie_word_embeddings;
+    if (!tied) tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+std::map<std::string, std::vector<int64_t>> expected_shapes(const ModelConfig& config) {
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (StoredTensor& tensor : shard_tensors(config, 0, config.num_sublayers())) {
+    shapes.emplace(std::move(tensor.name), std::move(tensor.shape));
+  }
+  return shapes;
+}
+
+}  // namespace dotresize

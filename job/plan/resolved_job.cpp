@@ -1,0 +1,312 @@
+#include "job/plan/resolved_job.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/errors.h"
+#include "base/printable.h"
+#include "dotresize/v1/job.pb.h"
+#include "job/model/model_family.h"
+#include "job/model/model_size.h"
+#include "job/plan/energy_widths.h"
+#include "job/plan/net_size.h"
+#include "job/plan/token_windows.h"
+#include "job/plan/width_from_size.h"
+#include "job/spec/spec_paths.h"
+
+namespace dotresize {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The first GPUs that compute in bfloat16 are sm_80.
+constexpr int kFirstCapabilityWithBfloat16 = 80;
+
+[[noreturn]] void fail(const std::string& key, const std::string& what) {
+  throw InputError(key, what);
+}
+
+const Schedule& schedule_of(v1::Calibration::Activations activations, const ResolvedJob& job) {
+  const auto offers_all = [&](const Schedule& schedule) {
+    return (schedule.shares_maps || !job.map_sharing.shares()) &&
+           (schedule.energy_widths || job.widths_known());
+  };
+  if (activations == v1::Calibration::auto_) {
+    const Schedule& usual = schedule_for_activations(job.method.default_activations());
+    return offers_all(usual) ? usual : *std::ranges::find_if(schedules(), offers_all);
+  }
+  const Schedule& asked = schedule_for_activations(v1::Calibration::Activations_Name(activations));
+  if (!offers_all(asked)) {
+    fail("calibration.activations",
+         std::string(asked.activations) + " does not go with shared maps or widths from energy");
+  }
+  return asked;
+}
+
+Dtype gpu_compute_dtype_of(v1::ComputeDtype::Name asked, const std::optional<LaunchFacts>& launch) {
+  const bool has_bfloat16 =
+      !launch || launch->devices.least_capability >= kFirstCapabilityWithBfloat16;
+  return find_dtype(v1::ComputeDtype::Name_Name(asked))
+      .value_or(has_bfloat16 ? Dtype::kBFloat16 : Dtype::kFloat16);
+}
+
+void resolve_device(const v1::JobSpec& spec, const std::optional<LaunchFacts>& launch,
+                    ResolvedJob& job) {
+  const v1::ComputeDtype::Name dtype = spec.resources().compute_dtype();
+  const std::optional<DeviceKind> device = launch ? launch->devices.device : asked_device(spec);
+  job.device = device.value_or(DeviceKind::kCpu);
+  if (device != DeviceKind::kCpu) job.gpu_compute_dtype = gpu_compute_dtype_of(dtype, launch);
+  job.compute_dtype =
+      job.device == DeviceKind::kCuda
+          ? *job.gpu_compute_dtype
+          : find_dtype(v1::ComputeDtype::Name_Name(dtype)).value_or(Dtype::kFloat32);
+}
+
+void require_regular_file(const std::string& key, const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) {
+    fail(key, in_quotes(path.string()) + ": there is no such file");
+  }
+  if (error) fail(key, in_quotes(path.string()) + ": " + error.message());
+  if (!fs::is_regular_file(status)) fail(key, in_quotes(path.string()) + " is not a regular file");
+}
+
+template <class Source>
+TokenSource token_source(const std::string& section, const Source& given) {
+  TokenSource source;
+  for (const std::string& text : given.text()) {
+    require_regular_file(section + ".text", text);
+    source.text.emplace_back(text);
+  }
+  source.tokens = given.tokens();
+  if (source.text.empty()) require_regular_file(section + ".tokens", source.tokens);
+  if (given.has_seqlen()) source.seqlen = given.seqlen();
+  return source;
+}
+
+TokenSource calibration_source(const v1::Calibration& given) {
+  TokenSource source = token_source("calibration", given);
+  if (given.has_samples()) source.samples = given.samples();
+  if (!source.text.empty()) {
+    source.samples = source.samples.value_or(kDefaultSamples);
+    source.seqlen = source.seqlen.value_or(kDefaultSeqlen);
+  }
+  return source;
+}
+
+TokenSource evaluation_source(const v1::Evaluation& given, const TokenSource& calibration) {
+  TokenSource source = token_source("evaluation", given);
+  if (!source.seqlen) source.seqlen = calibration.seqlen;
+  return source;
+}
+
+void check_seqlen(const std::string& section, const TokenSource& source,
+                  const ModelConfig& config) {
+  if (source.seqlen.value_or(0) > config.longest_window()) {
+    fail(section + ".seqlen",
+         std::to_string(*source.seqlen) + " is more than the model's max_position_embeddings, " +
+             std::to_string(config.max_position_embeddings) +
+             (config.rotary.type == "dynamic" ? ", times the factor of its rotary embedding" : ""));
+  }
+}
+
+/// The widths that the output's architecture can have are multiples of this.
+int64_t width_unit(const ModelConfig& config, const ResolvedJob& job) {
+  const bool heads_count =
+      job.stock_output() && find_family(config.family)->heads_divide_hidden_size;
+  return heads_count ? config.num_heads : 1;
+}
+
+int64_t explicit_width(int64_t width, const ModelConfig& config, const ResolvedJob& job) {
+  if (width > config.hidden_size) {
+    fail("method.width", std::to_string(width) + " is more than the model's hidden_size, " +
+                             std::to_string(config.hidden_size));
+  }
+  const int64_t unit = width_unit(config, job);
+  if (width % unit != 0) {
+    fail("method.width", std::to_string(width) + " is not a multiple of " + std::to_string(unit) +
+                             ", the number of attention heads, as a " + config.family +
+                             " model needs it (method.map_sharing is model)");
+  }
+  return width;
+}
+
+/// The target's key, for errors.
+std::string target_key(const v1::Method& method) {
+  if (method.has_sparsity()) return "method.sparsity";
+  if (method.has_width()) return "method.width";
+  return method.has_size() ? "method.size" : "method.widths";
+}
+
+void check_smaller(const v1::Method& method, const ModelConfig& config, const ResolvedJob& job) {
+  if (job.allow_larger || !job.widths_known()) return;
+  const std::string warning = size_warning(net_size(config, job, job.widths), job);
+  if (!warning.empty()) {
+    fail(target_key(method), warning + "; method.allow_larger: true makes it all the same");
+  }
+}
+
+/// The widths, or what decides them. Needs all else that bears on the output's size.
+void resolve_widths(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
+  const auto set_width = [&](int64_t k) {
+    job.widths = uniform_widths(config, job.head_sliced, k);
+  };
+  const int64_t round_to =
+      std::lcm(given.round_to() == 0 ? default_round_to(config.hidden_size) : given.round_to(),
+               width_unit(config, job));
+  job.allow_larger = given.allow_larger();
+  if (given.has_width()) {
+    set_width(explicit_width(given.width(), config, job));
+  } else if (given.has_sparsity()) {
+    job.sparsity = given.sparsity();
+    set_width(width_from_sparsity(given.sparsity(), config.hidden_size, round_to));
+  } else if (given.has_size()) {
+    job.size = given.size();
+    set_width(width_from_size(given.size(), round_to, config, job));
+  } else {
+    EnergyTarget& energy = job.energy.emplace();
+    energy.round_to = round_to;
+    if (given.widths().has_keep()) energy.keep = given.widths().keep();
+    if (given.widths().has_size()) energy.size = given.widths().size();
+    set_width(config.hidden_size);
+    check_energy_target(config, job);
+  }
+  check_smaller(given, config, job);
+}
+
+void check_stock_output(const ModelConfig& config) {
+  const ModelFamily& family = *find_family(config.family);
+  const auto refuse = [&](const std::string& reason) {
+    fail("method.map_sharing", "a stock model of the family '" + config.family + "' " + reason +
+                                   "; 'junction' or a number of groups is available");
+  };
+  if (!family.offers_stock_output) refuse("cannot be made yet");
+  if (family.rotary_is_default_or_longrope && config.rotary.type == "longrope") {
+    refuse(
+        "cannot have a longrope embedding: its configuration class wants a factor for every "
+        "second of hidden_size / heads channels, and the heads do not shrink with hidden_size");
+  }
+}
+
+void resolve_map_sharing(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
+  const int64_t mapped = mapped_junctions(config, job.head_sliced);
+  switch (job.map_sharing.kind) {
+    case MapSharing::Kind::kJunction:
+      return;
+    case MapSharing::Kind::kModel:
+      check_stock_output(config);
+      job.junction_groups.assign(static_cast<std::size_t>(config.num_junctions()), 0);
+      return;
+    case MapSharing::Kind::kGroups:
+      if (job.map_sharing.groups > mapped) {
+        fail("method.map_sharing", given.map_sharing() + " groups are more than the " +
+                                       std::to_string(mapped) + " compressed junctions");
+      }
+      job.junction_groups =
+          make_junction_groups(job.map_sharing.groups, mapped, config.num_junctions());
+  }
+}
+
+void resolve_method(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
+  job.method = method_named(v1::Method::Name_Name(given.name()));
+  job.map_sharing = parse_map_sharing(given.map_sharing()).value();
+  if (given.has_lambda()) job.lambda = given.lambda();
+  job.cost_scale = cost_scale_named(v1::Method::CostScale_Name(given.cost_scale()));
+  job.head_sliced = given.head() == v1::Method::sliced || job.stock_output();
+  if (given.has_sinkhorn_tolerance()) job.sinkhorn_tolerance = given.sinkhorn_tolerance();
+  if (given.has_sinkhorn_max_iterations()) {
+    job.sinkhorn_max_iterations = given.sinkhorn_max_iterations();
+  }
+  job.accept_nonconvergence = given.on_nonconvergence() == v1::Method::accept;
+  resolve_map_sharing(given, config, job);
+  job.hidden_size = config.hidden_size;
+  resolve_widths(given, config, job);
+}
+
+int resolve_ranks(const v1::Resources& resources, const std::optional<LaunchFacts>& launch,
+                  const ModelConfig& config) {
+  const int64_t asked = resources.has_ranks() ? resources.ranks() : 1;
+  const int64_t ranks = launch ? launch->ranks : asked;
+  if (ranks > config.num_sublayers()) {
+    fail("resources.ranks", std::to_string(ranks) + " is more than the model's " +
+                                std::to_string(config.num_sublayers()) +
+                                " sublayers (an attention and an MLP per layer)");
+  }
+  return static_cast<int>(ranks);
+}
+
+fs::path canonical(const std::string& key, const fs::path& path) {
+  std::error_code error;
+  fs::path result = fs::weakly_canonical(path, error);
+  if (error) fail(key, in_quotes(path.string()) + ": " + error.message());
+  return result;
+}
+
+/// Once links are resolved: an output that replaces what it is made from must not be possible.
+void check_output_is_apart(const ResolvedJob& job) {
+  const fs::path output = canonical("output.path", job.output_path);
+  if (is_within(output, canonical("model.path", job.model_path))) {
+    fail("output.path", in_quotes(job.output_path.string()) + " lies in model.path");
+  }
+  const auto refuse_within_output = [&](const std::string& key, const fs::path& path) {
+    if (!path.empty() && is_within(canonical(key, path), output)) {
+      fail(key, in_quotes(path.string()) + " lies in output.path");
+    }
+  };
+  refuse_within_output("model.path", job.model_path);
+  const auto check_source = [&](const std::string& section, const TokenSource& source) {
+    for (const fs::path& text : source.text) refuse_within_output(section + ".text", text);
+    refuse_within_output(section + ".tokens", source.tokens);
+  };
+  check_source("calibration", job.calibration);
+  if (job.evaluation) check_source("evaluation", *job.evaluation);
+}
+
+}  // namespace
+
+std::optional<DeviceKind> asked_device(const v1::JobSpec& spec) {
+  switch (spec.resources().device()) {
+    case v1::Resources::cpu:
+      return DeviceKind::kCpu;
+    case v1::Resources::cuda:
+      return DeviceKind::kCuda;
+    default:
+      return std::nullopt;
+  }
+}
+
+ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
+                        const std::optional<LaunchFacts>& launch) {
+  if (config.compressed) {
+    fail("model.path",
+         "the model is already compressed (model_type dotresize); a dense one is "
+         "needed");
+  }
+  ResolvedJob job;
+  job.name = spec.name();
+  job.model_path = spec.model().path();
+  job.output_path = spec.output().path();
+  job.overwrite = spec.output().overwrite();
+  // float32 also if config.json does not say, as in transformers.
+  job.source_dtype = find_dtype(config.dtype).value_or(Dtype::kFloat32);
+  job.output_dtype =
+      find_dtype(v1::Output::Dtype_Name(spec.output().dtype())).value_or(job.source_dtype);
+  resolve_method(spec.method(), config, job);
+  job.schedule = schedule_of(spec.calibration().activations(), job);
+  job.ranks = resolve_ranks(spec.resources(), launch, config);
+  resolve_device(spec, launch, job);
+  if (spec.resources().has_timeout_s()) {
+    job.timeout_s = static_cast<int>(spec.resources().timeout_s());
+  }
+  job.calibration = calibration_source(spec.calibration());
+  check_seqlen("calibration", job.calibration, config);
+  if (spec.has_evaluation()) {
+    job.evaluation = evaluation_source(spec.evaluation(), job.calibration);
+    check_seqlen("evaluation", *job.evaluation, config);
+  }
+  check_output_is_apart(job);
+  return job;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,68 @@
+#include "base/environment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "base/errors.h"
+
+namespace dotresize {
+namespace {
+
+/// Sets a variable of the environment, or takes it away, until the end of a test.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    set(value);
+  }
+  ~Variable() { set(before_ ? before_->c_str() : nullptr); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  void set(const char* value) const {
+    value != nullptr ? ::setenv(name_, value, 1) : ::unsetenv(name_);
+  }
+
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+std::string cache_with(const char* xdg_cache_home, const char* home) {
+  const Variable cache("XDG_CACHE_HOME", xdg_cache_home);
+  const Variable user("HOME", home);
+  return user_cache_dir();
+}
+
+TEST(UserCache, IsNamedByTheEnvironment) {
+  EXPECT_EQ(cache_with("/fast", "/home/u"), "/fast/dotresize");
+  EXPECT_EQ(cache_with(nullptr, "/home/u"), "/home/u/.cache/dotresize");
+}
+
+TEST(UserCache, TakesAnEmptyVariableAsNotSet) {
+  EXPECT_EQ(cache_with("", "/home/u"), "/home/u/.cache/dotresize");
+  EXPECT_EQ(cache_with("", ""), "");
+}
+
+TEST(UserCache, IsEmptyIfTheEnvironmentSaysNothing) { EXPECT_EQ(cache_with(nullptr, nullptr), ""); }
+
+TEST(WorkerProgram, IsTheOneOfTheEnvironment) {
+  const Variable worker("DOTRESIZE_WORKER", "/bin/sh");
+  EXPECT_EQ(worker_program(), "/bin/sh");
+}
+
+TEST(WorkerProgram, SaysWhatIsMissing) {
+  const Variable worker("DOTRESIZE_WORKER", "/no/such/worker");
+  EXPECT_THAT([] { worker_program(); }, testing::ThrowsMessage<ProgramMissing>(testing::StartsWith(
+                                            "/no/such/worker: No such file or directory")));
+  const Variable none("DOTRESIZE_WORKER", "");
+  EXPECT_THAT([] { worker_program(); },
+              testing::ThrowsMessage<ProgramMissing>(testing::HasSubstr("/dotresize-worker: ")));
+}
+
+}  // namespace
+}  // namespace dotresize

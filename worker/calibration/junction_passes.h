@@ -1,0 +1,137 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/phase_clock.h"
+#include "worker/maps/basis.h"
+#include "worker/maps/junction_map.h"
+#include "worker/maps/moments.h"
+
+namespace dotresize {
+
+// One junction from its activations to its map (docs/method.md, "Moments" and "Maps"):
+//
+//   FirstPass ── finish ──► DecomposedJunction ─┬─ solve ──► JunctionSolution
+//                                 └─ rotation ──► SecondPass
+//
+// The second pass is that of needs_second_pass(options). Everything is computed on the junction's
+// device and stays there. Errors name the junction.
+
+/// What all phases of one junction know. References outlive them.
+struct JunctionSetup {
+  int64_t junction = 0;
+  int64_t hidden_size = 0;  ///< d
+  const MapOptions& map;
+  PhaseClock& clock;
+  at::Device device = at::kCPU;
+  std::optional<SumBounds> reproducible = {};  ///< as in MomentOptions
+
+  bool costs_in_first_pass() const;
+};
+
+/// In which precision the costs of a junction are summed. The default is float32.
+struct CostPrecision {
+  bool half = false;
+  std::optional<double> half_error = {};  ///< of costs in half precision on a sample, if measured
+
+  /// Half precision if this error of it is accepted (kernels/half_l1_cost.h).
+  static CostPrecision from_half_error(double error);
+};
+
+/// The error of costs in half precision on the first tokens of x [..., d] float32, in the basis of
+/// `rotation` (undefined: the identity). On a GPU.
+double half_cost_error(const JunctionSetup& setup, const at::Tensor& x, const at::Tensor& rotation);
+
+/// Costs and l1 norms in the basis of the map: a part of either pass.
+class CostSums {
+ public:
+  CostSums(const JunctionSetup& setup, const CostPrecision& precision);
+
+  /// z: [..., d] float32 in the map's basis.
+  void add(const at::Tensor& z);
+  /// Adds `scale` times the sums of another junction.
+  void add_scaled(const CostSums& other, double scale);
+  std::vector<at::Tensor> sums() const { return moments_.sums(); }
+  const CostPrecision& precision() const { return precision_; }
+  /// Completes the sums and takes them out.
+  Moments take() &&;
+
+ private:
+  JunctionSetup setup_;
+  CostPrecision precision_;
+  Moments moments_;
+};
+
+/// Costs in the rotated basis.
+class SecondPass {
+ public:
+  /// rotation: U [d, d] float32.
+  SecondPass(const JunctionSetup& setup, at::Tensor rotation, const CostPrecision& precision);
+
+  /// x: [..., d] float32 in the original basis.
+  void add(const at::Tensor& x);
+  CostSums& costs() { return costs_; }
+  const CostSums& costs() const { return costs_; }
+
+ private:
+  JunctionSetup setup_;
+  at::Tensor rotation_;
+  CostSums costs_;
+};
+
+/// A junction whose Gram matrix is complete, with its eigenbasis.
+class DecomposedJunction {
+ public:
+  /// The eigenvalues of the Gram matrix, descending [d] float64.
+  const at::Tensor& spectrum() const { return eigenbasis_.values; }
+  /// U [d, d] float32: the basis of a second pass. Undefined if there is none.
+  const at::Tensor& rotation() const { return rotation_; }
+  /// `second` is the second pass over all tokens if the map needs one.
+  JunctionSolution solve(int64_t width, std::optional<SecondPass> second) &&;
+
+ private:
+  friend class FirstPass;
+  DecomposedJunction(const JunctionSetup& setup, int64_t tokens, at::Tensor gram,
+                     std::optional<CostSums> costs);
+
+  JunctionSetup setup_;
+  int64_t tokens_;
+  at::Tensor gram_;
+  std::optional<CostSums> costs_;
+  Eigenbasis eigenbasis_;
+  at::Tensor rotation_;
+};
+
+/// The Gram matrix and, in the identity basis, the costs.
+class FirstPass {
+ public:
+  FirstPass(const JunctionSetup& setup, const CostPrecision& precision);
+
+  /// x: [..., d] float32.
+  void add(const at::Tensor& x);
+  /// What ranks add up. Of matrices the upper triangle counts (Moments).
+  std::vector<at::Tensor> sums() const;
+  /// Of `tokens` tokens in all, those of other ranks included.
+  DecomposedJunction finish(int64_t tokens) &&;
+
+  /// The mean square of an activation. Throws std::runtime_error if all of them are zero.
+  double mean_square(int64_t tokens) const;
+  /// Adds the sums of another junction over `tokens` tokens, divided by its mean square (Gram) or
+  /// the root of that (costs): junctions with one map count alike, however large their activations
+  /// are (docs/method.md, "Sharing maps").
+  void add_scaled(const FirstPass& other, int64_t tokens);
+  /// A map that others share, with what this junction's own tokens say about it. `second` is this
+  /// junction's second pass, if there was one.
+  JunctionSolution describe(JunctionSolution shared, const std::optional<SecondPass>& second) &&;
+
+ private:
+  JunctionSetup setup_;
+  Moments gram_;
+  std::optional<CostSums> costs_;
+};
+
+}  // namespace dotresize

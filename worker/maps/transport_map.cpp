@@ -1,0 +1,84 @@
+#include "worker/maps/transport_map.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "worker/maps/condition.h"
+#include "worker/maps/fail.h"
+
+// T = argmin ⟨T, C⟩ − λH(T)  (paper, eq. 1),  T = QR,  M = U·Q  (eq. 3)
+
+namespace dotresize {
+namespace {
+
+/// min|R_ii| / max|R_ii| below which T has lost a column to rounding.
+constexpr double kMinDiagonalRatio = 1e-12;
+
+/// A cost of nothing but zeros has no scale: it stays as it is, and every plan costs the same.
+at::Tensor scale_cost(const at::Tensor& cost, CostScale scale) {
+  if (scale == CostScale::kNone) return cost;
+  const at::Tensor unit = scale == CostScale::kMax ? cost.max() : cost.mean();
+  return unit.item<double>() > 0 ? cost / unit : cost;
+}
+
+/// T = QR by Householder reflections, with the signs that make diag(R) >= 0.
+std::pair<at::Tensor, at::Tensor> positive_qr(const at::Tensor& T) {
+  const auto [Q, R] = at::linalg_qr(T, "reduced");
+  const at::Tensor diagonal = R.diagonal();
+  const at::Tensor signs = at::where(diagonal < 0, -at::ones_like(diagonal), 1.0);
+  return {Q * signs, signs.unsqueeze(1) * R};
+}
+
+void check_rank(const at::Tensor& R) {
+  const at::Tensor diagonal = R.diagonal();
+  const double smallest = diagonal.min().item<double>();
+  const double largest = diagonal.max().item<double>();
+  if (!(smallest >= kMinDiagonalRatio * largest)) {
+    fail("the transport plan is numerically rank-deficient: the smallest diagonal entry of R is ",
+         smallest, ", the largest ", largest, "; at least ", kMinDiagonalRatio, " of it is needed");
+  }
+}
+
+void check_convergence(const SinkhornResult& result, const MapOptions& options) {
+  if (result.converged || options.accept_nonconvergence) return;
+  fail("Sinkhorn did not converge: after ", result.iterations,
+       " iterations a marginal is violated by ", result.violation, " in the l1 norm, with lambda ",
+       options.sinkhorn.lambda, " and tolerance ", options.sinkhorn.tolerance);
+}
+
+MomentKinds moments(Basis basis) { return {.abs_sum = basis == Basis::kPca, .cost = true}; }
+
+at::Tensor scores(const MapProblem& problem) {
+  return problem.options.basis == Basis::kPca ? problem.statistics.abs_sum
+                                              : channel_energies(problem);
+}
+
+MapInBasis solve(const MapProblem& problem, MapDiagnostics& diagnostics, const RunStep& run) {
+  const TransportMap map =
+      transport_map(problem.statistics.cost.index_select(1, problem.support), problem.options, run);
+  diagnostics.sinkhorn_iterations = map.sinkhorn.iterations;
+  diagnostics.sinkhorn_violation = map.sinkhorn.violation;
+  diagnostics.sinkhorn_converged = map.sinkhorn.converged;
+  run("condition", [&] { diagnostics.qr_condition = triangular_condition(map.R); });
+  if (problem.options.basis == Basis::kIdentity) return {map.Q, map.Q};
+  return {map.Q, at::mm(problem.eigenbasis.vectors, map.Q)};
+}
+
+}  // namespace
+
+const MapAlgorithm kTransportMap = {moments, scores, solve};
+
+TransportMap transport_map(const at::Tensor& cost, const MapOptions& options, const RunStep& run) {
+  TransportMap map;
+  run("sinkhorn",
+      [&] { map.sinkhorn = sinkhorn(scale_cost(cost, options.cost_scale), options.sinkhorn); });
+  check_convergence(map.sinkhorn, options);
+  run("qr", [&] {
+    std::tie(map.Q, map.R) = positive_qr(map.sinkhorn.plan);
+    check_rank(map.R);
+  });
+  return map;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <optional>
+
+namespace dotresize {
+
+/// An event recorded on the calling thread's current stream of a GPU. On the CPU: nothing.
+class RecordedEvent {
+ public:
+  explicit RecordedEvent(at::Device device) {
+    if (device.is_cpu()) return;
+    event_.emplace(device.type());
+    event_->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  }
+  /// What is launched on the stream from now on starts after the event.
+  void block(const c10::Stream& stream) const {
+    if (event_) stream.wait(*event_);
+  }
+
+ private:
+  std::optional<c10::Event> event_;
+};
+
+/// As long as it lives, the calling thread's current stream of the GPU is one of the pool, so that
+/// its work runs concurrently with that of other threads. Tensors that are made meanwhile and used
+/// on another stream need Tensor::record_stream. On the CPU it does nothing.
+class StreamGuard {
+ public:
+  explicit StreamGuard(at::Device device) {
+    if (device.is_cpu()) return;
+    guard_.emplace(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device));
+  }
+  /// The work on the stream starts after the event.
+  StreamGuard(at::Device device, const RecordedEvent& event) : StreamGuard(device) {
+    if (guard_) event.block(guard_->current_stream());
+  }
+  /// Waits for all work on the stream.
+  void synchronize() const {
+    if (guard_) guard_->current_stream().synchronize();
+  }
+
+ private:
+  std::optional<c10::StreamGuard> guard_;
+};
+
+}  // namespace dotresize
