@@ -36,7 +36,7 @@ int run(const CLI::App* eval, const CLI::App* verify, const Arguments& arguments
   return run_job_command(arguments.job);
 }
 
-/// Has libtorch ask for huge pages where a tensor is large: the kernel needs longer to hand out
+/// Has libtorch ask for huge pages if a tensor is large: the kernel needs longer to hand out
 /// small ones than some kernels to fill them. Before the first tensor; who set the variable is
 /// right.
 void use_huge_pages() { ::setenv("THP_MEM_ALLOC_ENABLE", "1", /*overwrite=*/0); }

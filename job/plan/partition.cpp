@@ -8,7 +8,7 @@
 namespace dotresize {
 namespace {
 
-/// For every start, the fewest ranges of sum <= bound that cover the rest; n+1 where one cost alone
+/// For every start, the fewest ranges of sum <= bound that cover the rest; n+1 if one cost alone
 /// is above the bound. Taking as much as fits is optimal.
 std::vector<std::size_t> ranges_needed(const std::vector<double>& prefix, double bound) {
   const std::size_t n = prefix.size() - 1;

@@ -9,8 +9,8 @@
 namespace dotresize {
 
 /// What a job would do, for people: its target and the nominal width, what each rank holds, the net
-/// size of the result, and a line that starts with "warning:" where the result would not be
-/// smaller. Where energy decides the widths, of the size only what was asked for. Lines without a
+/// size of the result, and a line that starts with "warning:" if the result would not be
+/// smaller. If energy decides the widths, of the size only what was asked for. Lines without a
 /// last newline.
 std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan);
 

@@ -19,7 +19,7 @@ struct RankShard {
   int64_t parameters = 0;         ///< dense parameters that this rank loads
   int64_t bytes = 0;              ///< of them in the checkpoint
   int64_t peak_memory_bytes = 0;  ///< estimate, host memory, without the libraries' own
-  /// Estimate, likewise of the rank's GPU, where it has or may have one.
+  /// Estimate, likewise of the rank's GPU, if it has or may have one.
   std::optional<int64_t> peak_device_memory_bytes = {};
 };
 
@@ -33,7 +33,7 @@ struct ShardPlan {
 };
 
 /// Contiguous sublayers per rank, balanced by estimated time (embedding and head counted).
-/// Deterministic. Throws InputError where there are more ranks than sublayers.
+/// Deterministic. Throws InputError if there are more ranks than sublayers.
 ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job);
 
 }  // namespace dotresize

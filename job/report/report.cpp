@@ -101,6 +101,19 @@ NetSize net_size(const Report& report) {
           report.compressed.bytes};
 }
 
+std::vector<std::string> warnings_of(const Report& report) {
+  std::vector<std::string> warnings;
+  const std::string larger = size_warning(net_size(report), report.job);
+  if (!larger.empty()) warnings.push_back(larger);
+  for (const JunctionReport& junction : report.junctions) {
+    if (junction.sinkhorn_converged.value_or(true)) continue;
+    warnings.push_back("junction " + junction.name + ": Sinkhorn did not converge in " +
+                       std::to_string(*junction.sinkhorn_iterations) +
+                       " iterations; its map was accepted as the job asked");
+  }
+  return warnings;
+}
+
 std::string report_to_json(const Report& report) {
   const ResolvedJob& job = report.job;
   json document = {

@@ -46,6 +46,9 @@ struct Report {
 /// Sizes of both models, as stored.
 NetSize net_size(const Report& report);
 
+/// What the sizes and junctions of a report give reason to warn of.
+std::vector<std::string> warnings_of(const Report& report);
+
 std::string report_to_json(const Report& report);
 
 /// What others than the job itself need of a report. Throws InputError for a malformed file.

@@ -95,12 +95,12 @@ TEST_F(CudaModuleOnGpu, NcclPeerThatNeverComesEndsInAnErrorInTime) {
 
 TEST(ChooseDevice, CpuIsTheCpu) {
   SelfCommunicator self;
-  EXPECT_EQ(choose_device(DeviceChoice::kCpu, self, 0).device, at::Device(at::kCPU));
+  EXPECT_EQ(choose_device(DeviceKind::kCpu, self, 0).device, at::Device(at::kCPU));
 }
 
 TEST(ChooseDevice, AutoTakesAGpuWhereThereIsOne) {
   SelfCommunicator self;
-  const ChosenDevice chosen = choose_device(DeviceChoice::kAuto, self, 0);
+  const ChosenDevice chosen = choose_device(std::nullopt, self, 0);
   EXPECT_EQ(chosen.device.is_cuda(), why_no_gpu().empty());
   EXPECT_EQ(chosen.cuda != nullptr, chosen.device.is_cuda());
   EXPECT_EQ(chosen.name.empty(), chosen.device.is_cpu());
@@ -110,7 +110,7 @@ TEST(ChooseDevice, CudaWithoutAGpuIsRefusedByName) {
   if (why_no_gpu().empty()) GTEST_SKIP() << "there is a GPU";
   SelfCommunicator self;
   try {
-    choose_device(DeviceChoice::kCuda, self, 0);
+    choose_device(DeviceKind::kCuda, self, 0);
     FAIL() << "there is no GPU";
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(),

@@ -113,7 +113,7 @@ int main(int argc, char** argv) {
   int failed = 1;
   {
     MpiCommunicator comm(MPI_COMM_WORLD, kTimeout);
-    const ChosenDevice chosen = choose_device(DeviceChoice::kAuto, comm, comm.rank());
+    const ChosenDevice chosen = choose_device(std::nullopt, comm, comm.rank());
     device = chosen.device;
     cuda = chosen.cuda;
     failed = RUN_ALL_TESTS();

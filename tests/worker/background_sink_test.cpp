@@ -16,7 +16,7 @@ namespace {
 /// Notes what it gets, each sublayer when its gate is opened.
 class GatedSink final : public FoldedModelSink {
  public:
-  void begin() override { begun = true; }
+  void begin(const JunctionWidths& widths) override { width = widths.all.at(0); }
   void put_embedding(const at::Tensor&) override { written.push_back(-1); }
   void put_sublayer(const SublayerWeights& weights) override {
     gates.at(static_cast<size_t>(weights.sublayer)).get_future().wait();
@@ -27,7 +27,7 @@ class GatedSink final : public FoldedModelSink {
 
   void open(size_t sublayer) { gates.at(sublayer).set_value(); }
 
-  bool begun = false;
+  int64_t width = 0;
   int64_t broken = -1;
   std::vector<std::promise<void>> gates = std::vector<std::promise<void>>(3);
   std::vector<int64_t> written;
@@ -47,8 +47,8 @@ struct BackgroundSinkTest : testing::Test {
 
 TEST_F(BackgroundSinkTest, PassesEverythingOnInOrder) {
   for (size_t i = 0; i < 3; ++i) gated.open(i);
-  sink.begin();
-  EXPECT_TRUE(gated.begun);
+  sink.begin({.all = {7}});
+  EXPECT_EQ(gated.width, 7);
   sink.put_embedding(at::zeros({1}));
   for (int64_t i = 0; i < 3; ++i) sink.put_sublayer(sublayer(i));
   sink.put_head({});

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "job/plan/method.h"
-#include "job/plan/resolved_job.h"
-#include "worker/calibration/calibration.h"
+#include "job/spec/map_sharing.h"
+#include "worker/calibration/schedules.h"
 #include "worker/checkpoint/tokens.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/comm/mpi_communicator.h"
@@ -21,7 +21,7 @@ namespace {
 
 class NoOutput final : public FoldedModelSink {
  public:
-  void begin() override {}
+  void begin(const JunctionWidths&) override {}
   void put_embedding(const at::Tensor&) override {}
   void put_sublayer(const SublayerWeights&) override {}
   void put_head(const HeadWeights&) override {}
@@ -59,7 +59,7 @@ void dump(char** argv) {
       .plan = plan,
       .windows = calibration_windows(tokens.tokens, 16, 256),
       .map = {.basis = method.basis, .kind = method.map},
-      .width = std::stoll(argv[4]),
+      .widths = uniform_widths(config, /*head_sliced=*/true, std::stoll(argv[4])),
       .head_sliced = true,
       .groups = make_junction_groups(std::stoll(argv[7]), junctions, junctions)};
   const CalibrationObserver observer{[](int64_t) {},
@@ -69,8 +69,7 @@ void dump(char** argv) {
                                      [](int64_t) {}};
   NoOutput sink;
   PhaseClock clock;
-  const bool pipeline = argv[5] == std::string("pipeline");
-  (pipeline ? calibrate_pipeline : calibrate_token_parallel)(comm, job, sink, observer, clock);
+  calibrate_function(argv[5])(comm, job, sink, observer, clock);
 }
 
 }  // namespace

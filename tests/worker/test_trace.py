@@ -74,7 +74,7 @@ def test_the_run_ends_with_the_phases(traced):
     assert its_report["calibration"]["tokens_per_s"] > 0
 
 
-def test_costs_are_counted_and_compared_with_what_the_processor_can_do(traced):
+def test_costs_are_counted(traced):
     _, its_report, printed = traced
     tokens, width = its_report["calibration"]["token_count"], its_report["method"]["hidden_size"]
     mapped = sum(junction["mapped"] for junction in its_report["junctions"])
@@ -82,11 +82,9 @@ def test_costs_are_counted_and_compared_with_what_the_processor_can_do(traced):
     assert sum(cost["pairs"] for cost in costs) == mapped * tokens * width**2 / 2
     for rank, cost in zip(its_report["ranks"], costs):
         assert cost["seconds"] == rank["seconds"]["cost"]
-        assert cost["share_of_limit"] == pytest.approx(
-            cost["pairs"] / cost["seconds"] / cost["limit_pairs_per_s"]
-        )
-        assert 0 < cost["share_of_limit"] < 2  # others may use the processor while it is measured
-    assert "% of the limit" in printed
+        assert cost["pairs_per_s"] == pytest.approx(cost["pairs"] / cost["seconds"])
+        assert cost.keys() == {"pairs", "seconds", "pairs_per_s"}  # the limit is that of a GPU
+    assert "G pairs/s a rank\n" in printed
 
 
 def test_a_timeline_that_cannot_be_written_is_refused_before_the_work(tmp_path):

@@ -12,9 +12,9 @@ namespace dotresize {
 BackgroundSink::BackgroundSink(FoldedModelSink& sink, at::Device device, PhaseClock& clock)
     : sink_(sink), device_(device), clock_(clock) {}
 
-void BackgroundSink::begin() {
+void BackgroundSink::begin(const JunctionWidths& widths) {
   finish();
-  sink_.begin();
+  sink_.begin(widths);
 }
 
 void BackgroundSink::put_embedding(const at::Tensor& embedding) {

@@ -17,7 +17,7 @@ class BackgroundSink final : public FoldedModelSink {
   /// Waits, and throws nothing.
   ~BackgroundSink() override = default;
 
-  void begin() override;
+  void begin(const JunctionWidths& widths) override;
   void put_embedding(const at::Tensor& embedding) override;
   void put_sublayer(const SublayerWeights& weights) override;
   void put_head(const HeadWeights& head) override;

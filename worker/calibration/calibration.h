@@ -24,15 +24,15 @@ struct CalibrationJob {
   const ShardPlan& plan;           ///< one shard per rank of the communicator
   at::Tensor windows;              ///< [samples, seqlen] int64, the same on every rank
   MapOptions map;
-  int64_t width = 0;         ///< k of every mapped junction, unless chosen between the passes
+  JunctionWidths widths;     ///< of the output, unless chosen between the passes
   bool head_sliced = false;  ///< false: the last junction keeps its full width
   at::ScalarType compute_dtype = at::kFloat;
   /// As ModelConfig::junction_groups: which junctions share a map. calibrate_pipeline only.
   std::vector<int64_t> groups = {};
-  /// Widths of the mapped junctions (those of others may follow) from the eigenvalues
-  /// [mapped_junctions(), d] float64 of their Gram matrices, each row descending. Asked on every
-  /// rank with the same numbers. calibrate_pipeline without shared maps only.
-  std::function<std::vector<int64_t>(const at::Tensor& spectra)> choose_widths = nullptr;
+  /// The widths from the eigenvalues [mapped_junctions(), d] float64 of the Gram matrices of the
+  /// mapped junctions, each row descending. Asked on every rank with the same numbers.
+  /// calibrate_pipeline without shared maps only.
+  std::function<JunctionWidths(const at::Tensor& spectra)> choose_widths = nullptr;
   at::Device device = at::kCPU;             ///< of this rank, and of the tensors of `comm`
   at::ScalarType fold_dtype = at::kDouble;  ///< of maps and weights in folding (maps/fold.h)
 
@@ -55,7 +55,7 @@ class FoldedModelSink {
  public:
   virtual ~FoldedModelSink() = default;
   /// Called first, when the widths of all junctions are known.
-  virtual void begin() = 0;
+  virtual void begin(const JunctionWidths& widths) = 0;
   virtual void put_embedding(const at::Tensor& embedding) = 0;
   virtual void put_sublayer(const SublayerWeights& weights) = 0;
   virtual void put_head(const HeadWeights& head) = 0;

@@ -52,10 +52,9 @@ at::Tensor gather_spectra(Communicator& comm, const CalibrationJob& job,
 
 /// Both passes: the calibration tokens through the dense model, every junction's moments on the
 /// way. Returns the widths of all junctions, which are known between the passes.
-std::vector<int64_t> take_moments(Communicator& comm, const CalibrationJob& job,
-                                  StageJunctions& stage, const SharedMaps& shared,
-                                  FoldedModelSink& sink, const CalibrationObserver& observer,
-                                  PhaseClock& clock) {
+JunctionWidths take_moments(Communicator& comm, const CalibrationJob& job, StageJunctions& stage,
+                            const SharedMaps& shared, FoldedModelSink& sink,
+                            const CalibrationObserver& observer, PhaseClock& clock) {
   const Stage dense = load_dense_stage(comm, job, clock);
   const auto stream = [&](auto add) {
     const PhaseClock::Scope scope(clock, "forward");
@@ -68,10 +67,10 @@ std::vector<int64_t> take_moments(Communicator& comm, const CalibrationJob& job,
   };
   stream(add_in_first_pass);
   decompose_all(job, stage, shared);
-  std::vector<int64_t> widths(static_cast<size_t>(job.config.num_junctions()), job.width);
+  JunctionWidths widths = job.widths;
   if (job.choose_widths) {
     widths = job.choose_widths(gather_spectra(comm, job, stage));
-    sink.begin();
+    sink.begin(widths);
   }
   if (needs_second_pass(job.map)) stream(add_in_second_pass);
   return widths;
@@ -95,17 +94,17 @@ JunctionSolution solve(StageJunction& junction, int64_t width) {
 /// All ranks solve side by side. They meet after each junction, so that progress counts those of
 /// all ranks.
 std::vector<JunctionSolution> solve_all(Communicator& comm, const CalibrationJob& job,
-                                        const std::vector<int64_t>& widths, StageJunctions& stage,
+                                        const JunctionWidths& widths, StageJunctions& stage,
                                         const SharedMaps& shared,
                                         const CalibrationObserver& observer) {
-  for (const auto& map : shared) map->solve(job.width, job.windows.numel());
+  for (const auto& map : shared) map->solve(widths.largest(), job.windows.numel());
   std::vector<JunctionSolution> solutions;
   for (int64_t solved = 0; solved < job.mapped_junctions();) {
     const bool more = solutions.size() < stage.junctions.size();
     if (more) {
       StageJunction& junction = stage.junctions[solutions.size()];
       const int64_t index = junction.setup.junction;
-      solutions.push_back(solve(junction, widths.at(static_cast<size_t>(index))));
+      solutions.push_back(solve(junction, widths.all.at(static_cast<size_t>(index))));
       observer.solved(index, solutions.back());
     }
     const int64_t now = sum_over_ranks(comm, more ? 1 : 0);
@@ -122,11 +121,11 @@ void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedMod
   const RankShard& shard = shard_of(comm, job);
   StageJunctions stage = make_stage_junctions(job, shard, clock);
   const SharedMaps shared = make_shared_maps(comm, job, stage);
-  if (!job.choose_widths) sink.begin();
-  const std::vector<int64_t> widths = take_moments(comm, job, stage, shared, sink, observer, clock);
+  if (!job.choose_widths) sink.begin(job.widths);
+  const JunctionWidths widths = take_moments(comm, job, stage, shared, sink, observer, clock);
   const std::vector<JunctionSolution> solutions =
       solve_all(comm, job, widths, stage, shared, observer);
-  const int64_t width_before = widths.at(static_cast<size_t>(shard.first_sublayer));
+  const int64_t width_before = widths.all.at(static_cast<size_t>(shard.first_sublayer));
   fold_stage(comm, job, width_before, solutions, sink, clock);
 }
 

@@ -96,7 +96,7 @@ class TokenParallelRun {
 void TokenParallelRun::solve(int64_t junction, Microbatches& x) {
   const int owner = job_.plan.owner_of_junction(junction);
   const int64_t d = job_.config.hidden_size;
-  const int64_t k = job_.width;
+  const int64_t k = job_.widths.largest();
   const JunctionSetup setup{
       junction,    d,
       job_.map,    clock_,
@@ -162,7 +162,7 @@ SublayerWeights TokenParallelRun::fold_in_proj(int64_t sublayer) {
 void TokenParallelRun::forward(int64_t sublayer, const SublayerWeights& owned, Microbatches& x) {
   const SublayerWeights weights = broadcast_sublayer(
       comm_, job_.config, to_device(to_dtype(owned, job_.compute_dtype), job_.device), sublayer,
-      job_.width, job_.config.hidden_size, job_.compute_dtype, job_.device,
+      job_.widths.largest(), job_.config.hidden_size, job_.compute_dtype, job_.device,
       job_.plan.owner_of_sublayer(sublayer));
   const PhaseClock::Scope scope(clock_, "forward");
   for (at::Tensor& batch : x) {
@@ -175,7 +175,7 @@ void TokenParallelRun::forward(int64_t sublayer, const SublayerWeights& owned, M
 
 void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                               const CalibrationObserver& observer, PhaseClock& clock) {
-  sink.begin();
+  sink.begin(job.widths);
   TokenParallelRun run(comm, job, observer, clock);
   at::Tensor embedding;  // only on its owner
   Microbatches x = embed_all(comm, job, microbatches_of_rank(comm, job.windows.to(job.device)),

@@ -14,7 +14,7 @@ struct ProgressState {
   std::string phase;
   int64_t junctions_done = 0;
   int64_t junctions_total = 0;
-  double tokens_per_second = 0.0;  ///< of the current phase, 0 where it moves no tokens
+  double tokens_per_second = 0.0;  ///< of the current phase, 0 if it moves no tokens
   double eta_s = -1.0;             ///< negative while unknown
   double fraction = 0.0;           ///< of the whole job, [0, 1]
 };
@@ -23,8 +23,8 @@ struct ProgressState {
 struct ProgressPhase {
   std::string name;
   double weight = 0.0;    ///< expected time, in any unit common to the phases
-  int64_t tokens = 0;     ///< that pass through, 0 where it does not count tokens
-  int64_t junctions = 0;  ///< that are solved, 0 where it solves none
+  int64_t tokens = 0;     ///< that pass through, 0 if it does not count tokens
+  int64_t junctions = 0;  ///< that are solved, 0 if it solves none
 };
 
 /// Turns what happens into ProgressState. `phases` in order. Thread-safe; `changed` is called on

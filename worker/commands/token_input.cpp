@@ -5,6 +5,7 @@
 #include "base/environment.h"
 #include "base/errors.h"
 #include "base/sha256.h"
+#include "job/plan/token_windows.h"
 #include "worker/checkpoint/tokens.h"
 #include "worker/python/embedded.h"
 #include "worker/python/python_helper.h"
@@ -12,9 +13,6 @@
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
-
-constexpr int64_t kDefaultSeqlen = 2048;
-constexpr int64_t kDefaultSamples = 128;
 
 std::string cache_key(const std::vector<fs::path>& text, const fs::path& model_dir) {
   std::string parts = sha256_of_file(model_dir / "tokenizer.json");

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "job/model/model_config.h"
-#include "job/plan/resolved_job.h"
+#include "job/spec/token_source.h"
 #include "worker/comm/communicator.h"
 
 namespace dotresize {
@@ -19,7 +19,7 @@ struct TokenWindows {
 
 /// Rank 0 reads the source (text through the model's tokenizer, once: the result is cached in
 /// `cache_dir`), cuts it into the windows that `samples` and `seqlen` ask for (all whole windows
-/// where `samples` is absent and `calibration` false), and shares them. Throws InputError.
+/// if `samples` is absent and `calibration` false), and shares them. Throws InputError.
 TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, bool calibration,
                                 const std::filesystem::path& model_dir, const ModelConfig& config,
                                 const std::filesystem::path& cache_dir);
@@ -31,8 +31,8 @@ std::filesystem::path tokenize_text(const std::vector<std::filesystem::path>& te
                                     const std::filesystem::path& model_dir,
                                     const std::filesystem::path& cache_dir);
 
-/// Where tokenised text is kept outside of a job, in the user's cache; empty where the source has
-/// no text. Throws InputError where there is no such cache.
+/// Where tokenised text is kept outside of a job, in the user's cache; empty if the source has no
+/// text. Throws InputError if there is no such cache.
 std::filesystem::path token_cache_dir(const TokenSource& source);
 
 /// The source's token file, or the one that tokenize_text makes of its text.

@@ -66,8 +66,8 @@ Json judge(const std::vector<std::string>& findings) {
 
 }  // namespace
 
-ChosenDevice choose_device(DeviceChoice choice, Communicator& comm, int local_rank) {
-  if (choice == DeviceChoice::kCpu) return {};
+ChosenDevice choose_device(std::optional<DeviceKind> asked, Communicator& comm, int local_rank) {
+  if (asked == DeviceKind::kCpu) return {};
   const Finding mine = find_gpu(local_rank);
   const std::vector<std::string> findings = gather_strings(comm, to_json(mine), 0);
   const Json verdict = Json::parse(
@@ -80,7 +80,7 @@ ChosenDevice choose_device(DeviceChoice choice, Communicator& comm, int local_ra
             mine.gpu->name + " (sm_" + std::to_string(capability) + ")",
             verdict.at("capability").get<int>()};
   }
-  if (choice == DeviceChoice::kAuto) return {};
+  if (!asked) return {};
   throw InputError("resources.device", "cuda is not possible: " + reason);
 }
 

@@ -16,7 +16,7 @@ namespace dotresize {
 /// rounding. Not thread-safe.
 class Decoder {
  public:
-  /// `batch` sequences of up to `capacity` tokens, rotated as in a window of that many where the
+  /// `batch` sequences of up to `capacity` tokens, rotated as in a window of that many if the
   /// frequencies depend on it. `model` must outlive the decoder.
   Decoder(const WholeModel& model, int64_t batch, int64_t capacity);
 

@@ -17,7 +17,7 @@ std::string_view modeling_py();
 std::string_view run_in_transformers_py();
 
 /// tokenize_text.py: run as `PYTHON -c SOURCE MODEL_DIR OUT.safetensors TEXT_FILE...`. Exit code 65
-/// where the input is at fault; its last line of stderr says why.
+/// if the input is at fault; its last line of stderr says why.
 std::string_view tokenize_text_py();
 
 }  // namespace dotresize

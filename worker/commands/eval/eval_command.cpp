@@ -15,7 +15,7 @@ int eval_command(const EvalRequest& request, bool json) {
   ProgressLines lines;
   Progress progress([&](const ProgressState& state) { lines.show(state); });
   const std::filesystem::path cache_dir = token_cache_dir(request.source);
-  const std::vector<ModelEvaluation> results = evaluate_models(request, cache_dir, progress);
+  const std::vector<MeasuredModel> results = measure_models(request, cache_dir, progress);
   for (const std::string& warning : comparison_warnings(results)) {
     fmt::print(stderr, "dotresize-worker: warning: {}\n", warning);
   }

@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-bool comparable(const ModelEvaluation& model, const ModelEvaluation& first) {
+bool comparable(const MeasuredModel& model, const MeasuredModel& first) {
   return model.vocab_size == first.vocab_size &&
          model.perplexity->tokens_fingerprint == first.perplexity->tokens_fingerprint;
 }
@@ -22,7 +22,7 @@ json spread_json(const Spread& spread) {
   return {{"median", spread.median}, {"p10", spread.p10}, {"p90", spread.p90}};
 }
 
-json model_json(const ModelEvaluation& model) {
+json model_json(const MeasuredModel& model) {
   json object = {
       {"model", model.model.string()}, {"parameters", model.parameters}, {"bytes", model.bytes}};
   if (model.perplexity) {
@@ -49,7 +49,7 @@ std::vector<std::string> header(const EvalRequest& request) {
   return row;
 }
 
-std::vector<std::string> model_row(const ModelEvaluation& model, const ModelEvaluation& first) {
+std::vector<std::string> model_row(const MeasuredModel& model, const MeasuredModel& first) {
   std::vector<std::string> row = {model.model.string(), with_separators(model.parameters),
                                   human_bytes(model.bytes)};
   if (model.perplexity) {
@@ -66,7 +66,7 @@ std::vector<std::string> model_row(const ModelEvaluation& model, const ModelEval
 }
 
 /// How it was measured.
-std::string conditions(const EvalRequest& request, const ModelEvaluation& first) {
+std::string conditions(const EvalRequest& request, const MeasuredModel& first) {
   std::string text =
       fmt::format("float32, {} threads, {}\n", at::get_num_threads(),
                   request.runtime == Runtime::kOwn ? "dotresize's own runtime" : "transformers");
@@ -87,10 +87,10 @@ std::string conditions(const EvalRequest& request, const ModelEvaluation& first)
 
 }  // namespace
 
-std::vector<std::string> comparison_warnings(const std::vector<ModelEvaluation>& evaluations) {
+std::vector<std::string> comparison_warnings(const std::vector<MeasuredModel>& evaluations) {
   std::vector<std::string> warnings;
-  const ModelEvaluation& first = evaluations.front();
-  for (const ModelEvaluation& model : evaluations) {
+  const MeasuredModel& first = evaluations.front();
+  for (const MeasuredModel& model : evaluations) {
     if (!model.perplexity || comparable(model, first)) continue;
     warnings.push_back(model.model.string() + " has another vocabulary or other tokens than " +
                        first.model.string() + ": their perplexities cannot be compared");
@@ -99,9 +99,9 @@ std::vector<std::string> comparison_warnings(const std::vector<ModelEvaluation>&
 }
 
 std::string evaluation_table(const EvalRequest& request,
-                             const std::vector<ModelEvaluation>& evaluations) {
+                             const std::vector<MeasuredModel>& evaluations) {
   std::vector<std::vector<std::string>> rows = {header(request)};
-  for (const ModelEvaluation& model : evaluations) {
+  for (const MeasuredModel& model : evaluations) {
     rows.push_back(model_row(model, evaluations.front()));
   }
   std::vector<Align> alignment(rows.front().size(), Align::kRight);
@@ -110,7 +110,7 @@ std::string evaluation_table(const EvalRequest& request,
 }
 
 std::string evaluation_json(const EvalRequest& request,
-                            const std::vector<ModelEvaluation>& evaluations) {
+                            const std::vector<MeasuredModel>& evaluations) {
   json document = {{"runtime", to_string(request.runtime)},
                    {"dtype", "float32"},
                    {"threads", at::get_num_threads()},
@@ -124,7 +124,7 @@ std::string evaluation_json(const EvalRequest& request,
                            {"repetitions", options.repetitions},
                            {"warmup", options.warmup}};
   }
-  for (const ModelEvaluation& model : evaluations) document["models"].push_back(model_json(model));
+  for (const MeasuredModel& model : evaluations) document["models"].push_back(model_json(model));
   // Paths need not be UTF-8, JSON must be.
   return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }

@@ -10,8 +10,8 @@
 
 namespace dotresize {
 
-/// Whether transformers may run the Python code of a model directory. False where the model needs
-/// none. True where config.json names the code of this version of dotresize, and the directory
+/// Whether transformers may run the Python code of a model directory. False if the model needs
+/// none. True if config.json names the code of this version of dotresize, and the directory
 /// holds it byte for byte. Throws InputError for any other code: it would be run unseen.
 bool may_run_code(const std::filesystem::path& model_dir, const ModelConfig& config);
 
@@ -22,8 +22,8 @@ struct TransformersResult {
 };
 
 /// Runs the model in transformers, in a Python process, offline and with as many threads as this
-/// one. `token_file`: for perplexity over windows of `seqlen`; empty: none. Throws InputError where
-/// the model cannot be loaded, std::runtime_error where Python or transformers fail.
+/// one. `token_file`: for perplexity over windows of `seqlen`; empty: none. Throws InputError if
+/// the model cannot be loaded, std::runtime_error if Python or transformers fail.
 TransformersResult run_in_transformers(const std::filesystem::path& model_dir,
                                        const ModelConfig& config,
                                        const std::filesystem::path& token_file, int64_t seqlen,

@@ -1,7 +1,6 @@
 #include "worker/commands/run/cost_rate.h"
 
 #include "worker/cuda/gpu_limits.h"
-#include "worker/kernels/l1_cost_limit.h"
 
 namespace dotresize {
 
@@ -25,10 +24,12 @@ std::optional<CostReport> cost_report(const PhaseClock& clock, const ChosenDevic
   const double float16_pairs = work_of(clock, "cost_float16");
   const double pairs = float32_pairs + float16_pairs;
   if (pairs == 0.0) return std::nullopt;
-  const double limit = device.cuda ? limit_of_gpu(device.cuda->info(device.device.index()),
-                                                  float32_pairs, float16_pairs)
-                                   : measure_l1_cost_limit();
-  return CostReport{pairs, clock.seconds().at("cost"), limit};
+  CostReport report{pairs, clock.seconds().at("cost")};
+  if (device.cuda) {
+    report.limit_pairs_per_s =
+        limit_of_gpu(device.cuda->info(device.device.index()), float32_pairs, float16_pairs);
+  }
+  return report;
 }
 
 }  // namespace dotresize

@@ -8,8 +8,8 @@
 
 namespace dotresize {
 
-/// What this rank's l1 costs have reached; nothing where it has computed none. On the CPU the limit
-/// is measured, which takes some milliseconds: ranks that share a host do it at the same time.
+/// What this rank's l1 costs have reached, with the limit of its GPU if it has one; nothing if it
+/// has computed none.
 std::optional<CostReport> cost_report(const PhaseClock& clock, const ChosenDevice& device);
 
 }  // namespace dotresize

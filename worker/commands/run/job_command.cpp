@@ -9,11 +9,13 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/environment.h"
 #include "base/errors.h"
 #include "base/exit_codes.h"
 #include "base/failure.h"
+#include "base/text_table.h"
 #include "job/plan/device_memory_estimate.h"
 #include "job/plan/shard_plan.h"
 #include "job/plan/target_text.h"
@@ -82,7 +84,7 @@ void set_threads(const HostRanks& ranks) {
   at::set_num_threads(std::max(1, CPU_COUNT(&cores) / ranks.size));
 }
 
-/// Rank 0 reads the job file; the ranks that were launched decide how many there are.
+/// Rank 0 reads the job file, and every rank gets it.
 v1::JobSpec share_spec(const fs::path& job_file) {
   MpiCommunicator comm(MPI_COMM_WORLD, std::chrono::minutes(10));
   v1::JobSpec spec;
@@ -93,28 +95,14 @@ v1::JobSpec share_spec(const fs::path& job_file) {
       fmt::print(stderr, "note: the job asks for {} ranks and was launched with {}\n", asked,
                  comm.size());
     }
-    spec.mutable_resources()->set_ranks(static_cast<uint32_t>(comm.size()));
   }
   spec.ParseFromString(broadcast_string(comm, spec.SerializeAsString(), 0));
   return spec;
 }
 
-/// Chooses the ranks' device, and puts what `auto` has come to into the spec.
-ChosenDevice settle_device(v1::JobSpec& spec, const HostRanks& ranks) {
+ChosenDevice choose_device_for(const v1::JobSpec& spec, const HostRanks& ranks) {
   MpiCommunicator comm(MPI_COMM_WORLD, std::chrono::minutes(10));
-  v1::Resources& resources = *spec.mutable_resources();
-  const DeviceChoice choice = resources.device() == v1::Resources::cuda  ? DeviceChoice::kCuda
-                              : resources.device() == v1::Resources::cpu ? DeviceChoice::kCpu
-                                                                         : DeviceChoice::kAuto;
-  const ChosenDevice chosen = choose_device(choice, comm, ranks.rank);
-  resources.set_device(chosen.cuda ? v1::Resources::cuda : v1::Resources::cpu);
-  if (chosen.cuda && resources.compute_dtype() == v1::ComputeDtype::auto_) {
-    constexpr int kFirstWithBfloat16 = 80;
-    resources.set_compute_dtype(chosen.least_capability >= kFirstWithBfloat16
-                                    ? v1::ComputeDtype::bfloat16
-                                    : v1::ComputeDtype::float16);
-  }
-  return chosen;
+  return choose_device(asked_device(spec), comm, ranks.rank);
 }
 
 /// To the log: an estimate is no reason to refuse.
@@ -126,16 +114,19 @@ void warn_of_little_memory(int rank, const RankShard& shard, const ChosenDevice&
 }
 
 void print_summary(const Report& report) {
-  fmt::print("{:<12} {:>14} {:>14} {:>12}\n", "", "parameters", "bytes", "perplexity");
   const auto row = [](const char* name, const ModelReport& model) {
-    fmt::print("{:<12} {:>14} {:>14} {:>12}\n", name, model.parameters, model.bytes,
-               model.perplexity ? fmt::format("{:.4f}", *model.perplexity) : "-");
+    return std::vector<std::string>{
+        name, std::to_string(model.parameters), std::to_string(model.bytes),
+        model.perplexity ? fmt::format("{:.4f}", *model.perplexity) : "-"};
   };
-  row("dense", report.dense);
-  row("compressed", report.compressed);
-  const double bytes = static_cast<double>(report.compressed.bytes);
+  using enum Align;
+  fmt::print("{}", format_table({{"", "parameters", "bytes", "perplexity"},
+                                 row("dense", report.dense),
+                                 row("compressed", report.compressed)},
+                                {kLeft, kRight, kRight, kRight}));
   fmt::print("{}: {}, {:.1f} % of the dense bytes\n", target_text(report.job),
-             widths_text(report.job), 100.0 * bytes / static_cast<double>(report.dense.bytes));
+             widths_text(report.widths, report.job.hidden_size),
+             100.0 * net_size(report).bytes_fraction());
   fmt::print("{} in {:.1f} s\n\n{}", report.job.output_path.string(), report.wall_time_s,
              phase_table(report));
 }
@@ -157,7 +148,7 @@ class JobCommand {
 
  private:
   void run_job_here(StopSignals& signals);
-  /// Last words of a failing rank: to the log and to the coordinator. Never returns where there are
+  /// Last words of a failing rank: to the log and to the coordinator. Never returns if there are
   /// other ranks.
   int fail(int exit_code, const std::string& message);
 
@@ -185,10 +176,10 @@ void JobCommand::run_job_here(StopSignals& signals) {
   const HostRanks ranks = ranks_on_this_host();
   set_threads(ranks);
   if (rank_ == 0 && !trace_.empty()) check_trace_path(trace_);
-  v1::JobSpec spec = share_spec(job_file_);
-  const ChosenDevice device = settle_device(spec, ranks);
+  const v1::JobSpec spec = share_spec(job_file_);
+  const ChosenDevice device = choose_device_for(spec, ranks);
   const ModelConfig config = read_model_config(spec.model().path());
-  const ResolvedJob job = resolve_job(spec, config);
+  const ResolvedJob job = resolve_job(spec, config, LaunchFacts{world_size(), device.facts()});
   const ShardPlan plan = make_shard_plan(config, job);
   warn_of_little_memory(rank_, plan.ranks.at(static_cast<size_t>(rank_)), device);
   std::optional<OutputDirectory> output;

@@ -8,10 +8,10 @@
 
 namespace dotresize {
 
-/// A directory that this process alone writes: it is made where it is missing, and locked for life.
+/// A directory that this process alone writes: it is made if it is missing, and locked for life.
 class LockedDirectory {
  public:
-  /// Throws InputError where another process holds the lock or the directory cannot be made.
+  /// Throws InputError if another process holds the lock or the directory cannot be made.
   explicit LockedDirectory(const std::filesystem::path& path);
 
  private:
@@ -23,7 +23,7 @@ class LockedDirectory {
 class OutputDirectory {
  public:
   /// Creates an empty `<path>.partial` (a leftover of an earlier job is removed first). Throws
-  /// InputError where `path` exists and `overwrite` is false, or where another job holds the lock.
+  /// InputError if `path` exists and `overwrite` is false, or if another job holds the lock.
   OutputDirectory(const std::filesystem::path& path, bool overwrite);
   /// discard()s.
   ~OutputDirectory();
@@ -34,7 +34,7 @@ class OutputDirectory {
   /// Removes the unfinished output, from any thread, whatever is still being written into it; does
   /// nothing after commit().
   void discard();
-  /// Makes the content durable and renames it to `path`, replacing an existing directory where
+  /// Makes the content durable and renames it to `path`, replacing an existing directory if
   /// `overwrite` allows it.
   void commit();
 

@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kMaxConfigBytes = 16 << 20;
 
-/// Copied byte for byte where the source has them.
+/// Copied byte for byte if the source has them.
 constexpr std::array<const char*, 10> kCopiedFiles = {
     "tokenizer.json",     "tokenizer_config.json",
     "tokenizer.model",    "special_tokens_map.json",
@@ -46,8 +46,9 @@ OutputShards::OutputShards(fs::path dir, int rank, const ModelConfig& source,
                            const ResolvedJob& job, const ShardPlan& plan)
     : dir_(std::move(dir)), rank_(rank), source_(source), job_(job), plan_(plan) {}
 
-void OutputShards::begin() {
-  output_ = output_model_config(source_, job_);
+void OutputShards::begin(const JunctionWidths& widths) {
+  widths_ = widths;
+  output_ = output_model_config(source_, job_, widths);
   layout_ = output_layout(output_, job_, plan_);
   writer_.emplace(dir_, layout_, rank_);
   if (!output_.compressed) {

@@ -24,14 +24,14 @@ class OutputShards final : public FoldedModelSink {
  public:
   OutputShards(std::filesystem::path dir, int rank, const ModelConfig& source,
                const ResolvedJob& job, const ShardPlan& plan);
-  /// From here on `job` has its widths.
-  void begin() override;
+  void begin(const JunctionWidths& widths) override;
   void put_embedding(const at::Tensor& embedding) override;
   void put_sublayer(const SublayerWeights& weights) override;
   void put_head(const HeadWeights& head) override;
   void finish();
 
-  /// What is written, after begin().
+  // What is written, after begin().
+  const JunctionWidths& widths() const { return widths_; }
   const ModelConfig& config() const { return output_; }
   const ShardLayout& layout() const { return layout_; }
 
@@ -41,6 +41,7 @@ class OutputShards final : public FoldedModelSink {
   const ModelConfig& source_;
   const ResolvedJob& job_;
   const ShardPlan& plan_;
+  JunctionWidths widths_;
   ModelConfig output_;
   ShardLayout layout_;
   std::optional<ShardWriter> writer_;

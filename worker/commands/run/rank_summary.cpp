@@ -7,10 +7,7 @@
 
 #include "base/environment.h"
 #include "base/sha256.h"
-#include "base/version.h"
-#include "job/model/model_size.h"
 #include "job/model/sublayers.h"
-#include "job/plan/net_size.h"
 #include "worker/commands/run/cost_rate.h"
 
 namespace dotresize {
@@ -27,30 +24,21 @@ Json gather_object(Communicator& comm, const Json& mine) {
   return all;
 }
 
-Json diagnostics_to_json(const MapDiagnostics& d) {
-  Json json = {{"effective_rank", d.effective_rank},
-               {"retained_energy", d.retained_energy},
-               {"iterations", d.sinkhorn_iterations},
-               {"violation", d.sinkhorn_violation},
-               {"converged", d.sinkhorn_converged},
-               {"qr_condition", d.qr_condition},
-               {"half_cost", d.half_cost}};
-  if (d.half_cost_error) json["half_cost_error"] = *d.half_cost_error;
-  return json;
-}
-
-void fill_in(JunctionReport& report, const Json& diagnostics, bool transport) {
-  report.effective_rank = diagnostics.at("effective_rank");
-  report.retained_energy = diagnostics.at("retained_energy");
-  if (!transport) return;
-  report.sinkhorn_iterations = diagnostics.at("iterations").get<int64_t>();
-  report.sinkhorn_violation = diagnostics.at("violation").get<double>();
-  report.sinkhorn_converged = diagnostics.at("converged").get<bool>();
-  report.qr_condition = diagnostics.at("qr_condition").get<double>();
-  report.cost_dtype = diagnostics.at("half_cost").get<bool>() ? Dtype::kFloat16 : Dtype::kFloat32;
-  if (diagnostics.contains("half_cost_error")) {
-    report.cost_error = diagnostics.at("half_cost_error").get<double>();
-  }
+JunctionReport describe_junction(int64_t junction, int64_t width, const MapDiagnostics& found,
+                                 bool transport) {
+  JunctionReport report;
+  report.name = junction_name(junction);
+  report.width = width;
+  report.effective_rank = found.effective_rank;
+  report.retained_energy = found.retained_energy;
+  if (!transport) return report;
+  report.sinkhorn_iterations = found.sinkhorn_iterations;
+  report.sinkhorn_violation = found.sinkhorn_violation;
+  report.sinkhorn_converged = found.sinkhorn_converged;
+  report.qr_condition = found.qr_condition;
+  report.cost_dtype = found.half_cost ? Dtype::kFloat16 : Dtype::kFloat32;
+  report.cost_error = found.half_cost_error;
+  return report;
 }
 
 int64_t peak_resident_bytes() {
@@ -59,42 +47,44 @@ int64_t peak_resident_bytes() {
   return int64_t{1024} * usage.ru_maxrss;
 }
 
-CostReport cost_from_json(const Json& cost) {
-  return {cost.at("pairs"), cost.at("seconds"), cost.at("limit")};
-}
-
-Json describe_rank(const PhaseClock& clock, const ChosenDevice& device) {
-  Json rank = {{"host", host_name()},
-               {"gpu", device.name},
-               {"seconds", clock.seconds()},
-               {"peak_memory_bytes", peak_resident_bytes()}};
-  if (device.cuda) rank["peak_device_memory_bytes"] = device.cuda->peak_memory_bytes();
-  if (const auto cost = cost_report(clock, device)) {
-    rank["cost"] = {
-        {"pairs", cost->pairs}, {"seconds", cost->seconds}, {"limit", cost->limit_pairs_per_s}};
-  }
-  return rank;
+RankReport describe_rank(int rank, const RankShard& shard, const PhaseClock& clock,
+                         const ChosenDevice& device) {
+  RankReport report;
+  report.rank = rank;
+  report.host = host_name();
+  report.first_sublayer = shard.first_sublayer;
+  report.end_sublayer = shard.end_sublayer;
+  report.seconds = clock.seconds();
+  report.peak_memory_bytes = peak_resident_bytes();
+  report.gpu = device.name;
+  if (device.cuda) report.peak_device_memory_bytes = device.cuda->peak_memory_bytes();
+  report.cost = cost_report(clock, device);
+  return report;
 }
 
 }  // namespace
 
-std::vector<JunctionReport> gather_junctions(Communicator& comm, const ResolvedJob& job,
-                                             const ModelConfig& config,
+std::vector<JunctionReport> gather_junctions(Communicator& comm, const JunctionWidths& widths,
+                                             bool transport,
                                              const std::map<int64_t, MapDiagnostics>& solved) {
   Json mine = Json::object();
-  for (const auto& [junction, diagnostics] : solved) {
-    mine[junction_name(junction)] = diagnostics_to_json(diagnostics);
+  for (const auto& [junction, found] : solved) {
+    const int64_t width = widths.all.at(static_cast<size_t>(junction));
+    mine[junction_name(junction)] = to_json(describe_junction(junction, width, found, transport));
   }
   const Json all = gather_object(comm, mine);
   if (comm.rank() != 0) return {};
-  const bool transport = job.method.transport();
   std::vector<JunctionReport> reports;
-  for (int64_t junction = 0; junction < config.num_junctions(); ++junction) {
+  for (const int64_t width : widths.all) {
+    const std::string name = junction_name(static_cast<int64_t>(reports.size()));
     JunctionReport& report = reports.emplace_back();
-    report.name = junction_name(junction);
-    report.width = job.junction_widths[static_cast<size_t>(junction)];
-    report.mapped = all.contains(report.name);
-    if (report.mapped) fill_in(report, all.at(report.name), transport);
+    if (all.contains(name)) {
+      report = junction_report_from_json(all.at(name));
+    } else {
+      report.name = name;
+      report.width = width;
+      report.mapped = false;
+    }
   }
   return reports;
 }
@@ -122,45 +112,13 @@ std::map<std::string, std::string> gather_input_hashes(Communicator& comm,
 
 std::vector<RankReport> gather_ranks(Communicator& comm, const ShardPlan& plan,
                                      const PhaseClock& clock, const ChosenDevice& device) {
-  const Json mine = describe_rank(clock, device);
+  const RankShard& shard = plan.ranks.at(static_cast<size_t>(comm.rank()));
+  const RankReport mine = describe_rank(comm.rank(), shard, clock, device);
   std::vector<RankReport> reports;
-  for (const std::string& text : gather_strings(comm, mine.dump(), 0)) {
-    const Json rank = Json::parse(text);
-    RankReport& report = reports.emplace_back();
-    report.rank = static_cast<int>(reports.size()) - 1;
-    const RankShard& shard = plan.ranks[reports.size() - 1];
-    report.host = rank.at("host");
-    report.gpu = rank.at("gpu");
-    report.first_sublayer = shard.first_sublayer;
-    report.end_sublayer = shard.end_sublayer;
-    report.seconds = rank.at("seconds").get<std::map<std::string, double>>();
-    report.peak_memory_bytes = rank.at("peak_memory_bytes");
-    if (rank.contains("peak_device_memory_bytes")) {
-      report.peak_device_memory_bytes = rank.at("peak_device_memory_bytes").get<int64_t>();
-    }
-    if (rank.contains("cost")) report.cost = cost_from_json(rank.at("cost"));
+  for (const std::string& text : gather_strings(comm, to_json(mine).dump(), 0)) {
+    reports.push_back(rank_report_from_json(Json::parse(text)));
   }
   return reports;
-}
-
-void complete_report(Report& report, const ResolvedJob& job, const ModelConfig& config,
-                     const ShardLayout& layout) {
-  report.tool_version = kVersion;
-  report.job = job;
-  report.dense.parameters = stored_parameters(config);
-  report.dense.bytes = report.dense.parameters * size_in_bytes(job.source_dtype);
-  report.compressed.parameters = layout.total_parameters;
-  report.compressed.bytes = layout.total_bytes;
-  const std::string larger = size_warning({report.dense.parameters, report.dense.bytes,
-                                           report.compressed.parameters, report.compressed.bytes},
-                                          job);
-  if (!larger.empty()) report.warnings.push_back(larger);
-  for (const JunctionReport& junction : report.junctions) {
-    if (junction.sinkhorn_converged.value_or(true)) continue;
-    report.warnings.push_back("junction " + junction.name + ": Sinkhorn did not converge in " +
-                              std::to_string(*junction.sinkhorn_iterations) +
-                              " iterations; its map was accepted as the job asked");
-  }
 }
 
 }  // namespace dotresize

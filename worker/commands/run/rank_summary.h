@@ -5,11 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "job/report/report.h"
-#include "worker/calibration/calibration.h"
+#include "base/phase_clock.h"
+#include "job/plan/junction_widths.h"
+#include "job/plan/shard_plan.h"
+#include "job/report/junction_report.h"
+#include "job/report/rank_report.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/comm/communicator.h"
 #include "worker/cuda/choose_device.h"
+#include "worker/maps/junction_map.h"
 
 namespace dotresize {
 
@@ -17,9 +21,9 @@ namespace dotresize {
 // other ranks get empty results.
 
 /// `solved`: by junction, those of this rank. All 2L+1 junctions in order, those that keep their
-/// width included.
-std::vector<JunctionReport> gather_junctions(Communicator& comm, const ResolvedJob& job,
-                                             const ModelConfig& config,
+/// width included. `transport`: the maps are of a method with transport.
+std::vector<JunctionReport> gather_junctions(Communicator& comm, const JunctionWidths& widths,
+                                             bool transport,
                                              const std::map<int64_t, MapDiagnostics>& solved);
 
 /// SHA-256 by file name of the output's shards, each hashed by the rank that wrote it.
@@ -32,13 +36,8 @@ std::map<std::string, std::string> gather_input_hashes(Communicator& comm,
                                                        const std::filesystem::path& model_dir,
                                                        std::vector<std::filesystem::path> files);
 
-/// `clock`: this rank's so far. Takes some milliseconds: see cost_rate.h.
+/// `clock`: this rank's so far.
 std::vector<RankReport> gather_ranks(Communicator& comm, const ShardPlan& plan,
                                      const PhaseClock& clock, const ChosenDevice& device);
-
-/// Sizes, version, options and warnings of a report whose perplexities and junctions are filled in.
-/// Rank 0 alone.
-void complete_report(Report& report, const ResolvedJob& job, const ModelConfig& config,
-                     const ShardLayout& layout);
 
 }  // namespace dotresize

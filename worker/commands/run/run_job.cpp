@@ -8,10 +8,12 @@
 
 #include "base/durable_file.h"
 #include "base/partial_path.h"
+#include "base/version.h"
+#include "job/model/model_size.h"
 #include "job/plan/energy_widths.h"
-#include "job/plan/work_estimate.h"
+#include "job/report/model_card.h"
 #include "worker/calibration/background_sink.h"
-#include "worker/calibration/calibration.h"
+#include "worker/calibration/schedules.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/verify.h"
 #include "worker/comm/timed_communicator.h"
@@ -19,7 +21,7 @@
 #include "worker/commands/run/rank_summary.h"
 #include "worker/commands/run/trace.h"
 #include "worker/commands/token_input.h"
-#include "worker/evaluation/evaluate_model.h"
+#include "worker/evaluation/checkpoint_nll.h"
 #include "worker/transformer/fold_sublayer.h"
 #include "worker/transformer/load.h"
 
@@ -53,209 +55,232 @@ std::function<void()> synchronize_of(const ChosenDevice& device) {
   return [cuda = device.cuda] { cuda->synchronize(); };
 }
 
-/// The steps of run_job and what they share.
-class JobRun {
- public:
-  JobRun(const ResolvedJob& job, const ModelConfig& config, const ShardPlan& plan,
-         const RunEnvironment& environment)
-      : job_(job),
-        config_(config),
-        plan_(plan),
-        progress_(environment.progress),
-        cache_dir_(environment.cache_dir),
-        trace_(environment.trace),
-        device_(environment.device),
-        clock_(!environment.trace.empty(), synchronize_of(environment.device)),
-        comm_(environment.comm, clock_),
-        source_(job.model_path),
-        output_(environment.output),
-        shards_(partial_path(job.output_path), comm_.rank(), config_, job_, plan_) {}
+using Fingerprints = std::map<std::string, std::string>;  // SHA-256 by file name
 
-  Report run();
+/// What the steps of a job work with. Each step takes what the ones before it returned.
+struct JobContext {
+  const ResolvedJob& job;
+  const ModelConfig& config;
+  const ShardPlan& plan;
+  const RunEnvironment& environment;
+  PhaseClock clock{!environment.trace.empty(), synchronize_of(environment.device)};
+  TimedCommunicator comm{environment.comm, clock};
+  CheckpointReader source{job.model_path};
 
- private:
-  bool root() const { return comm_.rank() == 0; }
-  void check_weights();
-  void plan_progress();
-  void load_tokens();
-  void evaluate_dense();
-  void calibrate();
-  void take_hashes();
-  void write_companions();
-  void evaluate_compressed();
-  void finish();
-  double perplexity(const CheckpointReader& reader, const ModelConfig& config,
-                    const std::string& phase);
-
-  ResolvedJob job_;  // its widths too, once they are known
-  const ModelConfig& config_;
-  const ShardPlan& plan_;
-  Progress& progress_;
-  fs::path cache_dir_;
-  fs::path trace_;
-  ChosenDevice device_;
-  PhaseClock clock_;
-  TimedCommunicator comm_;
-  CheckpointReader source_;
-  OutputDirectory* output_;  // rank 0's
-  TokenWindows calibration_;
-  std::optional<TokenWindows> evaluation_;
-  OutputShards shards_;
-  std::map<std::string, std::string> shard_hashes_;  // rank 0
-  Report report_;
+  bool root() const { return comm.rank() == 0; }
+  /// Where all ranks write while the output is unfinished.
+  fs::path partial() const { return partial_path(job.output_path); }
+  Progress& progress() const { return environment.progress; }
+  at::ScalarType compute_dtype() const { return scalar_type(job.compute_dtype); }
+  std::function<void(int64_t)> count_tokens() const {
+    return [&progress = environment.progress](int64_t tokens) { progress.tokens_seen(tokens); };
+  }
 };
-
-Report JobRun::run() {
-  progress_.plan({{"prepare", 1.0, 0, 0}});
-  progress_.enter("prepare");
-  comm_.barrier();  // the output directory is there
-  clock_.set_origin();
-  const auto start = std::chrono::steady_clock::now();
-  const PhaseClock::Scope scope(clock_, "other");
-  check_weights();
-  load_tokens();
-  plan_progress();
-  evaluate_dense();
-  calibrate();
-  take_hashes();
-  write_companions();
-  evaluate_compressed();
-  report_.wall_time_s = seconds_since(start);
-  finish();
-  return std::move(report_);
-}
 
 /// Every rank reads its part once, so that a missing, misshapen or non-finite tensor is refused
 /// before any rank starts to work.
-void JobRun::check_weights() {
-  const PhaseClock::Scope scope(clock_, "read");
-  const RankShard& shard = plan_.ranks.at(static_cast<size_t>(comm_.rank()));
-  const at::ScalarType dtype = scalar_type(job_.source_dtype);
+void check_weights(JobContext& run) {
+  const PhaseClock::Scope scope(run.clock, "read");
+  const RankShard& shard = run.plan.ranks.at(static_cast<size_t>(run.comm.rank()));
+  const at::ScalarType dtype = scalar_type(run.job.source_dtype);
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
-    load_sublayer(source_, config_, sublayer, dtype);
+    load_sublayer(run.source, run.config, sublayer, dtype);
   }
-  if (shard.first_sublayer == 0) load_embedding(source_, config_, dtype);
-  if (shard.end_sublayer == config_.num_sublayers()) load_head(source_, config_, dtype);
-  comm_.barrier();
+  if (shard.first_sublayer == 0) load_embedding(run.source, run.config, dtype);
+  if (shard.end_sublayer == run.config.num_sublayers()) load_head(run.source, run.config, dtype);
+  run.comm.barrier();
 }
 
-void JobRun::load_tokens() {
-  const PhaseClock::Scope scope(clock_, "tokenize");
-  calibration_ =
-      load_token_windows(comm_, job_.calibration, true, job_.model_path, config_, cache_dir_);
-  if (job_.evaluation) {
-    TokenSource source = *job_.evaluation;
-    if (!source.seqlen) source.seqlen = calibration_.windows.size(1);
-    evaluation_ = load_token_windows(comm_, source, false, job_.model_path, config_, cache_dir_);
+struct JobTokens {
+  TokenWindows calibration;
+  std::optional<TokenWindows> evaluation;
+};
+
+JobTokens load_tokens(JobContext& run) {
+  const PhaseClock::Scope scope(run.clock, "tokenize");
+  const auto load = [&](const TokenSource& source, bool calibration) {
+    return load_token_windows(run.comm, source, calibration, run.job.model_path, run.config,
+                              run.environment.cache_dir);
+  };
+  JobTokens tokens{load(run.job.calibration, true), std::nullopt};
+  if (run.job.evaluation) {
+    TokenSource source = *run.job.evaluation;
+    if (!source.seqlen) source.seqlen = tokens.calibration.windows.size(1);
+    tokens.evaluation = load(source, false);
   }
+  return tokens;
 }
 
 /// Expected times in units of one token through the dense model.
-void JobRun::plan_progress() {
-  const int64_t evaluation = evaluation_ ? evaluation_->windows.numel() : 0;
-  const int64_t calibration = calibration_.windows.numel();
-  const bool pipeline = job_.schedule == Schedule::kPipeline;
-  const int64_t passes = pipeline ? job_.method.passes() : 1;
-  const int64_t mapped = mapped_junctions(config_, job_.head_sliced);
-  // In token_parallel every rank counts its share of the tokens once per sublayer; in the pipeline
-  // all tokens per pass.
-  const int64_t seen = pipeline ? calibration * passes : calibration / comm_.size() * (mapped - 1);
-  progress_.plan({{"prepare", 0.02 * static_cast<double>(calibration), 0, 0},
-                  {"evaluate_dense", static_cast<double>(evaluation), evaluation, 0},
-                  {"calibrate", 2.0 * static_cast<double>(calibration * passes), seen, mapped},
-                  {"evaluate_compressed", static_cast<double>(evaluation), evaluation, 0},
-                  {"finish", 0.02 * static_cast<double>(calibration), 0, 0}});
+std::vector<ProgressPhase> expected_phases(const JobContext& run, const JobTokens& tokens) {
+  const int64_t evaluation = tokens.evaluation ? tokens.evaluation->windows.numel() : 0;
+  const int64_t calibration = tokens.calibration.windows.numel();
+  const int64_t mapped = mapped_junctions(run.config, run.job.head_sliced);
+  const CalibrationWork work =
+      run.job.schedule.work(run.job.method, calibration, run.comm.size(), mapped);
+  return {
+      {"prepare", 0.02 * static_cast<double>(calibration), 0, 0},
+      {"evaluate_dense", static_cast<double>(evaluation), evaluation, 0},
+      {"calibrate", 2.0 * static_cast<double>(calibration * work.passes), work.tokens_seen, mapped},
+      {"evaluate_compressed", static_cast<double>(evaluation), evaluation, 0},
+      {"finish", 0.02 * static_cast<double>(calibration), 0, 0}};
 }
 
-double JobRun::perplexity(const CheckpointReader& reader, const ModelConfig& config,
-                          const std::string& phase) {
-  const PhaseClock::Scope scope(clock_, phase);
-  progress_.enter(phase);
-  const NegativeLogLikelihood sum = evaluate_model(
-      comm_, reader, config, plan_, evaluation_->windows, scalar_type(job_.compute_dtype),
-      device_.device, [&](int64_t tokens) { progress_.tokens_seen(tokens); });
-  report_.evaluation_tokens = sum.tokens;
-  return sum.perplexity();
+NegativeLogLikelihood evaluate(JobContext& run, const TokenWindows& tokens,
+                               const CheckpointReader& reader, const ModelConfig& config,
+                               const std::string& phase) {
+  const PhaseClock::Scope scope(run.clock, phase);
+  run.progress().enter(phase);
+  return checkpoint_nll(run.comm, reader, config, run.plan, tokens.windows, run.compute_dtype(),
+                        run.environment.device.device, run.count_tokens());
 }
 
-void JobRun::evaluate_dense() {
-  if (evaluation_) report_.dense.perplexity = perplexity(source_, config_, "evaluate_dense");
+/// Nothing if the job has no evaluation.
+std::optional<NegativeLogLikelihood> evaluate_dense(JobContext& run, const JobTokens& tokens) {
+  if (!tokens.evaluation) return std::nullopt;
+  return evaluate(run, *tokens.evaluation, run.source, run.config, "evaluate_dense");
 }
 
-void JobRun::calibrate() {
-  const auto start = std::chrono::steady_clock::now();
-  progress_.enter("calibrate");
-  CalibrationJob calibration{config_,
-                             source_,
-                             plan_,
-                             calibration_.windows,
-                             map_options(job_),
-                             job_.width,
-                             job_.head_sliced,
-                             scalar_type(job_.compute_dtype),
-                             job_.junction_groups};
-  calibration.device = device_.device;
-  calibration.fold_dtype = fold_dtype(job_.output_dtype);
-  if (job_.energy) {
-    calibration.choose_widths = [&](const at::Tensor& spectra) {
-      job_ = with_energy_widths(job_, config_, rows_of(spectra));
-      return job_.junction_widths;
+/// What was written, likewise.
+std::optional<NegativeLogLikelihood> evaluate_compressed(JobContext& run, const JobTokens& tokens) {
+  if (!tokens.evaluation) return std::nullopt;
+  const fs::path written = run.partial();
+  return evaluate(run, *tokens.evaluation, CheckpointReader(written), read_model_config(written),
+                  "evaluate_compressed");
+}
+
+CalibrationJob calibration_job(const JobContext& run, const TokenWindows& tokens) {
+  const ResolvedJob& job = run.job;
+  CalibrationJob calibration{run.config,      run.source,          run.plan,
+                             tokens.windows,  map_options(job),    job.widths,
+                             job.head_sliced, run.compute_dtype(), job.junction_groups};
+  calibration.device = run.environment.device.device;
+  calibration.fold_dtype = fold_dtype(job.output_dtype);
+  if (job.energy) {
+    calibration.choose_widths = [&job, &config = run.config](const at::Tensor& spectra) {
+      return energy_widths(job, config, rows_of(spectra));
     };
   }
+  return calibration;
+}
+
+/// What calibration has written, and what it has found.
+struct Calibrated {
+  JunctionWidths widths;
+  ModelConfig output;
+  ShardLayout layout;
+  std::vector<JunctionReport> junctions;  ///< rank 0
+  double seconds = 0.0;
+};
+
+Calibrated calibrate(JobContext& run, const TokenWindows& tokens) {
+  const auto start = std::chrono::steady_clock::now();
+  run.progress().enter("calibrate");
   std::map<int64_t, MapDiagnostics> solved;
   const CalibrationObserver observer{
-      [&](int64_t tokens) { progress_.tokens_seen(tokens); },
+      run.count_tokens(),
       [&](int64_t junction, const JunctionSolution& solution) {
         solved[junction] = solution.diagnostics;
       },
-      [&](int64_t junctions) { progress_.junctions_solved(junctions); }};
-  const auto schedule =
-      job_.schedule == Schedule::kPipeline ? calibrate_pipeline : calibrate_token_parallel;
-  BackgroundSink sink(shards_, device_.device, clock_);
-  schedule(comm_, calibration, sink, observer, clock_);
+      [&](int64_t junctions) { run.progress().junctions_solved(junctions); }};
+  OutputShards shards(run.partial(), run.comm.rank(), run.config, run.job, run.plan);
+  BackgroundSink sink(shards, run.environment.device.device, run.clock);
+  calibrate_function(run.job.schedule.name)(run.comm, calibration_job(run, tokens), sink, observer,
+                                            run.clock);
   sink.finish();
-  shards_.finish();
-  report_.calibration_s = seconds_since(start);
-  report_.junctions = gather_junctions(comm_, job_, config_, solved);
+  shards.finish();
+  const double seconds = seconds_since(start);
+  return {shards.widths(), shards.config(), shards.layout(),
+          gather_junctions(run.comm, shards.widths(), run.job.method.transport(), solved), seconds};
 }
 
-void JobRun::take_hashes() {
-  const PhaseClock::Scope scope(clock_, "hash");
-  shard_hashes_ = gather_hashes(comm_, partial_path(job_.output_path), shards_.layout());
-  report_.fingerprints = gather_input_hashes(comm_, job_.model_path, source_.files());
+struct Hashes {
+  Fingerprints shards;  ///< rank 0, as inputs
+  Fingerprints inputs;
+};
+
+Hashes take_hashes(JobContext& run, const ShardLayout& layout) {
+  const PhaseClock::Scope scope(run.clock, "hash");
+  Fingerprints shards = gather_hashes(run.comm, run.partial(), layout);
+  return {std::move(shards), gather_input_hashes(run.comm, run.job.model_path, run.source.files())};
 }
 
-void JobRun::write_companions() {
-  if (root()) {
-    const PhaseClock::Scope scope(clock_, "write");
-    write_companion_files(output_->partial(), shards_.layout(), shards_.config(), job_);
+/// All that the written shards need to load: the evaluation reads them next.
+void write_companions(JobContext& run, const Calibrated& calibrated) {
+  if (run.root()) {
+    const PhaseClock::Scope scope(run.clock, "write");
+    write_companion_files(run.partial(), calibrated.layout, calibrated.output, run.job);
   }
-  comm_.barrier();
+  run.comm.barrier();
 }
 
-void JobRun::evaluate_compressed() {
-  if (!evaluation_) return;
-  const fs::path written = partial_path(job_.output_path);
-  report_.compressed.perplexity =
-      perplexity(CheckpointReader(written), read_model_config(written), "evaluate_compressed");
+/// Rank 0: the report but for perplexities, ranks and wall time.
+Report make_report(const JobContext& run, const JobTokens& tokens, const Calibrated& calibrated,
+                   const Fingerprints& inputs) {
+  Report report;
+  report.tool_version = kVersion;
+  report.job = run.job;
+  report.widths = calibrated.widths;
+  report.junctions = calibrated.junctions;
+  report.dense.parameters = stored_parameters(run.config);
+  report.dense.bytes = report.dense.parameters * size_in_bytes(run.job.source_dtype);
+  report.compressed.parameters = calibrated.layout.total_parameters;
+  report.compressed.bytes = calibrated.layout.total_bytes;
+  report.calibration_tokens = tokens.calibration.windows.numel();
+  report.calibration_s = calibrated.seconds;
+  report.fingerprints = inputs;
+  report.fingerprints["calibration_tokens"] = tokens.calibration.fingerprint;
+  if (tokens.evaluation) {
+    report.evaluation_seqlen = tokens.evaluation->windows.size(1);
+    report.fingerprints["evaluation_tokens"] = tokens.evaluation->fingerprint;
+  }
+  report.warnings = warnings_of(report);
+  return report;
 }
 
-void JobRun::finish() {
-  progress_.enter("finish");
-  if (!trace_.empty()) write_trace(comm_, clock_, trace_);
-  report_.ranks = gather_ranks(comm_, plan_, clock_, device_);
-  if (!root()) return;
-  complete_report(report_, job_, config_, shards_.layout());
-  report_.calibration_tokens = calibration_.windows.numel();
-  if (evaluation_) report_.job.evaluation->seqlen = evaluation_->windows.size(1);
-  report_.fingerprints["calibration_tokens"] = calibration_.fingerprint;
-  if (evaluation_) report_.fingerprints["evaluation_tokens"] = evaluation_->fingerprint;
-  const fs::path& dir = output_->partial();
-  write_file_atomically(dir / "README.md", model_card(report_, config_));
+void add_perplexity(Report& report, ModelReport& model,
+                    const std::optional<NegativeLogLikelihood>& sum) {
+  if (!sum) return;
+  model.perplexity = sum->perplexity();
+  report.evaluation_tokens = sum->tokens;
+}
+
+/// Rank 0: writes what describes the output, and gives it its name.
+void publish(OutputDirectory& output, const Report& report, const ModelConfig& config,
+             const Fingerprints& shards) {
+  const fs::path& dir = output.partial();
+  write_file_atomically(dir / "README.md", model_card(report, config));
   fs::create_directory(dir / "dotresize");
-  write_file_atomically(dir / "dotresize" / "report.json", report_to_json(report_));
-  write_file_atomically(dir / "SHA256SUMS", sha256_sums(dir, shard_hashes_));
-  output_->commit();
+  write_file_atomically(dir / "dotresize" / "report.json", report_to_json(report));
+  write_file_atomically(dir / "SHA256SUMS", sha256_sums(dir, shards));
+  output.commit();
+}
+
+Report run_steps(JobContext& run) {
+  const auto start = std::chrono::steady_clock::now();
+  const PhaseClock::Scope scope(run.clock, "other");
+  check_weights(run);
+  const JobTokens tokens = load_tokens(run);
+  run.progress().plan(expected_phases(run, tokens));
+  const auto dense = evaluate_dense(run, tokens);
+  const Calibrated calibrated = calibrate(run, tokens.calibration);
+  const Hashes hashes = take_hashes(run, calibrated.layout);
+  write_companions(run, calibrated);
+  const auto compressed = evaluate_compressed(run, tokens);
+  const double wall_time_s = seconds_since(start);
+
+  run.progress().enter("finish");
+  if (!run.environment.trace.empty()) write_trace(run.comm, run.clock, run.environment.trace);
+  std::vector<RankReport> ranks =
+      gather_ranks(run.comm, run.plan, run.clock, run.environment.device);
+  if (!run.root()) return {};
+  Report report = make_report(run, tokens, calibrated, hashes.inputs);
+  add_perplexity(report, report.dense, dense);
+  add_perplexity(report, report.compressed, compressed);
+  report.ranks = std::move(ranks);
+  report.wall_time_s = wall_time_s;
+  publish(*run.environment.output, report, run.config, hashes.shards);
+  return report;
 }
 
 }  // namespace
@@ -263,7 +288,12 @@ void JobRun::finish() {
 Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPlan& plan,
                const RunEnvironment& environment) {
   const c10::InferenceMode no_autograd;
-  return JobRun(job, config, plan, environment).run();
+  environment.progress.plan({{"prepare", 1.0, 0, 0}});
+  environment.progress.enter("prepare");
+  JobContext run{job, config, plan, environment};
+  run.comm.barrier();  // the output directory is there
+  run.clock.set_origin();
+  return run_steps(run);
 }
 
 }  // namespace dotresize

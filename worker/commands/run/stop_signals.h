@@ -19,7 +19,7 @@ class StopSignals {
   sigset_t signals_;
 };
 
-/// Has the kernel kill this process when its parent dies, where the parent is an MPI launcher: no
+/// Has the kernel kill this process when its parent dies, if the parent is an MPI launcher: no
 /// rank outlives mpirun.
 void die_with_launcher();
 

@@ -12,8 +12,9 @@
 #include "base/sha256.h"
 #include "job/report/report.h"
 #include "worker/checkpoint/dtypes.h"
+#include "worker/checkpoint/reader.h"
 #include "worker/commands/token_input.h"
-#include "worker/evaluation/evaluate_model.h"
+#include "worker/evaluation/checkpoint_nll.h"
 #include "worker/evaluation/whole_model.h"
 
 namespace dotresize {
@@ -162,7 +163,8 @@ void Comparison::compare_perplexity(const char* what, const fs::path& dir,
                                     double reported) {
   const at::ScalarType dtype = scalar_type(dtype_named(report_.compute_dtype));
   const double measured =
-      evaluate_alone(CheckpointReader(dir), config, windows, dtype, [](int64_t) {}).perplexity();
+      checkpoint_nll_alone(CheckpointReader(dir), config, windows, dtype, [](int64_t) {
+      }).perplexity();
   if (std::abs(measured / reported - 1) <= kPerplexityTolerance) return;
   problems_.push_back(
       fmt::format("the {} perplexity is {:.6g}, the report says {:.6g}", what, measured, reported));

@@ -12,7 +12,7 @@ namespace dotresize {
 /// the hashes that its report has of the source's files; then, at full width, the logits of both
 /// models over the tokens that are given or random ones; else both models' perplexities with the
 /// reported ones, over the tokens of the job's evaluation. Text becomes tokens with the source's
-/// tokenizer, kept in `cache_dir`. Throws UsageError where those tokens are needed and not given.
+/// tokenizer, kept in `cache_dir`. Throws UsageError if those tokens are needed and not given.
 void verify_against(const VerifyRequest& request, const std::filesystem::path& cache_dir,
                     std::vector<std::string>& problems);
 

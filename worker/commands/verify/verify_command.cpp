@@ -28,10 +28,9 @@ int verify_command(const VerifyRequest& request, bool json) {
     fmt::print("{}\n", document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     for (const std::string& problem : result.problems) fmt::print("{}\n", problem);
-    fmt::print(
-        "{}: {} files, {} tensors, {} parameters, {}\n", request.dir.string(), result.files,
-        result.tensors, result.parameters,
-        result.problems.empty() ? "all well" : fmt::format("{} problems", result.problems.size()));
+    fmt::print("{}: {} files, {} tensors, {} parameters, {}\n", request.dir.string(), result.files,
+               result.tensors, result.parameters,
+               result.problems.empty() ? "OK" : fmt::format("{} problems", result.problems.size()));
   }
   return result.problems.empty() ? kExitOk : kExitBadData;
 }

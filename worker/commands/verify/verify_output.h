@@ -7,7 +7,7 @@
 namespace dotresize {
 
 /// Checks an output directory by itself: verify_model_dir against what its config.json implies, the
-/// dtype that it states, and shortcut_problem of every shortcut. Throws InputError where there is
+/// dtype that it states, and shortcut_problem of every shortcut. Throws InputError if there is
 /// no such directory or its config.json cannot be used.
 VerifyResult verify_output(const std::filesystem::path& dir);
 

@@ -1,4 +1,4 @@
-#include "worker/commands/eval/model_evaluation.h"
+#include "worker/commands/eval/measure_models.h"
 
 #include <ATen/ATen.h>
 
@@ -9,7 +9,7 @@
 #include "job/model/tensor_table.h"
 #include "worker/commands/eval/transformers_runtime.h"
 #include "worker/commands/token_input.h"
-#include "worker/evaluation/evaluate_model.h"
+#include "worker/evaluation/checkpoint_nll.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -38,7 +38,7 @@ class Evaluation {
   Evaluation(const EvalRequest& request, size_t number, const fs::path& cache_dir);
 
   std::vector<ProgressPhase> phases() const;
-  ModelEvaluation measure(Progress& progress);
+  MeasuredModel measure(Progress& progress);
 
  private:
   std::string phase_name(const char* what) const;
@@ -54,7 +54,7 @@ class Evaluation {
   size_t number_;
   ModelConfig config_;
   CheckpointReader reader_;
-  ModelEvaluation result_;
+  MeasuredModel result_;
   fs::path token_file_;  // empty: no perplexity is asked for
   at::Tensor windows_;
 };
@@ -114,7 +114,7 @@ std::vector<ProgressPhase> Evaluation::phases() const {
   return phases;
 }
 
-ModelEvaluation Evaluation::measure(Progress& progress) {
+MeasuredModel Evaluation::measure(Progress& progress) {
   if (request_.runtime == Runtime::kTransformers) {
     progress.enter(phase_name(kTransformersPhase));
     in_transformers();
@@ -128,8 +128,8 @@ ModelEvaluation Evaluation::measure(Progress& progress) {
 void Evaluation::own_perplexity(Progress& progress) {
   progress.enter(phase_name(kPerplexityPhase));
   const NegativeLogLikelihood sum =
-      evaluate_alone(reader_, config_, windows_, at::kFloat,
-                     [&](int64_t tokens) { progress.tokens_seen(tokens); });
+      checkpoint_nll_alone(reader_, config_, windows_, at::kFloat,
+                           [&](int64_t tokens) { progress.tokens_seen(tokens); });
   result_.perplexity->value = sum.perplexity();
 }
 
@@ -152,8 +152,8 @@ void Evaluation::in_transformers() {
 
 }  // namespace
 
-std::vector<ModelEvaluation> evaluate_models(const EvalRequest& request, const fs::path& cache_dir,
-                                             Progress& progress) {
+std::vector<MeasuredModel> measure_models(const EvalRequest& request, const fs::path& cache_dir,
+                                          Progress& progress) {
   std::vector<Evaluation> models;
   std::vector<ProgressPhase> phases;
   for (size_t number = 1; number <= request.models.size(); ++number) {
@@ -161,7 +161,7 @@ std::vector<ModelEvaluation> evaluate_models(const EvalRequest& request, const f
     for (ProgressPhase& phase : model.phases()) phases.push_back(std::move(phase));
   }
   progress.plan(std::move(phases));
-  std::vector<ModelEvaluation> results;
+  std::vector<MeasuredModel> results;
   for (Evaluation& model : models) results.push_back(model.measure(progress));
   return results;
 }

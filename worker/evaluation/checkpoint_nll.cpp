@@ -1,4 +1,4 @@
-#include "worker/evaluation/evaluate_model.h"
+#include "worker/evaluation/checkpoint_nll.h"
 
 #include <ATen/ATen.h>
 
@@ -18,7 +18,7 @@ NegativeLogLikelihood share(Communicator& comm, const NegativeLogLikelihood& min
 
 }  // namespace
 
-NegativeLogLikelihood evaluate_model(Communicator& comm, const CheckpointReader& reader,
+NegativeLogLikelihood checkpoint_nll(Communicator& comm, const CheckpointReader& reader,
                                      const ModelConfig& config, const ShardPlan& plan,
                                      const at::Tensor& windows, at::ScalarType compute_dtype,
                                      at::Device device,
@@ -40,13 +40,14 @@ NegativeLogLikelihood evaluate_model(Communicator& comm, const CheckpointReader&
   return share(comm, sum);
 }
 
-NegativeLogLikelihood evaluate_alone(const CheckpointReader& reader, const ModelConfig& config,
-                                     const at::Tensor& windows, at::ScalarType compute_dtype,
-                                     const std::function<void(int64_t tokens)>& tokens_seen) {
+NegativeLogLikelihood checkpoint_nll_alone(const CheckpointReader& reader,
+                                           const ModelConfig& config, const at::Tensor& windows,
+                                           at::ScalarType compute_dtype,
+                                           const std::function<void(int64_t tokens)>& tokens_seen) {
   SelfCommunicator self;
   ShardPlan whole_model;
   whole_model.ranks.push_back({.first_sublayer = 0, .end_sublayer = config.num_sublayers()});
-  return evaluate_model(self, reader, config, whole_model, windows, compute_dtype, at::kCPU,
+  return checkpoint_nll(self, reader, config, whole_model, windows, compute_dtype, at::kCPU,
                         tokens_seen);
 }
 

@@ -26,7 +26,7 @@ struct LatencyResult {
 };
 
 /// What was measured of one model, in float32.
-struct ModelEvaluation {
+struct MeasuredModel {
   std::filesystem::path model;
   int64_t vocab_size = 0;
   int64_t parameters = 0;
@@ -37,10 +37,10 @@ struct ModelEvaluation {
 
 /// Measures the models of the request one after the other, in order. Text becomes tokens with each
 /// model's own tokenizer, kept in `cache_dir`. Plans and enters the phases of `progress`. Throws
-/// InputError before anything is measured where a model or its tokens cannot be used, also where
+/// InputError before anything is measured if a model or its tokens cannot be used, also if
 /// they exceed ModelConfig::longest_window().
-std::vector<ModelEvaluation> evaluate_models(const EvalRequest& request,
-                                             const std::filesystem::path& cache_dir,
-                                             Progress& progress);
+std::vector<MeasuredModel> measure_models(const EvalRequest& request,
+                                          const std::filesystem::path& cache_dir,
+                                          Progress& progress);
 
 }  // namespace dotresize

@@ -1,3 +1,5 @@
+#include "job/plan/resolved_job.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -8,7 +10,6 @@
 #include "job/model/model_size.h"
 #include "job/plan/energy_widths.h"
 #include "job/plan/net_size.h"
-#include "job/plan/resolved_job.h"
 #include "job/plan/token_windows.h"
 #include "job/plan/width_from_size.h"
 #include "job/spec/spec_paths.h"

@@ -13,17 +13,19 @@
 
 namespace dotresize {
 
-/// Perplexity of a dense or compressed checkpoint over the windows [W, seqlen], the ranks being
-/// pipeline stages, each on its device. Collective; every rank gets the result.
-NegativeLogLikelihood evaluate_model(Communicator& comm, const CheckpointReader& reader,
+/// Negative log-likelihood, thus perplexity, of a dense or compressed checkpoint over the windows
+/// [W, seqlen], the ranks being pipeline stages, each on its device. Collective; every rank gets
+/// the result.
+NegativeLogLikelihood checkpoint_nll(Communicator& comm, const CheckpointReader& reader,
                                      const ModelConfig& config, const ShardPlan& plan,
                                      const at::Tensor& windows, at::ScalarType compute_dtype,
                                      at::Device device,
                                      const std::function<void(int64_t tokens)>& tokens_seen);
 
 /// The same in this process alone, on the CPU.
-NegativeLogLikelihood evaluate_alone(const CheckpointReader& reader, const ModelConfig& config,
-                                     const at::Tensor& windows, at::ScalarType compute_dtype,
-                                     const std::function<void(int64_t tokens)>& tokens_seen);
+NegativeLogLikelihood checkpoint_nll_alone(const CheckpointReader& reader,
+                                           const ModelConfig& config, const at::Tensor& windows,
+                                           at::ScalarType compute_dtype,
+                                           const std::function<void(int64_t tokens)>& tokens_seen);
 
 }  // namespace dotresize
