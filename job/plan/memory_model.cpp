@@ -1,6 +1,8 @@
 #include "job/plan/memory_model.h"
 
 #include <algorithm>
+#include <iterator>
+#include <vector>
 
 #include "job/model/model_size.h"
 #include "job/plan/junction_widths.h"
@@ -29,9 +31,14 @@ int64_t MemoryModel::shared_groups() const {
 }
 
 int64_t MemoryModel::largest_sublayer(bool folded) const {
-  int64_t largest = 0;
-  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
-    largest = std::max(largest, sublayer_parameters(config, s, d, d, folded));
+  // Layers differ in the form of their MLP alone: one of each form is enough.
+  const std::vector<bool> dense(1, false);
+  const std::vector<bool>& mixtures = config.mixture ? config.mixture->layers : dense;
+  int64_t largest = sublayer_parameters(config, /*sublayer=*/0, d, d, folded);
+  for (const bool form : {false, true}) {
+    const auto layer = std::ranges::find(mixtures, form) - mixtures.begin();
+    if (layer == std::ssize(mixtures)) continue;
+    largest = std::max(largest, sublayer_parameters(config, 2 * layer + 1, d, d, folded));
   }
   return largest;
 }
