@@ -43,10 +43,6 @@ bool is_inherited(std::string_view variable) {
 
 }  // namespace
 
-int ranks_of(const v1::JobSpec& spec) {
-  return spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
-}
-
 std::vector<std::string> inherited_environment() {
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -55,8 +51,8 @@ std::vector<std::string> inherited_environment() {
   return variables;
 }
 
-LocalLauncher::LocalLauncher(const StateDir& state, std::string coordinator)
-    : state_(state), coordinator_(std::move(coordinator)) {}
+LocalLauncher::LocalLauncher(const LauncherContext& context)
+    : state_(context.state), coordinator_(context.coordinator) {}
 
 void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   const fs::path dir = state_.job(job.id());
@@ -83,11 +79,11 @@ AttemptStatus LocalLauncher::check(const v1::Job& job) {
   return check_attempt(state_.attempt(job.id(), job.attempt()));
 }
 
-bool LocalLauncher::stop(const v1::Job& job) const {
+bool LocalLauncher::stop(const v1::Job& job) {
   return stop_attempt(state_.attempt(job.id(), job.attempt()));
 }
 
-bool LocalLauncher::clear_leftovers(const v1::Job& job) const {
+bool LocalLauncher::clear_leftovers(const v1::Job& job) {
   const std::vector<pid_t> left = processes_with_environment(attempt_environment(job));
   for (const pid_t pid : left) {
     if (const auto start_time = process_start_time(pid)) signal_process(pid, *start_time, SIGKILL);
@@ -95,7 +91,7 @@ bool LocalLauncher::clear_leftovers(const v1::Job& job) const {
   return left.empty();
 }
 
-std::string LocalLauncher::log_tail(const v1::Job& job) const {
+std::string LocalLauncher::log_tail(const v1::Job& job) {
   const auto supervisor = read_supervisor_record(state_.attempt(job.id(), job.attempt()));
   return read_tail(state_.log(job.id()), supervisor ? supervisor->log_offset : 0, kLogTailBytes);
 }

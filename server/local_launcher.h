@@ -6,27 +6,22 @@
 #include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
-#include "server/attempt_process.h"
-#include "server/state_dir.h"
+#include "server/launcher.h"
 
 namespace dotresize {
 
-/// Runs jobs with mpirun on this machine. Nothing about an attempt is kept in memory: a launcher of
-/// a later server knows it as well. Used by one thread.
-class LocalLauncher {
+/// Runs jobs with mpirun on this machine.
+class LocalLauncher final : public Launcher {
  public:
-  /// `coordinator`: HOST:PORT at which ranks reach the Workers service.
-  LocalLauncher(const StateDir& state, std::string coordinator);
+  /// The state directory outlives the object.
+  explicit LocalLauncher(const LauncherContext& context);
 
-  /// Starts `job.attempt()`. Throws if that is not possible; then nothing runs.
-  void launch(const v1::Job& job, const std::string& token);
-  AttemptStatus check(const v1::Job& job);
-  /// Asks the attempt to end, see stop_attempt().
-  bool stop(const v1::Job& job) const;
-  /// For an attempt that has vanished: kills the processes left of it. True if there were none.
-  bool clear_leftovers(const v1::Job& job) const;
-  /// The end of what this attempt has written.
-  std::string log_tail(const v1::Job& job) const;
+  void launch(const v1::Job& job, const std::string& token) override;
+  AttemptStatus check(const v1::Job& job) override;
+  /// See stop_attempt().
+  bool stop(const v1::Job& job) override;
+  bool clear_leftovers(const v1::Job& job) override;
+  std::string log_tail(const v1::Job& job) override;
 
  private:
   void reap_supervisors();
@@ -35,9 +30,6 @@ class LocalLauncher {
   std::string coordinator_;
   std::vector<pid_t> supervisors_;
 };
-
-/// MPI ranks of a job.
-int ranks_of(const v1::JobSpec& spec);
 
 /// What a job's processes see of this process's environment: PATH, HOME, LANG, LC_ALL, TMPDIR,
 /// LD_LIBRARY_PATH, OMP_NUM_THREADS, CUDA_VISIBLE_DEVICES and DOTRESIZE_*.

@@ -57,9 +57,9 @@ v1::JobResult result_of(const v1::Job& job) {
 
 }  // namespace
 
-Scheduler::Scheduler(JobStore& store, LocalLauncher& launcher, Heartbeats& heartbeats,
+Scheduler::Scheduler(JobStore& store, Launchers& launchers, Heartbeats& heartbeats,
                      SchedulerLimits limits)
-    : store_(store), launcher_(launcher), heartbeats_(heartbeats), limits_(limits) {
+    : store_(store), launchers_(launchers), heartbeats_(heartbeats), limits_(limits) {
   for (const v1::Job& job : store_.launched()) {
     spdlog::info("job {}: attempt {} found again", job.id(), job.attempt());
     heartbeats_.begin(job.id());
@@ -88,7 +88,7 @@ void Scheduler::loop() {
 }
 
 void Scheduler::poll_attempt(const v1::Job& seen) {
-  const AttemptStatus status = launcher_.check(seen);
+  const AttemptStatus status = launchers_.of(seen).check(seen);
   const v1::Job job = store_.get(seen.id());  // a cancel may have come before the end that we see
   switch (status.liveness) {
     case Liveness::kAlive:
@@ -109,7 +109,7 @@ void Scheduler::stop_if_unwanted(const v1::Job& job) {
   }
   const bool unwanted = job.cancelling() || stop_reasons_.contains(job.id());
   if (!unwanted || stopped_attempts_[job.id()] == job.attempt()) return;
-  if (launcher_.stop(job)) stopped_attempts_[job.id()] = job.attempt();
+  if (launchers_.of(job).stop(job)) stopped_attempts_[job.id()] = job.attempt();
 }
 
 Outcome Scheduler::outcome_of(const v1::Job& job, const ExitRecord& exit) const {
@@ -127,12 +127,12 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const ExitRecord& exit) const 
   if (reason != stop_reasons_.end()) return failed(reason->second);
   return {v1::Job::FAILED,
           explain_failure({exit, store_.reported_failure(job.id(), job.attempt()),
-                           launcher_.log_tail(job), job.progress().phase()}),
+                           launchers_.of(job).log_tail(job), job.progress().phase()}),
           std::nullopt};
 }
 
 void Scheduler::restart_vanished(const v1::Job& job) {
-  if (!launcher_.clear_leftovers(job)) return;  // polled again: never two attempts at once
+  if (!launchers_.of(job).clear_leftovers(job)) return;  // polled again: never two attempts at once
   if (job.cancelling()) return end(job, cancelled());
   const std::string reason =
       "the processes of attempt " + std::to_string(job.attempt()) + " vanished";
@@ -173,7 +173,7 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& reason) {
   spdlog::info("job {}: attempt {} with {} ranks{}", started->id(), started->attempt(),
                ranks_of(started->spec()), reason.empty() ? "" : " because " + reason);
   try {
-    launcher_.launch(*started, token.secret);
+    launchers_.of(*started).launch(*started, token.secret);
   } catch (const std::exception& error) {
     end(*started, failed({kLaunchFailed, -1, "", "", error.what()}));
   }

@@ -9,7 +9,7 @@
 #include "base/failure.h"
 #include "server/heartbeats.h"
 #include "server/job_store.h"
-#include "server/local_launcher.h"
+#include "server/launcher.h"
 
 namespace dotresize {
 
@@ -25,8 +25,7 @@ struct SchedulerLimits {
 /// and the attempts' directories do not have, except which processes it has asked to end.
 class Scheduler {
  public:
-  Scheduler(JobStore& store, LocalLauncher& launcher, Heartbeats& heartbeats,
-            SchedulerLimits limits);
+  Scheduler(JobStore& store, Launchers& launchers, Heartbeats& heartbeats, SchedulerLimits limits);
   /// Leaves the running jobs running.
   ~Scheduler();
 
@@ -42,7 +41,7 @@ class Scheduler {
   void end(const v1::Job& job, const Outcome& outcome);
 
   JobStore& store_;
-  LocalLauncher& launcher_;
+  Launchers& launchers_;
   Heartbeats& heartbeats_;
   const SchedulerLimits limits_;
   /// Why the server itself is stopping a job, by job.

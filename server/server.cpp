@@ -77,9 +77,9 @@ Server::Server(const ServerOptions& options)
         "reaches it can read and write files as this user",
         endpoint_);
   }
-  launcher_ = std::make_unique<LocalLauncher>(state_, local_address(actual));
+  launchers_ = std::make_unique<Launchers>(LauncherContext{state_, local_address(actual)});
   scheduler_ =
-      std::make_unique<Scheduler>(store_, *launcher_, heartbeats_,
+      std::make_unique<Scheduler>(store_, *launchers_, heartbeats_,
                                   SchedulerLimits{options.max_ranks, options.heartbeat_timeout,
                                                   SchedulerLimits().max_attempts});
   declare_healthy(*grpc_);

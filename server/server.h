@@ -8,7 +8,7 @@
 #include "server/heartbeats.h"
 #include "server/job_store.h"
 #include "server/jobs_service.h"
-#include "server/local_launcher.h"
+#include "server/launcher.h"
 #include "server/options.h"
 #include "server/scheduler.h"
 #include "server/state_dir.h"
@@ -40,7 +40,7 @@ class Server {
   WorkersService workers_;
   std::string endpoint_;
   std::unique_ptr<grpc::Server> grpc_;
-  std::unique_ptr<LocalLauncher> launcher_;
+  std::unique_ptr<Launchers> launchers_;
   std::unique_ptr<Scheduler> scheduler_;
 };
 
