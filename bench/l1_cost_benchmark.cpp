@@ -7,12 +7,14 @@
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <functional>
 
+#include "bench/max_add_limit.h"
 #include "worker/kernels/l1_cost.h"
-#include "worker/kernels/l1_cost_limit.h"
+#include "worker/kernels/parallel_for_each.h"
 
 namespace {
 
@@ -23,6 +25,14 @@ double seconds_of(const std::function<void()>& step) {
 }
 
 constexpr size_t kLimitRounds = 1 << 20;  // about 10 ms
+
+/// As many threads as add_l1_cost uses, all at once. Returns the pairs of all.
+double run_limit() {
+  std::atomic<size_t> pairs{0};
+  dotresize::parallel_for_each(
+      at::get_num_threads(), [&](int64_t) { pairs += dotresize::run_max_add_limit(kLimitRounds); });
+  return static_cast<double>(pairs);
+}
 
 /// The limit is measured for this part of the time that is measured otherwise.
 constexpr double kLimitShare = 0.2;
@@ -38,8 +48,7 @@ void run(benchmark::State& state, double pairs, const std::function<void()>& ste
     state.SetIterationTime(now);
     seconds += now;
     while (limit_seconds < kLimitShare * seconds) {
-      limit_seconds +=
-          seconds_of([&] { done_at_limit += dotresize::run_l1_cost_limit(kLimitRounds); });
+      limit_seconds += seconds_of([&] { done_at_limit += run_limit(); });
     }
   }
   const double rate = pairs * static_cast<double>(state.iterations()) / seconds;

@@ -1,8 +1,8 @@
-#include "worker/kernels/max_add_limit.h"
+#include "bench/max_add_limit.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "worker/kernels/max_add_limit.cpp"
+#define HWY_TARGET_INCLUDE "bench/max_add_limit.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

@@ -1,11 +1,9 @@
-#include "worker/kernels/l1_cost_limit.h"
+#include "bench/max_add_limit.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
-
-#include "worker/kernels/max_add_limit.h"
 
 namespace dotresize {
 namespace {
@@ -24,13 +22,6 @@ TEST(MaxAddLimit, DoesMoreWorkInMoreTime) {
     return shortest;
   };
   EXPECT_GT(seconds_of(size_t{1} << 20), seconds_of(1 << 10));
-}
-
-/// Within what any processor could do: it was not the empty loop that was measured.
-TEST(L1CostLimit, IsThatOfAProcessor) {
-  const double limit = measure_l1_cost_limit();
-  EXPECT_GT(limit, 1e8);
-  EXPECT_LT(limit, 1e15);
 }
 
 }  // namespace
