@@ -1,11 +1,14 @@
 """A job ends with a reason and leaves nothing behind, whatever happens to its ranks."""
 
+import contextlib
 import json
 import os
 import pathlib
 import signal
 import subprocess
+import threading
 
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -52,6 +55,30 @@ def test_silent_rank_ends_the_job_at_the_deadline(spec, tmp_path):
     assert seconds < 15
     assert "did not complete within 3 s" in running.log
     assert harness.all_gone(ranks)
+    assert leftovers(tmp_path) == []
+
+
+def test_rank_0_that_cannot_clean_up_leaves_nothing(spec, tmp_path):
+    """Another rank's abort may end rank 0 before it has removed the unfinished output."""
+    spec["resources"]["timeout_s"] = 3
+    running = harness.Running(spec, tmp_path)
+    running.wait_for("calibrate")
+    rank_0, *others = running.ranks()
+    ended = threading.Event()
+
+    def keep_stopped():  # mpirun wakes what it ends
+        while not ended.wait(0.001) and rank_0.is_running():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                rank_0.suspend()
+
+    stopping = threading.Thread(target=keep_stopped)
+    stopping.start()
+    code, _ = running.end()
+    ended.set()
+    stopping.join()
+
+    assert code == 1
+    assert harness.all_gone([rank_0, *others])
     assert leftovers(tmp_path) == []
 
 

@@ -63,6 +63,15 @@ LockedDirectory::LockedDirectory(const fs::path& path) {
   }
 }
 
+void remove_unfinished(const fs::path& partial) {
+  constexpr int kMaxAttempts = 100;  // against a thread or rank that still adds files
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    std::error_code error;
+    fs::remove_all(partial, error);
+    if (!error) return;
+  }
+}
+
 OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite)
     : path_(path), partial_(partial_path(path)), overwrite_(overwrite) {
   if (!overwrite && fs::exists(fs::symlink_status(path_))) {
@@ -79,13 +88,8 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite)
 OutputDirectory::~OutputDirectory() { discard(); }
 
 void OutputDirectory::discard() {
-  constexpr int kAttempts = 100;  // against a thread or rank that still adds files
   const std::lock_guard<std::mutex> guard(mutex_);
-  for (int attempt = 0; !committed_ && attempt < kAttempts; ++attempt) {
-    std::error_code error;
-    fs::remove_all(partial_, error);
-    if (!error) return;
-  }
+  if (!committed_) remove_unfinished(partial_);
 }
 
 void OutputDirectory::commit() {

@@ -18,6 +18,9 @@ class LockedDirectory {
   UniqueFd fd_;
 };
 
+/// Removes an unfinished output, whatever is still being written into it.
+void remove_unfinished(const std::filesystem::path& partial);
+
 /// The output while it is being written: `<path>.partial`, locked against a second job, renamed to
 /// `path` when it is whole. Used by rank 0; other ranks write files into partial() after a barrier.
 class OutputDirectory {

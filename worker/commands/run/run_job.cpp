@@ -293,7 +293,13 @@ Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPla
   JobContext run{job, config, plan, environment};
   run.comm.barrier();  // the output directory is there
   run.clock.set_origin();
-  return run_steps(run);
+  try {
+    return run_steps(run);
+  } catch (...) {
+    // Rank 0 removes it as well, but the abort that follows here may end rank 0 before it does.
+    remove_unfinished(run.partial());
+    throw;
+  }
 }
 
 }  // namespace dotresize
