@@ -4,12 +4,18 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+say() { echo "demo: $*"; }
+
 scripts/setup.sh
-scripts/build.sh
+say "building the three programs in build/ (some minutes the first time)"
+scripts/build.sh --target programs
 example=examples/docs-llama
 output=out/docs-llama-80
 bin=build/bin
-[ -f $example/calibration.txt ] && [ -f $example/evaluation.txt ] || .venv/bin/python $example/make_text.py
+if [ ! -f $example/calibration.txt ] || [ ! -f $example/evaluation.txt ]; then
+  say "taking calibration and evaluation text from Python's documentation strings"
+  .venv/bin/python $example/make_text.py
+fi
 
 state=$(mktemp -d "${TMPDIR:-/tmp}/dotresize-demo.XXXXXX")
 $bin/dotresize-server --listen 127.0.0.1:0 --state "$state" >"$state/server.out" 2>&1 &
@@ -22,9 +28,10 @@ for _ in $(seq 100); do
 done
 export DOTRESIZE_SERVER
 DOTRESIZE_SERVER=$(cat "$state/endpoint")
-echo "coordinator on $DOTRESIZE_SERVER, state in $state"
+say "coordinator on $DOTRESIZE_SERVER, state in $state"
 
 rm -rf $output
+say "compressing $example with 8 ranks"
 $bin/dotresize plan $example/job.yaml
 $bin/dotresize submit --wait $example/job.yaml
 
