@@ -1,8 +1,11 @@
+#include "worker/maps/fold.h"
+
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
+#include "job/model/sublayers.h"
 #include "tests/transformer/whole_model.h"
 #include "worker/transformer/fold_sublayer.h"
 #include "worker/transformer/forward.h"

@@ -8,6 +8,7 @@
 
 #include "tests/transformer/whole_model.h"
 #include "worker/checkpoint/reader.h"
+#include "worker/transformer/forward.h"
 
 namespace dotresize::testing {
 namespace {
