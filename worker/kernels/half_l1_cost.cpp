@@ -1,6 +1,9 @@
 #include "worker/kernels/half_l1_cost.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "worker/kernels/l1_cost.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <vector>

@@ -1,6 +1,8 @@
 #include "worker/kernels/sinkhorn.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/aminmax.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
 #include <cmath>

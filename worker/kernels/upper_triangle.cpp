@@ -1,6 +1,5 @@
 #include "worker/kernels/upper_triangle.h"
 
-#include <ATen/ATen.h>
 
 #include <algorithm>
 

@@ -1,0 +1,27 @@
+# The precompiled header of all that is not libtorch's (that has one of its own, TorchTarget.cmake): JSON, protobuf and
+# gRPC take seconds to read, their users far less.
+#
+# dotresize_precompiled(TARGETS...): these use it.
+if(NOT DOTRESIZE_NUMERICS_ONLY)
+  find_package(gRPC CONFIG REQUIRED GLOBAL)
+  find_package(nlohmann_json 3.11 REQUIRED GLOBAL)
+  find_package(Protobuf REQUIRED GLOBAL)
+  add_library(dotresize_plain_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
+  dotresize_warnings(dotresize_plain_pch)  # -Wpedantic changes predefined macros: all users must agree on it
+  target_link_libraries(dotresize_plain_pch PRIVATE gRPC::grpc++ nlohmann_json::nlohmann_json)
+  target_precompile_headers(dotresize_plain_pch PRIVATE
+    <algorithm> <chrono> <filesystem> <functional> <map> <memory> <mutex> <optional> <string> <thread> <vector>
+    <google/protobuf/util/json_util.h> <grpcpp/grpcpp.h> <nlohmann/json.hpp>)
+endif()
+
+function(dotresize_precompiled)
+  foreach(target IN LISTS ARGN)
+    get_target_property(type ${target} TYPE)
+    if(type STREQUAL EXECUTABLE)  # the precompiled header is -fPIC code, a program by default -fPIE
+      set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+      target_compile_options(${target} PRIVATE -fPIC)
+    endif()
+    target_compile_options(${target} PRIVATE -pthread)  # defines a macro, as gRPC's users have it
+    target_precompile_headers(${target} REUSE_FROM dotresize_plain_pch)
+  endforeach()
+endfunction()
