@@ -1,6 +1,5 @@
 #include "worker/kernels/upper_triangle.h"
 
-
 #include <algorithm>
 
 #include "worker/kernels/cuda_kernels.h"
