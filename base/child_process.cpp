@@ -1,6 +1,7 @@
 #include "base/child_process.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,8 @@
 #include <csignal>
 #include <system_error>
 
+#include "base/errors.h"
+#include "base/program.h"
 #include "base/unique_fd.h"
 
 namespace dotresize {
@@ -46,6 +49,37 @@ Pipe make_pipe() {
   std::array<int, 2> ends;
   require(::pipe2(ends.data(), O_CLOEXEC) == 0 ? 0 : errno, "pipe");
   return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+ProgramMissing cannot_start(const std::string& program) {
+  return ProgramMissing("cannot start " + program + ": " + std::generic_category().message(errno));
+}
+
+/// Between fork and exec. Never returns.
+[[noreturn]] void become_child(const std::vector<char*>& arguments, const sigset_t& signals) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  setpgid(0, 0);
+  dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+  sigprocmask(SIG_SETMASK, &signals, nullptr);
+  execvp(arguments[0], arguments.data());
+  _exit(kExitCannotExecute);
+}
+
+/// Waits for the child; signals that ask us to stop are passed on once, as SIGTERM.
+int wait_passing_signals(pid_t child, const sigset_t& watched) {
+  bool stopped = false;
+  for (;;) {
+    int signal = 0;
+    sigwait(&watched, &signal);
+    if (signal != SIGCHLD && !stopped) {
+      stopped = true;
+      kill(child, SIGTERM);
+    }
+    int status = 0;
+    if (signal != SIGCHLD || waitpid(child, &status, WNOHANG) != child) continue;
+    if (stopped) return kExitCancelled;
+    return exit_code_of(status);
+  }
 }
 
 }  // namespace
@@ -91,21 +125,12 @@ void ChildProcess::change_directory(const std::filesystem::path& directory) {
 }
 
 pid_t ChildProcess::run(const std::string& program, const std::vector<std::string>& arguments,
-                        const std::vector<std::string>& environment) const {
-  return spawn(program, arguments, exec_vector(environment).data());
-}
-
-pid_t ChildProcess::run(const std::string& program,
-                        const std::vector<std::string>& arguments) const {
-  return spawn(program, arguments, environ);
-}
-
-pid_t ChildProcess::spawn(const std::string& program, const std::vector<std::string>& arguments,
-                          char* const* environment) const {
+                        const std::vector<std::string>* environment) const {
   pid_t pid = 0;
-  require(::posix_spawnp(&pid, program.c_str(), &actions_, &attributes_,
-                         exec_vector(arguments).data(), environment),
-          "cannot start " + arguments.front());
+  require(
+      ::posix_spawnp(&pid, program.c_str(), &actions_, &attributes_, exec_vector(arguments).data(),
+                     environment == nullptr ? environ : exec_vector(*environment).data()),
+      "cannot start " + arguments.front());
   return pid;
 }
 
@@ -122,6 +147,44 @@ ChildResult run_child(const std::vector<std::string>& command) {
   }
   result.exit_code = exit_code_of(status);
   return result;
+}
+
+std::vector<std::string> mpirun_command(int ranks, const std::vector<std::string>& program) {
+  std::vector<std::string> command = {"mpirun"};
+  if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
+  const std::vector<std::string> options = {
+      // There may be fewer cores than ranks; ranks then share them, none is bound to one.
+      "--oversubscribe", "--bind-to", "none",
+      // One machine: no remote shell is looked for.
+      "--mca", "plm_rsh_agent", "",
+      // Ranks may not be allowed to read each other's memory (containers): copy through buffers.
+      "--mca", "btl_vader_single_copy_mechanism", "none", "-np", std::to_string(ranks)};
+  command.insert(command.end(), options.begin(), options.end());
+  command.insert(command.end(), program.begin(), program.end());
+  return command;
+}
+
+void exec_program(const std::vector<std::string>& command) {
+  execvp(command.front().c_str(), exec_vector(command).data());
+  throw cannot_start(command.front());
+}
+
+int run_program(const std::vector<std::string>& command) {
+  sigset_t watched;
+  sigemptyset(&watched);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&watched, signal);
+  sigset_t previous;
+  sigprocmask(SIG_BLOCK, &watched, &previous);
+  const std::vector<char*> arguments = exec_vector(command);
+  const pid_t child = fork();
+  if (child < 0) throw cannot_start(command.front());
+  if (child == 0) become_child(arguments, previous);
+  const int code = wait_passing_signals(child, watched);
+  sigprocmask(SIG_SETMASK, &previous, nullptr);
+  if (code == kExitCannotExecute) {
+    throw ProgramMissing("cannot start " + command.front() + ": is it installed?");
+  }
+  return code;
 }
 
 }  // namespace dotresize

@@ -33,16 +33,11 @@ class ChildProcess {
   void change_directory(const std::filesystem::path& directory);
 
   /// Starts `program` (without a '/': found through PATH) and returns its pid, to be waited for.
-  /// `environment` is the whole of it, "NAME=value".
+  /// `environment` is the whole of it, "NAME=value"; null: that of this process.
   pid_t run(const std::string& program, const std::vector<std::string>& arguments,
-            const std::vector<std::string>& environment) const;
-  /// The same with the environment of this process.
-  pid_t run(const std::string& program, const std::vector<std::string>& arguments) const;
+            const std::vector<std::string>* environment = nullptr) const;
 
  private:
-  pid_t spawn(const std::string& program, const std::vector<std::string>& arguments,
-              char* const* environment) const;
-
   posix_spawn_file_actions_t actions_;
   posix_spawnattr_t attributes_;
 };
@@ -56,5 +51,19 @@ struct ChildResult {
 /// input. Its stdout goes where ours goes, its stderr is read for the last line. Throws
 /// std::system_error if it cannot be started.
 ChildResult run_child(const std::vector<std::string>& command);
+
+/// The command line that starts `ranks` processes of `program` (with its arguments) on this machine
+/// with OpenMPI. The only place that knows options of mpirun.
+std::vector<std::string> mpirun_command(int ranks, const std::vector<std::string>& program);
+
+/// Becomes `command` (looked up in PATH): its exit code is this program's. Returns only by throwing
+/// ProgramMissing.
+[[noreturn]] void exec_program(const std::vector<std::string>& command);
+
+/// Runs `command` to its end, without standard input and in a process group of its own, and returns
+/// its exit code. SIGINT, SIGTERM and SIGHUP become one SIGTERM for it, and the result is then
+/// kExitCancelled. It does not outlive this program. Throws ProgramMissing. Call before any other
+/// thread is started.
+int run_program(const std::vector<std::string>& command);
 
 }  // namespace dotresize

@@ -7,8 +7,8 @@
 #include <random>
 #include <string>
 #include <system_error>
+#include <utility>
 
-#include "base/output_file.h"
 #include "base/unique_fd.h"
 
 namespace dotresize {
@@ -29,13 +29,50 @@ struct Removal {
   const fs::path& path;
   bool armed = true;
   ~Removal() {
-    if (armed) {
-      ::unlink(path.c_str());
-    }
+    if (armed) ::unlink(path.c_str());
   }
 };
 
 }  // namespace
+
+OutputFile::OutputFile(std::filesystem::path path, Mode mode, mode_t permissions)
+    : path_(std::move(path)) {
+  const int exclusive = mode == Mode::kMustNotExist ? O_EXCL : O_TRUNC;
+  fd_ = UniqueFd(
+      ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | exclusive, permissions));
+  if (!fd_) fail("create");
+}
+
+void OutputFile::reserve(uint64_t size) {
+  const auto length = static_cast<off_t>(size);
+  if (::ftruncate(fd_.get(), length) != 0) fail("size");
+  int result;
+  do {
+    result = ::fallocate(fd_.get(), 0, 0, length);
+  } while (result != 0 && errno == EINTR);
+  if (result != 0 && errno != EOPNOTSUPP && errno != ENOSYS) fail("reserve space for");
+}
+
+void OutputFile::write(const char* data, uint64_t size, uint64_t offset) {
+  while (size > 0) {
+    const ssize_t written = ::pwrite(fd_.get(), data, size, static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write");
+    data += written;
+    offset += static_cast<uint64_t>(written);
+    size -= static_cast<uint64_t>(written);
+  }
+}
+
+void OutputFile::close() {
+  if (::fsync(fd_.get()) != 0) fail("flush");
+  if (::close(fd_.release()) != 0) fail("close");
+}
+
+void OutputFile::fail(const char* action) const {
+  throw std::system_error(errno, std::generic_category(),
+                          path_.string() + ": cannot " + action + " the file");
+}
 
 void write_file_atomically(const fs::path& path, std::string_view content, mode_t permissions) {
   const fs::path temporary = temporary_name(path);

@@ -1,11 +1,11 @@
 #include "base/failure.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/child_process.h"
-#include "base/exit_codes.h"
+#include "base/parse_number.h"
 #include "base/printable.h"
+#include "base/program.h"
 
 namespace dotresize {
 namespace {
@@ -27,13 +27,6 @@ std::optional<std::string_view> take_until(std::string_view& text, std::string_v
   const std::string_view taken = text.substr(0, at);
   text.remove_prefix(at + end.size());
   return taken;
-}
-
-std::optional<int> whole_number(std::string_view text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
 }
 
 }  // namespace
@@ -66,9 +59,9 @@ std::optional<Failure> parse_failure_line(std::string_view line) {
   const auto rank = take_until(line, kBeforeHost);
   const auto host = take_until(line, kBeforePhase);
   const auto phase = take_until(line, kBeforeMessage);
-  if (!rank || !host || !phase || !whole_number(*rank)) return std::nullopt;
-  return Failure{"", *whole_number(*rank), std::string(*host), std::string(*phase),
-                 std::string(line)};
+  const auto number = rank ? parse_number<int>(*rank) : std::nullopt;
+  if (!number || !host || !phase) return std::nullopt;
+  return Failure{"", *number, std::string(*host), std::string(*phase), std::string(line)};
 }
 
 }  // namespace dotresize

@@ -32,12 +32,8 @@ InputFile::InputFile(const std::string& path)
 void InputFile::read(char* to, uint64_t count, uint64_t offset) const {
   while (count > 0) {
     const ssize_t got = ::pread(fd_.get(), to, count, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) {
-      continue;
-    }
-    if (got < 0) {
-      throw InputError(path_ + ": cannot read: " + errno_text());
-    }
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw InputError(path_ + ": cannot read: " + errno_text());
     if (got == 0) {
       throw InputError(path_ + ": the file ends at byte " + std::to_string(offset) + ", " +
                        std::to_string(count) + " bytes too early");

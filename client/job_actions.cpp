@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "base/errors.h"
-#include "base/exit_codes.h"
+#include "base/program.h"
 #include "client/connection.h"
 #include "client/interrupt.h"
 #include "client/job_text.h"

@@ -4,11 +4,10 @@
 #include <array>
 #include <cctype>
 
-#include "base/exit_codes.h"
 #include "base/failure.h"
-#include "base/human_numbers.h"
+#include "base/human_text.h"
 #include "base/printable.h"
-#include "client/format.h"
+#include "base/program.h"
 #include "client/progress_bar.h"
 #include "client/watch.h"
 #include "job/spec/job_state.h"

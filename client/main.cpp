@@ -3,9 +3,8 @@
 #include <iostream>
 
 #include "base/errors.h"
-#include "base/exit_codes.h"
 #include "base/failure.h"
-#include "base/version.h"
+#include "base/program.h"
 #include "client/json_output.h"
 #include "client/rpc_error.h"
 #include "client/verb.h"

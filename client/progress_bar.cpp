@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
+#include "base/human_text.h"
 #include "base/printable.h"
-#include "client/format.h"
 
 namespace dotresize {
 namespace {

@@ -3,8 +3,8 @@
 #include <array>
 #include <utility>
 
-#include "base/exit_codes.h"
 #include "base/printable.h"
+#include "base/program.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 

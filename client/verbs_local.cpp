@@ -5,11 +5,10 @@
 #include <memory>
 #include <utility>
 
+#include "base/child_process.h"
 #include "base/environment.h"
-#include "base/exit_codes.h"
-#include "base/mpirun.h"
+#include "base/program.h"
 #include "client/json_output.h"
-#include "client/programs.h"
 #include "client/verb.h"
 #include "job/plan/plan_table.h"
 #include "job/spec/eval_options.h"

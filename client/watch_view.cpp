@@ -2,8 +2,8 @@
 
 #include <iostream>
 
+#include "base/human_text.h"
 #include "base/printable.h"
-#include "client/format.h"
 #include "client/job_text.h"
 #include "client/json_output.h"
 #include "client/progress_bar.h"

@@ -20,7 +20,7 @@ pid_t start_attempt(const AttemptCommand& attempt) {
   ChildProcess supervisor;
   supervisor.give_descriptor(lock.get(), kLockDescriptor);
   supervisor.change_directory(attempt.dir);
-  return supervisor.run(attempt.supervisor.string(), arguments, attempt.environment);
+  return supervisor.run(attempt.supervisor.string(), arguments, &attempt.environment);
 }
 
 AttemptStatus check_attempt(const fs::path& dir) {

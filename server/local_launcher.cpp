@@ -10,8 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/child_process.h"
 #include "base/environment.h"
-#include "base/mpirun.h"
 #include "job/spec/job_file.h"
 #include "server/files.h"
 #include "server/process_table.h"

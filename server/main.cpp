@@ -9,7 +9,7 @@
 #include <iostream>
 #include <string_view>
 
-#include "base/exit_codes.h"
+#include "base/program.h"
 #include "server/options.h"
 #include "server/server.h"
 #include "server/supervisor.h"

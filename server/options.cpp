@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "base/exit_codes.h"
-#include "base/version.h"
+#include "base/program.h"
 
 namespace dotresize {
 namespace {

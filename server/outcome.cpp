@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/exit_codes.h"
 #include "base/printable.h"
+#include "base/program.h"
 
 namespace dotresize {
 namespace {

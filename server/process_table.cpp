@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +10,7 @@
 #include <map>
 #include <sstream>
 
+#include "base/parse_number.h"
 #include "base/unique_fd.h"
 
 extern "C" {  // glibc 2.36 forgets it
@@ -50,10 +50,8 @@ std::optional<ProcessStat> read_stat(pid_t pid) {
 std::vector<pid_t> all_processes() {
   std::vector<pid_t> pids;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename().string();
-    pid_t pid = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error == std::errc() && end == name.data() + name.size()) pids.push_back(pid);
+    const auto pid = parse_number<pid_t>(entry.path().filename().string());
+    if (pid) pids.push_back(*pid);
   }
   return pids;
 }

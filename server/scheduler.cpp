@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/exit_codes.h"
+#include "base/program.h"
 #include "job/report/report.h"
 #include "job/spec/job_state.h"
 #include "server/attempt_token.h"

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/child_process.h"
-#include "base/exit_codes.h"
+#include "base/program.h"
 #include "server/attempt_files.h"
 #include "server/files.h"
 #include "server/process_table.h"

@@ -5,8 +5,7 @@
 #include <cstdlib>
 
 #include "base/errors.h"
-#include "base/exit_codes.h"
-#include "base/version.h"
+#include "base/program.h"
 #include "job/spec/eval_options.h"
 #include "job/spec/verify_options.h"
 #include "worker/commands/eval/eval_command.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/human_numbers.h"
+#include "base/human_text.h"
 
 namespace dotresize {
 

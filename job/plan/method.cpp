@@ -20,9 +20,7 @@ std::span<const Method> methods() { return kMethods; }
 
 const Method& method_named(std::string_view name) {
   const auto found = std::ranges::find(kMethods, name, &Method::name);
-  if (found == kMethods.end()) {
-    throw std::invalid_argument("no such method: " + std::string(name));
-  }
+  if (found == kMethods.end()) throw std::invalid_argument("no such method: " + std::string(name));
   return *found;
 }
 

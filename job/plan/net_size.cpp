@@ -4,8 +4,7 @@
 
 #include <cmath>
 
-#include "base/human_numbers.h"
-#include "base/wording.h"
+#include "base/human_text.h"
 #include "job/model/model_size.h"
 #include "job/model/output_config.h"
 #include "job/plan/output_model_config.h"

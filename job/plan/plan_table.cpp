@@ -4,8 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/human_numbers.h"
-#include "base/text_table.h"
+#include "base/human_text.h"
 #include "job/model/sublayers.h"
 #include "job/plan/net_size.h"
 #include "job/plan/target_text.h"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "base/human_numbers.h"
+#include "base/human_text.h"
 #include "job/plan/target_text.h"
 
 namespace dotresize {

@@ -1,17 +1,17 @@
 #include "job/spec/map_sharing.h"
 
 #include <algorithm>
-#include <charconv>
+
+#include "base/parse_number.h"
 
 namespace dotresize {
 
 std::optional<MapSharing> parse_map_sharing(const std::string& text) {
   if (text.empty() || text == "junction") return MapSharing{};
   if (text == "model") return MapSharing{MapSharing::Kind::kModel, 0};
-  uint32_t groups = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), groups);
-  if (error != std::errc() || end != text.data() + text.size() || groups == 0) return std::nullopt;
-  return MapSharing{MapSharing::Kind::kGroups, groups};
+  const auto groups = parse_number<uint32_t>(text);
+  if (groups.value_or(0) == 0) return std::nullopt;
+  return MapSharing{MapSharing::Kind::kGroups, *groups};
 }
 
 std::string to_string(const MapSharing& sharing) {

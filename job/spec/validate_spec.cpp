@@ -6,8 +6,8 @@
 #include <cmath>
 #include <sstream>
 
+#include "base/human_text.h"
 #include "base/printable.h"
-#include "base/wording.h"
 #include "job/spec/map_sharing.h"
 #include "job/spec/spec_paths.h"
 
@@ -30,12 +30,6 @@ constexpr std::size_t kMaxPathBytes = 4095;
 bool has_control_character(const std::string& text) {
   return std::any_of(text.begin(), text.end(),
                      [](unsigned char c) { return c < 0x20 || c == 0x7f; });
-}
-
-/// Characters, not bytes: all but the continuation bytes of UTF-8.
-std::ptrdiff_t length(const std::string& utf8) {
-  return std::count_if(utf8.begin(), utf8.end(),
-                       [](unsigned char c) { return (c & 0xc0) != 0x80; });
 }
 
 class Validator {
@@ -62,8 +56,9 @@ class Validator {
   void check_name(const std::string& name) {
     if (name.empty()) {
       add("name", "is required: 1 to 100 characters");
-    } else if (length(name) > 100) {
-      add("name", "has " + std::to_string(length(name)) + " characters; at most 100 are allowed");
+    } else if (display_width(name) > 100) {
+      add("name",
+          "has " + std::to_string(display_width(name)) + " characters; at most 100 are allowed");
     } else if (has_control_character(name)) {
       add("name", in_quotes(name) + " has control characters");
     }

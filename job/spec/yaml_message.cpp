@@ -1,14 +1,14 @@
 #include "job/spec/yaml_message.h"
 
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <optional>
 #include <set>
 #include <stdexcept>
 
+#include "base/human_text.h"
+#include "base/parse_number.h"
 #include "base/printable.h"
-#include "base/wording.h"
 
 namespace dotresize {
 namespace {
@@ -40,13 +40,7 @@ std::string unknown_key(const std::string& key, const Descriptor& descriptor) {
 /// A number written as one: "0.2" in quotes is a text.
 template <class Number>
 std::optional<Number> plain_number(const YAML::Node& node) {
-  const std::string& text = node.Scalar();
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (node.Tag() == "!" || error != std::errc() || end != text.data() + text.size()) {
-    return std::nullopt;
-  }
-  return number;
+  return node.Tag() == "!" ? std::nullopt : parse_number<Number>(node.Scalar());
 }
 
 std::optional<bool> plain_bool(const YAML::Node& node) {

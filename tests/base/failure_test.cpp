@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/exit_codes.h"
+#include "base/program.h"
 
 namespace dotresize {
 namespace {

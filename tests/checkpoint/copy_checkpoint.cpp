@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/durable_file.h"
-#include "base/exit_codes.h"
+#include "base/program.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/checkpoint/writer.h"
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/exit_codes.h"
+#include "base/program.h"
 #include "client/logs.h"
 #include "client/request_id.h"
 #include "client/rpc_error.h"

@@ -1,8 +1,8 @@
-#include "client/format.h"
-
 #include <gtest/gtest.h>
 
 #include <limits>
+
+#include "base/human_text.h"
 
 namespace dotresize {
 namespace {

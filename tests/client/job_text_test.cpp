@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/exit_codes.h"
+#include "base/program.h"
 
 namespace dotresize {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "client/format.h"
+#include "base/human_text.h"
 
 namespace dotresize {
 namespace {

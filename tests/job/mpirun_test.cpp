@@ -1,6 +1,6 @@
-#include "base/mpirun.h"
-
 #include <gmock/gmock.h>
+
+#include "base/child_process.h"
 
 namespace dotresize {
 namespace {

@@ -1,8 +1,6 @@
-#include "base/wording.h"
-
 #include <gtest/gtest.h>
 
-#include "base/human_numbers.h"
+#include "base/human_text.h"
 
 namespace dotresize {
 namespace {

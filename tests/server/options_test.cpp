@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "base/errors.h"
-#include "base/exit_codes.h"
+#include "base/program.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {

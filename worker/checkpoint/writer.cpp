@@ -7,8 +7,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "base/durable_file.h"
 #include "base/errors.h"
-#include "base/output_file.h"
 #include "base/printable.h"
 #include "worker/checkpoint/blocks.h"
 #include "worker/checkpoint/dtypes.h"

@@ -6,7 +6,7 @@
 
 #include "base/child_process.h"
 #include "base/errors.h"
-#include "base/exit_codes.h"
+#include "base/program.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/core.h>
 
-#include "base/exit_codes.h"
+#include "base/program.h"
 #include "worker/commands/console.h"
 #include "worker/commands/eval/evaluation_output.h"
 #include "worker/commands/token_input.h"

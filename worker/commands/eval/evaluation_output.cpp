@@ -5,8 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/human_numbers.h"
-#include "base/text_table.h"
+#include "base/human_text.h"
 
 namespace dotresize {
 namespace {

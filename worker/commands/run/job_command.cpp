@@ -13,9 +13,9 @@
 
 #include "base/environment.h"
 #include "base/errors.h"
-#include "base/exit_codes.h"
 #include "base/failure.h"
-#include "base/text_table.h"
+#include "base/human_text.h"
+#include "base/program.h"
 #include "job/plan/device_memory_estimate.h"
 #include "job/plan/shard_plan.h"
 #include "job/plan/target_text.h"

@@ -8,7 +8,7 @@
 
 #include "base/durable_file.h"
 #include "base/partial_path.h"
-#include "base/version.h"
+#include "base/program.h"
 #include "job/model/model_size.h"
 #include "job/plan/energy_widths.h"
 #include "job/report/model_card.h"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "base/exit_codes.h"
+#include "base/program.h"
 
 namespace dotresize {
 

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/exit_codes.h"
+#include "base/program.h"
 #include "worker/commands/token_input.h"
 #include "worker/commands/verify/verify_against.h"
 #include "worker/commands/verify/verify_output.h"

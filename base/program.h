@@ -14,4 +14,7 @@ enum ExitCode : int {
   kExitDenied = 77,
 };
 
+/// The project's version, as CMakeLists.txt states it.
+inline constexpr char kVersion[] = DOTRESIZE_VERSION;
+
 }  // namespace dotresize
