@@ -2,12 +2,16 @@
 
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
+#include <sys/random.h>
 
 #include <algorithm>
-#include <chrono>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <system_error>
 #include <thread>
 
-#include "client/backoff.h"
+#include "base/printable.h"
 #include "client/rpc_error.h"
 
 namespace dotresize {
@@ -105,6 +109,35 @@ bool Connection::wait(milliseconds length) {
     return false;
   }
   return channel_->WaitForConnected(std::chrono::system_clock::now() + length);
+}
+
+Backoff::Backoff(Milliseconds first, Milliseconds longest, Milliseconds patience)
+    : first_(first), longest_(longest), patience_(patience), pause_(first) {}
+
+std::optional<Backoff::Milliseconds> Backoff::next() {
+  const Clock::time_point now = Clock::now();
+  if (!failing_since_) failing_since_ = now;
+  const Milliseconds pause = pause_;
+  if (now + pause > *failing_since_ + patience_) return std::nullopt;
+  pause_ = std::min(2 * pause_, longest_);
+  return pause;
+}
+
+void Backoff::reset() {
+  failing_since_.reset();
+  pause_ = first_;
+}
+
+std::string new_request_id() {
+  std::array<uint8_t, 16> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != std::ssize(bytes)) {
+    throw std::system_error(errno, std::generic_category(), "getrandom");
+  }
+  bytes[6] = (bytes[6] & 0x0f) | 0x40;  // RFC 9562, section 5.4: version 4
+  bytes[8] = (bytes[8] & 0x3f) | 0x80;  // and its variant
+  std::string id = hex_digits({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  for (const size_t hyphen : {8, 13, 18, 23}) id.insert(hyphen, 1, '-');
+  return id;
 }
 
 }  // namespace dotresize

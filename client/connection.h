@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,5 +44,30 @@ class Connection {
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Jobs::Stub> stub_;
 };
+
+/// Doubling pauses between attempts, until `patience` has passed since the first failure.
+class Backoff {
+ public:
+  using Milliseconds = std::chrono::milliseconds;
+
+  Backoff(Milliseconds first, Milliseconds longest, Milliseconds patience);
+
+  /// The pause before the next attempt, or nothing when it is time to give up.
+  std::optional<Milliseconds> next();
+  /// An attempt succeeded: the next failure is a first one again.
+  void reset();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Milliseconds first_;
+  Milliseconds longest_;
+  Milliseconds patience_;
+  Milliseconds pause_;
+  std::optional<Clock::time_point> failing_since_;
+};
+
+/// A random (version 4) UUID from the operating system: the name of one intent to submit.
+std::string new_request_id();
 
 }  // namespace dotresize

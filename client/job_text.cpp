@@ -9,7 +9,6 @@
 #include "base/printable.h"
 #include "base/program.h"
 #include "client/progress_bar.h"
-#include "client/watch.h"
 #include "job/spec/job_state.h"
 
 namespace dotresize {

@@ -20,6 +20,10 @@ bool locale_is_utf8() {
   return false;
 }
 
+volatile std::sig_atomic_t interrupt_seen = 0;
+
+extern "C" void remember_interrupt(int) { interrupt_seen = 1; }
+
 }  // namespace
 
 Terminal stderr_terminal() {
@@ -37,5 +41,17 @@ int stderr_columns() {
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsual;
   return size.ws_col;
 }
+
+InterruptGuard::InterruptGuard() {
+  interrupt_seen = 0;
+  struct sigaction action {};
+  action.sa_handler = remember_interrupt;
+  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  sigaction(SIGINT, &action, &previous_);
+}
+
+InterruptGuard::~InterruptGuard() { sigaction(SIGINT, &previous_, nullptr); }
+
+bool InterruptGuard::interrupted() const { return interrupt_seen != 0; }
 
 }  // namespace dotresize

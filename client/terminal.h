@@ -1,5 +1,7 @@
 #pragma once
 
+#include <csignal>
+
 namespace dotresize {
 
 /// What stderr can show.
@@ -14,5 +16,20 @@ Terminal stderr_terminal();
 
 /// Columns of stderr's terminal now; 80 if it does not say.
 int stderr_columns();
+
+/// While it lives, the first SIGINT is only remembered; a second one ends the program as usual.
+/// At most one at a time.
+class InterruptGuard {
+ public:
+  InterruptGuard();
+  ~InterruptGuard();
+  InterruptGuard(const InterruptGuard&) = delete;
+  InterruptGuard& operator=(const InterruptGuard&) = delete;
+
+  bool interrupted() const;
+
+ private:
+  struct sigaction previous_ {};
+};
 
 }  // namespace dotresize

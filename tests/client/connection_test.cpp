@@ -4,8 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/program.h"
-#include "client/logs.h"
-#include "client/request_id.h"
+#include "client/follow.h"
 #include "client/rpc_error.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"

@@ -1,10 +1,9 @@
-#include "client/watch.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <thread>
 
+#include "client/follow.h"
 #include "client/rpc_error.h"
 #include "tests/client/fake_jobs.h"
 
@@ -25,7 +24,7 @@ struct Recorder : WatchObserver {
   std::atomic<int> ticks = 0;
 };
 
-WatchOptions quick() {
+FollowOptions quick() {
   return {.first_pause = milliseconds(5),
           .max_pause = milliseconds(50),
           .patience = milliseconds(20'000),
@@ -143,7 +142,7 @@ TEST(Watch, AServerThatStaysAwayIsGivenUpOn) {
                          }});
   Connection connection(server.address());
   Recorder recorder;
-  WatchOptions options = quick();
+  FollowOptions options = quick();
   options.patience = milliseconds(300);
   options.tick = milliseconds(1000);
   EXPECT_THROW(watch_job(connection, "j1", recorder, never, options), RpcError);

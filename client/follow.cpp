@@ -1,8 +1,7 @@
-#include "client/watch.h"
+#include "client/follow.h"
 
 #include <algorithm>
 
-#include "client/backoff.h"
 #include "client/rpc_error.h"
 #include "client/server_stream.h"
 #include "job/spec/job_state.h"
@@ -15,7 +14,7 @@ const grpc::Status kEndedEarly(grpc::UNAVAILABLE, "the stream ended before the j
 class Watcher {
  public:
   Watcher(Connection& connection, const std::string& id, WatchObserver& observer,
-          const std::function<bool()>& interrupted, const WatchOptions& options)
+          const std::function<bool()>& interrupted, const FollowOptions& options)
       : connection_(connection),
         observer_(observer),
         interrupted_(interrupted),
@@ -91,19 +90,65 @@ class Watcher {
   Connection& connection_;
   WatchObserver& observer_;
   const std::function<bool()>& interrupted_;
-  const WatchOptions& options_;
+  const FollowOptions& options_;
   v1::WatchJobRequest request_;
   Backoff backoff_;
   bool ever_connected_ = false;
   bool job_end_seen_ = false;
 };
 
+/// Prints what there is after `request.offset()`, and moves that on.
+grpc::Status read_stream(Connection& connection, v1::GetLogsRequest& request, Backoff& backoff,
+                         std::chrono::seconds deadline,
+                         const std::function<void(const std::string&)>& print) {
+  using Stream = ServerStream<v1::LogChunk>;
+  Stream stream(
+      [&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+        return connection.stub().PrepareAsyncGetLogs(context, request, queue);
+      },
+      deadline);
+  v1::LogChunk chunk;
+  for (;;) {
+    const Stream::Next next = stream.next(chunk, deadline);
+    if (next == Stream::Next::kEnd) return stream.status();
+    backoff.reset();
+    if (next == Stream::Next::kTimeout) continue;
+    print(chunk.data());
+    request.set_offset(chunk.next_offset());
+  }
+}
+
 }  // namespace
 
 std::optional<v1::Job> watch_job(Connection& connection, const std::string& id,
                                  WatchObserver& observer, const std::function<bool()>& interrupted,
-                                 const WatchOptions& options) {
+                                 const FollowOptions& options) {
   return Watcher(connection, id, observer, interrupted, options).run();
+}
+
+void read_logs(Connection& connection, const std::string& id, bool follow,
+               const std::function<void(const std::string&)>& print) {
+  v1::GetLogsRequest request;
+  request.set_id(id);
+  request.set_follow(follow);
+  const FollowOptions options;
+  Backoff backoff(options.first_pause, options.max_pause, options.patience);
+  bool ever_connected = false;
+  for (;;) {
+    try {
+      const bool complete = has_ended(connection.get_job(id).state());
+      ever_connected = true;
+      const grpc::Status status =
+          read_stream(connection, request, backoff, options.stream_deadline, print);
+      if (!status.ok()) throw RpcError(status, connection.server());
+      if (complete || !follow) return;
+    } catch (const RpcError& error) {
+      if (!follow || !ever_connected || !is_transient(error.code())) throw;
+    }
+    const auto pause = backoff.next();
+    if (!pause) throw RpcError(grpc::Status(grpc::UNAVAILABLE, "gave up"), connection.server());
+    connection.wait(*pause);
+  }
 }
 
 }  // namespace dotresize

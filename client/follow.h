@@ -22,7 +22,7 @@ class WatchObserver {
   virtual void tick() = 0;
 };
 
-struct WatchOptions {
+struct FollowOptions {
   std::chrono::milliseconds first_pause{200};
   std::chrono::milliseconds max_pause{5000};
   /// How long a server may stay away once it has answered.
@@ -37,6 +37,11 @@ struct WatchOptions {
 /// when the server does not answer the first call, stays away too long, or refuses.
 std::optional<v1::Job> watch_job(Connection& connection, const std::string& id,
                                  WatchObserver& observer, const std::function<bool()>& interrupted,
-                                 const WatchOptions& options = {});
+                                 const FollowOptions& options = {});
+
+/// Reads a job's log from its beginning and hands it to `print` piece by piece. `follow`: until the
+/// job has ended, resuming where it was when the server comes back. Throws RpcError.
+void read_logs(Connection& connection, const std::string& id, bool follow,
+               const std::function<void(const std::string&)>& print);
 
 }  // namespace dotresize
