@@ -1,5 +1,6 @@
 #include "base/environment.h"
 
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <array>
@@ -21,6 +22,14 @@ std::string host_name() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   return name.data();
+}
+
+std::string random_bytes(size_t count) {
+  std::string bytes(count, '\0');
+  if (::getrandom(bytes.data(), count, 0) != std::ssize(bytes)) {
+    throw std::system_error(errno, std::generic_category(), "getrandom");
+  }
+  return bytes;
 }
 
 fs::path user_cache_dir() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <string>
 
@@ -10,6 +11,9 @@ std::string environment_variable(const char* name);
 
 /// This machine's name, as error messages, the report and traces say it.
 std::string host_name();
+
+/// So many bytes from the generator of the operating system. Throws std::system_error.
+std::string random_bytes(size_t count);
 
 /// $XDG_CACHE_HOME/dotresize or ~/.cache/dotresize, where nobody else writes; empty if the
 /// environment names neither. A variable that is empty counts as not set, as the XDG Base Directory

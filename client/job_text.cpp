@@ -66,14 +66,6 @@ std::string error_text(const v1::JobError& error) {
   return printable_lines(error.code() + place + ": " + error.message());
 }
 
-v1::ModelSize model_size(const ModelReport& report) {
-  v1::ModelSize size;
-  size.set_parameters(report.parameters);
-  size.set_bytes(report.bytes);
-  size.set_perplexity(report.perplexity.value_or(0.0));
-  return size;
-}
-
 /// "4 min 2 s ago"
 std::string age(const Timestamp& time, std::time_t now) {
   Timestamp current;
@@ -158,7 +150,7 @@ std::string report_text(const ReportSummary& summary) {
                        {"width", std::to_string(summary.width)},
                        {"took", format_duration(summary.wall_time_s)}},
                       {Align::kLeft, Align::kLeft}) +
-         "\n" + result_table(model_size(summary.dense), model_size(summary.compressed));
+         "\n" + result_table(to_message(summary.dense), to_message(summary.compressed));
 }
 
 }  // namespace dotresize

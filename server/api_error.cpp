@@ -1,8 +1,53 @@
 #include "server/api_error.h"
 
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
 #include <utility>
 
+#include "base/printable.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+
 namespace dotresize {
+namespace {
+
+// gRPC drops a call whose metadata exceed 8 KiB; message and details share them.
+constexpr size_t kMaxMessage = 1500;
+constexpr size_t kMaxDescription = 300;
+constexpr size_t kMaxField = 100;
+constexpr size_t kMaxViolations = 8;
+
+google::rpc::BadRequest bad_request(const std::vector<FieldViolation>& violations) {
+  google::rpc::BadRequest request;
+  for (size_t i = 0; i < std::min(violations.size(), kMaxViolations); ++i) {
+    auto* violation = request.add_field_violations();
+    violation->set_field(printable(violations[i].field, kMaxField));
+    violation->set_description(printable(violations[i].description, kMaxDescription));
+  }
+  return request;
+}
+
+google::rpc::ErrorInfo error_info(const ApiError& error) {
+  google::rpc::ErrorInfo info;
+  info.set_reason(error.reason);
+  info.set_domain("dotresize");
+  for (const auto& [key, value] : error.metadata) {
+    (*info.mutable_metadata())[key] = printable(value, kMaxField);
+  }
+  return info;
+}
+
+grpc::Status to_status(const ApiError& error) {
+  google::rpc::Status details;
+  details.set_code(error.code);
+  details.set_message(printable(error.what(), kMaxMessage));
+  details.add_details()->PackFrom(error_info(error));
+  if (!error.violations.empty()) details.add_details()->PackFrom(bad_request(error.violations));
+  return grpc::Status(error.code, details.message(), details.SerializeAsString());
+}
+
+}  // namespace
 
 ApiError::ApiError(grpc::StatusCode code_, std::string reason_, const std::string& message,
                    std::map<std::string, std::string> metadata_)
@@ -29,6 +74,19 @@ ApiError invalid_argument(const std::string& field, const std::string& descripti
 ApiError job_not_found(const std::string& id) {
   return ApiError(grpc::StatusCode::NOT_FOUND, "JOB_NOT_FOUND", "there is no job '" + id + "'",
                   {{"id", id}});
+}
+
+grpc::Status answer(const char* method, const std::function<void()>& body) {
+  try {
+    body();
+    return grpc::Status::OK;
+  } catch (const ApiError& error) {
+    return to_status(error);
+  } catch (const std::exception& error) {
+    spdlog::error("{} failed: {}", method, error.what());
+    return to_status(ApiError(grpc::StatusCode::INTERNAL, "INTERNAL",
+                              "the server could not do this; its log says why"));
+  }
 }
 
 }  // namespace dotresize

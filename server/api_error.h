@@ -1,7 +1,8 @@
 #pragma once
 
-#include <grpcpp/support/status_code_enum.h>
+#include <grpcpp/support/status.h>
 
+#include <functional>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -12,7 +13,7 @@
 namespace dotresize {
 
 /// Why a call of the API is refused. Thrown anywhere below a service's method, turned
-/// into a grpc::Status by `answer` (status_details.h).
+/// into a grpc::Status by `answer`.
 class ApiError : public std::runtime_error {
  public:
   ApiError(grpc::StatusCode code, std::string reason, const std::string& message,
@@ -29,5 +30,10 @@ ApiError invalid_argument(std::vector<FieldViolation> violations);
 ApiError invalid_argument(const std::string& field, const std::string& description);
 
 ApiError job_not_found(const std::string& id);
+
+/// Runs the body of an RPC: OK, or the status of the ApiError that it throws, with a
+/// google.rpc.Status (ErrorInfo, BadRequest) in grpc-status-details-bin. The message is cut to what
+/// fits into a trailer. Any other exception is logged and becomes INTERNAL without its text.
+grpc::Status answer(const char* method, const std::function<void()>& body);
 
 }  // namespace dotresize

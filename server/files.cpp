@@ -1,6 +1,7 @@
 #include "server/files.h"
 
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "base/durable_file.h"
+#include "base/partial_path.h"
 
 namespace dotresize {
 namespace {
@@ -42,6 +44,8 @@ UniqueFd try_lock(UniqueFd fd, const std::filesystem::path& path) {
   if (errno != EWOULDBLOCK) throw_errno("cannot lock " + path.string());
   return UniqueFd();
 }
+
+namespace fs = std::filesystem;
 
 }  // namespace
 
@@ -86,6 +90,16 @@ UniqueFd try_lock_directory(const std::filesystem::path& path) {
   if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
     throw_errno("cannot open " + path.string());
   return UniqueFd();
+}
+
+void remove_partial_output(const std::string& output_path) {
+  try {
+    const std::filesystem::path partial = partial_path(output_path);
+    const UniqueFd held = try_lock_directory(partial);
+    if (held) std::filesystem::remove_all(partial);
+  } catch (const std::system_error& error) {
+    spdlog::error("cannot remove the partial output of {}: {}", output_path, error.what());
+  }
 }
 
 }  // namespace dotresize

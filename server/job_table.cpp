@@ -2,12 +2,15 @@
 
 #include <SQLiteCpp/Column.h>
 #include <SQLiteCpp/Statement.h>
+#include <SQLiteCpp/Transaction.h>
 #include <google/protobuf/util/time_util.h>
+#include <sqlite3.h>
 
 #include <stdexcept>
+#include <type_traits>
 
-#include "server/attempt_token.h"
-#include "server/database.h"
+#include "base/environment.h"
+#include "base/printable.h"
 
 namespace dotresize {
 namespace {
@@ -27,14 +30,33 @@ Message parsed(const SQLite::Column& column) {
 }
 
 template <class Message>
-std::vector<Message> all_of(SQLite::Statement& select) {
+std::vector<Message> all_of(SQLite::Statement select) {
   std::vector<Message> messages;
   while (select.executeStep()) messages.push_back(parsed<Message>(select.getColumn(0)));
   return messages;
 }
 
-void bind_blob(SQLite::Statement& statement, int index, const std::string& bytes) {
-  statement.bind(index, bytes.data(), static_cast<int>(bytes.size()));
+struct Blob {
+  std::string bytes;
+};
+
+template <class Value>
+void bind(SQLite::Statement& statement, int index, const Value& value) {
+  if constexpr (std::is_same_v<Value, Blob>) {
+    statement.bind(index, value.bytes.data(), static_cast<int>(value.bytes.size()));
+  } else {
+    statement.bind(index, value);
+  }
+}
+
+/// The statement with its parameters, in order.
+template <class... Values>
+SQLite::Statement prepare(const SQLite::Database& database, const std::string& sql,
+                          const Values&... values) {
+  SQLite::Statement statement(database, sql);
+  int index = 0;
+  (bind(statement, ++index, values), ...);
+  return statement;
 }
 
 /// "state IN (1, 2)"
@@ -46,44 +68,90 @@ std::string is_one_of(const std::vector<v1::Job::State>& states) {
   return "state IN (" + numbers + ")";
 }
 
+constexpr int kSchemaVersion = 1;
+
+// The columns are what queries need; `body` is the whole v1::Job, v1::Event or v1::JobError.
+constexpr char kSchema[] = R"(
+CREATE TABLE jobs (
+  number     INTEGER PRIMARY KEY AUTOINCREMENT,  -- order of creation
+  id         TEXT NOT NULL UNIQUE,
+  request_id TEXT UNIQUE,
+  name       TEXT NOT NULL,
+  state      INTEGER NOT NULL,
+  output     TEXT NOT NULL,                      -- path without symbolic links
+  last_event INTEGER NOT NULL,
+  body       BLOB NOT NULL
+);
+CREATE INDEX jobs_by_state ON jobs (state, number);
+CREATE TABLE events (
+  job  INTEGER NOT NULL REFERENCES jobs (number) ON DELETE CASCADE,
+  seq  INTEGER NOT NULL,
+  body BLOB NOT NULL,
+  PRIMARY KEY (job, seq)
+) WITHOUT ROWID;
+CREATE TABLE attempts (
+  job          INTEGER NOT NULL REFERENCES jobs (number) ON DELETE CASCADE,
+  number       INTEGER NOT NULL,
+  token_sha256 BLOB NOT NULL,
+  failure      BLOB,                             -- what a rank has reported
+  PRIMARY KEY (job, number)
+) WITHOUT ROWID;
+)";
+
+SQLite::Database open_database(const std::filesystem::path& path) {
+  SQLite::Database database(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  database.exec("PRAGMA journal_mode=WAL");
+  database.exec("PRAGMA synchronous=FULL");
+  database.exec("PRAGMA foreign_keys=ON");
+  const int version = database.execAndGet("PRAGMA user_version").getInt();
+  if (version > kSchemaVersion) {
+    throw std::runtime_error(path.string() + " has schema version " + std::to_string(version) +
+                             "; this dotresize-server knows up to " +
+                             std::to_string(kSchemaVersion));
+  }
+  if (version == 0) {
+    SQLite::Transaction transaction(database);
+    database.exec(kSchema);
+    database.exec("PRAGMA user_version=" + std::to_string(kSchemaVersion));
+    transaction.commit();
+  }
+  return database;
+}
+
 }  // namespace
 
 JobTable::JobTable(const std::filesystem::path& database) : database_(open_database(database)) {}
 
 std::optional<JobRow> JobTable::find(const std::string& id) {
-  SQLite::Statement query(database_, "SELECT number, last_event, body FROM jobs WHERE id = ?");
-  query.bind(1, id);
+  auto query = prepare(database_, "SELECT number, last_event, body FROM jobs WHERE id = ?", id);
   if (!query.executeStep()) return std::nullopt;
   return JobRow{query.getColumn(0).getInt64(), query.getColumn(1).getInt64(),
                 parsed<v1::Job>(query.getColumn(2))};
 }
 
 std::optional<v1::Job> JobTable::find_request(const std::string& request_id) {
-  SQLite::Statement query(database_, "SELECT body FROM jobs WHERE request_id = ?");
-  query.bind(1, request_id);
+  auto query = prepare(database_, "SELECT body FROM jobs WHERE request_id = ?", request_id);
   if (!query.executeStep()) return std::nullopt;
   return parsed<v1::Job>(query.getColumn(0));
 }
 
 std::optional<std::string> JobTable::find_writer(const std::string& output) {
-  SQLite::Statement query(database_,
-                          "SELECT id FROM jobs WHERE output = ? AND " +
-                              is_one_of({v1::Job::QUEUED, v1::Job::STARTING, v1::Job::RUNNING}));
-  query.bind(1, output);
+  auto query = prepare(database_,
+                       "SELECT id FROM jobs WHERE output = ? AND " +
+                           is_one_of({v1::Job::QUEUED, v1::Job::STARTING, v1::Job::RUNNING}),
+                       output);
   if (!query.executeStep()) return std::nullopt;
   return query.getColumn(0).getString();
 }
 
 std::vector<v1::Job> JobTable::in_states(const std::vector<v1::Job::State>& states, int limit) {
-  SQLite::Statement select(
-      database_, "SELECT body FROM jobs WHERE " + is_one_of(states) + " ORDER BY number LIMIT ?");
-  select.bind(1, limit);
-  return all_of<v1::Job>(select);
+  return all_of<v1::Job>(prepare(
+      database_, "SELECT body FROM jobs WHERE " + is_one_of(states) + " ORDER BY number LIMIT ?",
+      limit));
 }
 
 int JobTable::count(v1::Job::State state) {
-  SQLite::Statement query(database_, "SELECT count(*) FROM jobs WHERE state = ?");
-  query.bind(1, state);
+  auto query = prepare(database_, "SELECT count(*) FROM jobs WHERE state = ?", state);
   query.executeStep();
   return query.getColumn(0).getInt();
 }
@@ -115,76 +183,57 @@ JobPage JobTable::list(const JobQuery& query) {
 
 JobRow JobTable::insert(const NewJob& job) {
   JobRow row;
-  row.job.set_id(make_job_id());
+  row.job.set_id("j-" + hex_digits(random_bytes(8)));
   *row.job.mutable_spec() = job.spec;
   row.job.set_request_id(job.request_id);
   row.job.set_state(v1::Job::QUEUED);
   *row.job.mutable_create_time() = TimeUtil::GetCurrentTime();
 
-  SQLite::Statement insert_job(database_,
-                               "INSERT INTO jobs (id, request_id, name, state, output, last_event, "
-                               "body) VALUES (?, ?, ?, ?, ?, 0, ?)");
-  insert_job.bind(1, row.job.id());
-  if (!job.request_id.empty()) insert_job.bind(2, job.request_id);
-  insert_job.bind(3, job.spec.name());
-  insert_job.bind(4, row.job.state());
-  insert_job.bind(5, job.output);
-  bind_blob(insert_job, 6, row.job.SerializeAsString());
-  insert_job.exec();
+  prepare(database_,
+          "INSERT INTO jobs (id, request_id, name, state, output, last_event, body) "
+          "VALUES (?, NULLIF(?, ''), ?, ?, ?, 0, ?)",
+          row.job.id(), job.request_id, job.spec.name(), row.job.state(), job.output,
+          Blob{row.job.SerializeAsString()})
+      .exec();
   row.number = database_.getLastInsertRowid();
   return row;
 }
 
 void JobTable::save(const JobRow& row) {
-  SQLite::Statement update(database_,
-                           "UPDATE jobs SET state = ?, last_event = ?, body = ? WHERE number = ?");
-  update.bind(1, row.job.state());
-  update.bind(2, row.last_event);
-  bind_blob(update, 3, row.job.SerializeAsString());
-  update.bind(4, row.number);
-  update.exec();
+  prepare(database_, "UPDATE jobs SET state = ?, last_event = ?, body = ? WHERE number = ?",
+          row.job.state(), row.last_event, Blob{row.job.SerializeAsString()}, row.number)
+      .exec();
 }
 
 void JobTable::erase(const JobRow& row) {
-  SQLite::Statement erase_job(database_, "DELETE FROM jobs WHERE number = ?");
-  erase_job.bind(1, row.number);
-  erase_job.exec();
+  prepare(database_, "DELETE FROM jobs WHERE number = ?", row.number).exec();
 }
 
 void JobTable::append(JobRow& row, v1::Event event) {
   event.set_seq(++row.last_event);
   *event.mutable_time() = TimeUtil::GetCurrentTime();
-  SQLite::Statement insert_event(database_, "INSERT INTO events VALUES (?, ?, ?)");
-  insert_event.bind(1, row.number);
-  insert_event.bind(2, row.last_event);
-  bind_blob(insert_event, 3, event.SerializeAsString());
-  insert_event.exec();
+  prepare(database_, "INSERT INTO events VALUES (?, ?, ?)", row.number, row.last_event,
+          Blob{event.SerializeAsString()})
+      .exec();
 }
 
 std::vector<v1::Event> JobTable::events_after(const JobRow& row, int64_t seq, int limit) {
-  SQLite::Statement select(
-      database_, "SELECT body FROM events WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?");
-  select.bind(1, row.number);
-  select.bind(2, seq);
-  select.bind(3, limit);
-  return all_of<v1::Event>(select);
+  return all_of<v1::Event>(
+      prepare(database_, "SELECT body FROM events WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?",
+              row.number, seq, limit));
 }
 
 void JobTable::insert_attempt(const JobRow& row, const std::string& token_sha256) {
-  SQLite::Statement insert(database_,
-                           "INSERT INTO attempts (job, number, token_sha256) VALUES (?, ?, ?)");
-  insert.bind(1, row.number);
-  insert.bind(2, row.job.attempt());
-  bind_blob(insert, 3, token_sha256);
-  insert.exec();
+  prepare(database_, "INSERT INTO attempts (job, number, token_sha256) VALUES (?, ?, ?)",
+          row.number, row.job.attempt(), Blob{token_sha256})
+      .exec();
 }
 
 std::string JobTable::token_sha256(const std::string& id, int attempt) {
-  SQLite::Statement query(database_,
-                          "SELECT token_sha256 FROM attempts JOIN jobs ON job = jobs.number "
-                          "WHERE id = ? AND attempts.number = ?");
-  query.bind(1, id);
-  query.bind(2, attempt);
+  auto query = prepare(database_,
+                       "SELECT token_sha256 FROM attempts JOIN jobs ON job = jobs.number "
+                       "WHERE id = ? AND attempts.number = ?",
+                       id, attempt);
   if (!query.executeStep()) return "";
   const SQLite::Column hash = query.getColumn(0);
   return std::string(static_cast<const char*>(hash.getBlob()),
@@ -192,21 +241,17 @@ std::string JobTable::token_sha256(const std::string& id, int attempt) {
 }
 
 void JobTable::save_failure(const JobRow& row, int attempt, const v1::JobError& error) {
-  SQLite::Statement update(
-      database_,
-      "UPDATE attempts SET failure = ? WHERE job = ? AND number = ? AND failure IS NULL");
-  bind_blob(update, 1, error.SerializeAsString());
-  update.bind(2, row.number);
-  update.bind(3, attempt);
-  update.exec();
+  prepare(database_,
+          "UPDATE attempts SET failure = ? WHERE job = ? AND number = ? AND failure IS NULL",
+          Blob{error.SerializeAsString()}, row.number, attempt)
+      .exec();
 }
 
 std::optional<v1::JobError> JobTable::failure(const JobRow& row, int attempt) {
-  SQLite::Statement query(database_,
-                          "SELECT failure FROM attempts WHERE job = ? AND number = ? AND failure "
-                          "IS NOT NULL");
-  query.bind(1, row.number);
-  query.bind(2, attempt);
+  auto query = prepare(database_,
+                       "SELECT failure FROM attempts WHERE job = ? AND number = ? AND failure "
+                       "IS NOT NULL",
+                       row.number, attempt);
   if (!query.executeStep()) return std::nullopt;
   return parsed<v1::JobError>(query.getColumn(0));
 }

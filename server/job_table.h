@@ -37,11 +37,14 @@ struct JobRow {
   v1::Job job;
 };
 
-/// The SQL statements on the tables of database.h: rows in, rows out, no rules. Not thread-safe;
-/// the caller holds the transactions. Throws SQLite::Exception, or std::runtime_error for a damaged
-/// row.
+/// The SQL statements on the tables of jobs, events and attempts: rows in, rows out, no rules. Not
+/// thread-safe; the caller holds the transactions. Throws SQLite::Exception, or std::runtime_error
+/// for a damaged row.
 class JobTable {
  public:
+  /// Opens or creates the tables: write-ahead log, synchronous=FULL (a committed transaction
+  /// survives a crash of the machine), foreign keys. The schema's version is PRAGMA user_version.
+  /// Throws std::runtime_error for tables that a newer version has made.
   explicit JobTable(const std::filesystem::path& database);
 
   SQLite::Database& database() { return database_; }

@@ -1,12 +1,50 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+#include <string>
+
 #include "dotresize/v1/jobs.grpc.pb.h"
 #include "server/job_admission.h"
 #include "server/job_store.h"
 #include "server/state_dir.h"
-#include "server/stream_slots.h"
 
 namespace dotresize {
+
+/// Bounds the streams that are open at the same time (each takes a thread), and tells them when the
+/// server stops.
+class StreamSlots {
+ public:
+  explicit StreamSlots(int limit) : free_(limit) {}
+
+  /// One open stream. RESOURCE_EXHAUSTED if there are too many.
+  class Slot {
+   public:
+    explicit Slot(StreamSlots& slots);
+    Slot(const Slot&) = delete;
+    Slot& operator=(const Slot&) = delete;
+    ~Slot() { ++slots_.free_; }
+
+   private:
+    StreamSlots& slots_;
+  };
+
+  void stop() { stopping_ = true; }
+  /// UNAVAILABLE once the server is stopping: clients come back and resume.
+  void check_stopping() const;
+
+ private:
+  std::atomic<int> free_;
+  std::atomic<bool> stopping_{false};
+};
+
+/// Says where the next page begins, and of which filter: positions are those of the job table, so
+/// new jobs do not shift pages.
+std::string make_page_token(int64_t next_before, const v1::ListJobsRequest::Filter& filter);
+
+/// The position; 0 for an empty token. INVALID_ARGUMENT for a token that was not made for this
+/// filter.
+int64_t read_page_token(const std::string& token, const v1::ListJobsRequest::Filter& filter);
 
 /// The public API (proto/dotresize/v1/jobs.proto) on top of the job table; the
 /// scheduler runs the jobs.

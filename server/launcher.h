@@ -5,7 +5,7 @@
 #include <string>
 
 #include "dotresize/v1/jobs.pb.h"
-#include "server/attempt_process.h"
+#include "server/attempt.h"
 #include "server/state_dir.h"
 
 namespace dotresize {

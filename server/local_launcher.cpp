@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <csignal>
 #include <string_view>
-#include <utility>
 
 #include "base/child_process.h"
 #include "base/environment.h"
@@ -27,6 +26,7 @@ std::vector<std::string> attempt_environment(const v1::Job& job) {
   return {"DOTRESIZE_JOB_ID=" + job.id(), "DOTRESIZE_ATTEMPT=" + std::to_string(job.attempt())};
 }
 
+/// Whether a job's processes see this variable, "NAME=value", of this process's environment.
 bool is_inherited(std::string_view variable) {
   constexpr std::array<std::string_view, 8> kNames = {"PATH",
                                                       "HOME",
@@ -42,14 +42,6 @@ bool is_inherited(std::string_view variable) {
 }
 
 }  // namespace
-
-std::vector<std::string> inherited_environment() {
-  std::vector<std::string> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (is_inherited(*variable)) variables.emplace_back(*variable);
-  }
-  return variables;
-}
 
 LocalLauncher::LocalLauncher(const LauncherContext& context)
     : state_(context.state), coordinator_(context.coordinator) {}
@@ -68,8 +60,8 @@ void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   attempt.environment = attempt_environment(job);
   attempt.environment.push_back("DOTRESIZE_COORDINATOR=" + coordinator_);
   attempt.environment.push_back("DOTRESIZE_ATTEMPT_TOKEN=" + token);
-  for (std::string& variable : inherited_environment()) {
-    attempt.environment.push_back(std::move(variable));
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (is_inherited(*variable)) attempt.environment.emplace_back(*variable);
   }
   supervisors_.push_back(start_attempt(attempt));
 }

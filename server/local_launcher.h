@@ -31,8 +31,4 @@ class LocalLauncher final : public Launcher {
   std::vector<pid_t> supervisors_;
 };
 
-/// What a job's processes see of this process's environment: PATH, HOME, LANG, LC_ALL, TMPDIR,
-/// LD_LIBRARY_PATH, OMP_NUM_THREADS, CUDA_VISIBLE_DEVICES and DOTRESIZE_*.
-std::vector<std::string> inherited_environment();
-
 }  // namespace dotresize

@@ -4,20 +4,18 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdlib>
 
+#include "base/environment.h"
 #include "base/program.h"
 
 namespace dotresize {
 namespace {
 
 std::filesystem::path default_state_dir() {
-  if (const char* xdg = std::getenv("XDG_STATE_HOME"); xdg != nullptr && *xdg == '/') {
-    return std::filesystem::path(xdg) / "dotresize";
-  }
-  const char* home = std::getenv("HOME");
-  if (home == nullptr || *home == '\0') return {};
-  return std::filesystem::path(home) / ".local/state/dotresize";
+  const std::filesystem::path xdg = environment_variable("XDG_STATE_HOME");
+  if (xdg.is_absolute()) return xdg / "dotresize";
+  const std::filesystem::path home = environment_variable("HOME");
+  return home.empty() ? home : home / ".local/state/dotresize";
 }
 
 std::string flag_of_key(std::string key) {

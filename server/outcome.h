@@ -5,7 +5,7 @@
 
 #include "base/failure.h"
 #include "dotresize/v1/jobs.pb.h"
-#include "server/attempt_files.h"
+#include "server/attempt.h"
 
 namespace dotresize {
 

@@ -9,9 +9,9 @@
 #include "base/program.h"
 #include "job/report/report.h"
 #include "job/spec/job_state.h"
-#include "server/attempt_token.h"
+#include "server/attempt.h"
+#include "server/files.h"
 #include "server/outcome.h"
-#include "server/partial_output.h"
 
 namespace dotresize {
 namespace {
@@ -25,12 +25,6 @@ Outcome failed(const Failure& failure) {
 }
 
 Outcome cancelled() { return {v1::Job::CANCELLED, std::nullopt, std::nullopt}; }
-
-void fill(v1::ModelSize& size, const ModelReport& report) {
-  size.set_parameters(report.parameters);
-  size.set_bytes(report.bytes);
-  size.set_perplexity(report.perplexity.value_or(0.0));
-}
 
 /// Runs the body; false if it threw, which is logged: an error of one job must not stop the others.
 template <class Body>
@@ -49,8 +43,8 @@ v1::JobResult result_of(const v1::Job& job) {
   const ReportSummary summary = read_report_summary(output);
   v1::JobResult result;
   result.set_output_path(output);
-  fill(*result.mutable_dense(), summary.dense);
-  fill(*result.mutable_compressed(), summary.compressed);
+  *result.mutable_dense() = to_message(summary.dense);
+  *result.mutable_compressed() = to_message(summary.compressed);
   result.set_wall_time_s(summary.wall_time_s);
   return result;
 }

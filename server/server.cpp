@@ -103,7 +103,7 @@ void Server::listen(const std::string& address) {
     }
   }
   if (!grpc_) grpc_ = try_listen(endpoint.host, endpoint.port, &port);
-  if (!grpc_) throw ListenError("cannot listen on " + address);
+  if (!grpc_) throw std::runtime_error("cannot listen on " + address);
   endpoint_ = endpoint.host + ":" + std::to_string(port);
 }
 

@@ -12,7 +12,6 @@
 #include "server/options.h"
 #include "server/scheduler.h"
 #include "server/state_dir.h"
-#include "server/stream_slots.h"
 #include "server/workers_service.h"
 
 namespace dotresize {
@@ -20,7 +19,8 @@ namespace dotresize {
 /// The coordinator: listens from the constructor to the destructor. Running jobs outlive it.
 class Server {
  public:
-  /// Throws ListenError if the address is not available, and what StateDir and JobStore throw.
+  /// Throws std::runtime_error if the address is not available, and what StateDir and JobStore
+  /// throw.
   explicit Server(const ServerOptions& options);
   /// Ends streams, answers the calls in progress, stops scheduling.
   ~Server();
@@ -42,10 +42,6 @@ class Server {
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<Launchers> launchers_;
   std::unique_ptr<Scheduler> scheduler_;
-};
-
-struct ListenError : std::runtime_error {
-  using std::runtime_error::runtime_error;
 };
 
 }  // namespace dotresize

@@ -21,7 +21,7 @@
 
 #include "base/child_process.h"
 #include "base/program.h"
-#include "server/attempt_files.h"
+#include "server/attempt.h"
 #include "server/files.h"
 #include "server/process_table.h"
 

@@ -6,9 +6,8 @@
 #include <string_view>
 
 #include "server/api_error.h"
-#include "server/attempt_token.h"
+#include "server/attempt.h"
 #include "server/outcome.h"
-#include "server/status_details.h"
 
 namespace dotresize {
 namespace {

@@ -2,6 +2,7 @@
 
 #include "base/checked_json.h"
 #include "base/input_file.h"
+#include "dotresize/v1/jobs.pb.h"
 #include "job/model/config_fields.h"
 #include "job/report/json_fields.h"
 
@@ -95,6 +96,14 @@ std::map<std::string, std::string> read_fingerprints(const ConfigFields& root) {
 }
 
 }  // namespace
+
+v1::ModelSize to_message(const ModelReport& model) {
+  v1::ModelSize size;
+  size.set_parameters(model.parameters);
+  size.set_bytes(model.bytes);
+  size.set_perplexity(model.perplexity.value_or(0.0));
+  return size;
+}
 
 NetSize net_size(const Report& report) {
   return {report.dense.parameters, report.dense.bytes, report.compressed.parameters,

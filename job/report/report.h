@@ -14,6 +14,10 @@
 
 namespace dotresize {
 
+namespace v1 {
+class ModelSize;
+}
+
 struct ModelReport {
   int64_t parameters = 0;
   int64_t bytes = 0;
@@ -42,6 +46,9 @@ struct Report {
     return static_cast<double>(calibration_tokens) / calibration_s;
   }
 };
+
+/// As the API has it.
+v1::ModelSize to_message(const ModelReport& model);
 
 /// Sizes of both models, as stored.
 NetSize net_size(const Report& report);

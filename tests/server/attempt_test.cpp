@@ -1,3 +1,5 @@
+#include "server/attempt.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -7,7 +9,6 @@
 #include <functional>
 #include <thread>
 
-#include "server/attempt_process.h"
 #include "server/files.h"
 #include "server/process_table.h"
 #include "tests/temporary_directory.h"

@@ -1,8 +1,7 @@
-#include "server/page_token.h"
-
 #include <gtest/gtest.h>
 
 #include "server/api_error.h"
+#include "server/jobs_service.h"
 
 namespace dotresize {
 namespace {

@@ -1,5 +1,3 @@
-#include "server/partial_output.h"
-
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -9,7 +9,7 @@
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
-#include "server/attempt_token.h"
+#include "server/attempt.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {
