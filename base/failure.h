@@ -23,7 +23,7 @@ struct Failure {
   std::string message;
 };
 
-/// The code for what ended with this exit code (base/exit_codes.h, or 127 of base/child_process.h).
+/// The code for what ended with this exit code (base/program.h, or 127 of base/child_process.h).
 const char* failure_code(int exit_code);
 
 /// The same failure with printable one-line texts: code and phase of at most 64 bytes, host of 255,

@@ -11,9 +11,8 @@
 #include "client/json_output.h"
 #include "client/verb.h"
 #include "job/plan/plan_table.h"
-#include "job/spec/eval_options.h"
+#include "job/spec/command_options.h"
 #include "job/spec/job_file.h"
-#include "job/spec/verify_options.h"
 
 namespace dotresize {
 namespace {

@@ -6,8 +6,7 @@
 
 #include "base/errors.h"
 #include "base/program.h"
-#include "job/spec/eval_options.h"
-#include "job/spec/verify_options.h"
+#include "job/spec/command_options.h"
 #include "worker/commands/eval/eval_command.h"
 #include "worker/commands/run/job_command.h"
 #include "worker/commands/verify/verify_command.h"

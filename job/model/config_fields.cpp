@@ -39,18 +39,22 @@ const json& ConfigFields::raw(const std::string& key) const {
 
 std::optional<int64_t> ConfigFields::integer(const std::string& key, int64_t low,
                                              int64_t high) const {
-  const json& value = raw(key);
-  if (value.is_null()) return std::nullopt;
+  if (!has(key)) return std::nullopt;
+  return required_integer(key, low, high);
+}
+
+int64_t ConfigFields::required_integer(const std::string& key, int64_t low, int64_t high) const {
+  return required_integer(key, raw(key), low, high);
+}
+
+int64_t ConfigFields::required_integer(const std::string& key, const json& value, int64_t low,
+                                       int64_t high) const {
+  if (value.is_null()) fail(key, "is missing");
   if (!is_integer_between(value, low, high)) {
     fail(key, quoted(value) + " is not a whole number from " + std::to_string(low) + " to " +
                   std::to_string(high));
   }
   return value.get<int64_t>();
-}
-
-int64_t ConfigFields::required_integer(const std::string& key, int64_t low, int64_t high) const {
-  if (!has(key)) fail(key, "is missing");
-  return *integer(key, low, high);
 }
 
 std::optional<double> ConfigFields::positive(const std::string& key, double high) const {

@@ -20,7 +20,6 @@ class ConfigFields {
   /// `prefix` is the path of the object inside the file, such as "rope_scaling.", or empty.
   ConfigFields(const nlohmann::json& object, std::string origin, std::string prefix = "");
 
-  const std::string& origin() const { return origin_; }
   /// Given, and not null.
   bool has(const std::string& key) const;
   /// Given, perhaps as null.
@@ -31,6 +30,9 @@ class ConfigFields {
   /// A whole number in [low, high].
   std::optional<int64_t> integer(const std::string& key, int64_t low, int64_t high) const;
   int64_t required_integer(const std::string& key, int64_t low, int64_t high) const;
+  /// Of `value`, an entry of the list under `key`.
+  int64_t required_integer(const std::string& key, const nlohmann::json& value, int64_t low,
+                           int64_t high) const;
   /// A number in (0, high].
   std::optional<double> positive(const std::string& key, double high) const;
   double required_positive(const std::string& key, double high) const;

@@ -37,10 +37,8 @@ std::vector<bool> read_layers(const ConfigFields& fields, const Mixture& family,
     fields.fail("mlp_only_layers", "must be a list of layers");
   }
   for (const json& layer : dense) {
-    const json entry = {{"mlp_only_layers", layer}};
-    layers[static_cast<std::size_t>(ConfigFields(entry, fields.origin())
-                                        .required_integer("mlp_only_layers", 0, num_layers - 1))] =
-        false;
+    const int64_t number = fields.required_integer("mlp_only_layers", layer, 0, num_layers - 1);
+    layers[static_cast<std::size_t>(number)] = false;
   }
   return layers;
 }

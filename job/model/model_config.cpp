@@ -10,7 +10,6 @@
 #include "job/model/mixture_config.h"
 #include "job/model/model_family.h"
 #include "job/model/rotary_config.h"
-#include "job/model/sublayers.h"
 
 namespace dotresize {
 namespace {
@@ -193,9 +192,7 @@ std::vector<int64_t> read_junction_widths(const ConfigFields& fields, const Mode
   }
   std::vector<int64_t> result;
   for (const json& width : widths) {
-    const json entry = {{"junction_widths", width}};
-    result.push_back(ConfigFields(entry, fields.origin())
-                         .required_integer("junction_widths", 1, config.hidden_size));
+    result.push_back(fields.required_integer("junction_widths", width, 1, config.hidden_size));
   }
   if (config.tie_word_embeddings) {
     fields.fail("tie_word_embeddings", "a compressed model has untied embeddings");
@@ -213,10 +210,8 @@ std::vector<int64_t> read_junction_groups(const ConfigFields& fields, const Mode
   }
   std::vector<int64_t> result;
   for (const json& group : groups) {
-    const json entry = {{"junction_groups", group}};
     const int64_t least = result.empty() ? 0 : result.back();
-    result.push_back(ConfigFields(entry, fields.origin())
-                         .required_integer("junction_groups", least, kMaxLayers * 2));
+    result.push_back(fields.required_integer("junction_groups", group, least, kMaxLayers * 2));
     const std::size_t junction = result.size() - 1;
     if (junction > 0 && result[junction] == least && widths[junction] != widths[junction - 1]) {
       fields.fail("junction_groups", "puts the widths " + std::to_string(widths[junction - 1]) +
@@ -228,6 +223,19 @@ std::vector<int64_t> read_junction_groups(const ConfigFields& fields, const Mode
 }
 
 }  // namespace
+
+int64_t layer_of(int64_t sublayer) { return sublayer / 2; }
+
+bool is_attention(int64_t sublayer) { return sublayer % 2 == 0; }
+
+std::string sublayer_name(int64_t sublayer) {
+  return "layers." + std::to_string(layer_of(sublayer)) +
+         (is_attention(sublayer) ? ".attention" : ".mlp");
+}
+
+std::string junction_name(int64_t junction) {
+  return junction == 0 ? "embed" : sublayer_name(junction - 1);
+}
 
 bool ModelConfig::is_mixture(int64_t sublayer) const {
   return mixture && !is_attention(sublayer) &&

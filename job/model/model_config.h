@@ -8,6 +8,16 @@
 
 namespace dotresize {
 
+// Sublayer 2l is the attention of layer l, sublayer 2l+1 its MLP. Junction 0 is the embedding's
+// output; sublayer s reads junction s and writes junction s+1.
+
+int64_t layer_of(int64_t sublayer);
+bool is_attention(int64_t sublayer);
+/// "layers.3.attention", "layers.3.mlp".
+std::string sublayer_name(int64_t sublayer);
+/// "embed" for junction 0, else the name of the sublayer that writes it.
+std::string junction_name(int64_t junction);
+
 /// Rotary position embedding, as `rope_parameters` (transformers 5) or `rope_theta` and
 /// `rope_scaling` (transformers 4) state it.
 struct RotaryConfig {
@@ -91,8 +101,6 @@ struct ModelConfig {
     return static_cast<int64_t>(static_cast<double>(max_position_embeddings) * stretch);
   }
   int64_t num_junctions() const { return 2 * num_layers + 1; }
-  /// Sublayer 2l is the attention of layer l, 2l+1 its MLP; sublayer s reads junction s and writes
-  /// s+1.
   int64_t num_sublayers() const { return 2 * num_layers; }
   /// Whether the sublayer is a mixture of experts.
   bool is_mixture(int64_t sublayer) const;

@@ -1,9 +1,5 @@
 #include "job/model/model_size.h"
 
-#include <cmath>
-#include <string>
-
-#include "base/errors.h"
 #include "job/model/tensor_table.h"
 
 namespace dotresize {
@@ -51,22 +47,6 @@ int64_t stored_parameters(const ModelConfig& config) {
   return config.tie_word_embeddings
              ? parameters - elements_of(embedding_row(config), 0, config.junction_widths.front(), 0)
              : parameters;
-}
-
-int64_t default_round_to(int64_t hidden_size) { return hidden_size >= 2048 ? 64 : 8; }
-
-int64_t width_from_sparsity(double sparsity, int64_t hidden_size, int64_t round_to) {
-  if (round_to == 0) round_to = default_round_to(hidden_size);
-  const double multiples =
-      (1.0 - sparsity) * static_cast<double>(hidden_size) / static_cast<double>(round_to);
-  const int64_t width = static_cast<int64_t>(std::floor(multiples + 1e-9)) * round_to;
-  if (width <= 0) {
-    throw InputError("method.sparsity",
-                     std::to_string(sparsity) + " of hidden size " + std::to_string(hidden_size) +
-                         " leaves no width that is a multiple of " + std::to_string(round_to) +
-                         "; a smaller sparsity, a smaller round_to or an explicit width would do");
-  }
-  return width;
 }
 
 }  // namespace dotresize

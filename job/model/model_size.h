@@ -24,12 +24,4 @@ int64_t shard_parameters(const ModelConfig& config, int64_t first, int64_t end);
 /// parameters").
 int64_t stored_parameters(const ModelConfig& config);
 
-/// Widths of such a model are multiples of it unless the job says otherwise: 64 if d >= 2048, else
-/// 8.
-int64_t default_round_to(int64_t hidden_size);
-
-/// k = floor((1-s)*d/r + 1e-9)*r; r = round_to, or the default if round_to is 0.
-/// Throws InputError if the result is 0.
-int64_t width_from_sparsity(double sparsity, int64_t hidden_size, int64_t round_to);
-
 }  // namespace dotresize

@@ -8,6 +8,11 @@
 
 namespace dotresize {
 
+/// The model that the job makes of `source` with these widths: compressed, or with `map_sharing:
+/// model` a dense one that is as wide as its map.
+ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& job,
+                                const JunctionWidths& widths);
+
 /// Size of the model before and after, as stored.
 struct NetSize {
   int64_t dense_parameters = 0;

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/human_text.h"
-#include "job/model/sublayers.h"
+#include "job/model/model_config.h"
 #include "job/plan/net_size.h"
-#include "job/plan/target_text.h"
 
 namespace dotresize {
 namespace {
@@ -111,6 +111,25 @@ json rank_json(const ModelConfig& config, const RankShard& shard, std::size_t ra
 }
 
 }  // namespace
+
+std::string target_text(const ResolvedJob& job) {
+  if (job.sparsity) return fmt::format("sparsity {}", *job.sparsity);
+  if (job.size) return fmt::format("size {}", *job.size);
+  if (!job.energy) return fmt::format("width {}", job.widths.largest());
+  return "widths from energy" +
+         (job.energy->keep ? fmt::format(", keep {}", *job.energy->keep) : "") +
+         (job.energy->size ? fmt::format(", size {}", *job.energy->size) : "");
+}
+
+std::string width_range(const JunctionWidths& widths) {
+  if (!widths.held) return std::to_string(widths.largest());
+  return fmt::format("{} to {}", std::ranges::min(widths.mapped()), widths.largest());
+}
+
+std::string widths_text(const JunctionWidths& widths, int64_t hidden_size) {
+  return fmt::format("{} {} of {}", widths.held ? "widths" : "width", width_range(widths),
+                     hidden_size);
+}
 
 std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   const NetSize size = net_size(config, job, job.widths);

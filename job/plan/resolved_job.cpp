@@ -8,10 +8,9 @@
 #include "dotresize/v1/job.pb.h"
 #include "job/model/model_family.h"
 #include "job/model/model_size.h"
-#include "job/plan/energy_widths.h"
+#include "job/plan/choose_widths.h"
 #include "job/plan/net_size.h"
 #include "job/plan/token_windows.h"
-#include "job/plan/width_from_size.h"
 #include "job/spec/spec_paths.h"
 
 namespace dotresize {

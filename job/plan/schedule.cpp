@@ -1,5 +1,4 @@
-// What a rank holds at the same time while it calibrates. The parts are those of memory_estimate.h
-// (host) and device_memory_estimate.h.
+// What a rank holds at the same time while it calibrates. The parts are those of memory_estimate.h.
 //   pipeline        host: the stage's weights (compute dtype); the moments of each junction of the
 //                   stage and of each group of them that shares a map; and the largest of: the
 //                   activations of three microbatches (one being received, computed and sent), the
@@ -23,7 +22,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "job/plan/device_memory_estimate.h"
 #include "job/plan/memory_estimate.h"
 
 namespace dotresize {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,6 +10,11 @@
 #include "job/plan/resolved_job.h"
 
 namespace dotresize {
+
+/// Cuts costs[0..n) into `parts` contiguous, non-empty ranges whose largest sum is as small as
+/// possible and, given that, whose sums are near each other. Returns parts+1 ascending boundaries
+/// from 0 to n. Needs 1 <= parts <= n and finite costs >= 0. Deterministic.
+std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, std::size_t parts);
 
 /// What one rank holds and does. Sublayers [first_sublayer, end_sublayer), each with the junction
 /// that it writes; the first rank also has the embedding with junction 0, the last one the final

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/human_text.h"
-#include "job/plan/target_text.h"
+#include "job/plan/plan_table.h"
 
 namespace dotresize {
 namespace {

@@ -9,8 +9,7 @@
 
 #include "job/plan/net_size.h"
 #include "job/plan/resolved_job.h"
-#include "job/report/junction_report.h"
-#include "job/report/rank_report.h"
+#include "job/report/report_entries.h"
 
 namespace dotresize {
 

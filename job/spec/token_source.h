@@ -13,6 +13,8 @@ struct TokenSource {
   std::filesystem::path tokens;  ///< empty if `text` is given
   std::optional<int64_t> samples;
   std::optional<int64_t> seqlen;  ///< absent: the token file's row length, else 2048
+
+  bool given() const { return !text.empty() || !tokens.empty(); }
 };
 
 }  // namespace dotresize

@@ -1,11 +1,10 @@
-#include "job/plan/energy_widths.h"
-
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/errors.h"
+#include "job/plan/choose_widths.h"
 #include "job/plan/net_size.h"
 #include "tests/job/test_configs.h"
 

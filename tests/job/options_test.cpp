@@ -1,8 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "job/spec/eval_options.h"
-#include "job/spec/verify_options.h"
+#include "job/spec/command_options.h"
 
 namespace dotresize {
 namespace {

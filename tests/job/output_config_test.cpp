@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "job/plan/output_model_config.h"
+#include "job/plan/net_size.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {

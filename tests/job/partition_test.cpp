@@ -1,10 +1,10 @@
-#include "job/plan/partition.h"
-
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <numeric>
 #include <random>
+
+#include "job/plan/shard_plan.h"
 
 namespace dotresize {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "base/errors.h"
 #include "job/model/model_size.h"
-#include "job/plan/device_memory_estimate.h"
 #include "job/plan/memory_estimate.h"
 #include "job/plan/work_estimate.h"
 #include "tests/job/test_configs.h"

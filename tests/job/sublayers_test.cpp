@@ -1,6 +1,6 @@
-#include "job/model/sublayers.h"
-
 #include <gtest/gtest.h>
+
+#include "job/model/model_config.h"
 
 namespace dotresize {
 namespace {

@@ -1,12 +1,10 @@
-#include "job/plan/width_from_size.h"
-
 #include <gmock/gmock.h>
 
 #include "base/errors.h"
 #include "job/model/model_size.h"
 #include "job/model/output_config.h"
+#include "job/plan/choose_widths.h"
 #include "job/plan/net_size.h"
-#include "job/plan/output_model_config.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {

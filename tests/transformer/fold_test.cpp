@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "job/model/sublayers.h"
+#include "job/model/model_config.h"
 #include "tests/transformer/whole_model.h"
 #include "worker/transformer/fold_sublayer.h"
 #include "worker/transformer/forward.h"

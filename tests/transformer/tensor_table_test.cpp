@@ -6,8 +6,8 @@
 
 #include <utility>
 
+#include "job/model/model_config.h"
 #include "job/model/model_size.h"
-#include "job/model/sublayers.h"
 #include "tests/transformer/whole_model.h"
 #include "worker/transformer/fold_sublayer.h"
 

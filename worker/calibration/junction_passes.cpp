@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "job/model/sublayers.h"
+#include "job/model/model_config.h"
 #include "worker/kernels/half_l1_cost.h"
 #include "worker/maps/junction_solver.h"
 

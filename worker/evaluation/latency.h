@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "job/spec/eval_request.h"
+#include "job/spec/requests.h"
 #include "worker/evaluation/whole_model.h"
 
 namespace dotresize {

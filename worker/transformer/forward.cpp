@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "job/model/sublayers.h"
+#include "job/model/model_config.h"
 #include "worker/transformer/attention.h"
 #include "worker/transformer/mlp.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "job/model/sublayers.h"
+#include "job/model/model_config.h"
 
 namespace dotresize {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "job/spec/eval_request.h"
+#include "job/spec/requests.h"
 
 namespace dotresize {
 

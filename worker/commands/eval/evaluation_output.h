@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "job/spec/eval_request.h"
+#include "job/spec/requests.h"
 #include "worker/commands/eval/measure_models.h"
 
 namespace dotresize {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "job/model/model_config.h"
-#include "job/spec/eval_request.h"
+#include "job/spec/requests.h"
 #include "worker/commands/progress.h"
 #include "worker/evaluation/latency.h"
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "job/model/model_config.h"
-#include "job/spec/eval_request.h"
+#include "job/spec/requests.h"
 #include "worker/evaluation/latency.h"
 
 namespace dotresize {

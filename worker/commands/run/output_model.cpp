@@ -9,7 +9,7 @@
 #include "base/input_file.h"
 #include "job/model/output_config.h"
 #include "job/model/tensor_table.h"
-#include "job/plan/output_model_config.h"
+#include "job/plan/net_size.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/python/embedded.h"
 

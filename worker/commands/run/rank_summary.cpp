@@ -7,7 +7,7 @@
 
 #include "base/environment.h"
 #include "base/sha256.h"
-#include "job/model/sublayers.h"
+#include "job/model/model_config.h"
 #include "worker/commands/run/cost_rate.h"
 
 namespace dotresize {

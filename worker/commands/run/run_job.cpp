@@ -10,7 +10,7 @@
 #include "base/partial_path.h"
 #include "base/program.h"
 #include "job/model/model_size.h"
-#include "job/plan/energy_widths.h"
+#include "job/plan/choose_widths.h"
 #include "job/report/model_card.h"
 #include "worker/calibration/background_sink.h"
 #include "worker/calibration/schedules.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "job/spec/verify_request.h"
+#include "job/spec/requests.h"
 
 namespace dotresize {
 

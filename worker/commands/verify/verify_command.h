@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "job/spec/verify_request.h"
+#include "job/spec/requests.h"
 
 namespace dotresize {
 

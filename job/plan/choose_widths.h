@@ -8,6 +8,22 @@
 
 namespace dotresize {
 
+/// Widths of such a model are multiples of it unless the job says otherwise: 64 if d >= 2048, else
+/// 8.
+int64_t default_round_to(int64_t hidden_size);
+
+/// k = floor((1-s)*d/r + 1e-9)*r; r = round_to, or the default if round_to is 0.
+/// Throws InputError if the result is 0.
+int64_t width_from_sparsity(double sparsity, int64_t hidden_size, int64_t round_to);
+
+/// The largest multiple of `round_to`, up to hidden_size, whose net bytes are at most the fraction
+/// `size` of the dense model's. `job` says all else that bears on the size: map sharing, head,
+/// dtypes. Every stored tensor's extents grow with the width or do not depend on it, so the bytes
+/// grow with it, and one more step would exceed the size. Throws InputError naming method.size,
+/// with the smallest size that there is.
+int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config,
+                        const ResolvedJob& job);
+
 /// Refuses, before any activation is seen, a size that not even the smallest widths have.
 /// Throws InputError naming method.widths.size.
 void check_energy_target(const ModelConfig& config, const ResolvedJob& job);

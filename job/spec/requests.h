@@ -38,7 +38,14 @@ struct EvalRequest {
   LatencyOptions latency_options;
   Runtime runtime = Runtime::kOwn;
 
-  bool perplexity() const { return !source.text.empty() || !source.tokens.empty(); }
+  bool perplexity() const { return source.given(); }
+};
+
+/// What `dotresize verify` is asked for.
+struct VerifyRequest {
+  std::filesystem::path dir;      ///< output directory of a job
+  std::filesystem::path against;  ///< the model that it was made of; empty: not compared
+  TokenSource source;             ///< for the comparison; neither text nor tokens: none is given
 };
 
 }  // namespace dotresize

@@ -1,13 +1,14 @@
-#include "job/plan/energy_widths.h"
+#include "job/plan/choose_widths.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <stdexcept>
 
 #include "base/errors.h"
-#include "job/model/sublayers.h"
+#include "job/model/model_config.h"
 #include "job/plan/net_size.h"
 
 namespace dotresize {
@@ -124,6 +125,42 @@ class EnergySearch {
 };
 
 }  // namespace
+
+int64_t default_round_to(int64_t hidden_size) { return hidden_size >= 2048 ? 64 : 8; }
+
+int64_t width_from_sparsity(double sparsity, int64_t hidden_size, int64_t round_to) {
+  if (round_to == 0) round_to = default_round_to(hidden_size);
+  const double multiples =
+      (1.0 - sparsity) * static_cast<double>(hidden_size) / static_cast<double>(round_to);
+  const int64_t width = static_cast<int64_t>(std::floor(multiples + 1e-9)) * round_to;
+  if (width <= 0) {
+    throw InputError("method.sparsity",
+                     std::to_string(sparsity) + " of hidden size " + std::to_string(hidden_size) +
+                         " leaves no width that is a multiple of " + std::to_string(round_to) +
+                         "; a smaller sparsity, a smaller round_to or an explicit width would do");
+  }
+  return width;
+}
+
+int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config,
+                        const ResolvedJob& job) {
+  NetSize net;
+  for (int64_t k = config.hidden_size / round_to * round_to; k > 0; k -= round_to) {
+    net = net_size(config, job, uniform_widths(config, job.head_sliced, k));
+    if (net.compressed_bytes <= largest_bytes(size, net.dense_bytes)) return k;
+  }
+  if (round_to > config.hidden_size) {
+    throw InputError(
+        "method.size",
+        fmt::format("no width up to the hidden size, {}, is a multiple of {}; a smaller round_to "
+                    "would do",
+                    config.hidden_size, round_to));
+  }
+  throw InputError("method.size",
+                   fmt::format("{} is not available: the smallest width, {}, gives {:.6f} of the "
+                               "dense model's bytes",
+                               size, round_to, net.bytes_fraction()));
+}
 
 void check_energy_target(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.energy->size) return;

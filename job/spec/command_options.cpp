@@ -1,0 +1,134 @@
+#include "job/spec/command_options.h"
+
+#include <map>
+
+namespace dotresize {
+namespace {
+
+const std::map<std::string, Runtime> kRuntimes = {
+    {to_string(Runtime::kOwn), Runtime::kOwn},
+    {to_string(Runtime::kTransformers), Runtime::kTransformers}};
+constexpr int64_t kMax = int64_t{1} << 24;
+
+struct Count {
+  const char* name;
+  int64_t LatencyOptions::*value;
+  int64_t min;
+  const char* description;
+};
+
+constexpr Count kLatencyCounts[] = {
+    {"--prompt", &LatencyOptions::prompt, 1, "Tokens of the prompt"},
+    {"--decode", &LatencyOptions::decode, 1, "Tokens after it, one at a time"},
+    {"--batch", &LatencyOptions::batch, 1, "Sequences at once"},
+    {"--repetitions", &LatencyOptions::repetitions, 1, "Measurements"},
+    {"--warmup", &LatencyOptions::warmup, 0, "Runs before them that are not measured"},
+};
+
+void add_latency_options(CLI::App& app, EvalRequest& request) {
+  auto* latency = app.add_flag("--latency", request.latency,
+                               "Time per token, of a prompt and of decoding after it");
+  for (const Count& count : kLatencyCounts) {
+    app.add_option(count.name, request.latency_options.*count.value, count.description)
+        ->type_name("N")
+        ->check(CLI::Range(count.min, kMax).description(""))
+        ->capture_default_str()
+        ->needs(latency);
+  }
+}
+
+/// --text FILE... or --tokens FILE, and --seqlen with one of them. `purpose` begins their
+/// descriptions: "Perplexity over".
+void add_source_options(CLI::App& app, TokenSource& source, const std::string& purpose) {
+  auto* group = app.add_option_group("source", "One of");
+  group->add_option("--text", source.text, purpose + " text files, joined with a blank line")
+      ->type_name("FILE...");
+  group
+      ->add_option("--tokens", source.tokens,
+                   purpose + " a safetensors file with a tensor \"tokens\"")
+      ->type_name("FILE");
+  group->require_option(0, 1);
+  app.add_option("--seqlen", source.seqlen,
+                 "Tokens per window (default: the token file's rows, else 2048)")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 24).description(""));
+}
+
+/// For the app's callback.
+void check_source_options(const TokenSource& source) {
+  if (source.seqlen && !source.given()) {
+    throw CLI::ValidationError("--seqlen needs --text or --tokens");
+  }
+}
+
+void append(std::vector<std::string>& arguments, const std::string& name,
+            const std::string& value) {
+  arguments.insert(arguments.end(), {name, value});
+}
+
+/// The arguments that the options turn into `source`.
+void append_source_arguments(const TokenSource& source, std::vector<std::string>& arguments) {
+  for (const auto& file : source.text) append(arguments, "--text", file.string());
+  if (!source.tokens.empty()) append(arguments, "--tokens", source.tokens.string());
+  if (source.seqlen) append(arguments, "--seqlen", std::to_string(*source.seqlen));
+}
+
+}  // namespace
+
+void add_eval_options(CLI::App& app, EvalRequest& request) {
+  app.add_option("MODEL_DIR", request.models, "Dense or compressed models")
+      ->required()
+      ->type_name("");
+  add_source_options(app, request.source, "Perplexity over");
+  add_latency_options(app, request);
+  app.add_option("--runtime", request.runtime,
+                 "own, or transformers: in a Python process, as a user would run the model")
+      ->type_name("NAME")
+      ->transform(CLI::CheckedTransformer(kRuntimes).description(""));
+  app.callback([&request] {
+    check_source_options(request.source);
+    if (!request.perplexity() && !request.latency) {
+      throw CLI::ValidationError("eval needs --text or --tokens for perplexity, or --latency");
+    }
+  });
+}
+
+std::vector<std::string> eval_arguments(const EvalRequest& request) {
+  std::vector<std::string> arguments = {"--runtime", to_string(request.runtime)};
+  append_source_arguments(request.source, arguments);
+  if (request.latency) {
+    arguments.push_back("--latency");
+    for (const Count& count : kLatencyCounts) {
+      append(arguments, count.name, std::to_string(request.latency_options.*count.value));
+    }
+  }
+  arguments.push_back("--");
+  for (const auto& model : request.models) arguments.push_back(model.string());
+  return arguments;
+}
+
+void add_verify_options(CLI::App& app, VerifyRequest& request) {
+  app.add_option("DIR", request.dir, "A model directory that dotresize wrote")
+      ->required()
+      ->type_name("");
+  app.add_option("--against", request.against,
+                 "The model that it was made of: compares hashes, and what both models compute")
+      ->type_name("MODEL_DIR");
+  add_source_options(app, request.source, "With --against: compare over");
+  app.callback([&request] {
+    check_source_options(request.source);
+    if (request.against.empty() && request.source.given()) {
+      throw CLI::ValidationError("--text and --tokens need --against");
+    }
+  });
+}
+
+std::vector<std::string> verify_arguments(const VerifyRequest& request) {
+  std::vector<std::string> arguments;
+  if (!request.against.empty()) append(arguments, "--against", request.against.string());
+  append_source_arguments(request.source, arguments);
+  append(arguments, "--", request.dir.string());
+  return arguments;
+}
+
+}  // namespace dotresize
