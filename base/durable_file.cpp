@@ -9,8 +9,6 @@
 #include <system_error>
 #include <utility>
 
-#include "base/unique_fd.h"
-
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {

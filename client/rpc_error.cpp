@@ -1,7 +1,6 @@
 #include "client/rpc_error.h"
 
 #include <array>
-#include <utility>
 
 #include "base/printable.h"
 #include "base/program.h"

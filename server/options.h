@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <stdexcept>
 #include <string>
 
 namespace dotresize {

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <cstring>
 #include <sstream>
-#include <string_view>
 #include <vector>
 
 #include "base/printable.h"

@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <numeric>
-#include <utility>
 
 #include "base/errors.h"
 #include "base/program.h"

@@ -17,7 +17,6 @@
 #include <optional>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/child_process.h"
 #include "base/program.h"

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "job/model/model_config.h"
-
 namespace dotresize {
 namespace {
 

@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <stdexcept>
 
 #include "base/errors.h"
-#include "job/model/model_config.h"
 #include "job/plan/net_size.h"
 
 namespace dotresize {

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/human_text.h"
-#include "job/model/model_config.h"
 #include "job/plan/net_size.h"
 
 namespace dotresize {

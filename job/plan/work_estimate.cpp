@@ -11,7 +11,6 @@
 // The evaluation text is taken to be as long as the calibration text.
 #include "job/plan/work_estimate.h"
 
-#include "job/model/model_config.h"
 #include "job/model/model_size.h"
 #include "job/plan/junction_widths.h"
 #include "job/plan/token_windows.h"

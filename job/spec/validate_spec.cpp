@@ -3,7 +3,6 @@
 #include <google/protobuf/message.h>
 
 #include <algorithm>
-#include <cmath>
 #include <sstream>
 
 #include "base/human_text.h"
