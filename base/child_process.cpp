@@ -17,7 +17,7 @@
 namespace dotresize {
 namespace {
 
-constexpr size_t kMaxKeptOutput = 64 * 1024;
+constexpr size_t kMaxKeptOutput = size_t{64} * 1024;
 
 void require(int error, const std::string& what) {
   if (error != 0) throw std::system_error(error, std::generic_category(), what);
@@ -86,6 +86,7 @@ int wait_passing_signals(pid_t child, const sigset_t& watched) {
 
 std::vector<char*> exec_vector(const std::vector<std::string>& strings) {
   std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
   // The signatures of exec predate const.
   for (const std::string& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
   pointers.push_back(nullptr);

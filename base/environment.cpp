@@ -41,9 +41,9 @@ fs::path user_cache_dir() {
 
 fs::path worker_program() {
   const fs::path named = environment_variable("DOTRESIZE_WORKER");
-  const fs::path worker =
-      named.empty() ? fs::read_symlink("/proc/self/exe").parent_path() / "dotresize-worker"
-                    : fs::absolute(named);
+  fs::path worker = named.empty()
+                        ? fs::read_symlink("/proc/self/exe").parent_path() / "dotresize-worker"
+                        : fs::absolute(named);
   if (::access(worker.c_str(), X_OK) != 0) {
     throw ProgramMissing(worker.string() + ": " + std::generic_category().message(errno) +
                          "; DOTRESIZE_WORKER can name the dotresize-worker to use");

@@ -90,11 +90,11 @@ std::string render_bar(const v1::Progress& progress, const BarStyle& style) {
   for (const std::string& tail : {joined({details.junctions, details.rate, details.eta}, "  "),
                                   joined({details.junctions, details.eta}, "  "),
                                   joined({details.eta}, "  "), std::string()}) {
-    const int taken = display_width(phase + "  " + "  " + share + tail);
+    const int taken = display_width(fmt::format("{}    {}{}", phase, share, tail));
     const int width = std::min(kMaxBar, available - taken);
     if (width < kShortestBar) continue;
     const std::string line =
-        phase + "  " + bar(fraction_of(progress), width, style) + "  " + share + tail;
+        fmt::format("{}  {}  {}{}", phase, bar(fraction_of(progress), width, style), share, tail);
     return line.substr(0, line.find_last_not_of(' ') + 1);
   }
   const std::string shortest = render_share(progress) + " " + phase_name(progress);

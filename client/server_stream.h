@@ -4,6 +4,7 @@
 #include <grpcpp/completion_queue.h>
 #include <grpcpp/support/async_stream.h>
 
+#include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -65,9 +66,11 @@ class ServerStream {
   const grpc::Status& status() const { return status_; }
 
  private:
-  enum Step : intptr_t { kStarted = 1, kRead, kFinished };
-  static void* tag(Step step) { return reinterpret_cast<void*>(step); }
+  enum Step : size_t { kStarted, kRead, kFinished };
+  /// gRPC wants an address for each step.
+  void* tag(Step step) { return &steps_[step]; }
 
+  std::array<char, 3> steps_{};
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;
   std::unique_ptr<Reader> reader_;

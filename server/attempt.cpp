@@ -28,7 +28,7 @@ std::string sha256_of(const std::string& data) {
 
 constexpr char kSupervisorFile[] = "supervisor.json";
 constexpr char kExitFile[] = "exit.json";
-constexpr size_t kMaxFileBytes = 64 * 1024;
+constexpr size_t kMaxFileBytes = size_t{64} * 1024;
 
 template <class Record, class Convert>
 std::optional<Record> read_record(const fs::path& path, Convert&& convert) {

@@ -45,8 +45,6 @@ UniqueFd try_lock(UniqueFd fd, const std::filesystem::path& path) {
   return UniqueFd();
 }
 
-namespace fs = std::filesystem;
-
 }  // namespace
 
 void throw_errno(const std::string& what) {

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxSpecBytes = 256 * 1024;
+constexpr size_t kMaxSpecBytes = size_t{256} * 1024;
 constexpr size_t kMaxRequestId = 128;
 
 void check_request_id(const std::string& id) {

@@ -32,7 +32,7 @@ constexpr int kMaxStatesInFilter = 10;
 constexpr size_t kMaxNameBytes = 400;  // 100 characters of UTF-8
 constexpr size_t kMaxIdBytes = 64;
 constexpr int kEventsAtOnce = 256;
-constexpr size_t kLogChunkBytes = 64 * 1024;
+constexpr size_t kLogChunkBytes = size_t{64} * 1024;
 // How late a stream notices that its client is gone.
 constexpr std::chrono::milliseconds kPollInterval{250};
 

@@ -141,6 +141,7 @@ std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer
                                      SublayerForm form) {
   const auto [block, in_proj, out_proj, in_bias, out_bias] = projections_of(config, sublayer);
   std::vector<TensorRow> rows;
+  rows.reserve(2 * in_proj.size() + 5);  // with biases, out_proj and norms
   for (const Projection& in : in_proj) {
     rows.push_back(
         {TensorRole::kInProjWeight, block, in.module, constant(in.size), kIn, in.per_expert});

@@ -30,6 +30,7 @@ std::vector<Phase> phases_of(const std::vector<RankReport>& ranks) {
     }
   }
   std::vector<Phase> sorted;
+  sorted.reserve(phases.size());
   for (const auto& entry : phases) sorted.push_back(entry.second);
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const Phase& a, const Phase& b) { return a.mean_s > b.mean_s; });

@@ -20,12 +20,14 @@ using google::protobuf::Message;
 
 std::vector<std::string> keys_of(const Descriptor& descriptor) {
   std::vector<std::string> keys;
+  keys.reserve(static_cast<size_t>(descriptor.field_count()));
   for (int i = 0; i < descriptor.field_count(); ++i) keys.push_back(descriptor.field(i)->name());
   return keys;
 }
 
 std::vector<std::string> values_of(const EnumDescriptor& descriptor) {
   std::vector<std::string> names;
+  names.reserve(static_cast<size_t>(descriptor.value_count()));
   for (int i = 0; i < descriptor.value_count(); ++i) names.push_back(descriptor.value(i)->name());
   return names;
 }
