@@ -1,5 +1,6 @@
 #include "server/options.h"
 
+#include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
 #include <CLI/CLI.hpp>
@@ -31,7 +32,7 @@ void apply_config_file(const std::string& file, CLI::App& app) {
     throw CLI::ConfigError(file + ": a mapping of option names to values expected");
   for (const auto& entry : root) {
     const std::string key = entry.first.as<std::string>();
-    const std::string where = file + ":" + std::to_string(entry.first.Mark().line + 1) + ": " + key;
+    const std::string where = fmt::format("{}:{}: {}", file, entry.first.Mark().line + 1, key);
     CLI::Option* option = app.get_option_no_throw(flag_of_key(key));
     if (option == nullptr || !option->get_configurable()) {
       throw CLI::ConfigError(where + ": unknown key; see dotresize-server --help");
