@@ -6,9 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "worker/kernels/half_l1_cost.h"
 #include "worker/kernels/l1_cost.h"
-#include "worker/kernels/upper_triangle.h"
 
 namespace dotresize {
 namespace {
