@@ -52,14 +52,6 @@ namespace {
 constexpr char kSingleFile[] = "model.safetensors";
 constexpr char kIndexFile[] = "model.safetensors.index.json";
 
-std::string shape_text(at::IntArrayRef shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  }
-  return text + "]";
-}
-
 [[noreturn]] void refuse_directory(const fs::path& dir) {
   if (!fs::is_directory(dir)) {
     throw InputError(dir.string() + ": no such model directory");
@@ -187,8 +179,8 @@ at::Tensor CheckpointReader::get(const std::string& name, at::IntArrayRef expect
   const std::string where = file.path().string() + ": tensor " + in_quotes(name);
   const TensorInfo& info = file.header().tensors.at(name);
   if (expected_shape != at::IntArrayRef(info.shape)) {
-    throw InputError(where + " has shape " + shape_text(info.shape) + ", expected " +
-                     shape_text(expected_shape));
+    throw InputError(
+        c10::str(where, " has shape ", at::IntArrayRef(info.shape), ", expected ", expected_shape));
   }
   const at::Tensor tensor = file.tensor(name);
   if (!tensor.is_floating_point()) {

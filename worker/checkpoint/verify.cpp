@@ -9,8 +9,7 @@
 #include "base/input_file.h"
 #include "base/printable.h"
 #include "base/sha256.h"
-#include "worker/checkpoint/blocks.h"
-#include "worker/checkpoint/finite.h"
+#include "worker/checkpoint/elements.h"
 #include "worker/checkpoint/reader.h"
 
 namespace dotresize {
@@ -104,12 +103,6 @@ void verify_finite(const std::string& name, const at::Tensor& tensor, Problems& 
   }
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::ostringstream text;
-  text << at::IntArrayRef(shape);
-  return text.str();
-}
-
 void verify_shapes(const CheckpointReader& reader,
                    const std::map<std::string, std::vector<int64_t>>& expected_shapes,
                    Problems& problems) {
@@ -117,8 +110,8 @@ void verify_shapes(const CheckpointReader& reader,
     if (!reader.has(name)) {
       problems.push_back("tensor " + in_quotes(name) + " is missing");
     } else if (const auto found = reader.shape(name); found != expected) {
-      problems.push_back("tensor " + in_quotes(name) + " has shape " + shape_text(found) +
-                         ", config.json implies " + shape_text(expected));
+      problems.push_back(c10::str("tensor ", in_quotes(name), " has shape ", at::IntArrayRef(found),
+                                  ", config.json implies ", at::IntArrayRef(expected)));
     }
   }
   for (const std::string& name : reader.names()) {

@@ -7,7 +7,6 @@
 #include "base/sha256.h"
 #include "job/plan/token_windows.h"
 #include "worker/checkpoint/tokens.h"
-#include "worker/python/embedded.h"
 #include "worker/python/python_helper.h"
 
 namespace dotresize {

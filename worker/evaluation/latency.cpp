@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "worker/evaluation/decoder.h"
+#include "worker/evaluation/whole_model.h"
 
 namespace dotresize {
 namespace {

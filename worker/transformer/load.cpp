@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/errors.h"
-#include "worker/checkpoint/finite.h"
+#include "worker/checkpoint/elements.h"
 
 namespace dotresize {
 namespace {

@@ -23,7 +23,7 @@
 #include "job/report/report.h"
 #include "job/spec/job_file.h"
 #include "worker/comm/mpi_communicator.h"
-#include "worker/commands/console.h"
+#include "worker/commands/progress.h"
 #include "worker/commands/run/progress_client.h"
 #include "worker/commands/run/run_job.h"
 #include "worker/commands/run/stop_signals.h"

@@ -11,7 +11,7 @@
 #include "job/model/tensor_table.h"
 #include "job/plan/output_model_config.h"
 #include "worker/checkpoint/dtypes.h"
-#include "worker/python/embedded.h"
+#include "worker/python/python_helper.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

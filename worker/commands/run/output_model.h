@@ -10,7 +10,7 @@
 #include "job/plan/shard_plan.h"
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/writer.h"
-#include "worker/transformer/stock_norm.h"
+#include "worker/transformer/fold_sublayer.h"
 
 namespace dotresize {
 

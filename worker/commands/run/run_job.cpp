@@ -13,7 +13,7 @@
 #include "job/plan/energy_widths.h"
 #include "job/report/model_card.h"
 #include "worker/calibration/background_sink.h"
-#include "worker/calibration/schedules.h"
+#include "worker/calibration/calibration.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/verify.h"
 #include "worker/comm/timed_communicator.h"
@@ -21,7 +21,7 @@
 #include "worker/commands/run/rank_summary.h"
 #include "worker/commands/run/trace.h"
 #include "worker/commands/token_input.h"
-#include "worker/evaluation/checkpoint_nll.h"
+#include "worker/evaluation/perplexity.h"
 #include "worker/transformer/fold_sublayer.h"
 #include "worker/transformer/load.h"
 
