@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "job/plan/token_windows.h"
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/junction_passes.h"
 #include "worker/calibration/sublayer_loader.h"

@@ -28,9 +28,7 @@ std::set<std::string> files_below(const fs::path& dir) {
   std::set<std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(dir)) {
     const std::string name = entry.path().lexically_relative(dir).generic_string();
-    if (!entry.is_directory() && name != kSumsFile) {
-      files.insert(name);
-    }
+    if (!entry.is_directory() && name != kSumsFile) files.insert(name);
   }
   return files;
 }
@@ -87,13 +85,9 @@ void verify_finite(const std::string& name, const at::Tensor& tensor, Problems& 
   int64_t bad = 0;
   int64_t first_bad = 0;
   for_each_block(tensor, [&](const at::Tensor& block, int64_t first) {
-    if (all_finite(block)) {
-      return;
-    }
+    if (all_finite(block)) return;
     const at::Tensor wrong = block.isfinite().logical_not();
-    if (bad == 0) {
-      first_bad = first + wrong.nonzero()[0].item<int64_t>();
-    }
+    if (bad == 0) first_bad = first + wrong.nonzero()[0].item<int64_t>();
     bad += wrong.sum().item<int64_t>();
   });
   if (bad > 0) {
@@ -131,18 +125,14 @@ void verify_tensors(const fs::path& dir,
     result.parameters += tensor.numel();
     verify_finite(name, tensor, result.problems);
   }
-  if (!expected_shapes.empty()) {
-    verify_shapes(reader, expected_shapes, result.problems);
-  }
+  if (!expected_shapes.empty()) verify_shapes(reader, expected_shapes, result.problems);
 }
 
 }  // namespace
 
 VerifyResult verify_model_dir(const fs::path& dir,
                               const std::map<std::string, std::vector<int64_t>>& expected_shapes) {
-  if (!fs::is_directory(dir)) {
-    throw InputError(dir.string() + ": no such directory");
-  }
+  if (!fs::is_directory(dir)) throw InputError(dir.string() + ": no such directory");
   VerifyResult result;
   try {
     verify_sums(dir, result);

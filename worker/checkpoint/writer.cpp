@@ -49,9 +49,7 @@ std::string header_bytes(const std::vector<TensorSpec>& tensors) {
 /// Neither NaN nor infinity reaches a file: not from the computation, and not from a value that the
 /// dtype of the file cannot hold.
 void check_finite(const at::Tensor& source, const at::Tensor& converted, const std::string& name) {
-  if (!converted.is_floating_point() || all_finite(converted)) {
-    return;
-  }
+  if (!converted.is_floating_point() || all_finite(converted)) return;
   if (!all_finite(source)) {
     throw std::runtime_error("tensor " + in_quotes(name) + " holds NaN or infinity");
   }
@@ -110,9 +108,7 @@ ShardLayout make_shard_layout(const std::vector<std::vector<TensorSpec>>& tensor
 std::string index_json(const ShardLayout& layout) {
   nlohmann::json weight_map = nlohmann::json::object();
   for (const auto& shard : layout.shards) {
-    for (const TensorSpec& spec : shard.tensors) {
-      weight_map[spec.name] = shard.file;
-    }
+    for (const TensorSpec& spec : shard.tensors) weight_map[spec.name] = shard.file;
   }
   const nlohmann::json index = {
       {"metadata",
@@ -169,12 +165,8 @@ ShardWriter::~ShardWriter() = default;
 void ShardWriter::write(const std::string& name, const at::Tensor& tensor) {
   for (OpenShard& shard : shards_) {
     const auto found = shard.places.find(name);
-    if (found == shard.places.end()) {
-      continue;
-    }
-    if (found->second.written) {
-      throw std::logic_error("tensor " + name + " was written before");
-    }
+    if (found == shard.places.end()) continue;
+    if (found->second.written) throw std::logic_error("tensor " + name + " was written before");
     check_fits(found->second.spec, tensor);
     shard.write(found->second, tensor);
     return;
@@ -185,14 +177,10 @@ void ShardWriter::write(const std::string& name, const at::Tensor& tensor) {
 void ShardWriter::finish() {
   for (const OpenShard& shard : shards_) {
     for (const auto& [name, place] : shard.places) {
-      if (!place.written) {
-        throw std::logic_error("tensor " + name + " was never written");
-      }
+      if (!place.written) throw std::logic_error("tensor " + name + " was never written");
     }
   }
-  for (OpenShard& shard : shards_) {
-    shard.file.close();
-  }
+  for (OpenShard& shard : shards_) shard.file.close();
   shards_.clear();
 }
 

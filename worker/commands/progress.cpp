@@ -33,41 +33,26 @@ void Progress::plan(std::vector<ProgressPhase> phases) {
 }
 
 void Progress::enter(const std::string& phase) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = std::find_if(phases_.begin(), phases_.end(),
-                                    [&](const ProgressPhase& p) { return p.name == phase; });
+  change([&] {
+    const auto found = std::ranges::find(phases_, phase, &ProgressPhase::name);
     if (found == phases_.end()) throw std::logic_error("phase " + phase + " was not planned");
     current_ = static_cast<size_t>(found - phases_.begin());
     started_ = true;
     tokens_ = junctions_ = 0;
     phase_start_ = Clock::now();
-  }
-  changed();
+  });
 }
 
 void Progress::tokens_seen(int64_t tokens) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    tokens_ += tokens;
-  }
-  changed();
+  change([&] { tokens_ += tokens; });
 }
 
 void Progress::junctions_solved(int64_t junctions) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    junctions_ += junctions;
-  }
-  changed();
+  change([&] { junctions_ += junctions; });
 }
 
 ProgressState Progress::state() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return state_locked();
-}
-
-ProgressState Progress::state_locked() const {
   ProgressState state;
   if (!started_) return state;
   const ProgressPhase& phase = phases_[current_];
@@ -94,7 +79,11 @@ ProgressState Progress::state_locked() const {
   return state;
 }
 
-void Progress::changed() {
+void Progress::change(const std::function<void()>& step) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    step();
+  }
   if (changed_) changed_(state());
 }
 

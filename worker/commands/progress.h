@@ -47,8 +47,8 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
-  ProgressState state_locked() const;
-  void changed();
+  /// Runs `step` under the lock, then tells the listener.
+  void change(const std::function<void()>& step);
 
   Listener changed_;
   mutable std::mutex mutex_;

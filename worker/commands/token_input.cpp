@@ -19,19 +19,7 @@ std::string cache_key(const std::vector<fs::path>& text, const fs::path& model_d
   return sha256_of_bytes(parts.data(), parts.size()).substr(0, 32);
 }
 
-at::Tensor read_windows(const TokenSource& source, bool calibration, const fs::path& model_dir,
-                        const ModelConfig& config, const fs::path& cache_dir) {
-  const fs::path file = token_file(source, model_dir, cache_dir);
-  const TokenFile tokens = read_tokens(file, config.vocab_size);
-  const int64_t seqlen = source.seqlen.value_or(tokens.row_length.value_or(kDefaultSeqlen));
-  if (!calibration) return evaluation_windows(tokens.tokens, seqlen);
-  const int64_t samples =
-      source.samples.value_or(tokens.row_length ? tokens.tokens.numel() / seqlen : kDefaultSamples);
-  return calibration_windows(tokens.tokens, samples, seqlen);
-}
-
-}  // namespace
-
+/// Through Hugging Face `tokenizers`, in a Python process. Throws InputError with its message.
 fs::path tokenize_text(const std::vector<fs::path>& text, const fs::path& model_dir,
                        const fs::path& cache_dir) {
   if (!fs::exists(model_dir / "tokenizer.json")) {
@@ -48,6 +36,19 @@ fs::path tokenize_text(const std::vector<fs::path>& text, const fs::path& model_
   return out;
 }
 
+at::Tensor read_windows(const TokenSource& source, bool calibration, const fs::path& model_dir,
+                        const ModelConfig& config, const fs::path& cache_dir) {
+  const fs::path file = token_file(source, model_dir, cache_dir);
+  const TokenFile tokens = read_tokens(file, config.vocab_size);
+  const int64_t seqlen = source.seqlen.value_or(tokens.row_length.value_or(kDefaultSeqlen));
+  if (!calibration) return evaluation_windows(tokens.tokens, seqlen);
+  const int64_t samples =
+      source.samples.value_or(tokens.row_length ? tokens.tokens.numel() / seqlen : kDefaultSamples);
+  return calibration_windows(tokens.tokens, samples, seqlen);
+}
+
+}  // namespace
+
 fs::path token_cache_dir(const TokenSource& source) {
   if (source.text.empty()) return {};
   const fs::path cache = user_cache_dir();
@@ -63,18 +64,14 @@ fs::path token_file(const TokenSource& source, const fs::path& model_dir,
 TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, bool calibration,
                                 const fs::path& model_dir, const ModelConfig& config,
                                 const fs::path& cache_dir) {
-  at::Tensor shape = at::zeros({2}, at::kLong);
-  at::Tensor windows;
+  at::Tensor windows = at::empty({0, 0}, at::kLong);
   if (comm.rank() == 0) {
-    windows = read_windows(source, calibration, model_dir, config, cache_dir).contiguous();
-    shape[0] = windows.size(0);
-    shape[1] = windows.size(1);
+    windows = read_windows(source, calibration, model_dir, config, cache_dir);
   }
+  at::Tensor shape = at::tensor(windows.sizes(), at::kLong);
   comm.broadcast(shape, 0);
-  if (comm.rank() != 0) {
-    windows = at::empty({shape[0].item<int64_t>(), shape[1].item<int64_t>()}, at::kLong);
-  }
-  comm.broadcast(windows, 0);
+  windows = broadcast_tensor(comm, windows, {shape[0].item<int64_t>(), shape[1].item<int64_t>()},
+                             at::kLong, 0);
   return {windows, sha256_of_bytes(windows.const_data_ptr(), windows.nbytes())};
 }
 

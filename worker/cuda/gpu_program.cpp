@@ -7,8 +7,6 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "worker/cuda/cubin_cache.h"
-
 namespace dotresize {
 namespace {
 

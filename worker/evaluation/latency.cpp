@@ -7,8 +7,6 @@
 #include <chrono>
 #include <cmath>
 
-#include "worker/evaluation/whole_model.h"
-
 namespace dotresize {
 namespace {
 

@@ -17,9 +17,7 @@ namespace {
 constexpr int64_t kLogitsPerBlock = int64_t{1} << 24;
 
 NegativeLogLikelihood share(Communicator& comm, const NegativeLogLikelihood& mine) {
-  at::Tensor sums = at::zeros({2}, at::kDouble);
-  sums[0] = mine.nll;
-  sums[1] = static_cast<double>(mine.tokens);
+  at::Tensor sums = at::tensor({mine.nll, static_cast<double>(mine.tokens)}, at::kDouble);
   comm.all_reduce_sum(sums);
   return {sums[0].item<double>(), static_cast<int64_t>(sums[1].item<double>())};
 }

@@ -5,6 +5,7 @@
 #include "job/model/sublayers.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/load.h"
+#include "worker/transformer/stage.h"
 
 namespace dotresize {
 
@@ -22,7 +23,7 @@ WholeModel load_whole_model(const CheckpointReader& reader, const ModelConfig& c
 
 at::Tensor last_stream(const WholeModel& model, const at::Tensor& ids) {
   const RotaryTable rotary = make_rotary_table(model.config, ids.size(1));
-  at::Tensor x = at::embedding(model.embedding, ids).to(at::kFloat);
+  at::Tensor x = embed(model.embedding, ids);
   for (const SublayerWeights& sublayer : model.sublayers) {
     x = sublayer_forward(model.config, sublayer, rotary, x);
   }
@@ -43,7 +44,7 @@ Decoder::Decoder(const WholeModel& model, int64_t batch, int64_t capacity)
 
 at::Tensor Decoder::read(const at::Tensor& ids) {
   const RotaryTable rotary = rotary_rows(rotary_, caches_.front().length(), ids.size(1));
-  at::Tensor x = at::embedding(model_.embedding, ids).to(at::kFloat);
+  at::Tensor x = embed(model_.embedding, ids);
   for (const SublayerWeights& weights : model_.sublayers) {
     KeyValueCache& cache = caches_.at(static_cast<size_t>(layer_of(weights.sublayer)));
     x = sublayer_forward(model_.config, weights, rotary, x,

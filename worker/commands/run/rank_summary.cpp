@@ -8,7 +8,6 @@
 #include "base/environment.h"
 #include "base/sha256.h"
 #include "job/model/sublayers.h"
-#include "job/report/report.h"
 #include "worker/cuda/gpu_limits.h"
 
 namespace dotresize {

@@ -16,7 +16,6 @@
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/verify.h"
-#include "worker/comm/timed_communicator.h"
 #include "worker/commands/run/output_model.h"
 #include "worker/commands/run/rank_summary.h"
 #include "worker/commands/run/trace.h"
