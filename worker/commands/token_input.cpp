@@ -27,7 +27,7 @@ fs::path tokenize_text(const std::vector<fs::path>& text, const fs::path& model_
         model_dir.string() +
         " has no tokenizer.json: give calibration.tokens and evaluation.tokens instead of text");
   }
-  const fs::path out = cache_dir / ("tokens-" + cache_key(text, model_dir) + ".safetensors");
+  fs::path out = cache_dir / ("tokens-" + cache_key(text, model_dir) + ".safetensors");
   if (fs::exists(out)) return out;
   fs::create_directories(cache_dir);
   std::vector<std::string> arguments = {model_dir.string(), out.string()};
@@ -51,7 +51,7 @@ at::Tensor read_windows(const TokenSource& source, bool calibration, const fs::p
 
 fs::path token_cache_dir(const TokenSource& source) {
   if (source.text.empty()) return {};
-  const fs::path cache = user_cache_dir();
+  fs::path cache = user_cache_dir();
   if (!cache.empty()) return cache;
   throw InputError("neither XDG_CACHE_HOME nor HOME says where to keep tokenised text");
 }
