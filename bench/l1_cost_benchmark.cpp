@@ -1,5 +1,5 @@
 // add_l1_cost against its peers, in one process: at::cdist (p = 1), the loop anyone would write,
-// and what the processor could do at most. All report pairs/s, where n tokens of d channels are
+// and what the processor could do at most. All report pairs/s: n tokens of d channels are
 // n·d²/2 pairs: what the cost needs, not what a peer spends. The limit is measured between
 // the iterations, since clocks and neighbours on a shared machine change: "of_limit" is the ratio
 // of the two sums of time. Threads: OMP_NUM_THREADS.

@@ -1,4 +1,4 @@
-# The CUDA half of libtorch, where it has one: DOTRESIZE_CUDA, and the imported targets
+# The CUDA half of libtorch, if it has one: DOTRESIZE_CUDA, and the imported targets
 #   libtorch_cuda  ATen on CUDA devices, and the CUDA runtime
 #   nvrtc, nccl    of the CUDA version that libtorch was built with
 # CUDA's own libraries come from the wheels beside torch/ (nvidia/*/), else from -DCUDA_ROOT=DIR, a toolkit.

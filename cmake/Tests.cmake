@@ -1,6 +1,9 @@
+find_package(GTest REQUIRED)
+set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY
+  TEST_INCLUDE_FILES ${CMAKE_SOURCE_DIR}/tests/environment.cmake)
+
 # dotresize_test(NAME SOURCES... [LIBRARIES ...] [TIMEOUT seconds]): one GoogleTest program, one CTest entry.
 # The program runs all of its tests in one process: starting libtorch costs more than most tests do.
-find_package(GTest REQUIRED)
 function(dotresize_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBRARIES" ${ARGN})
   if(NOT ARG_TIMEOUT)

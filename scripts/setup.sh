@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the build and the tests need, where it is missing: Debian packages, and two Python
-# environments inside the repository. Run it as often as you like; a second run does nothing.
+# Installs what the build and the tests need, if it is missing: Debian packages, and two Python
+# environments inside the repository. It can be run as often as you like; a second run does nothing.
 #
 #   .venv/                libtorch for the C++ build, transformers 5 (requirements.txt)
 #   .venv-transformers4/  transformers 4, for PYTHONPATH (requirements-transformers4.txt)
@@ -14,7 +14,7 @@ packages=(
   libopenmpi-dev openmpi-bin openssh-client
   libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
   libyaml-cpp-dev libspdlog-dev libfmt-dev libsqlitecpp-dev libsqlite3-dev nlohmann-json3-dev
-  libcli11-dev prometheus-cpp-dev libcpp-httplib-dev libssl-dev
+  libcli11-dev libssl-dev
   libhwy-dev libgtest-dev libgmock-dev libbenchmark-dev
 )
 

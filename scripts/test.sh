@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Set-up where needed, build, and all tests. Arguments go to ctest: scripts/test.sh -R worker
+# Set-up if needed, build, and all tests. Arguments go to ctest: scripts/test.sh -R worker
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

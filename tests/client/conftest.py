@@ -93,7 +93,7 @@ def cli(server):
 
 @pytest.fixture
 def offline():
-    """The command line where no server listens."""
+    """The command line when no server listens."""
     return Cli("127.0.0.1:1")
 
 

@@ -6,10 +6,10 @@
 
 namespace dotresize {
 
-/// Exit code of a program all of whose tests were skipped, for CTest.
+/// Exit code of a program that skipped all of its tests, for CTest.
 inline constexpr int kAllSkipped = 77;
 
-/// A test that needs a GPU, and skips itself, with the reason, where there is none.
+/// A test that needs a GPU, and skips itself, with the reason, if there is none.
 class OnGpu : public testing::Test {
  protected:
   static void SetUpTestSuite() {

@@ -2,7 +2,7 @@
 
     python check_generation.py MODEL_DIR
 
-Remote code is trusted where the directory has some. Run as a program, so that each transformers version gets a process of its own.
+Remote code is trusted if the directory has some. Run as a program, so that each transformers version gets a process of its own.
 """
 
 import json

@@ -103,7 +103,7 @@ def random_dense(keys, seed=0):
 
 
 def random_maps(hidden_size, widths, seed=1):
-    """One map [d, k] per junction; the identity where k = d and the junction is the last one."""
+    """One map [d, k] per junction; the identity if k = d and the junction is the last one."""
     generator = torch.Generator().manual_seed(seed)
     maps = []
     for width in widths:

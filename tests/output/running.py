@@ -1,9 +1,12 @@
 """Runs the built worker, and Python programs that import either version of transformers."""
 
+import atexit
+import functools
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -28,25 +31,35 @@ def run_worker(folder, job, ranks):
     return Path(job["output"]["path"])
 
 
+@functools.cache
+def forking_process(version):
+    """A process that has imported this version, and forks for each program that it is told to run."""
+    process = subprocess.Popen(
+        [sys.executable, ROOT / "tests" / "output" / "fork_programs.py"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": VERSIONS[version]},
+    )
+    atexit.register(process.communicate)  # its input ends, and so does it
+    return process
+
+
 def run_python(version, *arguments):
     """Standard output of a Python program that imports the given transformers version."""
-    environment = {**os.environ, "PYTHONPATH": VERSIONS[version]}
-    command = [sys.executable, *map(str, arguments)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment)
-    assert result.returncode == 0, result.stderr[-3000:]
-    return result.stdout
-
-
-SCORE_ALL = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import load_and_score
-for directory in sys.argv[3:]:
-    load_and_score.main([directory, sys.argv[2]])
-"""
+    process = forking_process(version)
+    with tempfile.TemporaryDirectory() as folder:
+        files = {name: f"{folder}/{name}" for name in ("stdout", "stderr")}
+        request = {"arguments": list(map(str, arguments)), **files}
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+        status = process.stdout.readline().strip()
+        printed = {name: Path(file).read_text() for name, file in files.items()}
+    assert status == "0", printed["stderr"][-3000:]
+    return printed["stdout"]
 
 
 def score_all(version, directories, tokens):
-    """The perplexity of each model over rows of tokens, from one process: to import takes longest."""
-    printed = run_python(version, "-c", SCORE_ALL, ROOT / "scripts", tokens, *directories)
-    return [float(line) for line in printed.split()]
+    """The perplexity of each model over rows of tokens."""
+    script = ROOT / "scripts" / "load_and_score.py"
+    return [float(run_python(version, script, directory, tokens)) for directory in directories]

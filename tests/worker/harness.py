@@ -115,6 +115,6 @@ class Running:
 
 
 def all_gone(processes, seconds=5):
-    """None of the processes is left, give or take the time that the kernel needs."""
+    """Whether all of the processes have ended within the time that the kernel needs."""
     _, alive = psutil.wait_procs(processes, timeout=seconds)
     return not alive

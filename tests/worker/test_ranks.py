@@ -4,19 +4,29 @@ import subprocess
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import harness
 
+SAMPLES = 16  # two for each of 8 ranks
 RANKS = [1, 3, 8]
 JUNCTIONS = 13
 WIDTH = 200
 
 
-def maps(method, schedule, ranks, directory, groups=JUNCTIONS):
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory):
+    """Some rows of calibration and evaluation: more tokens than channels, so that no spectrum is cut."""
+    folder = tmp_path_factory.mktemp("tokens")
+    for source in (harness.CALIBRATION, harness.EVALUATION):
+        save_file({"tokens": load_file(source)["tokens"][:SAMPLES].clone()}, folder / source.name)
+    return folder
+
+
+def maps(tokens, method, schedule, ranks, directory, groups=JUNCTIONS):
     """Support and map of every junction, as the schedules deliver them."""
     directory.mkdir()
-    program = [harness.BIN / "dump_maps", harness.MODEL, harness.CALIBRATION, method]
+    program = [harness.BIN / "dump_maps", harness.MODEL, tokens / harness.CALIBRATION.name, method]
     done = subprocess.run(
         harness.mpirun(ranks, *program, WIDTH, schedule, directory, groups),
         capture_output=True,
@@ -31,11 +41,11 @@ def projector(m):
     return m @ m.T
 
 
-def check_ranks(directory, method, schedule, more_ranks=RANKS[1:], groups=JUNCTIONS):
+def check_ranks(tokens, directory, method, schedule, more_ranks=RANKS[1:], groups=JUNCTIONS):
     """The maps of one rank, which those of more ranks must equal."""
-    alone = maps(method, schedule, 1, directory / "1", groups)
+    alone = maps(tokens, method, schedule, 1, directory / "1", groups)
     for ranks in more_ranks:
-        shared = maps(method, schedule, ranks, directory / str(ranks), groups)
+        shared = maps(tokens, method, schedule, ranks, directory / str(ranks), groups)
         for one, other in zip(alone, shared):
             assert torch.equal(one["support"], other["support"])
             difference = projector(one["M"]) - projector(other["M"])
@@ -45,28 +55,29 @@ def check_ranks(directory, method, schedule, more_ranks=RANKS[1:], groups=JUNCTI
 
 @pytest.mark.parametrize("schedule", ["pipeline", "token_parallel"])
 @pytest.mark.parametrize("method", ["magnitude", "dotresize", "slicegpt", "pca_dotresize"])
-def test_maps_do_not_depend_on_the_ranks(method, schedule, tmp_path):
-    check_ranks(tmp_path, method, schedule)
+def test_maps_do_not_depend_on_the_ranks(tokens, method, schedule, tmp_path):
+    check_ranks(tokens, tmp_path, method, schedule)
 
 
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("method", ["magnitude", "dotresize", "slicegpt", "pca_dotresize"])
-def test_shared_maps_do_not_depend_on_the_ranks(method, groups, tmp_path):
-    alone = check_ranks(tmp_path, method, "pipeline", more_ranks=[3], groups=groups)
+def test_shared_maps_do_not_depend_on_the_ranks(tokens, method, groups, tmp_path):
+    alone = check_ranks(tokens, tmp_path, method, "pipeline", more_ranks=[3], groups=groups)
     assert torch.equal(alone[0]["M"], alone[4]["M"])  # groups of 13 or of 5, 4, 4 junctions
     assert torch.equal(alone[4]["M"], alone[5]["M"]) == (groups == 1)
 
 
 @pytest.mark.parametrize("activations", ["original", "compressed"])
-def test_perplexity_does_not_depend_on_the_ranks(activations, tmp_path):
+def test_perplexity_does_not_depend_on_the_ranks(tokens, activations, tmp_path):
     perplexities = []
     for ranks in RANKS:
         spec = harness.job(
             tmp_path / f"out-{ranks}",
             method={"name": "pca_dotresize", "width": WIDTH},
-            samples=16,
+            samples=SAMPLES,
             activations=activations,
             ranks=ranks,
+            evaluation={"tokens": str(tokens / harness.EVALUATION.name)},
         )
         perplexities.append(harness.run_to_report(spec, tmp_path)["compressed"]["perplexity"])
     assert perplexities == pytest.approx([perplexities[0]] * len(RANKS), rel=1e-4)

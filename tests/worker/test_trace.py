@@ -31,7 +31,7 @@ def spans_of(events, rank):
 
 
 def own_seconds(spans):
-    """Time by phase that no inner span took. Fails where spans overlap without one being inside."""
+    """Time by phase that no inner span took. Fails if spans overlap without one being inside."""
     seconds, open_spans = {}, []
     for span in spans:
         while open_spans and open_spans[-1]["ts"] + open_spans[-1]["dur"] <= span["ts"] + 1e-3:

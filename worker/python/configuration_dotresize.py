@@ -4,10 +4,10 @@ config.json holds the keys of the source model, flat, and some of its own: `sour
 `junction_widths`, `junction_groups` and `model_type: dotresize`. Works with transformers 4.56 and later, and 5.
 """
 
+from typing import Callable, NamedTuple, Optional
+
 import transformers
 from transformers import CONFIG_MAPPING, PretrainedConfig
-
-SOURCE_MODEL_TYPES = ("llama", "mistral", "phi3", "qwen2", "qwen3", "mixtral", "qwen3_moe")
 
 _SCALING_KEYS = ("rope_parameters", "rope_scaling")
 _ORIGINAL_POSITIONS = "original_max_position_embeddings"
@@ -17,6 +17,85 @@ if _TRANSFORMERS_VERSION < (4, 56):
     raise ImportError(
         f"a dotresize model needs transformers 4.56 or later, this is {transformers.__version__}"
     )
+
+
+class Mixture(NamedTuple):
+    """A family's mixture of experts: how its configuration and its checkpoints name the parts."""
+
+    block: str  # of a decoder layer
+    experts: str  # key of the configuration: how many
+    intermediate_size: str  # key of the configuration: of one expert
+    gate: str
+    up: str
+    down: str
+    in_layer: Callable  # (config, layer): whether the layer has one, or else a dense MLP
+    norms_weights: Callable  # (config): whether the weights of a token's experts are divided by their sum
+
+
+class Family(NamedTuple):
+    """A source family, by its model_type: what its configuration does not say."""
+
+    class_prefix: str  # of its attention, MLP and rotary embedding in transformers
+    slides: Callable  # (config): whether config.sliding_window limits the attention of every layer
+    mixture: Optional[Mixture] = None
+
+
+def _never(config):
+    return False
+
+
+def _if_set(config):
+    return config.sliding_window is not None
+
+
+def _by_layer_type(config):
+    return config.layer_types[0] == "sliding_attention"  # all layers are of one type
+
+
+def _in_every_layer(config, layer):
+    return True
+
+
+def _by_sparse_step(config, layer):
+    dense = config.mlp_only_layers or ()
+    return layer not in dense and (layer + 1) % config.decoder_sparse_step == 0
+
+
+FAMILIES = {
+    "llama": Family("Llama", slides=_never),
+    "mistral": Family("Mistral", slides=_if_set),
+    "phi3": Family("Phi3", slides=_if_set),
+    "qwen2": Family("Qwen2", slides=_by_layer_type),
+    "qwen3": Family("Qwen3", slides=_by_layer_type),
+    "mixtral": Family(
+        "Mixtral",
+        slides=_if_set,
+        mixture=Mixture(
+            block="block_sparse_moe",
+            experts="num_local_experts",
+            intermediate_size="intermediate_size",
+            gate="w1",
+            up="w3",
+            down="w2",
+            in_layer=_in_every_layer,
+            norms_weights=lambda config: True,
+        ),
+    ),
+    "qwen3_moe": Family(
+        "Qwen3Moe",
+        slides=_if_set,
+        mixture=Mixture(
+            block="mlp",
+            experts="num_experts",
+            intermediate_size="moe_intermediate_size",
+            gate="gate_proj",
+            up="up_proj",
+            down="down_proj",
+            in_layer=_by_sparse_step,
+            norms_weights=lambda config: config.norm_topk_prob,
+        ),
+    ),
+}
 
 
 class DotResizeConfig(PretrainedConfig):
@@ -39,9 +118,9 @@ class DotResizeConfig(PretrainedConfig):
     def __init__(
         self, source_model_type="llama", junction_widths=None, junction_groups=None, **kwargs
     ):
-        if source_model_type not in SOURCE_MODEL_TYPES:
+        if source_model_type not in FAMILIES:
             raise ValueError(
-                f"source_model_type is {source_model_type!r}, must be one of {SOURCE_MODEL_TYPES}"
+                f"source_model_type is {source_model_type!r}, must be one of {tuple(FAMILIES)}"
             )
         kwargs = _rotary_in_installed_form(kwargs)
         kwargs = {**_family_defaults(source_model_type, kwargs), **kwargs}
@@ -60,7 +139,7 @@ class DotResizeConfig(PretrainedConfig):
 
     @property
     def embedding_size(self):
-        """The width of the input embedding: what vLLM gives its own one, where hidden_size is another."""
+        """The width of the input embedding: what vLLM gives its own one, as hidden_size is another."""
         return self.junction_widths[0]
 
     @property
@@ -70,7 +149,7 @@ class DotResizeConfig(PretrainedConfig):
         return {name: style for name, style in plan.items() if "experts" not in name}
 
     def to_diff_dict(self):
-        """What is saved; with it a padding token that is None, where the family's default is another."""
+        """What is saved; with it a padding token that is None, if the family's default is another."""
         return {"pad_token_id": self.pad_token_id, **super().to_diff_dict()}
 
     def has_shortcut(self, sublayer):

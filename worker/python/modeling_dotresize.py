@@ -13,8 +13,9 @@ folded into the projections that follow them. Works with transformers 4.56 and l
 """
 
 import copy
+import importlib
 import inspect
-from typing import Callable, NamedTuple, Optional, Union
+from typing import Optional, Union
 
 import torch
 from torch import nn
@@ -24,126 +25,10 @@ from transformers.cache_utils import Cache, DynamicCache
 from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
-from transformers.models.llama import modeling_llama
-from transformers.models.mistral import modeling_mistral
-from transformers.models.mixtral import modeling_mixtral
-from transformers.models.phi3 import modeling_phi3
-from transformers.models.qwen2 import modeling_qwen2
-from transformers.models.qwen3 import modeling_qwen3
-from transformers.models.qwen3_moe import modeling_qwen3_moe
 from transformers.utils import can_return_tuple
 
-from .configuration_dotresize import DotResizeConfig
+from .configuration_dotresize import FAMILIES, DotResizeConfig, Mixture
 
-
-class Mixture(NamedTuple):
-    """A family's mixture of experts: how its configuration and its checkpoints name the parts."""
-
-    block: str  # of a decoder layer
-    experts: str  # key of the configuration: how many
-    intermediate_size: str  # key of the configuration: of one expert
-    gate: str
-    up: str
-    down: str
-    in_layer: Callable  # (config, layer): whether the layer has one, or else a dense MLP
-    norms_weights: Callable  # (config): whether the weights of a token's experts are divided by their sum
-
-
-class Family(NamedTuple):
-    """What a source family contributes."""
-
-    attention: type  # (config, layer_idx); reads config.hidden_size, its output is o_proj's
-    mlp: Optional[type]  # (config); reads config.hidden_size, its output is down_proj's
-    rotary: type  # (config)
-    slides: Callable  # (config): whether config.sliding_window limits the attention of every layer
-    mixture: Optional[Mixture] = None
-
-
-def _never(config):
-    return False
-
-
-def _where_set(config):
-    return config.sliding_window is not None
-
-
-def _by_layer_type(config):
-    return config.layer_types[0] == "sliding_attention"  # all layers are of one type
-
-
-def _in_every_layer(config, layer):
-    return True
-
-
-def _by_sparse_step(config, layer):
-    dense = config.mlp_only_layers or ()
-    return layer not in dense and (layer + 1) % config.decoder_sparse_step == 0
-
-
-FAMILIES = {
-    "llama": Family(
-        modeling_llama.LlamaAttention,
-        modeling_llama.LlamaMLP,
-        modeling_llama.LlamaRotaryEmbedding,
-        slides=_never,
-    ),
-    "mistral": Family(
-        modeling_mistral.MistralAttention,
-        modeling_mistral.MistralMLP,
-        modeling_mistral.MistralRotaryEmbedding,
-        slides=_where_set,
-    ),
-    "phi3": Family(
-        modeling_phi3.Phi3Attention,
-        modeling_phi3.Phi3MLP,
-        modeling_phi3.Phi3RotaryEmbedding,
-        slides=_where_set,
-    ),
-    "qwen2": Family(
-        modeling_qwen2.Qwen2Attention,
-        modeling_qwen2.Qwen2MLP,
-        modeling_qwen2.Qwen2RotaryEmbedding,
-        slides=_by_layer_type,
-    ),
-    "qwen3": Family(
-        modeling_qwen3.Qwen3Attention,
-        modeling_qwen3.Qwen3MLP,
-        modeling_qwen3.Qwen3RotaryEmbedding,
-        slides=_by_layer_type,
-    ),
-    "mixtral": Family(
-        modeling_mixtral.MixtralAttention,
-        None,
-        modeling_mixtral.MixtralRotaryEmbedding,
-        slides=_where_set,
-        mixture=Mixture(
-            block="block_sparse_moe",
-            experts="num_local_experts",
-            intermediate_size="intermediate_size",
-            gate="w1",
-            up="w3",
-            down="w2",
-            in_layer=_in_every_layer,
-            norms_weights=lambda config: True,
-        ),
-    ),
-    "qwen3_moe": Family(
-        modeling_qwen3_moe.Qwen3MoeAttention,
-        modeling_qwen3_moe.Qwen3MoeMLP,
-        modeling_qwen3_moe.Qwen3MoeRotaryEmbedding,
-        slides=_where_set,
-        mixture=Mixture(
-            block="mlp",
-            experts="num_experts",
-            intermediate_size="moe_intermediate_size",
-            gate="gate_proj",
-            up="up_proj",
-            down="down_proj",
-            in_layer=_by_sparse_step,
-            norms_weights=lambda config: config.norm_topk_prob,
-        ),
-    ),
-}
 
 # transformers 4 tells masks and caches the positions by `cache_position`, 5 derives them.
 _MASK_PARAMETERS = inspect.signature(create_causal_mask).parameters
@@ -170,6 +55,13 @@ class WeightlessNorm(nn.Module):
 
     def extra_repr(self) -> str:
         return f"divisor={self.divisor}, eps={self.eps}"
+
+
+def _source_class(config: DotResizeConfig, part: str) -> type:
+    """The source family's class of a part, e.g. LlamaAttention of "Attention"."""
+    family = config.source_model_type
+    module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
+    return getattr(module, FAMILIES[family].class_prefix + part)
 
 
 def _read_at_width(config: DotResizeConfig, width: int) -> DotResizeConfig:
@@ -245,18 +137,20 @@ class DotResizeDecoderLayer(GradientCheckpointingLayer):
 
     def __init__(self, config: DotResizeConfig, layer_idx: int):
         super().__init__()
-        family = FAMILIES[config.source_model_type]
+        mixture = FAMILIES[config.source_model_type].mixture
         k_in, k_mid, k_out = config.junction_widths[2 * layer_idx : 2 * layer_idx + 3]
 
-        self.self_attn = family.attention(_read_at_width(config, k_in), layer_idx)
+        self.self_attn = _source_class(config, "Attention")(
+            _read_at_width(config, k_in), layer_idx
+        )
         self.self_attn.o_proj = _write_at_width(self.self_attn.o_proj, k_mid)
         self.self_attn.config = config  # shared, so that the attention can be chosen later on
         self.mlp_name = "mlp"
-        if family.mixture is not None and family.mixture.in_layer(config, layer_idx):
-            self.mlp_name = family.mixture.block
+        if mixture is not None and mixture.in_layer(config, layer_idx):
+            self.mlp_name = mixture.block
             self.add_module(self.mlp_name, MixtureOfExperts(config, k_mid, k_out))
         else:
-            self.mlp = family.mlp(_read_at_width(config, k_mid))
+            self.mlp = _source_class(config, "MLP")(_read_at_width(config, k_mid))
             self.mlp.down_proj = _write_at_width(self.mlp.down_proj, k_out)
 
         self.attention_shortcut = _shortcut(config, 2 * layer_idx)
@@ -267,7 +161,7 @@ class DotResizeDecoderLayer(GradientCheckpointingLayer):
     def forward(self, hidden_states: torch.Tensor, **kwargs):
         """hidden_states: [batch, tokens, k_in]. kwargs go to the family's attention.
 
-        Returns [batch, tokens, k_out] and the attention's weights, where it computes them.
+        Returns [batch, tokens, k_out] and the attention's weights, if it computes them.
         """
         attention, weights = self.self_attn(self.input_layernorm(hidden_states), **kwargs)
         hidden_states = attention + self.attention_shortcut(hidden_states)
@@ -306,7 +200,7 @@ class DotResizeModel(DotResizePreTrainedModel):
             DotResizeDecoderLayer(config, layer) for layer in range(config.num_hidden_layers)
         )
         self.norm = WeightlessNorm(config.hidden_size, config.rms_norm_eps)
-        self.rotary_emb = FAMILIES[config.source_model_type].rotary(config=config)
+        self.rotary_emb = _source_class(config, "RotaryEmbedding")(config=config)
         self.gradient_checkpointing = False
         self.post_init()
 
@@ -373,7 +267,7 @@ class DotResizeModel(DotResizePreTrainedModel):
         )
 
     def _cache(self, past_key_values: Optional[Cache], use_cache: Optional[bool]):
-        """The cache to go on with; None where keys and values are not to be kept."""
+        """The cache to go on with; None if keys and values are not to be kept."""
         if use_cache is None:
             use_cache = self.config.use_cache
         if self.gradient_checkpointing and self.training:
@@ -454,7 +348,7 @@ class DotResizeForCausalLM(DotResizePreTrainedModel, GenerationMixin):
     ):
         """As transformers does, but once longrope takes its long factors the cache is filled anew.
 
-        Not where the prompt was given as embeddings: its ids are not known.
+        Not if the prompt was given as embeddings: its ids are not known.
         """
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         if mask.shape == input_ids.shape and self._outgrows_short_factors(past_key_values, mask):
