@@ -9,7 +9,6 @@
 #include <cstdio>
 
 #include "worker/cuda/gpu_limits.h"
-#include "worker/kernels/half_l1_cost.h"
 #include "worker/kernels/l1_cost.h"
 #include "worker/kernels/sinkhorn.h"
 

@@ -1,9 +1,9 @@
-#include "worker/checkpoint/shard_layout.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stdexcept>
+
+#include "worker/checkpoint/writer.h"
 
 namespace dotresize {
 namespace {

@@ -12,8 +12,7 @@
 #include "tests/checkpoint/checkpoint_files.h"
 #include "tests/limited_file_size.h"
 #include "tests/temporary_directory.h"
-#include "worker/checkpoint/blocks.h"
-#include "worker/checkpoint/finite.h"
+#include "worker/checkpoint/elements.h"
 #include "worker/checkpoint/reader.h"
 
 namespace dotresize {

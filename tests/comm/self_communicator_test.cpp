@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "worker/comm/timed_communicator.h"
+#include "worker/comm/communicator.h"
 
 namespace dotresize {
 namespace {

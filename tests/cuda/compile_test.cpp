@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "tests/temporary_directory.h"
-#include "worker/cuda/cubin_cache.h"
+#include "worker/cuda/nvrtc.h"
 #include "worker/cuda/programs.h"
 
 namespace dotresize {

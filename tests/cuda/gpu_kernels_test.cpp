@@ -5,9 +5,8 @@
 #include "tests/kernels/l1_cost.h"
 #include "tests/kernels/random_inputs.h"
 #include "worker/kernels/cuda_kernels.h"
-#include "worker/kernels/half_l1_cost.h"
+#include "worker/kernels/l1_cost.h"
 #include "worker/kernels/sinkhorn.h"
-#include "worker/kernels/upper_triangle.h"
 #include "worker/maps/junction_solver.h"
 #include "worker/maps/moments.h"
 

@@ -1,6 +1,5 @@
 // Costs in half precision, from the scaling of activations to what a junction says of them. The
 // kernel is the GPU's own, run by the CPU: see emulation/cuda_emulation.h.
-#include "worker/kernels/half_l1_cost.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include "worker/kernels/l1_cost.h"
-#include "worker/kernels/upper_triangle.h"
 
 namespace dotresize {
 

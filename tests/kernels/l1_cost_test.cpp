@@ -11,7 +11,6 @@
 
 #include "tests/kernels/l1_cost.h"
 #include "tests/kernels/random_inputs.h"
-#include "worker/kernels/upper_triangle.h"
 
 namespace dotresize {
 namespace {

@@ -1,5 +1,3 @@
-#include "worker/maps/basis.h"
-
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 #include <stdexcept>
 
 #include "tests/maps/activations.h"
+#include "worker/maps/spectrum.h"
 
 namespace dotresize {
 namespace {

@@ -1,7 +1,7 @@
-#include "worker/maps/condition.h"
-
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+
+#include "worker/maps/spectrum.h"
 
 namespace dotresize {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "tests/maps/activations.h"
 #include "worker/maps/moments.h"
-#include "worker/maps/support.h"
 #include "worker/maps/transport_map.h"
 
 namespace dotresize {

@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "tests/maps/activations.h"
-#include "worker/maps/basis.h"
+#include "worker/maps/spectrum.h"
 
 namespace dotresize {
 namespace {

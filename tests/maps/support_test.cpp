@@ -1,7 +1,7 @@
-#include "worker/maps/support.h"
-
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+
+#include "worker/maps/junction_solver.h"
 
 namespace dotresize {
 namespace {

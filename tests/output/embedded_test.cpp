@@ -1,10 +1,10 @@
-#include "worker/python/embedded.h"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <iterator>
 #include <string>
+
+#include "worker/python/python_helper.h"
 
 namespace dotresize {
 namespace {

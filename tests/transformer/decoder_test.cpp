@@ -1,5 +1,3 @@
-#include "worker/evaluation/decoder.h"
-
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 
 #include "tests/transformer/whole_model.h"
 #include "worker/evaluation/latency.h"
+#include "worker/evaluation/whole_model.h"
 
 namespace dotresize::testing {
 namespace {

@@ -10,7 +10,6 @@
 #include "worker/transformer/fold_sublayer.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/rotary.h"
-#include "worker/transformer/stock_norm.h"
 
 namespace dotresize::testing {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "job/plan/method.h"
 #include "job/spec/map_sharing.h"
-#include "worker/calibration/schedules.h"
+#include "worker/calibration/calibration.h"
 #include "worker/checkpoint/tokens.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/comm/mpi_communicator.h"

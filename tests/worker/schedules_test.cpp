@@ -1,10 +1,9 @@
-#include "worker/calibration/schedules.h"
-
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
 #include "job/plan/schedule.h"
+#include "worker/calibration/calibration.h"
 
 namespace dotresize {
 namespace {

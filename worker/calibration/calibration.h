@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "base/phase_clock.h"
@@ -80,5 +81,11 @@ void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedMod
 /// (likewise). Collective.
 void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                               const CalibrationObserver& observer, PhaseClock& clock);
+
+using CalibrateFunction = decltype(&calibrate_pipeline);
+
+/// What runs the schedule (job/plan/schedule.h) of this name. Throws std::invalid_argument if there
+/// is no such schedule.
+CalibrateFunction calibrate_function(std::string_view schedule);
 
 }  // namespace dotresize

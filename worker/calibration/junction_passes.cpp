@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "job/model/model_config.h"
-#include "worker/kernels/half_l1_cost.h"
+#include "worker/kernels/l1_cost.h"
 #include "worker/maps/junction_solver.h"
 
 namespace dotresize {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/phase_clock.h"
-#include "worker/maps/basis.h"
 #include "worker/maps/junction_map.h"
 #include "worker/maps/moments.h"
+#include "worker/maps/spectrum.h"
 
 namespace dotresize {
 
@@ -38,7 +38,7 @@ struct CostPrecision {
   bool half = false;
   std::optional<double> half_error = {};  ///< of costs in half precision on a sample, if measured
 
-  /// Half precision if this error of it is accepted (kernels/half_l1_cost.h).
+  /// Half precision if this error of it is accepted (kernels/l1_cost.h).
   static CostPrecision from_half_error(double error);
 };
 

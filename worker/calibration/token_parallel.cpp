@@ -1,11 +1,13 @@
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
+#include "job/plan/token_windows.h"
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/junction_passes.h"
-#include "worker/calibration/microbatches.h"
 #include "worker/calibration/sublayer_loader.h"
 #include "worker/maps/fold.h"
 #include "worker/maps/map_algorithm.h"
@@ -14,10 +16,48 @@
 #include "worker/transformer/load.h"
 #include "worker/transformer/rotary.h"
 #include "worker/transformer/stage.h"
-#include "worker/transformer/sublayer_broadcast.h"
 
 namespace dotresize {
 namespace {
+
+/// One rank's share of the samples, in microbatches: token ids, or the residual stream.
+using Microbatches = std::vector<at::Tensor>;
+
+/// The end of a rank's part of the microbatches; it begins at the end of the rank before.
+int64_t end_of(int rank, const Communicator& comm, int64_t microbatches) {
+  return microbatches * (rank + 1) / comm.size();
+}
+
+/// This rank's part of `windows` [samples, seqlen]. Whole microbatches are dealt out, the same ones
+/// for any number of ranks: a matrix product of another shape would round differently.
+Microbatches microbatches_of_rank(const Communicator& comm, const at::Tensor& windows) {
+  const Microbatches all = windows.split(microbatch_samples(windows.size(1)));
+  const auto count = static_cast<int64_t>(all.size());
+  return {all.begin() + end_of(comm.rank() - 1, comm, count),
+          all.begin() + end_of(comm.rank(), comm, count)};
+}
+
+/// The rank that has the first microbatch: those before it have none.
+int owner_of_first_microbatch(const Communicator& comm, const at::Tensor& windows) {
+  const int64_t samples = microbatch_samples(windows.size(1));
+  const int64_t microbatches = (windows.size(0) + samples - 1) / samples;
+  int rank = 0;
+  while (end_of(rank, comm, microbatches) == 0) ++rank;
+  return rank;
+}
+
+/// The largest l2 norm of a token x [d], over all ranks. Collective.
+double max_token_norm(Communicator& comm, const Microbatches& x) {
+  at::Tensor norms = at::zeros({comm.size()}, at::kDouble);
+  for (const at::Tensor& batch : x) {
+    const double norm = at::linalg_vector_norm(batch, 2, at::IntArrayRef{-1}, false, at::kDouble)
+                            .max()
+                            .item<double>();
+    norms[comm.rank()] = std::max(norms[comm.rank()].item<double>(), norm);
+  }
+  comm.all_reduce_sum(norms);  // exact: all summands but one are zero
+  return norms.max().item<double>();
+}
 
 /// A rotation changes norms by its rounding alone: with this factor one bound holds in both bases.
 constexpr double kNormSlack = 1.01;

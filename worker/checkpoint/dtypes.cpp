@@ -30,18 +30,14 @@ constexpr std::array<std::pair<std::string_view, at::ScalarType>, 12> kDtypes = 
 
 at::ScalarType torch_dtype(const std::string& safetensors_dtype) {
   for (const auto& [name, dtype] : kDtypes) {
-    if (name == safetensors_dtype) {
-      return dtype;
-    }
+    if (name == safetensors_dtype) return dtype;
   }
   throw InputError("dtype " + in_quotes(safetensors_dtype) + " is not supported");
 }
 
 std::string safetensors_dtype(at::ScalarType dtype) {
   for (const auto& [name, torch] : kDtypes) {
-    if (torch == dtype) {
-      return std::string(name);
-    }
+    if (torch == dtype) return std::string(name);
   }
   throw std::logic_error(std::string("no safetensors dtype for ") + c10::toString(dtype));
 }

@@ -52,18 +52,8 @@ namespace {
 constexpr char kSingleFile[] = "model.safetensors";
 constexpr char kIndexFile[] = "model.safetensors.index.json";
 
-std::string shape_text(at::IntArrayRef shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  }
-  return text + "]";
-}
-
 [[noreturn]] void refuse_directory(const fs::path& dir) {
-  if (!fs::is_directory(dir)) {
-    throw InputError(dir.string() + ": no such model directory");
-  }
+  if (!fs::is_directory(dir)) throw InputError(dir.string() + ": no such model directory");
   const bool pickled =
       fs::exists(dir / "pytorch_model.bin") || fs::exists(dir / "pytorch_model.bin.index.json");
   throw InputError(dir.string() + ": neither " + kSingleFile + " nor " + kIndexFile +
@@ -106,9 +96,7 @@ const fs::path& SafetensorsFile::path() const { return mapping_->path; }
 at::Tensor SafetensorsFile::tensor(const std::string& name) const {
   const std::string where = path().string() + ": tensor " + in_quotes(name);
   const auto found = header().tensors.find(name);
-  if (found == header().tensors.end()) {
-    throw InputError(where + " is not there");
-  }
+  if (found == header().tensors.end()) throw InputError(where + " is not there");
   const TensorInfo& info = found->second;
   at::ScalarType dtype;
   try {
@@ -116,9 +104,7 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
   } catch (const InputError& error) {
     throw InputError(where + ": " + error.what());
   }
-  if (info.begin == info.end) {
-    return at::empty(info.shape, dtype);
-  }
+  if (info.begin == info.end) return at::empty(info.shape, dtype);
   mapping_->prefetch(info.begin, info.end);
   char* data = mapping_->base + info.begin;
   if (info.begin % c10::elementSize(dtype) != 0) {
@@ -144,18 +130,14 @@ CheckpointReader::CheckpointReader(const fs::path& model_dir) : dir_(model_dir) 
         throw InputError(index_path.string() + ": shard " + in_quotes(file) + " of tensor " +
                          in_quotes(name) + " is missing");
       }
-      if (!files_.contains(file)) {
-        files_.emplace(file, SafetensorsFile(dir_ / file));
-      }
+      if (!files_.contains(file)) files_.emplace(file, SafetensorsFile(dir_ / file));
     }
     check_index(index, files_, index_path);
   } else {
     refuse_directory(dir_);
   }
   for (const auto& [file_name, file] : files_) {
-    for (const auto& entry : file.header().tensors) {
-      owner_.emplace(entry.first, &file);
-    }
+    for (const auto& entry : file.header().tensors) owner_.emplace(entry.first, &file);
   }
 }
 
@@ -172,9 +154,7 @@ bool CheckpointReader::has(const std::string& name) const { return owner_.contai
 std::vector<std::string> CheckpointReader::names() const {
   std::vector<std::string> names;
   names.reserve(owner_.size());
-  for (const auto& entry : owner_) {
-    names.push_back(entry.first);
-  }
+  for (const auto& entry : owner_) names.push_back(entry.first);
   return names;
 }
 
@@ -187,8 +167,8 @@ at::Tensor CheckpointReader::get(const std::string& name, at::IntArrayRef expect
   const std::string where = file.path().string() + ": tensor " + in_quotes(name);
   const TensorInfo& info = file.header().tensors.at(name);
   if (expected_shape != at::IntArrayRef(info.shape)) {
-    throw InputError(where + " has shape " + shape_text(info.shape) + ", expected " +
-                     shape_text(expected_shape));
+    throw InputError(
+        c10::str(where, " has shape ", at::IntArrayRef(info.shape), ", expected ", expected_shape));
   }
   const at::Tensor tensor = file.tensor(name);
   if (!tensor.is_floating_point()) {
@@ -200,9 +180,7 @@ at::Tensor CheckpointReader::get(const std::string& name, at::IntArrayRef expect
 
 std::vector<fs::path> CheckpointReader::files() const {
   std::vector<fs::path> paths;
-  for (const auto& entry : files_) {
-    paths.push_back(dir_ / entry.first);
-  }
+  for (const auto& entry : files_) paths.push_back(dir_ / entry.first);
   return paths;
 }
 

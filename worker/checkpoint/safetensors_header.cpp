@@ -54,9 +54,7 @@ std::optional<int64_t> bytes_without_empty_dimensions(const std::vector<int64_t>
                                                       int64_t element_bytes) {
   int64_t bytes = element_bytes;
   for (const int64_t size : shape) {
-    if (__builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes)) {
-      return std::nullopt;
-    }
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes)) return std::nullopt;
   }
   return bytes;
 }
@@ -84,9 +82,7 @@ class HeaderHandler final : public StrictJsonHandler {
   }
 
   bool end_object() override {
-    if (place_ == Place::kTensor) {
-      add_tensor();
-    }
+    if (place_ == Place::kTensor) add_tensor();
     place_ = place_ == Place::kTop ? Place::kEnd : Place::kTop;
     return true;
   }
@@ -96,9 +92,7 @@ class HeaderHandler final : public StrictJsonHandler {
       begin_entry(value);
     } else if (place_ == Place::kMetadata) {
       key_ = value;
-      if (header_.metadata.contains(value)) {
-        refuse("the key is there twice");
-      }
+      if (header_.metadata.contains(value)) refuse("the key is there twice");
     } else {
       begin_tensor_field(value);
     }
@@ -109,9 +103,7 @@ class HeaderHandler final : public StrictJsonHandler {
     if (place_ == Place::kMetadata) {
       header_.metadata.emplace(key_, std::move(value));
     } else if (place_ == Place::kTensor && key_ == "dtype") {
-      if (!find_dtype_size(value)) {
-        refuse("unknown dtype " + in_quotes(value));
-      }
+      if (!find_dtype_size(value)) refuse("unknown dtype " + in_quotes(value));
       draft_.dtype = std::move(value);
     } else {
       return StrictJsonHandler::string(value);
@@ -161,9 +153,7 @@ class HeaderHandler final : public StrictJsonHandler {
   };
 
   std::string where() const override {
-    if (place_ == Place::kStart || place_ == Place::kEnd) {
-      return "header";
-    }
+    if (place_ == Place::kStart || place_ == Place::kEnd) return "header";
     const std::string entry = name_ == "__metadata__" ? name_ : "tensor " + in_quotes(name_);
     return key_.empty() ? entry : entry + ", key " + in_quotes(key_);
   }
@@ -211,21 +201,15 @@ class HeaderHandler final : public StrictJsonHandler {
   std::pair<uint64_t, uint64_t> checked_offsets() const {
     const auto [begin, end] = draft_.offsets;
     const std::string range = std::to_string(begin) + " to " + std::to_string(end);
-    if (draft_.offset_count != draft_.offsets.size()) {
-      refuse("data_offsets must be [begin, end]");
-    }
-    if (begin > end) {
-      refuse("data_offsets " + range + " end before they begin");
-    }
+    if (draft_.offset_count != draft_.offsets.size()) refuse("data_offsets must be [begin, end]");
+    if (begin > end) refuse("data_offsets " + range + " end before they begin");
     if (end > data_size_) {
       refuse("data_offsets " + range + " leave the file, which has " + std::to_string(data_size_) +
              " bytes of data");
     }
     const auto& shape = draft_.shape;
     const auto bytes = bytes_without_empty_dimensions(shape, safetensors_dtype_size(draft_.dtype));
-    if (!bytes) {
-      refuse("the shape has more than 2^63 - 1 bytes");
-    }
+    if (!bytes) refuse("the shape has more than 2^63 - 1 bytes");
     const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
     const auto expected = empty ? uint64_t{0} : static_cast<uint64_t>(*bytes);
     if (end - begin != expected) {
@@ -250,9 +234,7 @@ void check_coverage(const SafetensorsHeader& header, uint64_t data_begin, uint64
                     const std::string& origin) {
   std::vector<const std::pair<const std::string, TensorInfo>*> in_order;
   in_order.reserve(header.tensors.size());
-  for (const auto& entry : header.tensors) {
-    in_order.push_back(&entry);
-  }
+  for (const auto& entry : header.tensors) in_order.push_back(&entry);
   std::sort(in_order.begin(), in_order.end(), [](const auto* a, const auto* b) {
     return std::pair(a->second.begin, a->second.end) < std::pair(b->second.begin, b->second.end);
   });
@@ -287,9 +269,7 @@ uint64_t header_length(const char* prefix, uint64_t prefix_size, uint64_t file_s
     length = (length << 8) | static_cast<unsigned char>(prefix[i]);
   }
   const std::string found = origin + ": header length " + std::to_string(length);
-  if (length == 0) {
-    throw InputError(found + ": not a safetensors file");
-  }
+  if (length == 0) throw InputError(found + ": not a safetensors file");
   if (length > kMaxHeaderBytes) {
     throw InputError(found + " is above the format's limit of " + std::to_string(kMaxHeaderBytes) +
                      ": not a safetensors file");
@@ -305,9 +285,7 @@ uint64_t header_length(const char* prefix, uint64_t prefix_size, uint64_t file_s
 
 int64_t safetensors_dtype_size(const std::string& dtype) {
   const auto size = find_dtype_size(dtype);
-  if (!size) {
-    throw InputError("unknown safetensors dtype " + in_quotes(dtype));
-  }
+  if (!size) throw InputError("unknown safetensors dtype " + in_quotes(dtype));
   return *size;
 }
 

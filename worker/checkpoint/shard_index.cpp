@@ -29,25 +29,8 @@ class IndexHandler final : public StrictJsonHandler {
     return std::move(files_);
   }
 
-  bool null() override { return in_map() ? StrictJsonHandler::null() : true; }
-  bool boolean(bool value) override { return in_map() ? StrictJsonHandler::boolean(value) : true; }
-  bool number_integer(number_integer_t value) override {
-    return in_map() ? StrictJsonHandler::number_integer(value) : true;
-  }
-  bool number_unsigned(number_unsigned_t value) override {
-    return in_map() ? StrictJsonHandler::number_unsigned(value) : true;
-  }
-  bool number_float(number_float_t value, const string_t& text) override {
-    return in_map() ? StrictJsonHandler::number_float(value, text) : true;
-  }
-
   bool string(string_t& value) override {
-    if (!in_map()) {
-      return true;
-    }
-    if (depth_ == 1) {
-      return StrictJsonHandler::string(value);
-    }
+    if (!in_map() || depth_ == 1) return StrictJsonHandler::string(value);
     if (!is_plain_file_name(value)) {
       refuse("file " + in_quotes(value) + " is not a plain file name within the directory");
     }
@@ -56,9 +39,7 @@ class IndexHandler final : public StrictJsonHandler {
   }
 
   bool start_object(size_t elements) override {
-    if (in_map() && depth_ > 1) {
-      return StrictJsonHandler::start_object(elements);
-    }
+    if (in_map() && depth_ > 1) return StrictJsonHandler::start_object(elements);
     ++depth_;
     return true;
   }
@@ -69,9 +50,7 @@ class IndexHandler final : public StrictJsonHandler {
   }
 
   bool start_array(size_t elements) override {
-    if (in_map()) {
-      return StrictJsonHandler::start_array(elements);
-    }
+    if (in_map()) return StrictJsonHandler::start_array(elements);
     ++depth_;
     return true;
   }
@@ -90,15 +69,14 @@ class IndexHandler final : public StrictJsonHandler {
       }
     } else if (in_map()) {
       tensor_ = value;
-      if (files_.contains(tensor_)) {
-        refuse("the name is there twice");
-      }
+      if (files_.contains(tensor_)) refuse("the name is there twice");
     }
     return true;
   }
 
  private:
   bool in_map() const { return section_ == "weight_map"; }
+  bool passes_over() const override { return !in_map(); }
 
   std::string where() const override {
     return in_map() && depth_ > 1 ? "weight_map, tensor " + in_quotes(tensor_) : "weight_map";

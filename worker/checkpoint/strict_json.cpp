@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "base/errors.h"
-#include "base/printable.h"
 
 namespace dotresize {
 namespace {
@@ -19,30 +18,6 @@ std::string reason_of(const std::string& what) {
 
 }  // namespace
 
-bool StrictJsonHandler::boolean(bool value) { return unexpected(value ? "true" : "false"); }
-
-bool StrictJsonHandler::number_integer(number_integer_t value) {
-  return unexpected("the number " + std::to_string(value));
-}
-
-bool StrictJsonHandler::number_unsigned(number_unsigned_t value) {
-  return unexpected("the number " + std::to_string(value));
-}
-
-bool StrictJsonHandler::number_float(number_float_t, const string_t& text) {
-  return unexpected("the number " + in_quotes(text));
-}
-
-bool StrictJsonHandler::string(string_t& value) {
-  return unexpected("the string " + in_quotes(value));
-}
-
-bool StrictJsonHandler::binary(binary_t&) { return unexpected("binary data"); }
-
-bool StrictJsonHandler::start_object(size_t) { return unexpected("an object"); }
-
-bool StrictJsonHandler::start_array(size_t) { return unexpected("an array"); }
-
 bool StrictJsonHandler::parse_error(size_t, const std::string&,
                                     const nlohmann::json::exception& error) {
   throw InputError(origin_ + ": not valid JSON: " + reason_of(error.what()));
@@ -50,10 +25,6 @@ bool StrictJsonHandler::parse_error(size_t, const std::string&,
 
 void StrictJsonHandler::refuse(const std::string& fault) const {
   throw InputError(origin_ + ": " + where() + ": " + fault);
-}
-
-bool StrictJsonHandler::unexpected(const std::string& found) const {
-  refuse("unexpected " + found);
 }
 
 void parse_strict_json(const char* text, size_t size, const std::string& origin,

@@ -1,8 +1,9 @@
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+
+#include "base/printable.h"
 
 namespace dotresize {
 
@@ -14,14 +15,16 @@ class StrictJsonHandler : public nlohmann::json_sax<nlohmann::json> {
   explicit StrictJsonHandler(std::string origin) : origin_(std::move(origin)) {}
 
   bool null() override { return unexpected("null"); }
-  bool boolean(bool value) override;
-  bool number_integer(number_integer_t value) override;
-  bool number_unsigned(number_unsigned_t value) override;
-  bool number_float(number_float_t value, const string_t& text) override;
-  bool string(string_t& value) override;
-  bool binary(binary_t& value) override;
-  bool start_object(size_t elements) override;
-  bool start_array(size_t elements) override;
+  bool boolean(bool value) override { return unexpected(value ? "true" : "false"); }
+  bool number_integer(number_integer_t value) override { return number(std::to_string(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return number(std::to_string(value)); }
+  bool number_float(number_float_t, const string_t& text) override {
+    return number(in_quotes(text));
+  }
+  bool string(string_t& value) override { return unexpected("the string " + in_quotes(value)); }
+  bool binary(binary_t&) override { return unexpected("binary data"); }
+  bool start_object(size_t) override { return unexpected("an object"); }
+  bool start_array(size_t) override { return unexpected("an array"); }
   bool parse_error(size_t position, const std::string& last_token,
                    const nlohmann::json::exception& error) override;
 
@@ -30,10 +33,17 @@ class StrictJsonHandler : public nlohmann::json_sax<nlohmann::json> {
   virtual std::string where() const = 0;
   /// Throws InputError: "ORIGIN: WHERE: fault".
   [[noreturn]] void refuse(const std::string& fault) const;
-  /// Refuses a value of a kind that does not belong here.
-  [[noreturn]] bool unexpected(const std::string& found) const;
+  /// Whether the value that is being read is passed over, whatever it is.
+  virtual bool passes_over() const { return false; }
 
  private:
+  bool number(const std::string& value) const { return unexpected("the number " + value); }
+  /// Refuses a value of a kind that does not belong here, unless it is passed over.
+  bool unexpected(const std::string& found) const {
+    if (!passes_over()) refuse("unexpected " + found);
+    return true;
+  }
+
   std::string origin_;
 };
 

@@ -12,9 +12,7 @@ constexpr char kName[] = "tokens";
 
 void check_vocabulary(const at::Tensor& tokens, int64_t vocab_size, const std::string& where) {
   const at::Tensor outside = tokens.lt(0).logical_or(tokens.ge(vocab_size));
-  if (!outside.any().item<bool>()) {
-    return;
-  }
+  if (!outside.any().item<bool>()) return;
   const auto position = outside.nonzero()[0].item<int64_t>();
   throw InputError(where + ": id " + std::to_string(tokens[position].item<int64_t>()) +
                    " at position " + std::to_string(position) +
@@ -47,13 +45,9 @@ TokenFile read_tokens(const std::filesystem::path& path, int64_t vocab_size) {
     throw InputError(where + " has " + std::to_string(stored.dim()) +
                      " dimensions, expected [n] or [samples, seqlen]");
   }
-  if (stored.numel() == 0) {
-    throw InputError(where + " is empty");
-  }
+  if (stored.numel() == 0) throw InputError(where + " is empty");
   TokenFile tokens{stored.to(at::kLong).flatten(), std::nullopt};
-  if (stored.dim() == 2) {
-    tokens.row_length = stored.size(1);
-  }
+  if (stored.dim() == 2) tokens.row_length = stored.size(1);
   check_vocabulary(tokens.tokens, vocab_size, where);
   return tokens;
 }

@@ -9,8 +9,7 @@
 #include "base/input_file.h"
 #include "base/printable.h"
 #include "base/sha256.h"
-#include "worker/checkpoint/blocks.h"
-#include "worker/checkpoint/finite.h"
+#include "worker/checkpoint/elements.h"
 #include "worker/checkpoint/reader.h"
 
 namespace dotresize {
@@ -29,9 +28,7 @@ std::set<std::string> files_below(const fs::path& dir) {
   std::set<std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(dir)) {
     const std::string name = entry.path().lexically_relative(dir).generic_string();
-    if (!entry.is_directory() && name != kSumsFile) {
-      files.insert(name);
-    }
+    if (!entry.is_directory() && name != kSumsFile) files.insert(name);
   }
   return files;
 }
@@ -88,13 +85,9 @@ void verify_finite(const std::string& name, const at::Tensor& tensor, Problems& 
   int64_t bad = 0;
   int64_t first_bad = 0;
   for_each_block(tensor, [&](const at::Tensor& block, int64_t first) {
-    if (all_finite(block)) {
-      return;
-    }
+    if (all_finite(block)) return;
     const at::Tensor wrong = block.isfinite().logical_not();
-    if (bad == 0) {
-      first_bad = first + wrong.nonzero()[0].item<int64_t>();
-    }
+    if (bad == 0) first_bad = first + wrong.nonzero()[0].item<int64_t>();
     bad += wrong.sum().item<int64_t>();
   });
   if (bad > 0) {
@@ -104,12 +97,6 @@ void verify_finite(const std::string& name, const at::Tensor& tensor, Problems& 
   }
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::ostringstream text;
-  text << at::IntArrayRef(shape);
-  return text.str();
-}
-
 void verify_shapes(const CheckpointReader& reader,
                    const std::map<std::string, std::vector<int64_t>>& expected_shapes,
                    Problems& problems) {
@@ -117,8 +104,8 @@ void verify_shapes(const CheckpointReader& reader,
     if (!reader.has(name)) {
       problems.push_back("tensor " + in_quotes(name) + " is missing");
     } else if (const auto found = reader.shape(name); found != expected) {
-      problems.push_back("tensor " + in_quotes(name) + " has shape " + shape_text(found) +
-                         ", config.json implies " + shape_text(expected));
+      problems.push_back(c10::str("tensor ", in_quotes(name), " has shape ", at::IntArrayRef(found),
+                                  ", config.json implies ", at::IntArrayRef(expected)));
     }
   }
   for (const std::string& name : reader.names()) {
@@ -138,18 +125,14 @@ void verify_tensors(const fs::path& dir,
     result.parameters += tensor.numel();
     verify_finite(name, tensor, result.problems);
   }
-  if (!expected_shapes.empty()) {
-    verify_shapes(reader, expected_shapes, result.problems);
-  }
+  if (!expected_shapes.empty()) verify_shapes(reader, expected_shapes, result.problems);
 }
 
 }  // namespace
 
 VerifyResult verify_model_dir(const fs::path& dir,
                               const std::map<std::string, std::vector<int64_t>>& expected_shapes) {
-  if (!fs::is_directory(dir)) {
-    throw InputError(dir.string() + ": no such directory");
-  }
+  if (!fs::is_directory(dir)) throw InputError(dir.string() + ": no such directory");
   VerifyResult result;
   try {
     verify_sums(dir, result);

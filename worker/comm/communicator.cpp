@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <cstring>
+#include <utility>
 
 namespace dotresize {
 namespace {
@@ -32,11 +33,32 @@ void send_string(Communicator& comm, const std::string& text, int to) {
   comm.send(bytes_of(text), to)->wait();
 }
 
+constexpr const char* kMoving = "communicate";
+constexpr const char* kWaiting = "wait";
+
+class TimedTransfer final : public Transfer {
+ public:
+  TimedTransfer(std::unique_ptr<Transfer> inner, PhaseClock& clock)
+      : inner_(std::move(inner)), clock_(clock) {}
+
+  void wait() override {
+    const PhaseClock::Scope scope(clock_, kWaiting);
+    inner_->wait();
+  }
+
+ private:
+  std::unique_ptr<Transfer> inner_;
+  PhaseClock& clock_;
+};
+
 }  // namespace
 
-void SelfCommunicator::broadcast(at::Tensor&, int) {}
-void SelfCommunicator::reduce_sum(at::Tensor&, int) {}
-void SelfCommunicator::all_reduce_sum(at::Tensor&) {}
+std::string silent_peer(std::chrono::seconds timeout) {
+  return "did not complete within " + std::to_string(timeout.count()) +
+         " s (resources.timeout_s): a peer is gone or silent";
+}
+
+void keep_forever(const at::Tensor& tensor) { new at::Tensor(tensor); }
 
 std::unique_ptr<Transfer> SelfCommunicator::send(const at::Tensor&, int to) {
   throw std::logic_error("a single rank cannot send to rank " + std::to_string(to));
@@ -72,6 +94,36 @@ std::vector<std::string> gather_strings(Communicator& comm, const std::string& t
     texts[static_cast<size_t>(rank)] = rank == root ? text : receive_string(comm, rank);
   }
   return texts;
+}
+
+void TimedCommunicator::broadcast(at::Tensor& tensor, int root) {
+  const PhaseClock::Scope scope(clock_, kMoving);
+  inner_.broadcast(tensor, root);
+}
+
+void TimedCommunicator::reduce_sum(at::Tensor& tensor, int root) {
+  const PhaseClock::Scope scope(clock_, kMoving);
+  inner_.reduce_sum(tensor, root);
+}
+
+void TimedCommunicator::all_reduce_sum(at::Tensor& tensor) {
+  const PhaseClock::Scope scope(clock_, kMoving);
+  inner_.all_reduce_sum(tensor);
+}
+
+std::unique_ptr<Transfer> TimedCommunicator::send(const at::Tensor& tensor, int to) {
+  const PhaseClock::Scope scope(clock_, kMoving);
+  return std::make_unique<TimedTransfer>(inner_.send(tensor, to), clock_);
+}
+
+std::unique_ptr<Transfer> TimedCommunicator::receive(at::Tensor& tensor, int from) {
+  const PhaseClock::Scope scope(clock_, kMoving);
+  return std::make_unique<TimedTransfer>(inner_.receive(tensor, from), clock_);
+}
+
+void TimedCommunicator::barrier() {
+  const PhaseClock::Scope scope(clock_, kWaiting);
+  inner_.barrier();
 }
 
 }  // namespace dotresize

@@ -2,10 +2,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "base/phase_clock.h"
 
 namespace dotresize {
 
@@ -15,6 +18,13 @@ class CommunicationError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+/// What an operation's name is followed by if it has not completed within the deadline.
+std::string silent_peer(std::chrono::seconds timeout);
+
+/// An operation that was given up may read or write its tensor as long as the process lives: the
+/// memory is never used for anything else.
+void keep_forever(const at::Tensor& tensor);
 
 /// A transfer in flight. The tensor given to send or receive stays untouched until wait() returns.
 class Transfer {
@@ -48,9 +58,9 @@ class SelfCommunicator final : public Communicator {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  void broadcast(at::Tensor& tensor, int root) override;
-  void reduce_sum(at::Tensor& tensor, int root) override;
-  void all_reduce_sum(at::Tensor& tensor) override;
+  void broadcast(at::Tensor&, int) override {}
+  void reduce_sum(at::Tensor&, int) override {}
+  void all_reduce_sum(at::Tensor&) override {}
   /// Throws std::logic_error: a schedule that sends to itself is wrong.
   std::unique_ptr<Transfer> send(const at::Tensor& tensor, int to) override;
   std::unique_ptr<Transfer> receive(at::Tensor& tensor, int from) override;
@@ -66,5 +76,26 @@ at::Tensor broadcast_tensor(Communicator& comm, const at::Tensor& owned, at::Int
 std::string broadcast_string(Communicator& comm, const std::string& text, int root);
 /// At `root`: one string per rank, in rank order; elsewhere empty.
 std::vector<std::string> gather_strings(Communicator& comm, const std::string& text, int root);
+
+/// Any communicator, with its time booked: as the phase "wait" in barriers and until a message of
+/// another rank has come or gone, as "communicate" in collectives (which wait for the last rank
+/// too).
+class TimedCommunicator final : public Communicator {
+ public:
+  TimedCommunicator(Communicator& inner, PhaseClock& clock) : inner_(inner), clock_(clock) {}
+
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  void broadcast(at::Tensor& tensor, int root) override;
+  void reduce_sum(at::Tensor& tensor, int root) override;
+  void all_reduce_sum(at::Tensor& tensor) override;
+  std::unique_ptr<Transfer> send(const at::Tensor& tensor, int to) override;
+  std::unique_ptr<Transfer> receive(at::Tensor& tensor, int from) override;
+  void barrier() override;
+
+ private:
+  Communicator& inner_;
+  PhaseClock& clock_;
+};
 
 }  // namespace dotresize

@@ -51,10 +51,6 @@ void for_each_piece(const at::Tensor& tensor, const Piece& piece) {
   } while (offset < bytes);
 }
 
-/// MPI may read or write the tensor of an operation that was given up as long as the process lives,
-/// so its memory must never be used for anything else.
-void keep_forever(const at::Tensor& tensor) { new at::Tensor(tensor); }
-
 class MpiTransfer final : public Transfer {
  public:
   MpiTransfer(const MpiCommunicator& comm, at::Tensor tensor, std::string operation)
@@ -66,7 +62,15 @@ class MpiTransfer final : public Transfer {
   MpiTransfer(const MpiTransfer&) = delete;
   MpiTransfer& operator=(const MpiTransfer&) = delete;
 
-  void add(MPI_Request request) { requests_.push_back(request); }
+  /// start(pointer, bytes, request) for each piece of the tensor.
+  template <typename Start>
+  void start(const Start& start) {
+    for_each_piece(tensor_, [&](char* data, int bytes) {
+      MPI_Request request;
+      check(start(data, bytes, &request), operation_);
+      requests_.push_back(request);
+    });
+  }
 
   void wait() override {
     for (MPI_Request& request : requests_) comm_.wait(request, operation_, tensor_);
@@ -79,6 +83,17 @@ class MpiTransfer final : public Transfer {
   std::string operation_;
   std::vector<MPI_Request> requests_;
 };
+
+/// A collective operation: start(pointer, bytes, request) for a piece of the tensor at a time.
+template <typename Start>
+void complete(const MpiCommunicator& comm, const at::Tensor& tensor, const std::string& operation,
+              const Start& start) {
+  for_each_piece(tensor, [&](char* data, int bytes) {
+    MPI_Request request;
+    check(start(data, bytes, &request), operation);
+    comm.wait(request, operation, tensor);
+  });
+}
 
 }  // namespace
 
@@ -101,9 +116,7 @@ void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,
     if (done != 0) return;
     if (Clock::now() > deadline) {
       keep_forever(tensor);
-      throw CommunicationError(operation + " did not complete within " +
-                               std::to_string(timeout_.count()) +
-                               " s (resources.timeout_s): a peer is gone or silent");
+      throw CommunicationError(operation + " " + silent_peer(timeout_));
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(pause + std::chrono::microseconds(20), std::chrono::microseconds(1000));
@@ -111,58 +124,46 @@ void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,
 }
 
 void MpiCommunicator::broadcast(at::Tensor& tensor, int root) {
-  const std::string operation = "broadcast from rank " + std::to_string(root);
-  for_each_piece(tensor, [&](char* data, int bytes) {
-    MPI_Request request;
-    check(MPI_Ibcast(data, bytes, MPI_BYTE, root, comm_, &request), operation);
-    wait(request, operation, tensor);
-  });
+  complete(*this, tensor, "broadcast from rank " + std::to_string(root),
+           [&](char* data, int bytes, MPI_Request* request) {
+             return MPI_Ibcast(data, bytes, MPI_BYTE, root, comm_, request);
+           });
 }
 
 void MpiCommunicator::reduce_sum(at::Tensor& tensor, int root) {
-  const std::string operation = "reduction to rank " + std::to_string(root);
   const MPI_Datatype type = reducible_type(tensor.scalar_type());
   const auto element = static_cast<int>(tensor.element_size());
-  for_each_piece(tensor, [&](char* data, int bytes) {
-    MPI_Request request;
-    const bool at_root = rank_ == root;
-    check(MPI_Ireduce(at_root ? MPI_IN_PLACE : data, at_root ? data : nullptr, bytes / element,
-                      type, MPI_SUM, root, comm_, &request),
-          operation);
-    wait(request, operation, tensor);
-  });
+  const bool at_root = rank_ == root;
+  complete(*this, tensor, "reduction to rank " + std::to_string(root),
+           [&](char* data, int bytes, MPI_Request* request) {
+             return MPI_Ireduce(at_root ? MPI_IN_PLACE : data, at_root ? data : nullptr,
+                                bytes / element, type, MPI_SUM, root, comm_, request);
+           });
 }
 
 void MpiCommunicator::all_reduce_sum(at::Tensor& tensor) {
-  const std::string operation = "reduction to all ranks";
   const MPI_Datatype type = reducible_type(tensor.scalar_type());
   const auto element = static_cast<int>(tensor.element_size());
-  for_each_piece(tensor, [&](char* data, int bytes) {
-    MPI_Request request;
-    check(MPI_Iallreduce(MPI_IN_PLACE, data, bytes / element, type, MPI_SUM, comm_, &request),
-          operation);
-    wait(request, operation, tensor);
-  });
+  complete(
+      *this, tensor, "reduction to all ranks", [&](char* data, int bytes, MPI_Request* request) {
+        return MPI_Iallreduce(MPI_IN_PLACE, data, bytes / element, type, MPI_SUM, comm_, request);
+      });
 }
 
 std::unique_ptr<Transfer> MpiCommunicator::send(const at::Tensor& tensor, int to) {
-  const std::string operation = "send to rank " + std::to_string(to);
-  auto transfer = std::make_unique<MpiTransfer>(*this, tensor, operation);
-  for_each_piece(tensor, [&](char* data, int bytes) {
-    MPI_Request request;
-    check(MPI_Isend(data, bytes, MPI_BYTE, to, kTag, comm_, &request), operation);
-    transfer->add(request);
+  auto transfer =
+      std::make_unique<MpiTransfer>(*this, tensor, "send to rank " + std::to_string(to));
+  transfer->start([&](char* data, int bytes, MPI_Request* request) {
+    return MPI_Isend(data, bytes, MPI_BYTE, to, kTag, comm_, request);
   });
   return transfer;
 }
 
 std::unique_ptr<Transfer> MpiCommunicator::receive(at::Tensor& tensor, int from) {
-  const std::string operation = "receive from rank " + std::to_string(from);
-  auto transfer = std::make_unique<MpiTransfer>(*this, tensor, operation);
-  for_each_piece(tensor, [&](char* data, int bytes) {
-    MPI_Request request;
-    check(MPI_Irecv(data, bytes, MPI_BYTE, from, kTag, comm_, &request), operation);
-    transfer->add(request);
+  auto transfer =
+      std::make_unique<MpiTransfer>(*this, tensor, "receive from rank " + std::to_string(from));
+  transfer->start([&](char* data, int bytes, MPI_Request* request) {
+    return MPI_Irecv(data, bytes, MPI_BYTE, from, kTag, comm_, request);
   });
   return transfer;
 }

@@ -1,6 +1,9 @@
 #include "worker/commands/progress.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <stdexcept>
 #include <utility>
 
@@ -30,41 +33,26 @@ void Progress::plan(std::vector<ProgressPhase> phases) {
 }
 
 void Progress::enter(const std::string& phase) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = std::find_if(phases_.begin(), phases_.end(),
-                                    [&](const ProgressPhase& p) { return p.name == phase; });
+  change([&] {
+    const auto found = std::ranges::find(phases_, phase, &ProgressPhase::name);
     if (found == phases_.end()) throw std::logic_error("phase " + phase + " was not planned");
     current_ = static_cast<size_t>(found - phases_.begin());
     started_ = true;
     tokens_ = junctions_ = 0;
     phase_start_ = Clock::now();
-  }
-  changed();
+  });
 }
 
 void Progress::tokens_seen(int64_t tokens) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    tokens_ += tokens;
-  }
-  changed();
+  change([&] { tokens_ += tokens; });
 }
 
 void Progress::junctions_solved(int64_t junctions) {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    junctions_ += junctions;
-  }
-  changed();
+  change([&] { junctions_ += junctions; });
 }
 
 ProgressState Progress::state() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return state_locked();
-}
-
-ProgressState Progress::state_locked() const {
   ProgressState state;
   if (!started_) return state;
   const ProgressPhase& phase = phases_[current_];
@@ -91,8 +79,31 @@ ProgressState Progress::state_locked() const {
   return state;
 }
 
-void Progress::changed() {
+void Progress::change(const std::function<void()>& step) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    step();
+  }
   if (changed_) changed_(state());
+}
+
+void ProgressLines::show(const ProgressState& state) {
+  constexpr std::chrono::seconds kInterval(5);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto now = Clock::now();
+  if (state.phase == phase_ && now - last_ < kInterval) return;
+  phase_ = state.phase;
+  last_ = now;
+  std::string line =
+      fmt::format("[{:6.1f} s] {:3.0f} % {}", std::chrono::duration<double>(now - start_).count(),
+                  100.0 * state.fraction, state.phase);
+  if (state.junctions_done > 0) {
+    line += fmt::format(", {} of {} junctions", state.junctions_done, state.junctions_total);
+  }
+  if (state.tokens_per_second > 0)
+    line += fmt::format(", {:.0f} tokens/s", state.tokens_per_second);
+  if (state.eta_s >= 0) line += fmt::format(", {:.0f} s left", state.eta_s);
+  fmt::print(stderr, "{}\n", line);
 }
 
 }  // namespace dotresize

@@ -47,8 +47,8 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
-  ProgressState state_locked() const;
-  void changed();
+  /// Runs `step` under the lock, then tells the listener.
+  void change(const std::function<void()>& step);
 
   Listener changed_;
   mutable std::mutex mutex_;
@@ -59,6 +59,20 @@ class Progress {
   int64_t junctions_ = 0;  // of the current phase
   Clock::time_point job_start_ = Clock::now();
   Clock::time_point phase_start_ = job_start_;
+};
+
+/// Progress as plain lines on stderr: one when the phase changes, then at most one every five
+/// seconds. Thread-safe.
+class ProgressLines {
+ public:
+  void show(const ProgressState& state);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::mutex mutex_;
+  std::string phase_;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point last_;
 };
 
 }  // namespace dotresize

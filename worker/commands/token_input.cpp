@@ -7,7 +7,6 @@
 #include "base/sha256.h"
 #include "job/plan/token_windows.h"
 #include "worker/checkpoint/tokens.h"
-#include "worker/python/embedded.h"
 #include "worker/python/python_helper.h"
 
 namespace dotresize {
@@ -18,6 +17,23 @@ std::string cache_key(const std::vector<fs::path>& text, const fs::path& model_d
   std::string parts = sha256_of_file(model_dir / "tokenizer.json");
   for (const fs::path& file : text) parts += sha256_of_file(file);
   return sha256_of_bytes(parts.data(), parts.size()).substr(0, 32);
+}
+
+/// Through Hugging Face `tokenizers`, in a Python process. Throws InputError with its message.
+fs::path tokenize_text(const std::vector<fs::path>& text, const fs::path& model_dir,
+                       const fs::path& cache_dir) {
+  if (!fs::exists(model_dir / "tokenizer.json")) {
+    throw InputError(
+        model_dir.string() +
+        " has no tokenizer.json: give calibration.tokens and evaluation.tokens instead of text");
+  }
+  fs::path out = cache_dir / ("tokens-" + cache_key(text, model_dir) + ".safetensors");
+  if (fs::exists(out)) return out;
+  fs::create_directories(cache_dir);
+  std::vector<std::string> arguments = {model_dir.string(), out.string()};
+  for (const fs::path& file : text) arguments.push_back(file.string());
+  run_python_helper("tokenizer", tokenize_text_py(), arguments);
+  return out;
 }
 
 at::Tensor read_windows(const TokenSource& source, bool calibration, const fs::path& model_dir,
@@ -33,25 +49,9 @@ at::Tensor read_windows(const TokenSource& source, bool calibration, const fs::p
 
 }  // namespace
 
-fs::path tokenize_text(const std::vector<fs::path>& text, const fs::path& model_dir,
-                       const fs::path& cache_dir) {
-  if (!fs::exists(model_dir / "tokenizer.json")) {
-    throw InputError(
-        model_dir.string() +
-        " has no tokenizer.json: give calibration.tokens and evaluation.tokens instead of text");
-  }
-  const fs::path out = cache_dir / ("tokens-" + cache_key(text, model_dir) + ".safetensors");
-  if (fs::exists(out)) return out;
-  fs::create_directories(cache_dir);
-  std::vector<std::string> arguments = {model_dir.string(), out.string()};
-  for (const fs::path& file : text) arguments.push_back(file.string());
-  run_python_helper("tokenizer", tokenize_text_py(), arguments);
-  return out;
-}
-
 fs::path token_cache_dir(const TokenSource& source) {
   if (source.text.empty()) return {};
-  const fs::path cache = user_cache_dir();
+  fs::path cache = user_cache_dir();
   if (!cache.empty()) return cache;
   throw InputError("neither XDG_CACHE_HOME nor HOME says where to keep tokenised text");
 }
@@ -64,18 +64,14 @@ fs::path token_file(const TokenSource& source, const fs::path& model_dir,
 TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, bool calibration,
                                 const fs::path& model_dir, const ModelConfig& config,
                                 const fs::path& cache_dir) {
-  at::Tensor shape = at::zeros({2}, at::kLong);
-  at::Tensor windows;
+  at::Tensor windows = at::empty({0, 0}, at::kLong);
   if (comm.rank() == 0) {
-    windows = read_windows(source, calibration, model_dir, config, cache_dir).contiguous();
-    shape[0] = windows.size(0);
-    shape[1] = windows.size(1);
+    windows = read_windows(source, calibration, model_dir, config, cache_dir);
   }
+  at::Tensor shape = at::tensor(windows.sizes(), at::kLong);
   comm.broadcast(shape, 0);
-  if (comm.rank() != 0) {
-    windows = at::empty({shape[0].item<int64_t>(), shape[1].item<int64_t>()}, at::kLong);
-  }
-  comm.broadcast(windows, 0);
+  windows = broadcast_tensor(comm, windows, {shape[0].item<int64_t>(), shape[1].item<int64_t>()},
+                             at::kLong, 0);
   return {windows, sha256_of_bytes(windows.const_data_ptr(), windows.nbytes())};
 }
 

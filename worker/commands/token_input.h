@@ -24,18 +24,12 @@ TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, b
                                 const std::filesystem::path& model_dir, const ModelConfig& config,
                                 const std::filesystem::path& cache_dir);
 
-/// Tokenises the text files with the model's tokenizer through Hugging Face `tokenizers`, in a
-/// Python process. Returns the token file in `cache_dir`, which is reused while model tokenizer and
-/// texts stay the same. Throws InputError with the helper's message.
-std::filesystem::path tokenize_text(const std::vector<std::filesystem::path>& text,
-                                    const std::filesystem::path& model_dir,
-                                    const std::filesystem::path& cache_dir);
-
 /// Where tokenised text is kept outside of a job, in the user's cache; empty if the source has no
 /// text. Throws InputError if there is no such cache.
 std::filesystem::path token_cache_dir(const TokenSource& source);
 
-/// The source's token file, or the one that tokenize_text makes of its text.
+/// The source's token file. If it has text, that is tokenised with the model's tokenizer, into a
+/// file of `cache_dir` which is reused while tokenizer and texts stay the same. Throws InputError.
 std::filesystem::path token_file(const TokenSource& source, const std::filesystem::path& model_dir,
                                  const std::filesystem::path& cache_dir);
 

@@ -2,18 +2,15 @@
 
 #include <c10/cuda/CUDAStream.h>
 
+#include <map>
+#include <memory>
+#include <mutex>
 #include <stdexcept>
 
-#include "worker/cuda/cubin_cache.h"
-
 namespace dotresize {
+namespace {
 
-void check_cuda(cudaError_t result, const std::string& what) {
-  if (result == cudaSuccess) return;
-  throw std::runtime_error(what + ": " + cudaGetErrorName(result) + ": " +
-                           cudaGetErrorString(result));
-}
-
+/// 70 for sm_70.
 int compute_capability(int device) {
   int major = 0;
   int minor = 0;
@@ -21,6 +18,14 @@ int compute_capability(int device) {
   check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), what);
   check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), what);
   return 10 * major + minor;
+}
+
+}  // namespace
+
+void check_cuda(cudaError_t result, const std::string& what) {
+  if (result == cudaSuccess) return;
+  throw std::runtime_error(what + ": " + cudaGetErrorName(result) + ": " +
+                           cudaGetErrorString(result));
 }
 
 void GpuKernel::launch_with(dim3 grid, dim3 block, void** arguments) const {
@@ -43,6 +48,19 @@ GpuKernel GpuProgram::kernel(const std::string& name) const {
   check_cuda(cudaLibraryGetKernel(&kernel, library_, name.c_str()),
              "CUDA kernel " + name + " of " + name_);
   return {kernel, name + " of " + name_};
+}
+
+const GpuProgram& loaded_program(const CudaProgram& program, int device) {
+  // Never unloaded: at the end of the process the CUDA runtime may be gone before this is.
+  static auto& programs = *new std::map<std::string, std::unique_ptr<GpuProgram>>;
+  static std::mutex mutex;
+  const int capability = compute_capability(device);
+  std::string key = program.name + " " + std::to_string(capability);
+  for (const std::string& option : program.options) key += " " + option;
+  const std::lock_guard<std::mutex> lock(mutex);
+  std::unique_ptr<GpuProgram>& loaded = programs[key];
+  if (!loaded) loaded = std::make_unique<GpuProgram>(program, capability);
+  return *loaded;
 }
 
 }  // namespace dotresize

@@ -2,8 +2,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <map>
-#include <mutex>
 #include <string>
 
 #include "worker/cuda/nvrtc.h"
@@ -12,9 +10,6 @@ namespace dotresize {
 
 /// Throws std::runtime_error: `what`, and the CUDA runtime's text.
 void check_cuda(cudaError_t result, const std::string& what);
-
-/// 70 for sm_70: of the device's index.
-int compute_capability(int device);
 
 /// A kernel of a GpuProgram. Valid as long as that.
 class GpuKernel {
@@ -51,5 +46,9 @@ class GpuProgram {
   std::string name_;
   cudaLibrary_t library_ = nullptr;
 };
+
+/// The program, compiled for the device's architecture and loaded at its first use in this process,
+/// where it stays. Thread-safe. Throws as GpuProgram does.
+const GpuProgram& loaded_program(const CudaProgram& program, int device);
 
 }  // namespace dotresize

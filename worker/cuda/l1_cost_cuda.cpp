@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "worker/cuda/loaded_programs.h"
+#include "worker/cuda/gpu_program.h"
 #include "worker/cuda/programs.h"
 
 namespace dotresize {

@@ -14,7 +14,7 @@ void add_l1_cost_cuda(const at::Tensor& x, at::Tensor& cost);
 /// cancel. `unit`: a power of two. All else as above.
 void add_half_l1_cost_cuda(const at::Tensor& x, double unit, at::Tensor& cost);
 
-/// mirror_upper_triangle (worker/kernels/upper_triangle.h) on the GPU of the matrix.
+/// mirror_upper_triangle (likewise) on the GPU of the matrix.
 void mirror_upper_triangle_cuda(at::Tensor& matrix);
 
 }  // namespace dotresize

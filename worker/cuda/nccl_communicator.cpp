@@ -49,9 +49,6 @@ ncclDataType_t reducible_type(at::ScalarType dtype) {
   }
 }
 
-/// An operation that was given up may still use its tensor: the memory must not be used again.
-void keep_forever(const at::Tensor& tensor) { new at::Tensor(tensor); }
-
 class NcclTransfer final : public Transfer {
  public:
   NcclTransfer(NcclChannel& channel, std::string operation, at::Tensor tensor, Event done)
@@ -137,8 +134,7 @@ void NcclChannel::give_up(const std::string& operation, const std::string& reaso
 }
 
 void NcclChannel::give_up_late(const std::string& operation) {
-  give_up(operation, "did not complete within " + std::to_string(timeout_.count()) +
-                         " s (resources.timeout_s): a peer is gone or silent");
+  give_up(operation, silent_peer(timeout_));
 }
 
 void NcclChannel::settle(const std::string& operation, ncclResult_t result,
@@ -186,8 +182,6 @@ NcclCommunicator::NcclCommunicator(Communicator& host, std::chrono::seconds time
     channel = std::make_unique<NcclChannel>(share_id(host), host.size(), host.rank(), timeout);
   }
 }
-
-NcclCommunicator::~NcclCommunicator() = default;
 
 void NcclCommunicator::broadcast(at::Tensor& tensor, int root) {
   if (!tensor.is_cuda()) return host_.broadcast(tensor, root);

@@ -54,9 +54,6 @@ class NcclCommunicator final : public Communicator {
  public:
   /// Collective over `host`, on each rank's current GPU.
   NcclCommunicator(Communicator& host, std::chrono::seconds timeout);
-  ~NcclCommunicator() override;
-  NcclCommunicator(const NcclCommunicator&) = delete;
-  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
   int rank() const override { return host_.rank(); }
   int size() const override { return host_.size(); }

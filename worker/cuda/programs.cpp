@@ -2,8 +2,6 @@
 
 #include <string>
 
-#include "worker/cuda/sources.h"
-
 namespace dotresize {
 
 CudaProgram l1_cost_program() {

@@ -1,10 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "worker/cuda/nvrtc.h"
 
 namespace dotresize {
+
+// The CUDA C++ of the kernels, embedded by the build. What they compute, and how, is said there.
+
+std::string_view half2_cuh();    ///< half2.cuh, which l1_cost.cu includes
+std::string_view l1_cost_cu();   ///< l1_cost.cu
+std::string_view sinkhorn_cu();  ///< sinkhorn.cu
 
 /// The kernels of the l1 cost: l1_cost_float, l1_cost_half, mirror_upper_triangle.
 CudaProgram l1_cost_program();

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "worker/cuda/loaded_programs.h"
+#include "worker/cuda/gpu_program.h"
 #include "worker/cuda/programs.h"
 
 // The iteration of worker/kernels/sinkhorn.cpp, with both updates of one iteration in one pass over

@@ -7,8 +7,6 @@
 #include <chrono>
 #include <cmath>
 
-#include "worker/evaluation/decoder.h"
-
 namespace dotresize {
 namespace {
 

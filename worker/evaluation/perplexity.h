@@ -3,7 +3,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 
+#include "job/model/model_config.h"
+#include "job/plan/shard_plan.h"
+#include "worker/checkpoint/reader.h"
+#include "worker/comm/communicator.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {
@@ -23,5 +28,20 @@ struct NegativeLogLikelihood {
 /// summed in float64. Throws std::runtime_error if the sum is not finite.
 NegativeLogLikelihood window_nll(const ModelConfig& config, const HeadWeights& head,
                                  const at::Tensor& x, const at::Tensor& ids);
+
+/// Negative log-likelihood, thus perplexity, of a dense or compressed checkpoint over the windows
+/// [W, seqlen], the ranks being pipeline stages, each on its device. Collective; every rank gets
+/// the result.
+NegativeLogLikelihood checkpoint_nll(Communicator& comm, const CheckpointReader& reader,
+                                     const ModelConfig& config, const ShardPlan& plan,
+                                     const at::Tensor& windows, at::ScalarType compute_dtype,
+                                     at::Device device,
+                                     const std::function<void(int64_t tokens)>& tokens_seen);
+
+/// The same in this process alone, on the CPU.
+NegativeLogLikelihood checkpoint_nll_alone(const CheckpointReader& reader,
+                                           const ModelConfig& config, const at::Tensor& windows,
+                                           at::ScalarType compute_dtype,
+                                           const std::function<void(int64_t tokens)>& tokens_seen);
 
 }  // namespace dotresize

@@ -2,8 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include "job/model/model_config.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/load.h"
+#include "worker/transformer/stage.h"
 
 namespace dotresize {
 
@@ -21,7 +23,7 @@ WholeModel load_whole_model(const CheckpointReader& reader, const ModelConfig& c
 
 at::Tensor last_stream(const WholeModel& model, const at::Tensor& ids) {
   const RotaryTable rotary = make_rotary_table(model.config, ids.size(1));
-  at::Tensor x = at::embedding(model.embedding, ids).to(at::kFloat);
+  at::Tensor x = embed(model.embedding, ids);
   for (const SublayerWeights& sublayer : model.sublayers) {
     x = sublayer_forward(model.config, sublayer, rotary, x);
   }
@@ -30,6 +32,25 @@ at::Tensor last_stream(const WholeModel& model, const at::Tensor& ids) {
 
 at::Tensor logits(const WholeModel& model, const at::Tensor& ids) {
   return head_forward(model.config, model.head, last_stream(model, ids));
+}
+
+Decoder::Decoder(const WholeModel& model, int64_t batch, int64_t capacity)
+    : model_(model), rotary_(make_rotary_table(model.config, capacity)) {
+  const at::ScalarType dtype = model.embedding.scalar_type();
+  for (int64_t layer = 0; layer < model.config.num_layers; ++layer) {
+    caches_.emplace_back(model.config, batch, capacity, dtype);
+  }
+}
+
+at::Tensor Decoder::read(const at::Tensor& ids) {
+  const RotaryTable rotary = rotary_rows(rotary_, caches_.front().length(), ids.size(1));
+  at::Tensor x = embed(model_.embedding, ids);
+  for (const SublayerWeights& weights : model_.sublayers) {
+    KeyValueCache& cache = caches_.at(static_cast<size_t>(layer_of(weights.sublayer)));
+    x = sublayer_forward(model_.config, weights, rotary, x,
+                         is_attention(weights.sublayer) ? &cache : nullptr);
+  }
+  return head_forward(model_.config, model_.head, x.select(1, -1));
 }
 
 }  // namespace dotresize

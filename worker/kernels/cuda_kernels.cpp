@@ -5,21 +5,17 @@
 namespace dotresize {
 namespace {
 
-CudaKernels& kernels_of_process() {
-  static CudaKernels kernels;
-  return kernels;
-}
+CudaKernels kernels_of_process;
 
 }  // namespace
 
-void set_cuda_kernels(const CudaKernels& kernels) { kernels_of_process() = kernels; }
+void set_cuda_kernels(const CudaKernels& kernels) { kernels_of_process = kernels; }
 
 const CudaKernels& cuda_kernels() {
-  const CudaKernels& kernels = kernels_of_process();
-  if (kernels.add_l1_cost == nullptr) {
+  if (kernels_of_process.add_l1_cost == nullptr) {
     throw std::logic_error("a tensor is on a GPU, but the CUDA module was not opened");
   }
-  return kernels;
+  return kernels_of_process;
 }
 
 }  // namespace dotresize

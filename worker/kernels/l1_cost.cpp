@@ -1,11 +1,16 @@
 #include "worker/kernels/l1_cost.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
-#include "worker/kernels/add_rounded.h"
 #include "worker/kernels/cuda_kernels.h"
 #include "worker/kernels/l1_cost_tile.h"
 #include "worker/kernels/parallel_for_each.h"
@@ -162,6 +167,47 @@ void check(const at::Tensor& x, const at::Tensor& cost) {
               "and on the CPU, not ", cost.sizes(), " ", cost.scalar_type(), " on ", cost.device());
 }
 
+/// Adds to `total` what add(sums) adds to zeros, rounded with `shift` as add_l1_cost says. Needs a
+/// matrix like `total`, unless shift is 0.
+template <class Add>
+void add_rounded(at::Tensor& total, double shift, const Add& add) {
+  if (shift == 0.0) return add(total);
+  at::Tensor sums = at::zeros_like(total);
+  add(sums);
+  total.add_(sums.add_(shift).sub_(shift));
+}
+
+constexpr int64_t kSampleTokens = 512;
+/// Twice as much is the largest difference, eight such ones are summed in float16.
+constexpr double kMaxMagnitude = 4094.0;
+constexpr int kMaxExponent = 126;  // 2^s is a normal float32 number
+
+/// The largest s with |x| 2^s <= kMaxMagnitude for all of x. 0 if it does not matter: all
+/// values are zero, or one is not finite.
+int scale_exponent(const at::Tensor& x) {
+  const double largest =
+      at::linalg_vector_norm(x, std::numeric_limits<double>::infinity()).item<double>();
+  if (!(largest > 0.0) || !std::isfinite(largest)) return 0;
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  int scale = 12 - exponent;  // to 2048 .. 4096
+  if (std::ldexp(largest, scale) > kMaxMagnitude) --scale;
+  return std::clamp(scale, -kMaxExponent, kMaxExponent);
+}
+
+constexpr int64_t kMirrorRows = 32;
+
+/// The rows [first, first + kMirrorRows) from the columns of that name.
+void mirror_rows(double* matrix, int64_t width, int64_t first) {
+  const int64_t end = std::min(first + kMirrorRows, width);
+  for (int64_t column = 0; column < end; column += kMirrorRows) {
+    for (int64_t j = first; j < end; ++j) {
+      const int64_t column_end = std::min(column + kMirrorRows, j);
+      for (int64_t i = column; i < column_end; ++i) matrix[j * width + i] = matrix[i * width + j];
+    }
+  }
+}
+
 }  // namespace
 
 void add_l1_cost(const at::Tensor& x, at::Tensor& cost, double shift) {
@@ -183,6 +229,37 @@ void add_l1_cost(const at::Tensor& x, at::Tensor& cost, double shift) {
       add_patch(block, patches[static_cast<size_t>(n)], shift, sums);
     });
   }
+}
+
+void add_half_l1_cost(const at::Tensor& x, at::Tensor& cost, double shift) {
+  if (x.numel() == 0) return;
+  const int scale = scale_exponent(x);
+  const at::Tensor scaled = at::mul(x, std::ldexp(1.0, scale)).to(at::kHalf);
+  const double unit = std::ldexp(1.0, -scale);
+  add_rounded(cost, shift,
+              [&](at::Tensor& sums) { cuda_kernels().add_half_l1_cost(scaled, unit, sums); });
+}
+
+double half_l1_cost_error(const at::Tensor& x) {
+  const at::Tensor sample = x.narrow(0, 0, std::min(kSampleTokens, x.size(0)));
+  at::Tensor exact = at::zeros({x.size(1), x.size(1)}, x.options().dtype(at::kDouble));
+  at::Tensor half = at::zeros_like(exact);
+  add_l1_cost(sample, exact);
+  add_half_l1_cost(sample, half);
+  half.sub_(exact).abs_().div_(exact.clamp_min_(std::numeric_limits<double>::min()));
+  return half.triu_(/*diagonal=*/1).max().item<double>();
+}
+
+void mirror_upper_triangle(at::Tensor& matrix) {
+  TORCH_CHECK(matrix.dim() == 2 && matrix.size(0) == matrix.size(1) &&
+                  matrix.scalar_type() == at::kDouble && matrix.is_contiguous(),
+              "only a contiguous square float64 matrix can be mirrored, not ", matrix.sizes(), " ",
+              matrix.scalar_type());
+  if (matrix.is_cuda()) return cuda_kernels().mirror_upper_triangle(matrix);
+  const int64_t width = matrix.size(0);
+  double* values = matrix.data_ptr<double>();
+  parallel_for_each(divide_up(width, kMirrorRows),
+                    [&](int64_t n) { mirror_rows(values, width, n * kMirrorRows); });
 }
 
 }  // namespace dotresize

@@ -44,7 +44,7 @@ struct MapDiagnostics {
   double sinkhorn_violation = 0.0;
   bool sinkhorn_converged = true;
   double qr_condition = 1.0;  ///< 2-norm condition of R
-  /// Whether the costs are sums in half precision (kernels/half_l1_cost.h), and the error of such
+  /// Whether the costs are sums in half precision (kernels/l1_cost.h), and the error of such
   /// sums on a sample if it was measured. Set by the caller of solve_junction, who chose it.
   bool half_cost = false;
   std::optional<double> half_cost_error = {};

@@ -2,8 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "worker/maps/fail.h"
-#include "worker/maps/support.h"
+#include <stdexcept>
 
 namespace dotresize {
 namespace {
@@ -12,7 +11,7 @@ void check_sum(const char* name, const at::Tensor& sum, at::IntArrayRef shape) {
   TORCH_CHECK(sum.defined() && sum.sizes() == shape && sum.scalar_type() == at::kDouble,
               "junction statistics: ", name, " must be float64 of shape ", shape);
   if (!sum.isfinite().all().item<bool>()) {
-    fail("the junction's statistics are not finite: ", name);
+    throw std::runtime_error(std::string("the junction's statistics are not finite: ") + name);
   }
 }
 
@@ -25,9 +24,9 @@ void check(const JunctionStatistics& statistics, const MapOptions& options, int6
   const MomentKinds needed = moments_in_basis(options);
   if (needed.cost) check_sum("cost", statistics.cost, {d, d});
   if (needed.abs_sum) check_sum("abs_sum", statistics.abs_sum, {d});
-  if (statistics.tokens < 1) fail("the junction has seen no tokens");
+  if (statistics.tokens < 1) throw std::runtime_error("the junction has seen no tokens");
   if (!(statistics.gram.trace().item<double>() > 0)) {
-    fail("all activations of the junction are zero");
+    throw std::runtime_error("all activations of the junction are zero");
   }
 }
 
@@ -38,6 +37,14 @@ double retained_in_eigenbasis(const at::Tensor& eigenvalues, const at::Tensor& Q
 }
 
 }  // namespace
+
+at::Tensor select_support(const at::Tensor& scores, int64_t k) {
+  TORCH_CHECK(scores.dim() == 1, "scores must be a vector, not ", scores.sizes());
+  TORCH_CHECK(k >= 0 && k <= scores.size(0), "cannot select ", k, " of ", scores.size(0));
+  const at::Tensor best_first =
+      std::get<1>(scores.sort(/*stable=*/true, /*dim=*/0, /*descending=*/true));
+  return std::get<0>(best_first.narrow(0, 0, k).sort());
+}
 
 double retained_energy(const at::Tensor& gram, const at::Tensor& M) {
   return ((at::mm(gram, M) * M).sum() / gram.trace()).item<double>();

@@ -20,4 +20,8 @@ JunctionSolution solve_junction(const JunctionStatistics& statistics, const Eige
 /// tr(Mᵀ G M) / tr(G). gram: [d, d], or any multiple of it; M: [d, k]; both float64.
 double retained_energy(const at::Tensor& gram, const at::Tensor& M);
 
+/// Indices of the k largest scores, ascending; a tie goes to the lower index. scores: [d] float64.
+/// Returns [k] int64.
+at::Tensor select_support(const at::Tensor& scores, int64_t k);
+
 }  // namespace dotresize

@@ -1,11 +1,28 @@
 #include "worker/maps/map_algorithm.h"
 
+#include <ATen/ATen.h>
+
 #include <stdexcept>
 
-#include "worker/maps/selection_map.h"
 #include "worker/maps/transport_map.h"
 
 namespace dotresize {
+namespace {
+
+MomentKinds moments(Basis) { return {}; }
+
+MapInBasis solve(const MapProblem& problem, MapDiagnostics&, const RunStep&) {
+  const at::Tensor& gram = problem.statistics.gram;
+  const at::Tensor Q = at::eye(gram.size(0), gram.options()).index_select(1, problem.support);
+  if (problem.options.basis == Basis::kIdentity) return {Q, Q};
+  return {Q, problem.eigenbasis.vectors.index_select(1, problem.support)};
+}
+
+/// The channels of the support; the others are dropped (docs/method.md, "Maps", end of step 4). The
+/// scores are mean squares: in the PCA basis the eigenvalues.
+constexpr MapAlgorithm kSelectionMap = {moments, channel_energies, solve};
+
+}  // namespace
 
 const MapAlgorithm& map_algorithm(MapKind kind) {
   switch (kind) {

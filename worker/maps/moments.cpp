@@ -6,9 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "worker/kernels/half_l1_cost.h"
 #include "worker/kernels/l1_cost.h"
-#include "worker/kernels/upper_triangle.h"
 
 namespace dotresize {
 namespace {
@@ -72,9 +70,7 @@ void Moments::add(const at::Tensor& x) {
     round_with(abs_sum_shift_, part);
     abs_sum += part;
   }
-  if (cost.defined()) {
-    (half_cost_ ? add_half_l1_cost : add_l1_cost)(tokens, cost, cost_shift_);
-  }
+  if (cost.defined()) (half_cost_ ? add_half_l1_cost : add_l1_cost)(tokens, cost, cost_shift_);
 }
 
 /// The products are summed in float64: with float32 blocks the projectors of a 256-wide model

@@ -22,7 +22,7 @@ struct SumBounds {
 };
 
 struct MomentOptions {
-  /// The costs are those of kernels/half_l1_cost.h. On a GPU.
+  /// The costs are those of kernels/l1_cost.h. On a GPU.
   bool half_cost = false;
   /// Reproducible sums (docs/method.md, "Moments"): the sum of every block of tokens is rounded to
   /// a multiple of a quantum so coarse that float64 adds the multiples up without error. The sums

@@ -2,10 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <stdexcept>
 #include <utility>
 
-#include "worker/maps/condition.h"
-#include "worker/maps/fail.h"
+#include "worker/maps/spectrum.h"
 
 // T = argmin ⟨T, C⟩ − λH(T)  (paper, eq. 1),  T = QR,  M = U·Q  (eq. 3)
 
@@ -35,16 +35,18 @@ void check_rank(const at::Tensor& R) {
   const double smallest = diagonal.min().item<double>();
   const double largest = diagonal.max().item<double>();
   if (!(smallest >= kMinDiagonalRatio * largest)) {
-    fail("the transport plan is numerically rank-deficient: the smallest diagonal entry of R is ",
-         smallest, ", the largest ", largest, "; at least ", kMinDiagonalRatio, " of it is needed");
+    throw std::runtime_error(c10::str(
+        "the transport plan is numerically rank-deficient: the smallest diagonal entry of R is ",
+        smallest, ", the largest ", largest, "; at least ", kMinDiagonalRatio, " of it is needed"));
   }
 }
 
 void check_convergence(const SinkhornResult& result, const MapOptions& options) {
   if (result.converged || options.accept_nonconvergence) return;
-  fail("Sinkhorn did not converge: after ", result.iterations,
-       " iterations a marginal is violated by ", result.violation, " in the l1 norm, with lambda ",
-       options.sinkhorn.lambda, " and tolerance ", options.sinkhorn.tolerance);
+  throw std::runtime_error(c10::str("Sinkhorn did not converge: after ", result.iterations,
+                                    " iterations a marginal is violated by ", result.violation,
+                                    " in the l1 norm, with lambda ", options.sinkhorn.lambda,
+                                    " and tolerance ", options.sinkhorn.tolerance));
 }
 
 MomentKinds moments(Basis basis) { return {.abs_sum = basis == Basis::kPca, .cost = true}; }

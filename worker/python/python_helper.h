@@ -6,10 +6,26 @@
 
 namespace dotresize {
 
-/// Runs one of the embedded Python programs (worker/python/embedded.h), `what` in error messages,
-/// in $DOTRESIZE_PYTHON, else the environment of a source tree (build/bin/../../.venv), else the
-/// python3 of the PATH. Throws InputError with the program's last line of stderr if it ends with
-/// kExitBadData, std::runtime_error if it fails in another way.
+// Python sources of this folder, byte for byte as they were when the program was built.
+
+/// configuration_dotresize.py: goes into every output directory.
+std::string_view configuration_py();
+
+/// modeling_dotresize.py: goes into every output directory.
+std::string_view modeling_py();
+
+/// run_in_transformers.py: run as `PYTHON -c SOURCE MODEL_DIR OUT.json OPTIONS...`. Exit codes as
+/// tokenize_text.py.
+std::string_view run_in_transformers_py();
+
+/// tokenize_text.py: run as `PYTHON -c SOURCE MODEL_DIR OUT.safetensors TEXT_FILE...`. Exit code 65
+/// if the input is at fault; its last line of stderr says why.
+std::string_view tokenize_text_py();
+
+/// Runs one of the programs above, `what` in error messages, in $DOTRESIZE_PYTHON, else the
+/// environment of a source tree (build/bin/../../.venv), else the python3 of the PATH. Throws
+/// InputError with the program's last line of stderr if it ends with kExitBadData,
+/// std::runtime_error if it fails in another way.
 void run_python_helper(const std::string& what, std::string_view source,
                        const std::vector<std::string>& arguments);
 

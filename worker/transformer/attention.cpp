@@ -34,6 +34,18 @@ at::Tensor norm_heads(const ModelConfig& config, const SublayerWeights& weights,
 
 }  // namespace
 
+KeyValueCache::KeyValueCache(const ModelConfig& config, int64_t batch, int64_t capacity,
+                             at::ScalarType dtype)
+    : keys_(at::empty({batch, config.num_kv_heads, capacity, config.head_dim}, dtype)),
+      values_(at::empty_like(keys_)) {}
+
+void KeyValueCache::append(const at::Tensor& key, const at::Tensor& value) {
+  const int64_t tokens = key.size(2);
+  keys_.narrow(2, length_, tokens).copy_(key);
+  values_.narrow(2, length_, tokens).copy_(value);
+  length_ += tokens;
+}
+
 at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& weights,
                              const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache) {
   const int64_t batch = x.size(0);

@@ -2,12 +2,35 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 #include "job/model/model_config.h"
-#include "worker/transformer/key_value_cache.h"
 #include "worker/transformer/rotary.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {
+
+/// The keys and values of the positions that one attention has seen, so that they are not computed
+/// again for the tokens after them. Keys are stored rotated.
+class KeyValueCache {
+ public:
+  /// Room for `capacity` positions of `batch` sequences; `dtype`: that of the weights.
+  KeyValueCache(const ModelConfig& config, int64_t batch, int64_t capacity, at::ScalarType dtype);
+
+  /// Positions that it holds.
+  int64_t length() const { return length_; }
+  /// key, value: [batch, kv_heads, tokens, head_dim] of the positions from length() on. Throws
+  /// c10::Error if they exceed the capacity.
+  void append(const at::Tensor& key, const at::Tensor& value);
+  /// [batch, kv_heads, length(), head_dim]: a view, until the next append().
+  at::Tensor keys() const { return keys_.narrow(2, 0, length_); }
+  at::Tensor values() const { return values_.narrow(2, 0, length_); }
+
+ private:
+  at::Tensor keys_;
+  at::Tensor values_;
+  int64_t length_ = 0;
+};
 
 /// Causal self-attention of normalised x [batch, tokens, k_in], in the weights' dtype: query head h
 /// attends to key head h / (heads / kv_heads). Returns [batch, tokens, k_out], skip not added.

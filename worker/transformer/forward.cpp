@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include "job/model/model_config.h"
-#include "worker/transformer/attention.h"
 #include "worker/transformer/mlp.h"
 
 namespace dotresize {
@@ -20,9 +19,7 @@ at::Tensor update_of(const ModelConfig& config, const SublayerWeights& weights,
                      const RotaryTable& rotary, const at::Tensor& normed, KeyValueCache* cache) {
   if (is_attention(weights.sublayer))
     return attention_forward(config, weights, rotary, normed, cache);
-  if (config.is_mixture(weights.sublayer)) {
-    return mixture_forward(*config.mixture, weights, normed);
-  }
+  if (config.is_mixture(weights.sublayer)) return mixture_forward(*config.mixture, weights, normed);
   return mlp_forward(weights.in_proj, weights.out_proj.at(0), normed);
 }
 
@@ -42,9 +39,7 @@ std::vector<at::Tensor> apply_in_proj(const std::vector<Linear>& in_proj, const 
     return at::linear(x, in_proj[0].weight, in_proj[0].bias).split_with_sizes(widths, /*dim=*/-1);
   }
   std::vector<at::Tensor> parts;
-  for (const Linear& linear : in_proj) {
-    parts.push_back(at::linear(x, linear.weight, linear.bias));
-  }
+  for (const Linear& linear : in_proj) parts.push_back(at::linear(x, linear.weight, linear.bias));
   return parts;
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "job/model/model_config.h"
-#include "worker/transformer/key_value_cache.h"
+#include "worker/transformer/attention.h"
 #include "worker/transformer/rotary.h"
 #include "worker/transformer/weights.h"
 

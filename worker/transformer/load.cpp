@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/errors.h"
-#include "worker/checkpoint/finite.h"
+#include "worker/checkpoint/elements.h"
 
 namespace dotresize {
 namespace {
@@ -15,9 +15,7 @@ at::Tensor load_tensor(const CheckpointReader& reader, const StoredTensor& wante
   const at::Tensor stored = reader.get(wanted.name, wanted.shape);
   at::Tensor loaded = stored.to(dtype, /*non_blocking=*/false, /*copy=*/true);
   if (all_finite(loaded)) return loaded;
-  if (!all_finite(stored)) {
-    throw InputError("tensor '" + wanted.name + "' holds NaN or infinity");
-  }
+  if (!all_finite(stored)) throw InputError("tensor '" + wanted.name + "' holds NaN or infinity");
   throw InputError("tensor '" + wanted.name + "' holds a value beyond the range of " +
                    std::string(c10::toString(dtype)) + "; compute in float32 or bfloat16");
 }

@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <tuple>
-
 #include "worker/transformer/forward.h"
 
 namespace dotresize {

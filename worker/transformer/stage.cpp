@@ -3,8 +3,9 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <array>
+#include <optional>
 
+#include "job/plan/token_windows.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/load.h"
 #include "worker/transformer/rotary.h"

@@ -4,12 +4,10 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <vector>
 
 #include "job/model/model_config.h"
 #include "job/plan/shard_plan.h"
-#include "job/plan/token_windows.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
 #include "worker/transformer/weights.h"

@@ -1,14 +1,140 @@
 #include "worker/commands/eval/eval_command.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <fmt/core.h>
 
+#include <nlohmann/json.hpp>
+
+#include "base/human_text.h"
 #include "base/program.h"
-#include "worker/commands/console.h"
-#include "worker/commands/eval/evaluation_output.h"
+#include "worker/commands/eval/measure_models.h"
 #include "worker/commands/token_input.h"
 
 namespace dotresize {
+namespace {
+
+using nlohmann::json;
+
+bool comparable(const MeasuredModel& model, const MeasuredModel& first) {
+  return model.vocab_size == first.vocab_size &&
+         model.perplexity->tokens_fingerprint == first.perplexity->tokens_fingerprint;
+}
+
+json spread_json(const Spread& spread) {
+  return {{"median", spread.median}, {"p10", spread.p10}, {"p90", spread.p90}};
+}
+
+json model_json(const MeasuredModel& model) {
+  json object = {
+      {"model", model.model.string()}, {"parameters", model.parameters}, {"bytes", model.bytes}};
+  if (model.perplexity) {
+    object["perplexity"] = model.perplexity->value;
+    object["predicted_tokens"] = model.perplexity->predicted_tokens;
+    object["seqlen"] = model.perplexity->seqlen;
+    object["tokens_sha256"] = model.perplexity->tokens_fingerprint;
+  }
+  if (model.latency) {
+    object["prompt_ms_per_token"] = spread_json(model.latency->prompt_ms);
+    object["decode_ms_per_token"] = spread_json(model.latency->decode_ms);
+  }
+  return object;
+}
+
+std::string spread_text(const Spread& spread) {
+  return fmt::format("{:.3f} ({:.3f} - {:.3f})", spread.median, spread.p10, spread.p90);
+}
+
+std::vector<std::string> header(const EvalRequest& request) {
+  std::vector<std::string> row = {"model", "parameters", "bytes"};
+  if (request.perplexity()) row.insert(row.end(), {"perplexity", "change"});
+  if (request.latency) row.insert(row.end(), {"prompt ms/token", "decode ms/token"});
+  return row;
+}
+
+std::vector<std::string> model_row(const MeasuredModel& model, const MeasuredModel& first) {
+  std::vector<std::string> row = {model.model.string(), with_separators(model.parameters),
+                                  human_bytes(model.bytes)};
+  if (model.perplexity) {
+    const double ratio = model.perplexity->value / first.perplexity->value;
+    const bool changes = &model != &first && comparable(model, first);
+    row.push_back(fmt::format("{:.4f}", model.perplexity->value));
+    row.push_back(changes ? fmt::format("{:+.2f} %", 100.0 * (ratio - 1.0)) : "");
+  }
+  if (model.latency) {
+    row.push_back(spread_text(model.latency->prompt_ms));
+    row.push_back(spread_text(model.latency->decode_ms));
+  }
+  return row;
+}
+
+/// How it was measured.
+std::string conditions(const EvalRequest& request, const MeasuredModel& first) {
+  std::string text =
+      fmt::format("float32, {} threads, {}\n", at::get_num_threads(),
+                  request.runtime == Runtime::kOwn ? "dotresize's own runtime" : "transformers");
+  if (first.perplexity) {
+    text +=
+        fmt::format("perplexity over {} tokens in windows of {}\n",
+                    with_separators(first.perplexity->predicted_tokens), first.perplexity->seqlen);
+  }
+  if (request.latency) {
+    const LatencyOptions& options = request.latency_options;
+    text += fmt::format(
+        "latency: prompt of {} tokens, {} after it, batch {}; median (10th - 90th percentile) "
+        "of {} repetitions after {} more\n",
+        options.prompt, options.decode, options.batch, options.repetitions, options.warmup);
+  }
+  return text;
+}
+
+/// Perplexities over different tokens cannot be compared: a sentence for each model whose tokens or
+/// vocabulary are not those of the first one.
+std::vector<std::string> comparison_warnings(const std::vector<MeasuredModel>& evaluations) {
+  std::vector<std::string> warnings;
+  const MeasuredModel& first = evaluations.front();
+  for (const MeasuredModel& model : evaluations) {
+    if (!model.perplexity || comparable(model, first)) continue;
+    warnings.push_back(model.model.string() + " has another vocabulary or other tokens than " +
+                       first.model.string() + ": their perplexities cannot be compared");
+  }
+  return warnings;
+}
+
+/// A row for each model; changes are those against the first one, of comparable perplexities.
+std::string evaluation_table(const EvalRequest& request,
+                             const std::vector<MeasuredModel>& evaluations) {
+  std::vector<std::vector<std::string>> rows = {header(request)};
+  for (const MeasuredModel& model : evaluations) {
+    rows.push_back(model_row(model, evaluations.front()));
+  }
+  std::vector<Align> alignment(rows.front().size(), Align::kRight);
+  alignment.front() = Align::kLeft;
+  return format_table(rows, alignment) + "\n" + conditions(request, evaluations.front());
+}
+
+/// The document of `dotresize eval -o json` (docs/cli.md).
+std::string evaluation_json(const EvalRequest& request,
+                            const std::vector<MeasuredModel>& evaluations) {
+  json document = {{"runtime", to_string(request.runtime)},
+                   {"dtype", "float32"},
+                   {"threads", at::get_num_threads()},
+                   {"models", json::array()},
+                   {"warnings", comparison_warnings(evaluations)}};
+  if (request.latency) {
+    const LatencyOptions& options = request.latency_options;
+    document["latency"] = {{"prompt", options.prompt},
+                           {"decode", options.decode},
+                           {"batch", options.batch},
+                           {"repetitions", options.repetitions},
+                           {"warmup", options.warmup}};
+  }
+  for (const MeasuredModel& model : evaluations) document["models"].push_back(model_json(model));
+  // Paths need not be UTF-8, JSON must be.
+  return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
 
 int eval_command(const EvalRequest& request, bool json) {
   const c10::InferenceMode no_autograd;

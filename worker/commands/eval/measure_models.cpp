@@ -9,7 +9,7 @@
 #include "job/model/tensor_table.h"
 #include "worker/commands/eval/transformers_runtime.h"
 #include "worker/commands/token_input.h"
-#include "worker/evaluation/checkpoint_nll.h"
+#include "worker/evaluation/perplexity.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

@@ -12,7 +12,6 @@
 #include "base/input_file.h"
 #include "base/scratch_directory.h"
 #include "job/model/output_config.h"
-#include "worker/python/embedded.h"
 #include "worker/python/python_helper.h"
 
 namespace dotresize {

@@ -1,12 +1,8 @@
 #include "worker/commands/run/job_command.h"
 
-#include <ATen/Parallel.h>
 #include <fmt/core.h>
 #include <mpi.h>
-#include <sched.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,10 +19,10 @@
 #include "job/report/report.h"
 #include "job/spec/job_file.h"
 #include "worker/comm/mpi_communicator.h"
-#include "worker/commands/console.h"
+#include "worker/commands/progress.h"
 #include "worker/commands/run/progress_client.h"
+#include "worker/commands/run/rank_process.h"
 #include "worker/commands/run/run_job.h"
-#include "worker/commands/run/stop_signals.h"
 #include "worker/commands/run/trace.h"
 #include "worker/cuda/choose_device.h"
 
@@ -34,59 +30,8 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-class MpiSession {
- public:
-  MpiSession() {
-    int provided = 0;
-    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
-  }
-  ~MpiSession() { MPI_Finalize(); }
-  MpiSession(const MpiSession&) = delete;
-  MpiSession& operator=(const MpiSession&) = delete;
-};
-
-int world_rank() {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return rank;
-}
-
-int world_size() {
-  int size = 1;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  return size;
-}
-
-/// The ranks of the job on this host.
-struct HostRanks {
-  int rank = 0;  ///< of this process among them
-  int size = 1;
-};
-
-HostRanks ranks_on_this_host() {
-  MPI_Comm host = MPI_COMM_NULL;
-  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
-  HostRanks ranks;
-  MPI_Comm_rank(host, &ranks.rank);
-  MPI_Comm_size(host, &ranks.size);
-  MPI_Comm_free(&host);
-  return ranks;
-}
-
-/// The cores that this process may use, shared fairly by the ranks on the host, unless
-/// OMP_NUM_THREADS decides.
-void set_threads(const HostRanks& ranks) {
-  at::set_num_interop_threads(1);
-  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  ::sched_getaffinity(0, sizeof(cores), &cores);
-  at::set_num_threads(std::max(1, CPU_COUNT(&cores) / ranks.size));
-}
-
 /// Rank 0 reads the job file, and every rank gets it.
-v1::JobSpec share_spec(const fs::path& job_file) {
-  MpiCommunicator comm(MPI_COMM_WORLD, std::chrono::minutes(10));
+v1::JobSpec share_spec(Communicator& comm, const fs::path& job_file) {
   v1::JobSpec spec;
   if (comm.rank() == 0) {
     spec = read_job_file(job_file);
@@ -98,11 +43,6 @@ v1::JobSpec share_spec(const fs::path& job_file) {
   }
   spec.ParseFromString(broadcast_string(comm, spec.SerializeAsString(), 0));
   return spec;
-}
-
-ChosenDevice choose_device_for(const v1::JobSpec& spec, const HostRanks& ranks) {
-  MpiCommunicator comm(MPI_COMM_WORLD, std::chrono::minutes(10));
-  return choose_device(asked_device(spec), comm, ranks.rank);
 }
 
 /// To the log: an estimate is no reason to refuse.
@@ -176,8 +116,9 @@ void JobCommand::run_job_here(StopSignals& signals) {
   const HostRanks ranks = ranks_on_this_host();
   set_threads(ranks);
   if (rank_ == 0 && !trace_.empty()) check_trace_path(trace_);
-  const v1::JobSpec spec = share_spec(job_file_);
-  const ChosenDevice device = choose_device_for(spec, ranks);
+  MpiCommunicator before_job(MPI_COMM_WORLD, std::chrono::minutes(10));
+  const v1::JobSpec spec = share_spec(before_job, job_file_);
+  const ChosenDevice device = choose_device(asked_device(spec), before_job, ranks.rank);
   const ModelConfig config = read_model_config(spec.model().path());
   const ResolvedJob job = resolve_job(spec, config, LaunchFacts{world_size(), device.facts()});
   const ShardPlan plan = make_shard_plan(config, job);

@@ -6,9 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <string>
 
 #include "base/durable_file.h"
 #include "base/errors.h"
@@ -47,21 +45,23 @@ void make_directory(const fs::path& path) {
   if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) throw cannot_write(path);
 }
 
-}  // namespace
-
-LockedDirectory::LockedDirectory(const fs::path& path) {
+/// The directory, made if it is missing, which this process alone writes while the result is open.
+/// Throws InputError if another process holds the lock or the directory cannot be made.
+UniqueFd lock_directory(const fs::path& path) {
   // A holder that ends renames or removes the directory: a lock on one that has lost its name is
   // none.
-  while (!fd_) {
+  for (;;) {
     make_directory(path);
-    fd_ = UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-    if (!fd_) throw cannot_write(path);
-    if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
+    UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    if (!fd) throw cannot_write(path);
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       throw InputError("output.path", "another job is writing " + path.string());
     }
-    if (!same_file(fd_.get(), path)) fd_ = UniqueFd();
+    if (same_file(fd.get(), path)) return fd;
   }
 }
+
+}  // namespace
 
 void remove_unfinished(const fs::path& partial) {
   constexpr int kMaxAttempts = 100;  // against a thread or rank that still adds files
@@ -79,7 +79,7 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite)
         "output.path",
         path_.string() + " exists; remove it, choose another path, or set output.overwrite: true");
   }
-  lock_.emplace(partial_);
+  lock_ = lock_directory(partial_);
   for (const fs::directory_entry& leftover : fs::directory_iterator(partial_)) {
     fs::remove_all(leftover.path());
   }

@@ -2,21 +2,10 @@
 
 #include <filesystem>
 #include <mutex>
-#include <optional>
 
 #include "base/unique_fd.h"
 
 namespace dotresize {
-
-/// A directory that this process alone writes: it is made if it is missing, and locked for life.
-class LockedDirectory {
- public:
-  /// Throws InputError if another process holds the lock or the directory cannot be made.
-  explicit LockedDirectory(const std::filesystem::path& path);
-
- private:
-  UniqueFd fd_;
-};
 
 /// Removes an unfinished output, whatever is still being written into it.
 void remove_unfinished(const std::filesystem::path& partial);
@@ -47,7 +36,7 @@ class OutputDirectory {
   bool overwrite_ = false;
   std::mutex mutex_;
   bool committed_ = false;
-  std::optional<LockedDirectory> lock_;
+  UniqueFd lock_;
 };
 
 }  // namespace dotresize

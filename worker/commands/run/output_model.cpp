@@ -11,7 +11,7 @@
 #include "job/model/tensor_table.h"
 #include "job/plan/net_size.h"
 #include "worker/checkpoint/dtypes.h"
-#include "worker/python/embedded.h"
+#include "worker/python/python_helper.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -27,8 +27,8 @@ constexpr std::array<const char*, 10> kCopiedFiles = {
     "added_tokens.json",  "chat_template.jinja",
     "chat_template.json", "generation_config.json"};
 
-}  // namespace
-
+/// Where every tensor of the output goes (output_model_config): each rank writes the shards of its
+/// own sublayers.
 ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job,
                           const ShardPlan& plan) {
   const at::ScalarType dtype = scalar_type(job.output_dtype);
@@ -41,6 +41,8 @@ ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job,
   }
   return make_shard_layout(by_rank);
 }
+
+}  // namespace
 
 OutputShards::OutputShards(fs::path dir, int rank, const ModelConfig& source,
                            const ResolvedJob& job, const ShardPlan& plan)

@@ -1,22 +1,16 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <optional>
-#include <string>
 
 #include "job/model/model_config.h"
 #include "job/plan/resolved_job.h"
 #include "job/plan/shard_plan.h"
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/writer.h"
-#include "worker/transformer/stock_norm.h"
+#include "worker/transformer/fold_sublayer.h"
 
 namespace dotresize {
-
-/// Where every tensor of the output goes (output_model_config): each rank writes the shards of its
-/// own sublayers.
-ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job, const ShardPlan& plan);
 
 /// Writes the folded weights of one rank into its shards, as the output model has them. References
 /// outlive the object.

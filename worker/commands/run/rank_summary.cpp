@@ -8,13 +8,39 @@
 #include "base/environment.h"
 #include "base/sha256.h"
 #include "job/model/model_config.h"
-#include "worker/commands/run/cost_rate.h"
+#include "worker/cuda/gpu_limits.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
 using Json = nlohmann::json;
+
+double work_of(const PhaseClock& clock, const char* kind) {
+  const auto found = clock.work().find(kind);
+  return found == clock.work().end() ? 0.0 : found->second;
+}
+
+/// Of pairs in both precisions together: the time that they need at least divides them.
+double limit_of_gpu(const GpuInfo& gpu, double float32_pairs, double float16_pairs) {
+  return (float32_pairs + float16_pairs) / (float32_pairs / l1_cost_limit(gpu, at::kFloat) +
+                                            float16_pairs / l1_cost_limit(gpu, at::kHalf));
+}
+
+/// What this rank's l1 costs have reached, with the limit of its GPU if it has one; nothing if it
+/// has computed none.
+std::optional<CostReport> cost_report(const PhaseClock& clock, const ChosenDevice& device) {
+  const double float32_pairs = work_of(clock, "cost");
+  const double float16_pairs = work_of(clock, "cost_float16");
+  const double pairs = float32_pairs + float16_pairs;
+  if (pairs == 0.0) return std::nullopt;
+  CostReport report{pairs, clock.seconds().at("cost")};
+  if (device.cuda) {
+    report.limit_pairs_per_s =
+        limit_of_gpu(device.cuda->info(device.device.index()), float32_pairs, float16_pairs);
+  }
+  return report;
+}
 
 /// Objects of all ranks merged into one, on rank 0.
 Json gather_object(Communicator& comm, const Json& mine) {

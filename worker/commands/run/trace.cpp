@@ -42,9 +42,7 @@ void check_trace_path(const fs::path& path) {
   if (!fs::is_directory(folder, error)) {
     throw InputError("--trace", folder.string() + ": there is no such directory");
   }
-  if (fs::is_directory(path, error)) {
-    throw InputError("--trace", path.string() + " is a directory");
-  }
+  if (fs::is_directory(path, error)) throw InputError("--trace", path.string() + " is a directory");
   if (::access(folder.c_str(), W_OK) != 0) {
     throw InputError("--trace", folder.string() + " is not writable");
   }
@@ -52,9 +50,7 @@ void check_trace_path(const fs::path& path) {
 
 void write_trace(Communicator& comm, const PhaseClock& clock, const fs::path& path) {
   Json mine = Json::array({name_event(comm.rank())});
-  for (const PhaseClock::Span& span : clock.spans()) {
-    mine.push_back(span_event(span, comm.rank()));
-  }
+  for (const PhaseClock::Span& span : clock.spans()) mine.push_back(span_event(span, comm.rank()));
   const std::vector<std::string> ranks = gather_strings(comm, mine.dump(), 0);
   if (comm.rank() != 0) return;
   Json events = Json::array();

@@ -14,7 +14,7 @@
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/commands/token_input.h"
-#include "worker/evaluation/checkpoint_nll.h"
+#include "worker/evaluation/perplexity.h"
 #include "worker/evaluation/whole_model.h"
 
 namespace dotresize {

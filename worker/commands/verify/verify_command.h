@@ -1,7 +1,5 @@
 #pragma once
 
-#include <filesystem>
-
 #include "job/spec/requests.h"
 
 namespace dotresize {

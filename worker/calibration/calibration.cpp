@@ -1,4 +1,4 @@
-#include "worker/calibration/schedules.h"
+#include "worker/calibration/calibration.h"
 
 #include <algorithm>
 #include <array>

@@ -21,4 +21,9 @@ Eigenbasis eigenbasis(const at::Tensor& gram);
 /// descending.
 int64_t effective_rank(const at::Tensor& values, double share = 0.99);
 
+/// The 2-norm condition of an upper triangular matrix R [k, k] float64 without zeros on its
+/// diagonal, to a relative error of 1e-6 (conditions up to 1e9). On any device; computed on the
+/// host. A few dozen products with R and R⁻¹; singular values take O(k³).
+double triangular_condition(const at::Tensor& R);
+
 }  // namespace dotresize

@@ -2,9 +2,10 @@
 
 #include <csignal>
 #include <functional>
-#include <thread>
 
 namespace dotresize {
+
+// This process as one rank of a job: how it ends, and what it has of its host.
 
 /// Ends the process cleanly on SIGTERM, SIGINT and SIGHUP, whatever the main thread is computing: a
 /// thread of its own waits for them, runs `clean_up`, and leaves with kExitCancelled. Make it
@@ -22,5 +23,30 @@ class StopSignals {
 /// Has the kernel kill this process when its parent dies, if the parent is an MPI launcher: no
 /// rank outlives mpirun.
 void die_with_launcher();
+
+/// MPI from MPI_Init to MPI_Finalize.
+class MpiSession {
+ public:
+  MpiSession();
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+};
+
+/// Of MPI_COMM_WORLD.
+int world_rank();
+int world_size();
+
+/// The ranks of the job on this host.
+struct HostRanks {
+  int rank = 0;  ///< of this process among them
+  int size = 1;
+};
+
+HostRanks ranks_on_this_host();
+
+/// The cores that this process may use, shared fairly by the ranks on the host, unless
+/// OMP_NUM_THREADS decides.
+void set_threads(const HostRanks& ranks);
 
 }  // namespace dotresize

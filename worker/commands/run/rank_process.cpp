@@ -1,0 +1,76 @@
+#include "worker/commands/run/rank_process.h"
+
+#include <ATen/Parallel.h>
+#include <mpi.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+#include <utility>
+
+#include "base/program.h"
+
+namespace dotresize {
+
+StopSignals::StopSignals() {
+  sigemptyset(&signals_);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals_, signal);
+  pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+}
+
+void StopSignals::watch(std::function<void()> clean_up) {
+  std::thread([signals = signals_, clean_up = std::move(clean_up)] {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    clean_up();
+    ::_exit(kExitCancelled);
+  }).detach();
+}
+
+void die_with_launcher() {
+  if (std::getenv("OMPI_COMM_WORLD_RANK") == nullptr) return;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+MpiSession::MpiSession() {
+  int provided = 0;
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+}
+
+MpiSession::~MpiSession() { MPI_Finalize(); }
+
+int world_rank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+int world_size() {
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+HostRanks ranks_on_this_host() {
+  MPI_Comm host = MPI_COMM_NULL;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  HostRanks ranks;
+  MPI_Comm_rank(host, &ranks.rank);
+  MPI_Comm_size(host, &ranks.size);
+  MPI_Comm_free(&host);
+  return ranks;
+}
+
+void set_threads(const HostRanks& ranks) {
+  at::set_num_interop_threads(1);
+  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  ::sched_getaffinity(0, sizeof(cores), &cores);
+  at::set_num_threads(std::max(1, CPU_COUNT(&cores) / ranks.size));
+}
+
+}  // namespace dotresize
