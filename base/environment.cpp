@@ -24,6 +24,10 @@ std::string host_name() {
   return name.data();
 }
 
+void let_waiting_threads_sleep() {
+  if (std::getenv("GOMP_SPINCOUNT") == nullptr) ::setenv("OMP_WAIT_POLICY", "passive", 0);
+}
+
 std::string random_bytes(size_t count) {
   std::string bytes(count, '\0');
   if (::getrandom(bytes.data(), count, 0) != std::ssize(bytes)) {

@@ -28,14 +28,16 @@ std::vector<std::string> attempt_environment(const v1::Job& job) {
 
 /// Whether a job's processes see this variable, "NAME=value", of this process's environment.
 bool is_inherited(std::string_view variable) {
-  constexpr std::array<std::string_view, 8> kNames = {"PATH",
-                                                      "HOME",
-                                                      "LANG",
-                                                      "LC_ALL",
-                                                      "TMPDIR",
-                                                      "LD_LIBRARY_PATH",
-                                                      "OMP_NUM_THREADS",
-                                                      "CUDA_VISIBLE_DEVICES"};
+  constexpr std::array<std::string_view, 10> kNames = {"PATH",
+                                                       "HOME",
+                                                       "LANG",
+                                                       "LC_ALL",
+                                                       "TMPDIR",
+                                                       "LD_LIBRARY_PATH",
+                                                       "OMP_NUM_THREADS",
+                                                       "OMP_WAIT_POLICY",
+                                                       "GOMP_SPINCOUNT",
+                                                       "CUDA_VISIBLE_DEVICES"};
   const std::string_view name = variable.substr(0, variable.find('='));
   return name.starts_with("DOTRESIZE_") ||
          std::find(kNames.begin(), kNames.end(), name) != kNames.end();

@@ -9,6 +9,7 @@
 #include <iostream>
 #include <string_view>
 
+#include "base/environment.h"
 #include "base/program.h"
 #include "server/options.h"
 #include "server/server.h"
@@ -29,6 +30,7 @@ sigset_t block_stop_signals() {
 }
 
 int serve(const ServerOptions& options) {
+  let_waiting_threads_sleep();
   const sigset_t stop_signals = block_stop_signals();
   std::signal(SIGPIPE, SIG_IGN);
   grpc::EnableDefaultHealthCheckService(true);

@@ -40,6 +40,18 @@ std::string cache_with(const char* xdg_cache_home, const char* home) {
   return user_cache_dir();
 }
 
+TEST(Environment, WaitingThreadsSleepUnlessTheUserHasDecided) {
+  const auto policy_with = [](const char* policy, const char* spin_count) {
+    const Variable policy_variable("OMP_WAIT_POLICY", policy);
+    const Variable spin_variable("GOMP_SPINCOUNT", spin_count);
+    let_waiting_threads_sleep();
+    return environment_variable("OMP_WAIT_POLICY");
+  };
+  EXPECT_EQ(policy_with(nullptr, nullptr), "passive");
+  EXPECT_EQ(policy_with("active", nullptr), "active");
+  EXPECT_EQ(policy_with(nullptr, "1000"), "");
+}
+
 TEST(UserCache, IsNamedByTheEnvironment) {
   EXPECT_EQ(cache_with("/fast", "/home/u"), "/fast/dotresize");
   EXPECT_EQ(cache_with(nullptr, "/home/u"), "/home/u/.cache/dotresize");
