@@ -81,7 +81,7 @@ int64_t estimate_peak_memory(const ModelConfig& config, const ResolvedJob& job,
 struct DeviceMemory : MemoryModel {
   /// The stream (float32): received, computed, sent; normed and as an update, both also in the
   /// compute dtype, in which the insides of the sublayer are; the costs' rotated copy and its
-  /// float16 form; two float64 matrices [d, d] for the costs' sample (kernels/half_l1_cost.h) or
+  /// float16 form; two float64 matrices [d, d] for the costs' sample (kernels/l1_cost.h) or
   /// their rounding.
   int64_t microbatch() const;
   /// float64: 5 matrices [d, d] (the matrix, a copy that becomes the eigenvectors, cuSOLVER's two

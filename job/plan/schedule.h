@@ -18,7 +18,7 @@ struct CalibrationWork {
 };
 
 /// The order in which ranks, sublayers and calibration tokens meet: a row of schedules(). The
-/// function that does it is in worker/calibration/schedules.h under the same name.
+/// function that does it is in worker/calibration/calibration.h under the same name.
 struct Schedule {
   std::string_view name;         ///< as in plans and reports: "pipeline"
   std::string_view activations;  ///< `calibration.activations` that asks for it: "original"

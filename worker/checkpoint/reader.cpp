@@ -170,7 +170,7 @@ at::Tensor CheckpointReader::get(const std::string& name, at::IntArrayRef expect
     throw InputError(
         c10::str(where, " has shape ", at::IntArrayRef(info.shape), ", expected ", expected_shape));
   }
-  const at::Tensor tensor = file.tensor(name);
+  at::Tensor tensor = file.tensor(name);
   if (!tensor.is_floating_point()) {
     throw InputError(where + " has dtype " + info.dtype +
                      ", expected a floating one (F64, F32, F16, BF16)");

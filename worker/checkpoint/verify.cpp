@@ -152,7 +152,7 @@ std::string sha256_sums(const fs::path& dir, const std::map<std::string, std::st
   for (const std::string& file : files_below(dir)) {
     const auto found = known.find(file);
     const std::string sum = found != known.end() ? found->second : sha256_of_file(dir / file);
-    sums += sum + kSeparator + file + "\n";
+    sums.append(sum).append(kSeparator).append(file).append("\n");
   }
   return sums;
 }
