@@ -45,6 +45,26 @@ TEST_F(OutputDirectoryTest, DiscardAfterCommitKeepsTheModel) {
   EXPECT_TRUE(fs::exists(out_));
 }
 
+TEST_F(OutputDirectoryTest, AnyRankRemovesItUntilItHasLeft) {
+  OutputDirectory output(out_, false);
+  {
+    OutputDirectory of_another_rank(out_);
+    of_another_rank.leave();
+  }
+  EXPECT_TRUE(fs::exists(output.partial()));
+  { const OutputDirectory of_another_rank(out_); }
+  EXPECT_FALSE(fs::exists(output.partial()));
+}
+
+TEST_F(OutputDirectoryTest, OneOfALaterJobIsNotRemoved) {
+  OutputDirectory output(out_, false);
+  const fs::path partial = output.partial();
+  fs::remove_all(partial);
+  fs::create_directory(partial);
+  output.discard();
+  EXPECT_TRUE(fs::exists(partial));
+}
+
 TEST_F(OutputDirectoryTest, RefusesAnExistingOutput) {
   fs::create_directories(out_);
   EXPECT_THAT([&] { OutputDirectory(out_, false); },

@@ -58,9 +58,10 @@ def test_silent_rank_ends_the_job_at_the_deadline(spec, tmp_path):
     assert leftovers(tmp_path) == []
 
 
-def test_rank_0_that_cannot_clean_up_leaves_nothing(spec, tmp_path):
-    """Another rank's abort may end rank 0 before it has removed the unfinished output."""
-    spec["resources"]["timeout_s"] = 3
+@pytest.mark.parametrize(("event", "expected"), [("deadline", 1), ("sigterm", 2)])
+def test_rank_0_that_cannot_clean_up_leaves_nothing(event, expected, spec, tmp_path):
+    """Another rank's end may end rank 0 before it has removed the unfinished output."""
+    spec["resources"]["timeout_s"] = 3 if event == "deadline" else 120
     running = harness.Running(spec, tmp_path)
     running.wait_for("calibrate")
     rank_0, *others = running.ranks()
@@ -73,11 +74,13 @@ def test_rank_0_that_cannot_clean_up_leaves_nothing(spec, tmp_path):
 
     stopping = threading.Thread(target=keep_stopped)
     stopping.start()
+    if event == "sigterm":
+        others[1].terminate()
     code, _ = running.end()
     ended.set()
     stopping.join()
 
-    assert code == 1
+    assert code == expected
     assert harness.all_gone([rank_0, *others])
     assert leftovers(tmp_path) == []
 

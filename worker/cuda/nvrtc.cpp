@@ -45,6 +45,7 @@ class NvrtcProgram {
 
   void compile(const std::vector<std::string>& options) {
     std::vector<const char*> arguments;
+    arguments.reserve(options.size());
     for (const std::string& option : options) arguments.push_back(option.c_str());
     const nvrtcResult result =
         nvrtcCompileProgram(handle_, static_cast<int>(arguments.size()), arguments.data());

@@ -39,6 +39,7 @@ std::vector<at::Tensor> apply_in_proj(const std::vector<Linear>& in_proj, const 
     return at::linear(x, in_proj[0].weight, in_proj[0].bias).split_with_sizes(widths, /*dim=*/-1);
   }
   std::vector<at::Tensor> parts;
+  parts.reserve(in_proj.size());
   for (const Linear& linear : in_proj) parts.push_back(at::linear(x, linear.weight, linear.bias));
   return parts;
 }

@@ -23,7 +23,7 @@ class Incoming {
 
   at::Tensor take() {
     transfer_->wait();
-    const at::Tensor x = buffer_;
+    at::Tensor x = buffer_;
     post();
     return x;
   }

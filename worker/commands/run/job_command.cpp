@@ -123,11 +123,11 @@ void JobCommand::run_job_here(StopSignals& signals) {
   const ResolvedJob job = resolve_job(spec, config, LaunchFacts{world_size(), device.facts()});
   const ShardPlan plan = make_shard_plan(config, job);
   warn_of_little_memory(rank_, plan.ranks.at(static_cast<size_t>(rank_)), device);
-  std::optional<OutputDirectory> output;
-  if (rank_ == 0) output.emplace(job.output_path, job.overwrite);
-  signals.watch([&output] {
-    if (output) output->discard();
-  });
+  if (rank_ != 0) before_job.barrier();  // rank 0 has created the output
+  OutputDirectory output = rank_ == 0 ? OutputDirectory(job.output_path, job.overwrite)
+                                      : OutputDirectory(job.output_path);
+  signals.watch([&output] { output.discard(); });
+  if (rank_ == 0) before_job.barrier();
   std::optional<ProgressClient> heartbeat;
   if (rank_ == 0 && coordinator_) heartbeat.emplace(*coordinator_, progress_);
 
@@ -136,8 +136,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
   const auto between_gpus = device.cuda ? device.cuda->make_communicator(host, timeout) : nullptr;
   Communicator& comm = between_gpus ? *between_gpus : host;
   const Report report =
-      run_job(job, config, plan,
-              {comm, progress_, cache_dir_, output ? &*output : nullptr, trace_, device});
+      run_job(job, config, plan, {comm, progress_, output, cache_dir_, trace_, device});
   if (rank_ == 0) print_summary(report);
 }
 

@@ -45,6 +45,12 @@ void make_directory(const fs::path& path) {
   if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) throw cannot_write(path);
 }
 
+UniqueFd open_directory(const fs::path& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd) throw cannot_write(path);
+  return fd;
+}
+
 /// The directory, made if it is missing, which this process alone writes while the result is open.
 /// Throws InputError if another process holds the lock or the directory cannot be made.
 UniqueFd lock_directory(const fs::path& path) {
@@ -52,8 +58,7 @@ UniqueFd lock_directory(const fs::path& path) {
   // none.
   for (;;) {
     make_directory(path);
-    UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-    if (!fd) throw cannot_write(path);
+    UniqueFd fd = open_directory(path);
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       throw InputError("output.path", "another job is writing " + path.string());
     }
@@ -61,16 +66,17 @@ UniqueFd lock_directory(const fs::path& path) {
   }
 }
 
-}  // namespace
-
-void remove_unfinished(const fs::path& partial) {
+/// Whatever is still being written into it, but not the directory of that name of a later job.
+void remove_unfinished(const fs::path& partial, int fd) {
   constexpr int kMaxAttempts = 100;  // against a thread or rank that still adds files
-  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+  for (int attempt = 0; attempt < kMaxAttempts && same_file(fd, partial); ++attempt) {
     std::error_code error;
     fs::remove_all(partial, error);
     if (!error) return;
   }
 }
+
+}  // namespace
 
 OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite)
     : path_(path), partial_(partial_path(path)), overwrite_(overwrite) {
@@ -79,17 +85,25 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite)
         "output.path",
         path_.string() + " exists; remove it, choose another path, or set output.overwrite: true");
   }
-  lock_ = lock_directory(partial_);
+  directory_ = lock_directory(partial_);
   for (const fs::directory_entry& leftover : fs::directory_iterator(partial_)) {
     fs::remove_all(leftover.path());
   }
 }
 
+OutputDirectory::OutputDirectory(const fs::path& path)
+    : path_(path), partial_(partial_path(path)), directory_(open_directory(partial_)) {}
+
 OutputDirectory::~OutputDirectory() { discard(); }
 
 void OutputDirectory::discard() {
   const std::lock_guard<std::mutex> guard(mutex_);
-  if (!committed_) remove_unfinished(partial_);
+  if (!settled_) remove_unfinished(partial_, directory_.get());
+}
+
+void OutputDirectory::leave() {
+  const std::lock_guard<std::mutex> guard(mutex_);
+  settled_ = true;
 }
 
 void OutputDirectory::commit() {
@@ -101,7 +115,7 @@ void OutputDirectory::commit() {
   } else {
     fs::rename(partial_, path_);
   }
-  committed_ = true;
+  settled_ = true;
   sync_directory(fs::absolute(path_).parent_path());
   if (replace) fs::remove_all(partial_);  // what was there before
 }

@@ -7,16 +7,16 @@
 
 namespace dotresize {
 
-/// Removes an unfinished output, whatever is still being written into it.
-void remove_unfinished(const std::filesystem::path& partial);
-
 /// The output while it is being written: `<path>.partial`, locked against a second job, renamed to
-/// `path` when it is whole. Used by rank 0; other ranks write files into partial() after a barrier.
+/// `path` when it is whole. Rank 0 creates and commits it. The others write files into partial(),
+/// and remove it if they end before leave(): they may be the last to run.
 class OutputDirectory {
  public:
   /// Creates an empty `<path>.partial` (a leftover of an earlier job is removed first). Throws
   /// InputError if `path` exists and `overwrite` is false, or if another job holds the lock.
   OutputDirectory(const std::filesystem::path& path, bool overwrite);
+  /// Another rank's, once rank 0 has created it. Throws InputError if it cannot be opened.
+  explicit OutputDirectory(const std::filesystem::path& path);
   /// discard()s.
   ~OutputDirectory();
   OutputDirectory(const OutputDirectory&) = delete;
@@ -24,8 +24,10 @@ class OutputDirectory {
 
   const std::filesystem::path& partial() const { return partial_; }
   /// Removes the unfinished output, from any thread, whatever is still being written into it; does
-  /// nothing after commit().
+  /// nothing after commit() or leave().
   void discard();
+  /// Leaves the output to rank 0, which may commit it as soon as it has this rank's next message.
+  void leave();
   /// Makes the content durable and renames it to `path`, replacing an existing directory if
   /// `overwrite` allows it.
   void commit();
@@ -35,8 +37,8 @@ class OutputDirectory {
   std::filesystem::path partial_;
   bool overwrite_ = false;
   std::mutex mutex_;
-  bool committed_ = false;
-  UniqueFd lock_;
+  bool settled_ = false;  ///< committed or left
+  UniqueFd directory_;    ///< partial(); rank 0 holds the lock on it
 };
 
 }  // namespace dotresize

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/durable_file.h"
-#include "base/partial_path.h"
 #include "base/program.h"
 #include "job/model/model_size.h"
 #include "job/plan/choose_widths.h"
@@ -68,7 +67,7 @@ struct JobContext {
 
   bool root() const { return comm.rank() == 0; }
   /// Where all ranks write while the output is unfinished.
-  fs::path partial() const { return partial_path(job.output_path); }
+  const fs::path& partial() const { return environment.output.partial(); }
   Progress& progress() const { return environment.progress; }
   at::ScalarType compute_dtype() const { return scalar_type(job.compute_dtype); }
   std::function<void(int64_t)> count_tokens() const {
@@ -270,6 +269,7 @@ Report run_steps(JobContext& run) {
 
   run.progress().enter("finish");
   if (!run.environment.trace.empty()) write_trace(run.comm, run.clock, run.environment.trace);
+  if (!run.root()) run.environment.output.leave();
   std::vector<RankReport> ranks =
       gather_ranks(run.comm, run.plan, run.clock, run.environment.device);
   if (!run.root()) return {};
@@ -278,7 +278,7 @@ Report run_steps(JobContext& run) {
   add_perplexity(report, report.compressed, compressed);
   report.ranks = std::move(ranks);
   report.wall_time_s = wall_time_s;
-  publish(*run.environment.output, report, run.config, hashes.shards);
+  publish(run.environment.output, report, run.config, hashes.shards);
   return report;
 }
 
@@ -290,13 +290,13 @@ Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPla
   environment.progress.plan({{"prepare", 1.0, 0, 0}});
   environment.progress.enter("prepare");
   JobContext run{job, config, plan, environment};
-  run.comm.barrier();  // the output directory is there
+  run.comm.barrier();  // one origin of time for all ranks
   run.clock.set_origin();
   try {
     return run_steps(run);
   } catch (...) {
-    // Rank 0 removes it as well, but the abort that follows here may end rank 0 before it does.
-    remove_unfinished(run.partial());
+    // Rank 0 does so too, but the abort that follows here may end rank 0 before it does.
+    environment.output.discard();
     throw;
   }
 }

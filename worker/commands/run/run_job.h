@@ -17,10 +17,10 @@ namespace dotresize {
 struct RunEnvironment {
   Communicator& comm;
   Progress& progress;
-  std::filesystem::path cache_dir;    ///< for tokenised text
-  OutputDirectory* output = nullptr;  ///< rank 0's; null on the others
-  std::filesystem::path trace = {};   ///< where to write a timeline of all ranks; empty: nowhere
-  ChosenDevice device = {};           ///< where this rank computes; `comm` moves its tensors
+  OutputDirectory& output;           ///< this rank's of one directory
+  std::filesystem::path cache_dir;   ///< for tokenised text
+  std::filesystem::path trace = {};  ///< where to write a timeline of all ranks; empty: nowhere
+  ChosenDevice device = {};          ///< where this rank computes; `comm` moves its tensors
 };
 
 /// One whole job: perplexity of the dense model, calibration, maps, folding, the output directory,
