@@ -24,8 +24,8 @@ std::string host_name() {
   return name.data();
 }
 
-void let_waiting_threads_sleep() {
-  if (std::getenv("GOMP_SPINCOUNT") == nullptr) ::setenv("OMP_WAIT_POLICY", "passive", 0);
+void limit_spinning() {
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) ::setenv("GOMP_SPINCOUNT", "1000", 0);
 }
 
 std::string random_bytes(size_t count) {

@@ -50,7 +50,7 @@ int perform(const std::vector<Verb>& verbs, const CommonOptions& common) {
 }
 
 int main(int argc, char** argv) {
-  let_waiting_threads_sleep();
+  limit_spinning();
   CLI::App app("Compress language models by narrowing their hidden size.", "dotresize");
   app.set_version_flag("--version", std::string("dotresize ") + kVersion);
   app.footer(kFooter);

@@ -30,7 +30,7 @@ sigset_t block_stop_signals() {
 }
 
 int serve(const ServerOptions& options) {
-  let_waiting_threads_sleep();
+  limit_spinning();
   const sigset_t stop_signals = block_stop_signals();
   std::signal(SIGPIPE, SIG_IGN);
   grpc::EnableDefaultHealthCheckService(true);

@@ -40,16 +40,16 @@ std::string cache_with(const char* xdg_cache_home, const char* home) {
   return user_cache_dir();
 }
 
-TEST(Environment, WaitingThreadsSleepUnlessTheUserHasDecided) {
-  const auto policy_with = [](const char* policy, const char* spin_count) {
+TEST(Environment, ThreadsSpinForALimitedTimeUnlessTheUserHasDecided) {
+  const auto spin_count_with = [](const char* policy, const char* spin_count) {
     const Variable policy_variable("OMP_WAIT_POLICY", policy);
     const Variable spin_variable("GOMP_SPINCOUNT", spin_count);
-    let_waiting_threads_sleep();
-    return environment_variable("OMP_WAIT_POLICY");
+    limit_spinning();
+    return environment_variable("GOMP_SPINCOUNT");
   };
-  EXPECT_EQ(policy_with(nullptr, nullptr), "passive");
-  EXPECT_EQ(policy_with("active", nullptr), "active");
-  EXPECT_EQ(policy_with(nullptr, "1000"), "");
+  EXPECT_EQ(spin_count_with(nullptr, nullptr), "1000");
+  EXPECT_EQ(spin_count_with("active", nullptr), "");
+  EXPECT_EQ(spin_count_with(nullptr, "7"), "7");
 }
 
 TEST(UserCache, IsNamedByTheEnvironment) {
