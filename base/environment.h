@@ -12,10 +12,10 @@ std::string environment_variable(const char* name);
 /// This machine's name, as error messages, the report and traces say it.
 std::string host_name();
 
-/// Makes the OpenMP threads of programs that this one starts spin for microseconds only, then sleep,
-/// while they wait for each other, unless OMP_WAIT_POLICY or GOMP_SPINCOUNT already says what they
-/// do. libgomp's own default is milliseconds: as soon as a machine has other load, such threads keep
-/// the cores from those that they wait for (docs/performance.md).
+/// Makes the OpenMP threads of programs that this one starts spin for microseconds only, then
+/// sleep, while they wait for each other, unless OMP_WAIT_POLICY or GOMP_SPINCOUNT already says
+/// what they do. libgomp's own default is milliseconds: as soon as a machine has other load, such
+/// threads keep the cores from those that they wait for (docs/performance.md).
 void limit_spinning();
 
 /// So many bytes from the generator of the operating system. Throws std::system_error.
