@@ -35,8 +35,13 @@ void note(const CostPrecision& precision, MapDiagnostics& diagnostics) {
 
 }  // namespace
 
+bool JunctionSetup::sums_in_first_pass() const {
+  const MomentKinds kinds = moments_in_basis(map);
+  return (kinds.abs_sum || kinds.cost) && !needs_second_pass(map);
+}
+
 bool JunctionSetup::costs_in_first_pass() const {
-  return moments_in_basis(map).cost && !needs_second_pass(map);
+  return moments_in_basis(map).cost && sums_in_first_pass();
 }
 
 CostPrecision CostPrecision::from_half_error(double error) {
@@ -59,6 +64,7 @@ CostSums::CostSums(const JunctionSetup& setup, const CostPrecision& precision)
 
 void CostSums::add(const at::Tensor& z) {
   at_junction(setup_, "cost", [&] { moments_.add(z); });
+  if (!moments_.cost.defined()) return;
   const double pairs = static_cast<double>(z.numel()) * static_cast<double>(z.size(-1)) / 2.0;
   setup_.clock.count_work(precision_.half ? "cost_float16" : "cost", pairs);
 }
@@ -114,7 +120,7 @@ JunctionSolution DecomposedJunction::solve(int64_t width, std::optional<SecondPa
 FirstPass::FirstPass(const JunctionSetup& setup, const CostPrecision& precision)
     : setup_(setup),
       gram_(setup.hidden_size, {.gram = true}, setup.device, {.reproducible = setup.reproducible}) {
-  if (setup.costs_in_first_pass()) costs_.emplace(setup, precision);
+  if (setup.sums_in_first_pass()) costs_.emplace(setup, precision);
 }
 
 void FirstPass::add(const at::Tensor& x) {

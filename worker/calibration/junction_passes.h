@@ -30,6 +30,8 @@ struct JunctionSetup {
   at::Device device = at::kCPU;
   std::optional<SumBounds> reproducible = {};  ///< as in MomentOptions
 
+  /// Whether the first pass takes the sums in the map's basis, and whether costs are among them.
+  bool sums_in_first_pass() const;
   bool costs_in_first_pass() const;
 };
 
@@ -106,7 +108,7 @@ class DecomposedJunction {
   at::Tensor rotation_;
 };
 
-/// The Gram matrix and, in the identity basis, the costs.
+/// The Gram matrix and, in the identity basis, the other sums.
 class FirstPass {
  public:
   FirstPass(const JunctionSetup& setup, const CostPrecision& precision);
