@@ -66,7 +66,7 @@ void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reaso
 std::optional<v1::Job> JobStore::request_match(const std::string& request_id,
                                                const v1::JobSpec& spec) {
   if (request_id.empty()) return std::nullopt;
-  const std::optional<v1::Job> job = table_.find_request(request_id);
+  std::optional<v1::Job> job = table_.find_request(request_id);
   if (job && !google::protobuf::util::MessageDifferencer::Equals(job->spec(), spec)) {
     throw ApiError(grpc::StatusCode::ALREADY_EXISTS, "REQUEST_ID_REUSED",
                    "request_id '" + request_id + "' belongs to job " + job->id() +

@@ -8,6 +8,7 @@
 #include "base/program.h"
 #include "job/spec/command_options.h"
 #include "worker/commands/eval/eval_command.h"
+#include "worker/commands/reason.h"
 #include "worker/commands/run/job_command.h"
 #include "worker/commands/verify/verify_command.h"
 
@@ -75,7 +76,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "dotresize-worker: error: %s\n", error.what());
     return kExitBadData;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "dotresize-worker: error: %s\n", error.what());
+    std::fprintf(stderr, "dotresize-worker: error: %s\n", reason_of(error).c_str());
     return kExitJobFailed;
   }
 }

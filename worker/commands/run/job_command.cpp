@@ -20,6 +20,7 @@
 #include "job/spec/job_file.h"
 #include "worker/comm/mpi_communicator.h"
 #include "worker/commands/progress.h"
+#include "worker/commands/reason.h"
 #include "worker/commands/run/progress_client.h"
 #include "worker/commands/run/rank_process.h"
 #include "worker/commands/run/run_job.h"
@@ -108,7 +109,7 @@ int JobCommand::run(StopSignals& signals) {
   } catch (const InputError& error) {
     return fail(kExitBadData, error.what());
   } catch (const std::exception& error) {
-    return fail(kExitJobFailed, error.what());
+    return fail(kExitJobFailed, reason_of(error));
   }
 }
 
