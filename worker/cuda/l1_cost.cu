@@ -3,7 +3,7 @@
 // A block of threads computes one tile of TILE x TILE pairs of channels, as a matrix product would: STAGE tokens
 // of its two panels are in shared memory, the next ones on their way; each thread holds the sums of 8 x 8 pairs.
 // Float32 sums of TOKENS_PER_FLUSH tokens go to float64: a sum of that many terms has a relative error of at most
-// 256/2 * 2^-24 where all terms are equal, 7.6e-6. No two threads write one sum, and each adds its tokens in
+// 256/2 * 2^-24 if all terms are equal, 7.6e-6. No two threads write one sum, and each adds its tokens in
 // order: the result is the same in every run.
 //
 // The subtraction and the addition of an absolute value are one FADD each, the absolute value being an operand

@@ -11,7 +11,7 @@
 #define LARGEST_SCALING 1e100
 
 /// status: [2], zero before the first kernel of an iteration. 0: l1 violation of the row marginal by (u, v);
-/// 1: not zero where an entry of u' or v' is out of range, or no number.
+/// 1: not zero if an entry of u' or v' is out of range, or no number.
 struct Status {
   double violation;
   double out_of_range;
