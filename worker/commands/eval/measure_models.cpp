@@ -162,6 +162,7 @@ std::vector<MeasuredModel> measure_models(const EvalRequest& request, const fs::
   }
   progress.plan(std::move(phases));
   std::vector<MeasuredModel> results;
+  results.reserve(models.size());
   for (Evaluation& model : models) results.push_back(model.measure(progress));
   return results;
 }
