@@ -80,6 +80,7 @@ class JobCommand {
                                              : options.work_dir) /
                    ".dotresize-cache"),
         trace_(options.trace),
+        fresh_(options.fresh),
         coordinator_(CoordinatorAddress::from_environment()),
         progress_([this](const ProgressState& state) {
           if (rank_ == 0) lines_.show(state);
@@ -96,6 +97,7 @@ class JobCommand {
   fs::path job_file_;
   fs::path cache_dir_;
   fs::path trace_;
+  bool fresh_;
   std::optional<CoordinatorAddress> coordinator_;
   int rank_ = world_rank();
   ProgressLines lines_;
@@ -125,7 +127,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
   const ShardPlan plan = make_shard_plan(config, job);
   warn_of_little_memory(rank_, plan.ranks.at(static_cast<size_t>(rank_)), device);
   if (rank_ != 0) before_job.barrier();  // rank 0 has created the output
-  OutputDirectory output = rank_ == 0 ? OutputDirectory(job.output_path, job.overwrite)
+  OutputDirectory output = rank_ == 0 ? OutputDirectory(job.output_path, job.overwrite, fresh_)
                                       : OutputDirectory(job.output_path);
   signals.watch([&output] { output.discard(); });
   if (rank_ == 0) before_job.barrier();
