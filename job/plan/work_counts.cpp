@@ -3,10 +3,10 @@
 //   forward     2 A n, and for attention 2 n seqlen heads·head_dim (causal: half the pairs)
 //   Gram        n d² above the diagonal, in blocks of rows that cover an eighth more
 //   rotation    2 n d², costs n d²/2 pairs
-//   eigen       20 d³
+//   eigen       20 d³, for eigenvalues alone 5 d³
 //   Sinkhorn    8 d k bytes an iteration
 //   QR          2 d k²
-//   solve       2 d² k: the map in the original basis, or the energy that it keeps
+//   solve       2 d² k: the map in the original basis
 //   folding     2 P k, and 2 d k² for the shortcut
 #include "job/plan/work_counts.h"
 
@@ -103,13 +103,25 @@ SolveCounts solve_counts(const ResolvedJob& job) {
   const double d = number(job.hidden_size);
   const double k = number(job.widths.largest());
   SolveCounts counts;
-  counts.eigen = 20.0 * d * d * d;
+  if (job.method.pca()) counts.eigen = 20.0 * d * d * d;
   if (job.method.transport()) {
     counts.sinkhorn = 8.0 * kSinkhornIterations * d * k;
     counts.qr = 2.0 * d * k * k;
-    counts.condition = kConditionSteps * 3.0 * 8.0 * k * k;
   }
-  if (job.method.transport() || !job.method.pca()) counts.solve = 2.0 * d * d * k;
+  if (job.method.transport() && job.method.pca()) counts.solve = 2.0 * d * d * k;
+  counts.map = d * k * (folds_in_float64(job.output_dtype) ? 8.0 : 4.0);
+  return counts;
+}
+
+DescribeCounts describe_counts(const ResolvedJob& job) {
+  const double d = number(job.hidden_size);
+  const double k = number(job.widths.largest());
+  DescribeCounts counts;
+  if (job.method.transport()) counts.condition = kConditionSteps * 3.0 * 8.0 * k * k;
+  if (!job.method.pca()) {
+    counts.eigenvalues = 5.0 * d * d * d;
+    counts.energy = 2.0 * d * d * k;
+  }
   return counts;
 }
 

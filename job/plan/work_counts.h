@@ -46,14 +46,23 @@ double gram_block_bytes(int64_t hidden_size);
 
 /// Of one mapped junction whose moments are known.
 struct SolveCounts {
-  double eigen = 0.0;      ///< operations, as hardware.proto counts them
-  double qr = 0.0;         ///< likewise
-  double sinkhorn = 0.0;   ///< bytes of the cost matrix
-  double condition = 0.0;  ///< bytes
-  double solve = 0.0;      ///< floating-point operations, float64
+  double eigen = 0.0;     ///< operations, as hardware.proto counts them
+  double qr = 0.0;        ///< likewise
+  double sinkhorn = 0.0;  ///< bytes of the cost matrix
+  double solve = 0.0;     ///< floating-point operations, float64
+  double map = 0.0;       ///< bytes that the journal keeps
 };
 
 SolveCounts solve_counts(const ResolvedJob& job);
+
+/// What only the report wants to know of a solved junction.
+struct DescribeCounts {
+  double eigenvalues = 0.0;  ///< operations, at the rate of an eigendecomposition
+  double condition = 0.0;    ///< bytes, on the host
+  double energy = 0.0;       ///< floating-point operations, float64
+};
+
+DescribeCounts describe_counts(const ResolvedJob& job);
 
 /// Floating-point operations in the fold dtype: those of the in_proj, and those of the out_proj and
 /// the shortcut.

@@ -156,12 +156,34 @@ TEST(TimeEstimate, TheForwardPassesAreThoseOfTheMethod) {
   EXPECT_LT(one, 2.0 * operations / 1e9);
 }
 
+TEST(TimeEstimate, GroupsOfJunctionsHavePassesOfTheirOwn) {
+  const ResolvedJob job = job_of(2, "pipeline", "pca_dotresize");
+  ShardPlan plan = make_shard_plan(small_llama(), job);
+  const TimeEstimate one = estimate_time(small_llama(), job, plan, plain_cpu());
+  plan.ranks[0].junctions_at_once = 3;  // of 7
+  const TimeEstimate three = estimate_time(small_llama(), job, plan, plain_cpu());
+  EXPECT_NEAR(seconds(three, "forward"), 3 * seconds(one, "forward"), 1e-9);
+  for (const char* phase : {"gram", "rotate", "cost", "eigen", "qr"}) {
+    EXPECT_DOUBLE_EQ(seconds(three, phase), seconds(one, phase)) << phase;
+  }
+}
+
+TEST(TimeEstimate, LayersOfTheDenseModelAreNotMultipliedByMaps) {
+  const double layerwise = seconds(estimate(job_of(1, "layerwise", "pca_dotresize")), "forward");
+  const double compressed =
+      seconds(estimate(job_of(1, "token_parallel", "pca_dotresize")), "forward");
+  EXPECT_GT(compressed, layerwise);
+  // One pass serves both kinds of moments.
+  EXPECT_NEAR(seconds(estimate(job_of(1, "pipeline", "pca_dotresize")), "forward"), 2 * layerwise,
+              1e-9);
+}
+
 TEST(TimeEstimate, MethodsHaveTheirOwnPhases) {
   const TimeEstimate magnitude = estimate(job_of(2, "pipeline", "magnitude"));
-  for (const char* phase : {"sinkhorn", "qr", "condition", "cost", "rotate"}) {
+  for (const char* phase : {"sinkhorn", "qr", "eigen", "cost", "rotate"}) {
     EXPECT_EQ(seconds(magnitude, phase), 0.0) << phase;
   }
-  EXPECT_GT(seconds(magnitude, "eigen"), 0.0);
+  EXPECT_GT(seconds(magnitude, "describe"), 0.0);
   const TimeEstimate dotresize = estimate(job_of(2, "pipeline", "dotresize"));
   EXPECT_GT(seconds(dotresize, "cost"), 0.0);
   EXPECT_EQ(seconds(dotresize, "rotate"), 0.0);
@@ -233,7 +255,8 @@ TEST(TimeEstimate, WhatIsCachedIsNotReadTwice) {
   hardware.mutable_disk()->set_cache(bytes - 1);
   EXPECT_DOUBLE_EQ(seconds(estimate(job, hardware), "read"), before);
   hardware.mutable_disk()->set_cache(bytes);
-  EXPECT_NEAR(seconds(estimate(job, hardware), "read"), before - 2 * bytes / 1e6, 0.02 * before);
+  // Loading and folding read it again; folding hides a part of that.
+  EXPECT_LT(seconds(estimate(job, hardware), "read"), before - 1.5 * bytes / 1e6);
 }
 
 TEST(TimeEstimate, TheNameplateJobTakesMinutesOnItsMachine) {
