@@ -135,6 +135,12 @@ json traffic_json(const Traffic& traffic) {
           {"journal_bytes", traffic.journal_bytes}};
 }
 
+json seconds_json(const TimeEstimate& time) {
+  json phases = json::object();
+  for (const TimeEstimate::Phase& phase : time.phases) phases[phase.name] = phase.seconds;
+  return {{"total", time.total()}, {"phases", phases}};
+}
+
 }  // namespace
 
 std::string target_text(const ResolvedJob& job) {
@@ -156,15 +162,17 @@ std::string widths_text(const JunctionWidths& widths, int64_t hidden_size) {
                      hidden_size);
 }
 
-std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
+std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
+                       const std::optional<TimeEstimate>& time) {
   const NetSize size = net_size(config, job, job.widths);
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", heading(job), rank_rows(config, job, plan),
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}{}", heading(job), rank_rows(config, job, plan),
                      passes_row(config, job, plan), traffic_row(config, job, plan),
                      size_row("dense", size.dense_parameters, size.dense_bytes, job.source_dtype),
-                     result_rows(job, size));
+                     result_rows(job, size), time ? "\n\n" + time_table(*time) : "");
 }
 
-std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
+std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
+                         const std::optional<TimeEstimate>& time) {
   const NetSize size = net_size(config, job, job.widths);
   json document = {{"schema_version", 1},
                    {"name", job.name},
@@ -193,6 +201,7 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     document["ranks"].push_back(rank_json(config, plan.ranks[rank], rank));
   }
+  if (time) document["seconds"] = seconds_json(*time);
   return document.dump(2);
 }
 
