@@ -38,8 +38,7 @@ OutputFile::OutputFile(std::filesystem::path path, Mode mode, mode_t permissions
   const int creation = mode == Mode::kMustExist      ? 0
                        : mode == Mode::kMustNotExist ? O_CREAT | O_EXCL
                                                      : O_CREAT | O_TRUNC;
-  fd_ = UniqueFd(
-      ::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | creation, permissions));
+  fd_ = UniqueFd(::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | creation, permissions));
   if (!fd_) fail(mode == Mode::kMustExist ? "open" : "create");
 }
 

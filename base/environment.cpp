@@ -17,8 +17,8 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-/// The files with the memory limits of this process's control group and of those above it: cgroup v2,
-/// or the memory controller of v1.
+/// The files with the memory limits of this process's control group and of those above it: cgroup
+/// v2, or the memory controller of v1.
 std::vector<fs::path> control_group_limits() {
   std::vector<fs::path> limits;
   std::ifstream groups("/proc/self/cgroup");

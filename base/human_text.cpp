@@ -94,17 +94,17 @@ std::string human_bytes_rounded_up(int64_t bytes) {
 std::optional<int64_t> parse_bytes(std::string_view text) {
   constexpr double kMaxBytes = 0x1p60;
   constexpr std::array<std::pair<std::string_view, double>, 10> kUnits = {{{"KiB", 0x1p10},
-                                                                          {"MiB", 0x1p20},
-                                                                          {"GiB", 0x1p30},
-                                                                          {"TiB", 0x1p40},
-                                                                          {"KB", 1e3},
-                                                                          {"MB", 1e6},
-                                                                          {"GB", 1e9},
-                                                                          {"TB", 1e12},
-                                                                          {"B", 1.0},
-                                                                          {"", 1.0}}};
-  const auto unit = std::ranges::find_if(
-      kUnits, [&](const auto& each) { return text.ends_with(each.first); });
+                                                                           {"MiB", 0x1p20},
+                                                                           {"GiB", 0x1p30},
+                                                                           {"TiB", 0x1p40},
+                                                                           {"KB", 1e3},
+                                                                           {"MB", 1e6},
+                                                                           {"GB", 1e9},
+                                                                           {"TB", 1e12},
+                                                                           {"B", 1.0},
+                                                                           {"", 1.0}}};
+  const auto unit =
+      std::ranges::find_if(kUnits, [&](const auto& each) { return text.ends_with(each.first); });
   text.remove_suffix(unit->first.size());
   if (text.ends_with(' ')) text.remove_suffix(1);
   const std::optional<double> number = parse_number<double>(text, std::chars_format::fixed);

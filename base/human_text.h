@@ -24,8 +24,8 @@ std::string human_bytes(int64_t bytes);
 /// "14.9 GiB": no less than `bytes`, for limits that are typed in again.
 std::string human_bytes_rounded_up(int64_t bytes);
 
-/// "24GiB", "1.5 TB", "1048576": a number of bytes from 1 to 2^60, with KiB, MiB, GiB, TiB, KB, MB, GB,
-/// TB, B or none. Nothing for any other text.
+/// "24GiB", "1.5 TB", "1048576": a number of bytes from 1 to 2^60, with KiB, MiB, GiB, TiB, KB, MB,
+/// GB, TB, B or none. Nothing for any other text.
 std::optional<int64_t> parse_bytes(std::string_view text);
 
 /// Code points of UTF-8 text: the columns it takes, wide characters aside.

@@ -1,11 +1,30 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <system_error>
 
 namespace dotresize {
 
 /// `<output>.partial`: the directory of an output that is not whole yet. "out/" is "out".
 std::filesystem::path partial_path(const std::filesystem::path& output);
+
+/// In the unfinished output: what the job has found so far (worker/calibration/journal.h), and in
+/// it the file that says whose it is.
+inline constexpr char kJournalDirectory[] = "journal";
+inline constexpr char kJournalOfJob[] = "job.json";
+
+/// Removes everything in `dir` but its entry `kept` (none: everything), as far as it can; the last
+/// error, or none.
+std::error_code empty_directory(const std::filesystem::path& dir,
+                                const std::filesystem::path& kept = {});
+
+/// Removes what no later job can use: everything but a journal with entries, else the directory
+/// too.
+std::error_code trim_unfinished(const std::filesystem::path& partial);
+
+/// Bytes of the files in and below it; 0 if there is no such directory.
+int64_t size_of_directory(const std::filesystem::path& dir);
 
 /// `<output>.replaced`: an old output for as long as a new one takes its place.
 std::filesystem::path replaced_path(const std::filesystem::path& output);

@@ -133,7 +133,7 @@ class Layer {
     const at::Tensor rotation = junction.rotation();
     SecondPass second(setup, rotation, precision(setup, rotation));
     for (const at::Tensor& x : stream_) second.add(x);
-    return std::move(junction).solve(width_, std::move(second)).map;
+    return std::move(junction).solve(width_, std::move(second)).solution.map;
   }
 
   CostPrecision precision(const JunctionSetup& setup, const at::Tensor& rotation) const {

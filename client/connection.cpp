@@ -93,6 +93,13 @@ v1::Job Connection::cancel_job(const std::string& id) {
   return call(*this, &v1::Jobs::Stub::CancelJob, request);
 }
 
+v1::Job Connection::resume_job(const std::string& id, bool fresh) {
+  v1::ResumeJobRequest request;
+  request.set_id(id);
+  request.set_fresh(fresh);
+  return call(*this, &v1::Jobs::Stub::ResumeJob, request);
+}
+
 void Connection::delete_job(const std::string& id) {
   v1::DeleteJobRequest request;
   request.set_id(id);

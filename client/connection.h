@@ -28,6 +28,7 @@ class Connection {
   /// Newest first, at most `limit` jobs, over as many pages as it takes.
   std::vector<v1::Job> list_jobs(const v1::ListJobsRequest::Filter& filter, int limit);
   v1::Job cancel_job(const std::string& id);
+  v1::Job resume_job(const std::string& id, bool fresh);
   void delete_job(const std::string& id);
 
   /// Waits before another attempt: for `length`, or until a lost connection has been made again,

@@ -117,6 +117,10 @@ std::string job_text(const v1::Job& job, std::time_t now) {
   if (job.has_end_time()) rows.push_back({"ended", date(job.end_time())});
   if (job.has_start_time()) rows.push_back({"took", time_taken(job, now)});
   if (job.has_error()) rows.push_back({"error", error_text(job.error())});
+  if (job.unfinished_bytes() > 0) {
+    rows.push_back({"unfinished", human_bytes(job.unfinished_bytes()) + "; dotresize resume " +
+                                      printable(job.id()) + " goes on from there"});
+  }
   std::string text = format_table(rows, {Align::kLeft, Align::kLeft});
   if (!job.has_result()) return text;
   text += '\n';

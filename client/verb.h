@@ -28,7 +28,7 @@ void add_output_option(CLI::App& command, CommonOptions& common);
 
 /// run, plan, eval, verify: those that need no server.
 std::vector<Verb> add_local_verbs(CLI::App& app, CommonOptions& common);
-/// submit, status, watch, list, cancel, delete, logs, report.
+/// submit, status, watch, list, cancel, resume, delete, logs, report.
 std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common);
 
 }  // namespace dotresize

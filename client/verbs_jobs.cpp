@@ -156,6 +156,12 @@ int cancel_job(const std::string& id, bool wait, const CommonOptions& common) {
   return kExitOk;
 }
 
+int resume_job(const std::string& id, bool fresh, const CommonOptions& common) {
+  const v1::Job job = Connection(common.server_address()).resume_job(id, fresh);
+  print(job, job.id() + " " + state_name(job) + "\n", common);
+  return kExitOk;
+}
+
 int delete_job(const std::string& id, const CommonOptions& common) {
   Connection(common.server_address()).delete_job(id);
   if (common.json()) {
@@ -287,6 +293,10 @@ std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common) {
       list_verb(app, common),
       id_verb(app, common, "cancel", "End a job", "--wait", "Until its processes are gone",
               [&common](const std::string& id, bool wait) { return cancel_job(id, wait, common); }),
+      id_verb(
+          app, common, "resume", "Go on with a failed or cancelled job", "--fresh",
+          "Start anew, without what its last attempt has found",
+          [&common](const std::string& id, bool fresh) { return resume_job(id, fresh, common); }),
       id_verb(app, common, "delete", "Forget an ended job; its model directory stays", "", "",
               [&common](const std::string& id, bool) { return delete_job(id, common); }),
       id_verb(

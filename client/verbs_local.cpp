@@ -77,6 +77,7 @@ int plan(const PlanOptions& options, const CommonOptions& common) {
 struct RunOptions {
   std::string job_file;
   std::string trace;
+  bool fresh = false;
 };
 
 int run(const RunOptions& options, const CommonOptions& common) {
@@ -85,6 +86,7 @@ int run(const RunOptions& options, const CommonOptions& common) {
   if (!options.trace.empty()) {
     worker.insert(worker.end(), {"--trace", fs::absolute(options.trace).string()});
   }
+  if (options.fresh) worker.push_back("--fresh");
   print_plan(planned, common);
   dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout has had its one document
   return run_program(mpirun_command(planned.job.ranks, worker));
@@ -136,6 +138,8 @@ Verb run_verb(CLI::App& app, CommonOptions& common) {
       .add_option("--trace", options->trace,
                   "Timeline of all ranks to write, for chrome://tracing and Perfetto")
       ->type_name("FILE");
+  command.add_flag("--fresh", options->fresh,
+                   "Start anew even if an interrupted run of the job has left a journal");
   return finish_verb(command, common,
                      "  dotresize run examples/docs-llama/job.yaml\n"
                      "  dotresize run job.yaml --trace trace.json\n",

@@ -90,14 +90,33 @@ UniqueFd try_lock_directory(const std::filesystem::path& path) {
   return UniqueFd();
 }
 
-void remove_partial_output(const std::string& output_path) {
+namespace {
+
+/// Calls remove(partial) unless another process holds the directory.
+void remove_of_partial(const std::string& output_path,
+                       std::error_code (*remove)(const std::filesystem::path& partial)) {
   try {
     const std::filesystem::path partial = partial_path(output_path);
     const UniqueFd held = try_lock_directory(partial);
-    if (held) std::filesystem::remove_all(partial);
+    if (!held) return;
+    if (const std::error_code error = remove(partial)) throw std::system_error(error);
   } catch (const std::system_error& error) {
     spdlog::error("cannot remove the partial output of {}: {}", output_path, error.what());
   }
+}
+
+}  // namespace
+
+void remove_partial_output(const std::string& output_path) {
+  remove_of_partial(output_path, [](const std::filesystem::path& partial) {
+    std::error_code error;
+    std::filesystem::remove_all(partial, error);
+    return error;
+  });
+}
+
+void trim_partial_output(const std::string& output_path) {
+  remove_of_partial(output_path, trim_unfinished);
 }
 
 }  // namespace dotresize

@@ -38,5 +38,7 @@ UniqueFd try_lock_directory(const std::filesystem::path& path);
 /// name, never through a symbolic link, and not while another process (a `dotresize run`) holds its
 /// lock. Logs what it cannot remove.
 void remove_partial_output(const std::string& output_path);
+/// Likewise, but leaves a journal from which the job can go on.
+void trim_partial_output(const std::string& output_path);
 
 }  // namespace dotresize

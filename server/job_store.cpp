@@ -140,7 +140,29 @@ v1::Job JobStore::request_cancel(const std::string& id) {
   return row.job;
 }
 
-void JobStore::remove(const std::string& id, const std::function<void()>& before_commit) {
+v1::Job JobStore::requeue(const std::string& id,
+                          const std::function<void(const v1::Job& job)>& before_commit) {
+  JobRow row;
+  transact([&] {
+    row = load(id);
+    const v1::Job::State state = row.job.state();
+    if (state != v1::Job::FAILED && state != v1::Job::CANCELLED) {
+      throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_NOT_RESUMABLE",
+                     "job " + id + " is " + v1::Job::State_Name(state) +
+                         "; only a failed or cancelled job can be resumed",
+                     {{"id", id}});
+    }
+    row.job.clear_error();
+    row.job.clear_end_time();
+    row.job.clear_progress();
+    before_commit(row.job);
+    enter(row, v1::Job::QUEUED, "resumed");
+  });
+  return row.job;
+}
+
+void JobStore::remove(const std::string& id,
+                      const std::function<void(const v1::Job& job)>& before_commit) {
   transact([&] {
     const JobRow row = load(id);
     if (!has_ended(row.job.state())) {
@@ -150,7 +172,7 @@ void JobStore::remove(const std::string& id, const std::function<void()>& before
                      {{"id", id}});
     }
     table_.erase(row);
-    before_commit();
+    before_commit(row.job);
   });
 }
 

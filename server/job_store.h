@@ -78,7 +78,11 @@ class JobStore {
 
   /// Forgets an ended job; `before_commit` is called with the row still there. NOT_FOUND,
   /// FAILED_PRECONDITION.
-  void remove(const std::string& id, const std::function<void()>& before_commit);
+  void remove(const std::string& id, const std::function<void(const v1::Job& job)>& before_commit);
+  /// Makes a failed or cancelled job QUEUED again; `before_commit` as in remove(). Throws ApiError
+  /// for any other.
+  v1::Job requeue(const std::string& id,
+                  const std::function<void(const v1::Job& job)>& before_commit);
 
   std::optional<v1::Job> oldest_queued();
   /// STARTING and RUNNING, oldest first.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/parse_number.h"
+#include "base/partial_path.h"
 #include "base/printable.h"
 #include "job/spec/job_state.h"
 #include "server/api_error.h"
@@ -134,6 +135,10 @@ grpc::Status JobsService::GetJob(grpc::ServerContext*, const v1::GetJobRequest* 
   return answer("GetJob", [&] {
     check_id(request->id());
     *response = store_.get(request->id());
+    if (response->state() == v1::Job::FAILED) {
+      const std::string& output = response->spec().output().path();
+      response->set_unfinished_bytes(size_of_directory(partial_path(output)));
+    }
   });
 }
 
@@ -185,11 +190,27 @@ grpc::Status JobsService::CancelJob(grpc::ServerContext*, const v1::CancelJobReq
   });
 }
 
+grpc::Status JobsService::ResumeJob(grpc::ServerContext*, const v1::ResumeJobRequest* request,
+                                    v1::Job* response) {
+  return answer("ResumeJob", [&] {
+    check_id(request->id());
+    *response = store_.requeue(request->id(), [&](const v1::Job& job) {
+      if (request->fresh()) remove_partial_output(job.spec().output().path());
+    });
+    spdlog::info("job {}: queued again{}", response->id(), request->fresh() ? ", afresh" : "");
+  });
+}
+
 grpc::Status JobsService::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
                                     google::protobuf::Empty*) {
   return answer("DeleteJob", [&] {
     check_id(request->id());
-    store_.remove(request->id(), [&] { std::filesystem::remove_all(state_.job(request->id())); });
+    store_.remove(request->id(), [&](const v1::Job& job) {
+      if (job.state() != v1::Job::SUCCEEDED && job.attempt() > 0) {
+        remove_partial_output(job.spec().output().path());
+      }
+      std::filesystem::remove_all(state_.job(request->id()));
+    });
     spdlog::info("job {}: deleted", request->id());
   });
 }

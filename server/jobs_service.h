@@ -62,6 +62,8 @@ class JobsService final : public v1::Jobs::Service {
                         grpc::ServerWriter<v1::Event>* writer) override;
   grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
                          v1::Job* response) override;
+  grpc::Status ResumeJob(grpc::ServerContext* context, const v1::ResumeJobRequest* request,
+                         v1::Job* response) override;
   grpc::Status DeleteJob(grpc::ServerContext* context, const v1::DeleteJobRequest* request,
                          google::protobuf::Empty* response) override;
   grpc::Status GetLogs(grpc::ServerContext* context, const v1::GetLogsRequest* request,

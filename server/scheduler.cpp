@@ -134,7 +134,7 @@ void Scheduler::restart_vanished(const v1::Job& job) {
                failed({kLost, -1, "", job.progress().phase(),
                        reason + ", the last attempt of " + std::to_string(limits_.max_attempts)}));
   }
-  remove_partial_output(job.spec().output().path());
+  trim_partial_output(job.spec().output().path());
   start_attempt(job, reason);
 }
 
@@ -173,8 +173,10 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& reason) {
 }
 
 void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
-  if (outcome.state != v1::Job::SUCCEEDED && job.attempt() > 0) {
+  if (job.attempt() > 0 && outcome.state == v1::Job::CANCELLED) {
     remove_partial_output(job.spec().output().path());
+  } else if (job.attempt() > 0 && outcome.state == v1::Job::FAILED) {
+    trim_partial_output(job.spec().output().path());
   }
   store_.finish(job.id(), outcome);
   heartbeats_.forget(job.id());

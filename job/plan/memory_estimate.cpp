@@ -93,8 +93,7 @@ int64_t Sizes::largest_sublayer(int64_t k_in, int64_t k_out, bool folded) const 
 
 int64_t Sizes::stage_weights() const {
   const int64_t end =
-      std::min(r.shard.end_sublayer,
-               dotresize::mapped_junctions(r.config, r.job.head_sliced) - 1);
+      std::min(r.shard.end_sublayer, dotresize::mapped_junctions(r.config, r.job.head_sliced) - 1);
   int64_t parameters = 0;
   for (int64_t sublayer = r.shard.first_sublayer; sublayer < end; ++sublayer) {
     parameters += sublayer_parameters(r.config, sublayer, d, d, /*folded=*/false);
@@ -103,8 +102,8 @@ int64_t Sizes::stage_weights() const {
 }
 
 int64_t Sizes::mapped_junctions() const {
-  const int64_t end = std::min(r.shard.end_sublayer + 1,
-                               dotresize::mapped_junctions(r.config, r.job.head_sliced));
+  const int64_t end =
+      std::min(r.shard.end_sublayer + 1, dotresize::mapped_junctions(r.config, r.job.head_sliced));
   return end - (r.shard.first_sublayer == 0 ? 0 : r.shard.first_sublayer + 1);
 }
 
@@ -124,7 +123,8 @@ int64_t Sizes::insides() const {
 /// block in float64 and the products of some of its rows.
 int64_t Sizes::at_junction() const {
   const int64_t gram =
-      on_gpu() ? square() / 8 : kDouble * d * (std::min(kGramTokens, tokens()) + 2 * std::min<int64_t>(d, 1024));
+      on_gpu() ? square() / 8
+               : kDouble * d * (std::min(kGramTokens, tokens()) + 2 * std::min<int64_t>(d, 1024));
   const int64_t costs = transport() ? 2 * microbatch_stream() + (on_gpu() ? 2 * square() : 0) : 0;
   return std::max(gram, costs);
 }
@@ -145,7 +145,8 @@ int64_t Sizes::waiting_to_solve() const {
   return (transport() ? square() : 0) + (on_gpu() ? 0 : square());
 }
 
-/// Beside what waited: Sinkhorn's costs, kernel and plan, or the plan, its decomposition and Q; and M.
+/// Beside what waited: Sinkhorn's costs, kernel and plan, or the plan, its decomposition and Q; and
+/// M.
 int64_t Sizes::solving() const {
   const int64_t uploaded = on_gpu() && pca() ? square() : 0;
   if (!transport()) return uploaded + 2 * rectangle();
@@ -181,10 +182,9 @@ int64_t RankMemory::pipeline() const {
   const int64_t decomposing = std::max(n * s.square(), shared) + s.eigen();
   const int64_t second = s.second_pass() ? n * s.second_sums() + s.microbatch() : 0;
   const int64_t next = n > 1 ? s.describing() : 0;
-  const int64_t solving =
-      std::max((n - 1) * s.waiting_to_solve() + next + s.solving(),
-               s.waiting_to_solve() + std::max(s.solving(), s.describing())) +
-      shared;
+  const int64_t solving = std::max((n - 1) * s.waiting_to_solve() + next + s.solving(),
+                                   s.waiting_to_solve() + std::max(s.solving(), s.describing())) +
+                          shared;
   return std::max(weights + std::max({first, decomposing, second, solving}), s.folding());
 }
 

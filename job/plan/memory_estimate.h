@@ -11,8 +11,8 @@ namespace dotresize {
 /// What a rank holds at the same time, in bytes unless said otherwise. References outlive it.
 ///
 /// The unit of a junction is a float64 matrix [d, d] (square) or [d, k] (rectangle): Gram matrix,
-/// costs and eigenvectors U are squares; the plan of the transport, Q and M are rectangles. A junction
-/// holds, from one phase to the next (docs/architecture.md, "Memory"):
+/// costs and eigenvectors U are squares; the plan of the transport, Q and M are rectangles. A
+/// junction holds, from one phase to the next (docs/architecture.md, "Memory"):
 ///   first pass    the Gram matrix, and in the identity basis the costs
 ///   decomposed    U in the PCA basis: on the host, if a GPU computes
 ///   second pass   U's float32 copy and the costs
@@ -48,8 +48,8 @@ int64_t estimate_peak_memory(const ModelConfig& config, const ResolvedJob& job,
 int64_t estimate_peak_device_memory(const ModelConfig& config, const ResolvedJob& job,
                                     const RankShard& shard);
 
-/// Tokens that all ranks together evaluate at a time, so that their stream takes no more than that of
-/// the calibration.
+/// Tokens that all ranks together evaluate at a time, so that their stream takes no more than that
+/// of the calibration.
 int64_t evaluation_tokens_at_once(const ResolvedJob& job, const ModelConfig& config);
 
 }  // namespace dotresize

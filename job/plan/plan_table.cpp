@@ -60,9 +60,10 @@ std::string passes_row(const ModelConfig& config, const ResolvedJob& job, const 
 
 std::string traffic_row(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   const Traffic traffic = estimate_traffic(config, job, plan);
-  return fmt::format("traffic     {} read, {} sent between ranks, {} written, of it {} for the journal",
-                     human_bytes(traffic.read_bytes), human_bytes(traffic.sent_bytes),
-                     human_bytes(traffic.written_bytes), human_bytes(traffic.journal_bytes));
+  return fmt::format(
+      "traffic     {} read, {} sent between ranks, {} written, of it {} for the journal",
+      human_bytes(traffic.read_bytes), human_bytes(traffic.sent_bytes),
+      human_bytes(traffic.written_bytes), human_bytes(traffic.journal_bytes));
 }
 
 std::string size_row(const char* what, int64_t parameters, int64_t bytes, Dtype dtype) {

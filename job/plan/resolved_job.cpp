@@ -295,8 +295,8 @@ std::optional<ResolvedJob> with_less_memory(const ResolvedJob& job) {
   fail(host ? "resources.memory" : "resources.device_memory",
        human_bytes(budget) + " of " + (host ? "memory" : "GPU memory") +
            " a rank is too little: this job needs at least " +
-           human_bytes_rounded_up(host ? memory : device_memory) + " with " + std::to_string(job.ranks) +
-           (job.ranks == 1 ? " rank" : " ranks"));
+           human_bytes_rounded_up(host ? memory : device_memory) + " with " +
+           std::to_string(job.ranks) + (job.ranks == 1 ? " rank" : " ranks"));
 }
 
 /// Takes the schedule that has room, the job's own first.

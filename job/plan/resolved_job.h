@@ -33,8 +33,8 @@ struct EnergyTarget {
 struct LaunchFacts {
   int ranks = 1;  ///< whatever the spec asks for
   DeviceFacts devices = {};
-  /// What the host has for each rank, and the GPU with the least of it: budgets, unless the spec has
-  /// its own. In bytes.
+  /// What the host has for each rank, and the GPU with the least of it: budgets, unless the spec
+  /// has its own. In bytes.
   std::optional<int64_t> memory = {};
   std::optional<int64_t> device_memory = {};
 };
@@ -92,8 +92,9 @@ struct ResolvedJob {
 /// up to hidden_size, a size that is available and below the dense model's unless larger ones are
 /// allowed, ranks up to the number of sublayers, seqlen up to max_position_embeddings, times the
 /// factor of a dynamic rotary embedding) and the file system (token and text files are regular
-/// files; no input lies in the output), and chooses a schedule that its budgets have room for. `spec` must have passed validate_spec. `launch`: of the
-/// ranks that will run it, if they are there. Throws InputError naming the key.
+/// files; no input lies in the output), and chooses a schedule that its budgets have room for.
+/// `spec` must have passed validate_spec. `launch`: of the ranks that will run it, if they are
+/// there. Throws InputError naming the key.
 ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
                         const std::optional<LaunchFacts>& launch = {});
 

@@ -79,8 +79,8 @@ int64_t junctions_of(const ModelConfig& config, const ResolvedJob& job, const Ra
   return end - (shard.first_sublayer == 0 ? 0 : shard.first_sublayer + 1);
 }
 
-/// Of any rank: that many groups have one junction each. A schedule that takes one junction at a time
-/// has no groups.
+/// Of any rank: that many groups have one junction each. A schedule that takes one junction at a
+/// time has no groups.
 int64_t most_junctions(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   int64_t most = 1;
   if (job.schedule.name != "pipeline") return most;

@@ -22,8 +22,8 @@ std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, st
 struct RankShard {
   int64_t first_sublayer = 0;
   int64_t end_sublayer = 0;
-  int64_t parameters = 0;         ///< dense parameters that this rank loads
-  int64_t bytes = 0;              ///< of them in the checkpoint
+  int64_t parameters = 0;  ///< dense parameters that this rank loads
+  int64_t bytes = 0;       ///< of them in the checkpoint
   /// Junctions whose moments it has memory for at a time (the schedule pipeline).
   int64_t junctions_at_once = std::numeric_limits<int64_t>::max();
   int64_t peak_memory_bytes = 0;  ///< estimate, host memory
@@ -43,8 +43,8 @@ struct ShardPlan {
 };
 
 /// Contiguous sublayers per rank, balanced by estimated time (embedding and head counted), in the
-/// fewest groups of junctions whose peaks are within the job's budgets; if there are none, a junction
-/// at a time. Deterministic. Throws InputError if there are more ranks than sublayers.
+/// fewest groups of junctions whose peaks are within the job's budgets; if there are none, a
+/// junction at a time. Deterministic. Throws InputError if there are more ranks than sublayers.
 ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job);
 
 /// Whether every rank's peaks are within the job's budgets.

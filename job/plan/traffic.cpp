@@ -55,8 +55,7 @@ bool checks_sublayers_first(const ResolvedJob& job) {
   return !job.evaluation && job.schedule.name != "pipeline";
 }
 
-Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job,
-                         const ShardPlan& plan) {
+Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   const NetSize size = net_size(config, job, job.widths);
   // Through the model, folding and the fingerprint; the check, and the evaluations.
   const int64_t of_source = 3 + (checks_sublayers_first(job) ? 1 : 0) + (job.evaluation ? 1 : 0);

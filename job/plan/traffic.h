@@ -8,8 +8,8 @@
 
 namespace dotresize {
 
-/// What a job moves, of all ranks together, in bytes. Estimates: the evaluation text is taken to be as
-/// long as the calibration text.
+/// What a job moves, of all ranks together, in bytes. Estimates: the evaluation text is taken to be
+/// as long as the calibration text.
 struct Traffic {
   int64_t read_bytes = 0;     ///< of source and output; from disk or the system's file cache
   int64_t sent_bytes = 0;     ///< between ranks

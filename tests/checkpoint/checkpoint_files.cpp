@@ -15,10 +15,19 @@ std::vector<TensorSpec> specs_of(const NamedTensors& tensors) {
   return specs;
 }
 
+std::set<std::string> names_of(const ShardLayout& layout) {
+  std::set<std::string> names;
+  for (const ShardLayout::Shard& shard : layout.shards) {
+    for (const TensorSpec& spec : shard.tensors) names.insert(spec.name);
+  }
+  return names;
+}
+
 ShardLayout write_shards(const fs::path& dir, const NamedTensors& tensors,
                          int64_t max_shard_bytes) {
-  const ShardLayout layout = make_shard_layout({specs_of(tensors)}, max_shard_bytes);
-  ShardWriter writer(dir, layout, 0);
+  const ShardLayout layout = make_shard_layout(specs_of(tensors), max_shard_bytes);
+  create_shards(dir, layout);
+  ShardWriter writer(dir, layout, names_of(layout));
   for (const auto& [name, tensor] : tensors) {
     writer.write(name, tensor);
   }

@@ -20,8 +20,10 @@ void copy_checkpoint(const std::string& from, const std::string& to, int64_t max
     const auto shape = reader.shape(name);
     specs.push_back({name, reader.get(name, shape).scalar_type(), shape});
   }
-  const auto layout = dotresize::make_shard_layout({specs}, max_shard_bytes);
-  dotresize::ShardWriter writer(to, layout, 0);
+  const auto layout = dotresize::make_shard_layout(specs, max_shard_bytes);
+  dotresize::create_shards(to, layout);
+  const std::vector<std::string> names = reader.names();
+  dotresize::ShardWriter writer(to, layout, {names.begin(), names.end()});
   for (const auto& spec : specs) {
     writer.write(spec.name, reader.get(spec.name, spec.shape));
   }

@@ -30,8 +30,9 @@ at::Tensor random_tensor(at::IntArrayRef shape, at::ScalarType dtype) {
 /// Writes `tensor` as `dtype` and reads it back.
 at::Tensor round_trip(const at::Tensor& tensor, at::ScalarType dtype) {
   const TemporaryDirectory dir;
-  const auto layout = make_shard_layout({{{"x", dtype, tensor.sizes().vec()}}});
-  ShardWriter writer(dir.path(), layout, 0);
+  const auto layout = make_shard_layout({{"x", dtype, tensor.sizes().vec()}});
+  create_shards(dir.path(), layout);
+  ShardWriter writer(dir.path(), layout, {"x"});
   writer.write("x", tensor);
   writer.finish();
   return SafetensorsFile(dir / kOnlyShard).tensor("x");
@@ -96,7 +97,8 @@ TEST(ShardWriter, FilesDependOnLayoutAndTensorsAlone) {
   const ShardLayout layout = write_shards(forward.path(), tensors, 1 << 20);
   const TemporaryDirectory backward;
   put_file(backward / kOnlyShard, std::string(5000, 'x'));  // of an earlier attempt
-  ShardWriter writer(backward.path(), layout, 0);
+  create_shards(backward.path(), layout);
+  ShardWriter writer(backward.path(), layout, names_of(layout));
   for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
     writer.write(tensor->first, tensor->second);
   }
@@ -117,23 +119,56 @@ TEST(ShardWriter, HeaderIsAlignedInLayoutOrderAndMarkedForPyTorch) {
   EXPECT_EQ(header.tensors.at("b").begin % 8, 0u);
 }
 
-TEST(ShardWriter, WritesOnlyTheFilesOfItsRank) {
-  const TemporaryDirectory dir;
-  const auto layout = make_shard_layout({{{"a", at::kFloat, {1}}}, {{"b", at::kFloat, {1}}}, {}});
-  ShardWriter second(dir.path(), layout, 1);
-  EXPECT_THROW(second.write("a", at::ones({1})), std::logic_error);
-  second.write("b", at::ones({1}));
+TEST(ShardWriter, SeveralRanksWriteTheirTensorsIntoOneFile) {
+  const NamedTensors tensors = {{"a", random_tensor({3, 2}, at::kFloat)},
+                                {"b", random_tensor({4}, at::kFloat)},
+                                {"c", random_tensor({2}, at::kFloat)}};
+  const TemporaryDirectory alone;
+  const ShardLayout layout = write_shards(alone.path(), tensors, 1 << 20);
+  const TemporaryDirectory together;
+  create_shards(together.path(), layout);
+  ShardWriter first(together.path(), layout, {"b"});
+  ShardWriter second(together.path(), layout, {"a", "c"});
+  EXPECT_THROW(first.write("a", tensors[0].second), std::logic_error);
+  second.write("c", tensors[2].second);
+  first.write("b", tensors[1].second);
+  second.write("a", tensors[0].second);
+  first.finish();
   second.finish();
+  EXPECT_EQ(file_bytes(together / kOnlyShard), file_bytes(alone / kOnlyShard));
+}
+
+TEST(ShardWriter, OpensNoFileWithoutATensorOfItsRank) {
+  const TemporaryDirectory dir;
+  const auto layout = make_shard_layout({{"a", at::kFloat, {1}}, {"b", at::kFloat, {1}}}, 4);
+  create_shards(dir.path(), layout);
+  std::filesystem::remove(dir / layout.shards[0].file);
+  ShardWriter writer(dir.path(), layout, {"b"});
+  writer.write("b", at::ones({1}));
+  EXPECT_NO_THROW(writer.finish());
   EXPECT_FALSE(std::filesystem::exists(dir / layout.shards[0].file));
-  EXPECT_TRUE(std::filesystem::exists(dir / layout.shards[1].file));
-  ShardWriter third(dir.path(), layout, 2);
-  EXPECT_NO_THROW(third.finish());
+}
+
+TEST(ShardWriter, WritesAMatrixByBlocksOfRows) {
+  const at::Tensor matrix = random_tensor({7, 3}, at::kFloat);
+  const TemporaryDirectory dir;
+  const auto layout = make_shard_layout({{"x", at::kFloat, {7, 3}}});
+  create_shards(dir.path(), layout);
+  ShardWriter writer(dir.path(), layout, {"x"});
+  writer.write_rows("x", 4, matrix.narrow(0, 4, 3));
+  EXPECT_THROW(writer.finish(), std::logic_error);
+  EXPECT_THROW(writer.write_rows("x", 5, matrix.narrow(0, 0, 4)), std::logic_error);
+  writer.write_rows("x", 0, matrix.narrow(0, 0, 4));
+  EXPECT_THROW(writer.write_rows("x", 0, matrix.narrow(0, 0, 1)), std::logic_error);
+  writer.finish();
+  EXPECT_TRUE(SafetensorsFile(dir / kOnlyShard).tensor("x").equal(matrix));
 }
 
 TEST(ShardWriter, RefusesWhatTheLayoutDoesNotSay) {
   const TemporaryDirectory dir;
-  const auto layout = make_shard_layout({{{"a", at::kFloat, {2}}, {"n", at::kLong, {1}}}});
-  ShardWriter writer(dir.path(), layout, 0);
+  const auto layout = make_shard_layout({{"a", at::kFloat, {2}}, {"n", at::kLong, {1}}});
+  create_shards(dir.path(), layout);
+  ShardWriter writer(dir.path(), layout, names_of(layout));
   EXPECT_THROW(writer.write("a", at::ones({3})), std::logic_error);
   EXPECT_THROW(writer.write("a", at::ones({2}, at::kLong)), std::logic_error);
   EXPECT_THROW(writer.write("n", at::ones({1})), std::logic_error);
@@ -190,10 +225,10 @@ TEST(ShardWriter, RefusesNanAndInfinity) {
 
 TEST(ShardWriter, SaysAtOnceThatTheDiskHasNoRoom) {
   const TemporaryDirectory dir;
-  const auto layout = make_shard_layout({{{"a", at::kFloat, {100'000}}}});
+  const auto layout = make_shard_layout({{"a", at::kFloat, {100'000}}});
   const LimitedFileSize limit(10'000);
   try {
-    ShardWriter writer(dir.path(), layout, 0);
+    create_shards(dir.path(), layout);
     FAIL() << "took more than the limit";
   } catch (const std::system_error& error) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr(kOnlyShard), HasSubstr("File too large")));
@@ -204,8 +239,9 @@ TEST(ShardWriter, DoesNotWriteThroughALink) {
   const TemporaryDirectory dir;
   put_file(dir / "precious", "precious");
   std::filesystem::create_symlink("precious", dir / kOnlyShard);
-  const auto layout = make_shard_layout({{{"a", at::kFloat, {1}}}});
-  EXPECT_THROW(ShardWriter(dir.path(), layout, 0), std::system_error);
+  const auto layout = make_shard_layout({{"a", at::kFloat, {1}}});
+  EXPECT_THROW(create_shards(dir.path(), layout), std::system_error);
+  EXPECT_THROW(ShardWriter(dir.path(), layout, {"a"}), std::system_error);
   EXPECT_EQ(file_bytes(dir / "precious"), "precious");
 }
 

@@ -137,7 +137,7 @@ class HalfCostsOfAJunction : public HalfL1Cost, public testing::WithParamInterfa
       second.emplace(setup, junction.rotation(), precision);
       for (const at::Tensor& batch : x.split(100)) second->add(batch);
     }
-    return std::move(junction).solve(40, std::move(second));
+    return std::move(junction).solve(40, std::move(second)).solution;
   }
 
   MapOptions map_{.basis = GetParam()};

@@ -7,7 +7,6 @@
 
 #include "base/errors.h"
 #include "job/model/model_size.h"
-#include "job/plan/memory_estimate.h"
 #include "job/plan/work_estimate.h"
 #include "tests/job/test_configs.h"
 
@@ -90,125 +89,6 @@ TEST(ShardPlan, OwnersFollowTheShards) {
   EXPECT_EQ(plan.owner_of_junction(0), 0);
 }
 
-TEST(ShardPlan, PipelineMemoryCountsTheMomentsOfEveryJunctionOfTheStage) {
-  const ModelConfig config = llama31();
-  ResolvedJob job = small_job(config, 8);
-  const RankShard shard = make_shard_plan(config, job).ranks[1];
-  const int64_t junctions = shard.end_sublayer - shard.first_sublayer;
-  job.method = method_named("slicegpt");
-  // Costs in float64 and the rotation in float32.
-  EXPECT_EQ(shard.peak_memory_bytes - estimate_peak_memory(config, job, shard),
-            junctions * 12 * 4096 * 4096);
-}
-
-TEST(ShardPlan, PipelineMemoryCountsTheMomentsOfEachGroupThatSharesAMap) {
-  const ModelConfig config = small_llama();
-  ResolvedJob job = small_job(config, 3);
-  job.gpu_compute_dtype = Dtype::kBFloat16;
-  const RankShard alone = make_shard_plan(config, job).ranks[1];
-  constexpr int64_t kMoments = 28 * 256 * 256;
-  const auto expect_groups = [&](const std::vector<int64_t>& group_of, int64_t groups) {
-    job.junction_groups = group_of;
-    const RankShard shard = make_shard_plan(config, job).ranks[1];
-    ASSERT_EQ(shard.first_sublayer, 4);
-    ASSERT_EQ(shard.end_sublayer, 9);  // junctions 5 to 9
-    EXPECT_EQ(shard.peak_memory_bytes, alone.peak_memory_bytes + groups * kMoments);
-    EXPECT_EQ(shard.peak_device_memory_bytes, *alone.peak_device_memory_bytes + groups * kMoments);
-  };
-  expect_groups({0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 1);
-  expect_groups({0, 0, 0, 0, 0, 0, 1, 2, 2, 2, 3, 3, 3}, 2);  // and one junction by itself
-}
-
-TEST(ShardPlan, TokenParallelHoldsFarLessThanAStage) {
-  const ModelConfig config = llama31();
-  ResolvedJob job = small_job(config, 1);
-  job.evaluation.reset();
-  const int64_t pipeline = make_shard_plan(config, job).ranks[0].peak_memory_bytes;
-  job.schedule = schedule_named("token_parallel");
-  EXPECT_LT(make_shard_plan(config, job).ranks[0].peak_memory_bytes, pipeline / 2);
-}
-
-ModelConfig llama31_70b() {
-  ModelConfig config = llama31();
-  config.hidden_size = 8192;
-  config.intermediate_size = 28672;
-  config.num_layers = 80;
-  config.num_heads = 64;
-  config.junction_widths.assign(161, 8192);
-  return config;
-}
-
-ResolvedJob job_70b(const ModelConfig& config) {
-  ResolvedJob job = small_job(config, 8);
-  job.widths = uniform_widths(config, job.head_sliced, 6528);
-  job.calibration.seqlen = 2048;
-  job.device = DeviceKind::kCuda;
-  job.compute_dtype = Dtype::kBFloat16;
-  job.gpu_compute_dtype = Dtype::kBFloat16;
-  return job;
-}
-
-/// Moments of the stage's junctions, their maps, and the fold of an MLP; more than the passes need.
-TEST(ShardPlan, DeviceMemoryOfA70BModelOverEightRanks) {
-  const ModelConfig config = llama31_70b();
-  const RankShard shard = make_shard_plan(config, job_70b(config)).ranks[3];
-  const int64_t junctions = shard.end_sublayer - shard.first_sublayer;
-  constexpr int64_t d = 8192;
-  constexpr int64_t k = 6528;
-  constexpr int64_t kMlp = 3 * d * 28672 + d * d;  // with the shortcut
-  EXPECT_EQ(shard.peak_device_memory_bytes,
-            junctions * (28 * d * d + 16 * d * k) + 4 * (4 * kMlp + 2 * d * k));
-  EXPECT_EQ(shard.peak_memory_bytes, 12 * kMlp);  // the host reads, uploads and writes
-}
-
-/// Passes over the tokens: weights in the compute dtype, moments without costs, the decomposition.
-TEST(ShardPlan, DeviceMemoryOfManyWeightsIsThatOfThePasses) {
-  const ModelConfig config = llama31_70b();
-  ResolvedJob job = job_70b(config);
-  job.method = method_named("magnitude");
-  job.widths = uniform_widths(config, job.head_sliced, 64);
-  const RankShard shard = make_shard_plan(config, job).ranks[3];
-  const int64_t junctions = shard.end_sublayer - shard.first_sublayer;
-  constexpr int64_t d = 8192;
-  EXPECT_EQ(shard.peak_device_memory_bytes, 2 * shard.parameters + (8 * junctions + 40) * d * d);
-}
-
-TEST(ShardPlan, DeviceMemoryOfTokenParallelHoldsOneJunctionAndOneSublayer) {
-  const ModelConfig config = llama31_70b();
-  ResolvedJob job = job_70b(config);
-  job.evaluation.reset();
-  job.schedule = schedule_named("token_parallel");
-  constexpr int64_t d = 8192;
-  constexpr int64_t k = 6528;
-  constexpr int64_t kStream = 16 * 2048 * (d + k) * 4;
-  constexpr int64_t kMlp = 3 * d * 28672 + d * d;
-  EXPECT_EQ(make_shard_plan(config, job).ranks[3].peak_device_memory_bytes,
-            kStream + 28 * d * d + 16 * d * k + 4 * (4 * kMlp + 2 * d * k) + 2 * kMlp + 56 * d * k);
-}
-
-TEST(ShardPlan, DeviceMemoryIsThatOfAGpuThatIsThereOrMayBe) {
-  const ModelConfig config = llama31();
-  ResolvedJob job = small_job(config, 8);
-  EXPECT_EQ(make_shard_plan(config, job).ranks[1].peak_device_memory_bytes, std::nullopt);
-  job.gpu_compute_dtype = Dtype::kBFloat16;  // device: auto
-  const RankShard maybe = make_shard_plan(config, job).ranks[1];
-  job.device = DeviceKind::kCuda;
-  job.compute_dtype = Dtype::kBFloat16;
-  const RankShard certain = make_shard_plan(config, job).ranks[1];
-  EXPECT_EQ(maybe.peak_device_memory_bytes, certain.peak_device_memory_bytes);
-  EXPECT_GT(maybe.peak_memory_bytes, certain.peak_memory_bytes);
-}
-
-TEST(ShardPlan, WarnsWhereAGpuHasLessMemoryThanThePlanWants) {
-  RankShard shard;
-  EXPECT_EQ(device_memory_warning(shard, 0), "");
-  shard.peak_device_memory_bytes = int64_t{40} << 30;
-  EXPECT_EQ(device_memory_warning(shard, int64_t{40} << 30), "");
-  EXPECT_THAT(device_memory_warning(shard, int64_t{31} << 30),
-              testing::StartsWith("the plan wants 40.0 GiB of the GPU's memory, of which 31.0 GiB "
-                                  "are free"));
-}
-
 TEST(ShardPlan, OfAMixtureHoldsAllExpertsAndComputesAFew) {
   const ModelConfig config = parse_model_config(kMixtralConfig, "config.json");
   ResolvedJob job = small_job(config, 32);
@@ -222,7 +102,7 @@ TEST(ShardPlan, OfAMixtureHoldsAllExpertsAndComputesAFew) {
   const RankShard shard = make_shard_plan(config, job).ranks[1];
   constexpr int64_t kLayer = int64_t{8} * 3 * 14336 * 4096;
   EXPECT_GT(shard.bytes, 2 * kLayer);
-  EXPECT_GT(shard.peak_memory_bytes, 2 * 8 * kLayer);  // folding, in float64
+  EXPECT_GT(shard.peak_memory_bytes, 2 * 4 * kLayer);  // before and after folding
 }
 
 TEST(ShardPlan, LargestAcceptedSizesDoNotOverflow) {
@@ -238,7 +118,7 @@ TEST(ShardPlan, LargestAcceptedSizesDoNotOverflow) {
   folded.compressed = true;
   EXPECT_GT(stored_parameters(folded), stored_parameters(config));
   for (const RankShard& shard : make_shard_plan(config, job).ranks) {
-    EXPECT_GT(shard.peak_memory_bytes, shard.bytes);
+    EXPECT_GT(shard.peak_memory_bytes, 0);
   }
 }
 

@@ -62,7 +62,7 @@ TEST_P(JunctionSolver, YieldsOrthonormalMaps) {
     ASSERT_EQ(map.M.sizes(), at::IntArrayRef({kWidth, width}));
     EXPECT_LE(largest(at::mm(map.M.t(), map.M) - at::eye(width, at::kDouble)), 1e-13);
     EXPECT_TRUE(map.M_inv.equal(map.M.t()));
-    EXPECT_TRUE(map.M.is_contiguous() && map.M_inv.is_contiguous());
+    EXPECT_TRUE(map.M.is_contiguous());
   }
 }
 

@@ -46,8 +46,11 @@ class Load : public ::testing::Test {
     for (const auto& [name, tensor] : tensors_) {
       specs.push_back({name, tensor.scalar_type(), tensor.sizes().vec()});
     }
-    const ShardLayout layout = make_shard_layout({specs});
-    ShardWriter writer(dir_, layout, 0);
+    const ShardLayout layout = make_shard_layout(specs);
+    create_shards(dir_, layout);
+    std::set<std::string> names;
+    for (const auto& entry : tensors_) names.insert(entry.first);
+    ShardWriter writer(dir_, layout, names);
     for (const auto& [name, tensor] : tensors_) writer.write(name, tensor);
     writer.finish();
     write_file_atomically(dir_ / "model.safetensors.index.json", index_json(layout));

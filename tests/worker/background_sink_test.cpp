@@ -17,13 +17,17 @@ namespace {
 class GatedSink final : public FoldedModelSink {
  public:
   void begin(const JunctionWidths& widths) override { width = widths.all.at(0); }
-  void put_embedding(const at::Tensor&) override { written.push_back(-1); }
+  void put_embedding_rows(int64_t first, const at::Tensor&) override {
+    written.push_back(-1000 - first);
+  }
   void put_sublayer(const SublayerWeights& weights) override {
     gates.at(static_cast<size_t>(weights.sublayer)).get_future().wait();
     if (weights.sublayer == broken) throw std::runtime_error("the disk is full");
     written.push_back(weights.sublayer);
   }
-  void put_head(const HeadWeights&) override { written.push_back(-2); }
+  void put_head_rows(int64_t first, const at::Tensor&) override {
+    written.push_back(-2000 - first);
+  }
 
   void open(size_t sublayer) { gates.at(sublayer).set_value(); }
 
@@ -49,11 +53,12 @@ TEST_F(BackgroundSinkTest, PassesEverythingOnInOrder) {
   for (size_t i = 0; i < 3; ++i) gated.open(i);
   sink.begin({.all = {7}});
   EXPECT_EQ(gated.width, 7);
-  sink.put_embedding(at::zeros({1}));
+  sink.put_embedding_rows(0, at::zeros({1}));
+  sink.put_embedding_rows(1, at::zeros({1}));
   for (int64_t i = 0; i < 3; ++i) sink.put_sublayer(sublayer(i));
-  sink.put_head({});
+  sink.put_head_rows(5, at::zeros({1}));
   sink.finish();
-  EXPECT_EQ(gated.written, (std::vector<int64_t>{-1, 0, 1, 2, -2}));
+  EXPECT_EQ(gated.written, (std::vector<int64_t>{-1000, -1001, 0, 1, 2, -2005}));
 }
 
 TEST_F(BackgroundSinkTest, ReturnsBeforeAPieceIsWritten) {
@@ -84,7 +89,7 @@ TEST_F(BackgroundSinkTest, ThrowsWhatItsSinkThrewAtTheNextPiece) {
   gated.broken = 0;
   gated.open(0);
   sink.put_sublayer(sublayer(0));
-  EXPECT_THROW(sink.put_head({}), std::runtime_error);
+  EXPECT_THROW(sink.put_head_rows(0, {}), std::runtime_error);
   EXPECT_TRUE(gated.written.empty());
 }
 

@@ -1,12 +1,13 @@
-// dump_maps MODEL TOKENS METHOD WIDTH pipeline|token_parallel DIR GROUPS: under mpirun, writes
-// support and M of every junction to DIR/junction-NN.safetensors, so that a test can compare the
-// maps of different numbers of ranks.
+// dump_maps MODEL TOKENS METHOD WIDTH pipeline|layerwise|token_parallel DIR GROUPS: under mpirun,
+// writes support and M of every junction to DIR/junction-NN.safetensors, so that a test can compare
+// the maps of different numbers of ranks.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/core.h>
 #include <mpi.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <string>
 
 #include "job/plan/method.h"
@@ -22,21 +23,25 @@ namespace {
 class NoOutput final : public FoldedModelSink {
  public:
   void begin(const JunctionWidths&) override {}
-  void put_embedding(const at::Tensor&) override {}
+  void put_embedding_rows(int64_t, const at::Tensor&) override {}
+  void put_head_rows(int64_t, const at::Tensor&) override {}
   void put_sublayer(const SublayerWeights&) override {}
-  void put_head(const HeadWeights&) override {}
 };
 
-void write_solution(const std::string& dir, int64_t junction, const JunctionSolution& solution) {
-  ShardLayout layout;
-  layout.shards.push_back({fmt::format("junction-{:02}.safetensors", junction),
-                           0,
-                           {{"M", at::kDouble, solution.map.M.sizes().vec()},
-                            {"support", at::kDouble, solution.support.sizes().vec()}}});
-  ShardWriter writer(dir, layout, 0);
-  writer.write("M", solution.map.M);
-  writer.write("support", solution.support.to(at::kDouble));
-  writer.finish();
+/// Of all junctions, each with its map.
+void write_maps(const std::string& dir, const CalibrationJob& job) {
+  for (int64_t junction = 0; junction < job.mapped_junctions(); ++junction) {
+    const auto found = job.journal.get(fmt::format("map-{}", job.map_of(junction)));
+    ShardLayout layout;
+    layout.shards.push_back({fmt::format("junction-{:02}.safetensors", junction),
+                             {{"M", at::kDouble, found.at("M").sizes().vec()},
+                              {"support", at::kDouble, found.at("support").sizes().vec()}}});
+    create_shards(dir, layout);
+    ShardWriter writer(dir, layout, {"M", "support"});
+    writer.write("M", found.at("M"));
+    writer.write("support", found.at("support").to(at::kDouble));
+    writer.finish();
+  }
 }
 
 void dump(char** argv) {
@@ -51,25 +56,30 @@ void dump(char** argv) {
     plan.ranks.push_back({.first_sublayer = config.num_sublayers() * rank / comm.size(),
                           .end_sublayer = config.num_sublayers() * (rank + 1) / comm.size()});
   }
+  const std::filesystem::path journal_dir = std::filesystem::path(argv[6]) / "journal";
+  std::filesystem::create_directory(journal_dir);
+  comm.barrier();
+  Journal journal(journal_dir);
+  comm.barrier();
   const Method& method = method_named(argv[3]);
   const int64_t junctions = config.num_junctions();
   const CalibrationJob job{
       .config = config,
       .reader = reader,
       .plan = plan,
+      .journal = journal,
+      .finished = {},
       .windows = calibration_windows(tokens.tokens, 16, 256),
       .map = {.basis = method.basis, .kind = method.map},
       .widths = uniform_widths(config, /*head_sliced=*/true, std::stoll(argv[4])),
       .head_sliced = true,
-      .groups = make_junction_groups(std::stoll(argv[7]), junctions, junctions)};
-  const CalibrationObserver observer{[](int64_t) {},
-                                     [&](int64_t junction, const JunctionSolution& solution) {
-                                       write_solution(argv[6], junction, solution);
-                                     },
-                                     [](int64_t) {}};
+      .sharing = make_junction_groups(std::stoll(argv[7]), junctions, junctions)};
+  const CalibrationObserver observer{[](int64_t) {}, [](int64_t) {}};
   NoOutput sink;
   PhaseClock clock;
   calibrate_function(argv[5])(comm, job, sink, observer, clock);
+  comm.barrier();
+  if (comm.rank() == 0) write_maps(argv[6], job);
 }
 
 }  // namespace

@@ -89,6 +89,44 @@ TEST_F(OutputDirectoryTest, StartsEmptyAfterACrash) {
   EXPECT_TRUE(fs::is_empty(output.partial()));
 }
 
+/// A journal with a map, as an interrupted job leaves it.
+void put_journal(const fs::path& partial) {
+  fs::create_directories(partial / kJournalDirectory);
+  put_file(partial / kJournalDirectory / kJournalOfJob, "{}");
+  put_file(partial / kJournalDirectory / "map-0.json", "{}");
+}
+
+TEST_F(OutputDirectoryTest, KeepsTheJournalOfAnInterruptedJobAlone) {
+  put_journal(partial_path(out_));
+  put_file(partial_path(out_) / "model", "torn");
+  {
+    OutputDirectory output(out_, false);
+    EXPECT_FALSE(fs::exists(output.partial() / "model"));
+    EXPECT_TRUE(fs::exists(output.journal() / "map-0.json"));
+    put_file(output.partial() / "model", "torn again");
+  }
+  EXPECT_FALSE(fs::exists(partial_path(out_) / "model"));
+  EXPECT_TRUE(fs::exists(partial_path(out_) / kJournalDirectory / "map-0.json"));
+  OutputDirectory output(out_, false);
+  output.commit();
+  EXPECT_TRUE(fs::is_empty(out_));
+}
+
+TEST_F(OutputDirectoryTest, StartsAnewIfAsked) {
+  put_journal(partial_path(out_));
+  OutputDirectory output(out_, false, /*fresh=*/true);
+  EXPECT_TRUE(fs::is_empty(output.partial()));
+}
+
+TEST_F(OutputDirectoryTest, KeepsNoJournalWithoutEntries) {
+  {
+    OutputDirectory output(out_, false);
+    fs::create_directory(output.journal());
+    put_file(output.journal() / kJournalOfJob, "{}");
+  }
+  EXPECT_TRUE(fs::is_empty(out_.parent_path()));
+}
+
 TEST_F(OutputDirectoryTest, IsForOneJobAtATime) {
   OutputDirectory first(out_, false);
   EXPECT_THAT([&] { OutputDirectory(out_, false); },

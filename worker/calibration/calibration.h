@@ -20,8 +20,8 @@
 
 namespace dotresize {
 
-/// The first of the junctions that have one map with this one. `sharing`: ModelConfig::junction_groups;
-/// empty: each has its own.
+/// The first of the junctions that have one map with this one. `sharing`:
+/// ModelConfig::junction_groups; empty: each has its own.
 int64_t first_with_same_map(const std::vector<int64_t>& sharing, int64_t junction);
 
 /// What all schedules work from. References outlive the call.
@@ -32,7 +32,7 @@ struct CalibrationJob {
   Journal& journal;                ///< of this rank; what is in it is not computed again
   /// The junctions that every rank found solved and described in the journal when it started.
   std::set<int64_t> finished;
-  at::Tensor windows;              ///< [samples, seqlen] int64, the same on every rank
+  at::Tensor windows;  ///< [samples, seqlen] int64, the same on every rank
   MapOptions map;
   JunctionWidths widths;     ///< of the output, unless chosen between the passes
   bool head_sliced = false;  ///< false: the last junction keeps its full width

@@ -27,7 +27,9 @@ constexpr char kUnfinished[] = ".tmp";
 constexpr size_t kMaxAboutBytes = 1 << 16;
 
 std::string map_entry(int64_t first_junction) { return fmt::format("map-{}", first_junction); }
-std::string shared_entry(int64_t first_junction) { return fmt::format("shared-{}", first_junction); }
+std::string shared_entry(int64_t first_junction) {
+  return fmt::format("shared-{}", first_junction);
+}
 std::string junction_entry(int64_t junction) { return fmt::format("junction-{}", junction); }
 
 Json to_json(const MapDiagnostics& found) {
@@ -184,14 +186,13 @@ void JunctionRecorder::record(int64_t junction, SolvedJunction solved) {
   const JunctionSolution& solution = solved.solution;
   journal_.put_map(junction, solution.map.M.to(dtype_), solution.support);
   junction_ = junction;
-  described_ = std::async(
-      std::launch::async, [device = device_, found = solution.diagnostics,
-                           describe = std::move(solved.describe)]() mutable {
-        const c10::InferenceMode no_autograd;
-        const StreamGuard stream(device);
-        describe(found);
-        return found;
-      });
+  described_ = std::async(std::launch::async, [device = device_, found = solution.diagnostics,
+                                               describe = std::move(solved.describe)]() mutable {
+    const c10::InferenceMode no_autograd;
+    const StreamGuard stream(device);
+    describe(found);
+    return found;
+  });
 }
 
 void JunctionRecorder::finish() {

@@ -7,7 +7,9 @@
 namespace dotresize {
 namespace {
 
-int64_t parts_of(int64_t count, int64_t at_once) { return count / at_once + (count % at_once != 0); }
+int64_t parts_of(int64_t count, int64_t at_once) {
+  return count / at_once + (count % at_once != 0);
+}
 
 /// Of every rank.
 std::vector<int64_t> gather_counts(Communicator& comm, int64_t mine) {

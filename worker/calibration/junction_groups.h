@@ -43,8 +43,8 @@ void in_groups(Communicator& comm, const CalibrationJob& job, const std::vector<
 /// rank's stage of it. References outlive the object.
 class PipelinePasses {
  public:
-  PipelinePasses(Communicator& comm, const CalibrationJob& job,
-                 const CalibrationObserver& observer, PhaseClock& clock)
+  PipelinePasses(Communicator& comm, const CalibrationJob& job, const CalibrationObserver& observer,
+                 PhaseClock& clock)
       : comm_(comm), job_(job), observer_(observer), clock_(clock) {}
 
   /// FirstPass or SecondPass (whose rotation is known) of each junction of the group. The first x

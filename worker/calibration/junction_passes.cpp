@@ -51,9 +51,10 @@ CostPrecision precision_from(const at::Tensor& tensor) {
 /// The tensor of this name, a copy on the device; undefined if there is none.
 at::Tensor tensor_named(const NamedTensors& tensors, const char* name, at::Device device) {
   const auto found = tensors.find(name);
-  return found == tensors.end() ? at::Tensor()
-                                : found->second.to(at::TensorOptions(device), /*non_blocking=*/false,
-                                                   /*copy=*/true);
+  return found == tensors.end()
+             ? at::Tensor()
+             : found->second.to(at::TensorOptions(device), /*non_blocking=*/false,
+                                /*copy=*/true);
 }
 
 void note(const CostPrecision& precision, MapDiagnostics& diagnostics) {
@@ -192,8 +193,8 @@ SolvedJunction DecomposedJunction::solve(int64_t width, std::optional<SecondPass
     return solve_map(statistics, eigenbasis_, setup_.map, width, run);
   });
   note(precision, solved.solution.diagnostics);
-  solved.describe = [junction = setup_.junction, describe = std::move(solved.describe)](
-                        MapDiagnostics& diagnostics) {
+  solved.describe = [junction = setup_.junction,
+                     describe = std::move(solved.describe)](MapDiagnostics& diagnostics) {
     named(junction, [&] { describe(diagnostics); });
   };
   return solved;

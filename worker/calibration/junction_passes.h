@@ -98,8 +98,8 @@ class SecondPass {
   CostSums costs_;
 };
 
-/// A junction whose first pass is over: in the PCA basis its eigenbasis, which waits on the host, and
-/// in the identity basis its sums.
+/// A junction whose first pass is over: in the PCA basis its eigenbasis, which waits on the host,
+/// and in the identity basis its sums.
 class DecomposedJunction {
  public:
   /// From tensors().

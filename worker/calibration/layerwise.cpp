@@ -19,8 +19,7 @@ void calibrate_layerwise(Communicator& comm, const CalibrationJob& job, FoldedMo
   const auto solve = [&](int64_t junction, const Microbatches& x) {
     if (!job.finished.contains(junction)) {
       const int owner = job.plan.owner_of_junction(junction);
-      std::optional<SolvedJunction> solved =
-          solve_over_ranks(comm, job, junction, x, owner, clock);
+      std::optional<SolvedJunction> solved = solve_over_ranks(comm, job, junction, x, owner, clock);
       if (solved) recorder.record(junction, std::move(*solved));
     }
     observer.junctions_solved(1);

@@ -164,8 +164,7 @@ void SharedMaps::describe() {
         needs_second_pass(job_.map) ? second(junction).precision() : sums.precision();
     const at::Tensor M = job_.journal.map(map).to(at::kDouble).to(job_.device);
     job_.journal.put_diagnostics(
-        junction,
-        std::move(sums).describe(job_.journal.shared_diagnostics(map), M, precision));
+        junction, std::move(sums).describe(job_.journal.shared_diagnostics(map), M, precision));
   }
 }
 

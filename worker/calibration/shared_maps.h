@@ -8,10 +8,10 @@
 
 namespace dotresize {
 
-// Neighbouring junctions with one map (docs/method.md, "Sharing maps"). The sums of each junction go
-// to the journal; the rank that owns the first junction of a map adds them up in the order of the
-// junctions, scaled, and solves. So neither the number of ranks nor that of groups changes a bit of
-// them.
+// Neighbouring junctions with one map (docs/method.md, "Sharing maps"). The sums of each junction
+// go to the journal; the rank that owns the first junction of a map adds them up in the order of
+// the junctions, scaled, and solves. So neither the number of ranks nor that of groups changes a
+// bit of them.
 
 /// Solves every map of the job from the passes over the tokens; each rank describes its own
 /// junctions. Collective.

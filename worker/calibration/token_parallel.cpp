@@ -28,8 +28,8 @@ class TokenParallelRun {
         loader_(job.reader, job.config, job.fold_dtype, job.device),
         recorder_(job.journal, job.fold_dtype, job.device) {}
 
-  /// Every rank gets the map of the junction, from the journal or from x [., ., d] of all ranks, and
-  /// x becomes x·M.
+  /// Every rank gets the map of the junction, from the journal or from x [., ., d] of all ranks,
+  /// and x becomes x·M.
   void solve(int64_t junction, Microbatches& x);
   /// The sublayer that reads the last solved junction, its in_proj folded, its out_proj still of
   /// full width. In the fold dtype; empty except on the owner.
@@ -98,12 +98,12 @@ SublayerWeights TokenParallelRun::fold_in_proj(int64_t sublayer) {
 
 void TokenParallelRun::forward(int64_t sublayer, const SublayerWeights& owned, Microbatches& x) {
   const int64_t width = job_.widths.all.at(static_cast<size_t>(sublayer));
-  const SublayerWeights weights = broadcast_sublayer(
-      comm_,
-      sublayer_tensors(job_.config, sublayer, SublayerForm::kFolded, width,
-                       job_.config.hidden_size),
-      to_device(to_dtype(owned, job_.compute_dtype), job_.device), sublayer, job_.compute_dtype,
-      job_.device, job_.plan.owner_of_sublayer(sublayer));
+  const SublayerWeights weights =
+      broadcast_sublayer(comm_,
+                         sublayer_tensors(job_.config, sublayer, SublayerForm::kFolded, width,
+                                          job_.config.hidden_size),
+                         to_device(to_dtype(owned, job_.compute_dtype), job_.device), sublayer,
+                         job_.compute_dtype, job_.device, job_.plan.owner_of_sublayer(sublayer));
   const PhaseClock::Scope scope(clock_, "forward");
   for (at::Tensor& batch : x) {
     batch = sublayer_forward(job_.config, weights, rotary_, batch);

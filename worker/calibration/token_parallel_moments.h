@@ -17,8 +17,6 @@ std::optional<SolvedJunction> solve_over_ranks(Communicator& comm, const Calibra
                                                int64_t junction, const Microbatches& x, int owner,
                                                PhaseClock& clock);
 
-
-
 /// The stream of this rank's share of the job's windows at junction 0, from an embedding rounded to
 /// `dtype`.
 Microbatches embed_share(Communicator& comm, const CalibrationJob& job, at::ScalarType dtype,

@@ -201,8 +201,8 @@ NegativeLogLikelihood EvaluationRound::operator()(const at::Tensor& windows,
       tokens.add(batch.size(0) * batch.size(1));
     }
   }
-  const std::vector<NegativeLogLikelihood> parts = vocabulary_nll(
-      config_, vocabulary_of(reader_, config_, dtype_, device_), std::move(x), ids);
+  const std::vector<NegativeLogLikelihood> parts =
+      vocabulary_nll(config_, vocabulary_of(reader_, config_, dtype_, device_), std::move(x), ids);
   for (const at::Tensor& batch : ids) tokens.add(batch.numel());
   return sum_over_ranks(comm_, windows, parts);
 }
@@ -230,8 +230,8 @@ NegativeLogLikelihood checkpoint_nll_alone(const CheckpointReader& reader,
                                            at::ScalarType compute_dtype,
                                            const std::function<void(int64_t tokens)>& tokens_seen) {
   SelfCommunicator self;
-  return checkpoint_nll(self, reader, config, windows, compute_dtype, at::kCPU,
-                        kTokensAtOnceAlone, tokens_seen);
+  return checkpoint_nll(self, reader, config, windows, compute_dtype, at::kCPU, kTokensAtOnceAlone,
+                        tokens_seen);
 }
 
 }  // namespace dotresize

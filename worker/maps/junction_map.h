@@ -27,8 +27,8 @@ struct MapOptions {
 /// Sums over the calibration tokens of one junction, of all ranks (docs/method.md, "Moments"). All
 /// float64.
 struct JunctionStatistics {
-  int64_t tokens = 0;       ///< n
-  at::Tensor gram = {};     ///< Σ_t x_tᵀ x_t [d, d] in the original basis; not needed in another one
+  int64_t tokens = 0;    ///< n
+  at::Tensor gram = {};  ///< Σ_t x_tᵀ x_t [d, d] in the original basis; not needed in another one
   at::Tensor abs_sum = {};  ///< Σ_t |z_t| [d] in the map's basis, if the map needs it
   at::Tensor cost = {};     ///< Σ_t |z_ti − z_tj| [d, d] in the map's basis, likewise
 };
@@ -57,7 +57,7 @@ struct MapDiagnostics {
 };
 
 struct JunctionSolution {
-  JunctionMap map;  ///< float64
+  JunctionMap map;     ///< float64
   at::Tensor support;  ///< S [k] int64, ascending, in the map's basis
   MapDiagnostics diagnostics;
 };

@@ -38,8 +38,8 @@ void check(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
 
 int64_t hidden_size(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
                     const MapOptions& options) {
-  const bool known = options.basis == Basis::kPca ? eigenbasis.vectors.defined()
-                                                  : statistics.gram.defined();
+  const bool known =
+      options.basis == Basis::kPca ? eigenbasis.vectors.defined() : statistics.gram.defined();
   TORCH_CHECK(known, "a junction needs a Gram matrix, or its eigenbasis");
   return options.basis == Basis::kPca ? eigenbasis.vectors.size(0) : statistics.gram.size(0);
 }

@@ -17,9 +17,9 @@ struct SolvedJunction {
 };
 
 /// One junction from its statistics to its map of width k (docs/method.md, "Maps"). `eigenbasis` is
-/// that of gram/n; in the identity basis it may be undefined. Throws std::runtime_error as the map's algorithm does
-/// (transport_map.h), and if statistics are not finite, empty or of zero activations alone. Errors
-/// do not name the junction: the caller adds that.
+/// that of gram/n; in the identity basis it may be undefined. Throws std::runtime_error as the
+/// map's algorithm does (transport_map.h), and if statistics are not finite, empty or of zero
+/// activations alone. Errors do not name the junction: the caller adds that.
 SolvedJunction solve_map(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
                          const MapOptions& options, int64_t width, const RunStep& run = run_step);
 

@@ -72,8 +72,7 @@ at::Tensor load_final_norm(const CheckpointReader& reader, const ModelConfig& co
 
 HeadWeights load_head(const CheckpointReader& reader, const ModelConfig& config,
                       at::ScalarType dtype) {
-  return {load_final_norm(reader, config, dtype),
-          load_tensor(reader, head_matrix(config), dtype)};
+  return {load_final_norm(reader, config, dtype), load_tensor(reader, head_matrix(config), dtype)};
 }
 
 at::Tensor load_rows(const CheckpointReader& reader, const StoredTensor& matrix, int64_t first,

@@ -22,8 +22,7 @@ at::Tensor load_rows(const CheckpointReader& reader, const StoredTensor& matrix,
                      int64_t count, at::ScalarType dtype);
 
 /// Reads the tensor once and keeps nothing of it. Throws if load_rows would.
-void check_values(const CheckpointReader& reader, const StoredTensor& tensor,
-                  at::ScalarType dtype);
+void check_values(const CheckpointReader& reader, const StoredTensor& tensor, at::ScalarType dtype);
 
 /// The tensor that holds the head's matrix: the embedding's if they are tied.
 StoredTensor head_matrix(const ModelConfig& config);
@@ -31,8 +30,8 @@ StoredTensor head_matrix(const ModelConfig& config);
 at::Tensor load_final_norm(const CheckpointReader& reader, const ModelConfig& config,
                            at::ScalarType dtype);
 
-/// The residual stream at junction 0 of ids [samples, seqlen] int64 on the CPU: rows of the embedding
-/// in the dtype, as float32 [samples, seqlen, k_0] on the device. Reads those rows alone.
+/// The residual stream at junction 0 of ids [samples, seqlen] int64 on the CPU: rows of the
+/// embedding in the dtype, as float32 [samples, seqlen, k_0] on the device. Reads those rows alone.
 at::Tensor embed_from(const CheckpointReader& reader, const ModelConfig& config,
                       const at::Tensor& ids, at::ScalarType dtype, at::Device device);
 

@@ -11,7 +11,6 @@
 #include "base/durable_file.h"
 #include "base/errors.h"
 #include "base/partial_path.h"
-#include "worker/commands/run/resume.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -67,37 +66,11 @@ UniqueFd lock_directory(const fs::path& path) {
   }
 }
 
-/// Whether a job could go on from it.
-bool has_entries(const fs::path& journal) {
-  std::error_code error;
-  for (const fs::directory_entry& file : fs::directory_iterator(journal, error)) {
-    const fs::path name = file.path().filename();
-    if (name.extension() == ".json" && name != kJournalOfJob) return true;
-  }
-  return false;
-}
-
-/// All that is in it but `kept`.
-void empty_directory(const fs::path& dir, const fs::path& kept, std::error_code& error) {
-  for (const fs::directory_entry& file : fs::directory_iterator(dir, error)) {
-    std::error_code one;
-    if (file.path() != kept) fs::remove_all(file.path(), one);
-    if (one) error = one;
-  }
-}
-
 /// Whatever is still being written into it, but not the directory of that name of a later job.
 void remove_unfinished(const fs::path& partial, int fd) {
   constexpr int kMaxAttempts = 100;  // against a thread or rank that still adds files
-  const fs::path journal = partial / kJournalDirectory;
   for (int attempt = 0; attempt < kMaxAttempts && same_file(fd, partial); ++attempt) {
-    std::error_code error;
-    if (has_entries(journal)) {
-      empty_directory(partial, journal, error);
-    } else {
-      fs::remove_all(partial, error);
-    }
-    if (!error) return;
+    if (!trim_unfinished(partial)) return;
   }
 }
 
@@ -111,10 +84,8 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fres
         path_.string() + " exists; remove it, choose another path, or set output.overwrite: true");
   }
   directory_ = lock_directory(partial_);
-  std::error_code error;
-  empty_directory(partial_, fresh ? fs::path() : journal(), error);
+  const std::error_code error = empty_directory(partial_, fresh ? fs::path() : journal());
   if (error) throw InputError("output.path", partial_.string() + ": " + error.message());
-  fs::create_directory(journal());
 }
 
 OutputDirectory::OutputDirectory(const fs::path& path)

@@ -13,8 +13,8 @@ namespace dotresize {
 /// that ended before is its journal, if there is something in it: the next job goes on from there.
 class OutputDirectory {
  public:
-  /// Creates `<path>.partial`. Of an earlier job's nothing stays but its journal, and nothing at all
-  /// if `fresh`. Throws InputError if `path` exists and `overwrite` is false, or if another job
+  /// Creates `<path>.partial`. Of an earlier job's nothing stays but its journal, and nothing at
+  /// all if `fresh`. Throws InputError if `path` exists and `overwrite` is false, or if another job
   /// holds the lock.
   OutputDirectory(const std::filesystem::path& path, bool overwrite, bool fresh = false);
   /// Another rank's, once rank 0 has created it. Throws InputError if it cannot be opened.
@@ -32,8 +32,8 @@ class OutputDirectory {
   void discard();
   /// Leaves the output to rank 0, which may commit it as soon as it has this rank's next message.
   void leave();
-  /// Removes the journal, makes the content durable and renames it to `path`, replacing an existing directory if
-  /// `overwrite` allows it.
+  /// Removes the journal, makes the content durable and renames it to `path`, replacing an existing
+  /// directory if `overwrite` allows it.
   void commit();
 
  private:

@@ -12,9 +12,8 @@
 
 namespace dotresize {
 
-/// Writes the folded weights of one rank into the output's shards, as the output model has them. The
-/// shards are the same for any number of ranks. References
-/// outlive the object.
+/// Writes the folded weights of one rank into the output's shards, as the output model has them.
+/// The shards are the same for any number of ranks. References outlive the object.
 class OutputShards final : public FoldedModelSink {
  public:
   OutputShards(Communicator& comm, std::filesystem::path dir, const ModelConfig& source,

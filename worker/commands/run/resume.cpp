@@ -11,6 +11,7 @@
 #include "base/durable_file.h"
 #include "base/errors.h"
 #include "base/input_file.h"
+#include "base/partial_path.h"
 #include "base/printable.h"
 #include "base/program.h"
 #include "base/sha256.h"
@@ -85,8 +86,17 @@ void check_same_job(const fs::path& dir, const Json& job, Json journal) {
                    dir.string() + " is the journal of another job: " + what + kFresh);
 }
 
+/// What a run was writing when it ended.
+void remove_unfinished_entries(const fs::path& dir) {
+  for (const fs::directory_entry& file : fs::directory_iterator(dir)) {
+    if (file.path().filename().string().find(".tmp") != std::string::npos) fs::remove(file);
+  }
+}
+
 /// Rank 0.
 int begin_or_check(const fs::path& dir, const Json& fingerprint) {
+  fs::create_directory(dir);
+  remove_unfinished_entries(dir);
   const fs::path file = dir / kJournalOfJob;
   if (fs::exists(file)) {
     const Json found = read_fingerprint(file);
@@ -173,8 +183,7 @@ std::vector<JunctionReport> report_junctions(const Journal& journal, const Junct
     const auto junction = static_cast<int64_t>(reports.size());
     const std::string name = junction_name(junction);
     if (junction < widths.mapped_count) {
-      reports.push_back(
-          describe_junction(name, width, journal.diagnostics(junction), transport));
+      reports.push_back(describe_junction(name, width, journal.diagnostics(junction), transport));
     } else {
       JunctionReport& report = reports.emplace_back();
       report.name = name;

@@ -15,13 +15,8 @@
 
 namespace dotresize {
 
-/// In the unfinished output.
-inline constexpr char kJournalDirectory[] = "journal";
-/// In the journal: whose it is.
-inline constexpr char kJournalOfJob[] = "job.json";
-
-/// All that the maps of a job depend on, as JSON: the model's files, the tokens, the options and the
-/// program's version. Not the number of ranks, budgets, evaluation and the output's name.
+/// All that the maps of a job depend on, as JSON: the model's files, the tokens, the options and
+/// the program's version. Not the number of ranks, budgets, evaluation and the output's name.
 /// `tokens`: SHA-256 of the calibration windows. `weights`: the checkpoint's files.
 nlohmann::json job_fingerprint(const ResolvedJob& job, const std::string& tokens,
                                const std::vector<std::filesystem::path>& weights);
@@ -40,8 +35,8 @@ OpenedJournal open_journal(Communicator& comm, const std::filesystem::path& dir,
                            const nlohmann::json& fingerprint, int64_t mapped_junctions,
                            const std::vector<int64_t>& sharing);
 
-/// All 2L+1 junctions in order, those that keep their width included, from the journal. `transport`:
-/// the maps are of a method with transport.
+/// All 2L+1 junctions in order, those that keep their width included, from the journal.
+/// `transport`: the maps are of a method with transport.
 std::vector<JunctionReport> report_junctions(const Journal& journal, const JunctionWidths& widths,
                                              bool transport);
 

@@ -126,9 +126,8 @@ std::vector<ProgressPhase> expected_phases(const JobContext& run, const JobToken
   const int64_t evaluation = tokens.evaluation ? tokens.evaluation->windows.numel() : 0;
   const int64_t calibration = tokens.calibration.windows.numel();
   const int64_t mapped = mapped_junctions(run.config, run.job.head_sliced);
-  const CalibrationWork work =
-      run.job.schedule.work({calibration, run.comm.size(), run.job.method.passes(), mapped,
-                             run.plan.junction_groups});
+  const CalibrationWork work = run.job.schedule.work(
+      {calibration, run.comm.size(), run.job.method.passes(), mapped, run.plan.junction_groups});
   return {
       {"prepare", 0.02 * static_cast<double>(calibration), 0, 0},
       {"evaluate_dense", static_cast<double>(evaluation), evaluation, 0},
@@ -164,9 +163,9 @@ std::optional<NegativeLogLikelihood> evaluate_compressed(JobContext& run, const 
 CalibrationJob calibration_job(const JobContext& run, const TokenWindows& tokens,
                                OpenedJournal& opened) {
   const ResolvedJob& job = run.job;
-  CalibrationJob calibration{run.config,      run.source,          run.plan,
-                             opened.journal,  opened.finished,     tokens.windows,
-                             map_options(job), job.widths,         job.head_sliced,
+  CalibrationJob calibration{run.config,          run.source,         run.plan,
+                             opened.journal,      opened.finished,    tokens.windows,
+                             map_options(job),    job.widths,         job.head_sliced,
                              run.compute_dtype(), job.junction_groups};
   calibration.map.decomposition_threads = opened.decomposition_threads;
   calibration.device = run.environment.device.device;
@@ -191,13 +190,12 @@ struct Calibrated {
 Calibrated calibrate(JobContext& run, const TokenWindows& tokens) {
   const auto start = std::chrono::steady_clock::now();
   run.progress().enter("calibrate");
-  OpenedJournal opened = open_journal(
-      run.comm, run.environment.output.journal(),
-      job_fingerprint(run.job, tokens.fingerprint, run.source.files()),
-      mapped_junctions(run.config, run.job.head_sliced), run.job.junction_groups);
+  OpenedJournal opened =
+      open_journal(run.comm, run.environment.output.journal(),
+                   job_fingerprint(run.job, tokens.fingerprint, run.source.files()),
+                   mapped_junctions(run.config, run.job.head_sliced), run.job.junction_groups);
   const CalibrationObserver observer{
-      run.count_tokens(),
-      [&](int64_t junctions) { run.progress().junctions_solved(junctions); }};
+      run.count_tokens(), [&](int64_t junctions) { run.progress().junctions_solved(junctions); }};
   OutputShards shards(run.comm, run.partial(), run.config, run.job, run.plan);
   BackgroundSink sink(shards, run.environment.device.device, run.clock);
   calibrate_function(run.job.schedule.name)(run.comm, calibration_job(run, tokens, opened), sink,

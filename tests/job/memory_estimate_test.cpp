@@ -1,0 +1,147 @@
+#include "job/plan/memory_estimate.h"
+
+#include <gmock/gmock.h>
+
+#include "base/errors.h"
+#include "base/human_text.h"
+#include "job/plan/shard_plan.h"
+#include "tests/job/test_configs.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+ModelConfig llama31_70b() {
+  ModelConfig config = llama31();
+  config.hidden_size = 8192;
+  config.intermediate_size = 28672;
+  config.num_layers = 80;
+  config.num_heads = 64;
+  config.junction_widths.assign(161, 8192);
+  return config;
+}
+
+/// 20 % off in 128 windows of 2048 tokens, with evaluation, on GPUs.
+ResolvedJob job_70b(const ModelConfig& config, int ranks) {
+  ResolvedJob job = small_job(config, ranks);
+  job.widths = uniform_widths(config, job.head_sliced, 6528);
+  job.calibration.samples = 128;
+  job.calibration.seqlen = 2048;
+  job.device = DeviceKind::kCuda;
+  job.compute_dtype = Dtype::kBFloat16;
+  job.output_dtype = Dtype::kBFloat16;
+  job.gpu_compute_dtype = Dtype::kBFloat16;
+  return job;
+}
+
+TEST(MemoryEstimate, Of70BFitsEightGpusOf32GiBInTwoGroups) {
+  const ModelConfig config = llama31_70b();
+  ResolvedJob job = job_70b(config, 8);
+  EXPECT_GT(peak_device_memory(make_shard_plan(config, job)), 30 * kGiB);
+  job.device_memory = 30 * kGiB;
+  const ShardPlan plan = make_shard_plan(config, job);
+  EXPECT_EQ(plan.junction_groups, 2);
+  EXPECT_LE(peak_device_memory(plan), 30 * kGiB);
+  EXPECT_LE(peak_memory(plan), 32 * kGiB);
+}
+
+TEST(MemoryEstimate, Of70BFitsOneLargeGpuSublayerBySublayer) {
+  const ModelConfig config = llama31_70b();
+  ResolvedJob job = job_70b(config, 1);
+  job.device_memory = 79 * kGiB;
+  job.memory = 256 * kGiB;
+  EXPECT_FALSE(fits(make_shard_plan(config, job), job));  // its weights alone are 131 GiB
+  job.schedule = schedule_named("layerwise");
+  EXPECT_TRUE(fits(make_shard_plan(config, job), job));
+}
+
+/// Of each method on a CPU and on a GPU.
+class JunctionGroups : public testing::TestWithParam<std::string> {};
+
+TEST_P(JunctionGroups, AreAsFewAsTheBudgetAllows) {
+  const ModelConfig config = llama31();
+  ResolvedJob job = small_job(config, 8);
+  job.method = method_named(GetParam());
+  job.widths = uniform_widths(config, job.head_sliced, 3264);
+  const ShardPlan free = make_shard_plan(config, job);
+  EXPECT_EQ(free.junction_groups, 1);
+  job.memory = 1;
+  const ShardPlan tightest = make_shard_plan(config, job);
+  EXPECT_EQ(tightest.ranks[1].junctions_at_once, 1);
+  ASSERT_LT(peak_memory(tightest), peak_memory(free));
+
+  int64_t groups_before = free.junction_groups;
+  for (int64_t budget = peak_memory(free); budget >= peak_memory(tightest); budget -= kGiB / 8) {
+    job.memory = budget;
+    const ShardPlan plan = make_shard_plan(config, job);
+    EXPECT_LE(peak_memory(plan), budget);
+    EXPECT_GE(plan.junction_groups, groups_before);
+    groups_before = plan.junction_groups;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, JunctionGroups,
+                         testing::Values("magnitude", "dotresize", "slicegpt", "pca_dotresize"),
+                         [](const auto& method) { return method.param; });
+
+TEST(MemoryEstimate, OfAGroupCountsEachOfItsJunctions) {
+  const ModelConfig config = llama31();
+  ResolvedJob job = small_job(config, 8);
+  RankShard shard = make_shard_plan(config, job).ranks[1];
+  const auto peak = [&](int64_t junctions) {
+    shard.junctions_at_once = junctions;
+    return estimate_peak_memory(config, job, shard);
+  };
+  // Second pass: U in float64 and float32, and the costs.
+  constexpr int64_t kJunction = 20 * 4096 * 4096;
+  EXPECT_EQ(peak(6) - peak(5), kJunction);
+  EXPECT_EQ(peak(5) - peak(4), kJunction);
+}
+
+TEST(MemoryEstimate, OfTokenParallelDoesNotGrowWithTheModelsDepth) {
+  ModelConfig config = llama31();
+  ResolvedJob job = small_job(config, 1);
+  job.schedule = schedule_named("token_parallel");
+  const int64_t peak = peak_memory(make_shard_plan(config, job));
+  config.num_layers *= 2;
+  config.junction_widths.assign(2 * 64 + 1, 4096);
+  EXPECT_EQ(peak_memory(make_shard_plan(config, job)), peak);
+}
+
+TEST(MemoryEstimate, MoreRanksNeedLessEach) {
+  const ModelConfig config = llama31_70b();
+  for (const char* schedule : {"pipeline", "layerwise", "token_parallel"}) {
+    ResolvedJob few = job_70b(config, 2);
+    ResolvedJob many = job_70b(config, 8);
+    few.schedule = many.schedule = schedule_named(schedule);
+    EXPECT_LT(peak_device_memory(make_shard_plan(config, many)),
+              peak_device_memory(make_shard_plan(config, few)))
+        << schedule;
+  }
+}
+
+TEST(MemoryEstimate, OfAGpuIsThatOfOneThatIsThereOrMayBe) {
+  const ModelConfig config = llama31();
+  ResolvedJob job = small_job(config, 8);
+  EXPECT_EQ(make_shard_plan(config, job).ranks[1].peak_device_memory_bytes, std::nullopt);
+  job.gpu_compute_dtype = Dtype::kBFloat16;  // device: auto
+  const RankShard maybe = make_shard_plan(config, job).ranks[1];
+  job.device = DeviceKind::kCuda;
+  job.compute_dtype = Dtype::kBFloat16;
+  const RankShard certain = make_shard_plan(config, job).ranks[1];
+  EXPECT_EQ(maybe.peak_device_memory_bytes, certain.peak_device_memory_bytes);
+  EXPECT_GT(*maybe.peak_device_memory_bytes, 0);
+}
+
+TEST(HumanBytes, RoundedUpIsNeverLess) {
+  for (int64_t bytes = 1; bytes < int64_t{1} << 45; bytes = bytes * 3 + 7) {
+    const std::string text = human_bytes_rounded_up(bytes);
+    ASSERT_TRUE(parse_bytes(text)) << text;
+    EXPECT_GE(*parse_bytes(text), bytes) << text;
+    EXPECT_LE(static_cast<double>(*parse_bytes(text)), 1.011 * static_cast<double>(bytes) + 1);
+  }
+}
+
+}  // namespace
+}  // namespace dotresize
