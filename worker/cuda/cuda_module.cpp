@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <cstddef>
+#include <utility>
 
 #include "base/printable.h"
 #include "worker/cuda/gpu_program.h"
@@ -66,8 +67,8 @@ class Module final : public CudaModule {
   }
 
   std::unique_ptr<Communicator> make_communicator(Communicator& host,
-                                                  std::chrono::seconds timeout) const override {
-    return std::make_unique<NcclCommunicator>(host, timeout);
+                                                  WaitLimit limit) const override {
+    return std::make_unique<NcclCommunicator>(host, std::move(limit));
   }
 };
 

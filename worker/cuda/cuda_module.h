@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -41,10 +40,10 @@ class CudaModule {
   /// CUDA context, kernels, NCCL; what other processes have there, too).
   virtual int64_t peak_memory_bytes() const = 0;
   /// NCCL between the ranks of `host`, each of which has made a GPU of its own the thread's.
-  /// Collective. Tensors on the CPU go through `host`, which outlives the result. `timeout`:
-  /// longest wait for one operation.
+  /// Collective. Tensors on the CPU go through `host`, which outlives the result, as does what
+  /// `limit` refers to.
   virtual std::unique_ptr<Communicator> make_communicator(Communicator& host,
-                                                          std::chrono::seconds timeout) const = 0;
+                                                          WaitLimit limit) const = 0;
 };
 
 /// The path of the module: beside the program, in ../lib, or in DOTRESIZE_CUDA_MODULE.
