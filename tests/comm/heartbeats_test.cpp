@@ -7,6 +7,7 @@
 #include <atomic>
 #include <optional>
 #include <thread>
+#include <utility>
 
 namespace dotresize {
 namespace {
@@ -32,6 +33,7 @@ std::vector<PeerSockets> peer_sockets(int ranks) {
 HeartbeatOptions options_in(const std::string& phase) {
   HeartbeatOptions options;
   options.timeout = kTimeout;
+  options.start_timeout = std::chrono::seconds(2);
   options.phase = [phase] { return phase; };
   return options;
 }
@@ -70,15 +72,20 @@ TEST(Heartbeats, ProcessThatGoesOnIsTakenOverByTheThread) {
   std::vector<PeerSockets> sockets = peer_sockets(2);
   std::atomic<int> calls = 0;
   HeartbeatOptions options = options_in("calibrate");
-  options.timeout = options.grace = std::chrono::milliseconds(500);
+  options.timeout = std::chrono::milliseconds(500);
+  options.grace = std::chrono::milliseconds(1500);
   options.on_silence = [&calls](const std::string& silence) {
     EXPECT_THAT(silence, testing::StartsWith("rank 1 on host1 has been silent"));
     ++calls;
   };
-  const Heartbeats alone(std::move(sockets[0]), options);
+  std::optional<Heartbeats> peer(std::in_place, std::move(sockets[1]), options_in("calibrate"));
+  Heartbeats alone(std::move(sockets[0]), options);
+  alone.wait_for_peers();
+  peer.reset();
   wait_for_silence(alone);
   EXPECT_EQ(calls, 0);
-  std::this_thread::sleep_for(4 * options.grace);
+  while (calls == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::this_thread::sleep_for(std::chrono::seconds(1));
   EXPECT_EQ(calls, 1);
 }
 

@@ -274,6 +274,23 @@ def test_bad_weights_are_refused_by_tensor(name, tensor, expected, spec, tmp_pat
     assert leftovers(tmp_path) == []
 
 
+def test_overflow_of_float16_advises_another_dtype(spec, tmp_path):
+    large = torch.full((256, 768), 1e4, dtype=torch.bfloat16)
+    spec["model"]["path"] = copy_model(
+        tmp_path, model__layers__1__mlp__down_proj__weight=large
+    )
+    spec["resources"].update(ranks=1, compute_dtype="float16")
+    spec["calibration"]["samples"] = 2
+    failed = harness.run(spec, tmp_path)
+    assert failed.returncode == 1
+    assert re.search(
+        r"junction .*: the activations are not finite \(float16 ends at 65504; "
+        r"resources.compute_dtype: float32 or bfloat16 has the range\)\n",
+        failed.stderr,
+    ), failed.stderr
+    assert leftovers(tmp_path) == []
+
+
 def write_phi3(directory, change):
     """A small phi3 in two shards, after `change` of its tensors and of its index."""
     config = {

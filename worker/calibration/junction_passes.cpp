@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "job/model/model_config.h"
+#include "worker/calibration/reason.h"
 #include "worker/kernels/l1_cost.h"
 #include "worker/maps/junction_solver.h"
 
@@ -17,11 +18,7 @@ namespace {
 template <typename Step>
 auto at_junction(const JunctionSetup& setup, const char* phase, const Step& step) {
   const PhaseClock::Scope scope(setup.clock, phase, junction_name(setup.junction));
-  try {
-    return step();
-  } catch (const std::runtime_error& error) {
-    throw std::runtime_error("junction " + junction_name(setup.junction) + ": " + error.what());
-  }
+  return with_context("junction " + junction_name(setup.junction), step);
 }
 
 at::Tensor rotate(const JunctionSetup& setup, const at::Tensor& x, const at::Tensor& rotation) {

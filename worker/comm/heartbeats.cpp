@@ -22,7 +22,6 @@ using std::chrono::seconds;
 
 constexpr milliseconds kMaxInterval(1000);
 constexpr int kBeatsInTimeout = 10;
-constexpr seconds kMaxStart(60);
 constexpr size_t kMaxPhase = 64;
 constexpr int kMaxPacketsAtOnce = 10000;  // whoever floods the socket does not keep us from beating
 
@@ -91,11 +90,11 @@ std::string Heartbeats::name(int rank) const {
 
 void Heartbeats::wait_for_peers() {
   const auto unheard = [this] { return find_peer([](const Peer& peer) { return !peer.heard; }); };
-  const milliseconds longest = std::min<milliseconds>(kMaxStart, options_.timeout);
   std::unique_lock<std::mutex> lock(mutex_);
-  if (heard_.wait_for(lock, longest, [&] { return unheard() < 0; })) return;
+  if (heard_.wait_for(lock, options_.start_timeout, [&] { return unheard() < 0; })) return;
   throw CommunicationError("no heartbeat of " + name(unheard()) + " has arrived within " +
-                           in_seconds(longest) + ": UDP packets must get from rank to rank");
+                           in_seconds(options_.start_timeout) +
+                           ": UDP packets must get from rank to rank");
 }
 
 std::string Heartbeats::silence() const {
@@ -166,8 +165,8 @@ void Heartbeats::receive_beats() {
 void Heartbeats::judge(Clock::time_point now) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (silence_.empty()) {
-    const int rank =
-        find_peer([&](const Peer& peer) { return now - peer.last > options_.timeout; });
+    const int rank = find_peer(
+        [&](const Peer& peer) { return peer.heard && now - peer.last > options_.timeout; });
     if (rank < 0) return;
     const std::string& phase = peers_[static_cast<size_t>(rank)].phase;
     silence_ = name(rank) + " has been silent for " + in_seconds(options_.timeout) +

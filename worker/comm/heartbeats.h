@@ -17,6 +17,8 @@ namespace dotresize {
 struct HeartbeatOptions {
   /// A peer that has not been heard for longer is silent: `resources.timeout_s`.
   std::chrono::milliseconds timeout{};
+  /// How long the start waits for the first beat of each peer.
+  std::chrono::milliseconds start_timeout{60'000};
   /// What the main thread has to end the job by itself once a peer is silent.
   std::chrono::milliseconds grace{3000};
   /// The phase this rank is in, sent with each beat. Called from the thread of the heartbeats.
@@ -38,8 +40,8 @@ class Heartbeats {
   Heartbeats(const Heartbeats&) = delete;
   Heartbeats& operator=(const Heartbeats&) = delete;
 
-  /// Returns when every peer has been heard. Throws CommunicationError if one is not heard within
-  /// the timeout or a minute: UDP packets do not get through.
+  /// Returns when every peer has been heard; before that none is called silent. Throws
+  /// CommunicationError if one is not heard in time: UDP packets do not get through.
   void wait_for_peers();
 
   /// "rank 3 on node7 has been silent for 600 s (resources.timeout_s), last in calibrate"; empty

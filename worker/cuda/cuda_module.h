@@ -28,7 +28,11 @@ class CudaModule {
   virtual int device_count() const = 0;
   virtual GpuInfo info(int device) const = 0;
   virtual CudaKernels kernels() const = 0;
-  /// Makes the device the calling thread's, and forbids products in TF32.
+  /// Compiles the kernels of the l1 cost for such a GPU into the cache on disk, so that one that
+  /// NVRTC cannot serve is found before any work. Throws std::runtime_error.
+  virtual void compile_kernels(int capability) const = 0;
+  /// Makes the device the calling thread's, and forbids products in TF32 and sums of products in
+  /// 16 bits.
   virtual void use(int device) = 0;
   /// Waits for the work on PyTorch's current stream, not for transfers in flight. What failed is
   /// reported by the next use of the device.

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
+#include "base/errors.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/load.h"
 #include "worker/transformer/stage.h"
@@ -53,7 +53,7 @@ NegativeLogLikelihood window_nll(const ModelConfig& config, const HeadWeights& h
                     .sum(at::kDouble)
                     .item<double>();
   if (!std::isfinite(result.nll)) {
-    throw std::runtime_error("the negative log-likelihood of the evaluation tokens is not finite");
+    throw NonFiniteError("the negative log-likelihood of the evaluation tokens is not finite");
   }
   return result;
 }

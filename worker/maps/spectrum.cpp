@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 #include <vector>
+
+#include "base/errors.h"
 
 namespace dotresize {
 namespace {
@@ -80,7 +81,7 @@ Eigenbasis eigenbasis(const at::Tensor& gram) {
               "a Gram matrix must be square and float64, not ", gram.sizes(), " ",
               gram.scalar_type());
   if (!gram.isfinite().all().item<bool>()) {
-    throw std::runtime_error("the Gram matrix of the activations is not finite");
+    throw NonFiniteError("the Gram matrix of the activations is not finite");
   }
   if (gram.is_cuda() && gram.size(0) < kMinWidthOnGpu) {
     const Eigenbasis basis = eigenbasis(gram.cpu());

@@ -22,11 +22,11 @@
 #include "job/report/phase_table.h"
 #include "job/report/report.h"
 #include "job/spec/job_file.h"
+#include "worker/calibration/reason.h"
 #include "worker/comm/heartbeats.h"
 #include "worker/comm/mpi_communicator.h"
 #include "worker/comm/peer_sockets.h"
 #include "worker/commands/progress.h"
-#include "worker/commands/reason.h"
 #include "worker/commands/run/progress_client.h"
 #include "worker/commands/run/rank_process.h"
 #include "worker/commands/run/run_job.h"
@@ -58,6 +58,14 @@ void warn_of_little_memory(int rank, const RankShard& shard, const ChosenDevice&
   const std::string warning = device_memory_warning(shard, device.cuda->free_memory_bytes());
   if (warning.empty()) return;
   fmt::print(stderr, "dotresize-worker: warning: rank {} on {}: {}\n", rank, host_name(), warning);
+}
+
+/// What to do about numbers that are not finite, if float16 may be why.
+std::string overflow_advice(const ResolvedJob& job, const ChosenDevice& device) {
+  if (job.compute_dtype != Dtype::kFloat16) return "";
+  const bool bfloat16 = device.cuda == nullptr || device.least_capability >= 80;
+  return fmt::format(" (float16 ends at 65504; resources.compute_dtype: float32{} has the range)",
+                     bfloat16 ? " or bfloat16" : "");
 }
 
 void print_summary(const Report& report) {
@@ -134,6 +142,7 @@ class JobCommand {
   std::optional<CoordinatorAddress> coordinator_;
   int rank_ = world_rank();
   std::once_flag told_;
+  std::string overflow_advice_;
   ProgressLines lines_;
   Progress progress_;
   // These are members because they live on while a failure is told and MPI aborted: what ends a
@@ -149,6 +158,8 @@ int JobCommand::run(StopSignals& signals) {
     return kExitOk;
   } catch (const InputError& error) {
     return fail(kExitBadData, error.what());
+  } catch (const NonFiniteError& error) {
+    return fail(kExitJobFailed, error.what() + overflow_advice_);
   } catch (const std::exception& error) {
     return fail(kExitJobFailed, reason_of(error));
   }
@@ -161,8 +172,12 @@ void JobCommand::run_job_here(StopSignals& signals) {
   MpiCommunicator before_job(MPI_COMM_WORLD, wait_at_most(std::chrono::minutes(10)));
   const v1::JobSpec spec = share_spec(before_job, job_file_);
   const ChosenDevice device = choose_device(asked_device(spec), before_job, ranks.rank);
+  if (rank_ == 0 && !device.why_not_cuda.empty()) {
+    fmt::print(stderr, "dotresize-worker: warning: {}\n", device.why_not_cuda);
+  }
   const ModelConfig config = read_model_config(spec.model().path());
   const ResolvedJob job = resolve_job(spec, config, LaunchFacts{world_size(), device.facts()});
+  overflow_advice_ = overflow_advice(job, device);
   const ShardPlan plan = make_shard_plan(config, job);
   warn_of_little_memory(rank_, plan.ranks.at(static_cast<size_t>(rank_)), device);
   open_output(job, before_job, signals);
