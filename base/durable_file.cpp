@@ -35,10 +35,12 @@ struct Removal {
 
 OutputFile::OutputFile(std::filesystem::path path, Mode mode, mode_t permissions)
     : path_(std::move(path)) {
-  const int exclusive = mode == Mode::kMustNotExist ? O_EXCL : O_TRUNC;
+  const int creation = mode == Mode::kMustExist      ? 0
+                       : mode == Mode::kMustNotExist ? O_CREAT | O_EXCL
+                                                     : O_CREAT | O_TRUNC;
   fd_ = UniqueFd(
-      ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | exclusive, permissions));
-  if (!fd_) fail("create");
+      ::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | creation, permissions));
+  if (!fd_) fail(mode == Mode::kMustExist ? "open" : "create");
 }
 
 void OutputFile::reserve(uint64_t size) {

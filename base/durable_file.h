@@ -13,9 +13,10 @@ namespace dotresize {
 /// A file that is being written. Every failure is a std::system_error that names the file.
 class OutputFile {
  public:
-  enum class Mode { kTruncate, kMustNotExist };
+  enum class Mode { kTruncate, kMustNotExist, kMustExist };
 
-  /// Creates the file with these permissions, less the umask. Does not follow a symbolic link.
+  /// Creates the file with these permissions, less the umask, or opens the one that is there. Does
+  /// not follow a symbolic link.
   OutputFile(std::filesystem::path path, Mode mode, mode_t permissions = 0644);
 
   const std::filesystem::path& path() const { return path_; }

@@ -25,6 +25,7 @@ changed_sources() {
 }
 
 if [ "${1-}" = --changed ]; then
+  git rev-parse --git-dir >/dev/null  # its error is ours: without git nothing would seem to have changed
   mapfile -t sources < <(changed_sources)
   most=${LINT_MOST:-8}
   ((${#sources[@]} <= most)) ||

@@ -54,6 +54,8 @@ int main(int argc, char** argv) {
                  "Where tokenised text is cached (default: beside the job file)");
   app.add_option("--trace", arguments.job.trace,
                  "Timeline of all ranks to write, for chrome://tracing and Perfetto");
+  app.add_flag("--fresh", arguments.job.fresh,
+               "Start anew even if an interrupted run of the job has left a journal");
   CLI::App* eval = app.add_subcommand("eval", "Perplexity and latency of models");
   add_eval_options(*eval, arguments.eval);
   add_output_option(*eval, arguments);

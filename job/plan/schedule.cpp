@@ -60,15 +60,20 @@ int64_t token_parallel_on_device(const DeviceMemory& rank) {
   return rank.stream() + std::max(rank.embedding(), step);
 }
 
+int64_t layerwise_on_host(const HostMemory& rank) { return token_parallel_on_host(rank); }
+int64_t layerwise_on_device(const DeviceMemory& rank) { return token_parallel_on_device(rank); }
+
 /// Every rank counts its share of the tokens once per sublayer that it runs.
 CalibrationWork token_parallel_work(const Method& /*method*/, int64_t tokens, int ranks,
                                     int64_t mapped_junctions) {
   return {1, tokens / ranks * (mapped_junctions - 1)};
 }
 
-constexpr std::array<Schedule, 2> kSchedules = {{
+constexpr std::array<Schedule, 3> kSchedules = {{
     {"pipeline", "original", "the dense model's", /*shares_maps=*/true, /*energy_widths=*/true,
      pipeline_on_host, pipeline_on_device, pipeline_work},
+    {"layerwise", "original", "the dense model's", /*shares_maps=*/false, /*energy_widths=*/false,
+     layerwise_on_host, layerwise_on_device, token_parallel_work},
     {"token_parallel", "compressed", "the compressed model's", /*shares_maps=*/false,
      /*energy_widths=*/false, token_parallel_on_host, token_parallel_on_device,
      token_parallel_work},

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct RankShard {
   int64_t end_sublayer = 0;
   int64_t parameters = 0;         ///< dense parameters that this rank loads
   int64_t bytes = 0;              ///< of them in the checkpoint
+  /// Junctions whose moments it has memory for at a time (the schedule pipeline).
+  int64_t junctions_at_once = std::numeric_limits<int64_t>::max();
   int64_t peak_memory_bytes = 0;  ///< estimate, host memory, without the libraries' own
   /// Estimate, likewise of the rank's GPU, if it has or may have one.
   std::optional<int64_t> peak_device_memory_bytes = {};

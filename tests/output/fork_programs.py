@@ -31,7 +31,10 @@ def run(arguments):
             sys.path[0] = os.path.dirname(os.path.abspath(first))
             runpy.run_path(first, run_name="__main__")
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
     except BaseException:
         traceback.print_exc()
         return 1

@@ -54,6 +54,7 @@ def run_python(version, *arguments):
         process.stdin.write(json.dumps(request) + "\n")
         process.stdin.flush()
         status = process.stdout.readline().strip()
+        assert status, "the process that forks for Python programs has ended"
         printed = {name: Path(file).read_text() for name, file in files.items()}
     assert status == "0", printed["stderr"][-3000:]
     return printed["stdout"]

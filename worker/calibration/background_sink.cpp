@@ -17,16 +17,16 @@ void BackgroundSink::begin(const JunctionWidths& widths) {
   sink_.begin(widths);
 }
 
-void BackgroundSink::put_embedding(const at::Tensor& embedding) {
-  start([this, embedding] { sink_.put_embedding(embedding); });
+void BackgroundSink::put_embedding_rows(int64_t first, const at::Tensor& rows) {
+  start([this, first, rows] { sink_.put_embedding_rows(first, rows); });
+}
+
+void BackgroundSink::put_head_rows(int64_t first, const at::Tensor& rows) {
+  start([this, first, rows] { sink_.put_head_rows(first, rows); });
 }
 
 void BackgroundSink::put_sublayer(const SublayerWeights& weights) {
   start([this, weights] { sink_.put_sublayer(weights); });
-}
-
-void BackgroundSink::put_head(const HeadWeights& head) {
-  start([this, head] { sink_.put_head(head); });
 }
 
 void BackgroundSink::finish() {

@@ -18,9 +18,9 @@ class BackgroundSink final : public FoldedModelSink {
   ~BackgroundSink() override = default;
 
   void begin(const JunctionWidths& widths) override;
-  void put_embedding(const at::Tensor& embedding) override;
+  void put_embedding_rows(int64_t first, const at::Tensor& rows) override;
+  void put_head_rows(int64_t first, const at::Tensor& rows) override;
   void put_sublayer(const SublayerWeights& weights) override;
-  void put_head(const HeadWeights& head) override;
   /// After the last `put`: waits for it, and throws what its sink threw.
   void finish();
 

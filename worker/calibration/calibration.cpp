@@ -13,12 +13,24 @@ struct Row {
   CalibrateFunction calibrate;
 };
 
-constexpr std::array<Row, 2> kRows = {{
+constexpr std::array<Row, 3> kRows = {{
     {"pipeline", calibrate_pipeline},
+    {"layerwise", calibrate_layerwise},
     {"token_parallel", calibrate_token_parallel},
 }};
 
 }  // namespace
+
+int64_t first_with_same_map(const std::vector<int64_t>& sharing, int64_t junction) {
+  if (sharing.empty()) return junction;
+  const int64_t map = sharing.at(static_cast<size_t>(junction));
+  return std::ranges::lower_bound(sharing, map) - sharing.begin();
+}
+
+JunctionMap CalibrationJob::load_map(int64_t junction) const {
+  const at::Tensor M = journal.map(map_of(junction));
+  return JunctionMap(to_device(M.to(fold_dtype), device));
+}
 
 CalibrateFunction calibrate_function(std::string_view schedule) {
   const auto found = std::ranges::find(kRows, schedule, &Row::name);

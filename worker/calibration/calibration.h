@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "job/model/model_config.h"
 #include "job/plan/junction_widths.h"
 #include "job/plan/shard_plan.h"
+#include "worker/calibration/journal.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
 #include "worker/maps/junction_map.h"
@@ -18,18 +20,25 @@
 
 namespace dotresize {
 
-/// What both schedules work from. References outlive the call.
+/// The first of the junctions that have one map with this one. `sharing`: ModelConfig::junction_groups;
+/// empty: each has its own.
+int64_t first_with_same_map(const std::vector<int64_t>& sharing, int64_t junction);
+
+/// What all schedules work from. References outlive the call.
 struct CalibrationJob {
   const ModelConfig& config;       ///< of the dense model
   const CheckpointReader& reader;  ///< its weights
   const ShardPlan& plan;           ///< one shard per rank of the communicator
+  Journal& journal;                ///< of this rank; what is in it is not computed again
+  /// The junctions that every rank found solved and described in the journal when it started.
+  std::set<int64_t> finished;
   at::Tensor windows;              ///< [samples, seqlen] int64, the same on every rank
   MapOptions map;
   JunctionWidths widths;     ///< of the output, unless chosen between the passes
   bool head_sliced = false;  ///< false: the last junction keeps its full width
   at::ScalarType compute_dtype = at::kFloat;
   /// As ModelConfig::junction_groups: which junctions share a map. calibrate_pipeline only.
-  std::vector<int64_t> groups = {};
+  std::vector<int64_t> sharing = {};
   /// The widths from the eigenvalues [mapped_junctions(), d] float64 of the Gram matrices of the
   /// mapped junctions, each row descending. Asked on every rank with the same numbers.
   /// calibrate_pipeline without shared maps only.
@@ -46,8 +55,12 @@ struct CalibrationJob {
   /// Whether the junctions that the sublayer reads and writes have one map.
   bool shares_map(int64_t sublayer) const {
     const auto in = static_cast<size_t>(sublayer);
-    return !groups.empty() && groups.at(in) == groups.at(in + 1);
+    return !sharing.empty() && sharing.at(in) == sharing.at(in + 1);
   }
+  /// The first of the junctions that share this one's map: the map's name in the journal.
+  int64_t map_of(int64_t junction) const { return first_with_same_map(sharing, junction); }
+  /// M [d, k] of the junction from the journal, in the fold dtype on the device.
+  JunctionMap load_map(int64_t junction) const;
 };
 
 /// Takes the folded weights, in the fold dtype, of the sublayers that this rank owns, each as soon
@@ -55,30 +68,35 @@ struct CalibrationJob {
 class FoldedModelSink {
  public:
   virtual ~FoldedModelSink() = default;
-  /// Called first, when the widths of all junctions are known.
+  /// Called first, when the widths of all junctions are known. Collective.
   virtual void begin(const JunctionWidths& widths) = 0;
-  virtual void put_embedding(const at::Tensor& embedding) = 0;
+  /// Rows of the embedding and of the head from `first` on: blocks in ascending order.
+  virtual void put_embedding_rows(int64_t first, const at::Tensor& rows) = 0;
+  virtual void put_head_rows(int64_t first, const at::Tensor& rows) = 0;
   virtual void put_sublayer(const SublayerWeights& weights) = 0;
-  virtual void put_head(const HeadWeights& head) = 0;
 };
 
 /// Callbacks on the thread of the schedule; they must be quick.
 struct CalibrationObserver {
   /// One more piece of `tokens` has gone through the rank's part of the model.
   std::function<void(int64_t tokens)> tokens_seen;
-  /// The rank that owns the junction has solved it.
-  std::function<void(int64_t junction, const JunctionSolution& solution)> solved;
   /// So many more junctions are solved, on all ranks together. The same calls on every rank.
   std::function<void(int64_t junctions)> junctions_solved;
 };
 
-/// `activations: original`: maps see the dense model; ranks are pipeline stages (docs/method.md,
-/// "Which activations"; docs/architecture.md, "Two schedules"). Collective.
+// The schedules (docs/method.md, "Which activations"; docs/architecture.md, "Schedules"). Every map
+// ends up in the journal, with its junctions' diagnostics. Collective.
+
+/// `activations: original`: maps see the dense model; ranks are pipeline stages.
 void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                         const CalibrationObserver& observer, PhaseClock& clock);
 
-/// `activations: compressed`: each map sees the error of those before it; ranks share the tokens
-/// (likewise). Collective.
+/// Likewise, if no rank has memory for its stage: ranks share the tokens and take them through one
+/// dense sublayer after the other.
+void calibrate_layerwise(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
+                         const CalibrationObserver& observer, PhaseClock& clock);
+
+/// `activations: compressed`: each map sees the error of those before it; ranks share the tokens.
 void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                               const CalibrationObserver& observer, PhaseClock& clock);
 

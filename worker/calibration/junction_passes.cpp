@@ -3,26 +3,54 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
 #include "job/model/model_config.h"
 #include "worker/calibration/reason.h"
 #include "worker/kernels/l1_cost.h"
-#include "worker/maps/junction_solver.h"
 
 namespace dotresize {
 namespace {
 
-/// Runs `step` as the phase; its errors name the junction.
+/// Runs `step`; its errors name the junction.
+template <typename Step>
+auto named(int64_t junction, const Step& step) {
+  return with_context("junction " + junction_name(junction), step);
+}
+
+/// Likewise, as the phase.
 template <typename Step>
 auto at_junction(const JunctionSetup& setup, const char* phase, const Step& step) {
   const PhaseClock::Scope scope(setup.clock, phase, junction_name(setup.junction));
-  return with_context("junction " + junction_name(setup.junction), step);
+  return named(setup.junction, step);
 }
 
 at::Tensor rotate(const JunctionSetup& setup, const at::Tensor& x, const at::Tensor& rotation) {
   return at_junction(setup, "rotate", [&] { return at::matmul(x, rotation); });
+}
+
+/// [2] float64: whether half, and the error, NaN if it was not measured.
+at::Tensor to_tensor(const CostPrecision& precision) {
+  return at::tensor({precision.half ? 1.0 : 0.0,
+                     precision.half_error.value_or(std::numeric_limits<double>::quiet_NaN())},
+                    at::kDouble);
+}
+
+CostPrecision precision_from(const at::Tensor& tensor) {
+  CostPrecision precision{tensor[0].item<double>() != 0.0};
+  const double error = tensor[1].item<double>();
+  if (!std::isnan(error)) precision.half_error = error;
+  return precision;
+}
+
+/// The tensor of this name, a copy on the device; undefined if there is none.
+at::Tensor tensor_named(const NamedTensors& tensors, const char* name, at::Device device) {
+  const auto found = tensors.find(name);
+  return found == tensors.end() ? at::Tensor()
+                                : found->second.to(at::TensorOptions(device), /*non_blocking=*/false,
+                                                   /*copy=*/true);
 }
 
 void note(const CostPrecision& precision, MapDiagnostics& diagnostics) {
@@ -72,6 +100,19 @@ void CostSums::add_scaled(const CostSums& other, double scale) {
   for (std::size_t i = 0; i < mine.size(); ++i) mine[i].add_(others[i], scale);
 }
 
+CostSums::CostSums(const JunctionSetup& setup, const NamedTensors& tensors)
+    : CostSums(setup, precision_from(tensors.at("precision"))) {
+  moments_.abs_sum = tensor_named(tensors, "abs_sum", setup.device);
+  moments_.cost = tensor_named(tensors, "cost", setup.device);
+}
+
+NamedTensors CostSums::tensors() const {
+  NamedTensors tensors = {{"precision", to_tensor(precision_)}};
+  if (moments_.abs_sum.defined()) tensors["abs_sum"] = moments_.abs_sum;
+  if (moments_.cost.defined()) tensors["cost"] = moments_.cost;
+  return tensors;
+}
+
 Moments CostSums::take() && {
   moments_.mirror();
   return std::move(moments_);
@@ -86,38 +127,91 @@ void SecondPass::add(const at::Tensor& x) { costs_.add(rotate(setup_, x, rotatio
 DecomposedJunction::DecomposedJunction(const JunctionSetup& setup, int64_t tokens, at::Tensor gram,
                                        std::optional<CostSums> costs)
     : setup_(setup), tokens_(tokens), gram_(std::move(gram)), costs_(std::move(costs)) {
-  at_junction(setup_, "eigen",
-              [&] { eigenbasis_ = eigenbasis(gram_ / static_cast<double>(tokens)); });
-  if (setup_.map.basis == Basis::kIdentity) eigenbasis_.vectors.reset();
-  if (needs_second_pass(setup_.map)) rotation_ = eigenbasis_.vectors.to(at::kFloat);
+  if (setup_.map.basis == Basis::kIdentity) return;
+  at_junction(setup_, "eigen", [&] {
+    const DecompositionThreads threads(setup_.map.decomposition_threads);
+    eigenbasis_ = eigenbasis(gram_.div_(static_cast<double>(tokens)));
+    gram_.reset();
+    eigenbasis_.vectors = eigenbasis_.vectors.cpu();
+  });
 }
 
-JunctionSolution DecomposedJunction::solve(int64_t width, std::optional<SecondPass> second) && {
+DecomposedJunction::DecomposedJunction(const JunctionSetup& setup, int64_t tokens,
+                                       const NamedTensors& tensors)
+    : setup_(setup), tokens_(tokens), gram_(tensor_named(tensors, "gram", setup.device)) {
+  eigenbasis_ = {tensor_named(tensors, "values", setup.device),
+                 tensor_named(tensors, "vectors", at::kCPU)};
+  if (tensors.contains("precision")) costs_.emplace(setup, tensors);
+}
+
+NamedTensors DecomposedJunction::tensors() const {
+  NamedTensors tensors = costs_ ? costs_->tensors() : NamedTensors{};
+  if (gram_.defined()) tensors["gram"] = gram_;
+  if (eigenbasis_.values.defined()) tensors["values"] = eigenbasis_.values;
+  if (eigenbasis_.vectors.defined()) tensors["vectors"] = eigenbasis_.vectors;
+  return tensors;
+}
+
+at::Tensor DecomposedJunction::eigenvalues() {
+  if (!eigenbasis_.values.defined()) {
+    at_junction(setup_, "eigen", [&] {
+      const DecompositionThreads threads(setup_.map.decomposition_threads);
+      eigenbasis_.values = spectrum(gram_);
+    });
+  }
+  return eigenbasis_.values;
+}
+
+at::Tensor DecomposedJunction::rotation() const {
+  return eigenbasis_.vectors.to(at::kFloat).to(setup_.device);
+}
+
+SolvedJunction DecomposedJunction::solve(int64_t width, std::optional<SecondPass> second) && {
   TORCH_CHECK(second.has_value() == needs_second_pass(setup_.map),
               "a second pass that the map does not need, or none that it needs");
-  JunctionStatistics statistics{.tokens = tokens_, .gram = gram_};
+  JunctionStatistics statistics{.tokens = tokens_, .gram = std::move(gram_)};
   std::optional<CostSums> costs = second ? std::move(second->costs()) : std::move(costs_);
+  second.reset();
   const CostPrecision precision = costs ? costs->precision() : CostPrecision{};
   if (costs) {
-    const Moments moments = std::move(*costs).take();
-    statistics.abs_sum = moments.abs_sum;
-    statistics.cost = moments.cost;
+    Moments moments = std::move(*costs).take();
+    statistics.abs_sum = std::move(moments.abs_sum);
+    statistics.cost = std::move(moments.cost);
   }
   const RunStep run = [&](const char* phase, const std::function<void()>& step) {
     const PhaseClock::Scope scope(setup_.clock, phase);
     step();
   };
-  JunctionSolution solution = at_junction(setup_, "solve", [&] {
-    return solve_junction(statistics, eigenbasis_, setup_.map, width, run);
+  SolvedJunction solved = at_junction(setup_, "solve", [&] {
+    if (eigenbasis_.vectors.defined()) {
+      eigenbasis_.vectors = eigenbasis_.vectors.to(setup_.device);
+    }
+    return solve_map(statistics, eigenbasis_, setup_.map, width, run);
   });
-  note(precision, solution.diagnostics);
-  return solution;
+  note(precision, solved.solution.diagnostics);
+  solved.describe = [junction = setup_.junction, describe = std::move(solved.describe)](
+                        MapDiagnostics& diagnostics) {
+    named(junction, [&] { describe(diagnostics); });
+  };
+  return solved;
 }
 
 FirstPass::FirstPass(const JunctionSetup& setup, const CostPrecision& precision)
     : setup_(setup),
       gram_(setup.hidden_size, {.gram = true}, setup.device, {.reproducible = setup.reproducible}) {
   if (setup.sums_in_first_pass()) costs_.emplace(setup, precision);
+}
+
+FirstPass::FirstPass(const JunctionSetup& setup, const NamedTensors& tensors)
+    : setup_(setup), gram_(setup.hidden_size, {}, setup.device) {
+  gram_.gram = tensor_named(tensors, "gram", setup.device);
+  if (tensors.contains("precision")) costs_.emplace(setup, tensors);
+}
+
+NamedTensors FirstPass::tensors() const {
+  NamedTensors tensors = costs_ ? costs_->tensors() : NamedTensors{};
+  tensors["gram"] = gram_.gram;
+  return tensors;
 }
 
 void FirstPass::add(const at::Tensor& x) {
@@ -152,18 +246,15 @@ void FirstPass::add_scaled(const FirstPass& other, int64_t tokens) {
   if (costs_) costs_->add_scaled(*other.costs_, 1.0 / std::sqrt(mean_square));
 }
 
-JunctionSolution FirstPass::describe(JunctionSolution shared,
-                                     const std::optional<SecondPass>& second) && {
+MapDiagnostics FirstPass::describe(MapDiagnostics shared, const at::Tensor& M,
+                                   const CostPrecision& precision) && {
   gram_.mirror();
   at_junction(setup_, "eigen", [&] {
-    shared.diagnostics.effective_rank = effective_rank(at::linalg_eigvalsh(gram_.gram).flip(0));
-    shared.diagnostics.retained_energy = retained_energy(gram_.gram, shared.map.M);
+    const DecompositionThreads threads(setup_.map.decomposition_threads);
+    shared.effective_rank = effective_rank(spectrum(gram_.gram));
+    shared.retained_energy = retained_energy(gram_.gram, M);
   });
-  if (second) {
-    note(second->costs().precision(), shared.diagnostics);
-  } else {
-    note(costs_ ? costs_->precision() : CostPrecision{}, shared.diagnostics);
-  }
+  note(precision, shared);
   return shared;
 }
 

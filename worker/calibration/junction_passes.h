@@ -3,11 +3,15 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/phase_clock.h"
 #include "worker/maps/junction_map.h"
+#include "worker/maps/junction_solver.h"
 #include "worker/maps/moments.h"
 #include "worker/maps/spectrum.h"
 
@@ -19,7 +23,10 @@ namespace dotresize {
 //                                 └─ rotation ──► SecondPass
 //
 // The second pass is that of needs_second_pass(options). Everything is computed on the junction's
-// device and stays there. Errors name the junction.
+// device. Errors name the junction.
+
+/// What a phase leaves behind, by name: what the journal keeps of it.
+using NamedTensors = std::map<std::string, at::Tensor>;
 
 /// What all phases of one junction know. References outlive them.
 struct JunctionSetup {
@@ -52,6 +59,8 @@ double half_cost_error(const JunctionSetup& setup, const at::Tensor& x, const at
 class CostSums {
  public:
   CostSums(const JunctionSetup& setup, const CostPrecision& precision);
+  /// From tensors().
+  CostSums(const JunctionSetup& setup, const NamedTensors& tensors);
 
   /// z: [..., d] float32 in the map's basis.
   void add(const at::Tensor& z);
@@ -59,6 +68,7 @@ class CostSums {
   void add_scaled(const CostSums& other, double scale);
   std::vector<at::Tensor> sums() const { return moments_.sums(); }
   const CostPrecision& precision() const { return precision_; }
+  NamedTensors tensors() const;
   /// Completes the sums and takes them out.
   Moments take() &&;
 
@@ -73,6 +83,9 @@ class SecondPass {
  public:
   /// rotation: U [d, d] float32.
   SecondPass(const JunctionSetup& setup, at::Tensor rotation, const CostPrecision& precision);
+  /// One that is over.
+  explicit SecondPass(const JunctionSetup& setup, CostSums costs)
+      : setup_(setup), costs_(std::move(costs)) {}
 
   /// x: [..., d] float32 in the original basis.
   void add(const at::Tensor& x);
@@ -85,15 +98,21 @@ class SecondPass {
   CostSums costs_;
 };
 
-/// A junction whose Gram matrix is complete, with its eigenbasis.
+/// A junction whose first pass is over: in the PCA basis its eigenbasis, which waits on the host, and
+/// in the identity basis its sums.
 class DecomposedJunction {
  public:
-  /// The eigenvalues of the Gram matrix, descending [d] float64.
-  const at::Tensor& spectrum() const { return eigenbasis_.values; }
-  /// U [d, d] float32: the basis of a second pass. Undefined if there is none.
-  const at::Tensor& rotation() const { return rotation_; }
+  /// From tensors().
+  DecomposedJunction(const JunctionSetup& setup, int64_t tokens, const NamedTensors& tensors);
+
+  /// The eigenvalues of the Gram matrix, descending [d] float64, up to a factor. In the identity
+  /// basis they are computed now.
+  at::Tensor eigenvalues();
+  /// U [d, d] float32 on the junction's device: the basis of a second pass.
+  at::Tensor rotation() const;
+  NamedTensors tensors() const;
   /// `second` is the second pass over all tokens if the map needs one.
-  JunctionSolution solve(int64_t width, std::optional<SecondPass> second) &&;
+  SolvedJunction solve(int64_t width, std::optional<SecondPass> second) &&;
 
  private:
   friend class FirstPass;
@@ -102,21 +121,23 @@ class DecomposedJunction {
 
   JunctionSetup setup_;
   int64_t tokens_;
-  at::Tensor gram_;
+  at::Tensor gram_;  ///< in the identity basis
   std::optional<CostSums> costs_;
-  Eigenbasis eigenbasis_;
-  at::Tensor rotation_;
+  Eigenbasis eigenbasis_;  ///< vectors on the host, if there are any
 };
 
 /// The Gram matrix and, in the identity basis, the other sums.
 class FirstPass {
  public:
   FirstPass(const JunctionSetup& setup, const CostPrecision& precision);
+  /// From tensors().
+  FirstPass(const JunctionSetup& setup, const NamedTensors& tensors);
 
   /// x: [..., d] float32.
   void add(const at::Tensor& x);
   /// What ranks add up. Of matrices the upper triangle counts (Moments).
   std::vector<at::Tensor> sums() const;
+  NamedTensors tensors() const;
   /// Of `tokens` tokens in all, those of other ranks included.
   DecomposedJunction finish(int64_t tokens) &&;
 
@@ -126,9 +147,11 @@ class FirstPass {
   /// the root of that (costs): junctions with one map count alike, however large their activations
   /// are (docs/method.md, "Sharing maps").
   void add_scaled(const FirstPass& other, int64_t tokens);
-  /// A map that others share, with what this junction's own tokens say about it. `second` is this
-  /// junction's second pass, if there was one.
-  JunctionSolution describe(JunctionSolution shared, const std::optional<SecondPass>& second) &&;
+  /// Diagnostics of a map that others share, with what this junction's own tokens say about it.
+  /// `precision`: of this junction's costs. M: [d, k].
+  MapDiagnostics describe(MapDiagnostics shared, const at::Tensor& M,
+                          const CostPrecision& precision) &&;
+  CostPrecision precision() const { return costs_ ? costs_->precision() : CostPrecision{}; }
 
  private:
   JunctionSetup setup_;

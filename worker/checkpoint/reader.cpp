@@ -41,6 +41,18 @@ struct SafetensorsFile::Mapping {
     ::madvise(base + from, end - from, MADV_WILLNEED);  // advice: its failure changes nothing
   }
 
+  /// Drops the pages that lie wholly in [begin, begin + bytes).
+  void release(const char* begin, uint64_t bytes) const {
+    const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    const uint64_t from = (static_cast<uint64_t>(begin - base) + page - 1) / page * page;
+    const uint64_t to = (static_cast<uint64_t>(begin - base) + bytes) / page * page;
+    if (from < to) ::madvise(base + from, to - from, MADV_DONTNEED);
+  }
+  bool holds(const void* address) const {
+    const auto* byte = static_cast<const char*>(address);
+    return byte >= base && byte < base + size;
+  }
+
   fs::path path;
   SafetensorsHeader header;
   char* base = nullptr;
@@ -105,7 +117,6 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
     throw InputError(where + ": " + error.what());
   }
   if (info.begin == info.end) return at::empty(info.shape, dtype);
-  mapping_->prefetch(info.begin, info.end);
   char* data = mapping_->base + info.begin;
   if (info.begin % c10::elementSize(dtype) != 0) {
     at::Tensor copy = at::empty(info.shape, dtype);
@@ -117,6 +128,16 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
     return at::from_blob(data, info.shape, keep_mapped, at::kByte).ne(0);
   }
   return at::from_blob(data, info.shape, keep_mapped, dtype);
+}
+
+void SafetensorsFile::read_ahead(const std::string& name) const {
+  const TensorInfo& info = header().tensors.at(name);
+  if (info.begin != info.end) mapping_->prefetch(info.begin, info.end);
+}
+
+void SafetensorsFile::release(const at::Tensor& view) const {
+  if (view.numel() == 0 || !view.is_contiguous() || !mapping_->holds(view.const_data_ptr())) return;
+  mapping_->release(static_cast<const char*>(view.const_data_ptr()), view.nbytes());
 }
 
 CheckpointReader::CheckpointReader(const fs::path& model_dir) : dir_(model_dir) {

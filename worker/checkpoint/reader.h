@@ -25,6 +25,11 @@ class SafetensorsFile {
   /// for a name that is not there or a dtype other than F64, F32, F16, BF16, I64, I32, I16, I8,
   /// U32, U16, U8, BOOL. The mapping is private (copy-on-write).
   at::Tensor tensor(const std::string& name) const;
+  /// Starts to read the tensor's elements from the disk, and does not wait for them.
+  void read_ahead(const std::string& name) const;
+  /// Gives the memory of a view of the mapping back: it is read again if it is used again. Does
+  /// nothing if the tensor is no such view.
+  void release(const at::Tensor& view) const;
 
  private:
   struct Mapping;
@@ -49,6 +54,13 @@ class CheckpointReader {
   /// A view of the mapped file, checked: floating dtype and exactly this shape. Throws InputError
   /// naming tensor, file, found and expected.
   at::Tensor get(const std::string& name, at::IntArrayRef expected_shape) const;
+  /// After get(): starts to read the tensor from the disk, and does not wait for it.
+  void read_ahead(const std::string& name) const { file_of(name).read_ahead(name); }
+  /// What was read of a view that get() returned leaves this process's memory, though not the
+  /// system's file cache. Elements that were changed in place are lost.
+  void release(const std::string& name, const at::Tensor& view) const {
+    file_of(name).release(view);
+  }
   /// The safetensors files behind the checkpoint, sorted, for fingerprints and sizes.
   std::vector<std::filesystem::path> files() const;
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/util/accumulate.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -59,45 +60,51 @@ void check_finite(const at::Tensor& source, const at::Tensor& converted, const s
                             "; choose an output dtype of a larger range (bfloat16 or float32)"));
 }
 
-void check_fits(const TensorSpec& spec, const at::Tensor& tensor) {
-  if (tensor.sizes() != at::IntArrayRef(spec.shape)) {
-    throw std::logic_error(c10::str("tensor ", spec.name, " has shape ", tensor.sizes(),
+/// `rows` are those from `first` on.
+void check_fits(const TensorSpec& spec, int64_t first, const at::Tensor& rows) {
+  std::vector<int64_t> shape = rows.sizes().vec();
+  const bool part = !shape.empty() && !spec.shape.empty() && shape[0] < spec.shape[0] &&
+                    first + shape[0] <= spec.shape[0];
+  if (part) shape[0] = spec.shape[0];
+  if (shape != spec.shape || (!part && first != 0)) {
+    throw std::logic_error(c10::str("tensor ", spec.name, " has shape ", rows.sizes(),
                                     ", the layout says ", at::IntArrayRef(spec.shape)));
   }
-  const bool both_floating = tensor.is_floating_point() && at::isFloatingType(spec.dtype);
-  if (tensor.scalar_type() != spec.dtype && !both_floating) {
+  const bool both_floating = rows.is_floating_point() && at::isFloatingType(spec.dtype);
+  if (rows.scalar_type() != spec.dtype && !both_floating) {
     throw std::logic_error("tensor " + spec.name + " has dtype " +
-                           c10::toString(tensor.scalar_type()) + ", the layout says " +
+                           c10::toString(rows.scalar_type()) + ", the layout says " +
                            c10::toString(spec.dtype));
   }
+}
+
+uint64_t data_bytes(const ShardLayout::Shard& shard) {
+  int64_t bytes = 0;
+  for (const TensorSpec& spec : shard.tensors) bytes += spec.bytes();
+  return static_cast<uint64_t>(bytes);
 }
 
 }  // namespace
 
 int64_t TensorSpec::elements() const { return c10::multiply_integers(shape); }
 
-ShardLayout make_shard_layout(const std::vector<std::vector<TensorSpec>>& tensors_by_rank,
-                              int64_t max_shard_bytes) {
+ShardLayout make_shard_layout(const std::vector<TensorSpec>& tensors, int64_t max_shard_bytes) {
   ShardLayout layout;
   std::set<std::string> names;
-  for (size_t rank = 0; rank < tensors_by_rank.size(); ++rank) {
-    int64_t shard_bytes = 0;
-    bool needs_shard = true;  // ranks do not share files
-    for (const TensorSpec& spec : tensors_by_rank[rank]) {
-      if (!names.insert(spec.name).second) {
-        throw std::logic_error("tensor " + spec.name + " is in the layout twice");
-      }
-      const int64_t bytes = spec.bytes();
-      if (needs_shard || shard_bytes + bytes > max_shard_bytes) {
-        layout.shards.push_back({"", static_cast<int>(rank), {}});
-        shard_bytes = 0;
-        needs_shard = false;
-      }
-      layout.shards.back().tensors.push_back(spec);
-      shard_bytes += bytes;
-      layout.total_bytes += bytes;
-      layout.total_parameters += spec.elements();
+  int64_t shard_bytes = 0;
+  for (const TensorSpec& spec : tensors) {
+    if (!names.insert(spec.name).second) {
+      throw std::logic_error("tensor " + spec.name + " is in the layout twice");
     }
+    const int64_t bytes = spec.bytes();
+    if (layout.shards.empty() || shard_bytes + bytes > max_shard_bytes) {
+      layout.shards.emplace_back();
+      shard_bytes = 0;
+    }
+    layout.shards.back().tensors.push_back(spec);
+    shard_bytes += bytes;
+    layout.total_bytes += bytes;
+    layout.total_parameters += spec.elements();
   }
   for (size_t i = 0; i < layout.shards.size(); ++i) {
     layout.shards[i].file = shard_file_name(i + 1, layout.shards.size());
@@ -118,57 +125,80 @@ std::string index_json(const ShardLayout& layout) {
   return index.dump(2) + "\n";
 }
 
+void create_shards(const std::filesystem::path& dir, const ShardLayout& layout) {
+  for (const ShardLayout::Shard& shard : layout.shards) {
+    const std::string header = header_bytes(shard.tensors);
+    OutputFile file(dir / shard.file, OutputFile::Mode::kTruncate);
+    file.reserve(header.size() + data_bytes(shard));
+    file.write(header.data(), header.size(), 0);
+    file.close();
+  }
+}
+
 struct ShardWriter::OpenShard {
   struct Place {
     TensorSpec spec;
-    uint64_t offset;  ///< within the file
-    bool written = false;
+    uint64_t offset;      ///< within the file
+    int64_t written = 0;  ///< elements
   };
 
-  OpenShard(OutputFile output, const std::vector<TensorSpec>& tensors) : file(std::move(output)) {
-    const std::string header = header_bytes(tensors);
-    uint64_t offset = header.size();
+  OpenShard(OutputFile output, const std::vector<TensorSpec>& tensors,
+            const std::set<std::string>& mine)
+      : file(std::move(output)) {
+    uint64_t offset = header_bytes(tensors).size();
     for (const TensorSpec& spec : tensors) {
-      places.emplace(spec.name, Place{spec, offset});
+      if (mine.contains(spec.name)) places.emplace(spec.name, Place{spec, offset});
       offset += static_cast<uint64_t>(spec.bytes());
     }
-    file.reserve(offset);
-    file.write(header.data(), header.size(), 0);
   }
 
-  void write(Place& place, const at::Tensor& tensor) {
-    for_each_block(tensor, [&](const at::Tensor& block, int64_t first) {
+  void write(Place& place, int64_t first_row, const at::Tensor& rows, bool checked) {
+    const int64_t before = rows.numel() == 0 ? 0 : first_row * (rows.numel() / rows.size(0));
+    for_each_block(rows, [&](const at::Tensor& block, int64_t first) {
       const at::Tensor source = block.cpu();
       const at::Tensor converted = source.to(place.spec.dtype).contiguous();
-      check_finite(source, converted, place.spec.name);
+      if (checked) check_finite(source, converted, place.spec.name);
       file.write(static_cast<const char*>(converted.const_data_ptr()), converted.nbytes(),
-                 place.offset + static_cast<uint64_t>(first) * converted.element_size());
+                 place.offset + static_cast<uint64_t>(before + first) * converted.element_size());
     });
-    place.written = true;
+    place.written += rows.numel();
   }
 
   OutputFile file;
   std::map<std::string, Place> places;
 };
 
-ShardWriter::ShardWriter(const std::filesystem::path& dir, const ShardLayout& layout, int rank) {
+ShardWriter::ShardWriter(const std::filesystem::path& dir, const ShardLayout& layout,
+                         const std::set<std::string>& mine) {
   for (const auto& shard : layout.shards) {
-    if (shard.rank == rank) {
-      shards_.emplace_back(OutputFile(dir / shard.file, OutputFile::Mode::kTruncate),
-                           shard.tensors);
-    }
+    const bool has_mine = std::ranges::any_of(
+        shard.tensors, [&](const TensorSpec& spec) { return mine.contains(spec.name); });
+    if (!has_mine) continue;
+    shards_.emplace_back(OutputFile(dir / shard.file, OutputFile::Mode::kMustExist), shard.tensors,
+                         mine);
   }
 }
 
 ShardWriter::~ShardWriter() = default;
 
-void ShardWriter::write(const std::string& name, const at::Tensor& tensor) {
+void ShardWriter::write_rows(const std::string& name, int64_t first, const at::Tensor& rows) {
+  write_to_place(name, first, rows, /*checked=*/true);
+}
+
+void ShardWriter::write_unchecked(const std::string& name, const at::Tensor& tensor) {
+  write_to_place(name, 0, tensor, /*checked=*/false);
+}
+
+void ShardWriter::write_to_place(const std::string& name, int64_t first, const at::Tensor& rows,
+                                 bool checked) {
   for (OpenShard& shard : shards_) {
     const auto found = shard.places.find(name);
     if (found == shard.places.end()) continue;
-    if (found->second.written) throw std::logic_error("tensor " + name + " was written before");
-    check_fits(found->second.spec, tensor);
-    shard.write(found->second, tensor);
+    check_fits(found->second.spec, first, rows);
+    if (found->second.written + rows.numel() > found->second.spec.elements()) {
+      throw std::logic_error("tensor " + name + " was written before");
+    }
+    shard.write(found->second, first, rows, checked);
     return;
   }
   throw std::logic_error("tensor " + name + " is not among this rank's");
@@ -177,7 +207,9 @@ void ShardWriter::write(const std::string& name, const at::Tensor& tensor) {
 void ShardWriter::finish() {
   for (const OpenShard& shard : shards_) {
     for (const auto& [name, place] : shard.places) {
-      if (!place.written) throw std::logic_error("tensor " + name + " was never written");
+      if (place.written != place.spec.elements()) {
+        throw std::logic_error("tensor " + name + " was never written");
+      }
     }
   }
   for (OpenShard& shard : shards_) shard.file.close();

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,11 +21,11 @@ struct TensorSpec {
   int64_t bytes() const { return elements() * static_cast<int64_t>(c10::elementSize(dtype)); }
 };
 
-/// Which file holds which tensor, and how large it all is. Every rank computes the same layout.
+/// Which file holds which tensor, and how large it all is. Every rank computes the same layout, and
+/// any number of ranks.
 struct ShardLayout {
   struct Shard {
     std::string file;  ///< model-00001-of-00008.safetensors
-    int rank = 0;      ///< who writes it
     std::vector<TensorSpec> tensors;
   };
   std::vector<Shard> shards;
@@ -32,25 +33,29 @@ struct ShardLayout {
   int64_t total_parameters = 0;
 };
 
-/// Cuts each rank's tensors, in their order, into shards of at most `max_shard_bytes` of data (a
-/// larger tensor gets its own). Files are numbered over all ranks. Throws std::logic_error for a
-/// name that is there twice.
-ShardLayout make_shard_layout(const std::vector<std::vector<TensorSpec>>& tensors_by_rank,
+/// Cuts the tensors, in their order, into shards of at most `max_shard_bytes` of data (a larger
+/// tensor gets its own). Throws std::logic_error for a name that is there twice.
+ShardLayout make_shard_layout(const std::vector<TensorSpec>& tensors,
                               int64_t max_shard_bytes = int64_t{5} << 30);
 
 /// model.safetensors.index.json of the layout, with total_size and total_parameters as transformers
 /// writes them.
 std::string index_json(const ShardLayout& layout);
 
-/// Writes the shards of one rank into `dir` as tensors become ready, in any order: the header is
-/// written first, with the space of the whole file reserved, and each tensor goes to its place.
-/// What the files hold depends on layout and tensors alone. A file is whole only after finish(), so
-/// `dir` is one that is renamed afterwards. Not thread-safe.
+/// Creates the files of the layout, replacing any of an earlier attempt: their headers, and the
+/// space of the whole files reserved. Throws std::runtime_error with errno's text, also if the disk
+/// has no room for them.
+void create_shards(const std::filesystem::path& dir, const ShardLayout& layout);
+
+/// Writes tensors into shards that exist, as they become ready, in any order, each to its place.
+/// Several ranks may write into one file, each its own tensors. What the files hold depends on
+/// layout and tensors alone. A file is whole only after every rank's finish(), so `dir` is one that
+/// is renamed afterwards. Not thread-safe.
 class ShardWriter {
  public:
-  /// Creates the rank's files, replacing any of an earlier attempt. Throws std::runtime_error with
-  /// errno's text, also if the disk has no room for them.
-  ShardWriter(const std::filesystem::path& dir, const ShardLayout& layout, int rank);
+  /// `mine`: the tensors that this rank writes. Throws std::runtime_error with errno's text.
+  ShardWriter(const std::filesystem::path& dir, const ShardLayout& layout,
+              const std::set<std::string>& mine);
   ~ShardWriter();
   ShardWriter(const ShardWriter&) = delete;
   ShardWriter& operator=(const ShardWriter&) = delete;
@@ -60,11 +65,17 @@ class ShardWriter {
   /// name that is not this rank's, was written before, or has another shape; InputError for a
   /// finite value that the dtype cannot hold; std::runtime_error for NaN or infinity, and with
   /// errno's text when the disk fails.
-  void write(const std::string& name, const at::Tensor& tensor);
-  /// Throws std::logic_error naming a tensor that was never written; fsyncs every file.
+  void write(const std::string& name, const at::Tensor& tensor) { write_rows(name, 0, tensor); }
+  /// Of the spec's dtype, as it is: infinity and NaN too.
+  void write_unchecked(const std::string& name, const at::Tensor& tensor);
+  /// As write(), of rows [first, first + rows.size(0)) of the tensor. Each row is written once.
+  void write_rows(const std::string& name, int64_t first, const at::Tensor& rows);
+  /// Throws std::logic_error naming a tensor of `mine` that was never written; fsyncs its files.
   void finish();
 
  private:
+  void write_to_place(const std::string& name, int64_t first, const at::Tensor& rows, bool checked);
+
   struct OpenShard;
   std::vector<OpenShard> shards_;
 };

@@ -4,23 +4,114 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "base/errors.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/load.h"
-#include "worker/transformer/stage.h"
+#include "worker/transformer/microbatches.h"
+#include "worker/transformer/rotary.h"
+#include "worker/transformer/sublayer_loader.h"
 
 namespace dotresize {
 namespace {
 
-// 64 MiB of float32 logits; their log-softmax takes as much again.
-constexpr int64_t kLogitsPerBlock = int64_t{1} << 24;
+/// Rows of the head at a time: 64 MiB of float32 logits for 2048 tokens.
+constexpr int64_t kVocabularyRows = 8192;
 
-NegativeLogLikelihood share(Communicator& comm, const NegativeLogLikelihood& mine) {
-  at::Tensor sums = at::tensor({mine.nll, static_cast<double>(mine.tokens)}, at::kDouble);
-  comm.all_reduce_sum(sums);
-  return {sums[0].item<double>(), static_cast<int64_t>(sums[1].item<double>())};
+/// log Σ exp of a microbatch's logits over the blocks so far, and the logits of its targets.
+class RunningLikelihood {
+ public:
+  /// normed: [tokens, k] in the compute dtype; targets: [tokens, 1] int64, likewise on the device.
+  RunningLikelihood(at::Tensor normed, at::Tensor targets)
+      : normed_(std::move(normed)),
+        targets_(std::move(targets)),
+        largest_(at::full_like(targets_, -std::numeric_limits<double>::infinity(), at::kFloat)),
+        sum_(at::zeros_like(targets_, at::kDouble)),
+        target_(at::zeros_like(targets_, at::kFloat)) {}
+
+  /// rows: [count, k] of the head from `first` on.
+  void add(const at::Tensor& rows, int64_t first) {
+    const at::Tensor logits = at::linear(normed_, rows).to(at::kFloat);
+    const at::Tensor largest = at::maximum(largest_, logits.amax(1, /*keepdim=*/true));
+    sum_ *= (largest_ - largest).to(at::kDouble).exp();
+    sum_ += (logits - largest).exp_().sum(1, /*keepdim=*/true, at::kDouble);
+    largest_ = largest;
+    const at::Tensor place = targets_ - first;
+    const at::Tensor here = (place >= 0).logical_and(place < rows.size(0));
+    target_ = at::where(here, logits.gather(1, place.clamp(0, rows.size(0) - 1)), target_);
+  }
+
+  /// −log p of each token's target, [tokens, 1] float64.
+  at::Tensor nll() const { return largest_.to(at::kDouble) + sum_.log() - target_; }
+
+ private:
+  at::Tensor normed_;
+  at::Tensor targets_;
+  at::Tensor largest_;
+  at::Tensor sum_;
+  at::Tensor target_;
+};
+
+/// The last position of a window predicts nothing: it is given a target all the same, and dropped
+/// from the sum.
+NegativeLogLikelihood sum_of_windows(const at::Tensor& nll, const at::Tensor& ids) {
+  NegativeLogLikelihood result;
+  result.tokens = ids.size(0) * (ids.size(1) - 1);
+  result.nll = nll.view(ids.sizes()).narrow(1, 0, ids.size(1) - 1).sum().item<double>();
+  if (!std::isfinite(result.nll)) {
+    throw NonFiniteError("the negative log-likelihood of the evaluation tokens is not finite");
+  }
+  return result;
 }
+
+/// The sum over all ranks' microbatches in one order, whatever the number of ranks.
+NegativeLogLikelihood sum_over_ranks(Communicator& comm, const at::Tensor& windows,
+                                     const std::vector<NegativeLogLikelihood>& mine) {
+  at::Tensor parts = at::zeros({count_microbatches(windows), 2}, at::kDouble);
+  int64_t index = first_microbatch(comm, windows);
+  for (const NegativeLogLikelihood& part : mine) {
+    parts[index][0] = part.nll;
+    parts[index++][1] = static_cast<double>(part.tokens);
+  }
+  comm.all_reduce_sum(parts);  // exact: all summands but one are zero
+  NegativeLogLikelihood sum;
+  for (const at::Tensor& part : parts.unbind()) {
+    sum.nll += part[0].item<double>();
+    sum.tokens += static_cast<int64_t>(part[1].item<double>());
+  }
+  return sum;
+}
+
+Vocabulary vocabulary_of(const CheckpointReader& reader, const ModelConfig& config,
+                         at::ScalarType dtype, at::Device device) {
+  const StoredTensor matrix = head_matrix(config);
+  return {config.vocab_size, to_device(load_final_norm(reader, config, dtype), device),
+          [&reader, matrix, dtype, device](int64_t first, int64_t count) {
+            return to_device(load_rows(reader, matrix, first, count, dtype), device);
+          }};
+}
+
+/// Counts a token once it has been through every sublayer and the head.
+class WholeModelTokens {
+ public:
+  WholeModelTokens(int64_t passes, int ranks, std::function<void(int64_t tokens)> seen)
+      : passes_(passes), ranks_(ranks), seen_(std::move(seen)) {}
+  void add(int64_t tokens) {
+    total_ += tokens * ranks_;
+    const int64_t whole = total_ / passes_;
+    if (whole > told_) seen_(whole - told_);
+    told_ = whole;
+  }
+
+ private:
+  int64_t passes_;
+  int ranks_;
+  std::function<void(int64_t tokens)> seen_;
+  int64_t total_ = 0;
+  int64_t told_ = 0;
+};
 
 }  // namespace
 
@@ -28,56 +119,65 @@ double NegativeLogLikelihood::perplexity() const {
   return std::exp(nll / static_cast<double>(tokens));
 }
 
+std::vector<NegativeLogLikelihood> vocabulary_nll(const ModelConfig& config,
+                                                  const Vocabulary& vocabulary,
+                                                  std::vector<at::Tensor> x,
+                                                  const std::vector<at::Tensor>& ids) {
+  std::vector<RunningLikelihood> running;
+  for (int64_t first = 0; first < vocabulary.size; first += kVocabularyRows) {
+    const int64_t count = std::min(kVocabularyRows, vocabulary.size - first);
+    const at::Tensor rows = vocabulary.rows(first, count);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (first == 0) {
+        const at::Tensor tokens = x[i].reshape({-1, x[i].size(-1)});
+        running.emplace_back(
+            rms_norm(tokens, vocabulary.norm, config.hidden_size, config.rms_norm_eps)
+                .to(rows.scalar_type()),
+            ids[i].to(x[i].device()).roll(-1, 1).reshape({-1, 1}));
+        x[i].reset();
+      }
+      running[i].add(rows, first);
+    }
+  }
+  std::vector<NegativeLogLikelihood> results;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    results.push_back(sum_of_windows(running[i].nll(), ids[i]));
+  }
+  return results;
+}
+
 NegativeLogLikelihood window_nll(const ModelConfig& config, const HeadWeights& head,
                                  const at::Tensor& x, const at::Tensor& ids) {
-  const int64_t batch = ids.size(0);
-  const int64_t seqlen = ids.size(1);
-  const at::Tensor rows = x.reshape({batch * seqlen, x.size(-1)});
-  // The last position of a window predicts nothing: it is given a target all the same, so that
-  // blocks can run across windows, and dropped from the sum.
-  const at::Tensor targets = ids.roll(-1, 1).reshape({-1, 1});
-  const at::Tensor log_likelihood = at::empty({batch * seqlen, 1}, rows.options());
-
-  const int64_t block = std::max<int64_t>(1, kLogitsPerBlock / head.weight.size(0));
-  for (int64_t begin = 0; begin < rows.size(0); begin += block) {
-    const int64_t count = std::min(block, rows.size(0) - begin);
-    const at::Tensor logits = head_forward(config, head, rows.narrow(0, begin, count));
-    log_likelihood.narrow(0, begin, count)
-        .copy_(at::log_softmax(logits, -1).gather(-1, targets.narrow(0, begin, count)));
-  }
-
-  NegativeLogLikelihood result;
-  result.tokens = batch * (seqlen - 1);
-  result.nll = -log_likelihood.view({batch, seqlen})
-                    .narrow(1, 0, seqlen - 1)
-                    .sum(at::kDouble)
-                    .item<double>();
-  if (!std::isfinite(result.nll)) {
-    throw NonFiniteError("the negative log-likelihood of the evaluation tokens is not finite");
-  }
-  return result;
+  const Vocabulary vocabulary{head.weight.size(0), head.norm, [&](int64_t first, int64_t count) {
+                                return head.weight.narrow(0, first, count);
+                              }};
+  return vocabulary_nll(config, vocabulary, {x}, {ids}).front();
 }
 
 NegativeLogLikelihood checkpoint_nll(Communicator& comm, const CheckpointReader& reader,
-                                     const ModelConfig& config, const ShardPlan& plan,
-                                     const at::Tensor& windows, at::ScalarType compute_dtype,
-                                     at::Device device,
+                                     const ModelConfig& config, const at::Tensor& windows,
+                                     at::ScalarType compute_dtype, at::Device device,
                                      const std::function<void(int64_t tokens)>& tokens_seen) {
-  const RankShard& shard = plan.ranks.at(static_cast<size_t>(comm.rank()));
-  const Stage stage = load_stage(reader, config, shard, shard.end_sublayer, compute_dtype, device);
-  const bool last = shard.end_sublayer == config.num_sublayers();
-  const HeadWeights head =
-      last ? to_device(load_head(reader, config, compute_dtype), device) : HeadWeights{};
-
-  NegativeLogLikelihood sum;
-  const auto score = [&](int64_t junction, const at::Tensor& x, const at::Tensor& ids) {
-    if (junction != config.num_sublayers()) return;
-    const NegativeLogLikelihood batch = window_nll(config, head, x, ids);
-    sum.nll += batch.nll;
-    sum.tokens += batch.tokens;
-  };
-  stream_through_stages(comm, config, stage, windows, score, tokens_seen);
-  return share(comm, sum);
+  const Microbatches ids = microbatches_of_rank(comm, windows);
+  Microbatches x;
+  for (const at::Tensor& batch : ids) {
+    x.push_back(embed_from(reader, config, batch, compute_dtype, device));
+  }
+  WholeModelTokens tokens(config.num_sublayers() + 1, comm.size(), tokens_seen);
+  const RotaryTable rotary = to_device(make_rotary_table(config, windows.size(1)), device);
+  SublayerStream sublayers(comm, reader, config, compute_dtype, device);
+  for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
+    const SublayerWeights weights = sublayers.next();
+    for (at::Tensor& batch : x) {
+      batch = sublayer_forward(config, weights, rotary, batch);
+      tokens.add(batch.size(0) * batch.size(1));
+    }
+  }
+  const std::vector<NegativeLogLikelihood> parts =
+      vocabulary_nll(config, vocabulary_of(reader, config, compute_dtype, device),
+                     std::move(x), ids);
+  for (const at::Tensor& batch : ids) tokens.add(batch.numel());
+  return sum_over_ranks(comm, windows, parts);
 }
 
 NegativeLogLikelihood checkpoint_nll_alone(const CheckpointReader& reader,
@@ -85,10 +185,7 @@ NegativeLogLikelihood checkpoint_nll_alone(const CheckpointReader& reader,
                                            at::ScalarType compute_dtype,
                                            const std::function<void(int64_t tokens)>& tokens_seen) {
   SelfCommunicator self;
-  ShardPlan whole_model;
-  whole_model.ranks.push_back({.first_sublayer = 0, .end_sublayer = config.num_sublayers()});
-  return checkpoint_nll(self, reader, config, whole_model, windows, compute_dtype, at::kCPU,
-                        tokens_seen);
+  return checkpoint_nll(self, reader, config, windows, compute_dtype, at::kCPU, tokens_seen);
 }
 
 }  // namespace dotresize

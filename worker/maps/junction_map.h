@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "job/plan/method.h"
 #include "worker/kernels/sinkhorn.h"
@@ -18,20 +19,25 @@ struct MapOptions {
   CostScale cost_scale = CostScale::kMax;
   SinkhornOptions sinkhorn = {};
   bool accept_nonconvergence = false;  ///< use the last plan; MapDiagnostics says so
+  /// Threads of eigen solvers and QR on the CPU, whose rounding depends on their number; 0: as many
+  /// as libtorch has.
+  int decomposition_threads = 0;
 };
 
 /// Sums over the calibration tokens of one junction, of all ranks (docs/method.md, "Moments"). All
 /// float64.
 struct JunctionStatistics {
   int64_t tokens = 0;       ///< n
-  at::Tensor gram = {};     ///< Σ_t x_tᵀ x_t [d, d] in the original basis
+  at::Tensor gram = {};     ///< Σ_t x_tᵀ x_t [d, d] in the original basis; not needed in another one
   at::Tensor abs_sum = {};  ///< Σ_t |z_t| [d] in the map's basis, if the map needs it
   at::Tensor cost = {};     ///< Σ_t |z_ti − z_tj| [d, d] in the map's basis, likewise
 };
 
-/// M [d, k] and M_inv [k, d], float64, contiguous, with orthonormal columns and rows. Two matrices:
-/// a map need not be orthogonal.
+/// M [d, k], with orthonormal columns, contiguous, and M_inv [k, d], a view of M: its transpose.
 struct JunctionMap {
+  explicit JunctionMap(at::Tensor map = {}) : M(std::move(map)) {
+    if (M.defined()) M_inv = M.t();
+  }
   at::Tensor M;
   at::Tensor M_inv;
 };
@@ -51,7 +57,7 @@ struct MapDiagnostics {
 };
 
 struct JunctionSolution {
-  JunctionMap map;
+  JunctionMap map;  ///< float64
   at::Tensor support;  ///< S [k] int64, ascending, in the map's basis
   MapDiagnostics diagnostics;
 };

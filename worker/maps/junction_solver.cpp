@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <stdexcept>
+#include <utility>
 
 #include "base/errors.h"
 
@@ -17,19 +18,32 @@ void check_sum(const char* name, const at::Tensor& sum, at::IntArrayRef shape) {
   }
 }
 
-void check(const JunctionStatistics& statistics, const MapOptions& options, int64_t width) {
-  TORCH_CHECK(statistics.gram.defined() && statistics.gram.dim() == 2,
-              "junction statistics: gram must be a matrix");
-  const int64_t d = statistics.gram.size(0);
+/// tr(G), up to a positive factor.
+double energy(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis) {
+  const at::Tensor& gram = statistics.gram;
+  return (gram.defined() ? gram.trace() : eigenbasis.values.sum()).item<double>();
+}
+
+/// `d`: of the junction.
+void check(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
+           const MapOptions& options, int64_t width, int64_t d) {
   TORCH_CHECK(width >= 1 && width <= d, "width must be between 1 and ", d, ", not ", width);
-  check_sum("gram", statistics.gram, {d, d});
+  if (statistics.gram.defined()) check_sum("gram", statistics.gram, {d, d});
   const MomentKinds needed = moments_in_basis(options);
   if (needed.cost) check_sum("cost", statistics.cost, {d, d});
   if (needed.abs_sum) check_sum("abs_sum", statistics.abs_sum, {d});
   if (statistics.tokens < 1) throw std::runtime_error("the junction has seen no tokens");
-  if (!(statistics.gram.trace().item<double>() > 0)) {
+  if (!(energy(statistics, eigenbasis) > 0)) {
     throw std::runtime_error("all activations of the junction are zero");
   }
+}
+
+int64_t hidden_size(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
+                    const MapOptions& options) {
+  const bool known = options.basis == Basis::kPca ? eigenbasis.vectors.defined()
+                                                  : statistics.gram.defined();
+  TORCH_CHECK(known, "a junction needs a Gram matrix, or its eigenbasis");
+  return options.basis == Basis::kPca ? eigenbasis.vectors.size(0) : statistics.gram.size(0);
 }
 
 /// retained_energy of M = U·Q, from the eigenvalues e of the Gram matrix and Q [d, k]:
@@ -52,22 +66,32 @@ double retained_energy(const at::Tensor& gram, const at::Tensor& M) {
   return ((at::mm(gram, M) * M).sum() / gram.trace()).item<double>();
 }
 
-JunctionSolution solve_junction(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
-                                const MapOptions& options, int64_t width, const RunStep& run) {
-  check(statistics, options, width);
+SolvedJunction solve_map(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
+                         const MapOptions& options, int64_t width, const RunStep& run) {
+  check(statistics, eigenbasis, options, width, hidden_size(statistics, eigenbasis, options));
   const MapAlgorithm& algorithm = map_algorithm(options.kind);
   MapProblem problem{statistics, eigenbasis, options};
-  JunctionSolution solution;
+  SolvedJunction solved;
+  JunctionSolution& solution = solved.solution;
   solution.support = problem.support = select_support(algorithm.scores(problem), width);
+  const MapInBasis map = algorithm.solve(problem, solution.diagnostics, run);
+  solution.map = JunctionMap(map.M.contiguous());
 
-  MapDiagnostics& diagnostics = solution.diagnostics;
-  const MapInBasis map = algorithm.solve(problem, diagnostics, run);
-  solution.map = {map.M.contiguous(), map.M.t().contiguous()};
-  diagnostics.effective_rank = effective_rank(eigenbasis.values);
-  diagnostics.retained_energy = options.basis == Basis::kPca
-                                    ? retained_in_eigenbasis(eigenbasis.values, map.Q)
-                                    : retained_energy(statistics.gram, map.M);
-  return solution;
+  const at::Tensor gram = options.basis == Basis::kIdentity ? statistics.gram : at::Tensor();
+  solved.describe = [map, gram, values = eigenbasis.values](MapDiagnostics& diagnostics) {
+    if (map.R.defined()) diagnostics.qr_condition = triangular_condition(map.R);
+    diagnostics.effective_rank = effective_rank(values.defined() ? values : spectrum(gram));
+    diagnostics.retained_energy =
+        gram.defined() ? retained_energy(gram, map.M) : retained_in_eigenbasis(values, map.Q);
+  };
+  return solved;
+}
+
+JunctionSolution solve_junction(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
+                                const MapOptions& options, int64_t width) {
+  SolvedJunction solved = solve_map(statistics, eigenbasis, options, width);
+  solved.describe(solved.solution.diagnostics);
+  return std::move(solved.solution);
 }
 
 }  // namespace dotresize

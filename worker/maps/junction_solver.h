@@ -3,19 +3,29 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "worker/maps/map_algorithm.h"
 
 namespace dotresize {
 
+/// A map, and what the report wants to know about it besides: nothing else waits for that.
+struct SolvedJunction {
+  JunctionSolution solution;
+  /// Completes the diagnostics; on any thread, once. Holds what it needs.
+  std::function<void(MapDiagnostics&)> describe;
+};
+
 /// One junction from its statistics to its map of width k (docs/method.md, "Maps"). `eigenbasis` is
-/// that of gram/n; its vectors may be undefined in the identity basis, its values serve the
-/// diagnostics of all methods. Throws std::runtime_error as the map's algorithm does
+/// that of gram/n; in the identity basis it may be undefined. Throws std::runtime_error as the map's algorithm does
 /// (transport_map.h), and if statistics are not finite, empty or of zero activations alone. Errors
 /// do not name the junction: the caller adds that.
+SolvedJunction solve_map(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
+                         const MapOptions& options, int64_t width, const RunStep& run = run_step);
+
+/// Likewise, with all diagnostics.
 JunctionSolution solve_junction(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
-                                const MapOptions& options, int64_t width,
-                                const RunStep& run = run_step);
+                                const MapOptions& options, int64_t width);
 
 /// tr(Mᵀ G M) / tr(G). gram: [d, d], or any multiple of it; M: [d, k]; both float64.
 double retained_energy(const at::Tensor& gram, const at::Tensor& M);

@@ -12,10 +12,11 @@ namespace {
 MomentKinds moments(Basis) { return {}; }
 
 MapInBasis solve(const MapProblem& problem, MapDiagnostics&, const RunStep&) {
-  const at::Tensor& gram = problem.statistics.gram;
-  const at::Tensor Q = at::eye(gram.size(0), gram.options()).index_select(1, problem.support);
-  if (problem.options.basis == Basis::kIdentity) return {Q, Q};
-  return {Q, problem.eigenbasis.vectors.index_select(1, problem.support)};
+  const bool identity = problem.options.basis == Basis::kIdentity;
+  const at::Tensor& basis = identity ? problem.statistics.gram : problem.eigenbasis.vectors;
+  at::Tensor Q = at::zeros({basis.size(0), problem.support.size(0)}, basis.options());
+  Q.scatter_(0, problem.support.unsqueeze(0), 1.0);
+  return {Q, identity ? Q : basis.index_select(1, problem.support)};
 }
 
 /// The channels of the support; the others are dropped (docs/method.md, "Maps", end of step 4). The

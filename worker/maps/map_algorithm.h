@@ -26,8 +26,9 @@ struct MapProblem {
 
 /// A map in the coordinates of its basis and in the original ones.
 struct MapInBasis {
-  at::Tensor Q;  ///< [d, k] float64
-  at::Tensor M;  ///< U·Q
+  at::Tensor Q;       ///< [d, k] float64
+  at::Tensor M;       ///< U·Q
+  at::Tensor R = {};  ///< [k, k], if Q is that of a decomposition QR
 };
 
 /// How a kind of map is computed. map_algorithm() has one for each MapKind.
@@ -37,7 +38,8 @@ struct MapAlgorithm {
   /// The scores [d] of which the support is the largest (docs/method.md, "Maps", step 2). The
   /// support is still undefined.
   at::Tensor (*scores)(const MapProblem& problem);
-  /// Steps with a phase of their own go through `run`; the diagnostics get what they find.
+  /// Steps with a phase of their own go through `run`; the diagnostics get what they find on the
+  /// way.
   MapInBasis (*solve)(const MapProblem& problem, MapDiagnostics& diagnostics, const RunStep& run);
 };
 

@@ -1,6 +1,7 @@
 #include "worker/maps/spectrum.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,11 +15,44 @@ namespace {
 /// Narrower matrices are decomposed on the host, wherever they are: a GPU is no faster there.
 constexpr int64_t kMinWidthOnGpu = 512;
 
-/// Multiplies each column by ±1 so that its entry of largest magnitude, the first of equals, is
-/// positive. Without it the l1 costs in the basis would depend on the eigen-solver.
-at::Tensor fix_signs(const at::Tensor& vectors) {
-  const at::Tensor largest = vectors.abs().argmax(/*dim=*/0, /*keepdim=*/true);
-  return vectors * vectors.gather(0, largest).sign();
+/// Columns or rows of a matrix that are looked at together: no further copy of all of it.
+constexpr int64_t kBlock = 512;
+
+/// ±1 for each column: that of its entry of largest magnitude, the first of equals. Without it the
+/// l1 costs in the basis would depend on the eigen-solver.
+at::Tensor column_signs(const at::Tensor& vectors) {
+  at::Tensor signs = at::empty({vectors.size(1)}, vectors.options());
+  for (int64_t first = 0; first < vectors.size(1); first += kBlock) {
+    const int64_t count = std::min(kBlock, vectors.size(1) - first);
+    const at::Tensor columns = vectors.narrow(1, first, count);
+    const at::Tensor largest = columns.abs().argmax(/*dim=*/0, /*keepdim=*/true);
+    signs.narrow(0, first, count).copy_(columns.gather(0, largest).sign().squeeze(0));
+  }
+  return signs;
+}
+
+/// The columns in reverse order, each times its sign; contiguous.
+at::Tensor descending_basis(const at::Tensor& ascending) {
+  const at::Tensor signs = column_signs(ascending).flip(0);
+  at::Tensor basis = at::empty(ascending.sizes(), ascending.options());  // contiguous
+  for (int64_t first = 0; first < basis.size(0); first += kBlock) {
+    const int64_t count = std::min(kBlock, basis.size(0) - first);
+    basis.narrow(0, first, count).copy_(ascending.narrow(0, first, count).flip(1) * signs);
+  }
+  return basis;
+}
+
+void check_gram(const at::Tensor& gram) {
+  TORCH_CHECK(gram.dim() == 2 && gram.size(0) == gram.size(1) && gram.scalar_type() == at::kDouble,
+              "a Gram matrix must be square and float64, not ", gram.sizes(), " ",
+              gram.scalar_type());
+  if (!std::isfinite(gram.sum().item<double>()) && !gram.isfinite().all().item<bool>()) {
+    throw NonFiniteError("the Gram matrix of the activations is not finite");
+  }
+}
+
+bool belongs_on_host(const at::Tensor& gram) {
+  return gram.is_cuda() && gram.size(0) < kMinWidthOnGpu;
 }
 
 // κ(R)² = λmax(RᵀR) · λmax((RᵀR)⁻¹). Both are found by Lanczos' method: the largest eigenvalue of
@@ -76,19 +110,30 @@ double largest_eigenvalue(int64_t size, const Apply& apply) {
 
 }  // namespace
 
+DecompositionThreads::DecompositionThreads(int threads) {
+  if (threads == 0 || threads == at::get_num_threads()) return;
+  before_ = at::get_num_threads();
+  at::set_num_threads(threads);
+}
+
+DecompositionThreads::~DecompositionThreads() {
+  if (before_ != 0) at::set_num_threads(before_);
+}
+
 Eigenbasis eigenbasis(const at::Tensor& gram) {
-  TORCH_CHECK(gram.dim() == 2 && gram.size(0) == gram.size(1) && gram.scalar_type() == at::kDouble,
-              "a Gram matrix must be square and float64, not ", gram.sizes(), " ",
-              gram.scalar_type());
-  if (!gram.isfinite().all().item<bool>()) {
-    throw NonFiniteError("the Gram matrix of the activations is not finite");
-  }
-  if (gram.is_cuda() && gram.size(0) < kMinWidthOnGpu) {
+  check_gram(gram);
+  if (belongs_on_host(gram)) {
     const Eigenbasis basis = eigenbasis(gram.cpu());
     return {basis.values.to(gram.device()), basis.vectors.to(gram.device())};
   }
   const auto [ascending, vectors] = at::linalg_eigh(gram);
-  return {ascending.flip(0), fix_signs(vectors.flip(1)).contiguous()};
+  return {ascending.flip(0), descending_basis(vectors)};
+}
+
+at::Tensor spectrum(const at::Tensor& gram) {
+  check_gram(gram);
+  if (belongs_on_host(gram)) return spectrum(gram.cpu()).to(gram.device());
+  return at::linalg_eigvalsh(gram).flip(0);
 }
 
 int64_t effective_rank(const at::Tensor& values, double share) {

@@ -24,10 +24,10 @@ at::Tensor scale_cost(const at::Tensor& cost, CostScale scale) {
 
 /// T = QR by Householder reflections, with the signs that make diag(R) >= 0.
 std::pair<at::Tensor, at::Tensor> positive_qr(const at::Tensor& T) {
-  const auto [Q, R] = at::linalg_qr(T, "reduced");
+  auto [Q, R] = at::linalg_qr(T, "reduced");
   const at::Tensor diagonal = R.diagonal();
   const at::Tensor signs = at::where(diagonal < 0, -at::ones_like(diagonal), 1.0);
-  return {Q * signs, signs.unsqueeze(1) * R};
+  return {Q.mul_(signs).contiguous(), R.mul_(signs.unsqueeze(1))};
 }
 
 void check_rank(const at::Tensor& R) {
@@ -62,9 +62,8 @@ MapInBasis solve(const MapProblem& problem, MapDiagnostics& diagnostics, const R
   diagnostics.sinkhorn_iterations = map.sinkhorn.iterations;
   diagnostics.sinkhorn_violation = map.sinkhorn.violation;
   diagnostics.sinkhorn_converged = map.sinkhorn.converged;
-  run("condition", [&] { diagnostics.qr_condition = triangular_condition(map.R); });
-  if (problem.options.basis == Basis::kIdentity) return {map.Q, map.Q};
-  return {map.Q, at::mm(problem.eigenbasis.vectors, map.Q)};
+  if (problem.options.basis == Basis::kIdentity) return {map.Q, map.Q, map.R};
+  return {map.Q, at::mm(problem.eigenbasis.vectors, map.Q), map.R};
 }
 
 }  // namespace
@@ -77,6 +76,7 @@ TransportMap transport_map(const at::Tensor& cost, const MapOptions& options, co
       [&] { map.sinkhorn = sinkhorn(scale_cost(cost, options.cost_scale), options.sinkhorn); });
   check_convergence(map.sinkhorn, options);
   run("qr", [&] {
+    const DecompositionThreads threads(options.decomposition_threads);
     std::tie(map.Q, map.R) = positive_qr(map.sinkhorn.plan);
     check_rank(map.R);
   });

@@ -17,6 +17,25 @@ namespace dotresize {
 SublayerWeights load_sublayer(const CheckpointReader& reader, const ModelConfig& config,
                               int64_t sublayer, at::ScalarType dtype);
 
+/// Rows [first, first + count) of a matrix of the checkpoint: the embedding or the head.
+at::Tensor load_rows(const CheckpointReader& reader, const StoredTensor& matrix, int64_t first,
+                     int64_t count, at::ScalarType dtype);
+
+/// Reads the tensor once and keeps nothing of it. Throws if load_rows would.
+void check_values(const CheckpointReader& reader, const StoredTensor& tensor,
+                  at::ScalarType dtype);
+
+/// The tensor that holds the head's matrix: the embedding's if they are tied.
+StoredTensor head_matrix(const ModelConfig& config);
+/// γ before the head [d]; undefined if the model is compressed.
+at::Tensor load_final_norm(const CheckpointReader& reader, const ModelConfig& config,
+                           at::ScalarType dtype);
+
+/// The residual stream at junction 0 of ids [samples, seqlen] int64 on the CPU: rows of the embedding
+/// in the dtype, as float32 [samples, seqlen, k_0] on the device. Reads those rows alone.
+at::Tensor embed_from(const CheckpointReader& reader, const ModelConfig& config,
+                      const at::Tensor& ids, at::ScalarType dtype, at::Device device);
+
 /// Tells the system to read the sublayer's tensors from disk, and does not wait for it. Throws for
 /// tensors that are missing or have wrong shapes.
 void read_sublayer_ahead(const CheckpointReader& reader, const ModelConfig& config,

@@ -79,7 +79,9 @@ Stage load_stage(const CheckpointReader& reader, const ModelConfig& config, cons
         to_device(load_sublayer(reader, config, sublayer, compute_dtype), device));
   }
   if (shard.first_sublayer == 0) {
-    stage.embedding = to_device(load_embedding(reader, config, compute_dtype), device);
+    stage.embed = [&reader, &config, compute_dtype, device](const at::Tensor& ids) {
+      return embed_from(reader, config, ids, compute_dtype, device);
+    };
   }
   return stage;
 }
@@ -96,19 +98,18 @@ void stream_through_stages(Communicator& comm, const ModelConfig& config, const 
   const int64_t seqlen = windows.size(1);
   const int64_t step = microbatch_samples(seqlen);
   const RotaryTable rotary = to_device(make_rotary_table(config, seqlen), stage.device);
-  const at::Tensor all_ids = windows.to(stage.device);
   const auto width = config.junction_widths[static_cast<size_t>(stage.first_sublayer)];
   std::optional<Incoming> incoming;
   if (!first) incoming.emplace(comm, windows, width, stage.device);
   Outgoing outgoing(comm);
 
   for (int64_t begin = 0; begin < windows.size(0); begin += step) {
-    const at::Tensor ids = all_ids.slice(0, begin, std::min(begin + step, windows.size(0)));
-    at::Tensor x = first ? embed(stage.embedding, ids) : incoming->take();
-    if (first) visit(0, x, ids);
+    const at::Tensor ids = windows.slice(0, begin, std::min(begin + step, windows.size(0)));
+    at::Tensor x = first ? stage.embed(ids) : incoming->take();
+    if (first) visit(0, x);
     for (const SublayerWeights& weights : stage.sublayers) {
       x = sublayer_forward(config, weights, rotary, x);
-      visit(weights.sublayer + 1, x, ids);
+      visit(weights.sublayer + 1, x);
     }
     if (!last) outgoing.put(x);
     after_microbatch(ids.numel());

@@ -14,17 +14,18 @@
 
 namespace dotresize {
 
-/// The part of a model that one rank runs in the pipeline: contiguous sublayers, and the embedding
-/// on the first rank. Weights in the compute dtype, on the rank's device.
+/// The part of a model that one rank runs in the pipeline: contiguous sublayers in the compute
+/// dtype, on the rank's device. The first rank looks tokens up in the checkpoint's embedding.
 struct Stage {
   int64_t first_sublayer = 0;
   std::vector<SublayerWeights> sublayers;
-  at::Tensor embedding;  ///< [vocab, k_0]; first rank only
   at::Device device = at::kCPU;
+  /// The residual stream at junction 0 of ids [samples, seqlen] on the CPU; first rank only.
+  std::function<at::Tensor(const at::Tensor& ids)> embed;
 };
 
-/// Loads the sublayers [shard.first_sublayer, end_sublayer) and, if the shard starts the model,
-/// the embedding.
+/// Loads the sublayers [shard.first_sublayer, end_sublayer). `reader` and `config` outlive the
+/// stage.
 Stage load_stage(const CheckpointReader& reader, const ModelConfig& config, const RankShard& shard,
                  int64_t end_sublayer, at::ScalarType compute_dtype, at::Device device);
 
@@ -33,10 +34,8 @@ Stage load_stage(const CheckpointReader& reader, const ModelConfig& config, cons
 at::Tensor embed(const at::Tensor& embedding, const at::Tensor& ids);
 
 /// Called for each junction of the rank's stage and each microbatch. x: [batch, seqlen, k_junction]
-/// float32; ids: [batch, seqlen].
-/// Both on the stage's device.
-using JunctionVisitor =
-    std::function<void(int64_t junction, const at::Tensor& x, const at::Tensor& ids)>;
+/// float32 on the stage's device.
+using JunctionVisitor = std::function<void(int64_t junction, const at::Tensor& x)>;
 
 /// The pipeline schedule: streams `windows` [samples, seqlen] through the stages of all ranks,
 /// microbatch by microbatch; the next microbatch is being received and the last one sent while this

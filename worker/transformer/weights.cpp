@@ -84,17 +84,14 @@ HeadWeights to_device(const HeadWeights& weights, at::Device device) {
   return {to_device(weights.norm, device), to_device(weights.weight, device)};
 }
 
-SublayerWeights broadcast_sublayer(Communicator& comm, const ModelConfig& config,
-                                   const SublayerWeights& owned, int64_t sublayer, int64_t k_in,
-                                   int64_t k_out, at::ScalarType dtype, at::Device device,
-                                   int root) {
+SublayerWeights broadcast_sublayer(Communicator& comm, const std::vector<StoredTensor>& tensors,
+                                   const SublayerWeights& owned, int64_t sublayer,
+                                   at::ScalarType dtype, at::Device device, int root) {
   SublayerWeights weights = owned;
   if (comm.rank() != root) {
-    weights = make_weights(sublayer,
-                           sublayer_tensors(config, sublayer, SublayerForm::kFolded, k_in, k_out),
-                           [&](const StoredTensor& tensor) {
-                             return at::empty(tensor.shape, at::dtype(dtype).device(device));
-                           });
+    weights = make_weights(sublayer, tensors, [&](const StoredTensor& tensor) {
+      return at::empty(tensor.shape, at::dtype(dtype).device(device));
+    });
   }
   for_each_tensor(weights, [&](at::Tensor& tensor) {
     tensor = tensor.contiguous();

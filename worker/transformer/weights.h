@@ -77,12 +77,10 @@ at::Tensor to_device(const at::Tensor& tensor, at::Device device);
 SublayerWeights to_device(const SublayerWeights& weights, at::Device device);
 HeadWeights to_device(const HeadWeights& weights, at::Device device);
 
-/// Sends a folded sublayer of widths k_in and k_out from `root` to all ranks. `owned` is only read
-/// at root; it has the dtype and the device. Every rank gets contiguous tensors of that dtype on
-/// that device.
-SublayerWeights broadcast_sublayer(Communicator& comm, const ModelConfig& config,
-                                   const SublayerWeights& owned, int64_t sublayer, int64_t k_in,
-                                   int64_t k_out, at::ScalarType dtype, at::Device device,
-                                   int root);
+/// Sends a sublayer of these tensors from `root` to all ranks. `owned` is only read at root; it has
+/// the dtype and the device. Every rank gets contiguous tensors of that dtype on that device.
+SublayerWeights broadcast_sublayer(Communicator& comm, const std::vector<StoredTensor>& tensors,
+                                   const SublayerWeights& owned, int64_t sublayer,
+                                   at::ScalarType dtype, at::Device device, int root);
 
 }  // namespace dotresize

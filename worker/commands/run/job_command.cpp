@@ -119,6 +119,7 @@ class JobCommand {
                                              : options.work_dir) /
                    ".dotresize-cache"),
         trace_(options.trace),
+        fresh_(options.fresh),
         coordinator_(CoordinatorAddress::from_environment()),
         progress_([this](const ProgressState& state) {
           if (rank_ == 0) lines_.show(state);
@@ -139,6 +140,7 @@ class JobCommand {
   fs::path job_file_;
   fs::path cache_dir_;
   fs::path trace_;
+  bool fresh_;
   std::optional<CoordinatorAddress> coordinator_;
   int rank_ = world_rank();
   std::once_flag told_;
@@ -191,7 +193,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
 
 void JobCommand::open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals) {
   if (rank_ == 0) {
-    output_.emplace(job.output_path, job.overwrite);
+    output_.emplace(job.output_path, job.overwrite, fresh_);
   } else {
     comm.barrier();  // rank 0 has created it
     output_.emplace(job.output_path);

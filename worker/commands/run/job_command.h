@@ -8,6 +8,7 @@ struct JobCommandOptions {
   std::filesystem::path job_file;
   std::filesystem::path work_dir;  ///< where tokenised text is cached; empty: beside the job file
   std::filesystem::path trace;     ///< timeline of all ranks to write; empty: none
+  bool fresh = false;              ///< does not go on from the journal of an earlier run
 };
 
 /// `dotresize-worker JOB`: this process is one rank of one job. Returns the exit code; a failing

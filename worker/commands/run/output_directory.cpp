@@ -11,6 +11,7 @@
 #include "base/durable_file.h"
 #include "base/errors.h"
 #include "base/partial_path.h"
+#include "worker/commands/run/resume.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -66,19 +67,43 @@ UniqueFd lock_directory(const fs::path& path) {
   }
 }
 
+/// Whether a job could go on from it.
+bool has_entries(const fs::path& journal) {
+  std::error_code error;
+  for (const fs::directory_entry& file : fs::directory_iterator(journal, error)) {
+    const fs::path name = file.path().filename();
+    if (name.extension() == ".json" && name != kJournalOfJob) return true;
+  }
+  return false;
+}
+
+/// All that is in it but `kept`.
+void empty_directory(const fs::path& dir, const fs::path& kept, std::error_code& error) {
+  for (const fs::directory_entry& file : fs::directory_iterator(dir, error)) {
+    std::error_code one;
+    if (file.path() != kept) fs::remove_all(file.path(), one);
+    if (one) error = one;
+  }
+}
+
 /// Whatever is still being written into it, but not the directory of that name of a later job.
 void remove_unfinished(const fs::path& partial, int fd) {
   constexpr int kMaxAttempts = 100;  // against a thread or rank that still adds files
+  const fs::path journal = partial / kJournalDirectory;
   for (int attempt = 0; attempt < kMaxAttempts && same_file(fd, partial); ++attempt) {
     std::error_code error;
-    fs::remove_all(partial, error);
+    if (has_entries(journal)) {
+      empty_directory(partial, journal, error);
+    } else {
+      fs::remove_all(partial, error);
+    }
     if (!error) return;
   }
 }
 
 }  // namespace
 
-OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite)
+OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fresh)
     : path_(path), partial_(partial_path(path)), overwrite_(overwrite) {
   if (!overwrite && fs::exists(fs::symlink_status(path_))) {
     throw InputError(
@@ -86,15 +111,18 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite)
         path_.string() + " exists; remove it, choose another path, or set output.overwrite: true");
   }
   directory_ = lock_directory(partial_);
-  for (const fs::directory_entry& leftover : fs::directory_iterator(partial_)) {
-    fs::remove_all(leftover.path());
-  }
+  std::error_code error;
+  empty_directory(partial_, fresh ? fs::path() : journal(), error);
+  if (error) throw InputError("output.path", partial_.string() + ": " + error.message());
+  fs::create_directory(journal());
 }
 
 OutputDirectory::OutputDirectory(const fs::path& path)
     : path_(path), partial_(partial_path(path)), directory_(open_directory(partial_)) {}
 
 OutputDirectory::~OutputDirectory() { discard(); }
+
+fs::path OutputDirectory::journal() const { return partial_ / kJournalDirectory; }
 
 void OutputDirectory::discard() {
   const std::lock_guard<std::mutex> guard(mutex_);
@@ -108,6 +136,7 @@ void OutputDirectory::leave() {
 
 void OutputDirectory::commit() {
   const std::lock_guard<std::mutex> guard(mutex_);
+  fs::remove_all(journal());
   sync_directory(partial_);
   const bool replace = overwrite_ && fs::exists(fs::symlink_status(path_));
   if (replace) {

@@ -9,12 +9,14 @@ namespace dotresize {
 
 /// The output while it is being written: `<path>.partial`, locked against a second job, renamed to
 /// `path` when it is whole. Rank 0 creates and commits it. The others write files into partial(),
-/// and remove it if they end before leave(): they may be the last to run.
+/// and discard it if they end before leave(): they may be the last to run. What is left of a job
+/// that ended before is its journal, if there is something in it: the next job goes on from there.
 class OutputDirectory {
  public:
-  /// Creates an empty `<path>.partial` (a leftover of an earlier job is removed first). Throws
-  /// InputError if `path` exists and `overwrite` is false, or if another job holds the lock.
-  OutputDirectory(const std::filesystem::path& path, bool overwrite);
+  /// Creates `<path>.partial`. Of an earlier job's nothing stays but its journal, and nothing at all
+  /// if `fresh`. Throws InputError if `path` exists and `overwrite` is false, or if another job
+  /// holds the lock.
+  OutputDirectory(const std::filesystem::path& path, bool overwrite, bool fresh = false);
   /// Another rank's, once rank 0 has created it. Throws InputError if it cannot be opened.
   explicit OutputDirectory(const std::filesystem::path& path);
   /// discard()s.
@@ -23,12 +25,14 @@ class OutputDirectory {
   OutputDirectory& operator=(const OutputDirectory&) = delete;
 
   const std::filesystem::path& partial() const { return partial_; }
-  /// Removes the unfinished output, from any thread, whatever is still being written into it; does
-  /// nothing after commit() or leave().
+  /// A directory in it (worker/calibration/journal.h).
+  std::filesystem::path journal() const;
+  /// Removes the unfinished output, all but a journal with entries, from any thread, whatever is
+  /// still being written into it; does nothing after commit() or leave().
   void discard();
   /// Leaves the output to rank 0, which may commit it as soon as it has this rank's next message.
   void leave();
-  /// Makes the content durable and renames it to `path`, replacing an existing directory if
+  /// Removes the journal, makes the content durable and renames it to `path`, replacing an existing directory if
   /// `overwrite` allows it.
   void commit();
 

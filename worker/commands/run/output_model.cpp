@@ -27,39 +27,57 @@ constexpr std::array<const char*, 10> kCopiedFiles = {
     "added_tokens.json",  "chat_template.jinja",
     "chat_template.json", "generation_config.json"};
 
-/// Where every tensor of the output goes (output_model_config): each rank writes the shards of its
-/// own sublayers.
-ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job,
-                          const ShardPlan& plan) {
+/// Where every tensor of the output goes (output_model_config).
+ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job) {
   const at::ScalarType dtype = scalar_type(job.output_dtype);
-  std::vector<std::vector<TensorSpec>> by_rank;
-  for (const RankShard& shard : plan.ranks) {
-    std::vector<TensorSpec>& specs = by_rank.emplace_back();
-    for (StoredTensor& tensor : shard_tensors(output, shard.first_sublayer, shard.end_sublayer)) {
-      specs.push_back({std::move(tensor.name), dtype, std::move(tensor.shape)});
-    }
+  std::vector<TensorSpec> specs;
+  for (StoredTensor& tensor : shard_tensors(output, 0, output.num_sublayers())) {
+    specs.push_back({std::move(tensor.name), dtype, std::move(tensor.shape)});
   }
-  return make_shard_layout(by_rank);
+  return make_shard_layout(specs);
+}
+
+/// Those that come of the rank's shard.
+std::set<std::string> tensors_of(const ModelConfig& output, const RankShard& shard) {
+  std::set<std::string> names;
+  for (StoredTensor& tensor : shard_tensors(output, shard.first_sublayer, shard.end_sublayer)) {
+    names.insert(std::move(tensor.name));
+  }
+  return names;
 }
 
 }  // namespace
 
-OutputShards::OutputShards(fs::path dir, int rank, const ModelConfig& source,
+OutputShards::OutputShards(Communicator& comm, fs::path dir, const ModelConfig& source,
                            const ResolvedJob& job, const ShardPlan& plan)
-    : dir_(std::move(dir)), rank_(rank), source_(source), job_(job), plan_(plan) {}
+    : comm_(comm), dir_(std::move(dir)), source_(source), job_(job), plan_(plan) {}
 
 void OutputShards::begin(const JunctionWidths& widths) {
   widths_ = widths;
   output_ = output_model_config(source_, job_, widths);
-  layout_ = output_layout(output_, job_, plan_);
-  writer_.emplace(dir_, layout_, rank_);
+  layout_ = output_layout(output_, job_);
+  if (comm_.rank() == 0) create_shards(dir_, layout_);
+  comm_.barrier();
+  const RankShard& shard = plan_.ranks.at(static_cast<size_t>(comm_.rank()));
+  writer_.emplace(dir_, layout_, tensors_of(output_, shard));
   if (!output_.compressed) {
     norm_ = stock_norm(source_.hidden_size, output_.hidden_size, scalar_type(job_.output_dtype));
   }
 }
 
-void OutputShards::put_embedding(const at::Tensor& embedding) {
-  writer_->write(embedding_tensor(output_).name, embedding);
+void OutputShards::put_embedding_rows(int64_t first, const at::Tensor& rows) {
+  writer_->write_rows(embedding_tensor(output_).name, first, rows);
+}
+
+void OutputShards::put_head_rows(int64_t first, const at::Tensor& rows) {
+  const HeadWeights folded{at::Tensor(), rows};
+  const HeadWeights stored = norm_ ? with_stock_norm(folded, *norm_) : folded;
+  for (const StoredTensor& tensor : head_tensors(output_)) {
+    if (tensor.role == TensorRole::kHead) writer_->write_rows(tensor.name, first, stored.weight);
+    if (tensor.role == TensorRole::kFinalNorm && first == 0) {
+      writer_->write(tensor.name, stored.norm);
+    }
+  }
 }
 
 void OutputShards::put_sublayer(const SublayerWeights& weights) {
@@ -68,14 +86,6 @@ void OutputShards::put_sublayer(const SublayerWeights& weights) {
                   [&](const StoredTensor& stored, const at::Tensor& tensor) {
                     writer_->write(stored.name, tensor);
                   });
-}
-
-void OutputShards::put_head(const HeadWeights& head) {
-  const HeadWeights stored = norm_ ? with_stock_norm(head, *norm_) : head;
-  for (const StoredTensor& tensor : head_tensors(output_)) {
-    writer_->write(tensor.name,
-                   tensor.role == TensorRole::kFinalNorm ? stored.norm : stored.weight);
-  }
 }
 
 void OutputShards::finish() { writer_->finish(); }

@@ -12,16 +12,17 @@
 
 namespace dotresize {
 
-/// Writes the folded weights of one rank into its shards, as the output model has them. References
+/// Writes the folded weights of one rank into the output's shards, as the output model has them. The
+/// shards are the same for any number of ranks. References
 /// outlive the object.
 class OutputShards final : public FoldedModelSink {
  public:
-  OutputShards(std::filesystem::path dir, int rank, const ModelConfig& source,
+  OutputShards(Communicator& comm, std::filesystem::path dir, const ModelConfig& source,
                const ResolvedJob& job, const ShardPlan& plan);
   void begin(const JunctionWidths& widths) override;
-  void put_embedding(const at::Tensor& embedding) override;
+  void put_embedding_rows(int64_t first, const at::Tensor& rows) override;
+  void put_head_rows(int64_t first, const at::Tensor& rows) override;
   void put_sublayer(const SublayerWeights& weights) override;
-  void put_head(const HeadWeights& head) override;
   void finish();
 
   // What is written, after begin().
@@ -30,8 +31,8 @@ class OutputShards final : public FoldedModelSink {
   const ShardLayout& layout() const { return layout_; }
 
  private:
+  Communicator& comm_;
   std::filesystem::path dir_;
-  int rank_;
   const ModelConfig& source_;
   const ResolvedJob& job_;
   const ShardPlan& plan_;

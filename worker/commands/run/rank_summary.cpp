@@ -50,23 +50,6 @@ Json gather_object(Communicator& comm, const Json& mine) {
   return all;
 }
 
-JunctionReport describe_junction(int64_t junction, int64_t width, const MapDiagnostics& found,
-                                 bool transport) {
-  JunctionReport report;
-  report.name = junction_name(junction);
-  report.width = width;
-  report.effective_rank = found.effective_rank;
-  report.retained_energy = found.retained_energy;
-  if (!transport) return report;
-  report.sinkhorn_iterations = found.sinkhorn_iterations;
-  report.sinkhorn_violation = found.sinkhorn_violation;
-  report.sinkhorn_converged = found.sinkhorn_converged;
-  report.qr_condition = found.qr_condition;
-  report.cost_dtype = found.half_cost ? Dtype::kFloat16 : Dtype::kFloat32;
-  report.cost_error = found.half_cost_error;
-  return report;
-}
-
 int64_t peak_resident_bytes() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -90,36 +73,12 @@ RankReport describe_rank(int rank, const RankShard& shard, const PhaseClock& clo
 
 }  // namespace
 
-std::vector<JunctionReport> gather_junctions(Communicator& comm, const JunctionWidths& widths,
-                                             bool transport,
-                                             const std::map<int64_t, MapDiagnostics>& solved) {
-  Json mine = Json::object();
-  for (const auto& [junction, found] : solved) {
-    const int64_t width = widths.all.at(static_cast<size_t>(junction));
-    mine[junction_name(junction)] = to_json(describe_junction(junction, width, found, transport));
-  }
-  const Json all = gather_object(comm, mine);
-  if (comm.rank() != 0) return {};
-  std::vector<JunctionReport> reports;
-  for (const int64_t width : widths.all) {
-    const std::string name = junction_name(static_cast<int64_t>(reports.size()));
-    JunctionReport& report = reports.emplace_back();
-    if (all.contains(name)) {
-      report = junction_report_from_json(all.at(name));
-    } else {
-      report.name = name;
-      report.width = width;
-      report.mapped = false;
-    }
-  }
-  return reports;
-}
-
 std::map<std::string, std::string> gather_hashes(Communicator& comm, const fs::path& dir,
                                                  const ShardLayout& layout) {
   Json mine = Json::object();
-  for (const ShardLayout::Shard& shard : layout.shards) {
-    if (shard.rank == comm.rank()) mine[shard.file] = sha256_of_file(dir / shard.file);
+  for (size_t i = 0; i < layout.shards.size(); ++i) {
+    if (static_cast<int>(i % static_cast<size_t>(comm.size())) != comm.rank()) continue;
+    mine[layout.shards[i].file] = sha256_of_file(dir / layout.shards[i].file);
   }
   return gather_object(comm, mine).get<std::map<std::string, std::string>>();
 }

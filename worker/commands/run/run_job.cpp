@@ -3,12 +3,14 @@
 #include <ATen/ATen.h>
 
 #include <chrono>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "base/durable_file.h"
 #include "base/program.h"
 #include "job/model/model_size.h"
+#include "job/model/tensor_table.h"
 #include "job/plan/choose_widths.h"
 #include "job/report/model_card.h"
 #include "worker/calibration/background_sink.h"
@@ -17,6 +19,7 @@
 #include "worker/checkpoint/verify.h"
 #include "worker/commands/run/output_model.h"
 #include "worker/commands/run/rank_summary.h"
+#include "worker/commands/run/resume.h"
 #include "worker/commands/run/trace.h"
 #include "worker/commands/token_input.h"
 #include "worker/evaluation/perplexity.h"
@@ -75,17 +78,30 @@ struct JobContext {
   }
 };
 
-/// Every rank reads its part once, so that a missing, misshapen or non-finite tensor is refused
-/// before any rank starts to work.
+/// Whether the sublayers' values are read for their check alone. With an evaluation the dense model
+/// is evaluated first, and a pipeline begins with loading its stages: they see all of them.
+bool checks_sublayers_first(const ResolvedJob& job) {
+  return !job.evaluation && job.schedule.name != "pipeline";
+}
+
+/// Every rank looks at its part of the source, so that a missing, misshapen or non-finite tensor is
+/// refused before any rank starts to work. What the first step reads as a whole is checked there:
+/// only names and shapes here.
 void check_weights(JobContext& run) {
   const PhaseClock::Scope scope(run.clock, "read");
   const RankShard& shard = run.plan.ranks.at(static_cast<size_t>(run.comm.rank()));
   const at::ScalarType dtype = scalar_type(run.job.source_dtype);
-  for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
-    load_sublayer(run.source, run.config, sublayer, dtype);
+  const bool values = checks_sublayers_first(run.job);
+  for (const StoredTensor& tensor :
+       shard_tensors(run.config, shard.first_sublayer, shard.end_sublayer)) {
+    const bool vocabulary =
+        tensor.role == TensorRole::kEmbedding || tensor.role == TensorRole::kHead;
+    if (values || vocabulary) {
+      check_values(run.source, tensor, dtype);
+    } else {
+      run.source.get(tensor.name, tensor.shape);
+    }
   }
-  if (shard.first_sublayer == 0) load_embedding(run.source, run.config, dtype);
-  if (shard.end_sublayer == run.config.num_sublayers()) load_head(run.source, run.config, dtype);
   run.comm.barrier();
 }
 
@@ -129,7 +145,7 @@ NegativeLogLikelihood evaluate(JobContext& run, const TokenWindows& tokens,
                                const std::string& phase) {
   const PhaseClock::Scope scope(run.clock, phase);
   run.progress().enter(phase);
-  return checkpoint_nll(run.comm, reader, config, run.plan, tokens.windows, run.compute_dtype(),
+  return checkpoint_nll(run.comm, reader, config, tokens.windows, run.compute_dtype(),
                         run.environment.device.device, run.count_tokens());
 }
 
@@ -147,11 +163,14 @@ std::optional<NegativeLogLikelihood> evaluate_compressed(JobContext& run, const 
                   "evaluate_compressed");
 }
 
-CalibrationJob calibration_job(const JobContext& run, const TokenWindows& tokens) {
+CalibrationJob calibration_job(const JobContext& run, const TokenWindows& tokens,
+                               OpenedJournal& opened) {
   const ResolvedJob& job = run.job;
   CalibrationJob calibration{run.config,      run.source,          run.plan,
-                             tokens.windows,  map_options(job),    job.widths,
-                             job.head_sliced, run.compute_dtype(), job.junction_groups};
+                             opened.journal,  opened.finished,     tokens.windows,
+                             map_options(job), job.widths,         job.head_sliced,
+                             run.compute_dtype(), job.junction_groups};
+  calibration.map.decomposition_threads = opened.decomposition_threads;
   calibration.device = run.environment.device.device;
   calibration.fold_dtype = fold_dtype(job.output_dtype);
   if (job.energy) {
@@ -174,22 +193,26 @@ struct Calibrated {
 Calibrated calibrate(JobContext& run, const TokenWindows& tokens) {
   const auto start = std::chrono::steady_clock::now();
   run.progress().enter("calibrate");
-  std::map<int64_t, MapDiagnostics> solved;
+  OpenedJournal opened = open_journal(
+      run.comm, run.environment.output.journal(),
+      job_fingerprint(run.job, tokens.fingerprint, run.source.files()),
+      mapped_junctions(run.config, run.job.head_sliced), run.job.junction_groups);
   const CalibrationObserver observer{
       run.count_tokens(),
-      [&](int64_t junction, const JunctionSolution& solution) {
-        solved[junction] = solution.diagnostics;
-      },
       [&](int64_t junctions) { run.progress().junctions_solved(junctions); }};
-  OutputShards shards(run.partial(), run.comm.rank(), run.config, run.job, run.plan);
+  OutputShards shards(run.comm, run.partial(), run.config, run.job, run.plan);
   BackgroundSink sink(shards, run.environment.device.device, run.clock);
-  calibrate_function(run.job.schedule.name)(run.comm, calibration_job(run, tokens), sink, observer,
-                                            run.clock);
+  calibrate_function(run.job.schedule.name)(run.comm, calibration_job(run, tokens, opened), sink,
+                                            observer, run.clock);
   sink.finish();
   shards.finish();
+  run.comm.barrier();  // the shards are whole
   const double seconds = seconds_since(start);
-  return {shards.widths(), shards.config(), shards.layout(),
-          gather_junctions(run.comm, shards.widths(), run.job.method.transport(), solved), seconds};
+  std::vector<JunctionReport> junctions;
+  if (run.root()) {
+    junctions = report_junctions(opened.journal, shards.widths(), run.job.method.transport());
+  }
+  return {shards.widths(), shards.config(), shards.layout(), std::move(junctions), seconds};
 }
 
 struct Hashes {

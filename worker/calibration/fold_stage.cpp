@@ -1,0 +1,82 @@
+#include "worker/calibration/fold_stage.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "job/model/tensor_table.h"
+#include "worker/maps/fold.h"
+#include "worker/transformer/fold_sublayer.h"
+#include "worker/transformer/load.h"
+#include "worker/transformer/sublayer_loader.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int64_t kVocabularyRows = 4096;
+
+template <typename Load>
+auto read(PhaseClock& clock, const Load& load) {
+  const PhaseClock::Scope scope(clock, "read");
+  return load();
+}
+
+/// Calls fold(first, rows) with the rows of a vocabulary's matrix, in the fold dtype on the device.
+template <typename Fold>
+void for_each_rows(const CalibrationJob& job, const StoredTensor& matrix, PhaseClock& clock,
+                   const Fold& fold) {
+  const int64_t count = matrix.shape.at(0);
+  for (int64_t first = 0; first < count; first += kVocabularyRows) {
+    const at::Tensor rows = read(clock, [&] {
+      return to_device(load_rows(job.reader, matrix, first,
+                                 std::min(kVocabularyRows, count - first), job.fold_dtype),
+                       job.device);
+    });
+    const PhaseClock::Scope scope(clock, "fold");
+    fold(first, rows);
+  }
+}
+
+JunctionMap map_or_none(const CalibrationJob& job, int64_t junction) {
+  return junction < job.mapped_junctions() ? job.load_map(junction) : JunctionMap();
+}
+
+}  // namespace
+
+void fold_embedding_rows(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,
+                         PhaseClock& clock) {
+  for_each_rows(job, embedding_tensor(job.config), clock,
+                [&](int64_t first, const at::Tensor& rows) {
+                  sink.put_embedding_rows(first, fold_embedding(rows, map.M));
+                });
+}
+
+void fold_head_rows(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,
+                    PhaseClock& clock) {
+  const at::Tensor norm = read(clock, [&] {
+    return to_device(load_final_norm(job.reader, job.config, job.fold_dtype), job.device);
+  });
+  for_each_rows(job, head_matrix(job.config), clock, [&](int64_t first, const at::Tensor& rows) {
+    sink.put_head_rows(first, fold_head({norm, rows}, map.M_inv).weight);
+  });
+}
+
+void fold_stage(const CalibrationJob& job, const RankShard& shard, FoldedModelSink& sink,
+                PhaseClock& clock) {
+  JunctionMap map = job.load_map(shard.first_sublayer);
+  if (shard.first_sublayer == 0) fold_embedding_rows(job, map, sink, clock);
+  SublayerLoader loader(job.reader, job.config, job.fold_dtype, job.device);
+  for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
+    SublayerWeights weights = read(clock, [&] { return loader.take(sublayer); });
+    if (sublayer + 1 < shard.end_sublayer) loader.read_ahead(sublayer + 1);
+    const PhaseClock::Scope scope(clock, "fold");
+    weights = fold_input(weights, map.M_inv);
+    map = map_or_none(job, sublayer + 1);
+    if (map.M.defined()) weights = fold_output(weights, map.M);
+    if (job.shares_map(sublayer)) weights.shortcut = at::Tensor();  // M_inv·M, the identity
+    sink.put_sublayer(weights);
+  }
+  if (shard.end_sublayer == job.config.num_sublayers()) fold_head_rows(job, map, sink, clock);
+}
+
+}  // namespace dotresize

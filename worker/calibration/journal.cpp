@@ -1,0 +1,201 @@
+#include "worker/calibration/journal.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/durable_file.h"
+#include "base/errors.h"
+#include "base/input_file.h"
+#include "base/sha256.h"
+#include "worker/checkpoint/reader.h"
+#include "worker/checkpoint/writer.h"
+#include "worker/transformer/stream_guard.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kTensors[] = ".safetensors";
+constexpr char kAbout[] = ".json";
+constexpr char kUnfinished[] = ".tmp";
+constexpr size_t kMaxAboutBytes = 1 << 16;
+
+std::string map_entry(int64_t first_junction) { return fmt::format("map-{}", first_junction); }
+std::string shared_entry(int64_t first_junction) { return fmt::format("shared-{}", first_junction); }
+std::string junction_entry(int64_t junction) { return fmt::format("junction-{}", junction); }
+
+Json to_json(const MapDiagnostics& found) {
+  Json object = {{"effective_rank", found.effective_rank},
+                 {"retained_energy", found.retained_energy},
+                 {"sinkhorn_iterations", found.sinkhorn_iterations},
+                 {"sinkhorn_violation", found.sinkhorn_violation},
+                 {"sinkhorn_converged", found.sinkhorn_converged},
+                 {"qr_condition", found.qr_condition},
+                 {"half_cost", found.half_cost}};
+  if (found.half_cost_error) object["half_cost_error"] = *found.half_cost_error;
+  return object;
+}
+
+MapDiagnostics diagnostics_from_json(const Json& object) {
+  MapDiagnostics found;
+  object.at("effective_rank").get_to(found.effective_rank);
+  object.at("retained_energy").get_to(found.retained_energy);
+  object.at("sinkhorn_iterations").get_to(found.sinkhorn_iterations);
+  object.at("sinkhorn_violation").get_to(found.sinkhorn_violation);
+  object.at("sinkhorn_converged").get_to(found.sinkhorn_converged);
+  object.at("qr_condition").get_to(found.qr_condition);
+  object.at("half_cost").get_to(found.half_cost);
+  if (object.contains("half_cost_error")) found.half_cost_error = object.at("half_cost_error");
+  return found;
+}
+
+/// Throws InputError if the file cannot be read, or is not JSON.
+Json read_about(const fs::path& file) {
+  try {
+    return Json::parse(read_whole_file(file.string(), kMaxAboutBytes));
+  } catch (const Json::exception& error) {
+    throw InputError(file.string() + ": " + error.what());
+  }
+}
+
+/// Whether the tensors' file is the one that `about` was written for.
+bool is_whole(const fs::path& about, const fs::path& tensors) {
+  try {
+    const Json found = read_about(about);
+    if (!found.contains("sha256")) return found.contains("diagnostics");
+    return sha256_of_file(tensors) == found.at("sha256").get<std::string>();
+  } catch (const InputError&) {
+    return false;
+  } catch (const Json::exception&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+Journal::Journal(fs::path dir) : dir_(std::move(dir)) {
+  for (const fs::directory_entry& file : fs::directory_iterator(dir_)) {
+    const fs::path name = file.path().filename();
+    if (name.extension() == kAbout && name.stem() != "job") entries_.insert(name.stem());
+  }
+}
+
+fs::path Journal::path(const std::string& name, const char* extension) const {
+  return dir_ / (name + extension);
+}
+
+void Journal::put_about(const std::string& name, const Json& about) {
+  write_file_atomically(path(name, kAbout), about.dump());
+  entries_.insert(name);
+}
+
+void Journal::put(const std::string& name, const std::map<std::string, at::Tensor>& tensors) {
+  const fs::path file = path(name, kTensors);
+  fs::path unfinished = file;
+  unfinished += kUnfinished;
+  ShardLayout layout;
+  ShardLayout::Shard& shard = layout.shards.emplace_back();
+  shard.file = unfinished.filename();
+  std::set<std::string> names;
+  for (const auto& [tensor_name, tensor] : tensors) {
+    shard.tensors.push_back({tensor_name, tensor.scalar_type(), tensor.sizes().vec()});
+    names.insert(tensor_name);
+  }
+  create_shards(dir_, layout);
+  ShardWriter writer(dir_, layout, names);
+  for (const auto& [tensor_name, tensor] : tensors) writer.write_unchecked(tensor_name, tensor);
+  writer.finish();
+  fs::rename(unfinished, file);
+  sync_directory(dir_);
+  put_about(name, {{"sha256", sha256_of_file(file)}});
+}
+
+std::map<std::string, at::Tensor> Journal::get(const std::string& name) const {
+  const SafetensorsFile file(path(name, kTensors));
+  std::map<std::string, at::Tensor> tensors;
+  for (const auto& entry : file.header().tensors) {
+    tensors.emplace(entry.first, file.tensor(entry.first));
+  }
+  return tensors;
+}
+
+void Journal::remove(const std::string& name) {
+  fs::remove(path(name, kAbout));  // first: from now on there is no such entry
+  fs::remove(path(name, kTensors));
+  entries_.erase(name);
+}
+
+std::vector<std::string> Journal::remove_damaged(int part, int parts) {
+  std::vector<std::string> damaged;
+  int index = 0;
+  for (const std::string& name : entries_) {
+    if (index++ % parts != part) continue;
+    if (!is_whole(path(name, kAbout), path(name, kTensors))) damaged.push_back(name);
+  }
+  for (const std::string& name : damaged) remove(name);
+  return damaged;
+}
+
+bool Journal::has_map(int64_t first_junction) const { return has(map_entry(first_junction)); }
+
+void Journal::put_map(int64_t first_junction, const at::Tensor& M, const at::Tensor& support) {
+  put(map_entry(first_junction), {{"M", M}, {"support", support}});
+}
+
+at::Tensor Journal::map(int64_t first_junction) const {
+  return get(map_entry(first_junction)).at("M");
+}
+
+void Journal::put_diagnostics(int64_t junction, const MapDiagnostics& diagnostics) {
+  put_about(junction_entry(junction), {{"diagnostics", to_json(diagnostics)}});
+}
+
+void Journal::put_shared_diagnostics(int64_t first_junction, const MapDiagnostics& diagnostics) {
+  put_about(shared_entry(first_junction), {{"diagnostics", to_json(diagnostics)}});
+}
+
+bool Journal::has_diagnostics(int64_t junction) const { return has(junction_entry(junction)); }
+
+MapDiagnostics Journal::diagnostics_of(const std::string& name) const {
+  const fs::path file = path(name, kAbout);
+  try {
+    return diagnostics_from_json(read_about(file).at("diagnostics"));
+  } catch (const Json::exception& error) {
+    throw InputError(file.string() + ": " + error.what());
+  }
+}
+
+MapDiagnostics Journal::diagnostics(int64_t junction) const {
+  return diagnostics_of(junction_entry(junction));
+}
+
+MapDiagnostics Journal::shared_diagnostics(int64_t first_junction) const {
+  return diagnostics_of(shared_entry(first_junction));
+}
+
+void JunctionRecorder::record(int64_t junction, SolvedJunction solved) {
+  finish();
+  const JunctionSolution& solution = solved.solution;
+  journal_.put_map(junction, solution.map.M.to(dtype_), solution.support);
+  junction_ = junction;
+  described_ = std::async(
+      std::launch::async, [device = device_, found = solution.diagnostics,
+                           describe = std::move(solved.describe)]() mutable {
+        const c10::InferenceMode no_autograd;
+        const StreamGuard stream(device);
+        describe(found);
+        return found;
+      });
+}
+
+void JunctionRecorder::finish() {
+  if (described_.valid()) journal_.put_diagnostics(junction_, described_.get());
+}
+
+}  // namespace dotresize

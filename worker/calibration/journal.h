@@ -1,0 +1,88 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "worker/maps/junction_solver.h"
+
+namespace dotresize {
+
+/// What a job has found so far, in files: a job that was interrupted goes on from there, and what
+/// is here needs no memory. Every rank of the job reads and writes the same directory. An entry is
+/// a file NAME.safetensors of tensors, if it has any, and then NAME.json with its hash: it appears
+/// whole or not at all. Errors of the disk are std::system_errors that name the file.
+class Journal {
+ public:
+  /// `dir` exists. Entries that other ranks write later are not in entries().
+  explicit Journal(std::filesystem::path dir);
+
+  /// Names of the entries that were there at first, and of this rank's since.
+  const std::set<std::string>& entries() const { return entries_; }
+  bool has(const std::string& name) const { return entries_.contains(name); }
+  void put(const std::string& name, const std::map<std::string, at::Tensor>& tensors);
+  /// Views of the mapped file, on the CPU; of any rank's entry. Throws InputError if it is no such
+  /// file.
+  std::map<std::string, at::Tensor> get(const std::string& name) const;
+  void remove(const std::string& name);
+
+  /// Removes the entries `part`, `part` + `parts`, ... of entries() whose file is not what its hash
+  /// says, and returns their names.
+  std::vector<std::string> remove_damaged(int part, int parts);
+
+  // Maps, each under its first junction, and the junctions that are finished.
+  bool has_map(int64_t first_junction) const;
+  /// M [d, k] of any floating dtype.
+  void put_map(int64_t first_junction, const at::Tensor& M, const at::Tensor& support);
+  /// M, on the CPU.
+  at::Tensor map(int64_t first_junction) const;
+  /// The junction has its map and is described: the last that is written of it.
+  void put_diagnostics(int64_t junction, const MapDiagnostics& diagnostics);
+  bool has_diagnostics(int64_t junction) const;
+  /// What all junctions of a shared map have in common.
+  void put_shared_diagnostics(int64_t first_junction, const MapDiagnostics& diagnostics);
+  MapDiagnostics shared_diagnostics(int64_t first_junction) const;
+  /// Of any rank's junction. Throws InputError if there are none.
+  MapDiagnostics diagnostics(int64_t junction) const;
+
+ private:
+  std::filesystem::path path(const std::string& name, const char* extension) const;
+  MapDiagnostics diagnostics_of(const std::string& name) const;
+  void put_about(const std::string& name, const nlohmann::json& about);
+
+  std::filesystem::path dir_;
+  std::set<std::string> entries_;
+};
+
+/// Puts solved junctions into the journal. What only the report wants to know of one is computed in
+/// the background while the next is solved.
+class JunctionRecorder {
+ public:
+  /// References outlive the object. Maps are kept in `dtype`, that of folding.
+  JunctionRecorder(Journal& journal, at::ScalarType dtype, at::Device device)
+      : journal_(journal), dtype_(dtype), device_(device) {}
+  /// Waits for the background, and throws nothing.
+  ~JunctionRecorder() = default;
+
+  void record(int64_t junction, SolvedJunction solved);
+  /// Until everything is in the journal. Throws what describing threw.
+  void finish();
+
+ private:
+  Journal& journal_;
+  at::ScalarType dtype_;
+  at::Device device_;
+  int64_t junction_ = 0;
+  std::future<MapDiagnostics> described_;
+};
+
+}  // namespace dotresize

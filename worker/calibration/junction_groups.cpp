@@ -1,0 +1,109 @@
+#include "worker/calibration/junction_groups.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace dotresize {
+namespace {
+
+int64_t parts_of(int64_t count, int64_t at_once) { return count / at_once + (count % at_once != 0); }
+
+/// Of every rank.
+std::vector<int64_t> gather_counts(Communicator& comm, int64_t mine) {
+  at::Tensor counts = at::zeros({comm.size()}, at::kLong);
+  counts[comm.rank()] = mine;
+  comm.all_reduce_sum(counts);
+  const auto* data = counts.const_data_ptr<int64_t>();
+  return {data, data + comm.size()};
+}
+
+CostPrecision sampled_precision(const CalibrationJob& job, const JunctionSetup& setup,
+                                const at::Tensor& x, const at::Tensor& rotation) {
+  if (!job.tries_half_costs()) return {};
+  return CostPrecision::from_half_error(half_cost_error(setup, x, rotation));
+}
+
+void add_first(const CalibrationJob& job, StageJunction& junction, const at::Tensor& x) {
+  const JunctionSetup& setup = junction.setup;
+  if (!junction.first) {
+    junction.first.emplace(setup, setup.costs_in_first_pass() ? sampled_precision(job, setup, x, {})
+                                                              : CostPrecision{});
+  }
+  junction.first->add(x);
+}
+
+void add_second(const CalibrationJob& job, StageJunction& junction, const at::Tensor& x) {
+  if (!junction.second) {
+    junction.second.emplace(junction.setup, junction.rotation,
+                            sampled_precision(job, junction.setup, x, junction.rotation));
+  }
+  junction.second->add(x);
+}
+
+}  // namespace
+
+StageJunction* JunctionGroup::find(int64_t junction) {
+  const auto found = std::ranges::find_if(
+      junctions, [&](const StageJunction& each) { return each.setup.junction == junction; });
+  return found == junctions.end() ? nullptr : &*found;
+}
+
+std::vector<int64_t> junctions_of(const CalibrationJob& job, const RankShard& shard) {
+  std::vector<int64_t> junctions;
+  const int64_t end = std::min(shard.end_sublayer + 1, job.mapped_junctions());
+  for (int64_t junction = shard.first_sublayer == 0 ? 0 : shard.first_sublayer + 1; junction < end;
+       ++junction) {
+    junctions.push_back(junction);
+  }
+  return junctions;
+}
+
+void in_groups(Communicator& comm, const CalibrationJob& job, const std::vector<int64_t>& pending,
+               PhaseClock& clock, const std::function<void(JunctionGroup&)>& step) {
+  const std::vector<int64_t> counts = gather_counts(comm, static_cast<int64_t>(pending.size()));
+  int64_t groups = 0;
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    groups = std::max(groups, parts_of(counts[rank], job.plan.ranks[rank].junctions_at_once));
+  }
+  for (int64_t number = 0; number < groups; ++number) {
+    const auto end_of = [&](int64_t count) { return count * (number + 1) / groups; };
+    const auto begin_of = [&](int64_t count) { return count * number / groups; };
+    JunctionGroup group;
+    for (const int64_t count : counts) {
+      group.largest = std::max(group.largest, end_of(count) - begin_of(count));
+    }
+    const auto mine = static_cast<int64_t>(pending.size());
+    for (int64_t i = begin_of(mine); i < end_of(mine); ++i) {
+      group.junctions.push_back(
+          {{pending[static_cast<size_t>(i)], job.config.hidden_size, job.map, clock, job.device}});
+    }
+    step(group);
+  }
+}
+
+void PipelinePasses::stream(const JunctionVisitor& visit) {
+  if (!stage_) {
+    const PhaseClock::Scope scope(clock_, "read");
+    const RankShard& shard = job_.plan.ranks.at(static_cast<size_t>(comm_.rank()));
+    const int64_t end = std::min(shard.end_sublayer, job_.mapped_junctions() - 1);
+    stage_ = load_stage(job_.reader, job_.config, shard, end, job_.compute_dtype, job_.device);
+  }
+  const PhaseClock::Scope scope(clock_, "forward");
+  stream_through_stages(comm_, job_.config, *stage_, job_.windows, visit, observer_.tokens_seen);
+}
+
+void PipelinePasses::first(JunctionGroup& group) {
+  stream([&](int64_t junction, const at::Tensor& x) {
+    if (StageJunction* found = group.find(junction)) add_first(job_, *found, x);
+  });
+}
+
+void PipelinePasses::second(JunctionGroup& group) {
+  stream([&](int64_t junction, const at::Tensor& x) {
+    if (StageJunction* found = group.find(junction)) add_second(job_, *found, x);
+  });
+  for (StageJunction& junction : group.junctions) junction.rotation.reset();
+}
+
+}  // namespace dotresize

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "worker/calibration/calibration.h"
+#include "worker/calibration/junction_passes.h"
+#include "worker/comm/communicator.h"
+#include "worker/transformer/stage.h"
+
+namespace dotresize {
+
+/// A junction of a pipeline stage, in the phase that it has reached.
+struct StageJunction {
+  JunctionSetup setup;
+
+  std::optional<FirstPass> first = {};                ///< until it is decomposed
+  std::optional<DecomposedJunction> decomposed = {};  ///< until it is solved
+  at::Tensor rotation = {};                           ///< of the second pass, during it
+  std::optional<SecondPass> second = {};
+};
+
+/// Junctions of one rank whose moments are taken in the same passes over the tokens.
+struct JunctionGroup {
+  std::vector<StageJunction> junctions;
+  int64_t largest = 0;  ///< number of junctions of the rank that has most of them in this group
+
+  /// Null if the junction is not of this group.
+  StageJunction* find(int64_t junction);
+};
+
+/// The mapped junctions that a rank's stage writes, in order.
+std::vector<int64_t> junctions_of(const CalibrationJob& job, const RankShard& shard);
+
+/// Calls `step` with the pending junctions of this rank, as many at a time as the plan has memory
+/// for. Every rank's `step` is called the same number of times. Collective.
+void in_groups(Communicator& comm, const CalibrationJob& job, const std::vector<int64_t>& pending,
+               PhaseClock& clock, const std::function<void(JunctionGroup&)>& step);
+
+/// The forward passes of a pipeline: the calibration tokens through the dense model, with this
+/// rank's stage of it. References outlive the object.
+class PipelinePasses {
+ public:
+  PipelinePasses(Communicator& comm, const CalibrationJob& job,
+                 const CalibrationObserver& observer, PhaseClock& clock)
+      : comm_(comm), job_(job), observer_(observer), clock_(clock) {}
+
+  /// FirstPass or SecondPass (whose rotation is known) of each junction of the group. The first x
+  /// of a junction decides in which precision its costs are summed. Collective.
+  void first(JunctionGroup& group);
+  void second(JunctionGroup& group);
+  /// Gives the stage's weights back; another pass would load them again.
+  void unload() { stage_.reset(); }
+
+ private:
+  void stream(const JunctionVisitor& visit);
+
+  Communicator& comm_;
+  const CalibrationJob& job_;
+  const CalibrationObserver& observer_;
+  PhaseClock& clock_;
+  std::optional<Stage> stage_;
+};
+
+}  // namespace dotresize

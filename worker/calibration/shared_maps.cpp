@@ -1,0 +1,189 @@
+#include "worker/calibration/shared_maps.h"
+
+#include <ATen/ATen.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "worker/maps/map_algorithm.h"
+
+namespace dotresize {
+namespace {
+
+std::string first_entry(int64_t junction) { return fmt::format("first-{}", junction); }
+std::string second_entry(int64_t junction) { return fmt::format("second-{}", junction); }
+std::string rotation_entry(int64_t map) { return fmt::format("rotation-{}", map); }
+
+class SharedMaps {
+ public:
+  SharedMaps(Communicator& comm, const CalibrationJob& job, PipelinePasses& passes,
+             PhaseClock& clock)
+      : comm_(comm),
+        job_(job),
+        passes_(passes),
+        clock_(clock),
+        mine_(junctions_of(job, job.plan.ranks.at(static_cast<size_t>(comm.rank())))) {}
+
+  void take_first_sums();
+  /// The owners' eigenbases, for the second pass.
+  void write_rotations();
+  void take_second_sums();
+  void solve();
+  /// This rank's junctions.
+  void describe();
+
+ private:
+  JunctionSetup setup(int64_t junction) const {
+    return {junction, job_.config.hidden_size, job_.map, clock_, job_.device};
+  }
+  int64_t tokens() const { return job_.windows.numel(); }
+  FirstPass first(int64_t junction) const {
+    return {setup(junction), job_.journal.get(first_entry(junction))};
+  }
+  CostSums second(int64_t junction) const {
+    return {setup(junction), job_.journal.get(second_entry(junction))};
+  }
+  std::vector<int64_t> lacking(std::string (*entry)(int64_t)) const;
+  int64_t width_of(int64_t map) const { return job_.widths.all.at(static_cast<size_t>(map)); }
+  /// The maps that this rank owns and that are not in the journal.
+  std::vector<int64_t> unsolved() const;
+  int64_t end_of(int64_t map) const;
+  DecomposedJunction decompose(int64_t map) const;
+  CostSums sum_of_costs(int64_t map) const;
+
+  Communicator& comm_;
+  const CalibrationJob& job_;
+  PipelinePasses& passes_;
+  PhaseClock& clock_;
+  std::vector<int64_t> mine_;
+};
+
+std::vector<int64_t> SharedMaps::lacking(std::string (*entry)(int64_t)) const {
+  std::vector<int64_t> pending;
+  for (const int64_t junction : mine_) {
+    const bool finished =
+        job_.journal.has_map(job_.map_of(junction)) && job_.journal.has_diagnostics(junction);
+    if (!finished && !job_.journal.has(entry(junction))) pending.push_back(junction);
+  }
+  return pending;
+}
+
+std::vector<int64_t> SharedMaps::unsolved() const {
+  std::vector<int64_t> maps;
+  for (const int64_t junction : mine_) {
+    if (job_.map_of(junction) == junction && !job_.journal.has_map(junction)) {
+      maps.push_back(junction);
+    }
+  }
+  return maps;
+}
+
+int64_t SharedMaps::end_of(int64_t map) const {
+  int64_t end = map + 1;
+  while (end < job_.mapped_junctions() && job_.map_of(end) == map) ++end;
+  return end;
+}
+
+void SharedMaps::take_first_sums() {
+  in_groups(comm_, job_, lacking(first_entry), clock_, [&](JunctionGroup& group) {
+    passes_.first(group);
+    for (StageJunction& junction : group.junctions) {
+      job_.journal.put(first_entry(junction.setup.junction), junction.first->tensors());
+    }
+  });
+  comm_.barrier();
+}
+
+DecomposedJunction SharedMaps::decompose(int64_t map) const {
+  if (end_of(map) == map + 1) return first(map).finish(tokens());
+  FirstPass sum(setup(map), CostPrecision{});
+  for (int64_t junction = map; junction < end_of(map); ++junction) {
+    sum.add_scaled(first(junction), tokens());
+  }
+  return std::move(sum).finish(tokens());
+}
+
+void SharedMaps::write_rotations() {
+  for (const int64_t map : unsolved()) {
+    if (job_.journal.has(rotation_entry(map))) continue;
+    job_.journal.put(rotation_entry(map), decompose(map).tensors());
+  }
+  comm_.barrier();
+}
+
+void SharedMaps::take_second_sums() {
+  in_groups(comm_, job_, lacking(second_entry), clock_, [&](JunctionGroup& group) {
+    for (StageJunction& junction : group.junctions) {
+      const int64_t map = job_.map_of(junction.setup.junction);
+      const DecomposedJunction basis(junction.setup, tokens(),
+                                     job_.journal.get(rotation_entry(map)));
+      junction.rotation = basis.rotation();
+    }
+    passes_.second(group);
+    for (StageJunction& junction : group.junctions) {
+      job_.journal.put(second_entry(junction.setup.junction), junction.second->costs().tensors());
+    }
+  });
+  comm_.barrier();
+}
+
+CostSums SharedMaps::sum_of_costs(int64_t map) const {
+  if (end_of(map) == map + 1) return second(map);
+  CostSums sum(setup(map), CostPrecision{});
+  for (int64_t junction = map; junction < end_of(map); ++junction) {
+    sum.add_scaled(second(junction), 1.0 / std::sqrt(first(junction).mean_square(tokens())));
+  }
+  return sum;
+}
+
+void SharedMaps::solve() {
+  for (const int64_t map : unsolved()) {
+    std::optional<SecondPass> sum;
+    if (needs_second_pass(job_.map)) sum.emplace(setup(map), sum_of_costs(map));
+    DecomposedJunction decomposed =
+        sum ? DecomposedJunction(setup(map), tokens(), job_.journal.get(rotation_entry(map)))
+            : decompose(map);
+    SolvedJunction solved = std::move(decomposed).solve(width_of(map), std::move(sum));
+    JunctionSolution& solution = solved.solution;
+    solved.describe(solution.diagnostics);
+    job_.journal.put_shared_diagnostics(map, solution.diagnostics);
+    job_.journal.put_map(map, solution.map.M.to(job_.fold_dtype), solution.support);
+  }
+  comm_.barrier();
+}
+
+void SharedMaps::describe() {
+  for (const int64_t junction : mine_) {
+    if (job_.journal.has_diagnostics(junction)) continue;
+    const int64_t map = job_.map_of(junction);
+    FirstPass sums = first(junction);
+    const CostPrecision precision =
+        needs_second_pass(job_.map) ? second(junction).precision() : sums.precision();
+    const at::Tensor M = job_.journal.map(map).to(at::kDouble).to(job_.device);
+    job_.journal.put_diagnostics(
+        junction,
+        std::move(sums).describe(job_.journal.shared_diagnostics(map), M, precision));
+  }
+}
+
+}  // namespace
+
+void solve_shared_maps(Communicator& comm, const CalibrationJob& job, PipelinePasses& passes,
+                       const CalibrationObserver& observer, PhaseClock& clock) {
+  SharedMaps maps(comm, job, passes, clock);
+  maps.take_first_sums();
+  if (needs_second_pass(job.map)) {
+    maps.write_rotations();
+    maps.take_second_sums();
+  }
+  passes.unload();
+  maps.solve();
+  maps.describe();
+  comm.barrier();
+  observer.junctions_solved(job.mapped_junctions());
+}
+
+}  // namespace dotresize

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "job/model/model_config.h"
+#include "job/plan/resolved_job.h"
+#include "job/report/report_entries.h"
+#include "worker/calibration/journal.h"
+#include "worker/comm/communicator.h"
+
+namespace dotresize {
+
+/// In the unfinished output.
+inline constexpr char kJournalDirectory[] = "journal";
+/// In the journal: whose it is.
+inline constexpr char kJournalOfJob[] = "job.json";
+
+/// All that the maps of a job depend on, as JSON: the model's files, the tokens, the options and the
+/// program's version. Not the number of ranks, budgets, evaluation and the output's name.
+/// `tokens`: SHA-256 of the calibration windows. `weights`: the checkpoint's files.
+nlohmann::json job_fingerprint(const ResolvedJob& job, const std::string& tokens,
+                               const std::vector<std::filesystem::path>& weights);
+
+/// A journal that is this job's.
+struct OpenedJournal {
+  Journal journal;
+  std::set<int64_t> finished;     ///< junctions, as every rank sees them
+  int decomposition_threads = 0;  ///< of the run that began it (MapOptions)
+};
+
+/// Rank 0 begins the journal in `dir`, or checks that the one there has this fingerprint; damaged
+/// entries are removed, with a note on stderr. `sharing`: CalibrationJob. Collective. Throws
+/// InputError naming what differs in a journal of another job.
+OpenedJournal open_journal(Communicator& comm, const std::filesystem::path& dir,
+                           const nlohmann::json& fingerprint, int64_t mapped_junctions,
+                           const std::vector<int64_t>& sharing);
+
+/// All 2L+1 junctions in order, those that keep their width included, from the journal. `transport`:
+/// the maps are of a method with transport.
+std::vector<JunctionReport> report_junctions(const Journal& journal, const JunctionWidths& widths,
+                                             bool transport);
+
+}  // namespace dotresize

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <future>
+
+#include "job/model/model_config.h"
+#include "worker/checkpoint/reader.h"
+#include "worker/comm/communicator.h"
+#include "worker/transformer/weights.h"
+
+namespace dotresize {
+
+/// Sublayers of a checkpoint, one after the other. The next one is read while this one is used.
+class SublayerLoader {
+ public:
+  /// References outlive the object.
+  SublayerLoader(const CheckpointReader& reader, const ModelConfig& config, at::ScalarType dtype,
+                 at::Device device)
+      : reader_(reader), config_(config), dtype_(dtype), device_(device) {}
+
+  /// The sublayer in the dtype, on the device. Waits for it if it is read ahead, else reads it.
+  /// Throws as load_sublayer does.
+  SublayerWeights take(int64_t sublayer);
+  /// Starts to read the sublayer of the next take(). For a GPU a thread reads and uploads it; on
+  /// the CPU, whose cores are busy, the system starts to read the file.
+  void read_ahead(int64_t sublayer);
+
+ private:
+  SublayerWeights load(int64_t sublayer) const;
+
+  const CheckpointReader& reader_;
+  const ModelConfig& config_;
+  at::ScalarType dtype_;
+  at::Device device_;
+  std::future<SublayerWeights> next_;
+};
+
+/// Every sublayer of a checkpoint in order, on all ranks: they take turns to read one, ahead of
+/// time, and broadcast it. Each byte of the checkpoint is read once.
+class SublayerStream {
+ public:
+  /// References outlive the object.
+  SublayerStream(Communicator& comm, const CheckpointReader& reader, const ModelConfig& config,
+                 at::ScalarType dtype, at::Device device);
+  /// The next one, from sublayer 0 on. Collective.
+  SublayerWeights next();
+
+ private:
+  void read_ahead(int64_t sublayer);
+
+  Communicator& comm_;
+  const ModelConfig& config_;
+  at::ScalarType dtype_;
+  at::Device device_;
+  SublayerLoader loader_;
+  int64_t next_ = 0;
+};
+
+}  // namespace dotresize
