@@ -3,14 +3,18 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/child_process.h"
 #include "base/environment.h"
+#include "base/errors.h"
 #include "base/program.h"
 #include "client/json_output.h"
 #include "client/verb.h"
+#include "job/plan/hardware.h"
 #include "job/plan/plan_table.h"
+#include "job/plan/time_estimate.h"
 #include "job/spec/command_options.h"
 #include "job/spec/job_file.h"
 
@@ -23,27 +27,50 @@ struct PlannedJob {
   ModelConfig model;
   ResolvedJob job;
   ShardPlan plan;
+  std::optional<TimeEstimate> time;
 };
 
-PlannedJob plan_job(const std::string& job_file) {
+/// As the job would run on the hardware, in place of what is here.
+ResolvedJob resolve_on_hardware(const v1::JobSpec& spec, const ModelConfig& model,
+                                const v1::Hardware& hardware) {
+  const LaunchFacts launch = launch_facts(hardware, resolve_job(spec, model).ranks);
+  const std::optional<DeviceKind> asked = asked_device(spec);
+  if (asked && *asked != launch.devices.device) {
+    throw InputError("--hardware", "is a file of device: " + to_string(launch.devices.device) +
+                                       ", the job asks for " + to_string(*asked));
+  }
+  return resolve_job(spec, model, launch);
+}
+
+/// `hardware_file`: for the time; may be empty.
+PlannedJob plan_job(const std::string& job_file, const std::string& hardware_file = {}) {
   const v1::JobSpec spec = read_job_file(job_file);
   PlannedJob planned;
   planned.model = read_model_config(spec.model().path());
-  planned.job = resolve_job(spec, planned.model);
+  if (hardware_file.empty()) {
+    planned.job = resolve_job(spec, planned.model);
+    planned.plan = make_shard_plan(planned.model, planned.job);
+    return planned;
+  }
+  const v1::Hardware hardware = read_hardware(hardware_file);
+  planned.job = resolve_on_hardware(spec, planned.model, hardware);
   planned.plan = make_shard_plan(planned.model, planned.job);
+  planned.time = estimate_time(planned.model, planned.job, planned.plan, hardware);
   return planned;
 }
 
 void print_plan(const PlannedJob& planned, const CommonOptions& common) {
-  if (common.json()) {
-    std::cout << plan_to_json(planned.model, planned.job, planned.plan) << std::endl;
-  } else {
-    std::cout << plan_table(planned.model, planned.job, planned.plan) << std::endl;
-  }
+  const auto print = common.json() ? plan_to_json : plan_table;
+  std::cout << print(planned.model, planned.job, planned.plan, planned.time) << std::endl;
 }
 
-int plan(const std::string& job_file, const CommonOptions& common) {
-  print_plan(plan_job(job_file), common);
+struct PlanOptions {
+  std::string job_file;
+  std::string hardware;
+};
+
+int plan(const PlanOptions& options, const CommonOptions& common) {
+  print_plan(plan_job(options.job_file, options.hardware), common);
   return kExitOk;
 }
 
@@ -88,12 +115,17 @@ void add_job_file_option(CLI::App& command, std::string& job_file) {
 Verb plan_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
       *app.add_subcommand("plan", "Show what each rank would hold, and the result's size");
-  auto job_file = std::make_shared<std::string>();
-  add_job_file_option(command, *job_file);
+  auto options = std::make_shared<PlanOptions>();
+  add_job_file_option(command, options->job_file);
+  command
+      .add_option("--hardware", options->hardware,
+                  "How fast a machine is (YAML): also show how long the job takes on it")
+      ->type_name("FILE");
   return finish_verb(command, common,
                      "  dotresize plan job.yaml\n"
-                     "  dotresize plan job.yaml -o json\n",
-                     [job_file, &common] { return plan(*job_file, common); });
+                     "  dotresize plan job.yaml -o json\n"
+                     "  dotresize plan job.yaml --hardware examples/hardware/v100x8.yaml\n",
+                     [options, &common] { return plan(*options, common); });
 }
 
 Verb run_verb(CLI::App& app, CommonOptions& common) {

@@ -4,6 +4,8 @@
 # layer at full width gets; CONFIGS its models.
 # scripts/bench.sh NAME...: only these of l1_cost sinkhorn layer ranks cuda. The last one, kernels and layer on a
 # GPU, says that it measures nothing if there is none.
+# scripts/bench.sh hardware: not among all; the rates of this machine as a file for dotresize plan --hardware. DEVICE
+# (default cpu; cuda), FOLDER (default the system's for temporary files) is on the disk that is measured.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -38,6 +40,13 @@ for name in "${names[@]}"; do
       [ -f $example/calibration.txt ] || $python $example/make_text.py
       $python bench/ranks_benchmark.py build $results/ranks.json
       made+=("$results/ranks.json") ;;
+    hardware)
+      device=${DEVICE:-cpu}
+      file=$results/hardware-$device$threads.yaml
+      mpirun --allow-run-as-root --oversubscribe --bind-to none -np 2 build/bin/hardware_benchmark \
+        --device "$device" --folder "${FOLDER:-${TMPDIR:-/tmp}}" | tee "$file.partial"
+      mv "$file.partial" "$file"
+      echo "$file" ;;
     cuda)
       if [ ! -x build/bin/cuda_benchmark ]; then
         echo "bench.sh: cuda: nothing to measure: this build has no CUDA"

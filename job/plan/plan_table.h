@@ -1,10 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "job/model/model_config.h"
 #include "job/plan/resolved_job.h"
 #include "job/plan/shard_plan.h"
+#include "job/plan/time_estimate.h"
 
 namespace dotresize {
 
@@ -20,13 +22,15 @@ std::string widths_text(const JunctionWidths& widths, int64_t hidden_size);
 
 /// What a job would do, for people: its target and the nominal width, what each rank holds, the net
 /// size of the result, and a line that starts with "warning:" if the result would not be
-/// smaller. If energy decides the widths, of the size only what was asked for. Lines without a
-/// last newline.
-std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan);
+/// smaller. If energy decides the widths, of the size only what was asked for. With a
+/// `time` how long it takes. Lines without a last newline.
+std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
+                       const std::optional<TimeEstimate>& time = {});
 
 /// The same as a JSON document: {"schema_version": 1, "ranks": [...], "dense":
 /// {...}, "compressed": {...}, "ratio": compressed/dense parameters, "warnings": [...]}
-/// (docs/cli.md).
-std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan);
+/// and with a `time` "seconds" (docs/cli.md).
+std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
+                         const std::optional<TimeEstimate>& time = {});
 
 }  // namespace dotresize

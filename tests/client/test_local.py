@@ -1,9 +1,12 @@
 """What needs no server: plan, run, eval, verify, usage."""
 
 import json
+import pathlib
 import signal
 
 import pytest
+
+HARDWARE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "hardware"
 
 
 def test_plan_prints_one_json_document(offline, job_files):
@@ -15,6 +18,30 @@ def test_plan_prints_one_json_document(offline, job_files):
 def test_plan_prints_a_table(offline, job_files):
     text = offline("plan", job_files()).stdout
     assert "rank" in text and "peak memory" in text
+
+
+def test_plan_tells_the_time_on_a_machine(offline, job_files):
+    time = offline.json("plan", job_files(), "--hardware", HARDWARE / "cpu.yaml")["seconds"]
+    assert time["total"] == pytest.approx(sum(time["phases"].values()))
+    assert {"read", "forward", "gram", "eigen", "fold", "hash"} <= time["phases"].keys()
+    text = offline("plan", job_files(), "--hardware", HARDWARE / "cpu.yaml").stdout
+    assert "\ntime  " in text and "\nforward  " in text
+    assert "seconds" not in offline.json("plan", job_files())
+
+
+def test_plan_on_gpus_is_that_of_their_dtype(offline, job_files):
+    plan = offline.json("plan", job_files(), "--hardware", HARDWARE / "v100x8.yaml")
+    assert plan["ranks"][0]["peak_device_memory_bytes"] > 0
+    assert plan["seconds"]["total"] > 0
+
+
+def test_a_bad_hardware_file_is_refused_with_file_line_and_key(offline, job_files, tmp_path):
+    hardware = tmp_path / "hardware.yaml"
+    hardware.write_text((HARDWARE / "cpu.yaml").read_text() + "qrr: 1\n")
+    error = offline("plan", job_files(), "--hardware", hardware, exit_code=65).stderr
+    assert str(hardware) in error and "unknown key, did you mean 'qr'?" in error
+    missing = offline("plan", job_files(), "--hardware", tmp_path / "missing.yaml", exit_code=65)
+    assert "missing.yaml" in missing.stderr
 
 
 def test_a_bad_job_file_is_refused_with_file_line_and_key(offline, tmp_path):

@@ -44,6 +44,8 @@ int world_size();
 struct HostRanks {
   int rank = 0;                  ///< of this process among them
   std::vector<cpu_set_t> cores;  ///< by rank: what each may use
+
+  int size() const { return static_cast<int>(cores.size()); }
 };
 
 HostRanks ranks_on_this_host();

@@ -1,0 +1,273 @@
+// Measures this machine with the product's own kernels and prints a hardware file for
+// `dotresize plan --hardware` (proto/dotresize/v1/hardware.proto) on stdout:
+//
+//   hardware_benchmark --folder DIR [--device cuda]
+//   mpirun -np 2 hardware_benchmark --folder DIR        with "link"
+//
+// DIR is where models are read and written. Each rate is the best of three runs, at widths between
+// those of a small and a large model. Rates of a CPU are those of all threads (OMP_NUM_THREADS):
+// the second rank takes part in "link" alone.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <mpi.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "base/durable_file.h"
+#include "base/input_file.h"
+#include "base/sha256.h"
+#include "worker/comm/mpi_communicator.h"
+#include "worker/cuda/cuda_module.h"
+#include "worker/kernels/l1_cost.h"
+#include "worker/kernels/sinkhorn.h"
+#include "worker/maps/spectrum.h"
+
+namespace {
+
+using namespace dotresize;
+
+constexpr int64_t kWidth = 4096;
+constexpr int64_t kNarrow = 3264;
+constexpr int64_t kInner = 14336;
+constexpr int64_t kTokens = 2048;
+constexpr int64_t kHeads = 32;
+constexpr int64_t kHeadDim = 128;
+constexpr int64_t kCopyNumbers = int64_t{1} << 27;
+constexpr int64_t kFileBytes = int64_t{1} << 31;
+
+struct Options {
+  std::filesystem::path folder;
+  std::string device = "cpu";
+};
+
+/// Where the measured work runs.
+struct Place {
+  at::Device device = at::kCPU;
+  CudaModule* cuda = nullptr;
+
+  at::TensorOptions of(at::ScalarType dtype) const { return at::dtype(dtype).device(device); }
+  at::Tensor randn(at::IntArrayRef shape, at::ScalarType dtype) const {
+    return at::randn(shape, of(at::kFloat)).to(dtype);
+  }
+  void synchronize() const {
+    if (cuda != nullptr) cuda->synchronize();
+  }
+};
+
+double seconds_of(const Place& place, const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  place.synchronize();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Of the fastest of three runs, after one that does not count.
+double best_seconds(const Place& place, const std::function<void()>& work) {
+  work();
+  place.synchronize();
+  double best = std::numeric_limits<double>::infinity();
+  for (int run = 0; run < 3; ++run) best = std::min(best, seconds_of(place, work));
+  return best;
+}
+
+void print(const char* key, double rate) {
+  std::printf("%s: %.3g\n", key, rate);
+  std::fflush(stdout);
+}
+
+double gemm(const Place& place, at::ScalarType dtype) {
+  const at::Tensor x = place.randn({kTokens, kWidth}, dtype);
+  const at::Tensor weight = place.randn({kInner, kWidth}, dtype);
+  const double operations = 2.0 * kTokens * kWidth * kInner;
+  return operations / best_seconds(place, [&] { at::linear(x, weight); });
+}
+
+double attention(const Place& place, at::ScalarType dtype) {
+  const at::Tensor x = place.randn({1, kHeads, kTokens, kHeadDim}, dtype);
+  const double operations = 2.0 * kTokens * kTokens * kHeads * kHeadDim;
+  return operations / best_seconds(place, [&] {
+           at::scaled_dot_product_attention(x, x, x, {}, 0.0, /*is_causal=*/true);
+         });
+}
+
+/// To a new tensor, as activations are.
+double copy(const Place& place) {
+  const at::Tensor x = at::ones({kCopyNumbers}, place.of(at::kFloat));
+  return 2.0 * static_cast<double>(x.nbytes()) / best_seconds(place, [&] { x.clone(); });
+}
+
+using AddCost = void (*)(const at::Tensor& x, at::Tensor& cost, double shift);
+
+double l1_cost(const Place& place, AddCost add_cost) {
+  const at::Tensor x = place.randn({kTokens, kWidth}, at::kFloat);
+  at::Tensor cost = at::zeros({kWidth, kWidth}, place.of(at::kDouble));
+  const double pairs = 0.5 * kTokens * kWidth * kWidth;
+  return pairs / best_seconds(place, [&] { add_cost(x, cost, 0.0); });
+}
+
+double eigen(const Place& place) {
+  const at::Tensor x = place.randn({2 * kWidth, kWidth}, at::kDouble);
+  const at::Tensor gram = at::mm(x.t(), x);
+  const double operations = 20.0 * kWidth * kWidth * kWidth;
+  return operations / best_seconds(place, [&] { eigenbasis(gram); });
+}
+
+double qr(const Place& place) {
+  const at::Tensor T = at::rand({kWidth, kNarrow}, place.of(at::kDouble));
+  const double operations = 2.0 * kWidth * kNarrow * kNarrow;
+  return operations / best_seconds(place, [&] { at::linalg_qr(T, "reduced"); });
+}
+
+double sinkhorn_bytes(const Place& place) {
+  const at::Tensor cost = at::rand({kWidth, kNarrow}, place.of(at::kDouble));
+  const auto run = [&](int64_t iterations) {
+    return best_seconds(place, [&] {
+      sinkhorn(cost, {.lambda = 0.1, .tolerance = 0.0, .max_iterations = iterations});
+    });
+  };
+  constexpr int64_t kIterations = 40;
+  const double seconds = run(1 + kIterations) - run(1);
+  return kIterations * static_cast<double>(cost.nbytes()) / seconds;
+}
+
+double to_device(const Place& place) {
+  const at::Tensor x = at::ones({kCopyNumbers}, at::dtype(at::kFloat)).pin_memory();
+  return static_cast<double>(x.nbytes()) / best_seconds(place, [&] { x.to(place.device); });
+}
+
+/// From rank 0 to rank 1, and nothing for others.
+void measure_link(Communicator& comm) {
+  at::Tensor x = at::ones({kCopyNumbers}, at::dtype(at::kFloat));
+  const auto move = [&] {
+    if (comm.rank() == 0) comm.send(x, 1)->wait();
+    if (comm.rank() == 1) comm.receive(x, 0)->wait();
+    comm.barrier();
+  };
+  const double seconds = best_seconds(Place{}, move);
+  if (comm.rank() == 0) print("link", static_cast<double>(x.nbytes()) / seconds);
+}
+
+/// Removed at the end.
+struct TemporaryFile {
+  std::filesystem::path path;
+  ~TemporaryFile() {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+  }
+};
+
+void write_file(const std::filesystem::path& path, const at::Tensor& bytes) {
+  OutputFile file(path, OutputFile::Mode::kTruncate);
+  file.write(static_cast<const char*>(bytes.const_data_ptr()), bytes.nbytes(), 0);
+  file.close();
+}
+
+/// Mapped, as checkpoints are, after the kernel has dropped it from its cache.
+double read_seconds(const std::filesystem::path& path) {
+  const InputFile file(path.string());
+  posix_fadvise(file.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
+  void* const mapped = mmap(nullptr, kFileBytes, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
+  TORCH_CHECK(mapped != MAP_FAILED, "cannot map ", path.string());
+  madvise(mapped, kFileBytes, MADV_WILLNEED);
+  const at::Tensor numbers = at::from_blob(mapped, {kFileBytes / 4}, at::dtype(at::kInt));
+  const double seconds = seconds_of(Place{}, [&] { numbers.max(); });
+  munmap(mapped, kFileBytes);
+  return seconds;
+}
+
+void measure_files(const std::filesystem::path& folder) {
+  const TemporaryFile file{folder / fmt::format("hardware_benchmark.{}", getpid())};
+  const at::Tensor bytes = at::randint(256, {kFileBytes}, at::dtype(at::kByte));
+  constexpr auto kBytes = static_cast<double>(kFileBytes);
+  std::printf("disk:\n");
+  print("  write", kBytes / best_seconds(Place{}, [&] { write_file(file.path, bytes); }));
+  double reading = std::numeric_limits<double>::infinity();
+  for (int run = 0; run < 3; ++run) reading = std::min(reading, read_seconds(file.path));
+  print("  read", kBytes / reading);
+  print("  cache", 0.5 * static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
+                       static_cast<double>(sysconf(_SC_PAGESIZE)));
+  print("hash", kBytes / best_seconds(Place{}, [&] { sha256_of_file(file.path); }));
+}
+
+void measure_device(const Place& place) {
+  const bool cuda = place.cuda != nullptr;
+  const bool has_bfloat16 = cuda && place.cuda->info(0).capability >= 80;
+  const at::ScalarType half = has_bfloat16 ? at::kBFloat16 : at::kHalf;
+  std::printf("device: %s\n", cuda ? "cuda" : "cpu");
+  if (cuda) std::printf("capability: %d\n", place.cuda->info(0).capability);
+  std::printf("cores: %u\ngemm:\n", std::thread::hardware_concurrency());
+  print("  float64", gemm(place, at::kDouble));
+  print("  float32", gemm(place, at::kFloat));
+  if (cuda) print("  float16", gemm(place, at::kHalf));
+  if (has_bfloat16) print("  bfloat16", gemm(place, at::kBFloat16));
+  print("attention", attention(place, cuda ? half : at::kFloat));
+  print("memory", copy(place));
+  std::printf("l1_cost:\n");
+  print("  float32", l1_cost(place, add_l1_cost));
+  if (cuda) print("  float16", l1_cost(place, add_half_l1_cost));
+  print("eigen", eigen(place));
+  print("qr", qr(place));
+  print("sinkhorn", sinkhorn_bytes(place));
+  if (!cuda) return;
+  std::printf("host:\n");
+  print("  memory", copy(Place{}));
+  print("  to_device", to_device(place));
+}
+
+int run(const Options& options, Communicator& comm) {
+  const c10::InferenceMode no_autograd;
+  at::manual_seed(1);
+  Place place;
+  if (options.device == "cuda") {
+    if (const std::string reason = why_no_gpu(); !reason.empty()) {
+      std::fprintf(stderr, "hardware_benchmark: nothing to measure: %s\n", reason.c_str());
+      return 1;
+    }
+    place.cuda = &open_cuda_module();
+    place.cuda->use(0);
+    place.device = at::Device(at::kCUDA, 0);
+  }
+  if (comm.rank() == 0) {
+    std::printf("# Measured by bench/hardware_benchmark.cpp, %d threads.\n", at::get_num_threads());
+    measure_device(place);
+  }
+  comm.barrier();  // the other rank sleeps until here
+  if (comm.size() > 1) measure_link(comm);
+  if (comm.rank() == 0) measure_files(options.folder);
+  comm.barrier();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Measures this machine: a hardware file on stdout");
+  app.add_option("--folder", options.folder, "where models are read and written")
+      ->required()
+      ->check(CLI::ExistingDirectory);
+  app.add_option("--device", options.device)
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  MPI_Init(&argc, &argv);
+  int status = 0;
+  {
+    MpiCommunicator comm(MPI_COMM_WORLD, std::chrono::hours(1));
+    status = run(options, comm);
+  }
+  MPI_Finalize();
+  return status;
+}

@@ -1,0 +1,433 @@
+// A rank's seconds are operations or bytes (work_counts.h) over rates (hardware.h).
+//
+// In a pipeline each of S stages takes t_s for a microbatch, and B of them pass in
+//   Σ_s t_s + (B − 1) · max_s t_s:
+// the slowest stage works for B · max t_s, and waits for the others while the pipeline fills.
+#include "job/plan/time_estimate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "base/human_text.h"
+#include "job/model/model_size.h"
+#include "job/plan/hardware.h"
+#include "job/plan/net_size.h"
+#include "job/plan/token_windows.h"
+#include "job/plan/work_counts.h"
+
+namespace dotresize {
+namespace {
+
+using Phase = TimeEstimate::Phase;
+
+/// The Gram matrix is summed over so many tokens at a time (worker/maps/moments.cpp).
+constexpr int64_t kGramBlockTokens = 1024;
+
+double number(int64_t value) { return static_cast<double>(value); }
+
+/// Times of a rank or of a job, one entry a phase.
+class PhaseTimes {
+ public:
+  void add(const std::string& name, double seconds) {
+    if (!(seconds > 0.0)) return;
+    const auto found = std::ranges::find(phases_, name, &Phase::name);
+    if (found == phases_.end()) {
+      phases_.push_back({name, seconds});
+    } else {
+      found->seconds += seconds;
+    }
+  }
+  void add(const PhaseTimes& other) {
+    for (const Phase& phase : other.phases_) add(phase.name, phase.seconds);
+  }
+  double total() const {
+    return std::transform_reduce(phases_.begin(), phases_.end(), 0.0, std::plus<>(),
+                                 [](const Phase& phase) { return phase.seconds; });
+  }
+  const std::vector<Phase>& phases() const { return phases_; }
+
+ private:
+  std::vector<Phase> phases_;
+};
+
+const PhaseTimes& slowest(const std::vector<PhaseTimes>& ranks) {
+  return *std::ranges::max_element(ranks, {}, &PhaseTimes::total);
+}
+
+/// Microbatches that flow through the ranks, one after the other.
+PhaseTimes streamed(const std::vector<PhaseTimes>& ranks, double microbatches) {
+  PhaseTimes times = slowest(ranks);
+  const double all = std::transform_reduce(ranks.begin(), ranks.end(), 0.0, std::plus<>(),
+                                           [](const PhaseTimes& rank) { return rank.total(); });
+  times.add("wait", (all - times.total()) / microbatches);
+  return times;
+}
+
+class JobTime {
+ public:
+  JobTime(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
+          const RankRates& rates)
+      : config_(config), job_(job), plan_(plan), rates_(rates) {}
+
+  /// The ends' vocabulary, and all sublayers if the first step does not load them.
+  PhaseTimes check_weights() const;
+  /// Perplexity of the source (`first`: which nobody has read yet) or of the output.
+  PhaseTimes evaluate(const ModelConfig& model, Dtype stored, bool first) const;
+  PhaseTimes calibrate() const;
+  /// Of what was written and of what was read.
+  PhaseTimes hash() const;
+
+ private:
+  PhaseTimes pipeline() const;
+  PhaseTimes layerwise() const;
+  PhaseTimes token_parallel() const;
+
+  bool is_pipeline() const { return job_.schedule.name == "pipeline"; }
+  /// In how many groups the junctions are taken: each has passes of its own.
+  int64_t junction_groups() const;
+  /// Passes of all calibration tokens through the pipeline.
+  double forward_passes() const { return number(job_.method.passes()) * number(junction_groups()); }
+
+  template <class Times>
+  std::vector<PhaseTimes> of_ranks(const Times& times) const {
+    std::vector<PhaseTimes> ranks;
+    for (const RankShard& shard : plan_.ranks) ranks.push_back(times(shard));
+    return ranks;
+  }
+  int64_t mapped() const { return mapped_junctions(config_, job_.head_sliced); }
+  /// Of the junctions that the rank owns.
+  int64_t mapped(const RankShard& shard) const {
+    return std::min(shard.end_sublayer, mapped() - 1) - shard.first_sublayer +
+           (shard.first_sublayer == 0 ? 1 : 0);
+  }
+  bool last(const RankShard& shard) const { return shard.end_sublayer == config_.num_sublayers(); }
+  double ranks() const { return number(job_.ranks); }
+  int64_t seqlen() const { return expected_seqlen(job_, config_); }
+  double tokens() const { return number(expected_samples(job_) * seqlen()); }
+  double microbatches() const {
+    const int64_t samples = microbatch_samples(seqlen());
+    return number((expected_samples(job_) + samples - 1) / samples);
+  }
+  double microbatch_tokens() const { return number(microbatch_samples(seqlen()) * seqlen()); }
+  /// Tokens of the rank that has most: whole microbatches are dealt out.
+  double share_of_tokens() const {
+    return std::ceil(microbatches() / ranks()) / microbatches() * tokens();
+  }
+  double d() const { return number(config_.hidden_size); }
+  double k() const { return number(job_.widths.largest()); }
+  double stored_bytes(const ModelConfig& model, Dtype stored) const {
+    return number(stored_parameters(model) * size_in_bytes(stored));
+  }
+  double written_bytes(const ModelConfig& output, const RankShard& shard) const {
+    return number(shard_parameters(output, shard.first_sublayer, shard.end_sublayer) *
+                  size_in_bytes(job_.output_dtype));
+  }
+  ModelConfig output() const { return output_model_config(config_, job_, job_.widths); }
+
+  /// From the disk, or if all of the model is read `again` and fits it, from its cache.
+  double disk(double bytes, double model_bytes, bool again) const {
+    const double on_host = model_bytes * number(rates_.ranks_per_host) / ranks();
+    return again && on_host <= rates_.cache_bytes ? 0.0 : bytes / rates_.disk_read;
+  }
+  /// Copied as another dtype, checked to be finite, and brought to the device.
+  double convert(double parameters, Dtype stored, Dtype loaded) const {
+    const double in_memory = parameters * number(size_in_bytes(loaded));
+    return (parameters * number(size_in_bytes(stored)) + 2.0 * in_memory) / rates_.host_memory +
+           in_memory / rates_.to_device;
+  }
+  /// Of sublayers that ranks take turns to read: on GPUs ahead of time, so side by side.
+  double convert_in_turns(double parameters, Dtype stored) const {
+    return convert(rates_.cuda ? parameters / ranks() : parameters, stored, job_.compute_dtype);
+  }
+  /// Reads one sublayer while the last one is worked on: on a GPU all of it, on a CPU the system
+  /// reads ahead alone.
+  PhaseTimes read_beside(PhaseTimes work, double disk, double convert) const;
+  /// To all other ranks, or from all of them: scattered and gathered.
+  double collective(double bytes) const {
+    return 2.0 * (ranks() - 1.0) / ranks() * bytes / rates_.link;
+  }
+  double forward(const ForwardCounts& counts) const {
+    return counts.gemm / rates_.compute_gemm + counts.shortcut / rates_.float32_gemm +
+           counts.attention / rates_.attention + counts.bytes / rates_.memory;
+  }
+  double forward(const ModelConfig& model, int64_t sublayer, const SublayerWidths& widths,
+                 double tokens) const {
+    return forward(forward_counts(model, sublayer, widths, tokens, seqlen(), job_.compute_dtype));
+  }
+  void add_moments(PhaseTimes& times, double tokens, double junctions) const;
+  /// `disk_write`: while this rank writes.
+  void add_solve(PhaseTimes& times, double junctions, double disk_write) const;
+  double fold_seconds(const FoldCounts& counts) const {
+    return (counts.in_proj + counts.out_proj) / rates_.fold_gemm;
+  }
+  double fold_vocabulary() const {
+    return 2.0 * number(config_.vocab_size) * d() * k() / rates_.fold_gemm;
+  }
+  PhaseTimes fold_stages() const;
+  PhaseTimes fold_stage(const ModelConfig& output, const RankShard& shard) const;
+  PhaseTimes solve_over_ranks() const;
+
+  const ModelConfig& config_;
+  const ResolvedJob& job_;
+  const ShardPlan& plan_;
+  const RankRates& rates_;
+};
+
+int64_t JobTime::junction_groups() const {
+  int64_t groups = 1;
+  for (const RankShard& shard : plan_.ranks) {
+    const int64_t at_once = std::min(shard.junctions_at_once, config_.num_junctions());
+    groups = std::max(groups, (mapped(shard) + at_once - 1) / at_once);
+  }
+  return groups;
+}
+
+PhaseTimes JobTime::read_beside(PhaseTimes work, double disk, double convert) const {
+  const double ahead = rates_.cuda ? disk + convert : disk;
+  const double left = std::max(0.0, ahead - work.total()) + (rates_.cuda ? 0.0 : convert);
+  work.add("read", left);
+  return work;
+}
+
+PhaseTimes JobTime::check_weights() const {
+  const double bytes = number(size_in_bytes(job_.source_dtype));
+  return slowest(of_ranks([&](const RankShard& shard) {
+    double parameters = number(config_.vocab_size) * d() *
+                        ((shard.first_sublayer == 0 ? 1.0 : 0.0) + (last(shard) ? 1.0 : 0.0));
+    if (!job_.evaluation && !is_pipeline()) parameters = number(shard.parameters);
+    PhaseTimes times;
+    times.add("read", disk(parameters * bytes, stored_bytes(config_, job_.source_dtype), false) +
+                          parameters * bytes / rates_.host_memory);
+    return times;
+  }));
+}
+
+/// Each rank takes its share of the tokens through one sublayer after the other, of which it reads
+/// a part and gets the rest from the other ranks; then all read the head.
+PhaseTimes JobTime::evaluate(const ModelConfig& model, Dtype stored, bool first) const {
+  const double tokens = share_of_tokens();
+  const double head = number(model.vocab_size * model.junction_widths.back());
+  const double sublayers =
+      number(stored_parameters(model)) - head - (model.tie_word_embeddings ? 0.0 : head);
+  PhaseTimes work;
+  for (int64_t s = 0; s < model.num_sublayers(); ++s) {
+    work.add("forward", forward(model, s, widths_of(model, s), tokens));
+  }
+  work.add("forward",
+           forward(head_counts(model, model.junction_widths.back(), tokens, job_.compute_dtype)));
+  const double size = number(size_in_bytes(stored));
+  PhaseTimes times =
+      read_beside(work, disk(sublayers * size / ranks(), stored_bytes(model, stored), !first),
+                  convert_in_turns(sublayers, stored));
+  times.add("read", disk(head * size, stored_bytes(model, stored), true) +
+                        convert(head, stored, job_.compute_dtype));
+  times.add("communicate", collective(sublayers * number(size_in_bytes(job_.compute_dtype))));
+  return times;
+}
+
+PhaseTimes JobTime::calibrate() const {
+  if (is_pipeline()) return pipeline();
+  return job_.schedule.name == "layerwise" ? layerwise() : token_parallel();
+}
+
+void JobTime::add_moments(PhaseTimes& times, double tokens, double junctions) const {
+  const MomentCounts counts = moment_counts(job_);
+  const double blocks = tokens / std::min<double>(microbatch_tokens(), kGramBlockTokens);
+  const double gram =
+      tokens * counts.gram / (rates_.cuda ? rates_.float32_gemm : rates_.float64_gemm) +
+      blocks * gram_block_bytes(config_.hidden_size) / rates_.memory;
+  times.add("gram", junctions * gram);
+  times.add("rotate", junctions * tokens * counts.rotate / rates_.float32_gemm);
+  times.add("cost", junctions * tokens * counts.pairs / rates_.l1_cost);
+}
+
+/// From the moments to the map in the journal. A thread describes a junction while the next one is
+/// solved; on a CPU it takes cores of the solver's.
+void JobTime::add_solve(PhaseTimes& times, double junctions, double disk_write) const {
+  const SolveCounts counts = solve_counts(job_);
+  PhaseTimes one;
+  one.add("sinkhorn", counts.sinkhorn / rates_.sinkhorn);
+  one.add("qr", counts.qr / rates_.qr);
+  one.add("solve", counts.solve / rates_.float64_gemm);
+  one.add("journal", counts.map / disk_write + counts.map / rates_.hash);
+  const DescribeCounts described = describe_counts(job_);
+  const double describe = described.eigenvalues / rates_.eigen +
+                          described.condition / rates_.host_memory +
+                          described.energy / rates_.float64_gemm;
+  one.add("describe", rates_.cuda ? describe - one.total() : describe);
+  one.add("eigen", counts.eigen / rates_.eigen);
+  for (const Phase& phase : one.phases()) times.add(phase.name, junctions * phase.seconds);
+}
+
+/// Reading ahead and writing go on while a rank folds.
+PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard) const {
+  double fold = shard.first_sublayer == 0 ? fold_vocabulary() : 0.0;
+  if (last(shard) && job_.head_sliced) fold += fold_vocabulary();
+  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
+    fold += fold_seconds(fold_counts(config_, s, job_.widths.largest()));
+  }
+  PhaseTimes folding;
+  folding.add("fold", fold);
+  PhaseTimes times = read_beside(
+      folding, disk(number(shard.bytes), stored_bytes(config_, job_.source_dtype), true),
+      convert(number(shard.parameters), job_.source_dtype, Dtype::kFloat32));
+  times.add("write", written_bytes(output, shard) / rates_.disk_write - times.total());
+  return times;
+}
+
+PhaseTimes JobTime::fold_stages() const {
+  const ModelConfig model = output();
+  return slowest(of_ranks([&](const RankShard& shard) { return fold_stage(model, shard); }));
+}
+
+PhaseTimes JobTime::pipeline() const {
+  PhaseTimes times = slowest(of_ranks([&](const RankShard& shard) {
+    PhaseTimes loading;
+    loading.add("read",
+                disk(number(shard.bytes), stored_bytes(config_, job_.source_dtype),
+                     job_.evaluation.has_value()) +
+                    convert(number(shard.parameters), job_.source_dtype, job_.compute_dtype));
+    return loading;
+  }));
+  const auto stage_of = [&](const RankShard& shard) {
+    PhaseTimes stage;
+    const int64_t end = std::min(shard.end_sublayer, mapped() - 1);
+    for (int64_t s = shard.first_sublayer; s < end; ++s) {
+      stage.add("forward", forward_passes() * forward(config_, s, widths_of(config_, s), tokens()));
+    }
+    add_moments(stage, tokens(), number(mapped(shard)));
+    const double sending = forward_passes() * 4.0 * tokens() * d() / rates_.link;
+    stage.add("communicate", sending - stage.total());
+    return stage;
+  };
+  times.add(streamed(of_ranks(stage_of), microbatches()));
+  times.add(slowest(of_ranks([&](const RankShard& shard) {
+    PhaseTimes solving;
+    add_solve(solving, number(mapped(shard)), rates_.disk_write);
+    return solving;
+  })));
+  times.add(fold_stages());
+  return times;
+}
+
+/// One junction, whose moments all ranks sum and whose owner decomposes and solves.
+PhaseTimes JobTime::solve_over_ranks() const {
+  PhaseTimes times;
+  add_moments(times, share_of_tokens(), 1.0);
+  add_solve(times, 1.0, rates_.disk_write * number(rates_.ranks_per_host));
+  double moved = 8.0 * d() * d();
+  if (job_.method.transport()) moved += 8.0 * d() * d();
+  if (job_.method.passes() > 1) moved += 4.0 * d() * d();
+  times.add("communicate", collective(moved));
+  return times;
+}
+
+PhaseTimes JobTime::layerwise() const {
+  PhaseTimes work;
+  double read = 0.0;
+  for (int64_t junction = 0; junction < mapped(); ++junction) {
+    work.add(solve_over_ranks());
+    if (junction + 1 == mapped()) break;
+    const auto parameters = number(
+        sublayer_parameters(config_, junction, config_.hidden_size, config_.hidden_size, false));
+    read += parameters;
+    work.add("forward",
+             forward(config_, junction, widths_of(config_, junction), share_of_tokens()));
+    work.add("communicate", collective(parameters * number(size_in_bytes(job_.compute_dtype))));
+  }
+  const double bytes = read * number(size_in_bytes(job_.source_dtype)) / ranks();
+  PhaseTimes times = read_beside(work, disk(bytes, stored_bytes(config_, job_.source_dtype), true),
+                                 convert_in_turns(read, job_.source_dtype));
+  times.add(fold_stages());
+  return times;
+}
+
+/// The owner folds while the others wait.
+PhaseTimes JobTime::token_parallel() const {
+  const int64_t width = job_.widths.largest();
+  PhaseTimes work;
+  for (int64_t junction = 0; junction < mapped(); ++junction) {
+    work.add(solve_over_ranks());
+    work.add("communicate", collective(solve_counts(job_).map));
+    work.add("forward", 2.0 * share_of_tokens() * d() * k() / rates_.float32_gemm);
+  }
+  work.add("fold", fold_vocabulary() * (job_.head_sliced ? 2.0 : 1.0));
+  for (int64_t s = 0; s < config_.num_sublayers(); ++s) {
+    work.add("fold", fold_seconds(fold_counts(config_, s, width)));
+    if (s + 1 >= mapped()) continue;
+    const auto sent = number(sublayer_parameters(config_, s, width, config_.hidden_size, false) +
+                             width * config_.hidden_size);
+    work.add("communicate", collective(sent * number(size_in_bytes(job_.compute_dtype))));
+    work.add("forward", forward(config_, s, {width, config_.hidden_size, /*shortcut=*/true},
+                                share_of_tokens()));
+  }
+  const double source = stored_bytes(config_, job_.source_dtype);
+  PhaseTimes times =
+      read_beside(work, disk(source, source, true),
+                  convert(number(stored_parameters(config_)), job_.source_dtype, Dtype::kFloat32));
+  const ModelConfig model = output();
+  const double write = slowest(of_ranks([&](const RankShard& shard) {
+                         PhaseTimes writing;
+                         writing.add("write", written_bytes(model, shard) / rates_.disk_write);
+                         return writing;
+                       })).total();
+  times.add("write", write - times.total());
+  return times;
+}
+
+PhaseTimes JobTime::hash() const {
+  const double source = stored_bytes(config_, job_.source_dtype);
+  const ModelConfig model = output();
+  return slowest(of_ranks([&](const RankShard& shard) {
+    PhaseTimes times;
+    times.add("hash", (written_bytes(model, shard) + source / ranks()) / rates_.hash);
+    return times;
+  }));
+}
+
+std::string seconds_text(double seconds) {
+  return seconds < 100.0 ? fmt::format("{:.2f}", seconds) : with_separators(std::llround(seconds));
+}
+
+}  // namespace
+
+double TimeEstimate::total() const {
+  return std::transform_reduce(phases.begin(), phases.end(), 0.0, std::plus<>(),
+                               [](const Phase& phase) { return phase.seconds; });
+}
+
+TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
+                           const v1::Hardware& hardware) {
+  const RankRates rates = rank_rates(hardware, job);
+  const JobTime time(config, job, plan, rates);
+  PhaseTimes times = time.check_weights();
+  if (job.evaluation)
+    times.add("evaluate_dense", time.evaluate(config, job.source_dtype, /*first=*/true).total());
+  times.add(time.calibrate());
+  times.add(time.hash());
+  if (job.evaluation) {
+    const ModelConfig output = output_model_config(config, job, job.widths);
+    times.add("evaluate_compressed",
+              time.evaluate(output, job.output_dtype, /*first=*/false).total());
+  }
+  return {times.phases()};
+}
+
+std::string time_table(const TimeEstimate& time) {
+  const double total = time.total();
+  std::vector<std::vector<std::string>> rows = {{"phase", "s", "share"}};
+  for (const Phase& phase : time.phases) {
+    rows.push_back({phase.name, seconds_text(phase.seconds),
+                    fmt::format("{:.1f} %", 100.0 * phase.seconds / total)});
+  }
+  std::string table = format_table(rows, {Align::kLeft, Align::kRight, Align::kRight});
+  table.pop_back();
+  return "time        " + format_duration(total) + "\n" + table;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,136 @@
+// n tokens, junction width d, map width k, P weights, of which a token meets A (all but the experts
+// that it is not sent to):
+//   forward     2 A n, and for attention 2 n seqlen heads·head_dim (causal: half the pairs)
+//   Gram        n d² above the diagonal, in blocks of rows that cover an eighth more
+//   rotation    2 n d², costs n d²/2 pairs
+//   eigen       20 d³, for eigenvalues alone 5 d³
+//   Sinkhorn    8 d k bytes an iteration
+//   QR          2 d k²
+//   solve       2 d² k: the map in the original basis
+//   folding     2 P k, and 2 d k² for the shortcut
+#include "job/plan/work_counts.h"
+
+#include <cmath>
+
+#include "job/model/model_size.h"
+
+namespace dotresize {
+namespace {
+
+/// Measured at the widths of Llama-3.1-8B and 70B with lambda 0.1: 48 and 64 iterations, the first
+/// one, in the log domain, and the plan as long as 16 to 27 others.
+constexpr double kSinkhornIterations = 80.0;
+/// Of each of the two Lanczos runs; a step of both reads three times the matrix.
+constexpr double kConditionSteps = 30.0;
+
+double number(int64_t value) { return static_cast<double>(value); }
+
+/// Parameters that a token meets at these widths.
+double active(const ModelConfig& config, int64_t sublayer, const SublayerWidths& widths) {
+  const int64_t d = config.hidden_size;
+  const auto parameters = [&](int64_t in, int64_t out) {
+    return number(sublayer_parameters(config, sublayer, in, out, /*folded=*/false));
+  };
+  return number(active_parameters(config, sublayer)) * parameters(widths.in, widths.out) /
+         parameters(d, d);
+}
+
+/// Bytes per token between the matrix products of a sublayer's inside, in numbers of `size` bytes.
+double inside_bytes(const ModelConfig& config, int64_t sublayer, double size) {
+  if (is_attention(sublayer)) {  // rotary embedding; the heads put side by side
+    const double turned = number((config.num_heads + config.num_kv_heads) * config.head_dim);
+    return size * (10.0 * turned + 2.0 * number(config.num_heads * config.head_dim));
+  }
+  if (!config.is_mixture(sublayer)) return size * 5.0 * number(config.intermediate_size);
+  const MixtureConfig& mixture = *config.mixture;  // tokens are gathered and scattered
+  return number(mixture.experts_per_token) * (size * 5.0 * number(mixture.intermediate_size) +
+                                              (2.0 * size + 12.0) * number(config.hidden_size));
+}
+
+/// Norm, skip path and conversions, all on the float32 stream.
+double stream_bytes(const SublayerWidths& widths, double size) {
+  const double conversion = size < 4.0 ? 4.0 + size : 0.0;
+  return (20.0 + conversion) * number(widths.in) + (12.0 + conversion) * number(widths.out);
+}
+
+}  // namespace
+
+SublayerWidths widths_of(const ModelConfig& config, int64_t sublayer) {
+  const auto index = static_cast<std::size_t>(sublayer);
+  return {config.junction_widths.at(index), config.junction_widths.at(index + 1),
+          config.has_shortcut(sublayer)};
+}
+
+ForwardCounts forward_counts(const ModelConfig& config, int64_t sublayer,
+                             const SublayerWidths& widths, double tokens, int64_t seqlen,
+                             Dtype compute) {
+  const double size = number(size_in_bytes(compute));
+  ForwardCounts counts;
+  counts.gemm = 2.0 * tokens * active(config, sublayer, widths);
+  if (widths.shortcut) counts.shortcut = 2.0 * tokens * number(widths.in) * number(widths.out);
+  if (is_attention(sublayer)) {
+    counts.attention = 2.0 * tokens * number(seqlen) * number(config.num_heads * config.head_dim);
+  }
+  counts.bytes = tokens * (inside_bytes(config, sublayer, size) + stream_bytes(widths, size));
+  return counts;
+}
+
+ForwardCounts head_counts(const ModelConfig& config, int64_t width, double tokens, Dtype compute) {
+  const double logits = tokens * number(config.vocab_size);
+  const double size = number(size_in_bytes(compute));
+  ForwardCounts counts;
+  counts.gemm = 2.0 * logits * number(width);
+  // Written, converted, and through a log-softmax that reads three times and writes.
+  counts.bytes = logits * (size + (size < 4.0 ? size + 4.0 : 0.0) + 16.0);
+  return counts;
+}
+
+MomentCounts moment_counts(const ResolvedJob& job) {
+  const double d = number(job.hidden_size);
+  MomentCounts counts;
+  counts.gram = 1.125 * d * d;
+  if (job.method.transport()) counts.pairs = d * d / 2.0;
+  if (job.method.passes() > 1) counts.rotate = 2.0 * d * d;
+  return counts;
+}
+
+double gram_block_bytes(int64_t hidden_size) {
+  // The product is written and converted or read, the sum is read and written.
+  return 36.0 * 0.5625 * number(hidden_size) * number(hidden_size);
+}
+
+SolveCounts solve_counts(const ResolvedJob& job) {
+  const double d = number(job.hidden_size);
+  const double k = number(job.widths.largest());
+  SolveCounts counts;
+  if (job.method.pca()) counts.eigen = 20.0 * d * d * d;
+  if (job.method.transport()) {
+    counts.sinkhorn = 8.0 * kSinkhornIterations * d * k;
+    counts.qr = 2.0 * d * k * k;
+  }
+  if (job.method.transport() && job.method.pca()) counts.solve = 2.0 * d * d * k;
+  counts.map = d * k * (folds_in_float64(job.output_dtype) ? 8.0 : 4.0);
+  return counts;
+}
+
+DescribeCounts describe_counts(const ResolvedJob& job) {
+  const double d = number(job.hidden_size);
+  const double k = number(job.widths.largest());
+  DescribeCounts counts;
+  if (job.method.transport()) counts.condition = kConditionSteps * 3.0 * 8.0 * k * k;
+  if (!job.method.pca()) {
+    counts.eigenvalues = 5.0 * d * d * d;
+    counts.energy = 2.0 * d * d * k;
+  }
+  return counts;
+}
+
+FoldCounts fold_counts(const ModelConfig& config, int64_t sublayer, int64_t width) {
+  const int64_t d = config.hidden_size;
+  const double k = number(width);
+  const auto both = number(sublayer_parameters(config, sublayer, d, d, /*folded=*/false));
+  const auto in_proj = number(sublayer_parameters(config, sublayer, d, 0, /*folded=*/false));
+  return {2.0 * in_proj * k, 2.0 * (both - in_proj) * k + 2.0 * number(d) * k * k};
+}
+
+}  // namespace dotresize

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+
+#include "job/model/model_config.h"
+#include "job/plan/resolved_job.h"
+
+namespace dotresize {
+
+/// Widths of a sublayer's two junctions, and whether its skip path is a matrix.
+struct SublayerWidths {
+  int64_t in = 0;
+  int64_t out = 0;
+  bool shortcut = false;
+};
+
+/// Those of the model, dense or compressed.
+SublayerWidths widths_of(const ModelConfig& config, int64_t sublayer);
+
+/// Of tokens on their way through a sublayer.
+struct ForwardCounts {
+  double gemm = 0.0;       ///< floating-point operations in the compute dtype
+  double shortcut = 0.0;   ///< likewise, in float32
+  double attention = 0.0;  ///< likewise; the pairs that a causal mask hides are not counted
+  double bytes = 0.0;      ///< that all other operations read and write
+};
+
+ForwardCounts forward_counts(const ModelConfig& config, int64_t sublayer,
+                             const SublayerWidths& widths, double tokens, int64_t seqlen,
+                             Dtype compute);
+
+/// Of the head of that width and the log-likelihood; `gemm` and `bytes`.
+ForwardCounts head_counts(const ModelConfig& config, int64_t width, double tokens, Dtype compute);
+
+/// What a token brings to the moments of a mapped junction.
+struct MomentCounts {
+  double gram = 0.0;    ///< floating-point operations: float64, on a GPU float32
+  double rotate = 0.0;  ///< likewise, float32
+  double pairs = 0.0;   ///< of the l1 costs
+};
+
+MomentCounts moment_counts(const ResolvedJob& job);
+
+/// Bytes that adding the products of a block of tokens to the float64 Gram matrix moves.
+double gram_block_bytes(int64_t hidden_size);
+
+/// Of one mapped junction whose moments are known.
+struct SolveCounts {
+  double eigen = 0.0;     ///< operations, as hardware.proto counts them
+  double qr = 0.0;        ///< likewise
+  double sinkhorn = 0.0;  ///< bytes of the cost matrix
+  double solve = 0.0;     ///< floating-point operations, float64
+  double map = 0.0;       ///< bytes that the journal keeps
+};
+
+SolveCounts solve_counts(const ResolvedJob& job);
+
+/// What only the report wants to know of a solved junction.
+struct DescribeCounts {
+  double eigenvalues = 0.0;  ///< operations, at the rate of an eigendecomposition
+  double condition = 0.0;    ///< bytes, on the host
+  double energy = 0.0;       ///< floating-point operations, float64
+};
+
+DescribeCounts describe_counts(const ResolvedJob& job);
+
+/// Floating-point operations in the fold dtype: those of the in_proj, and those of the out_proj and
+/// the shortcut.
+struct FoldCounts {
+  double in_proj = 0.0;
+  double out_proj = 0.0;
+};
+
+FoldCounts fold_counts(const ModelConfig& config, int64_t sublayer, int64_t width);
+
+}  // namespace dotresize

@@ -1,0 +1,51 @@
+#pragma once
+
+namespace dotresize {
+
+/// A hardware file with every key that `device: cpu` needs: 1e9 of everything, one core, no cache.
+inline constexpr const char* kPlainCpu = R"(device: cpu
+cores: 1
+gemm:
+  float64: 1e9
+  float32: 1e9
+attention: 1e9
+memory: 1e9
+l1_cost:
+  float32: 1e9
+eigen: 1e9
+qr: 1e9
+sinkhorn: 1e9
+link: 1e9
+disk:
+  read: 1e9
+  write: 1e9
+hash: 1e9
+)";
+
+/// Likewise for `device: cuda`, a GPU that computes in float16.
+inline constexpr const char* kPlainGpu = R"(device: cuda
+capability: 70
+cores: 8
+gemm:
+  float64: 1e9
+  float32: 1e9
+  float16: 1e9
+attention: 1e9
+memory: 1e9
+l1_cost:
+  float32: 1e9
+  float16: 1e9
+eigen: 1e9
+qr: 1e9
+sinkhorn: 1e9
+host:
+  memory: 1e9
+  to_device: 1e9
+link: 1e9
+disk:
+  read: 1e9
+  write: 1e9
+hash: 1e9
+)";
+
+}  // namespace dotresize
