@@ -25,6 +25,12 @@ class InputError : public std::runtime_error {
   std::string description_;
 };
 
+/// Numbers have left the range of their dtype, or a computation has produced NaN. Exit code 1.
+class NonFiniteError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// An argument is missing that only the data show to be needed. Exit code 64.
 class UsageError : public std::runtime_error {
  public:

@@ -7,8 +7,8 @@
 #include "base/errors.h"
 #include "base/program.h"
 #include "job/spec/command_options.h"
+#include "worker/calibration/reason.h"
 #include "worker/commands/eval/eval_command.h"
-#include "worker/commands/reason.h"
 #include "worker/commands/run/job_command.h"
 #include "worker/commands/verify/verify_command.h"
 

@@ -6,6 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <optional>
+#include <thread>
+
+#include "base/environment.h"
+#include "worker/comm/heartbeats.h"
 
 namespace dotresize {
 namespace {
@@ -15,7 +20,7 @@ using ::testing::HasSubstr;
 constexpr std::chrono::seconds kTimeout(20);
 
 TEST(MpiCommunicator, BroadcastsAnyDtypeFromAnyRoot) {
-  MpiCommunicator comm(MPI_COMM_WORLD, kTimeout);
+  MpiCommunicator comm(MPI_COMM_WORLD, wait_at_most(kTimeout));
   for (int root = 0; root < comm.size(); ++root) {
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kLong}) {
       at::Tensor tensor = at::full({5, 7}, comm.rank() == root ? 3 : 0, dtype);
@@ -26,7 +31,7 @@ TEST(MpiCommunicator, BroadcastsAnyDtypeFromAnyRoot) {
 }
 
 TEST(MpiCommunicator, ReducesToTheRootAlone) {
-  MpiCommunicator comm(MPI_COMM_WORLD, kTimeout);
+  MpiCommunicator comm(MPI_COMM_WORLD, wait_at_most(kTimeout));
   const int root = comm.size() - 1;
   at::Tensor tensor = at::arange(1000, at::kDouble) * (comm.rank() + 1);
   const at::Tensor mine = tensor.clone();
@@ -37,14 +42,14 @@ TEST(MpiCommunicator, ReducesToTheRootAlone) {
 }
 
 TEST(MpiCommunicator, AllReducesToEverybody) {
-  MpiCommunicator comm(MPI_COMM_WORLD, kTimeout);
+  MpiCommunicator comm(MPI_COMM_WORLD, wait_at_most(kTimeout));
   at::Tensor tensor = at::full({3}, comm.rank() + 1, at::kLong);
   comm.all_reduce_sum(tensor);
   EXPECT_TRUE(at::equal(tensor, at::full({3}, comm.size() * (comm.size() + 1) / 2, at::kLong)));
 }
 
 TEST(MpiCommunicator, PassesTensorsAroundARing) {
-  MpiCommunicator comm(MPI_COMM_WORLD, kTimeout);
+  MpiCommunicator comm(MPI_COMM_WORLD, wait_at_most(kTimeout));
   const int next = (comm.rank() + 1) % comm.size();
   const int previous = (comm.rank() + comm.size() - 1) % comm.size();
   at::Tensor incoming = at::empty({300, 400}, at::kFloat);  // larger than MPI sends unasked
@@ -56,7 +61,7 @@ TEST(MpiCommunicator, PassesTensorsAroundARing) {
 }
 
 TEST(MpiCommunicator, MovesStringsOfAnyLength) {
-  MpiCommunicator comm(MPI_COMM_WORLD, kTimeout);
+  MpiCommunicator comm(MPI_COMM_WORLD, wait_at_most(kTimeout));
   EXPECT_EQ(broadcast_string(comm, comm.rank() == 1 ? "from one" : "", 1), "from one");
   EXPECT_EQ(broadcast_string(comm, "", 0), "");
   const auto texts = gather_strings(comm, std::string(static_cast<size_t>(comm.rank()), 'x'), 0);
@@ -66,14 +71,14 @@ TEST(MpiCommunicator, MovesStringsOfAnyLength) {
 }
 
 TEST(MpiCommunicator, RefusesToAddUpWhatMpiCannot) {
-  MpiCommunicator comm(MPI_COMM_WORLD, kTimeout);
+  MpiCommunicator comm(MPI_COMM_WORLD, wait_at_most(kTimeout));
   at::Tensor tensor = at::zeros({1}, at::kBFloat16);
   EXPECT_THROW(comm.all_reduce_sum(tensor), std::logic_error);
 }
 
 TEST(MpiCommunicator, SilentPeerEndsInAnErrorThatNamesTheOperation) {
-  MpiCommunicator patient(MPI_COMM_WORLD, kTimeout);
-  MpiCommunicator impatient(MPI_COMM_WORLD, std::chrono::seconds(1));
+  MpiCommunicator patient(MPI_COMM_WORLD, wait_at_most(kTimeout));
+  MpiCommunicator impatient(MPI_COMM_WORLD, wait_at_most(std::chrono::seconds(1)));
   if (impatient.rank() == 0) {
     at::Tensor never = at::empty({1}, at::kFloat);
     try {
@@ -88,6 +93,46 @@ TEST(MpiCommunicator, SilentPeerEndsInAnErrorThatNamesTheOperation) {
     impatient.send(at::zeros({1}, at::kFloat), 0)->wait();
     return;
   }
+  patient.barrier();
+}
+
+HeartbeatOptions two_seconds() {
+  HeartbeatOptions options;
+  options.timeout = std::chrono::seconds(2);
+  options.phase = [] { return "rest"; };
+  return options;
+}
+
+TEST(MpiCommunicator, OperationMayTakeLongerThanTheTimeoutWhilePeersBeat) {
+  MpiCommunicator patient(MPI_COMM_WORLD, wait_at_most(kTimeout));
+  Heartbeats heartbeats(open_peer_sockets(patient), two_seconds());
+  heartbeats.wait_for_peers();
+  MpiCommunicator comm(MPI_COMM_WORLD, heartbeats.wait_limit());
+  if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(5));
+  comm.barrier();
+  patient.barrier();
+}
+
+TEST(MpiCommunicator, SilentPeerEndsAnyWaitInAnErrorThatNamesIt) {
+  MpiCommunicator patient(MPI_COMM_WORLD, wait_at_most(kTimeout));
+  std::optional<Heartbeats> heartbeats;
+  heartbeats.emplace(open_peer_sockets(patient), two_seconds());
+  heartbeats->wait_for_peers();
+  MpiCommunicator comm(MPI_COMM_WORLD, heartbeats->wait_limit());
+  patient.barrier();
+  if (comm.rank() == 1) heartbeats.reset();
+  if (comm.rank() == 0) {
+    at::Tensor tensor = at::empty({1}, at::kFloat);
+    try {
+      comm.receive(tensor, 2)->wait();
+      ADD_FAILURE() << "no rank has sent";
+    } catch (const CommunicationError& error) {
+      EXPECT_EQ(error.what(), "receive from rank 2 did not complete: rank 1 on " + host_name() +
+                                  " has been silent for 2 s (resources.timeout_s), last in rest");
+    }
+  }
+  patient.barrier();
+  if (comm.rank() == 2) comm.send(at::zeros({1}, at::kFloat), 0);  // what rank 0 gave up on
   patient.barrier();
 }
 

@@ -89,9 +89,23 @@ TEST(CompileCuda, ErrorNamesProgramArchitectureAndLine) {
   EXPECT_THAT(error, HasSubstr("broken.cu(1): error: identifier \"nonsense\""));
 }
 
-TEST(CompileCuda, RefusesAnArchitectureThatItDoesNotKnow) {
-  EXPECT_THAT(error_of(l1_cost_program(), 35), HasSubstr("sm_35: NVRTC 12."));
-  EXPECT_THAT(error_of(l1_cost_program(), 35), HasSubstr(" sm_90"));
+TEST(ArchitectureFor, IsTheGpusOwnOrTheHighestBelowItOfItsMajorVersion) {
+  for (const int known : {70, 80, 87, 90}) EXPECT_EQ(architecture_for(known), known);
+  EXPECT_EQ(architecture_for(88), 86);  // 87 is of Jetson modules
+  EXPECT_EQ(architecture_for(99), 90);
+  const int newer = architecture_for(103);
+  EXPECT_THAT(newer, testing::AnyOf(100, 103));
+  EXPECT_EQ(compile_cuda(l1_cost_program(), newer).cubin.substr(1, 3), "ELF");
+}
+
+TEST(ArchitectureFor, NamesThoseThatThereAre) {
+  try {
+    architecture_for(35);
+    FAIL() << "no NVRTC of today knows sm_35";
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("cannot compile for sm_35, only for"));
+    EXPECT_THAT(error.what(), HasSubstr(" sm_90"));
+  }
 }
 
 constexpr char kSmall[] = "extern \"C\" __global__ void f(int* x) { *x = VALUE; }";

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstring>
+#include <string>
 
 #include "base/errors.h"
 #include "tests/cuda/gpu.h"
@@ -85,7 +87,7 @@ TEST_F(CudaModuleOnGpu, NcclPeerThatNeverComesEndsInAnErrorInTime) {
   LonelyHost host;
   const auto start = std::chrono::steady_clock::now();
   try {
-    open_cuda_module().make_communicator(host, std::chrono::seconds(2));
+    open_cuda_module().make_communicator(host, wait_at_most(std::chrono::seconds(2)));
     FAIL() << "there is no second rank";
   } catch (const CommunicationError& error) {
     EXPECT_THAT(error.what(), HasSubstr("start of NCCL did not complete within 2 s"));
@@ -104,6 +106,42 @@ TEST(ChooseDevice, AutoTakesAGpuWhereThereIsOne) {
   EXPECT_EQ(chosen.device.is_cuda(), why_no_gpu().empty());
   EXPECT_EQ(chosen.cuda != nullptr, chosen.device.is_cuda());
   EXPECT_EQ(chosen.name.empty(), chosen.device.is_cpu());
+}
+
+/// Two ranks, of which rank 1 has found a GPU.
+class HostWithAGpu final : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  void broadcast(at::Tensor&, int) override {}
+  void reduce_sum(at::Tensor&, int) override {}
+  void all_reduce_sum(at::Tensor&) override {}
+  std::unique_ptr<Transfer> send(const at::Tensor&, int) override { return nullptr; }
+  /// The length of rank 1's finding, then the finding.
+  std::unique_ptr<Transfer> receive(at::Tensor& tensor, int) override {
+    if (tensor.scalar_type() == at::kLong) {
+      tensor.fill_(static_cast<int64_t>(finding_.size()));
+    } else {
+      std::memcpy(tensor.data_ptr(), finding_.data(), finding_.size());
+    }
+    struct Done final : Transfer {
+      void wait() override {}
+    };
+    return std::make_unique<Done>();
+  }
+  void barrier() override {}
+
+ private:
+  std::string finding_ = R"({"reason": "", "uuid": "00", "capability": 90})";
+};
+
+TEST(ChooseDevice, AutoSaysWhyAGpuIsLeftAlone) {
+  if (why_no_gpu().empty()) GTEST_SKIP() << "there is a GPU";
+  HostWithAGpu one_of_two;
+  EXPECT_EQ(choose_device(std::nullopt, one_of_two, 0).why_not_cuda,
+            "all ranks compute on the CPU: rank 0: " + why_no_gpu());
+  SelfCommunicator self;
+  EXPECT_EQ(choose_device(std::nullopt, self, 0).why_not_cuda, "");
 }
 
 TEST(ChooseDevice, CudaWithoutAGpuIsRefusedByName) {

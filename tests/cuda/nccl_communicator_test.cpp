@@ -25,10 +25,10 @@ CudaModule* cuda = nullptr;
 
 class NcclCommunicator : public testing::Test {
  protected:
-  NcclCommunicator() : host_(MPI_COMM_WORLD, kTimeout) {}
+  NcclCommunicator() : host_(MPI_COMM_WORLD, wait_at_most(kTimeout)) {}
   void SetUp() override {
     if (cuda == nullptr) GTEST_SKIP() << "not every rank has a GPU of its own: " << why_no_gpu();
-    comm_ = cuda->make_communicator(host_, kTimeout);
+    comm_ = cuda->make_communicator(host_, wait_at_most(kTimeout));
   }
   at::Tensor full(at::IntArrayRef shape, int64_t value, at::ScalarType dtype) const {
     return at::full(shape, value, at::dtype(dtype).device(device));
@@ -87,7 +87,7 @@ TEST_F(NcclCommunicator, RefusesToAddUpWhatItCannot) {
 
 TEST_F(NcclCommunicator, SilentPeerEndsInAnErrorThatNamesTheOperation) {
   if (comm_->size() < 2) GTEST_SKIP() << "needs two ranks";
-  auto impatient = cuda->make_communicator(host_, std::chrono::seconds(2));
+  auto impatient = cuda->make_communicator(host_, wait_at_most(std::chrono::seconds(2)));
   if (impatient->rank() == 0) {
     at::Tensor never = full({1}, 0, at::kFloat);
     const auto start = std::chrono::steady_clock::now();
@@ -112,7 +112,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int failed = 1;
   {
-    MpiCommunicator comm(MPI_COMM_WORLD, kTimeout);
+    MpiCommunicator comm(MPI_COMM_WORLD, wait_at_most(kTimeout));
     const ChosenDevice chosen = choose_device(std::nullopt, comm, comm.rank());
     device = chosen.device;
     cuda = chosen.cuda;

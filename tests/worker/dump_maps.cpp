@@ -47,7 +47,7 @@ void write_maps(const std::string& dir, const CalibrationJob& job) {
 void dump(char** argv) {
   const c10::InferenceMode no_autograd;
   at::set_num_threads(1);
-  MpiCommunicator comm(MPI_COMM_WORLD, std::chrono::seconds(60));
+  MpiCommunicator comm(MPI_COMM_WORLD, wait_at_most(std::chrono::seconds(60)));
   const ModelConfig config = read_model_config(argv[1]);
   const CheckpointReader reader(argv[1]);
   const TokenFile tokens = read_tokens(argv[2], config.vocab_size);

@@ -4,9 +4,11 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import threading
+import time
 
 import psutil
 import pytest
@@ -53,7 +55,88 @@ def test_silent_rank_ends_the_job_at_the_deadline(spec, tmp_path):
 
     assert code == 1
     assert seconds < 15
-    assert "did not complete within 3 s" in running.log
+    silent = rf"rank 3 on {harness.HOST} has been silent for 3 s \(resources.timeout_s\)"
+    assert re.search(rf"did not complete: {silent}, last in (start|prepare|calibrate)\n", running.log), (
+        running.log
+    )
+    assert harness.all_gone(ranks)
+    assert leftovers(tmp_path) == []
+
+
+@contextlib.contextmanager
+def stopped(ranks):
+    for rank in ranks:
+        rank.suspend()
+    yield
+    for rank in ranks:
+        rank.resume()
+
+
+def test_stopped_rank_and_stopped_job_go_on(spec, tmp_path):
+    """One rank for less than the deadline; then all of them, as if for the night, for longer."""
+    spec["calibration"]["samples"] = 16
+    harness.run_to_report(spec, tmp_path)
+    undisturbed = {path.name: path.read_bytes() for path in (tmp_path / "out").glob("*.safetensors")}
+    spec["output"]["overwrite"] = True
+    spec["resources"]["timeout_s"] = 5
+    running = harness.Running(spec, tmp_path)
+    running.wait_for("calibrate")
+    ranks = running.ranks()
+    with stopped([ranks[2]]):
+        time.sleep(2)
+    with stopped(ranks):
+        time.sleep(8)
+        assert running.process.poll() is None, running.log
+    code, _ = running.end(60)
+
+    assert code == 0, running.log
+    for name, content in undisturbed.items():
+        assert (tmp_path / "out" / name).read_bytes() == content
+
+
+@pytest.fixture
+def slow_tokenizer(spec, tmp_path, monkeypatch):
+    """Has rank 0 wait for the tokenizer, so many seconds, while the others wait for rank 0."""
+
+    def use(seconds):
+        program = tmp_path / "python"
+        program.write_text(
+            f"#!/bin/sh\ntouch {tmp_path}/tokenizing\nsleep {seconds}\n"
+            f'cp {harness.CALIBRATION} "$4"\n'  # -c SOURCE MODEL OUT TEXT
+        )
+        program.chmod(0o755)
+        monkeypatch.setenv("DOTRESIZE_PYTHON", str(program))
+        (tmp_path / "text").write_text("to be tokenised")
+        spec["calibration"] = {"text": [str(tmp_path / "text")], "samples": 4, "seqlen": 128}
+        spec["resources"].update(timeout_s=2, ranks=2)
+
+    return use
+
+
+def test_operation_may_take_longer_than_the_deadline(slow_tokenizer, spec, tmp_path):
+    slow_tokenizer(seconds=6)
+    harness.run_to_report(spec, tmp_path)
+
+
+def test_silent_rank_ends_a_job_that_waits_for_nobody(slow_tokenizer, spec, tmp_path):
+    slow_tokenizer(seconds=30)
+    running = harness.Running(spec, tmp_path)
+    while not (tmp_path / "tokenizing").exists():
+        assert running.process.poll() is None, running.log
+        time.sleep(0.05)
+    ranks = running.ranks()
+    ranks[1].suspend()
+    helpers = ranks[0].children(recursive=True)
+    code, seconds = running.end()
+    for helper in helpers:
+        helper.kill()
+
+    assert code == 1
+    assert seconds < 15
+    assert (
+        f"error: rank 0 on {harness.HOST} in prepare: rank 1 on {harness.HOST} has been silent"
+        in running.log
+    )
     assert harness.all_gone(ranks)
     assert leftovers(tmp_path) == []
 
@@ -188,6 +271,21 @@ def test_bad_weights_are_refused_by_tensor(name, tensor, expected, spec, tmp_pat
     assert name.replace("__", ".") in refused.stderr
     assert expected in refused.stderr
     assert "calibrate" not in refused.stderr
+    assert leftovers(tmp_path) == []
+
+
+def test_overflow_of_float16_advises_another_dtype(spec, tmp_path):
+    large = torch.full((256, 768), 1e4, dtype=torch.bfloat16)
+    spec["model"]["path"] = copy_model(tmp_path, model__layers__1__mlp__down_proj__weight=large)
+    spec["resources"].update(ranks=1, compute_dtype="float16")
+    spec["calibration"]["samples"] = 2
+    failed = harness.run(spec, tmp_path)
+    assert failed.returncode == 1
+    assert re.search(
+        r"junction .*: the activations are not finite \(float16 ends at 65504; "
+        r"resources.compute_dtype: float32 or bfloat16 has the range\)\n",
+        failed.stderr,
+    ), failed.stderr
     assert leftovers(tmp_path) == []
 
 

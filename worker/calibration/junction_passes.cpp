@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "job/model/model_config.h"
+#include "worker/calibration/reason.h"
 #include "worker/kernels/l1_cost.h"
 
 namespace dotresize {
@@ -16,11 +17,7 @@ namespace {
 /// Runs `step`; its errors name the junction.
 template <typename Step>
 auto named(int64_t junction, const Step& step) {
-  try {
-    return step();
-  } catch (const std::runtime_error& error) {
-    throw std::runtime_error("junction " + junction_name(junction) + ": " + error.what());
-  }
+  return with_context("junction " + junction_name(junction), step);
 }
 
 /// Likewise, as the phase.

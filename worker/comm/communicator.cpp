@@ -53,9 +53,12 @@ class TimedTransfer final : public Transfer {
 
 }  // namespace
 
-std::string silent_peer(std::chrono::seconds timeout) {
-  return "did not complete within " + std::to_string(timeout.count()) +
-         " s (resources.timeout_s): a peer is gone or silent";
+WaitLimit wait_at_most(std::chrono::seconds timeout) {
+  return [timeout](std::chrono::steady_clock::duration waited) -> std::string {
+    if (waited <= timeout) return "";
+    return "did not complete within " + std::to_string(timeout.count()) +
+           " s: a peer is gone or silent";
+  };
 }
 
 void keep_forever(const at::Tensor& tensor) { new at::Tensor(tensor); }

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -12,15 +13,19 @@
 
 namespace dotresize {
 
-/// A peer did not answer within the deadline, or MPI reported an error. The text names rank and
-/// operation.
+/// A peer is silent, or MPI or NCCL reported an error. The text names rank and operation.
 class CommunicationError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// What an operation's name is followed by if it has not completed within the deadline.
-std::string silent_peer(std::chrono::seconds timeout);
+/// Asked again and again by an operation that waits for peers, with the time it has waited: why it
+/// is given up, as in "did not complete within 5 s", to follow the operation's name. Empty: it goes
+/// on waiting. Called from the thread that waits.
+using WaitLimit = std::function<std::string(std::chrono::steady_clock::duration waited)>;
+
+/// Each operation may take so long. For what comes before Heartbeats.
+WaitLimit wait_at_most(std::chrono::seconds timeout);
 
 /// An operation that was given up may read or write its tensor as long as the process lives: the
 /// memory is never used for anything else.
@@ -36,7 +41,7 @@ class Transfer {
 /// Communication between the ranks of a job. All calls take contiguous tensors and are made
 /// from one thread; collectives are called by every rank in the same order with the same shapes and
 /// dtypes. Reductions take float32, float64 and int64; everything else moves any dtype. A call that
-/// does not complete within the deadline throws CommunicationError.
+/// its WaitLimit gives up throws CommunicationError.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 #include <utility>
 
@@ -97,8 +98,7 @@ void complete(const MpiCommunicator& comm, const at::Tensor& tensor, const std::
 
 }  // namespace
 
-MpiCommunicator::MpiCommunicator(MPI_Comm parent, std::chrono::seconds timeout)
-    : timeout_(timeout) {
+MpiCommunicator::MpiCommunicator(MPI_Comm parent, WaitLimit limit) : limit_(std::move(limit)) {
   check(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   MPI_Comm_rank(comm_, &rank_);
@@ -109,14 +109,14 @@ MpiCommunicator::~MpiCommunicator() { MPI_Comm_free(&comm_); }
 
 void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,
                            const at::Tensor& tensor) const {
-  const Clock::time_point deadline = Clock::now() + timeout_;
+  const Clock::time_point start = Clock::now();
   auto pause = std::chrono::microseconds(0);
   for (int done = 0;;) {
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), operation);
     if (done != 0) return;
-    if (Clock::now() > deadline) {
+    if (const std::string reason = limit_(Clock::now() - start); !reason.empty()) {
       keep_forever(tensor);
-      throw CommunicationError(operation + " " + silent_peer(timeout_));
+      throw CommunicationError(operation + " " + reason);
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(pause + std::chrono::microseconds(20), std::chrono::microseconds(1000));

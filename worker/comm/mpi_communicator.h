@@ -2,21 +2,20 @@
 
 #include <mpi.h>
 
-#include <chrono>
 #include <string>
 
 #include "worker/comm/communicator.h"
 
 namespace dotresize {
 
-/// MPI between CPU ranks. Every operation is started non-blocking and polled until the deadline,
-/// asleep in between: ranks that wait leave their core to those that compute. Messages are cut into
-/// pieces that MPI's int counts can express. Not thread-safe; the communicator must be freed before
-/// MPI_Finalize.
+/// MPI between CPU ranks. Every operation is started non-blocking and polled until it completes or
+/// is given up, asleep in between: ranks that wait leave their core to those that compute. Messages
+/// are cut into pieces that MPI's int counts can express. Not thread-safe; the communicator must be
+/// freed before MPI_Finalize.
 class MpiCommunicator final : public Communicator {
  public:
-  /// Duplicates `parent`. `timeout`: longest wait for one operation.
-  MpiCommunicator(MPI_Comm parent, std::chrono::seconds timeout);
+  /// Duplicates `parent`.
+  MpiCommunicator(MPI_Comm parent, WaitLimit limit);
   ~MpiCommunicator() override;
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
@@ -30,13 +29,12 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Transfer> receive(at::Tensor& tensor, int from) override;
   void barrier() override;
 
-  /// Waits for one request on `tensor`. `operation` begins the sentence "... did not complete
-  /// within".
+  /// Waits for one request on `tensor`. `operation` begins the sentence of an error.
   void wait(MPI_Request& request, const std::string& operation, const at::Tensor& tensor) const;
 
  private:
   MPI_Comm comm_ = MPI_COMM_NULL;
-  std::chrono::seconds timeout_;
+  WaitLimit limit_;
   int rank_ = 0;
   int size_ = 1;
 };

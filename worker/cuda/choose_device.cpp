@@ -30,7 +30,9 @@ Finding find_gpu(int local_rank) {
     const int count = found.module->device_count();
     if (count == 0) throw std::runtime_error("libtorch finds no GPU that it can use");
     found.device = local_rank % count;
-    found.gpu = found.module->info(found.device);
+    const GpuInfo info = found.module->info(found.device);
+    found.module->compile_kernels(info.capability);
+    found.gpu = info;
   } catch (const std::exception& error) {
     found.reason = error.what();
   }
@@ -43,24 +45,28 @@ std::string to_json(const Finding& found) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// Of all ranks' findings: {"reason", "capability"}, the reason empty if each has its own GPU.
+/// Of all ranks' findings: {"reason", "capability", "any"}, the reason empty if each has its own
+/// GPU; whether any has one.
 Json judge(const std::vector<std::string>& findings) {
+  const bool any = std::ranges::any_of(
+      findings, [](const std::string& text) { return Json::parse(text).contains("uuid"); });
   std::map<std::string, int> owners;
   int capability = 1000;
   for (size_t rank = 0; rank < findings.size(); ++rank) {
     const Json found = Json::parse(findings[rank]);
     const std::string who = "rank " + std::to_string(rank);
     if (!found.contains("uuid")) {
-      return {{"reason", who + ": " + found.at("reason").get<std::string>()}};
+      return {{"reason", who + ": " + found.at("reason").get<std::string>()}, {"any", any}};
     }
     const auto [owner, first] = owners.emplace(found.at("uuid"), static_cast<int>(rank));
     if (!first) {
       return {{"reason", who + " would share a GPU with rank " + std::to_string(owner->second) +
-                             "; start at most as many ranks on a host as it has GPUs"}};
+                             "; start at most as many ranks on a host as it has GPUs"},
+              {"any", any}};
     }
     capability = std::min(capability, found.at("capability").get<int>());
   }
-  return {{"reason", ""}, {"capability", capability}};
+  return {{"reason", ""}, {"capability", capability}, {"any", any}};
 }
 
 }  // namespace
@@ -79,7 +85,11 @@ ChosenDevice choose_device(std::optional<DeviceKind> asked, Communicator& comm, 
             mine.gpu->name + " (sm_" + std::to_string(capability) + ")",
             verdict.at("capability").get<int>()};
   }
-  if (!asked) return {};
+  if (!asked) {
+    ChosenDevice cpu;
+    if (verdict.at("any")) cpu.why_not_cuda = "all ranks compute on the CPU: " + reason;
+    return cpu;
+  }
   throw InputError("resources.device", "cuda is not possible: " + reason);
 }
 

@@ -6,11 +6,14 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <cstddef>
+#include <utility>
 
 #include "base/printable.h"
 #include "worker/cuda/gpu_program.h"
 #include "worker/cuda/l1_cost_cuda.h"
 #include "worker/cuda/nccl_communicator.h"
+#include "worker/cuda/nvrtc.h"
+#include "worker/cuda/programs.h"
 #include "worker/cuda/sinkhorn_cuda.h"
 
 namespace dotresize {
@@ -45,10 +48,16 @@ class Module final : public CudaModule {
     return {&add_l1_cost_cuda, &add_half_l1_cost_cuda, &mirror_upper_triangle_cuda, &sinkhorn_cuda};
   }
 
+  void compile_kernels(int capability) const override {
+    CubinCache(default_cubin_directory()).get(l1_cost_program(), architecture_for(capability));
+  }
+
   void use(int device) override {
     at::globalContext().lazyInitDevice(at::kCUDA);
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
     at::globalContext().setFloat32MatmulPrecision("highest");
+    at::globalContext().setAllowFP16ReductionCuBLAS(false);
+    at::globalContext().setAllowBF16ReductionCuBLAS(false);
   }
 
   void synchronize() const noexcept override {
@@ -66,8 +75,8 @@ class Module final : public CudaModule {
   }
 
   std::unique_ptr<Communicator> make_communicator(Communicator& host,
-                                                  std::chrono::seconds timeout) const override {
-    return std::make_unique<NcclCommunicator>(host, timeout);
+                                                  WaitLimit limit) const override {
+    return std::make_unique<NcclCommunicator>(host, std::move(limit));
   }
 };
 

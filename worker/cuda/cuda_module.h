@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -29,7 +28,11 @@ class CudaModule {
   virtual int device_count() const = 0;
   virtual GpuInfo info(int device) const = 0;
   virtual CudaKernels kernels() const = 0;
-  /// Makes the device the calling thread's, and forbids products in TF32.
+  /// Compiles the kernels of the l1 cost for such a GPU into the cache on disk, so that one that
+  /// NVRTC cannot serve is found before any work. Throws std::runtime_error.
+  virtual void compile_kernels(int capability) const = 0;
+  /// Makes the device the calling thread's, and forbids products in TF32 and sums of products in
+  /// 16 bits.
   virtual void use(int device) = 0;
   /// Waits for the work on PyTorch's current stream, not for transfers in flight. What failed is
   /// reported by the next use of the device.
@@ -41,10 +44,10 @@ class CudaModule {
   /// CUDA context, kernels, NCCL; what other processes have there, too).
   virtual int64_t peak_memory_bytes() const = 0;
   /// NCCL between the ranks of `host`, each of which has made a GPU of its own the thread's.
-  /// Collective. Tensors on the CPU go through `host`, which outlives the result. `timeout`:
-  /// longest wait for one operation.
+  /// Collective. Tensors on the CPU go through `host`, which outlives the result, as does what
+  /// `limit` refers to.
   virtual std::unique_ptr<Communicator> make_communicator(Communicator& host,
-                                                          std::chrono::seconds timeout) const = 0;
+                                                          WaitLimit limit) const = 0;
 };
 
 /// The path of the module: beside the program, in ../lib, or in DOTRESIZE_CUDA_MODULE.

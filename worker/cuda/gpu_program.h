@@ -47,8 +47,8 @@ class GpuProgram {
   cudaLibrary_t library_ = nullptr;
 };
 
-/// The program, compiled for the device's architecture and loaded at its first use in this process,
-/// where it stays. Thread-safe. Throws as GpuProgram does.
+/// The program, compiled with architecture_for() the device and loaded at its first use in this
+/// process, where it stays. Thread-safe. Throws as GpuProgram does.
 const GpuProgram& loaded_program(const CudaProgram& program, int device);
 
 }  // namespace dotresize

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <thread>
@@ -14,6 +15,9 @@ namespace {
 using Event = std::shared_ptr<CUevent_st>;
 
 constexpr std::chrono::microseconds kMaxPause(500);
+/// Multiprocessors that an operation may occupy. A receive of the pipeline spins on them for as
+/// long as the stage before computes; so many already saturate a link between GPUs.
+constexpr int kMaxCtas = 4;
 
 void check_cuda(cudaError_t result, const std::string& operation) {
   if (result == cudaSuccess) return;
@@ -29,11 +33,21 @@ Event record(cudaStream_t stream, const std::string& operation) {
   return owner;
 }
 
-/// Short at first, longer the longer it takes.
-void pause(std::chrono::microseconds& length) {
-  std::this_thread::sleep_for(length);
-  length = std::min(length + std::chrono::microseconds(10), kMaxPause);
-}
+/// A wait in progress: asleep for longer the longer it takes.
+class Waiting {
+ public:
+  explicit Waiting(const WaitLimit& limit) : limit_(limit) {}
+  std::string why_give_up() const { return limit_(std::chrono::steady_clock::now() - start_); }
+  void pause() {
+    std::this_thread::sleep_for(length_);
+    length_ = std::min(length_ + std::chrono::microseconds(10), kMaxPause);
+  }
+
+ private:
+  const WaitLimit& limit_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::chrono::microseconds length_{0};
+};
 
 ncclDataType_t reducible_type(at::ScalarType dtype) {
   switch (dtype) {
@@ -104,45 +118,49 @@ ncclUniqueId share_id(Communicator& host) {
 
 }  // namespace
 
-NcclChannel::NcclChannel(const ncclUniqueId& id, int ranks, int rank, std::chrono::seconds timeout)
-    : timeout_(timeout), stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true)) {
+NcclChannel::NcclChannel(const ncclUniqueId& id, int ranks, int rank, WaitLimit limit)
+    : limit_(std::move(limit)), stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true)) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  const std::string operation = "start of NCCL";
-  settle(operation, ncclCommInitRankConfig(&comm_, ranks, id, rank, &config),
-         Clock::now() + timeout_);
-}
-
-NcclChannel::~NcclChannel() {
-  if (std::uncaught_exceptions() > 0) abort();
-  if (comm_ == nullptr) return;
+  config.maxCTAs = kMaxCtas;
   try {
-    settle("end of NCCL", ncclCommFinalize(comm_), Clock::now() + timeout_);
-    ncclCommDestroy(comm_);
+    settle("start of NCCL", ncclCommInitRankConfig(&comm_, ranks, id, rank, &config));
   } catch (const CommunicationError&) {
-    // give_up() has aborted; the job's results do not depend on how NCCL ends.
+    if (comm_ != nullptr) ncclCommAbort(comm_);
+    throw;
   }
 }
 
-void NcclChannel::abort() noexcept {
-  if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
+NcclChannel::~NcclChannel() {
+  try {
+    if (std::uncaught_exceptions() == 0) {
+      check_usable("end of NCCL");
+      settle("end of NCCL", ncclCommFinalize(comm_));
+      ncclCommDestroy(comm_);
+      return;
+    }
+  } catch (const CommunicationError&) {
+    // The job's results do not depend on how NCCL ends.
+  }
+  ncclCommAbort(comm_);
 }
 
 void NcclChannel::give_up(const std::string& operation, const std::string& reason) {
-  abort();
+  failed_ = true;
   throw CommunicationError(operation + " " + reason);
 }
 
-void NcclChannel::give_up_late(const std::string& operation) {
-  give_up(operation, silent_peer(timeout_));
+void NcclChannel::check_usable(const std::string& operation) const {
+  if (failed_) throw CommunicationError(operation + ": NCCL was given up before");
 }
 
-void NcclChannel::settle(const std::string& operation, ncclResult_t result,
-                         Clock::time_point deadline) {
-  std::chrono::microseconds length(0);
+void NcclChannel::settle(const std::string& operation, ncclResult_t result) {
+  Waiting waiting(limit_);
   while (result == ncclInProgress) {
-    if (Clock::now() > deadline) give_up_late(operation);
-    pause(length);
+    if (const std::string reason = waiting.why_give_up(); !reason.empty()) {
+      give_up(operation, reason);
+    }
+    waiting.pause();
     ncclResult_t state = ncclSuccess;
     const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state);
     result = asked == ncclSuccess ? state : asked;
@@ -153,33 +171,35 @@ void NcclChannel::settle(const std::string& operation, ncclResult_t result,
 }
 
 std::shared_ptr<CUevent_st> NcclChannel::start(const std::string& operation, const Call& call) {
-  if (comm_ == nullptr) throw CommunicationError(operation + ": NCCL was given up before");
+  check_usable(operation);
   const Event ready = record(c10::cuda::getCurrentCUDAStream(), operation);
   check_cuda(cudaStreamWaitEvent(stream_, ready.get(), 0), operation);
-  settle(operation, call(comm_, stream_), Clock::now() + timeout_);
+  settle(operation, call(comm_, stream_));
   return record(stream_, operation);
 }
 
 void NcclChannel::wait(const std::string& operation, const std::shared_ptr<CUevent_st>& done) {
-  if (comm_ == nullptr) throw CommunicationError(operation + ": NCCL was given up before");
-  const Clock::time_point deadline = Clock::now() + timeout_;
-  std::chrono::microseconds length(0);
+  check_usable(operation);
+  Waiting waiting(limit_);
   for (;;) {
     const cudaError_t state = cudaEventQuery(done.get());
     if (state == cudaSuccess) return;
     if (state != cudaErrorNotReady)
       give_up(operation, std::string("failed: ") + cudaGetErrorString(state));
+    cudaGetLastError();  // else "not ready" is what the next check of a kernel's launch finds
     ncclResult_t error = ncclSuccess;
     ncclCommGetAsyncError(comm_, &error);
-    if (error != ncclSuccess && error != ncclInProgress) settle(operation, error, deadline);
-    if (Clock::now() > deadline) give_up_late(operation);
-    pause(length);
+    if (error != ncclSuccess && error != ncclInProgress) settle(operation, error);
+    if (const std::string reason = waiting.why_give_up(); !reason.empty()) {
+      give_up(operation, reason);
+    }
+    waiting.pause();
   }
 }
 
-NcclCommunicator::NcclCommunicator(Communicator& host, std::chrono::seconds timeout) : host_(host) {
+NcclCommunicator::NcclCommunicator(Communicator& host, const WaitLimit& limit) : host_(host) {
   for (std::unique_ptr<NcclChannel>& channel : channels_) {
-    channel = std::make_unique<NcclChannel>(share_id(host), host.size(), host.rank(), timeout);
+    channel = std::make_unique<NcclChannel>(share_id(host), host.size(), host.rank(), limit);
   }
 }
 

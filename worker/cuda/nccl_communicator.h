@@ -4,7 +4,6 @@
 #include <nccl.h>
 
 #include <array>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,16 +12,18 @@
 
 namespace dotresize {
 
-/// One NCCL communicator in non-blocking mode with a stream of its own. Every wait has a deadline;
-/// when it expires, or NCCL reports an error, the communicator is aborted and of no use any more.
-/// Errors are CommunicationErrors that begin with the operation.
+/// One NCCL communicator in non-blocking mode with a stream of its own. When
+/// `limit` gives up a wait, or NCCL reports an error, the communicator is of no use any more.
+/// Errors are CommunicationErrors that begin with the operation. A failed communicator is aborted
+/// by its destructor only: ncclCommAbort can block, so the caller reports the error before.
 class NcclChannel {
  public:
   using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
 
   /// Collective over `ranks` ranks, which share `id`.
-  NcclChannel(const ncclUniqueId& id, int ranks, int rank, std::chrono::seconds timeout);
-  /// After success: finalizes the communicator with its peers. During stack unwinding: aborts.
+  NcclChannel(const ncclUniqueId& id, int ranks, int rank, WaitLimit limit);
+  /// After success: finalizes the communicator with its peers. After an error, or during stack
+  /// unwinding: aborts.
   ~NcclChannel();
   NcclChannel(const NcclChannel&) = delete;
   NcclChannel& operator=(const NcclChannel&) = delete;
@@ -34,15 +35,14 @@ class NcclChannel {
   void wait(const std::string& operation, const std::shared_ptr<CUevent_st>& done);
 
  private:
-  using Clock = std::chrono::steady_clock;
   /// Until NCCL has accepted a call that it answered with `result`.
-  void settle(const std::string& operation, ncclResult_t result, Clock::time_point deadline);
+  void settle(const std::string& operation, ncclResult_t result);
   [[noreturn]] void give_up(const std::string& operation, const std::string& reason);
-  [[noreturn]] void give_up_late(const std::string& operation);
-  void abort() noexcept;
+  void check_usable(const std::string& operation) const;
 
   ncclComm_t comm_ = nullptr;
-  std::chrono::seconds timeout_;
+  bool failed_ = false;
+  WaitLimit limit_;
   c10::cuda::CUDAStream stream_;
 };
 
@@ -53,7 +53,7 @@ class NcclChannel {
 class NcclCommunicator final : public Communicator {
  public:
   /// Collective over `host`, on each rank's current GPU.
-  NcclCommunicator(Communicator& host, std::chrono::seconds timeout);
+  NcclCommunicator(Communicator& host, const WaitLimit& limit);
 
   int rank() const override { return host_.rank(); }
   int size() const override { return host_.size(); }

@@ -3,6 +3,7 @@
 #include <nvrtc.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
@@ -87,12 +88,10 @@ std::vector<int> supported_capabilities() {
   return capabilities;
 }
 
-void check_capability(const CudaProgram& program, int capability) {
-  const std::vector<int> known = supported_capabilities();
-  if (std::find(known.begin(), known.end(), capability) != known.end()) return;
-  std::string names;
-  for (const int one : known) names.append(" ").append(target(one));
-  fail(program, capability, "NVRTC " + nvrtc_version() + " compiles for" + names + " only");
+/// Of modules with the GPU beside the CPU (Jetson, Drive): no other GPU runs their code.
+bool is_integrated(int capability) {
+  constexpr std::array<int, 6> kIntegrated = {53, 62, 72, 87, 101, 110};
+  return std::ranges::find(kIntegrated, capability) != kIntegrated.end();
 }
 
 /// A part with its length before it, so that no two lists of parts are one text.
@@ -117,8 +116,23 @@ void keep(const fs::path& path, const std::string& bytes) {
 
 }  // namespace
 
+int architecture_for(int capability) {
+  const std::vector<int> known = supported_capabilities();
+  int best = 0;
+  for (const int one : known) {
+    if (one == capability) return one;
+    if (one / 10 == capability / 10 && one < capability && !is_integrated(one)) {
+      best = std::max(best, one);
+    }
+  }
+  if (best > 0) return best;
+  std::string names;
+  for (const int one : known) names.append(" ").append(target(one));
+  throw std::runtime_error("NVRTC " + nvrtc_version() + " cannot compile for " +
+                           target(capability) + ", only for" + names);
+}
+
 CompiledProgram compile_cuda(const CudaProgram& program, int capability) {
-  check_capability(program, capability);
   NvrtcProgram compilation(program, capability);
   std::vector<std::string> options = {"--gpu-architecture=" + target(capability), "--std=c++17",
                                       "--ptxas-options=-v"};

@@ -21,9 +21,14 @@ struct CompiledProgram {
   std::string log;  ///< the assembler's report: registers, spills and shared memory of each kernel
 };
 
-/// Compiles for one compute capability, 70 for sm_70. Needs no GPU and no driver. Throws
-/// std::runtime_error with the program, the architecture and NVRTC's log; for an architecture that
-/// this NVRTC does not know, with those that it does.
+/// The architecture to compile for so that a GPU of this compute capability (90 for sm_90) can run
+/// it: its own, or if this NVRTC does not know it, the highest below it of the same major version
+/// whose code other GPUs can run. Throws std::runtime_error with the architectures that it knows if
+/// there is none.
+int architecture_for(int capability);
+
+/// Compiles for one architecture, 70 for sm_70. Needs no GPU and no driver. Throws
+/// std::runtime_error with the program, the architecture and NVRTC's log.
 CompiledProgram compile_cuda(const CudaProgram& program, int capability);
 
 /// "12.8".

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
 #include <utility>
 
+#include "base/errors.h"
 #include "job/plan/token_windows.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/load.h"
@@ -65,7 +65,7 @@ NegativeLogLikelihood sum_of_windows(const at::Tensor& nll, const at::Tensor& id
   result.tokens = ids.size(0) * (ids.size(1) - 1);
   result.nll = nll.view(ids.sizes()).narrow(1, 0, ids.size(1) - 1).sum().item<double>();
   if (!std::isfinite(result.nll)) {
-    throw std::runtime_error("the negative log-likelihood of the evaluation tokens is not finite");
+    throw NonFiniteError("the negative log-likelihood of the evaluation tokens is not finite");
   }
   return result;
 }

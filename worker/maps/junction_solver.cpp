@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/errors.h"
+
 namespace dotresize {
 namespace {
 
@@ -12,7 +14,7 @@ void check_sum(const char* name, const at::Tensor& sum, at::IntArrayRef shape) {
   TORCH_CHECK(sum.defined() && sum.sizes() == shape && sum.scalar_type() == at::kDouble,
               "junction statistics: ", name, " must be float64 of shape ", shape);
   if (!sum.isfinite().all().item<bool>()) {
-    throw std::runtime_error(std::string("the junction's statistics are not finite: ") + name);
+    throw NonFiniteError(std::string("the junction's statistics are not finite: ") + name);
   }
 }
 

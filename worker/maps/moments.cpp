@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
+#include "base/errors.h"
 #include "worker/kernels/l1_cost.h"
 
 namespace dotresize {
@@ -23,7 +23,7 @@ at::Tensor zeros(bool wanted, at::IntArrayRef shape, at::Device device) {
 void check_finite(at::TensorList blocks) {
   for (const at::Tensor& block : blocks) {
     if (!std::isfinite(block.sum(at::kDouble).item<double>())) {
-      throw std::runtime_error("the activations are not finite");
+      throw NonFiniteError("the activations are not finite");
     }
   }
 }

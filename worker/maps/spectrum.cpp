@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 #include <vector>
+
+#include "base/errors.h"
 
 namespace dotresize {
 namespace {
@@ -46,7 +47,7 @@ void check_gram(const at::Tensor& gram) {
               "a Gram matrix must be square and float64, not ", gram.sizes(), " ",
               gram.scalar_type());
   if (!std::isfinite(gram.sum().item<double>()) && !gram.isfinite().all().item<bool>()) {
-    throw std::runtime_error("the Gram matrix of the activations is not finite");
+    throw NonFiniteError("the Gram matrix of the activations is not finite");
   }
 }
 

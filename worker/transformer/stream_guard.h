@@ -26,6 +26,21 @@ class RecordedEvent {
   std::optional<c10::Event> event_;
 };
 
+/// A stream of the pool for one reader or writer to keep: memory that was freed on a stream is
+/// reused only on that stream, so a new one for each task would leave blocks behind that nobody
+/// uses again. On the CPU there is none.
+class KeptStream {
+ public:
+  explicit KeptStream(at::Device device) {
+    if (device.is_cpu()) return;
+    stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+  }
+  const std::optional<c10::Stream>& get() const { return stream_; }
+
+ private:
+  std::optional<c10::Stream> stream_;
+};
+
 /// As long as it lives, the calling thread's current stream of the GPU is one of the pool, so that
 /// its work runs concurrently with that of other threads. Tensors that are made meanwhile and used
 /// on another stream need Tensor::record_stream. On the CPU it does nothing.
@@ -37,6 +52,13 @@ class StreamGuard {
   }
   /// The work on the stream starts after the event.
   StreamGuard(at::Device device, const RecordedEvent& event) : StreamGuard(device) {
+    if (guard_) event.block(guard_->current_stream());
+  }
+  /// The stream is one that the caller keeps.
+  explicit StreamGuard(const KeptStream& kept) {
+    if (kept.get()) guard_.emplace(*kept.get());
+  }
+  StreamGuard(const KeptStream& kept, const RecordedEvent& event) : StreamGuard(kept) {
     if (guard_) event.block(guard_->current_stream());
   }
   /// Waits for all work on the stream.

@@ -3,9 +3,13 @@
 #include <ATen/ATen.h>
 #include <fmt/core.h>
 #include <mpi.h>
+#include <unistd.h>
 
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/environment.h"
@@ -18,9 +22,11 @@
 #include "job/report/phase_table.h"
 #include "job/report/report.h"
 #include "job/spec/job_file.h"
+#include "worker/calibration/reason.h"
+#include "worker/comm/heartbeats.h"
 #include "worker/comm/mpi_communicator.h"
+#include "worker/comm/peer_sockets.h"
 #include "worker/commands/progress.h"
-#include "worker/commands/reason.h"
 #include "worker/commands/run/progress_client.h"
 #include "worker/commands/run/rank_process.h"
 #include "worker/commands/run/run_job.h"
@@ -57,9 +63,17 @@ int64_t least(Communicator& comm, int64_t mine) {
 /// What this launch has. Collective.
 LaunchFacts launch_facts(Communicator& comm, const HostRanks& ranks, const ChosenDevice& device) {
   LaunchFacts facts{comm.size(), device.facts()};
-  facts.memory = least(comm, usable_memory_bytes() / ranks.size);
+  facts.memory = least(comm, usable_memory_bytes() / ranks.size());
   if (device.cuda != nullptr) facts.device_memory = least(comm, device.cuda->free_memory_bytes());
   return facts;
+}
+
+/// What to do about numbers that are not finite, if float16 may be why.
+std::string overflow_advice(const ResolvedJob& job, const ChosenDevice& device) {
+  if (job.compute_dtype != Dtype::kFloat16) return "";
+  const bool bfloat16 = device.cuda == nullptr || device.least_capability >= 80;
+  return fmt::format(" (float16 ends at 65504; resources.compute_dtype: float32{} has the range)",
+                     bfloat16 ? " or bfloat16" : "");
 }
 
 void print_summary(const Report& report) {
@@ -80,6 +94,31 @@ void print_summary(const Report& report) {
              phase_table(report));
 }
 
+/// Between the ranks while the job runs. One rank alone has no thread, socket or NCCL.
+class RankLinks {
+ public:
+  /// Collective over `comm`.
+  RankLinks(Communicator& comm, CudaModule* cuda, HeartbeatOptions options) {
+    if (comm.size() == 1) return;
+    heartbeats_.emplace(open_peer_sockets(comm), std::move(options));
+    heartbeats_->wait_for_peers();
+    host_.emplace(MPI_COMM_WORLD, heartbeats_->wait_limit());
+    if (cuda != nullptr) nccl_ = cuda->make_communicator(*host_, heartbeats_->wait_limit());
+  }
+
+  Communicator& comm() {
+    if (nccl_) return *nccl_;
+    if (host_) return *host_;
+    return alone_;
+  }
+
+ private:
+  SelfCommunicator alone_;
+  std::optional<Heartbeats> heartbeats_;
+  std::optional<MpiCommunicator> host_;
+  std::unique_ptr<Communicator> nccl_;
+};
+
 class JobCommand {
  public:
   explicit JobCommand(const JobCommandOptions& options)
@@ -98,8 +137,12 @@ class JobCommand {
 
  private:
   void run_job_here(StopSignals& signals);
-  /// Last words of a failing rank: to the log and to the coordinator. Never returns if there are
-  /// other ranks.
+  /// The directory of the output, on every rank.
+  void open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals);
+  HeartbeatOptions heartbeat_options(const ResolvedJob& job);
+  /// Last words of a failing rank, once: to the log and to the coordinator. From any thread.
+  void tell(int exit_code, const std::string& message);
+  /// Tells, and never returns if there are other ranks.
   int fail(int exit_code, const std::string& message);
 
   fs::path job_file_;
@@ -108,8 +151,15 @@ class JobCommand {
   bool fresh_;
   std::optional<CoordinatorAddress> coordinator_;
   int rank_ = world_rank();
+  std::once_flag told_;
+  std::string overflow_advice_;
   ProgressLines lines_;
   Progress progress_;
+  // These are members because they live on while a failure is told and MPI aborted: what ends a
+  // communicator of ranks that have failed may block.
+  std::optional<ProgressClient> to_coordinator_;
+  std::optional<OutputDirectory> output_;
+  std::optional<RankLinks> links_;
 };
 
 int JobCommand::run(StopSignals& signals) {
@@ -118,6 +168,8 @@ int JobCommand::run(StopSignals& signals) {
     return kExitOk;
   } catch (const InputError& error) {
     return fail(kExitBadData, error.what());
+  } catch (const NonFiniteError& error) {
+    return fail(kExitJobFailed, error.what() + overflow_advice_);
   } catch (const std::exception& error) {
     return fail(kExitJobFailed, reason_of(error));
   }
@@ -127,34 +179,60 @@ void JobCommand::run_job_here(StopSignals& signals) {
   const HostRanks ranks = ranks_on_this_host();
   set_threads(ranks);
   if (rank_ == 0 && !trace_.empty()) check_trace_path(trace_);
-  MpiCommunicator before_job(MPI_COMM_WORLD, std::chrono::minutes(10));
+  MpiCommunicator before_job(MPI_COMM_WORLD, wait_at_most(std::chrono::minutes(10)));
   const v1::JobSpec spec = share_spec(before_job, job_file_);
   const ChosenDevice device = choose_device(asked_device(spec), before_job, ranks.rank);
+  if (rank_ == 0 && !device.why_not_cuda.empty()) {
+    fmt::print(stderr, "dotresize-worker: warning: {}\n", device.why_not_cuda);
+  }
   const ModelConfig config = read_model_config(spec.model().path());
   const ResolvedJob job = resolve_job(spec, config, launch_facts(before_job, ranks, device));
+  overflow_advice_ = overflow_advice(job, device);
   const ShardPlan plan = make_shard_plan(config, job);
-  if (rank_ != 0) before_job.barrier();  // rank 0 has created the output
-  OutputDirectory output = rank_ == 0 ? OutputDirectory(job.output_path, job.overwrite, fresh_)
-                                      : OutputDirectory(job.output_path);
-  signals.watch([&output] { output.discard(); });
-  if (rank_ == 0) before_job.barrier();
-  std::optional<ProgressClient> heartbeat;
-  if (rank_ == 0 && coordinator_) heartbeat.emplace(*coordinator_, progress_);
-
-  const std::chrono::seconds timeout(job.timeout_s);
-  MpiCommunicator host(MPI_COMM_WORLD, timeout);
-  const auto between_gpus = device.cuda ? device.cuda->make_communicator(host, timeout) : nullptr;
-  Communicator& comm = between_gpus ? *between_gpus : host;
+  open_output(job, before_job, signals);
+  if (rank_ == 0 && coordinator_) to_coordinator_.emplace(*coordinator_, progress_);
+  links_.emplace(before_job, device.cuda, heartbeat_options(job));
   const Report report =
-      run_job(job, config, plan, {comm, progress_, output, cache_dir_, trace_, device});
+      run_job(job, config, plan, {links_->comm(), progress_, *output_, cache_dir_, trace_, device});
+  links_->comm().barrier();  // a rank that is silent before the output is whole is noticed
   if (rank_ == 0) print_summary(report);
 }
 
+void JobCommand::open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals) {
+  if (rank_ == 0) {
+    output_.emplace(job.output_path, job.overwrite, fresh_);
+  } else {
+    comm.barrier();  // rank 0 has created it
+    output_.emplace(job.output_path);
+  }
+  signals.watch([this] { output_->discard(); });
+  if (rank_ == 0) comm.barrier();
+}
+
+HeartbeatOptions JobCommand::heartbeat_options(const ResolvedJob& job) {
+  HeartbeatOptions options;
+  options.timeout = std::chrono::seconds(job.timeout_s);
+  options.phase = [this] { return progress_.phase(); };
+  options.on_silence = [this](const std::string& silence) {
+    tell(kExitJobFailed, silence);
+    output_->discard();
+    ::_exit(kExitJobFailed);  // mpirun ends the other ranks
+  };
+  return options;
+}
+
+void JobCommand::tell(int exit_code, const std::string& message) {
+  std::call_once(told_, [&] {
+    const Failure failure{failure_code(exit_code), rank_, host_name(),
+                          progress_.phase().empty() ? "start" : progress_.phase(), message};
+    fmt::print(stderr, "{}\n", failure_line(failure));
+    if (coordinator_) report_failure(*coordinator_, failure);
+  });
+}
+
 int JobCommand::fail(int exit_code, const std::string& message) {
-  const Failure failure{failure_code(exit_code), rank_, host_name(),
-                        progress_.phase().empty() ? "start" : progress_.phase(), message};
-  fmt::print(stderr, "{}\n", failure_line(failure));
-  if (coordinator_) report_failure(*coordinator_, failure);
+  tell(exit_code, message);
+  if (output_) output_->discard();
   if (world_size() > 1) MPI_Abort(MPI_COMM_WORLD, exit_code);
   return exit_code;
 }

@@ -58,19 +58,34 @@ HostRanks ranks_on_this_host() {
   MPI_Comm host = MPI_COMM_NULL;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
   HostRanks ranks;
+  int size = 1;
   MPI_Comm_rank(host, &ranks.rank);
-  MPI_Comm_size(host, &ranks.size);
+  MPI_Comm_size(host, &size);
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  ::sched_getaffinity(0, sizeof(mine), &mine);
+  ranks.cores.resize(static_cast<size_t>(size));
+  MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, ranks.cores.data(), sizeof(mine), MPI_BYTE, host);
   MPI_Comm_free(&host);
   return ranks;
+}
+
+int fair_share_of_cores(const HostRanks& ranks) {
+  const cpu_set_t& mine = ranks.cores[static_cast<size_t>(ranks.rank)];
+  double share = 1e-9;  // against the rounding of the sum
+  for (size_t core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &mine) == 0) continue;
+    share +=
+        1.0 / static_cast<double>(std::ranges::count_if(
+                  ranks.cores, [core](const cpu_set_t& cores) { return CPU_ISSET(core, &cores); }));
+  }
+  return std::max(1, static_cast<int>(share));
 }
 
 void set_threads(const HostRanks& ranks) {
   at::set_num_interop_threads(1);
   if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  ::sched_getaffinity(0, sizeof(cores), &cores);
-  at::set_num_threads(std::max(1, CPU_COUNT(&cores) / ranks.size));
+  at::set_num_threads(fair_share_of_cores(ranks));
 }
 
 }  // namespace dotresize

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <sched.h>
+
 #include <csignal>
 #include <functional>
+#include <vector>
 
 namespace dotresize {
 
@@ -39,14 +42,19 @@ int world_size();
 
 /// The ranks of the job on this host.
 struct HostRanks {
-  int rank = 0;  ///< of this process among them
-  int size = 1;
+  int rank = 0;                  ///< of this process among them
+  std::vector<cpu_set_t> cores;  ///< by rank: what each may use
+
+  int size() const { return static_cast<int>(cores.size()); }
 };
 
 HostRanks ranks_on_this_host();
 
-/// The cores that this process may use, shared fairly by the ranks on the host, unless
-/// OMP_NUM_THREADS decides.
+/// The cores that this process may use, each divided by the number of the host's ranks that may use
+/// it too; at least 1. A launcher may have bound every rank to cores of its own, or none.
+int fair_share_of_cores(const HostRanks& ranks);
+
+/// A thread for each core of the fair share, unless OMP_NUM_THREADS decides.
 void set_threads(const HostRanks& ranks);
 
 }  // namespace dotresize

@@ -252,6 +252,8 @@ Report make_report(const JobContext& run, const JobTokens& tokens, const Calibra
     report.fingerprints["evaluation_tokens"] = tokens.evaluation->fingerprint;
   }
   report.warnings = warnings_of(report);
+  const std::string& on_cpu = run.environment.device.why_not_cuda;
+  if (!on_cpu.empty()) report.warnings.push_back(on_cpu);
   return report;
 }
 

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+#include "base/errors.h"
+
+namespace dotresize {
+
+/// What went wrong, in words for people: without the stack trace that libtorch's own errors carry.
+inline std::string reason_of(const std::exception& error) {
+  const auto* of_libtorch = dynamic_cast<const c10::Error*>(&error);
+  return of_libtorch ? of_libtorch->what_without_backtrace() : error.what();
+}
+
+/// Runs `step`. What it throws says `where` first. InputError and NonFiniteError stay what they
+/// are; all else, libtorch's errors among it, becomes a std::runtime_error.
+template <typename Step>
+auto with_context(const std::string& where, const Step& step) {
+  try {
+    return step();
+  } catch (const InputError& error) {
+    throw InputError(where + ": " + error.what());
+  } catch (const NonFiniteError& error) {
+    throw NonFiniteError(where + ": " + error.what());
+  } catch (const std::exception& error) {
+    throw std::runtime_error(where + ": " + reason_of(error));
+  }
+}
+
+}  // namespace dotresize

@@ -1,0 +1,182 @@
+#include "worker/comm/heartbeats.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/printable.h"
+
+namespace dotresize {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr milliseconds kMaxInterval(1000);
+constexpr int kBeatsInTimeout = 10;
+constexpr size_t kMaxPhase = 64;
+constexpr int kMaxPacketsAtOnce = 10000;  // whoever floods the socket does not keep us from beating
+
+/// A packet. The ranks of an MPI job have one byte order.
+struct Beat {
+  std::array<char, kTokenBytes> token;
+  int32_t from;
+  int32_t to;
+  std::array<char, kMaxPhase> phase;  ///< ends at the first 0, if there is one
+};
+static_assert(sizeof(Beat) == 88);
+
+std::string phase_of(const Beat& beat) {
+  const auto end = std::ranges::find(beat.phase, '\0');
+  return printable({beat.phase.begin(), end});
+}
+
+/// The next packet of the socket; nothing if there is none. One of another length has no token.
+std::optional<Beat> receive(int fd) {
+  Beat beat{};
+  for (;;) {
+    const ssize_t length = ::recv(fd, &beat, sizeof(beat), MSG_DONTWAIT | MSG_TRUNC);
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::nullopt;
+    if (length != sizeof(beat)) beat = {};
+    return beat;
+  }
+}
+
+std::string in_seconds(milliseconds time) {
+  const auto rounded = std::chrono::duration_cast<seconds>(time);
+  return std::to_string(rounded.count()) + " s";
+}
+
+}  // namespace
+
+Heartbeats::Heartbeats(PeerSockets sockets, HeartbeatOptions options)
+    : sockets_(std::move(sockets)),
+      options_(std::move(options)),
+      interval_(std::min(kMaxInterval, options_.timeout / kBeatsInTimeout)),
+      wake_(::eventfd(0, EFD_CLOEXEC)),
+      peers_(sockets_.ranks.size()) {
+  if (!wake_) throw std::system_error(errno, std::generic_category(), "eventfd");
+  for (Peer& peer : peers_) peer.last = Clock::now();
+  thread_ = std::thread([this] { loop(); });
+}
+
+Heartbeats::~Heartbeats() {
+  ::eventfd_write(wake_.get(), 1);
+  thread_.join();
+}
+
+template <typename Condition>
+int Heartbeats::find_peer(const Condition& wanted) const {
+  for (size_t rank = 0; rank < peers_.size(); ++rank) {
+    if (static_cast<int>(rank) != sockets_.rank && wanted(peers_[rank])) {
+      return static_cast<int>(rank);
+    }
+  }
+  return -1;
+}
+
+std::string Heartbeats::name(int rank) const {
+  return "rank " + std::to_string(rank) + " on " + sockets_.ranks[static_cast<size_t>(rank)].host;
+}
+
+void Heartbeats::wait_for_peers() {
+  const auto unheard = [this] { return find_peer([](const Peer& peer) { return !peer.heard; }); };
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (heard_.wait_for(lock, options_.start_timeout, [&] { return unheard() < 0; })) return;
+  throw CommunicationError("no heartbeat of " + name(unheard()) + " has arrived within " +
+                           in_seconds(options_.start_timeout) +
+                           ": UDP packets must get from rank to rank");
+}
+
+std::string Heartbeats::silence() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return silence_;
+}
+
+WaitLimit Heartbeats::wait_limit() const {
+  return [this](Clock::duration) {
+    const std::string silent = silence();
+    return silent.empty() ? silent : "did not complete: " + silent;
+  };
+}
+
+void Heartbeats::loop() {
+  Clock::time_point next_beat = Clock::now();
+  Clock::time_point last_round = next_beat;
+  std::array<pollfd, 2> waiting = {{{sockets_.socket.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
+  while (waiting[1].revents == 0) {
+    if (Clock::now() >= next_beat) {
+      send_beats();
+      next_beat = Clock::now() + interval_;
+    }
+    const auto pause = std::chrono::ceil<milliseconds>(next_beat - Clock::now());
+    waiting[1].revents = 0;
+    ::poll(waiting.data(), waiting.size(), std::max(0, static_cast<int>(pause.count())));
+    receive_beats();
+    const Clock::time_point now = Clock::now();
+    const Clock::duration round = now - std::exchange(last_round, now);
+    if (round > 2 * interval_) {  // this process was stopped: it could hear nobody
+      const std::lock_guard<std::mutex> lock(mutex_);
+      for (Peer& peer : peers_) peer.last = std::min(now, peer.last + round);
+    }
+    judge(now);
+  }
+}
+
+void Heartbeats::send_beats() {
+  Beat beat{};
+  std::memcpy(beat.token.data(), sockets_.token.data(), beat.token.size());
+  const std::string phase = options_.phase ? options_.phase() : std::string();
+  std::memcpy(beat.phase.data(), phase.data(), std::min(phase.size(), beat.phase.size()));
+  beat.from = sockets_.rank;
+  for (size_t rank = 0; rank < sockets_.ranks.size(); ++rank) {
+    beat.to = static_cast<int32_t>(rank);
+    if (beat.to == beat.from) continue;
+    for (const sockaddr_in& address : sockets_.ranks[rank].addresses) {
+      // Not all networks of a host are ours; what cannot be sent is not heard.
+      ::sendto(sockets_.socket.get(), &beat, sizeof(beat), MSG_DONTWAIT | MSG_NOSIGNAL,
+               reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+    }
+  }
+}
+
+void Heartbeats::receive_beats() {
+  for (int packets = 0; packets < kMaxPacketsAtOnce; ++packets) {
+    const std::optional<Beat> beat = receive(sockets_.socket.get());
+    if (!beat) return;
+    if (std::memcmp(beat->token.data(), sockets_.token.data(), kTokenBytes) != 0) continue;
+    if (beat->to != sockets_.rank || beat->from == beat->to) continue;
+    if (beat->from < 0 || beat->from >= std::ssize(peers_)) continue;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    peers_[static_cast<size_t>(beat->from)] = {true, Clock::now(), phase_of(*beat)};
+    heard_.notify_all();
+  }
+}
+
+void Heartbeats::judge(Clock::time_point now) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (silence_.empty()) {
+    const int rank = find_peer(
+        [&](const Peer& peer) { return peer.heard && now - peer.last > options_.timeout; });
+    if (rank < 0) return;
+    const std::string& phase = peers_[static_cast<size_t>(rank)].phase;
+    silence_ = name(rank) + " has been silent for " + in_seconds(options_.timeout) +
+               " (resources.timeout_s), last in " + (phase.empty() ? "start" : phase);
+    found_silent_ = now;
+  }
+  if (now - found_silent_ < options_.grace || std::exchange(told_, true)) return;
+  const std::string silent = silence_;
+  lock.unlock();
+  if (options_.on_silence) options_.on_silence(silent);
+}
+
+}  // namespace dotresize
