@@ -6,6 +6,10 @@
 
 namespace dotresize {
 
+/// The memory that this process may use, in bytes: the machine's, or the limit of a control group that
+/// it is in.
+int64_t usable_memory_bytes();
+
 /// An environment variable; empty if it is not set.
 std::string environment_variable(const char* name);
 

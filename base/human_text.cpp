@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <numeric>
 
+#include "base/parse_number.h"
+
 namespace dotresize {
 namespace {
 
@@ -78,6 +80,36 @@ std::string human_bytes(int64_t bytes) {
   std::size_t unit = 0;
   for (; value >= 1024.0 && unit + 1 < kUnits.size(); ++unit) value /= 1024.0;
   return fmt::format("{:.{}f} {}", value, value < 10.0 ? 2 : 1, kUnits[unit]);
+}
+
+std::string human_bytes_rounded_up(int64_t bytes) {
+  int64_t unit = 1;
+  while (unit <= bytes / 1024) unit *= 1024;
+  if (unit == 1) return human_bytes(bytes);
+  // The last digit that human_bytes prints.
+  const int64_t step = (unit + 99) / (bytes < 10 * unit ? 100 : 10);
+  return human_bytes((bytes + step - 1) / step * step);
+}
+
+std::optional<int64_t> parse_bytes(std::string_view text) {
+  constexpr double kMaxBytes = 0x1p60;
+  constexpr std::array<std::pair<std::string_view, double>, 10> kUnits = {{{"KiB", 0x1p10},
+                                                                          {"MiB", 0x1p20},
+                                                                          {"GiB", 0x1p30},
+                                                                          {"TiB", 0x1p40},
+                                                                          {"KB", 1e3},
+                                                                          {"MB", 1e6},
+                                                                          {"GB", 1e9},
+                                                                          {"TB", 1e12},
+                                                                          {"B", 1.0},
+                                                                          {"", 1.0}}};
+  const auto unit = std::ranges::find_if(
+      kUnits, [&](const auto& each) { return text.ends_with(each.first); });
+  text.remove_suffix(unit->first.size());
+  if (text.ends_with(' ')) text.remove_suffix(1);
+  const std::optional<double> number = parse_number<double>(text, std::chars_format::fixed);
+  if (!number || !(*number * unit->second >= 1.0 && *number * unit->second <= kMaxBytes)) return {};
+  return static_cast<int64_t>(*number * unit->second);
 }
 
 int display_width(const std::string& text) {

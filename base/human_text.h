@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,13 @@ std::string with_separators(int64_t number);
 
 /// "512 B", "14.9 GiB": binary units, three significant digits or more.
 std::string human_bytes(int64_t bytes);
+
+/// "14.9 GiB": no less than `bytes`, for limits that are typed in again.
+std::string human_bytes_rounded_up(int64_t bytes);
+
+/// "24GiB", "1.5 TB", "1048576": a number of bytes from 1 to 2^60, with KiB, MiB, GiB, TiB, KB, MB, GB,
+/// TB, B or none. Nothing for any other text.
+std::optional<int64_t> parse_bytes(std::string_view text);
 
 /// Code points of UTF-8 text: the columns it takes, wide characters aside.
 int display_width(const std::string& text);

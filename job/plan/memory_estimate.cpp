@@ -1,134 +1,266 @@
 #include "job/plan/memory_estimate.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <iterator>
 #include <vector>
 
-#include "base/human_text.h"
 #include "job/model/model_size.h"
 #include "job/plan/junction_widths.h"
+#include "job/plan/token_windows.h"
 
 namespace dotresize {
+namespace {
 
-int64_t MemoryModel::mapped_junctions() const {
-  const int64_t end =
-      std::min(shard.end_sublayer + 1, dotresize::mapped_junctions(config, job.head_sliced));
-  return end - (first() ? 0 : shard.first_sublayer + 1);
-}
+constexpr int64_t kFloat = 4;
+constexpr int64_t kDouble = 8;
+constexpr int64_t kMiB = int64_t{1} << 20;
+/// Resident pages of the programs and their libraries, measured: a rank of a tiny model.
+constexpr int64_t kHostLibraries = 190 * kMiB;
+constexpr int64_t kHostLibrariesWithCuda = 1536 * kMiB;
+constexpr int64_t kDeviceLibraries = 1024 * kMiB;
+/// Rows of the vocabulary's matrices at a time: in folding, and in evaluation.
+constexpr int64_t kFoldedRows = 4096;
+constexpr int64_t kEvaluatedRows = 8192;
+/// Tokens of a Gram matrix's block in float64 on the CPU (worker/maps/moments.cpp).
+constexpr int64_t kGramTokens = 1024;
 
-int64_t MemoryModel::shared_groups() const {
-  int64_t groups = 0;
-  const auto& group_of = job.junction_groups;
-  if (group_of.empty()) return groups;
-  const auto end = static_cast<std::size_t>(shard.end_sublayer) + 1;
-  std::size_t junction = first() ? 0 : static_cast<std::size_t>(shard.first_sublayer) + 1;
-  while (junction < end) {
-    const auto [begin_of, end_of] =
-        std::equal_range(group_of.begin(), group_of.end(), group_of[junction]);
-    if (end_of - begin_of > 1) ++groups;
-    junction = static_cast<std::size_t>(end_of - group_of.begin());
+/// The sizes that the phases are made of.
+struct Sizes {
+  explicit Sizes(const RankMemory& rank)
+      : r(rank),
+        d(rank.config.hidden_size),
+        k(rank.job.widths.largest()),
+        seqlen(expected_seqlen(rank.job, rank.config)),
+        compute_bytes(size_in_bytes(rank.compute)),
+        fold_bytes(folds_in_float64(rank.job.output_dtype) ? kDouble : kFloat) {}
+
+  bool on_gpu() const { return r.device == DeviceKind::kCuda; }
+  bool pca() const { return r.job.method.pca(); }
+  bool transport() const { return r.job.method.transport(); }
+  bool second_pass() const { return r.job.method.passes() > 1; }
+
+  int64_t square() const { return d * d * kDouble; }
+  int64_t rectangle() const { return d * k * kDouble; }
+  int64_t tokens() const { return microbatch_samples(seqlen) * seqlen; }
+  /// The residual stream of a microbatch, and of a rank's share of the windows.
+  int64_t microbatch_stream() const { return tokens() * d * kFloat; }
+  int64_t share_stream() const {
+    const int64_t microbatches =
+        (expected_samples(r.job) * seqlen + tokens() - 1) / std::max<int64_t>(1, tokens());
+    return (microbatches + r.job.ranks - 1) / r.job.ranks * microbatch_stream();
   }
-  return groups;
-}
 
-int64_t MemoryModel::largest_sublayer(bool folded) const {
+  /// Of a sublayer of this rank's and of any rank: the largest, in parameters.
+  int64_t largest_sublayer(int64_t k_in, int64_t k_out, bool folded) const;
+  int64_t dense_sublayer() const { return largest_sublayer(d, d, false); }
+  int64_t folded_sublayer() const { return largest_sublayer(k, k, true); }
+  int64_t stage_weights() const;
+  int64_t mapped_junctions() const;
+
+  int64_t insides() const;
+  int64_t at_junction() const;
+  /// Of a pass over the tokens, beside weights and sums.
+  int64_t microbatch() const;
+
+  int64_t first_sums() const { return square() * (transport() && !pca() ? 2 : 1); }
+  int64_t second_sums() const;
+  int64_t waiting_to_solve() const;
+  int64_t eigen() const { return pca() ? (on_gpu() ? 4 : 3) * square() : 0; }
+  int64_t solving() const;
+  int64_t describing() const;
+  int64_t folding() const;
+
+  const RankMemory& r;
+  int64_t d;
+  int64_t k;
+  int64_t seqlen;
+  int64_t compute_bytes;
+  int64_t fold_bytes;  ///< of a number in folding
+};
+
+int64_t Sizes::largest_sublayer(int64_t k_in, int64_t k_out, bool folded) const {
   // Layers differ in the form of their MLP alone: one of each form is enough.
+  const ModelConfig& config = r.config;
   const std::vector<bool> dense(1, false);
   const std::vector<bool>& mixtures = config.mixture ? config.mixture->layers : dense;
-  int64_t largest = sublayer_parameters(config, /*sublayer=*/0, d, d, folded);
+  int64_t largest = sublayer_parameters(config, /*sublayer=*/0, k_in, k_out, folded);
   for (const bool form : {false, true}) {
     const auto layer = std::ranges::find(mixtures, form) - mixtures.begin();
     if (layer == std::ssize(mixtures)) continue;
-    largest = std::max(largest, sublayer_parameters(config, 2 * layer + 1, d, d, folded));
+    largest = std::max(largest, sublayer_parameters(config, 2 * layer + 1, k_in, k_out, folded));
   }
   return largest;
 }
 
-int64_t MemoryModel::moments_of_junction() const {
-  const bool pca = job.method.pca();
-  const bool transport = job.method.transport();
-  return d * d *
-         (kDouble + (transport ? kDouble : 0) + (pca ? kDouble : 0) +
-          (pca && transport ? kFloat : 0));
+int64_t Sizes::stage_weights() const {
+  const int64_t end =
+      std::min(r.shard.end_sublayer,
+               dotresize::mapped_junctions(r.config, r.job.head_sliced) - 1);
+  int64_t parameters = 0;
+  for (int64_t sublayer = r.shard.first_sublayer; sublayer < end; ++sublayer) {
+    parameters += sublayer_parameters(r.config, sublayer, d, d, /*folded=*/false);
+  }
+  return parameters * compute_bytes;
 }
 
-int64_t MemoryModel::moments_of_stage() const {
-  return (mapped_junctions() + shared_groups()) * moments_of_junction();
+int64_t Sizes::mapped_junctions() const {
+  const int64_t end = std::min(r.shard.end_sublayer + 1,
+                               dotresize::mapped_junctions(r.config, r.job.head_sliced));
+  return end - (r.shard.first_sublayer == 0 ? 0 : r.shard.first_sublayer + 1);
 }
 
-int64_t MemoryModel::stream() const {
-  const int64_t samples = (expected_samples(job) + job.ranks - 1) / job.ranks;
-  return samples * seqlen * (d + k) * kFloat;
-}
-
-int64_t HostMemory::microbatch() const {
-  const int64_t attention = 2 * attention_width() + 2 * key_width();
+/// Of a microbatch within a sublayer. Heads are rotated and repeated into copies.
+int64_t Sizes::insides() const {
+  const ModelConfig& config = r.config;
+  const int64_t queries = config.num_heads * config.head_dim;
+  const int64_t keys = config.num_kv_heads * config.head_dim;
+  const int64_t attention = 5 * queries + 4 * keys;
+  const int64_t mlp = 3 * config.intermediate_size;
   // An expert's tokens are gathered and its results added up.
   const int64_t mixture = config.mixture ? 3 * (config.mixture->intermediate_size + d) : 0;
-  return tokens() * kFloat * (2 * d + std::max({attention, 3 * config.intermediate_size, mixture}));
+  return tokens() * (compute_bytes * (std::max({attention, mlp, mixture}) + d) + kFloat * d);
 }
 
-int64_t HostMemory::folding() const {
-  const int64_t vocabulary = has_vocabulary() ? config.vocab_size * d : 0;
-  return 3 * fold_bytes() * std::max(largest_sublayer(/*folded=*/true), vocabulary);
+/// Of a microbatch while its sums are taken: the rotated copy and the cost kernel's; on the CPU a
+/// block in float64 and the products of some of its rows.
+int64_t Sizes::at_junction() const {
+  const int64_t gram =
+      on_gpu() ? square() / 8 : kDouble * d * (std::min(kGramTokens, tokens()) + 2 * std::min<int64_t>(d, 1024));
+  const int64_t costs = transport() ? 2 * microbatch_stream() + (on_gpu() ? 2 * square() : 0) : 0;
+  return std::max(gram, costs);
 }
 
-int64_t HostMemory::evaluation() const {
-  return job.evaluation ? stage_weights() + 3 * microbatch() : 0;
+int64_t Sizes::microbatch() const {
+  const int64_t transfers = r.job.ranks > 1 ? 2 * microbatch_stream() : 0;
+  return transfers + microbatch_stream() + std::max(insides(), at_junction());
+}
+
+int64_t Sizes::second_sums() const {
+  if (!second_pass()) return 0;
+  return square() + square() / 2 + (on_gpu() ? 0 : square());
+}
+
+/// Per junction of a group, after the passes.
+int64_t Sizes::waiting_to_solve() const {
+  if (!pca()) return first_sums();
+  return (transport() ? square() : 0) + (on_gpu() ? 0 : square());
+}
+
+/// Beside what waited: Sinkhorn's costs, kernel and plan, or the plan, its decomposition and Q; and M.
+int64_t Sizes::solving() const {
+  const int64_t uploaded = on_gpu() && pca() ? square() : 0;
+  if (!transport()) return uploaded + 2 * rectangle();
+  const int64_t kernel_and_plan = on_gpu() ? 7 * rectangle() : 3 * rectangle();
+  return uploaded + std::max(kernel_and_plan, 3 * rectangle() + 2 * k * k * kDouble);
+}
+
+/// Of a junction that is solved, in the background.
+int64_t Sizes::describing() const {
+  const int64_t R = transport() ? k * k * kDouble : 0;
+  return pca() ? 2 * rectangle() + R : 2 * square() + 2 * rectangle() + R;
+}
+
+/// A sublayer as it was read, the one that it becomes, and the one before, which is being written;
+/// the maps at both sides. Or as much of the vocabulary.
+int64_t Sizes::folding() const {
+  const int64_t dense = dense_sublayer();
+  const int64_t folded = folded_sublayer();
+  const int64_t vocabulary = kFoldedRows * (d + 2 * k) + d * k;
+  const int64_t next = on_gpu() ? dense : 0;  // is uploaded
+  return fold_bytes * (std::max(dense + next + folded + folded * 2 / 3, vocabulary) + 2 * d * k);
+}
+
+}  // namespace
+
+int64_t RankMemory::pipeline() const {
+  const Sizes s(*this);
+  const int64_t n = std::min(shard.junctions_at_once, s.mapped_junctions());
+  const int64_t weights = s.stage_weights();
+  const int64_t first = n * s.first_sums() + s.microbatch();
+  // A shared map's sums, and those that are added to them.
+  const int64_t shared = job.junction_groups.empty() ? 0 : 2 * s.first_sums() + s.square();
+  const int64_t decomposing = std::max(n * s.square(), shared) + s.eigen();
+  const int64_t second = s.second_pass() ? n * s.second_sums() + s.microbatch() : 0;
+  const int64_t next = n > 1 ? s.describing() : 0;
+  const int64_t solving =
+      std::max((n - 1) * s.waiting_to_solve() + next + s.solving(),
+               s.waiting_to_solve() + std::max(s.solving(), s.describing())) +
+      shared;
+  return std::max(weights + std::max({first, decomposing, second, solving}), s.folding());
+}
+
+int64_t RankMemory::layerwise() const {
+  const Sizes s(*this);
+  const int64_t reduced = job.ranks > 1 ? s.square() : 0;  // MPI's and NCCL's buffers
+  const int64_t first = s.first_sums() + std::max(s.at_junction(), reduced);
+  const int64_t decomposing = s.square() + s.eigen();
+  const int64_t second = s.second_sums() + std::max(s.at_junction(), reduced);
+  const int64_t solving = s.waiting_to_solve() + s.solving();
+  const int64_t junction = s.describing() + std::max({first, decomposing, second, solving});
+  const int64_t sublayers = s.on_gpu() ? 2 : 1;
+  const int64_t forward = s.describing() + sublayers * s.dense_sublayer() * s.compute_bytes +
+                          s.microbatch_stream() + s.insides();
+  return std::max(s.share_stream() + std::max(junction, forward), s.folding());
+}
+
+int64_t RankMemory::token_parallel() const {
+  const Sizes s(*this);
+  const int64_t reduced = job.ranks > 1 ? s.square() : 0;
+  const int64_t first = s.first_sums() + std::max(s.at_junction(), reduced);
+  const int64_t decomposing = s.square() + s.eigen();
+  const int64_t second = s.second_sums() + std::max(s.at_junction(), reduced);
+  const int64_t solving = s.waiting_to_solve() + s.solving();
+  const int64_t map = s.fold_bytes * s.d * s.k;
+  // The half folded sublayer waits for the map behind it, and the one before is being written.
+  const int64_t held =
+      s.fold_bytes * (s.folded_sublayer() * 2 / 3 + s.dense_sublayer() / 3 + s.folded_sublayer());
+  const int64_t junction =
+      held + map + s.describing() + std::max({first, decomposing, second, solving});
+  const bool same_dtype = s.compute_bytes == s.fold_bytes;
+  const int64_t forward = held + map + s.describing() +
+                          (same_dtype ? 0 : s.compute_bytes * s.dense_sublayer()) +
+                          s.microbatch_stream() + s.insides();
+  const int64_t folding = s.describing() + s.folding();
+  return s.share_stream() + std::max({junction, forward, folding});
+}
+
+int64_t RankMemory::evaluation() const {
+  if (!job.evaluation) return 0;
+  const Sizes s(*this);
+  const int64_t sublayers = s.on_gpu() || job.ranks > 1 ? 2 : 1;
+  const int64_t sublayer = std::max(s.dense_sublayer(), s.folded_sublayer()) * s.compute_bytes;
+  const int64_t forward = sublayers * sublayer + s.microbatch_stream() + s.insides();
+  const int64_t head = kEvaluatedRows * (s.d * s.compute_bytes + 3 * s.tokens() * kFloat);
+  return s.share_stream() + std::max(forward, head);
+}
+
+int64_t RankMemory::host_beside_gpu() const {
+  const Sizes s(*this);
+  const int64_t n = std::min(shard.junctions_at_once, s.mapped_junctions());
+  const int64_t waiting = s.pca() ? n * s.square() : 0;
+  const int64_t read = s.dense_sublayer() * std::max(s.fold_bytes, s.compute_bytes);
+  return waiting + 3 * read;  // as read, in pinned memory, and one more of these
+}
+
+int64_t RankMemory::libraries() const {
+  return device == DeviceKind::kCuda ? kDeviceLibraries : kHostLibraries;
 }
 
 int64_t estimate_peak_memory(const ModelConfig& config, const ResolvedJob& job,
                              const RankShard& shard) {
-  const HostMemory rank{{config, job, shard, job.compute_dtype}};
-  if (job.device == DeviceKind::kCuda) return rank.folding();
-  return std::max(job.schedule.host_memory(rank), rank.evaluation());
-}
-
-int64_t DeviceMemory::insides_of_sublayer() const {
-  const int64_t attention = 5 * attention_width() + 4 * key_width();
-  const int64_t mlp = 3 * config.intermediate_size;
-  const int64_t mixture = config.mixture ? 3 * (config.mixture->intermediate_size + d) : 0;
-  return tokens() * compute_bytes() * std::max({attention, mlp, mixture});
-}
-
-int64_t DeviceMemory::microbatch() const {
-  const int64_t streams = tokens() * d * (3 * kFloat + 2 * (kFloat + compute_bytes()));
-  return streams + std::max(insides_of_sublayer(), costs());
-}
-
-int64_t DeviceMemory::costs() const {
-  constexpr int64_t kHalf = 2;
-  if (!job.method.transport()) return 0;
-  return tokens() * d * (2 * kFloat + kHalf) + 2 * kDouble * d * d;
-}
-
-int64_t DeviceMemory::workspace() const {
-  return std::max(eigenvectors(), job.method.transport() ? 7 * kDouble * d * k : 0);
-}
-
-int64_t DeviceMemory::fold(int64_t written) const {
-  return fold_bytes() * (3 * largest_sublayer(/*folded=*/true) + written + 2 * d * k);
-}
-
-int64_t DeviceMemory::fold_of_stage() const {
-  const bool vocabulary = first() || (last() && job.head_sliced);
-  return fold(std::max(largest_sublayer(/*folded=*/true), vocabulary ? config.vocab_size * k : 0));
+  const RankMemory rank{config, job, shard, job.device, job.compute_dtype};
+  if (job.device == DeviceKind::kCuda) return rank.host_beside_gpu() + kHostLibrariesWithCuda;
+  return std::max(job.schedule.memory(rank), rank.evaluation()) + rank.libraries();
 }
 
 int64_t estimate_peak_device_memory(const ModelConfig& config, const ResolvedJob& job,
-                                    const RankShard& shard, Dtype compute) {
-  const DeviceMemory rank{{config, job, shard, compute}};
-  return std::max(job.schedule.device_memory(rank), rank.evaluation());
+                                    const RankShard& shard) {
+  if (!job.gpu_compute_dtype) return 0;
+  const RankMemory rank{config, job, shard, DeviceKind::kCuda, *job.gpu_compute_dtype};
+  return std::max(job.schedule.memory(rank), rank.evaluation()) + rank.libraries();
 }
 
-std::string device_memory_warning(const RankShard& shard, int64_t free_bytes) {
-  if (shard.peak_device_memory_bytes.value_or(0) <= free_bytes) return "";
-  return fmt::format(
-      "the plan wants {} of the GPU's memory, of which {} are free: more ranks need less each, and "
-      "calibration.activations: compressed far less",
-      human_bytes(*shard.peak_device_memory_bytes), human_bytes(free_bytes));
+int64_t evaluation_tokens_at_once(const ResolvedJob& job, const ModelConfig& config) {
+  return expected_samples(job) * expected_seqlen(job, config);
 }
 
 }  // namespace dotresize

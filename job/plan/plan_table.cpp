@@ -7,6 +7,7 @@
 
 #include "base/human_text.h"
 #include "job/plan/net_size.h"
+#include "job/plan/traffic.h"
 
 namespace dotresize {
 namespace {
@@ -44,6 +45,24 @@ std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const S
   std::vector<Align> alignment(rows.front().size(), Align::kRight);
   alignment[1] = Align::kLeft;
   return format_table(rows, alignment);
+}
+
+/// How often the tokens go through the model, and how many junctions at a time.
+std::string passes_row(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
+  const int64_t junctions = mapped_junctions(config, job.head_sliced);
+  if (job.schedule.name != "pipeline") {
+    return fmt::format("passes      1 over the tokens, one of {} junctions at a time", junctions);
+  }
+  const int64_t passes = job.method.passes() * plan.junction_groups;
+  return fmt::format("passes      {} over the tokens, {} junctions in {} {}", passes, junctions,
+                     plan.junction_groups, plan.junction_groups == 1 ? "group" : "groups");
+}
+
+std::string traffic_row(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
+  const Traffic traffic = estimate_traffic(config, job, plan);
+  return fmt::format("traffic     {} read, {} sent between ranks, {} written, of it {} for the journal",
+                     human_bytes(traffic.read_bytes), human_bytes(traffic.sent_bytes),
+                     human_bytes(traffic.written_bytes), human_bytes(traffic.journal_bytes));
 }
 
 std::string size_row(const char* what, int64_t parameters, int64_t bytes, Dtype dtype) {
@@ -109,6 +128,13 @@ json rank_json(const ModelConfig& config, const RankShard& shard, std::size_t ra
   return object;
 }
 
+json traffic_json(const Traffic& traffic) {
+  return {{"read_bytes", traffic.read_bytes},
+          {"sent_bytes", traffic.sent_bytes},
+          {"written_bytes", traffic.written_bytes},
+          {"journal_bytes", traffic.journal_bytes}};
+}
+
 json seconds_json(const TimeEstimate& time) {
   json phases = json::object();
   for (const TimeEstimate::Phase& phase : time.phases) phases[phase.name] = phase.seconds;
@@ -139,7 +165,8 @@ std::string widths_text(const JunctionWidths& widths, int64_t hidden_size) {
 std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
                        const std::optional<TimeEstimate>& time) {
   const NetSize size = net_size(config, job, job.widths);
-  return fmt::format("{}\n{}\n{}\n{}{}", heading(job), rank_rows(config, job, plan),
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}{}", heading(job), rank_rows(config, job, plan),
+                     passes_row(config, job, plan), traffic_row(config, job, plan),
                      size_row("dense", size.dense_parameters, size.dense_bytes, job.source_dtype),
                      result_rows(job, size), time ? "\n\n" + time_table(*time) : "");
 }
@@ -154,6 +181,9 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
                    {"target", target_text(job)},
                    {"hidden_size", config.hidden_size},
                    {"schedule", job.schedule.name},
+                   {"passes", job.method.passes() * plan.junction_groups},
+                   {"junction_groups", plan.junction_groups},
+                   {"traffic", traffic_json(estimate_traffic(config, job, plan))},
                    {"ranks", json::array()},
                    {"dense",
                     {{"parameters", size.dense_parameters},

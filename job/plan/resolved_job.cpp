@@ -4,12 +4,14 @@
 #include <numeric>
 
 #include "base/errors.h"
+#include "base/human_text.h"
 #include "base/printable.h"
 #include "dotresize/v1/job.pb.h"
 #include "job/model/model_family.h"
 #include "job/model/model_size.h"
 #include "job/plan/choose_widths.h"
 #include "job/plan/net_size.h"
+#include "job/plan/shard_plan.h"
 #include "job/plan/token_windows.h"
 #include "job/spec/spec_paths.h"
 
@@ -262,6 +264,60 @@ void check_output_is_apart(const ResolvedJob& job) {
   if (job.evaluation) check_source("evaluation", *job.evaluation);
 }
 
+void resolve_budgets(const v1::Resources& resources, const std::optional<LaunchFacts>& launch,
+                     ResolvedJob& job) {
+  if (launch) {
+    job.memory = launch->memory;
+    job.device_memory = launch->device_memory;
+  }
+  if (!resources.memory().empty()) job.memory = parse_bytes(resources.memory());
+  if (!resources.device_memory().empty()) {
+    job.device_memory = parse_bytes(resources.device_memory());
+  }
+}
+
+/// The plan of the job with another schedule for the same activations, if the job can have it.
+std::optional<ResolvedJob> with_less_memory(const ResolvedJob& job) {
+  for (const Schedule& schedule : schedules()) {
+    const bool same_maps =
+        schedule.activations == job.schedule.activations && schedule.name != job.schedule.name;
+    if (!same_maps || job.map_sharing.shares() || !job.widths_known()) continue;
+    ResolvedJob other = job;
+    other.schedule = schedule;
+    return other;
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void refuse_budgets(const ResolvedJob& job, int64_t memory, int64_t device_memory) {
+  const bool host = memory > job.memory.value_or(memory);
+  const int64_t budget = host ? *job.memory : *job.device_memory;
+  fail(host ? "resources.memory" : "resources.device_memory",
+       human_bytes(budget) + " of " + (host ? "memory" : "GPU memory") +
+           " a rank is too little: this job needs at least " +
+           human_bytes_rounded_up(host ? memory : device_memory) + " with " + std::to_string(job.ranks) +
+           (job.ranks == 1 ? " rank" : " ranks"));
+}
+
+/// Takes the schedule that has room, the job's own first.
+void fit_to_memory(const ModelConfig& config, ResolvedJob& job) {
+  if (!job.memory && !job.device_memory) return;
+  const ShardPlan plan = make_shard_plan(config, job);
+  if (fits(plan, job)) return;
+  int64_t memory = peak_memory(plan);
+  int64_t device_memory = peak_device_memory(plan);
+  if (const std::optional<ResolvedJob> other = with_less_memory(job)) {
+    const ShardPlan other_plan = make_shard_plan(config, *other);
+    if (fits(other_plan, *other)) {
+      job = *other;
+      return;
+    }
+    memory = std::min(memory, peak_memory(other_plan));
+    device_memory = std::min(device_memory, peak_device_memory(other_plan));
+  }
+  refuse_budgets(job, memory, device_memory);
+}
+
 }  // namespace
 
 std::optional<DeviceKind> asked_device(const v1::JobSpec& spec) {
@@ -295,6 +351,7 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
   job.schedule = schedule_of(spec.calibration().activations(), job);
   job.ranks = resolve_ranks(spec.resources(), launch, config);
   resolve_device(spec, launch, job);
+  resolve_budgets(spec.resources(), launch, job);
   if (spec.resources().has_timeout_s()) {
     job.timeout_s = static_cast<int>(spec.resources().timeout_s());
   }
@@ -305,6 +362,7 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
     check_seqlen("evaluation", *job.evaluation, config);
   }
   check_output_is_apart(job);
+  fit_to_memory(config, job);
   return job;
 }
 

@@ -33,6 +33,10 @@ struct EnergyTarget {
 struct LaunchFacts {
   int ranks = 1;  ///< whatever the spec asks for
   DeviceFacts devices = {};
+  /// What the host has for each rank, and the GPU with the least of it: budgets, unless the spec has
+  /// its own. In bytes.
+  std::optional<int64_t> memory = {};
+  std::optional<int64_t> device_memory = {};
 };
 
 /// A JobSpec with every default decided and, unless energy decides them, every width known: what
@@ -78,6 +82,9 @@ struct ResolvedJob {
   Dtype compute_dtype = Dtype::kFloat32;
   /// Compute dtype on a GPU, if the ranks compute on one, or may with `auto`; else absent.
   std::optional<Dtype> gpu_compute_dtype = {};
+  /// Budgets of each rank in bytes, of the host and of its GPU; absent: no limit is known.
+  std::optional<int64_t> memory = {};
+  std::optional<int64_t> device_memory = {};
   int timeout_s = 600;
 };
 
@@ -85,7 +92,7 @@ struct ResolvedJob {
 /// up to hidden_size, a size that is available and below the dense model's unless larger ones are
 /// allowed, ranks up to the number of sublayers, seqlen up to max_position_embeddings, times the
 /// factor of a dynamic rotary embedding) and the file system (token and text files are regular
-/// files; no input lies in the output). `spec` must have passed validate_spec. `launch`: of the
+/// files; no input lies in the output), and chooses a schedule that its budgets have room for. `spec` must have passed validate_spec. `launch`: of the
 /// ranks that will run it, if they are there. Throws InputError naming the key.
 ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
                         const std::optional<LaunchFacts>& launch = {});

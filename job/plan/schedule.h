@@ -8,8 +8,16 @@
 
 namespace dotresize {
 
-struct DeviceMemory;
-struct HostMemory;
+struct RankMemory;
+
+/// What a calibration consists of.
+struct CalibrationSize {
+  int64_t tokens = 0;
+  int ranks = 1;
+  int passes = 1;  ///< Method::passes()
+  int64_t mapped_junctions = 1;
+  int64_t junction_groups = 1;  ///< ShardPlan::junction_groups
+};
 
 /// The work of a calibration as its progress counts it.
 struct CalibrationWork {
@@ -25,11 +33,11 @@ struct Schedule {
   std::string_view sees;         ///< whose activations these are, for people
   bool shares_maps = false;      ///< junctions may have a map together
   bool energy_widths = false;    ///< widths may follow from the activations
-  /// The most bytes that a rank's calibration holds at a time.
-  int64_t (*host_memory)(const HostMemory& rank) = nullptr;
-  int64_t (*device_memory)(const DeviceMemory& rank) = nullptr;
-  CalibrationWork (*work)(const Method& method, int64_t tokens, int ranks,
-                          int64_t mapped_junctions) = nullptr;
+  int64_t (RankMemory::*held)() const = nullptr;
+  CalibrationWork (*work)(const CalibrationSize& size) = nullptr;
+
+  /// The most bytes that the rank's computing device holds at a time during calibration.
+  int64_t memory(const RankMemory& rank) const;
 
   bool operator==(const Schedule&) const = default;
 };

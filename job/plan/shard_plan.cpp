@@ -57,6 +57,53 @@ double fair_share(const std::vector<double>& costs, std::size_t start, std::size
   }
 }
 
+constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
+ShardPlan partition_of(const ModelConfig& config, const ResolvedJob& job) {
+  const std::vector<std::size_t> boundaries =
+      balanced_partition(estimate_work(config, job), static_cast<std::size_t>(job.ranks));
+  ShardPlan plan;
+  for (std::size_t rank = 0; rank + 1 < boundaries.size(); ++rank) {
+    RankShard& shard = plan.ranks.emplace_back();
+    shard.first_sublayer = static_cast<int64_t>(boundaries[rank]);
+    shard.end_sublayer = static_cast<int64_t>(boundaries[rank + 1]);
+    shard.parameters = shard_parameters(config, shard.first_sublayer, shard.end_sublayer);
+    shard.bytes = shard.parameters * size_in_bytes(job.source_dtype);
+  }
+  return plan;
+}
+
+/// Mapped junctions that the shard's sublayers write, junction 0 of the first one's included.
+int64_t junctions_of(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard) {
+  const int64_t end = std::min(shard.end_sublayer + 1, mapped_junctions(config, job.head_sliced));
+  return end - (shard.first_sublayer == 0 ? 0 : shard.first_sublayer + 1);
+}
+
+/// Of any rank: that many groups have one junction each. A schedule that takes one junction at a time
+/// has no groups.
+int64_t most_junctions(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
+  int64_t most = 1;
+  if (job.schedule.name != "pipeline") return most;
+  for (const RankShard& shard : plan.ranks) {
+    most = std::max(most, junctions_of(config, job, shard));
+  }
+  return most;
+}
+
+void set_groups(const ModelConfig& config, const ResolvedJob& job, int64_t groups,
+                ShardPlan& plan) {
+  plan.junction_groups = groups;
+  for (RankShard& shard : plan.ranks) {
+    const bool one = job.schedule.name != "pipeline";
+    const int64_t junctions = one ? 1 : junctions_of(config, job, shard);
+    shard.junctions_at_once = std::max<int64_t>(1, (junctions + groups - 1) / groups);
+    shard.peak_memory_bytes = estimate_peak_memory(config, job, shard);
+    if (job.gpu_compute_dtype) {
+      shard.peak_device_memory_bytes = estimate_peak_device_memory(config, job, shard);
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, std::size_t parts) {
@@ -102,23 +149,29 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
         std::to_string(job.ranks) + " is not from 1 to " + std::to_string(config.num_sublayers()) +
             ", the number of the model's sublayers (an attention and an MLP per layer)");
   }
-  const std::vector<std::size_t> boundaries =
-      balanced_partition(estimate_work(config, job), static_cast<std::size_t>(job.ranks));
-  ShardPlan plan;
-  for (std::size_t rank = 0; rank + 1 < boundaries.size(); ++rank) {
-    RankShard shard;
-    shard.first_sublayer = static_cast<int64_t>(boundaries[rank]);
-    shard.end_sublayer = static_cast<int64_t>(boundaries[rank + 1]);
-    shard.parameters = shard_parameters(config, shard.first_sublayer, shard.end_sublayer);
-    shard.bytes = shard.parameters * size_in_bytes(job.source_dtype);
-    shard.peak_memory_bytes = estimate_peak_memory(config, job, shard);
-    if (job.gpu_compute_dtype) {
-      shard.peak_device_memory_bytes =
-          estimate_peak_device_memory(config, job, shard, *job.gpu_compute_dtype);
-    }
-    plan.ranks.push_back(shard);
+  ShardPlan plan = partition_of(config, job);
+  const int64_t most = most_junctions(config, job, plan);
+  for (int64_t groups = 1;; ++groups) {
+    set_groups(config, job, groups, plan);
+    if (groups >= most || fits(plan, job)) return plan;
   }
-  return plan;
+}
+
+bool fits(const ShardPlan& plan, const ResolvedJob& job) {
+  return peak_memory(plan) <= job.memory.value_or(kUnlimited) &&
+         peak_device_memory(plan) <= job.device_memory.value_or(kUnlimited);
+}
+
+int64_t peak_memory(const ShardPlan& plan) {
+  return std::ranges::max(plan.ranks, {}, &RankShard::peak_memory_bytes).peak_memory_bytes;
+}
+
+int64_t peak_device_memory(const ShardPlan& plan) {
+  int64_t peak = 0;
+  for (const RankShard& shard : plan.ranks) {
+    peak = std::max(peak, shard.peak_device_memory_bytes.value_or(0));
+  }
+  return peak;
 }
 
 }  // namespace dotresize

@@ -26,13 +26,15 @@ struct RankShard {
   int64_t bytes = 0;              ///< of them in the checkpoint
   /// Junctions whose moments it has memory for at a time (the schedule pipeline).
   int64_t junctions_at_once = std::numeric_limits<int64_t>::max();
-  int64_t peak_memory_bytes = 0;  ///< estimate, host memory, without the libraries' own
-  /// Estimate, likewise of the rank's GPU, if it has or may have one.
+  int64_t peak_memory_bytes = 0;  ///< estimate, host memory
+  /// Estimate, of the rank's GPU, if it has or may have one.
   std::optional<int64_t> peak_device_memory_bytes = {};
 };
 
 struct ShardPlan {
   std::vector<RankShard> ranks;
+  /// Each has its own passes over the tokens: as few as memory allows (the schedule pipeline).
+  int64_t junction_groups = 1;
 
   /// The rank that owns a sublayer.
   int owner_of_sublayer(int64_t sublayer) const;
@@ -40,8 +42,16 @@ struct ShardPlan {
   int owner_of_junction(int64_t junction) const;
 };
 
-/// Contiguous sublayers per rank, balanced by estimated time (embedding and head counted).
-/// Deterministic. Throws InputError if there are more ranks than sublayers.
+/// Contiguous sublayers per rank, balanced by estimated time (embedding and head counted), in the
+/// fewest groups of junctions whose peaks are within the job's budgets; if there are none, a junction
+/// at a time. Deterministic. Throws InputError if there are more ranks than sublayers.
 ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job);
+
+/// Whether every rank's peaks are within the job's budgets.
+bool fits(const ShardPlan& plan, const ResolvedJob& job);
+
+/// The most of any rank.
+int64_t peak_memory(const ShardPlan& plan);
+int64_t peak_device_memory(const ShardPlan& plan);
 
 }  // namespace dotresize

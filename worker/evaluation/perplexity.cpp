@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "job/plan/token_windows.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/load.h"
 #include "worker/transformer/microbatches.h"
@@ -19,6 +20,9 @@ namespace {
 
 /// Rows of the head at a time: 64 MiB of float32 logits for 2048 tokens.
 constexpr int64_t kVocabularyRows = 8192;
+
+/// As many as a usual calibration has.
+constexpr int64_t kTokensAtOnceAlone = kDefaultSamples * kDefaultSeqlen;
 
 /// log Σ exp of a microbatch's logits over the blocks so far, and the logits of its targets.
 class RunningLikelihood {
@@ -154,30 +158,71 @@ NegativeLogLikelihood window_nll(const ModelConfig& config, const HeadWeights& h
   return vocabulary_nll(config, vocabulary, {x}, {ids}).front();
 }
 
-NegativeLogLikelihood checkpoint_nll(Communicator& comm, const CheckpointReader& reader,
-                                     const ModelConfig& config, const at::Tensor& windows,
-                                     at::ScalarType compute_dtype, at::Device device,
-                                     const std::function<void(int64_t tokens)>& tokens_seen) {
-  const Microbatches ids = microbatches_of_rank(comm, windows);
+namespace {
+
+/// Tokens of rounds in which every rank has work, in whole microbatches.
+int64_t windows_at_once(const Communicator& comm, const at::Tensor& windows,
+                        int64_t tokens_at_once) {
+  const int64_t samples = microbatch_samples(windows.size(1));
+  const int64_t microbatches = tokens_at_once / (samples * windows.size(1));
+  return samples * std::max<int64_t>(comm.size(), microbatches);
+}
+
+/// One round of checkpoint_nll.
+class EvaluationRound {
+ public:
+  EvaluationRound(Communicator& comm, const CheckpointReader& reader, const ModelConfig& config,
+                  at::ScalarType dtype, at::Device device)
+      : comm_(comm), reader_(reader), config_(config), dtype_(dtype), device_(device) {}
+
+  NegativeLogLikelihood operator()(const at::Tensor& windows, WholeModelTokens& tokens) const;
+
+ private:
+  Communicator& comm_;
+  const CheckpointReader& reader_;
+  const ModelConfig& config_;
+  at::ScalarType dtype_;
+  at::Device device_;
+};
+
+NegativeLogLikelihood EvaluationRound::operator()(const at::Tensor& windows,
+                                                  WholeModelTokens& tokens) const {
+  const Microbatches ids = microbatches_of_rank(comm_, windows);
   Microbatches x;
   for (const at::Tensor& batch : ids) {
-    x.push_back(embed_from(reader, config, batch, compute_dtype, device));
+    x.push_back(embed_from(reader_, config_, batch, dtype_, device_));
   }
-  WholeModelTokens tokens(config.num_sublayers() + 1, comm.size(), tokens_seen);
-  const RotaryTable rotary = to_device(make_rotary_table(config, windows.size(1)), device);
-  SublayerStream sublayers(comm, reader, config, compute_dtype, device);
-  for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
+  const RotaryTable rotary = to_device(make_rotary_table(config_, windows.size(1)), device_);
+  SublayerStream sublayers(comm_, reader_, config_, dtype_, device_);
+  for (int64_t sublayer = 0; sublayer < config_.num_sublayers(); ++sublayer) {
     const SublayerWeights weights = sublayers.next();
     for (at::Tensor& batch : x) {
-      batch = sublayer_forward(config, weights, rotary, batch);
+      batch = sublayer_forward(config_, weights, rotary, batch);
       tokens.add(batch.size(0) * batch.size(1));
     }
   }
-  const std::vector<NegativeLogLikelihood> parts =
-      vocabulary_nll(config, vocabulary_of(reader, config, compute_dtype, device),
-                     std::move(x), ids);
+  const std::vector<NegativeLogLikelihood> parts = vocabulary_nll(
+      config_, vocabulary_of(reader_, config_, dtype_, device_), std::move(x), ids);
   for (const at::Tensor& batch : ids) tokens.add(batch.numel());
-  return sum_over_ranks(comm, windows, parts);
+  return sum_over_ranks(comm_, windows, parts);
+}
+
+}  // namespace
+
+NegativeLogLikelihood checkpoint_nll(Communicator& comm, const CheckpointReader& reader,
+                                     const ModelConfig& config, const at::Tensor& windows,
+                                     at::ScalarType compute_dtype, at::Device device,
+                                     int64_t tokens_at_once,
+                                     const std::function<void(int64_t tokens)>& tokens_seen) {
+  const EvaluationRound round(comm, reader, config, compute_dtype, device);
+  WholeModelTokens tokens(config.num_sublayers() + 1, comm.size(), tokens_seen);
+  NegativeLogLikelihood sum;
+  for (const at::Tensor& part : windows.split(windows_at_once(comm, windows, tokens_at_once))) {
+    const NegativeLogLikelihood found = round(part, tokens);
+    sum.nll += found.nll;
+    sum.tokens += found.tokens;
+  }
+  return sum;
 }
 
 NegativeLogLikelihood checkpoint_nll_alone(const CheckpointReader& reader,
@@ -185,7 +230,8 @@ NegativeLogLikelihood checkpoint_nll_alone(const CheckpointReader& reader,
                                            at::ScalarType compute_dtype,
                                            const std::function<void(int64_t tokens)>& tokens_seen) {
   SelfCommunicator self;
-  return checkpoint_nll(self, reader, config, windows, compute_dtype, at::kCPU, tokens_seen);
+  return checkpoint_nll(self, reader, config, windows, compute_dtype, at::kCPU,
+                        kTokensAtOnceAlone, tokens_seen);
 }
 
 }  // namespace dotresize

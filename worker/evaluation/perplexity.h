@@ -48,10 +48,12 @@ NegativeLogLikelihood window_nll(const ModelConfig& config, const HeadWeights& h
 /// [W, seqlen]. Each rank takes its share of the windows through one sublayer after the other, on
 /// its device: no rank holds more of the model than two sublayers. The result does not depend on
 /// the number of ranks. Collective; every rank gets the result. `tokens_seen`: of all ranks, tokens
-/// through the whole model.
+/// through the whole model. The stream of `tokens_at_once` tokens (at least a microbatch for each
+/// rank) is in memory at a time; more tokens take as many rounds, each of which reads the model.
 NegativeLogLikelihood checkpoint_nll(Communicator& comm, const CheckpointReader& reader,
                                      const ModelConfig& config, const at::Tensor& windows,
                                      at::ScalarType compute_dtype, at::Device device,
+                                     int64_t tokens_at_once,
                                      const std::function<void(int64_t tokens)>& tokens_seen);
 
 /// The same in this process alone, on the CPU.

@@ -1,5 +1,6 @@
 #include "worker/commands/run/job_command.h"
 
+#include <ATen/ATen.h>
 #include <fmt/core.h>
 #include <mpi.h>
 
@@ -12,7 +13,6 @@
 #include "base/failure.h"
 #include "base/human_text.h"
 #include "base/program.h"
-#include "job/plan/memory_estimate.h"
 #include "job/plan/plan_table.h"
 #include "job/plan/shard_plan.h"
 #include "job/report/phase_table.h"
@@ -46,12 +46,20 @@ v1::JobSpec share_spec(Communicator& comm, const fs::path& job_file) {
   return spec;
 }
 
-/// To the log: an estimate is no reason to refuse.
-void warn_of_little_memory(int rank, const RankShard& shard, const ChosenDevice& device) {
-  if (device.cuda == nullptr) return;
-  const std::string warning = device_memory_warning(shard, device.cuda->free_memory_bytes());
-  if (warning.empty()) return;
-  fmt::print(stderr, "dotresize-worker: warning: rank {} on {}: {}\n", rank, host_name(), warning);
+/// The least of all ranks' numbers. Collective.
+int64_t least(Communicator& comm, int64_t mine) {
+  at::Tensor all = at::zeros({comm.size()}, at::kLong);
+  all[comm.rank()] = mine;
+  comm.all_reduce_sum(all);
+  return all.min().item<int64_t>();
+}
+
+/// What this launch has. Collective.
+LaunchFacts launch_facts(Communicator& comm, const HostRanks& ranks, const ChosenDevice& device) {
+  LaunchFacts facts{comm.size(), device.facts()};
+  facts.memory = least(comm, usable_memory_bytes() / ranks.size);
+  if (device.cuda != nullptr) facts.device_memory = least(comm, device.cuda->free_memory_bytes());
+  return facts;
 }
 
 void print_summary(const Report& report) {
@@ -123,9 +131,8 @@ void JobCommand::run_job_here(StopSignals& signals) {
   const v1::JobSpec spec = share_spec(before_job, job_file_);
   const ChosenDevice device = choose_device(asked_device(spec), before_job, ranks.rank);
   const ModelConfig config = read_model_config(spec.model().path());
-  const ResolvedJob job = resolve_job(spec, config, LaunchFacts{world_size(), device.facts()});
+  const ResolvedJob job = resolve_job(spec, config, launch_facts(before_job, ranks, device));
   const ShardPlan plan = make_shard_plan(config, job);
-  warn_of_little_memory(rank_, plan.ranks.at(static_cast<size_t>(rank_)), device);
   if (rank_ != 0) before_job.barrier();  // rank 0 has created the output
   OutputDirectory output = rank_ == 0 ? OutputDirectory(job.output_path, job.overwrite, fresh_)
                                       : OutputDirectory(job.output_path);

@@ -12,6 +12,8 @@
 #include "job/model/model_size.h"
 #include "job/model/tensor_table.h"
 #include "job/plan/choose_widths.h"
+#include "job/plan/memory_estimate.h"
+#include "job/plan/traffic.h"
 #include "job/report/model_card.h"
 #include "worker/calibration/background_sink.h"
 #include "worker/calibration/calibration.h"
@@ -78,12 +80,6 @@ struct JobContext {
   }
 };
 
-/// Whether the sublayers' values are read for their check alone. With an evaluation the dense model
-/// is evaluated first, and a pipeline begins with loading its stages: they see all of them.
-bool checks_sublayers_first(const ResolvedJob& job) {
-  return !job.evaluation && job.schedule.name != "pipeline";
-}
-
 /// Every rank looks at its part of the source, so that a missing, misshapen or non-finite tensor is
 /// refused before any rank starts to work. What the first step reads as a whole is checked there:
 /// only names and shapes here.
@@ -131,7 +127,8 @@ std::vector<ProgressPhase> expected_phases(const JobContext& run, const JobToken
   const int64_t calibration = tokens.calibration.windows.numel();
   const int64_t mapped = mapped_junctions(run.config, run.job.head_sliced);
   const CalibrationWork work =
-      run.job.schedule.work(run.job.method, calibration, run.comm.size(), mapped);
+      run.job.schedule.work({calibration, run.comm.size(), run.job.method.passes(), mapped,
+                             run.plan.junction_groups});
   return {
       {"prepare", 0.02 * static_cast<double>(calibration), 0, 0},
       {"evaluate_dense", static_cast<double>(evaluation), evaluation, 0},
@@ -146,7 +143,8 @@ NegativeLogLikelihood evaluate(JobContext& run, const TokenWindows& tokens,
   const PhaseClock::Scope scope(run.clock, phase);
   run.progress().enter(phase);
   return checkpoint_nll(run.comm, reader, config, tokens.windows, run.compute_dtype(),
-                        run.environment.device.device, run.count_tokens());
+                        run.environment.device.device,
+                        evaluation_tokens_at_once(run.job, run.config), run.count_tokens());
 }
 
 /// Nothing if the job has no evaluation.

@@ -1,0 +1,72 @@
+#include "job/plan/traffic.h"
+
+#include <algorithm>
+
+#include "job/model/model_size.h"
+#include "job/plan/junction_widths.h"
+#include "job/plan/net_size.h"
+#include "job/plan/token_windows.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int64_t kDouble = 8;
+constexpr int64_t kFloat = 4;
+
+/// Bytes of the journal: every map; with widths from energy the bases, and of shared maps the sums.
+int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
+  const int64_t d = config.hidden_size;
+  const int64_t k = job.widths.largest();
+  const int64_t fold = folds_in_float64(job.output_dtype) ? kDouble : kFloat;
+  const int64_t junctions = mapped_junctions(config, job.head_sliced);
+  const int64_t square = kDouble * d * d;
+  const bool shared = !job.junction_groups.empty();
+  const int64_t maps = shared ? job.junction_groups.back() + 1 : junctions;
+  int64_t bytes = std::min(maps, junctions) * d * k * fold;
+  const bool second = job.method.passes() > 1;
+  const int64_t first_sums = square * (job.method.transport() && !second ? 2 : 1);
+  if (shared) {
+    bytes += junctions * (first_sums + (second ? square : 0)) + (second ? maps * square : 0);
+  } else if (job.energy) {
+    bytes += junctions * first_sums;
+  }
+  return bytes;
+}
+
+int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
+                   int64_t model) {
+  const int64_t others = job.ranks - 1;
+  const int64_t d = config.hidden_size;
+  const int64_t tokens = expected_samples(job) * expected_seqlen(job, config);
+  const int64_t compute = size_in_bytes(job.compute_dtype);
+  const int64_t weights = others * model * compute;
+  const int64_t evaluation = job.evaluation ? 2 * weights : 0;
+  if (job.schedule.name == "pipeline") {
+    return evaluation + others * tokens * d * kFloat * job.method.passes() * plan.junction_groups;
+  }
+  const int64_t matrices = 2 + (job.method.passes() > 1 ? 1 : 0);  // sums, rotation and map, about
+  return evaluation + weights +
+         others * matrices * kDouble * d * d * mapped_junctions(config, job.head_sliced);
+}
+
+}  // namespace
+
+bool checks_sublayers_first(const ResolvedJob& job) {
+  return !job.evaluation && job.schedule.name != "pipeline";
+}
+
+Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job,
+                         const ShardPlan& plan) {
+  const NetSize size = net_size(config, job, job.widths);
+  // Through the model, folding and the fingerprint; the check, and the evaluations.
+  const int64_t of_source = 3 + (checks_sublayers_first(job) ? 1 : 0) + (job.evaluation ? 1 : 0);
+  const int64_t of_output = 1 + (job.evaluation ? 1 : 0);
+  Traffic traffic;
+  traffic.journal_bytes = journal_bytes(config, job);
+  traffic.read_bytes = of_source * size.dense_bytes + of_output * size.compressed_bytes;
+  traffic.written_bytes = size.compressed_bytes + traffic.journal_bytes;
+  traffic.sent_bytes = sent_bytes(config, job, plan, size.dense_parameters);
+  return traffic;
+}
+
+}  // namespace dotresize

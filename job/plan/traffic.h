@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+
+#include "job/model/model_config.h"
+#include "job/plan/resolved_job.h"
+#include "job/plan/shard_plan.h"
+
+namespace dotresize {
+
+/// What a job moves, of all ranks together, in bytes. Estimates: the evaluation text is taken to be as
+/// long as the calibration text.
+struct Traffic {
+  int64_t read_bytes = 0;     ///< of source and output; from disk or the system's file cache
+  int64_t sent_bytes = 0;     ///< between ranks
+  int64_t written_bytes = 0;  ///< the output and the journal
+  int64_t journal_bytes = 0;  ///< the most that the journal has at a time
+};
+
+Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan);
+
+/// Whether the sublayers' values are read for their check alone. With an evaluation the dense model
+/// is evaluated first, and a pipeline begins with loading its stages: they see all of them.
+bool checks_sublayers_first(const ResolvedJob& job);
+
+}  // namespace dotresize
