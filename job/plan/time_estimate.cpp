@@ -18,6 +18,7 @@
 #include "job/plan/hardware.h"
 #include "job/plan/net_size.h"
 #include "job/plan/token_windows.h"
+#include "job/plan/traffic.h"
 #include "job/plan/work_counts.h"
 
 namespace dotresize {
@@ -88,10 +89,8 @@ class JobTime {
   PhaseTimes token_parallel() const;
 
   bool is_pipeline() const { return job_.schedule.name == "pipeline"; }
-  /// In how many groups the junctions are taken: each has passes of its own.
-  int64_t junction_groups() const;
   /// Passes of all calibration tokens through the pipeline.
-  double forward_passes() const { return number(job_.method.passes()) * number(junction_groups()); }
+  double forward_passes() const { return number(job_.method.passes() * plan_.junction_groups); }
 
   template <class Times>
   std::vector<PhaseTimes> of_ranks(const Times& times) const {
@@ -178,15 +177,6 @@ class JobTime {
   const RankRates& rates_;
 };
 
-int64_t JobTime::junction_groups() const {
-  int64_t groups = 1;
-  for (const RankShard& shard : plan_.ranks) {
-    const int64_t at_once = std::min(shard.junctions_at_once, config_.num_junctions());
-    groups = std::max(groups, (mapped(shard) + at_once - 1) / at_once);
-  }
-  return groups;
-}
-
 PhaseTimes JobTime::read_beside(PhaseTimes work, double disk, double convert) const {
   const double ahead = rates_.cuda ? disk + convert : disk;
   const double left = std::max(0.0, ahead - work.total()) + (rates_.cuda ? 0.0 : convert);
@@ -199,7 +189,7 @@ PhaseTimes JobTime::check_weights() const {
   return slowest(of_ranks([&](const RankShard& shard) {
     double parameters = number(config_.vocab_size) * d() *
                         ((shard.first_sublayer == 0 ? 1.0 : 0.0) + (last(shard) ? 1.0 : 0.0));
-    if (!job_.evaluation && !is_pipeline()) parameters = number(shard.parameters);
+    if (checks_sublayers_first(job_)) parameters = number(shard.parameters);
     PhaseTimes times;
     times.add("read", disk(parameters * bytes, stored_bytes(config_, job_.source_dtype), false) +
                           parameters * bytes / rates_.host_memory);

@@ -160,7 +160,7 @@ TEST(TimeEstimate, GroupsOfJunctionsHavePassesOfTheirOwn) {
   const ResolvedJob job = job_of(2, "pipeline", "pca_dotresize");
   ShardPlan plan = make_shard_plan(small_llama(), job);
   const TimeEstimate one = estimate_time(small_llama(), job, plan, plain_cpu());
-  plan.ranks[0].junctions_at_once = 3;  // of 7
+  plan.junction_groups = 3;
   const TimeEstimate three = estimate_time(small_llama(), job, plan, plain_cpu());
   EXPECT_NEAR(seconds(three, "forward"), 3 * seconds(one, "forward"), 1e-9);
   for (const char* phase : {"gram", "rotate", "cost", "eigen", "qr"}) {
