@@ -159,8 +159,10 @@ class JobTime {
     return forward(forward_counts(model, sublayer, widths, tokens, seqlen(), job_.compute_dtype));
   }
   void add_moments(PhaseTimes& times, double tokens, double junctions) const;
-  /// `disk_write`: while this rank writes.
-  void add_solve(PhaseTimes& times, double junctions, double disk_write) const;
+  double eigen() const { return solve_counts(job_).eigen / rates_.eigen; }
+  /// One junction; `disk_write`: while this rank writes.
+  PhaseTimes solve(double disk_write) const;
+  double describe(double beside) const;
   double fold_seconds(const FoldCounts& counts) const {
     return (counts.in_proj + counts.out_proj) / rates_.fold_gemm;
   }
@@ -236,22 +238,24 @@ void JobTime::add_moments(PhaseTimes& times, double tokens, double junctions) co
   times.add("cost", junctions * tokens * counts.pairs / rates_.l1_cost);
 }
 
-/// From the moments to the map in the journal. A thread describes a junction while the next one is
-/// solved; on a CPU it takes cores of the solver's.
-void JobTime::add_solve(PhaseTimes& times, double junctions, double disk_write) const {
+/// From the moments to the map in the journal.
+PhaseTimes JobTime::solve(double disk_write) const {
   const SolveCounts counts = solve_counts(job_);
-  PhaseTimes one;
-  one.add("sinkhorn", counts.sinkhorn / rates_.sinkhorn);
-  one.add("qr", counts.qr / rates_.qr);
-  one.add("solve", counts.solve / rates_.float64_gemm);
-  one.add("journal", counts.map / disk_write + counts.map / rates_.hash);
-  const DescribeCounts described = describe_counts(job_);
-  const double describe = described.eigenvalues / rates_.eigen +
-                          described.condition / rates_.host_memory +
-                          described.energy / rates_.float64_gemm;
-  one.add("describe", rates_.cuda ? describe - one.total() : describe);
-  one.add("eigen", counts.eigen / rates_.eigen);
-  for (const Phase& phase : one.phases()) times.add(phase.name, junctions * phase.seconds);
+  PhaseTimes times;
+  times.add("sinkhorn", counts.sinkhorn / rates_.sinkhorn);
+  times.add("qr", counts.qr / rates_.qr);
+  times.add("solve", counts.solve / rates_.float64_gemm);
+  times.add("journal", counts.map / disk_write + counts.map / rates_.hash);
+  return times;
+}
+
+/// A thread describes a junction until the next one is solved, which takes `beside`. On a CPU its
+/// cores are those of the other work.
+double JobTime::describe(double beside) const {
+  const DescribeCounts counts = describe_counts(job_);
+  const double seconds = counts.eigenvalues / rates_.eigen + counts.condition / rates_.host_memory +
+                         counts.energy / rates_.float64_gemm;
+  return rates_.cuda ? seconds - beside : seconds;
 }
 
 /// Reading ahead and writing go on while a rank folds.
@@ -296,11 +300,12 @@ PhaseTimes JobTime::pipeline() const {
     return stage;
   };
   times.add(streamed(of_ranks(stage_of), microbatches()));
-  times.add(slowest(of_ranks([&](const RankShard& shard) {
-    PhaseTimes solving;
-    add_solve(solving, number(mapped(shard)), rates_.disk_write);
-    return solving;
-  })));
+  int64_t most = 0;
+  for (const RankShard& shard : plan_.ranks) most = std::max(most, mapped(shard));
+  PhaseTimes junction = solve(rates_.disk_write);
+  junction.add("describe", describe(junction.total()));
+  junction.add("eigen", eigen());
+  for (int64_t i = 0; i < most; ++i) times.add(junction);
   times.add(fold_stages());
   return times;
 }
@@ -309,11 +314,13 @@ PhaseTimes JobTime::pipeline() const {
 PhaseTimes JobTime::solve_over_ranks() const {
   PhaseTimes times;
   add_moments(times, share_of_tokens(), 1.0);
-  add_solve(times, 1.0, rates_.disk_write * number(rates_.ranks_per_host));
+  times.add("eigen", eigen());
+  times.add(solve(rates_.disk_write * number(rates_.ranks_per_host)));
   double moved = 8.0 * d() * d();
   if (job_.method.transport()) moved += 8.0 * d() * d();
   if (job_.method.passes() > 1) moved += 4.0 * d() * d();
   times.add("communicate", collective(moved));
+  times.add("describe", describe(times.total()));
   return times;
 }
 

@@ -178,6 +178,22 @@ TEST(TimeEstimate, LayersOfTheDenseModelAreNotMultipliedByMaps) {
               1e-9);
 }
 
+TEST(TimeEstimate, AGpuHidesWhatOnlyTheReportWantsToKnow) {
+  v1::Hardware gpu = parse_hardware(kPlainGpu, "hw.yaml");
+  for (const Schedule& schedule : schedules()) {
+    ResolvedJob job = job_of(1, schedule.name.data(), "pca_dotresize");
+    EXPECT_GT(seconds(estimate(job), "describe"), 0.0);
+    job.device = DeviceKind::kCuda;
+    job.compute_dtype = Dtype::kFloat16;
+    EXPECT_EQ(seconds(estimate(job, gpu), "describe"), 0.0) << schedule.name;
+  }
+  gpu.mutable_host()->set_memory(1e6);
+  ResolvedJob job = job_of(1, "pipeline", "pca_dotresize");
+  job.device = DeviceKind::kCuda;
+  job.compute_dtype = Dtype::kFloat16;
+  EXPECT_GT(seconds(estimate(job, gpu), "describe"), 0.0);
+}
+
 TEST(TimeEstimate, MethodsHaveTheirOwnPhases) {
   const TimeEstimate magnitude = estimate(job_of(2, "pipeline", "magnitude"));
   for (const char* phase : {"sinkhorn", "qr", "eigen", "cost", "rotate"}) {
