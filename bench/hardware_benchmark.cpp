@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "base/durable_file.h"
+#include "base/environment.h"
 #include "base/input_file.h"
 #include "base/sha256.h"
 #include "worker/comm/mpi_communicator.h"
@@ -201,6 +202,15 @@ void measure_files(const std::filesystem::path& folder) {
   print("hash", kBytes / best_seconds(Place{}, [&] { sha256_of_file(file.path); }));
 }
 
+/// What is free now.
+void measure_capacity(const Place& place) {
+  std::printf("capacity:\n");
+  print("  host", static_cast<double>(usable_memory_bytes()));
+  if (place.cuda != nullptr) {
+    print("  device", static_cast<double>(place.cuda->free_memory_bytes()));
+  }
+}
+
 void measure_device(const Place& place) {
   const bool cuda = place.cuda != nullptr;
   const bool has_bfloat16 = cuda && place.cuda->info(0).capability >= 80;
@@ -245,7 +255,10 @@ int run(const Options& options, Communicator& comm) {
   }
   comm.barrier();  // the other rank sleeps until here
   if (comm.size() > 1) measure_link(comm);
-  if (comm.rank() == 0) measure_files(options.folder);
+  if (comm.rank() == 0) {
+    measure_files(options.folder);
+    measure_capacity(place);
+  }
   comm.barrier();
   return 0;
 }

@@ -33,7 +33,8 @@ struct PlannedJob {
 /// As the job would run on the hardware, in place of what is here.
 ResolvedJob resolve_on_hardware(const v1::JobSpec& spec, const ModelConfig& model,
                                 const v1::Hardware& hardware) {
-  const LaunchFacts launch = launch_facts(hardware, resolve_job(spec, model).ranks);
+  const int ranks = spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
+  const LaunchFacts launch = launch_facts(hardware, ranks);
   const std::optional<DeviceKind> asked = asked_device(spec);
   if (asked && *asked != launch.devices.device) {
     throw InputError("--hardware", "is a file of device: " + to_string(launch.devices.device) +

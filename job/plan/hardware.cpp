@@ -23,6 +23,7 @@ constexpr std::size_t kMaxHardwareFileBytes = std::size_t{1} << 16;
 constexpr std::array<std::string_view, 13> kNeededByAll = {
     "device", "cores", "gemm.float64", "gemm.float32", "attention",  "memory", "l1_cost.float32",
     "eigen",  "qr",    "sinkhorn",     "disk.read",    "disk.write", "hash"};
+constexpr std::array<std::string_view, 1> kOptionalOfGpus = {"capacity.device"};
 constexpr std::array<std::string_view, 4> kOfGpus = {"capability", "l1_cost.float16", "host.memory",
                                                      "host.to_device"};
 
@@ -70,6 +71,9 @@ std::vector<Fault> faults_of(const v1::Hardware& hardware, const YamlMessageRead
     if (cuda && !has_key(hardware, key)) add(key, "is missing, with device: cuda");
     if (!cuda && has_key(hardware, key)) add(key, "needs device: cuda");
   }
+  for (const std::string_view key : kOptionalOfGpus) {
+    if (!cuda && has_key(hardware, key)) add(key, "needs device: cuda");
+  }
   return faults;
 }
 
@@ -89,6 +93,11 @@ double gemm_rate(const v1::Hardware::Gemm& gemm, Dtype dtype) {
       return gemm.bfloat16();
   }
   throw std::invalid_argument("no such Dtype");
+}
+
+int ranks_per_host(const v1::Hardware& hardware, int ranks) {
+  if (!hardware.has_ranks_per_host()) return ranks;
+  return static_cast<int>(std::min<int64_t>(ranks, hardware.ranks_per_host()));
 }
 
 void check_device(const v1::Hardware& hardware, const ResolvedJob& job) {
@@ -114,8 +123,16 @@ v1::Hardware read_hardware(const std::filesystem::path& path) {
 }
 
 LaunchFacts launch_facts(const v1::Hardware& hardware, int ranks) {
-  if (hardware.device() == v1::Hardware::cpu) return {.ranks = ranks};
-  return {.ranks = ranks, .devices = {DeviceKind::kCuda, static_cast<int>(hardware.capability())}};
+  LaunchFacts facts{.ranks = ranks};
+  if (hardware.device() == v1::Hardware::cuda) {
+    facts.devices = {DeviceKind::kCuda, static_cast<int>(hardware.capability())};
+  }
+  const v1::Hardware::Capacity& capacity = hardware.capacity();
+  if (capacity.has_host()) {
+    facts.memory = static_cast<int64_t>(capacity.host()) / ranks_per_host(hardware, ranks);
+  }
+  if (capacity.has_device()) facts.device_memory = static_cast<int64_t>(capacity.device());
+  return facts;
 }
 
 RankRates rank_rates(const v1::Hardware& hardware, const ResolvedJob& job) {
@@ -123,10 +140,7 @@ RankRates rank_rates(const v1::Hardware& hardware, const ResolvedJob& job) {
   constexpr double kNoLimit = std::numeric_limits<double>::infinity();
   RankRates rates;
   rates.cuda = hardware.device() == v1::Hardware::cuda;
-  rates.ranks_per_host =
-      hardware.has_ranks_per_host()
-          ? static_cast<int>(std::min<int64_t>(job.ranks, hardware.ranks_per_host()))
-          : job.ranks;
+  rates.ranks_per_host = ranks_per_host(hardware, job.ranks);
   const auto sharers = static_cast<double>(rates.ranks_per_host);
   const double share = rates.cuda ? 1.0 : 1.0 / sharers;  // of the device
   const bool half_cost = rates.cuda && job.compute_dtype != Dtype::kFloat32;

@@ -18,6 +18,7 @@
 #include "job/plan/hardware.h"
 #include "job/plan/net_size.h"
 #include "job/plan/token_windows.h"
+#include "job/plan/traffic.h"
 #include "job/plan/work_counts.h"
 
 namespace dotresize {
@@ -88,10 +89,8 @@ class JobTime {
   PhaseTimes token_parallel() const;
 
   bool is_pipeline() const { return job_.schedule.name == "pipeline"; }
-  /// In how many groups the junctions are taken: each has passes of its own.
-  int64_t junction_groups() const;
   /// Passes of all calibration tokens through the pipeline.
-  double forward_passes() const { return number(job_.method.passes()) * number(junction_groups()); }
+  double forward_passes() const { return number(job_.method.passes() * plan_.junction_groups); }
 
   template <class Times>
   std::vector<PhaseTimes> of_ranks(const Times& times) const {
@@ -160,8 +159,10 @@ class JobTime {
     return forward(forward_counts(model, sublayer, widths, tokens, seqlen(), job_.compute_dtype));
   }
   void add_moments(PhaseTimes& times, double tokens, double junctions) const;
-  /// `disk_write`: while this rank writes.
-  void add_solve(PhaseTimes& times, double junctions, double disk_write) const;
+  double eigen() const { return solve_counts(job_).eigen / rates_.eigen; }
+  /// One junction; `disk_write`: while this rank writes.
+  PhaseTimes solve(double disk_write) const;
+  double describe(double beside) const;
   double fold_seconds(const FoldCounts& counts) const {
     return (counts.in_proj + counts.out_proj) / rates_.fold_gemm;
   }
@@ -178,15 +179,6 @@ class JobTime {
   const RankRates& rates_;
 };
 
-int64_t JobTime::junction_groups() const {
-  int64_t groups = 1;
-  for (const RankShard& shard : plan_.ranks) {
-    const int64_t at_once = std::min(shard.junctions_at_once, config_.num_junctions());
-    groups = std::max(groups, (mapped(shard) + at_once - 1) / at_once);
-  }
-  return groups;
-}
-
 PhaseTimes JobTime::read_beside(PhaseTimes work, double disk, double convert) const {
   const double ahead = rates_.cuda ? disk + convert : disk;
   const double left = std::max(0.0, ahead - work.total()) + (rates_.cuda ? 0.0 : convert);
@@ -199,7 +191,7 @@ PhaseTimes JobTime::check_weights() const {
   return slowest(of_ranks([&](const RankShard& shard) {
     double parameters = number(config_.vocab_size) * d() *
                         ((shard.first_sublayer == 0 ? 1.0 : 0.0) + (last(shard) ? 1.0 : 0.0));
-    if (!job_.evaluation && !is_pipeline()) parameters = number(shard.parameters);
+    if (checks_sublayers_first(job_)) parameters = number(shard.parameters);
     PhaseTimes times;
     times.add("read", disk(parameters * bytes, stored_bytes(config_, job_.source_dtype), false) +
                           parameters * bytes / rates_.host_memory);
@@ -246,22 +238,24 @@ void JobTime::add_moments(PhaseTimes& times, double tokens, double junctions) co
   times.add("cost", junctions * tokens * counts.pairs / rates_.l1_cost);
 }
 
-/// From the moments to the map in the journal. A thread describes a junction while the next one is
-/// solved; on a CPU it takes cores of the solver's.
-void JobTime::add_solve(PhaseTimes& times, double junctions, double disk_write) const {
+/// From the moments to the map in the journal.
+PhaseTimes JobTime::solve(double disk_write) const {
   const SolveCounts counts = solve_counts(job_);
-  PhaseTimes one;
-  one.add("sinkhorn", counts.sinkhorn / rates_.sinkhorn);
-  one.add("qr", counts.qr / rates_.qr);
-  one.add("solve", counts.solve / rates_.float64_gemm);
-  one.add("journal", counts.map / disk_write + counts.map / rates_.hash);
-  const DescribeCounts described = describe_counts(job_);
-  const double describe = described.eigenvalues / rates_.eigen +
-                          described.condition / rates_.host_memory +
-                          described.energy / rates_.float64_gemm;
-  one.add("describe", rates_.cuda ? describe - one.total() : describe);
-  one.add("eigen", counts.eigen / rates_.eigen);
-  for (const Phase& phase : one.phases()) times.add(phase.name, junctions * phase.seconds);
+  PhaseTimes times;
+  times.add("sinkhorn", counts.sinkhorn / rates_.sinkhorn);
+  times.add("qr", counts.qr / rates_.qr);
+  times.add("solve", counts.solve / rates_.float64_gemm);
+  times.add("journal", counts.map / disk_write + counts.map / rates_.hash);
+  return times;
+}
+
+/// A thread describes a junction until the next one is solved, which takes `beside`. On a CPU its
+/// cores are those of the other work.
+double JobTime::describe(double beside) const {
+  const DescribeCounts counts = describe_counts(job_);
+  const double seconds = counts.eigenvalues / rates_.eigen + counts.condition / rates_.host_memory +
+                         counts.energy / rates_.float64_gemm;
+  return rates_.cuda ? seconds - beside : seconds;
 }
 
 /// Reading ahead and writing go on while a rank folds.
@@ -306,11 +300,12 @@ PhaseTimes JobTime::pipeline() const {
     return stage;
   };
   times.add(streamed(of_ranks(stage_of), microbatches()));
-  times.add(slowest(of_ranks([&](const RankShard& shard) {
-    PhaseTimes solving;
-    add_solve(solving, number(mapped(shard)), rates_.disk_write);
-    return solving;
-  })));
+  int64_t most = 0;
+  for (const RankShard& shard : plan_.ranks) most = std::max(most, mapped(shard));
+  PhaseTimes junction = solve(rates_.disk_write);
+  junction.add("describe", describe(junction.total()));
+  junction.add("eigen", eigen());
+  for (int64_t i = 0; i < most; ++i) times.add(junction);
   times.add(fold_stages());
   return times;
 }
@@ -319,11 +314,13 @@ PhaseTimes JobTime::pipeline() const {
 PhaseTimes JobTime::solve_over_ranks() const {
   PhaseTimes times;
   add_moments(times, share_of_tokens(), 1.0);
-  add_solve(times, 1.0, rates_.disk_write * number(rates_.ranks_per_host));
+  times.add("eigen", eigen());
+  times.add(solve(rates_.disk_write * number(rates_.ranks_per_host)));
   double moved = 8.0 * d() * d();
   if (job_.method.transport()) moved += 8.0 * d() * d();
   if (job_.method.passes() > 1) moved += 4.0 * d() * d();
   times.add("communicate", collective(moved));
+  times.add("describe", describe(times.total()));
   return times;
 }
 

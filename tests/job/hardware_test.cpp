@@ -78,6 +78,8 @@ std::vector<BadHardware> bad_hardware() {
        "host.to_device: is missing, with device: cuda"},
       {"NoCapability", gpu_with("capability: 70\n", ""),
        "capability: is missing, with device: cuda"},
+      {"CpuWithGpuMemory", cpu_with("cores: 1", "cores: 1\ncapacity: {device: 1e9}"),
+       "3: capacity.device: needs device: cuda"},
       {"CpuWithCapability", cpu_with("cores: 1", "cores: 1\ncapability: 70"),
        "3: capability: needs device: cuda"},
   };
@@ -174,6 +176,17 @@ TEST(RankRates, WhatTheJobNeedsAndTheFileLacksIsNamed) {
   v1::Hardware cpu = parse_hardware(kPlainCpu, "hw.yaml");
   cpu.clear_link();
   EXPECT_EQ(refusal(cpu, small_job(small_llama(), 1)), "accepted");
+}
+
+TEST(LaunchFactsOfHardware, AreBudgetsIfTheCapacityIsKnown) {
+  v1::Hardware hardware = parse_hardware(kPlainGpu, "hw.yaml");
+  EXPECT_FALSE(launch_facts(hardware, 3).memory || launch_facts(hardware, 3).device_memory);
+  hardware.mutable_capacity()->set_host(12e9);
+  hardware.mutable_capacity()->set_device(5e9);
+  EXPECT_EQ(launch_facts(hardware, 3).memory, 4'000'000'000);
+  EXPECT_EQ(launch_facts(hardware, 3).device_memory, 5'000'000'000);
+  hardware.set_ranks_per_host(2);
+  EXPECT_EQ(launch_facts(hardware, 3).memory, 6'000'000'000);
 }
 
 TEST(LaunchFactsOfHardware, AreThoseOfItsDevice) {

@@ -160,7 +160,7 @@ TEST(TimeEstimate, GroupsOfJunctionsHavePassesOfTheirOwn) {
   const ResolvedJob job = job_of(2, "pipeline", "pca_dotresize");
   ShardPlan plan = make_shard_plan(small_llama(), job);
   const TimeEstimate one = estimate_time(small_llama(), job, plan, plain_cpu());
-  plan.ranks[0].junctions_at_once = 3;  // of 7
+  plan.junction_groups = 3;
   const TimeEstimate three = estimate_time(small_llama(), job, plan, plain_cpu());
   EXPECT_NEAR(seconds(three, "forward"), 3 * seconds(one, "forward"), 1e-9);
   for (const char* phase : {"gram", "rotate", "cost", "eigen", "qr"}) {
@@ -176,6 +176,22 @@ TEST(TimeEstimate, LayersOfTheDenseModelAreNotMultipliedByMaps) {
   // One pass serves both kinds of moments.
   EXPECT_NEAR(seconds(estimate(job_of(1, "pipeline", "pca_dotresize")), "forward"), 2 * layerwise,
               1e-9);
+}
+
+TEST(TimeEstimate, AGpuHidesWhatOnlyTheReportWantsToKnow) {
+  v1::Hardware gpu = parse_hardware(kPlainGpu, "hw.yaml");
+  for (const Schedule& schedule : schedules()) {
+    ResolvedJob job = job_of(1, schedule.name.data(), "pca_dotresize");
+    EXPECT_GT(seconds(estimate(job), "describe"), 0.0);
+    job.device = DeviceKind::kCuda;
+    job.compute_dtype = Dtype::kFloat16;
+    EXPECT_EQ(seconds(estimate(job, gpu), "describe"), 0.0) << schedule.name;
+  }
+  gpu.mutable_host()->set_memory(1e6);
+  ResolvedJob job = job_of(1, "pipeline", "pca_dotresize");
+  job.device = DeviceKind::kCuda;
+  job.compute_dtype = Dtype::kFloat16;
+  EXPECT_GT(seconds(estimate(job, gpu), "describe"), 0.0);
 }
 
 TEST(TimeEstimate, MethodsHaveTheirOwnPhases) {
