@@ -1,0 +1,134 @@
+"""Neither the number of junction groups nor that of ranks changes a byte of the model."""
+
+import copy
+import json
+import shutil
+import subprocess
+
+import pytest
+
+import harness
+
+METHODS = ["magnitude", "dotresize", "slicegpt", "pca_dotresize"]
+GROUPS = [1, 2, 5]
+THREADS = 1
+# With the head there are 13 junctions: 5 groups are of 3 and of 2.
+OWN = {"width": 160, "head": "sliced"}
+SHARED_BY_ALL = {"width": 160, "map_sharing": "model"}
+SHARED_BY_SOME = {"width": 160, "head": "sliced", "map_sharing": "4"}
+BY_ENERGY = {"widths": {"keep": 0.9}, "head": "sliced"}
+KIB = 1024
+
+
+def small_job(output, method, **changes):
+    return harness.job(output, method=method, samples=16, evaluate=False, **changes)
+
+
+def budget_for(spec, directory, groups):
+    """The smallest memory, in steps of 64 KiB, that gives so many junction groups."""
+    spec = copy.deepcopy(spec)
+
+    def groups_of(steps):
+        spec["resources"]["memory"] = f"{64 * steps}KiB"
+        planned = harness.plan(spec, directory)
+        return planned["junction_groups"] if planned else float("inf")
+
+    too_little, enough = 0, 16 * KIB  # 1 GiB
+    while enough - too_little > 1:
+        middle = (too_little + enough) // 2
+        if groups_of(middle) <= groups:
+            enough = middle
+        else:
+            too_little = middle
+    assert groups_of(enough) == groups
+    return f"{64 * enough}KiB"
+
+
+def check_groups(method, directory):
+    spec = small_job(directory / "1", method, activations="original")
+    hashes = []
+    for groups in GROUPS:
+        spec["output"]["path"] = str(directory / str(groups))
+        spec["resources"]["memory"] = budget_for(spec, directory, groups)
+        harness.run_to_report(spec, directory, threads=THREADS)
+        hashes.append(harness.shard_hashes(spec["output"]["path"]))
+    assert hashes == [hashes[0]] * len(GROUPS)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_groups_do_not_change_the_model(name, tmp_path):
+    check_groups({"name": name, **OWN}, tmp_path)
+
+
+@pytest.mark.parametrize("sharing", [SHARED_BY_ALL, SHARED_BY_SOME], ids=["model", "4"])
+@pytest.mark.parametrize("name", METHODS)
+def test_groups_do_not_change_shared_maps(name, sharing, tmp_path):
+    check_groups({"name": name, **sharing}, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["dotresize", "pca_dotresize"])
+def test_groups_do_not_change_widths_from_energy(name, tmp_path):
+    check_groups({"name": name, **BY_ENERGY}, tmp_path)
+
+
+@pytest.mark.parametrize("groups", GROUPS)
+def test_a_job_takes_as_many_groups_as_planned(groups, tmp_path):
+    spec = small_job(tmp_path / "out", {"name": "slicegpt", **OWN}, activations="original")
+    spec["resources"]["memory"] = budget_for(spec, tmp_path, groups)
+    trace = tmp_path / "trace.json"
+    harness.run_to_report(spec, tmp_path, threads=THREADS, options=["--trace", trace])
+    spans = [span for span in json.loads(trace.read_text())["traceEvents"] if span["ph"] == "X"]
+    phases = [span["name"] for span in sorted(spans, key=lambda span: span["ts"])]
+    steps = [phase for phase in phases if phase in ("gram", "solve")]
+    begun = [step for step, before in zip(steps, ["solve", *steps]) if (before, step) == ("solve", "gram")]
+    assert len(begun) == groups
+
+
+@pytest.mark.parametrize(
+    "method, activations",
+    [
+        *(({"name": name, **OWN}, "original") for name in METHODS),
+        *(({"name": name, **OWN}, "compressed") for name in METHODS),
+        ({"name": "pca_dotresize", **SHARED_BY_ALL}, "original"),
+        ({"name": "pca_dotresize", **SHARED_BY_SOME}, "original"),
+        ({"name": "pca_dotresize", **BY_ENERGY}, "original"),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else value,
+)
+def test_ranks_do_not_change_the_model(method, activations, tmp_path):
+    hashes = []
+    for ranks in (1, 2, 3):
+        spec = small_job(tmp_path / str(ranks), method, activations=activations, ranks=ranks)
+        harness.run_to_report(spec, tmp_path, threads=THREADS)
+        hashes.append(harness.shard_hashes(spec["output"]["path"]))
+    assert hashes == [hashes[0]] * 3
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("activations", ["original", "compressed"])
+def test_a_budget_that_is_too_small_names_one_that_is_enough(activations, ranks, tmp_path):
+    method = {"name": "pca_dotresize", **OWN}
+    spec = small_job(tmp_path / "out", method, activations=activations, ranks=ranks)
+    spec["resources"]["memory"] = "100MiB"
+    (tmp_path / "model").mkdir()
+    shutil.copy(harness.MODEL / "config.json", tmp_path / "model")
+    without_weights = copy.deepcopy(spec)
+    without_weights["model"]["path"] = str(tmp_path / "model")
+    refused = harness.run(without_weights, tmp_path)
+
+    assert refused.returncode == 65, refused.stderr
+    assert "prepare" not in refused.stderr
+    assert not list(tmp_path.glob("out*"))
+    spec["resources"]["memory"] = harness.named_budget(refused.stderr)
+    harness.run_to_report(spec, tmp_path)
+
+
+def test_run_refuses_a_budget_before_it_starts_a_rank(tmp_path):
+    spec = small_job(tmp_path / "out", {"name": "pca_dotresize", **OWN})
+    spec["resources"]["memory"] = "100MiB"
+    command = [harness.BIN / "dotresize", "run", harness.write_job(spec, tmp_path)]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 65
+    assert "mpirun" not in refused.stderr and "rank 0" not in refused.stderr
+    spec["resources"]["memory"] = harness.named_budget(refused.stderr)
+    assert harness.plan(spec, tmp_path)
