@@ -88,10 +88,14 @@ def shard_hashes(output):
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in shards}
 
 
+def ask_plan(spec, directory):
+    arguments = [BIN / "dotresize", "plan", write_job(spec, directory), "-o", "json"]
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=60)
+
+
 def plan(spec, directory):
     """What `dotresize plan` says; None if it refuses the budget."""
-    arguments = [BIN / "dotresize", "plan", write_job(spec, directory), "-o", "json"]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
+    done = ask_plan(spec, directory)
     if done.returncode == 65 and "resources.memory" in done.stderr:
         return None
     assert done.returncode == 0, done.stderr
@@ -106,6 +110,12 @@ def named_budget(refusal):
     )
     assert found, refusal
     return "".join(found.groups())
+
+
+def smallest_budget(spec, directory):
+    """The memory with which the job has as many junction groups as there can be."""
+    too_small = {**spec, "resources": {**spec["resources"], "memory": "1MiB"}}
+    return named_budget(ask_plan(too_small, directory).stderr)
 
 
 def report(output):

@@ -34,7 +34,7 @@ def versions(journal, names):
     """What tells a file that is written again from the one before, by file name."""
     found = {}
     for name in names:
-        for path in journal.glob(f"{name}.*"):
+        for path in (journal / f"{name}.json", journal / f"{name}.safetensors"):
             with contextlib.suppress(FileNotFoundError):
                 status = path.stat()
                 found[path.name] = (status.st_ino, status.st_mtime_ns)
@@ -79,7 +79,7 @@ def run_to_entries(spec, directory, count, end, threads=1):
 
 
 def finish_watched(spec, directory, threads=1):
-    """Runs the job to its end. Returns its exit code, its log, and the files of the journal's
+    """Runs the job to its end. Returns its exit code, its log, and the names of the journal's
     earlier entries that it wrote again."""
     journal = journal_of(spec)
     before = versions(journal, entries(journal))
@@ -87,7 +87,7 @@ def finish_watched(spec, directory, threads=1):
     rewritten = set()
     while running.process.poll() is None:
         now = versions(journal, {pathlib.Path(name).stem for name in before})
-        rewritten |= {name for name in now if now[name] != before.get(name)}
+        rewritten |= {pathlib.Path(name).stem for name in now if now[name] != before.get(name)}
         time.sleep(0.005)
     code, _ = running.end()
     return code, running.log, rewritten

@@ -1,6 +1,7 @@
 """Neither the number of junction groups nor that of ranks changes a byte of the model."""
 
 import copy
+import functools
 import json
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import harness
 
 METHODS = ["magnitude", "dotresize", "slicegpt", "pca_dotresize"]
 GROUPS = [1, 2, 5]
+RANKS = [1, 2, 3]
 THREADS = 1
 # With the head there are 13 junctions: 5 groups are of 3 and of 2.
 OWN = {"width": 160, "head": "sliced"}
@@ -20,8 +22,10 @@ BY_ENERGY = {"widths": {"keep": 0.9}, "head": "sliced"}
 KIB = 1024
 
 
-def small_job(output, method, **changes):
-    return harness.job(output, method=method, samples=16, evaluate=False, **changes)
+def small_job(output, method, activations="original", ranks=1):
+    return harness.job(
+        output, method=method, samples=8, activations=activations, ranks=ranks, evaluate=False
+    )
 
 
 def budget_for(spec, directory, groups):
@@ -44,43 +48,59 @@ def budget_for(spec, directory, groups):
     return f"{64 * enough}KiB"
 
 
-def check_groups(method, directory):
-    spec = small_job(directory / "1", method, activations="original")
-    hashes = []
-    for groups in GROUPS:
-        spec["output"]["path"] = str(directory / str(groups))
-        spec["resources"]["memory"] = budget_for(spec, directory, groups)
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """Hashes of what one rank gives in one group."""
+
+    @functools.cache
+    def hashes(method, activations):
+        directory = tmp_path_factory.mktemp("alone")
+        spec = small_job(directory / "out", json.loads(method), activations)
+        assert harness.plan(spec, directory)["junction_groups"] == 1
         harness.run_to_report(spec, directory, threads=THREADS)
-        hashes.append(harness.shard_hashes(spec["output"]["path"]))
-    assert hashes == [hashes[0]] * len(GROUPS)
+        return harness.shard_hashes(directory / "out")
+
+    return lambda method, activations="original": hashes(json.dumps(method), activations)
+
+
+@pytest.fixture
+def check_groups(alone, tmp_path):
+    def check(method):
+        for groups in GROUPS[1:]:
+            spec = small_job(tmp_path / str(groups), method)
+            spec["resources"]["memory"] = budget_for(spec, tmp_path, groups)
+            harness.run_to_report(spec, tmp_path, threads=THREADS)
+            assert harness.shard_hashes(spec["output"]["path"]) == alone(method)
+
+    return check
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_groups_do_not_change_the_model(name, tmp_path):
-    check_groups({"name": name, **OWN}, tmp_path)
+def test_groups_do_not_change_the_model(name, check_groups):
+    check_groups({"name": name, **OWN})
 
 
 @pytest.mark.parametrize("sharing", [SHARED_BY_ALL, SHARED_BY_SOME], ids=["model", "4"])
 @pytest.mark.parametrize("name", METHODS)
-def test_groups_do_not_change_shared_maps(name, sharing, tmp_path):
-    check_groups({"name": name, **sharing}, tmp_path)
+def test_groups_do_not_change_shared_maps(name, sharing, check_groups):
+    check_groups({"name": name, **sharing})
 
 
 @pytest.mark.parametrize("name", ["dotresize", "pca_dotresize"])
-def test_groups_do_not_change_widths_from_energy(name, tmp_path):
-    check_groups({"name": name, **BY_ENERGY}, tmp_path)
+def test_groups_do_not_change_widths_from_energy(name, check_groups):
+    check_groups({"name": name, **BY_ENERGY})
 
 
 @pytest.mark.parametrize("groups", GROUPS)
 def test_a_job_takes_as_many_groups_as_planned(groups, tmp_path):
-    spec = small_job(tmp_path / "out", {"name": "slicegpt", **OWN}, activations="original")
+    spec = small_job(tmp_path / "out", {"name": "slicegpt", **OWN})
     spec["resources"]["memory"] = budget_for(spec, tmp_path, groups)
     trace = tmp_path / "trace.json"
     harness.run_to_report(spec, tmp_path, threads=THREADS, options=["--trace", trace])
     spans = [span for span in json.loads(trace.read_text())["traceEvents"] if span["ph"] == "X"]
     phases = [span["name"] for span in sorted(spans, key=lambda span: span["ts"])]
     steps = [phase for phase in phases if phase in ("gram", "solve")]
-    begun = [step for step, before in zip(steps, ["solve", *steps]) if (before, step) == ("solve", "gram")]
+    begun = [pair for pair in zip(["solve", *steps], steps) if pair == ("solve", "gram")]
     assert len(begun) == groups
 
 
@@ -95,20 +115,18 @@ def test_a_job_takes_as_many_groups_as_planned(groups, tmp_path):
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else value,
 )
-def test_ranks_do_not_change_the_model(method, activations, tmp_path):
-    hashes = []
-    for ranks in (1, 2, 3):
-        spec = small_job(tmp_path / str(ranks), method, activations=activations, ranks=ranks)
+def test_ranks_do_not_change_the_model(method, activations, alone, tmp_path):
+    for ranks in RANKS[1:]:
+        spec = small_job(tmp_path / str(ranks), method, activations, ranks)
         harness.run_to_report(spec, tmp_path, threads=THREADS)
-        hashes.append(harness.shard_hashes(spec["output"]["path"]))
-    assert hashes == [hashes[0]] * 3
+        assert harness.shard_hashes(spec["output"]["path"]) == alone(method, activations)
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize("activations", ["original", "compressed"])
 def test_a_budget_that_is_too_small_names_one_that_is_enough(activations, ranks, tmp_path):
     method = {"name": "pca_dotresize", **OWN}
-    spec = small_job(tmp_path / "out", method, activations=activations, ranks=ranks)
+    spec = small_job(tmp_path / "out", method, activations, ranks)
     spec["resources"]["memory"] = "100MiB"
     (tmp_path / "model").mkdir()
     shutil.copy(harness.MODEL / "config.json", tmp_path / "model")
@@ -120,7 +138,7 @@ def test_a_budget_that_is_too_small_names_one_that_is_enough(activations, ranks,
     assert "prepare" not in refused.stderr
     assert not list(tmp_path.glob("out*"))
     spec["resources"]["memory"] = harness.named_budget(refused.stderr)
-    harness.run_to_report(spec, tmp_path)
+    harness.run_to_report(spec, tmp_path, threads=THREADS)
 
 
 def test_run_refuses_a_budget_before_it_starts_a_rank(tmp_path):
