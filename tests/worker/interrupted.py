@@ -60,6 +60,7 @@ def victims(running, kind):
 def kill(running, kind):
     """kill -9 of a running job; returns when all of it has ended."""
     ranks = running.ranks()
+    assert ranks, running.log
     for pid in victims(running, kind):
         with contextlib.suppress(ProcessLookupError):  # ended by mpirun
             os.kill(pid, signal.SIGKILL)

@@ -146,9 +146,8 @@ class Point:
         """False if the job ended by itself before."""
         running = harness.Running(spec, directory, threads=self.next_run(spec))
         journal = interrupted.journal_of(spec)
-        if self.wait == 0:
-            running.wait_for("prepare")
-        elif not interrupted.wait_for_entries(running, journal, self.wait):
+        running.wait_for("prepare" if self.wait == 0 else "calibrate")
+        if not interrupted.wait_for_entries(running, journal, self.wait):
             return False
         time.sleep(self.delay)
         if running.process.poll() is not None:
@@ -185,7 +184,7 @@ class Point:
                 return f"exit code {code}:\n{log}"
             again = rewritten - damaged - unfinished
             if again:
-                return f"computed again: {sorted(again)}"
+                return f"computed again: {sorted(again)}\n{log}"
         if harness.shard_hashes(disk / "out") != uninterrupted(*self.reference):
             return "another model"
         left = sorted(path.name for path in disk.iterdir() if path.name.startswith("out."))
