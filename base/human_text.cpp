@@ -86,9 +86,10 @@ std::string human_bytes_rounded_up(int64_t bytes) {
   int64_t unit = 1;
   while (unit <= bytes / 1024) unit *= 1024;
   if (unit == 1) return human_bytes(bytes);
-  // The last digit that human_bytes prints.
-  const int64_t step = (unit + 99) / (bytes < 10 * unit ? 100 : 10);
-  return human_bytes((bytes + step - 1) / step * step);
+  const int64_t digits = bytes < 10 * unit ? 100 : 10;  // as human_bytes prints them
+  const int64_t parts = bytes / unit * digits + (bytes % unit * digits + unit - 1) / unit;
+  const int64_t rounded = (parts * unit + digits - 1) / digits;
+  return human_bytes(rounded);
 }
 
 std::optional<int64_t> parse_bytes(std::string_view text) {
@@ -109,7 +110,7 @@ std::optional<int64_t> parse_bytes(std::string_view text) {
   if (text.ends_with(' ')) text.remove_suffix(1);
   const std::optional<double> number = parse_number<double>(text, std::chars_format::fixed);
   if (!number || !(*number * unit->second >= 1.0 && *number * unit->second <= kMaxBytes)) return {};
-  return static_cast<int64_t>(*number * unit->second);
+  return std::llround(*number * unit->second);
 }
 
 int display_width(const std::string& text) {

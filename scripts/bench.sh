@@ -4,6 +4,8 @@
 # layer at full width gets; CONFIGS its models.
 # scripts/bench.sh NAME...: only these of l1_cost sinkhorn layer ranks cuda. The last one, kernels and layer on a
 # GPU, says that it measures nothing if there is none.
+# scripts/bench.sh scale: not among all; real jobs at the widths of 8B and 70B under memory budgets (16 GB of disk, an
+# hour or two on 2 cores). CASE: a part of the names of the only ones to run.
 # scripts/bench.sh hardware: not among all; the rates of this machine as a file for dotresize plan --hardware. DEVICE
 # (default cpu; cuda), FOLDER (default the system's for temporary files) is on the disk that is measured.
 set -euo pipefail
@@ -47,6 +49,9 @@ for name in "${names[@]}"; do
         --device "$device" --folder "${FOLDER:-${TMPDIR:-/tmp}}" | tee "$file.partial"
       mv "$file.partial" "$file"
       echo "$file" ;;
+    scale)
+      $python bench/scale_benchmark.py build $results/scale.json ${CASE:+--case "$CASE"}
+      made+=("$results/scale.json") ;;
     cuda)
       if [ ! -x build/bin/cuda_benchmark ]; then
         echo "bench.sh: cuda: nothing to measure: this build has no CUDA"

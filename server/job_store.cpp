@@ -152,6 +152,8 @@ v1::Job JobStore::requeue(const std::string& id,
                          "; only a failed or cancelled job can be resumed",
                      {{"id", id}});
     }
+    refuse_busy_output(row.job.spec().output().path());
+    refuse_full_queue();
     row.job.clear_error();
     row.job.clear_end_time();
     row.job.clear_progress();

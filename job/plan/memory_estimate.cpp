@@ -160,14 +160,20 @@ int64_t Sizes::describing() const {
   return pca() ? 2 * rectangle() + R : 2 * square() + 2 * rectangle() + R;
 }
 
-/// A sublayer as it was read, the one that it becomes, and the one before, which is being written;
-/// the maps at both sides. Or as much of the vocabulary.
+/// A sublayer as it was read, its folded in_proj, and the sublayer before it, which is being
+/// written; the maps at both sides. Or as much of the vocabulary.
 int64_t Sizes::folding() const {
-  const int64_t dense = dense_sublayer();
-  const int64_t folded = folded_sublayer();
-  const int64_t vocabulary = kFoldedRows * (d + 2 * k) + d * k;
-  const int64_t next = on_gpu() ? dense : 0;  // is uploaded
-  return fold_bytes * (std::max(dense + next + folded + folded * 2 / 3, vocabulary) + 2 * d * k);
+  int64_t most = kFoldedRows * (d + 2 * k) + d * k;
+  int64_t before = 0;
+  for (int64_t s = r.shard.first_sublayer; s < r.shard.end_sublayer; ++s) {
+    const int64_t dense = sublayer_parameters(r.config, s, d, d, /*folded=*/false);
+    const int64_t folded = sublayer_parameters(r.config, s, k, k, /*folded=*/true);
+    const bool ahead = on_gpu() && s + 1 < r.shard.end_sublayer;  // is uploaded meanwhile
+    const int64_t next = ahead ? sublayer_parameters(r.config, s + 1, d, d, false) : 0;
+    most = std::max(most, before + dense + next + folded * 2 / 3);
+    before = folded;
+  }
+  return fold_bytes * (most + 2 * d * k);
 }
 
 }  // namespace

@@ -47,15 +47,20 @@ std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const S
   return format_table(rows, alignment);
 }
 
+/// Of the calibration tokens through the dense model.
+int64_t passes(const ResolvedJob& job, const ShardPlan& plan) {
+  return job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
+}
+
 /// How often the tokens go through the model, and how many junctions at a time.
 std::string passes_row(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   const int64_t junctions = mapped_junctions(config, job.head_sliced);
-  if (job.schedule.name != "pipeline") {
+  if (!job.schedule.pipelined) {
     return fmt::format("passes      1 over the tokens, one of {} junctions at a time", junctions);
   }
-  const int64_t passes = job.method.passes() * plan.junction_groups;
-  return fmt::format("passes      {} over the tokens, {} junctions in {} {}", passes, junctions,
-                     plan.junction_groups, plan.junction_groups == 1 ? "group" : "groups");
+  return fmt::format("passes      {} over the tokens, {} junctions in {} {}", passes(job, plan),
+                     junctions, plan.junction_groups,
+                     plan.junction_groups == 1 ? "group" : "groups");
 }
 
 std::string traffic_row(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
@@ -182,7 +187,7 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
                    {"target", target_text(job)},
                    {"hidden_size", config.hidden_size},
                    {"schedule", job.schedule.name},
-                   {"passes", job.method.passes() * plan.junction_groups},
+                   {"passes", passes(job, plan)},
                    {"junction_groups", plan.junction_groups},
                    {"traffic", traffic_json(estimate_traffic(config, job, plan))},
                    {"ranks", json::array()},

@@ -1,6 +1,7 @@
 #include "job/plan/resolved_job.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "base/errors.h"
@@ -289,33 +290,51 @@ std::optional<ResolvedJob> with_less_memory(const ResolvedJob& job) {
   return std::nullopt;
 }
 
-[[noreturn]] void refuse_budgets(const ResolvedJob& job, int64_t memory, int64_t device_memory) {
-  const bool host = memory > job.memory.value_or(memory);
-  const int64_t budget = host ? *job.memory : *job.device_memory;
-  fail(host ? "resources.memory" : "resources.device_memory",
-       human_bytes(budget) + " of " + (host ? "memory" : "GPU memory") +
-           " a rank is too little: this job needs at least " +
-           human_bytes_rounded_up(host ? memory : device_memory) + " with " +
-           std::to_string(job.ranks) + (job.ranks == 1 ? " rank" : " ranks"));
+/// How many times its budget the plan needs, of the one that it exceeds most.
+double excess(const ResolvedJob& job, const ShardPlan& plan) {
+  const auto times = [](int64_t needed, const std::optional<int64_t>& budget) {
+    return budget ? static_cast<double>(needed) / static_cast<double>(*budget) : 0.0;
+  };
+  return std::max(times(peak_memory(plan), job.memory),
+                  times(peak_device_memory(plan), job.device_memory));
 }
 
-/// Takes the schedule that has room, the job's own first.
+/// `plan`: the one that exceeds them least.
+[[noreturn]] void refuse_budgets(const ResolvedJob& job, const ShardPlan& plan) {
+  const bool host = peak_memory(plan) > job.memory.value_or(std::numeric_limits<int64_t>::max());
+  const bool device =
+      peak_device_memory(plan) > job.device_memory.value_or(std::numeric_limits<int64_t>::max());
+  std::string needs;
+  if (host) needs = human_bytes_rounded_up(peak_memory(plan)) + (device ? " of memory and " : "");
+  if (device) {
+    needs += human_bytes_rounded_up(peak_device_memory(plan)) + (host ? " of GPU memory" : "");
+  }
+  fail(host ? "resources.memory" : "resources.device_memory",
+       human_bytes(host ? *job.memory : *job.device_memory) + " of " +
+           (host ? "memory" : "GPU memory") + " a rank is too little: this job needs at least " +
+           needs + " with " + std::to_string(job.ranks) + (job.ranks == 1 ? " rank" : " ranks"));
+}
+
+/// More of them cost more passes over the tokens than a schedule without groups loses.
+constexpr int64_t kMaxGroups = 4;
+
+/// Takes the schedule that has room: the job's own first, unless it needs many groups.
 void fit_to_memory(const ModelConfig& config, ResolvedJob& job) {
   if (!job.memory && !job.device_memory) return;
   const ShardPlan plan = make_shard_plan(config, job);
-  if (fits(plan, job)) return;
-  int64_t memory = peak_memory(plan);
-  int64_t device_memory = peak_device_memory(plan);
-  if (const std::optional<ResolvedJob> other = with_less_memory(job)) {
-    const ShardPlan other_plan = make_shard_plan(config, *other);
-    if (fits(other_plan, *other)) {
-      job = *other;
-      return;
-    }
-    memory = std::min(memory, peak_memory(other_plan));
-    device_memory = std::min(device_memory, peak_device_memory(other_plan));
+  const bool fits_as_it_is = fits(plan, job);
+  if (fits_as_it_is && plan.junction_groups <= kMaxGroups) return;
+  const std::optional<ResolvedJob> other = with_less_memory(job);
+  if (!other) {
+    if (fits_as_it_is) return;
+    refuse_budgets(job, plan);
   }
-  refuse_budgets(job, memory, device_memory);
+  const ShardPlan other_plan = make_shard_plan(config, *other);
+  if (fits(other_plan, *other)) {
+    job = *other;
+  } else if (!fits_as_it_is) {
+    refuse_budgets(job, excess(job, other_plan) < excess(job, plan) ? other_plan : plan);
+  }
 }
 
 }  // namespace

@@ -23,11 +23,12 @@ CalibrationWork token_parallel_work(const CalibrationSize& size) {
 
 constexpr std::array<Schedule, 3> kSchedules = {{
     {"pipeline", "original", "the dense model's", /*shares_maps=*/true, /*energy_widths=*/true,
-     &RankMemory::pipeline, pipeline_work},
+     /*pipelined=*/true, &RankMemory::pipeline, pipeline_work},
     {"layerwise", "original", "the dense model's", /*shares_maps=*/false, /*energy_widths=*/false,
-     &RankMemory::layerwise, token_parallel_work},
+     /*pipelined=*/false, &RankMemory::layerwise, token_parallel_work},
     {"token_parallel", "compressed", "the compressed model's", /*shares_maps=*/false,
-     /*energy_widths=*/false, &RankMemory::token_parallel, token_parallel_work},
+     /*energy_widths=*/false, /*pipelined=*/false, &RankMemory::token_parallel,
+     token_parallel_work},
 }};
 
 const Schedule& find(std::string_view Schedule::*field, std::string_view value) {

@@ -33,6 +33,9 @@ struct Schedule {
   std::string_view sees;         ///< whose activations these are, for people
   bool shares_maps = false;      ///< junctions may have a map together
   bool energy_widths = false;    ///< widths may follow from the activations
+  /// Ranks are stages of a pipeline, and take the moments of a group of junctions in each pass over
+  /// the tokens. Otherwise they share the tokens, and take one junction after the other.
+  bool pipelined = false;
   int64_t (RankMemory::*held)() const = nullptr;
   CalibrationWork (*work)(const CalibrationSize& size) = nullptr;
 

@@ -83,7 +83,7 @@ int64_t junctions_of(const ModelConfig& config, const ResolvedJob& job, const Ra
 /// time has no groups.
 int64_t most_junctions(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   int64_t most = 1;
-  if (job.schedule.name != "pipeline") return most;
+  if (!job.schedule.pipelined) return most;
   for (const RankShard& shard : plan.ranks) {
     most = std::max(most, junctions_of(config, job, shard));
   }
@@ -94,8 +94,7 @@ void set_groups(const ModelConfig& config, const ResolvedJob& job, int64_t group
                 ShardPlan& plan) {
   plan.junction_groups = groups;
   for (RankShard& shard : plan.ranks) {
-    const bool one = job.schedule.name != "pipeline";
-    const int64_t junctions = one ? 1 : junctions_of(config, job, shard);
+    const int64_t junctions = job.schedule.pipelined ? junctions_of(config, job, shard) : 1;
     shard.junctions_at_once = std::max<int64_t>(1, (junctions + groups - 1) / groups);
     shard.peak_memory_bytes = estimate_peak_memory(config, job, shard);
     if (job.gpu_compute_dtype) {

@@ -88,7 +88,7 @@ class JobTime {
   PhaseTimes layerwise() const;
   PhaseTimes token_parallel() const;
 
-  bool is_pipeline() const { return job_.schedule.name == "pipeline"; }
+  bool is_pipeline() const { return job_.schedule.pipelined; }
   /// Passes of all calibration tokens through the pipeline.
   double forward_passes() const { return number(job_.method.passes() * plan_.junction_groups); }
 

@@ -41,7 +41,7 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
   const int64_t compute = size_in_bytes(job.compute_dtype);
   const int64_t weights = others * model * compute;
   const int64_t evaluation = job.evaluation ? 2 * weights : 0;
-  if (job.schedule.name == "pipeline") {
+  if (job.schedule.pipelined) {
     return evaluation + others * tokens * d * kFloat * job.method.passes() * plan.junction_groups;
   }
   const int64_t matrices = 2 + (job.method.passes() > 1 ? 1 : 0);  // sums, rotation and map, about
@@ -52,7 +52,7 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
 }  // namespace
 
 bool checks_sublayers_first(const ResolvedJob& job) {
-  return !job.evaluation && job.schedule.name != "pipeline";
+  return !job.evaluation && !job.schedule.pipelined;
 }
 
 Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>
 
+#include "base/errors.h"
 #include "job/spec/validate_spec.h"
 #include "tests/job/test_configs.h"
 
@@ -57,6 +58,8 @@ resources:
   compute_dtype: float16
   launcher: local
   timeout_s: 60
+  memory: 24GiB
+  device_memory: 31 GB
 )";
 
 v1::JobSpec parse(const std::string& text) { return parse_job_text(text, "job.yaml", "/base"); }
@@ -86,6 +89,18 @@ TEST(JobFile, EveryOptionCanBeGiven) {
   EXPECT_THAT(unset,
               testing::ElementsAre("method.width", "method.size", "method.widths",
                                    "calibration.tokens", "evaluation.text", "resources.launcher"));
+}
+
+TEST(JobFile, AnAmountOfMemoryIsCheckedByItsKey) {
+  for (const char* amount : {"24 apples", "-1GiB", "0", "GiB", "1e30TiB", "nan"}) {
+    try {
+      parse(with(kEverything, "24GiB", amount));
+      ADD_FAILURE() << amount << " was accepted";
+    } catch (const InputError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("resources.memory: '")) << amount;
+    }
+  }
+  EXPECT_EQ(parse(with(kEverything, "24GiB", "1048576")).resources().memory(), "1048576");
 }
 
 TEST(JobFile, ValuesArrive) {

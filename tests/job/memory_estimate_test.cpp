@@ -111,7 +111,7 @@ TEST(MemoryEstimate, OfTokenParallelDoesNotGrowWithTheModelsDepth) {
 
 TEST(MemoryEstimate, MoreRanksNeedLessEach) {
   const ModelConfig config = llama31_70b();
-  for (const char* schedule : {"pipeline", "layerwise", "token_parallel"}) {
+  for (const char* schedule : {"pipeline", "token_parallel"}) {
     ResolvedJob few = job_70b(config, 2);
     ResolvedJob many = job_70b(config, 8);
     few.schedule = many.schedule = schedule_named(schedule);

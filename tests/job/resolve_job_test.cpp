@@ -85,13 +85,39 @@ TEST_F(ResolveJob, EveryMethodOfTheProtoHasARow) {
 
 TEST_F(ResolveJob, EveryValueOfActivationsButAutoHasASchedule) {
   const auto& values = *v1::Calibration::Activations_descriptor();
-  ASSERT_EQ(static_cast<std::size_t>(values.value_count()), 1 + schedules().size());
   for (int i = 1; i < values.value_count(); ++i) {
     EXPECT_EQ(schedule_for_activations(values.value(i)->name()).activations,
               values.value(i)->name());
   }
+  // The first one of its activations is taken unless memory is scarce.
+  EXPECT_EQ(schedule_for_activations("original").name, "pipeline");
   EXPECT_THROW(schedule_named("unknown"), std::invalid_argument);
   EXPECT_THROW(schedule_for_activations("auto"), std::invalid_argument);
+}
+
+TEST_F(ResolveJob, ABudgetOfTheSpecIsStrongerThanWhatTheHostHas) {
+  LaunchFacts launch;
+  launch.memory = int64_t{8} << 30;
+  EXPECT_EQ(resolve_job(spec_, config_, launch).memory, int64_t{8} << 30);
+  spec_.mutable_resources()->set_memory("3GiB");
+  EXPECT_EQ(resolve_job(spec_, config_, launch).memory, int64_t{3} << 30);
+  EXPECT_EQ(resolve().memory, int64_t{3} << 30);
+}
+
+TEST_F(ResolveJob, ABudgetThatIsTooSmallIsRefusedWithOneThatWouldDo) {
+  spec_.mutable_resources()->set_memory("1MiB");
+  try {
+    resolve();
+    FAIL() << "was accepted";
+  } catch (const InputError& error) {
+    const std::string message = error.what();
+    const std::string before = "this job needs at least ";
+    ASSERT_THAT(message, testing::StartsWith("resources.memory: 1.00 MiB of memory a rank"));
+    const std::size_t begin = message.find(before) + before.size();
+    spec_.mutable_resources()->set_memory(
+        message.substr(begin, message.find(" with ", begin) - begin));
+  }
+  EXPECT_NO_THROW(resolve());
 }
 
 TEST_F(ResolveJob, EveryCostScaleOfTheProtoIsKnown) {

@@ -102,7 +102,7 @@ TEST(ShardPlan, OfAMixtureHoldsAllExpertsAndComputesAFew) {
   const RankShard shard = make_shard_plan(config, job).ranks[1];
   constexpr int64_t kLayer = int64_t{8} * 3 * 14336 * 4096;
   EXPECT_GT(shard.bytes, 2 * kLayer);
-  EXPECT_GT(shard.peak_memory_bytes, 2 * 4 * kLayer);  // before and after folding
+  EXPECT_GT(shard.peak_memory_bytes, 4 * kLayer);  // folding, in float32
 }
 
 TEST(ShardPlan, LargestAcceptedSizesDoNotOverflow) {

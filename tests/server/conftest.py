@@ -166,6 +166,9 @@ class Server:
     def cancel(self, job_id):
         return self.jobs.CancelJob(jobs_pb2.CancelJobRequest(id=job_id), timeout=20)
 
+    def resume(self, job_id, fresh=False):
+        return self.jobs.ResumeJob(jobs_pb2.ResumeJobRequest(id=job_id, fresh=fresh), timeout=20)
+
     def watch(self, job_id, after_seq=0, timeout=240):
         return self.jobs.WatchJob(
             jobs_pb2.WatchJobRequest(id=job_id, after_seq=after_seq), timeout=timeout)

@@ -187,12 +187,32 @@ TEST_F(Store, QueueIsFirstInFirstOut) {
 
 TEST_F(Store, ForgetsEndedJobsAlone) {
   const std::string id = store_.create(new_job("a", "r")).id();
-  EXPECT_EQ(code_of([&] { store_.remove(id, [] {}); }), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(code_of([&] { store_.remove(id, [](const v1::Job&) {}); }),
+            grpc::StatusCode::FAILED_PRECONDITION);
   store_.request_cancel(id);
-  store_.remove(id, [] {});
+  store_.remove(id, [](const v1::Job&) {});
   EXPECT_EQ(code_of([&] { store_.get(id); }), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(code_of([&] { store_.events_after(id, 0, 1); }), grpc::StatusCode::NOT_FOUND);
   EXPECT_FALSE(store_.find_request("r", new_job("a").spec));
+}
+
+TEST_F(Store, QueuesFailedAndCancelledJobsAgain) {
+  const auto nothing = [](const v1::Job&) {};
+  const std::string id = store_.create(new_job("a")).id();
+  EXPECT_EQ(code_of([&] { store_.requeue(id, nothing); }), grpc::StatusCode::FAILED_PRECONDITION);
+  store_.begin_attempt(id, "hash", "");
+  v1::JobError error;
+  error.set_message("the disk is full");
+  store_.finish(id, {v1::Job::FAILED, error, std::nullopt});
+
+  const v1::Job queued = store_.requeue(id, nothing);
+  EXPECT_EQ(queued.state(), v1::Job::QUEUED);
+  EXPECT_FALSE(queued.has_error());
+  EXPECT_FALSE(queued.has_end_time());
+  EXPECT_EQ(store_.oldest_queued()->id(), id);
+  EXPECT_EQ(store_.begin_attempt(id, "hash", "")->attempt(), 2);
+  store_.finish(id, {v1::Job::SUCCEEDED, std::nullopt, v1::JobResult()});
+  EXPECT_EQ(code_of([&] { store_.requeue(id, nothing); }), grpc::StatusCode::FAILED_PRECONDITION);
 }
 
 TEST_F(Store, TellsOfChangesAfterTheyAreCommitted) {

@@ -121,6 +121,7 @@ def test_unknown_job_is_not_found_by_any_method(server):
     calls = [
         lambda: server.get(id_),
         lambda: server.cancel(id_),
+        lambda: server.resume(id_),
         lambda: server.jobs.DeleteJob(jobs_pb2.DeleteJobRequest(id=id_), timeout=20),
         lambda: list(server.watch(id_)),
         lambda: server.logs(id_),

@@ -24,6 +24,13 @@ def check_nothing_is_left(job, tmp_path):
     assert list(tmp_path.glob("out*")) == []
 
 
+def check_only_a_journal_is_left(job, tmp_path):
+    """Of a job that failed while it worked, or nothing."""
+    assert processes_of(job.id) == {}
+    left = [path.relative_to(tmp_path) for path in tmp_path.glob("out*/*")]
+    assert {str(path) for path in left} <= {"out.partial/journal"}
+
+
 def states_of(server, job_id):
     return [event.state_change.state for event in server.watch(job_id)
             if event.HasField("state_change")]
@@ -83,7 +90,7 @@ def test_killed_rank_fails_the_job_within_seconds_and_the_next_one_runs(server, 
     assert job.error.phase == "calibrate"
     assert job.error.host == os.uname().nodename
     assert "rank 3" in job.error.message and "Killed" in job.error.message
-    check_nothing_is_left(job, tmp_path)
+    check_only_a_journal_is_left(job, tmp_path)
     assert server.wait(waiting.id).state == Job.SUCCEEDED
 
 
@@ -120,7 +127,39 @@ def test_job_without_heartbeat_is_stopped(make_server, tmp_path):
     assert job.state == Job.FAILED
     assert job.error.code == "LOST"
     assert "no heartbeat for 5 s" in job.error.message
-    check_nothing_is_left(job, tmp_path)
+    check_only_a_journal_is_left(job, tmp_path)
+
+
+def fail_after_a_junction(server, tmp_path):
+    """The id of a job that has failed with a journal."""
+    id_ = server.create(long_spec(tmp_path / "out", resources__ranks=2)).id
+    journal = tmp_path / "out.partial" / "journal"
+    eventually(120, lambda: list(journal.glob("junction-*.json")))
+    os.kill(ranks_of(id_)[1], signal.SIGKILL)
+    assert server.wait(id_).state == Job.FAILED
+    return id_
+
+
+def test_failed_job_goes_on_from_its_journal(server, tmp_path):
+    id_ = fail_after_a_junction(server, tmp_path)
+    assert [path.name for path in (tmp_path / "out.partial").iterdir()] == ["journal"]
+    assert server.get(id_).unfinished_bytes > 0
+    assert server.resume(id_).state == Job.QUEUED
+    job = server.wait(id_)
+    assert job.state == Job.SUCCEEDED
+    assert job.attempt == 2
+    assert not job.HasField("error")
+    assert "junctions are solved" in server.logs(id_)
+    assert not (tmp_path / "out.partial").exists()
+    with refused(grpc.StatusCode.FAILED_PRECONDITION) as found:
+        server.resume(id_)
+    assert found[0] == "JOB_NOT_RESUMABLE"
+
+
+def test_journal_of_a_failed_job_goes_with_the_job(server, tmp_path):
+    id_ = fail_after_a_junction(server, tmp_path)
+    server.jobs.DeleteJob(jobs_pb2.DeleteJobRequest(id=id_), timeout=20)
+    assert not (tmp_path / "out.partial").exists()
 
 
 def test_server_killed_after_the_acknowledgement_still_runs_the_job(server, tmp_path):

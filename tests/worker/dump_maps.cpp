@@ -63,6 +63,7 @@ void dump(char** argv) {
   comm.barrier();
   const Method& method = method_named(argv[3]);
   const int64_t junctions = config.num_junctions();
+  const int64_t groups = std::stoll(argv[7]);
   const CalibrationJob job{
       .config = config,
       .reader = reader,
@@ -73,7 +74,8 @@ void dump(char** argv) {
       .map = {.basis = method.basis, .kind = method.map},
       .widths = uniform_widths(config, /*head_sliced=*/true, std::stoll(argv[4])),
       .head_sliced = true,
-      .sharing = make_junction_groups(std::stoll(argv[7]), junctions, junctions)};
+      .sharing = groups < junctions ? make_junction_groups(groups, junctions, junctions)
+                                    : std::vector<int64_t>{}};
   const CalibrationObserver observer{[](int64_t) {}, [](int64_t) {}};
   NoOutput sink;
   PhaseClock clock;

@@ -26,7 +26,11 @@ def spec(tmp_path):
 
 
 def leftovers(tmp_path):
-    return [path.name for path in tmp_path.iterdir() if path.name.startswith("out")]
+    names = [path.name for path in tmp_path.iterdir() if path.name.startswith("out")]
+    partial = tmp_path / "out.partial"
+    if partial.name in names and [path.name for path in partial.iterdir()] == ["journal"]:
+        names.remove(partial.name)  # from which the job could go on
+    return names
 
 
 @pytest.mark.parametrize("activations", ["original", "compressed"])
@@ -270,7 +274,7 @@ def test_bad_weights_are_refused_by_tensor(name, tensor, expected, spec, tmp_pat
     assert refused.returncode == 65
     assert name.replace("__", ".") in refused.stderr
     assert expected in refused.stderr
-    assert "calibrate" not in refused.stderr
+    assert "junctions" not in refused.stderr  # before any of them is begun
     assert leftovers(tmp_path) == []
 
 

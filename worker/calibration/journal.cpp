@@ -66,11 +66,16 @@ Json read_about(const fs::path& file) {
   }
 }
 
+std::string hash_of(const Json& value) {
+  const std::string text = value.dump();
+  return sha256_of_bytes(text.data(), text.size());
+}
+
 /// Whether the tensors' file is the one that `about` was written for.
 bool is_whole(const fs::path& about, const fs::path& tensors) {
   try {
     const Json found = read_about(about);
-    if (!found.contains("sha256")) return found.contains("diagnostics");
+    if (found.contains("value")) return found.at("sha256") == hash_of(found.at("value"));
     return sha256_of_file(tensors) == found.at("sha256").get<std::string>();
   } catch (const InputError&) {
     return false;
@@ -154,31 +159,35 @@ at::Tensor Journal::map(int64_t first_junction) const {
   return get(map_entry(first_junction)).at("M");
 }
 
-void Journal::put_diagnostics(int64_t junction, const MapDiagnostics& diagnostics) {
-  put_about(junction_entry(junction), {{"diagnostics", to_json(diagnostics)}});
+void Journal::put_value(const std::string& name, const Json& value) {
+  put_about(name, {{"value", value}, {"sha256", hash_of(value)}});
 }
 
-void Journal::put_shared_diagnostics(int64_t first_junction, const MapDiagnostics& diagnostics) {
-  put_about(shared_entry(first_junction), {{"diagnostics", to_json(diagnostics)}});
-}
-
-bool Journal::has_diagnostics(int64_t junction) const { return has(junction_entry(junction)); }
-
-MapDiagnostics Journal::diagnostics_of(const std::string& name) const {
+Json Journal::value(const std::string& name) const {
   const fs::path file = path(name, kAbout);
   try {
-    return diagnostics_from_json(read_about(file).at("diagnostics"));
+    return read_about(file).at("value");
   } catch (const Json::exception& error) {
     throw InputError(file.string() + ": " + error.what());
   }
 }
 
+void Journal::put_diagnostics(int64_t junction, const MapDiagnostics& diagnostics) {
+  put_value(junction_entry(junction), to_json(diagnostics));
+}
+
+void Journal::put_shared_diagnostics(int64_t first_junction, const MapDiagnostics& diagnostics) {
+  put_value(shared_entry(first_junction), to_json(diagnostics));
+}
+
+bool Journal::has_diagnostics(int64_t junction) const { return has(junction_entry(junction)); }
+
 MapDiagnostics Journal::diagnostics(int64_t junction) const {
-  return diagnostics_of(junction_entry(junction));
+  return diagnostics_from_json(value(junction_entry(junction)));
 }
 
 MapDiagnostics Journal::shared_diagnostics(int64_t first_junction) const {
-  return diagnostics_of(shared_entry(first_junction));
+  return diagnostics_from_json(value(shared_entry(first_junction)));
 }
 
 void JunctionRecorder::record(int64_t junction, SolvedJunction solved) {

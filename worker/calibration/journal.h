@@ -54,9 +54,12 @@ class Journal {
   /// Of any rank's junction. Throws InputError if there are none.
   MapDiagnostics diagnostics(int64_t junction) const;
 
+  /// A small value of this name, as JSON; of any rank.
+  void put_value(const std::string& name, const nlohmann::json& value);
+  nlohmann::json value(const std::string& name) const;
+
  private:
   std::filesystem::path path(const std::string& name, const char* extension) const;
-  MapDiagnostics diagnostics_of(const std::string& name) const;
   void put_about(const std::string& name, const nlohmann::json& about);
 
   std::filesystem::path dir_;

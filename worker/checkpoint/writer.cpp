@@ -153,7 +153,7 @@ struct ShardWriter::OpenShard {
   }
 
   void write(Place& place, int64_t first_row, const at::Tensor& rows, bool checked) {
-    const int64_t before = rows.numel() == 0 ? 0 : first_row * (rows.numel() / rows.size(0));
+    const int64_t before = first_row == 0 ? 0 : first_row * (rows.numel() / rows.size(0));
     for_each_block(rows, [&](const at::Tensor& block, int64_t first) {
       const at::Tensor source = block.cpu();
       const at::Tensor converted = source.to(place.spec.dtype).contiguous();

@@ -70,10 +70,12 @@ MapInBasis solve(const MapProblem& problem, MapDiagnostics& diagnostics, const R
 
 const MapAlgorithm kTransportMap = {moments, scores, solve};
 
-TransportMap transport_map(const at::Tensor& cost, const MapOptions& options, const RunStep& run) {
+TransportMap transport_map(at::Tensor cost, const MapOptions& options, const RunStep& run) {
   TransportMap map;
-  run("sinkhorn",
-      [&] { map.sinkhorn = sinkhorn(scale_cost(cost, options.cost_scale), options.sinkhorn); });
+  run("sinkhorn", [&] {
+    const at::Tensor scaled = scale_cost(std::exchange(cost, {}), options.cost_scale);
+    map.sinkhorn = sinkhorn(scaled, options.sinkhorn);
+  });
   check_convergence(map.sinkhorn, options);
   run("qr", [&] {
     const DecompositionThreads threads(options.decomposition_threads);

@@ -23,7 +23,7 @@ struct TransportMap {
 /// numerically rank-deficient: min|R_ii| < 1e-12·max|R_ii|, both in the text. A cost of nothing but
 /// zeros stays unscaled: its plan is uniform, hence rank-deficient if k > 1. The steps are
 /// "sinkhorn" and "qr".
-TransportMap transport_map(const at::Tensor& cost, const MapOptions& options,
+TransportMap transport_map(at::Tensor cost, const MapOptions& options,
                            const RunStep& run = run_step);
 
 }  // namespace dotresize

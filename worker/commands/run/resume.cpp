@@ -10,6 +10,7 @@
 #include "base/checked_json.h"
 #include "base/durable_file.h"
 #include "base/errors.h"
+#include "base/human_text.h"
 #include "base/input_file.h"
 #include "base/partial_path.h"
 #include "base/printable.h"
@@ -142,6 +143,15 @@ JunctionReport describe_junction(const std::string& name, int64_t width,
 }
 
 }  // namespace
+
+void check_space(const fs::path& dir, int64_t bytes) {
+  std::error_code error;
+  const fs::space_info space = fs::space(dir, error);
+  if (error || static_cast<int64_t>(space.available) >= bytes) return;
+  throw std::runtime_error(fmt::format(
+      "{}: {} are free, and the output and its journal take {}", dir.string(),
+      human_bytes(static_cast<int64_t>(space.available)), human_bytes_rounded_up(bytes)));
+}
 
 Json job_fingerprint(const ResolvedJob& job, const std::string& tokens,
                      const std::vector<fs::path>& weights) {

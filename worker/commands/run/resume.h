@@ -15,6 +15,9 @@
 
 namespace dotresize {
 
+/// Throws std::runtime_error if the file system of `dir` has fewer bytes free.
+void check_space(const std::filesystem::path& dir, int64_t bytes);
+
 /// All that the maps of a job depend on, as JSON: the model's files, the tokens, the options and
 /// the program's version. Not the number of ranks, budgets, evaluation and the output's name.
 /// `tokens`: SHA-256 of the calibration windows. `weights`: the checkpoint's files.

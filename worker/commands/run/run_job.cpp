@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/durable_file.h"
+#include "base/partial_path.h"
 #include "base/program.h"
 #include "job/model/model_size.h"
 #include "job/model/tensor_table.h"
@@ -87,15 +88,18 @@ void check_weights(JobContext& run) {
   const PhaseClock::Scope scope(run.clock, "read");
   const RankShard& shard = run.plan.ranks.at(static_cast<size_t>(run.comm.rank()));
   const at::ScalarType dtype = scalar_type(run.job.source_dtype);
-  const bool values = checks_sublayers_first(run.job);
-  for (const StoredTensor& tensor :
-       shard_tensors(run.config, shard.first_sublayer, shard.end_sublayer)) {
-    const bool vocabulary =
-        tensor.role == TensorRole::kEmbedding || tensor.role == TensorRole::kHead;
-    if (values || vocabulary) {
-      check_values(run.source, tensor, dtype);
-    } else {
-      run.source.get(tensor.name, tensor.shape);
+  // A pipeline does not run what lies behind the last junction with a map.
+  const int64_t last_run = mapped_junctions(run.config, run.job.head_sliced) - 1;
+  for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
+    const bool values = checks_sublayers_first(run.job) || sublayer >= last_run;
+    for (const StoredTensor& tensor : shard_tensors(run.config, sublayer, sublayer + 1)) {
+      const bool vocabulary =
+          tensor.role == TensorRole::kEmbedding || tensor.role == TensorRole::kHead;
+      if (values || vocabulary) {
+        check_values(run.source, tensor, dtype);
+      } else {
+        run.source.get(tensor.name, tensor.shape);
+      }
     }
   }
   run.comm.barrier();
@@ -146,10 +150,19 @@ NegativeLogLikelihood evaluate(JobContext& run, const TokenWindows& tokens,
                         evaluation_tokens_at_once(run.job, run.config), run.count_tokens());
 }
 
-/// Nothing if the job has no evaluation.
-std::optional<NegativeLogLikelihood> evaluate_dense(JobContext& run, const JobTokens& tokens) {
+/// That of an interrupted run, if it was of the same tokens. Nothing if the job has no evaluation.
+std::optional<NegativeLogLikelihood> evaluate_dense(JobContext& run, const JobTokens& tokens,
+                                                    Journal& journal) {
   if (!tokens.evaluation) return std::nullopt;
-  return evaluate(run, *tokens.evaluation, run.source, run.config, "evaluate_dense");
+  const std::string entry = "dense-" + tokens.evaluation->fingerprint;
+  if (journal.has(entry)) {
+    const nlohmann::json found = journal.value(entry);
+    return NegativeLogLikelihood{found.at("nll"), found.at("tokens")};
+  }
+  const NegativeLogLikelihood sum =
+      evaluate(run, *tokens.evaluation, run.source, run.config, "evaluate_dense");
+  if (run.root()) journal.put_value(entry, {{"nll", sum.nll}, {"tokens", sum.tokens}});
+  return sum;
 }
 
 /// What was written, likewise.
@@ -187,13 +200,21 @@ struct Calibrated {
   double seconds = 0.0;
 };
 
-Calibrated calibrate(JobContext& run, const TokenWindows& tokens) {
+/// The job's journal, once it is known that the disk has room for what comes.
+OpenedJournal open_journal_of(JobContext& run, const TokenWindows& tokens) {
+  const fs::path dir = run.environment.output.journal();
+  if (run.root()) {
+    const Traffic traffic = estimate_traffic(run.config, run.job, run.plan);
+    check_space(run.partial(), traffic.written_bytes - size_of_directory(dir));
+  }
+  return open_journal(run.comm, dir,
+                      job_fingerprint(run.job, tokens.fingerprint, run.source.files()),
+                      mapped_junctions(run.config, run.job.head_sliced), run.job.junction_groups);
+}
+
+Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal& opened) {
   const auto start = std::chrono::steady_clock::now();
   run.progress().enter("calibrate");
-  OpenedJournal opened =
-      open_journal(run.comm, run.environment.output.journal(),
-                   job_fingerprint(run.job, tokens.fingerprint, run.source.files()),
-                   mapped_junctions(run.config, run.job.head_sliced), run.job.junction_groups);
   const CalibrationObserver observer{
       run.count_tokens(), [&](int64_t junctions) { run.progress().junctions_solved(junctions); }};
   OutputShards shards(run.comm, run.partial(), run.config, run.job, run.plan);
@@ -281,8 +302,9 @@ Report run_steps(JobContext& run) {
   check_weights(run);
   const JobTokens tokens = load_tokens(run);
   run.progress().plan(expected_phases(run, tokens));
-  const auto dense = evaluate_dense(run, tokens);
-  const Calibrated calibrated = calibrate(run, tokens.calibration);
+  OpenedJournal opened = open_journal_of(run, tokens.calibration);
+  const auto dense = evaluate_dense(run, tokens, opened.journal);
+  const Calibrated calibrated = calibrate(run, tokens.calibration, opened);
   const Hashes hashes = take_hashes(run, calibrated.layout);
   write_companions(run, calibrated);
   const auto compressed = evaluate_compressed(run, tokens);
