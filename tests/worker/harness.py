@@ -88,14 +88,10 @@ def shard_hashes(output):
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in shards}
 
 
-def ask_plan(spec, directory):
-    arguments = [BIN / "dotresize", "plan", write_job(spec, directory), "-o", "json"]
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=60)
-
-
 def plan(spec, directory):
     """What `dotresize plan` says; None if it refuses the budget."""
-    done = ask_plan(spec, directory)
+    arguments = [BIN / "dotresize", "plan", write_job(spec, directory), "-o", "json"]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
     if done.returncode == 65 and "resources.memory" in done.stderr:
         return None
     assert done.returncode == 0, done.stderr
@@ -112,14 +108,32 @@ def named_budget(refusal):
     return "".join(found.groups())
 
 
-def smallest_budget(spec, directory):
-    """The memory with which the job has as many junction groups as there can be."""
-    too_small = {**spec, "resources": {**spec["resources"], "memory": "1MiB"}}
-    return named_budget(ask_plan(too_small, directory).stderr)
-
-
 def report(output):
     return json.loads((pathlib.Path(output) / "dotresize" / "report.json").read_text())
+
+
+def budget_for(spec, directory, groups):
+    """The smallest memory, in steps of 64 KiB, with which a pipeline has at most so many junction
+    groups."""
+
+    def is_enough(steps):
+        resources = {**spec["resources"], "memory": f"{64 * steps}KiB"}
+        planned = plan({**spec, "resources": resources}, directory)
+        return (
+            planned is not None
+            and planned["schedule"] == "pipeline"
+            and planned["junction_groups"] <= groups
+        )
+
+    too_little, enough = 0, 1024 * 16  # 1 GiB
+    assert is_enough(enough)
+    while enough - too_little > 1:
+        middle = (too_little + enough) // 2
+        if is_enough(middle):
+            enough = middle
+        else:
+            too_little = middle
+    return f"{64 * enough}KiB"
 
 
 def workers_of(process):

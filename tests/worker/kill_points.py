@@ -42,11 +42,11 @@ def job(output, schedule, name):
 
 
 @functools.cache
-def smallest_budget(schedule, name, ranks):
+def budget_of_groups(schedule, name, ranks):
     with tempfile.TemporaryDirectory() as directory:
         spec = job(f"{directory}/out", schedule, name)
         spec["resources"]["ranks"] = ranks
-        return harness.smallest_budget(spec, directory)
+        return harness.budget_for(spec, directory, groups=4 if ranks < 8 else 2)
 
 
 @functools.cache
@@ -108,10 +108,11 @@ def small_disk(directory):
 
 
 def fill(disk):
-    status = os.statvfs(disk)
-    with (disk / "others").open("wb") as file:
-        with contextlib.suppress(OSError):  # the job has taken some of it meanwhile
-            os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize)
+    """Until there is no room left, while a job takes some of it."""
+    block = bytes(1 << 16)
+    with (disk / "others").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(block):
+            pass
 
 
 class Point:
@@ -137,8 +138,8 @@ class Point:
         ranks = self.random.choice(RANKS)
         spec["resources"]["ranks"] = ranks
         spec["resources"].pop("memory", None)
-        if self.in_groups:
-            spec["resources"]["memory"] = smallest_budget(self.schedule, self.method, ranks)
+        if self.in_groups and self.schedule != "token_parallel":
+            spec["resources"]["memory"] = budget_of_groups(self.schedule, self.method, ranks)
         self.tried.append(f"{ranks}x{threads}")
         return threads
 

@@ -19,33 +19,12 @@ OWN = {"width": 160, "head": "sliced"}
 SHARED_BY_ALL = {"width": 160, "map_sharing": "model"}
 SHARED_BY_SOME = {"width": 160, "head": "sliced", "map_sharing": "4"}
 BY_ENERGY = {"widths": {"keep": 0.9}, "head": "sliced"}
-KIB = 1024
 
 
 def small_job(output, method, activations="original", ranks=1):
     return harness.job(
         output, method=method, samples=8, activations=activations, ranks=ranks, evaluate=False
     )
-
-
-def budget_for(spec, directory, groups):
-    """The smallest memory, in steps of 64 KiB, that gives so many junction groups."""
-    spec = copy.deepcopy(spec)
-
-    def groups_of(steps):
-        spec["resources"]["memory"] = f"{64 * steps}KiB"
-        planned = harness.plan(spec, directory)
-        return planned["junction_groups"] if planned else float("inf")
-
-    too_little, enough = 0, 16 * KIB  # 1 GiB
-    while enough - too_little > 1:
-        middle = (too_little + enough) // 2
-        if groups_of(middle) <= groups:
-            enough = middle
-        else:
-            too_little = middle
-    assert groups_of(enough) == groups
-    return f"{64 * enough}KiB"
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +47,8 @@ def check_groups(alone, tmp_path):
     def check(method):
         for groups in GROUPS[1:]:
             spec = small_job(tmp_path / str(groups), method)
-            spec["resources"]["memory"] = budget_for(spec, tmp_path, groups)
+            spec["resources"]["memory"] = harness.budget_for(spec, tmp_path, groups)
+            assert harness.plan(spec, tmp_path)["junction_groups"] == groups
             harness.run_to_report(spec, tmp_path, threads=THREADS)
             assert harness.shard_hashes(spec["output"]["path"]) == alone(method)
 
@@ -94,7 +74,7 @@ def test_groups_do_not_change_widths_from_energy(name, check_groups):
 @pytest.mark.parametrize("groups", GROUPS)
 def test_a_job_takes_as_many_groups_as_planned(groups, tmp_path):
     spec = small_job(tmp_path / "out", {"name": "slicegpt", **OWN})
-    spec["resources"]["memory"] = budget_for(spec, tmp_path, groups)
+    spec["resources"]["memory"] = harness.budget_for(spec, tmp_path, groups)
     trace = tmp_path / "trace.json"
     harness.run_to_report(spec, tmp_path, threads=THREADS, options=["--trace", trace])
     spans = [span for span in json.loads(trace.read_text())["traceEvents"] if span["ph"] == "X"]
