@@ -1,6 +1,6 @@
 """Kills jobs at random points, damages their journals, resumes them and compares the models.
 
-    tests/worker/kill_points.py [--seed N] [--points N]
+    tests/worker/kill_points.py [--seed N] [--first N] [--points N]
 
 Not a part of the tests: some minutes of two cores. Exit code 1 if a model differs, a job does not
 go on, or what the journal held was computed again.
@@ -196,16 +196,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--points", type=int, default=40)
-    parser.add_argument("--only", type=int, help="one point, as the others would have left it")
+    parser.add_argument("--first", type=int, default=0, help="number of the first point")
     options = parser.parse_args()
     kinds = interrupted.KILLS + (["full disk"] if os.geteuid() == 0 else [])
     failed = killed = 0
     row = "{:>5}  {:14}  {:13}  {:12}  {:>7}  {:>7}  {:24}  {}"
     columns = ["point", "schedule", "method", "kill", "entries", "damaged", "ranks x threads"]
     print(row.format(*columns, "result"))
-    for number in range(options.points):
-        if options.only not in (None, number):
-            continue
+    for number in range(options.first, options.first + options.points):
         point = Point(random.Random(f"{options.seed}-{number}"), kinds)
         entries = point.wait
         with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
