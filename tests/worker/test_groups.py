@@ -14,7 +14,8 @@ METHODS = ["magnitude", "dotresize", "slicegpt", "pca_dotresize"]
 GROUPS = [1, 2, 5]
 RANKS = [1, 2, 3]
 THREADS = 1
-# With the head there are 13 junctions: 5 groups are of 3 and of 2.
+# With the head there are 13 junctions: 5 groups are of 3 and of 2. The samples are so many that a
+# job of one rank never takes junctions one by one (layerwise) instead.
 OWN = {"width": 160, "head": "sliced"}
 SHARED_BY_ALL = {"width": 160, "map_sharing": "model"}
 SHARED_BY_SOME = {"width": 160, "head": "sliced", "map_sharing": "4"}
@@ -23,7 +24,7 @@ BY_ENERGY = {"widths": {"keep": 0.9}, "head": "sliced"}
 
 def small_job(output, method, activations="original", ranks=1):
     return harness.job(
-        output, method=method, samples=8, activations=activations, ranks=ranks, evaluate=False
+        output, method=method, samples=16, activations=activations, ranks=ranks, evaluate=False
     )
 
 
