@@ -1,8 +1,10 @@
 """Runs the real worker under the real mpirun."""
 
+import hashlib
 import json
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import time
@@ -48,28 +50,90 @@ def mpirun(ranks, *program):
     ]  # fmt: skip
 
 
-def command(spec, directory, ranks=None):
-    """mpirun with the job's ranks; ranks=0 starts the worker alone, without mpirun."""
+def write_job(spec, directory):
     path = pathlib.Path(directory) / "job.yaml"
     path.write_text(json.dumps(spec))  # JSON is YAML
+    return path
+
+
+def command(spec, directory, ranks=None, options=()):
+    """mpirun with the job's ranks; ranks=0 starts the worker alone, without mpirun."""
+    worker = [str(WORKER), str(write_job(spec, directory)), *map(str, options)]
     ranks = spec["resources"]["ranks"] if ranks is None else ranks
-    return mpirun(ranks, WORKER, path) if ranks else [str(WORKER), str(path)]
+    return mpirun(ranks, *worker) if ranks else worker
 
 
-def run(spec, directory, ranks=None):
+def with_threads(threads):
+    """The environment in which each rank has so many threads; None: this one."""
+    return None if threads is None else {**os.environ, "OMP_NUM_THREADS": str(threads)}
+
+
+def run(spec, directory, ranks=None, threads=None, options=()):
     return subprocess.run(
-        command(spec, directory, ranks), capture_output=True, text=True, timeout=600
-    )
+        command(spec, directory, ranks, options),
+        capture_output=True, text=True, timeout=600, env=with_threads(threads),
+    )  # fmt: skip
 
 
-def run_to_report(spec, directory, ranks=None):
-    done = run(spec, directory, ranks)
+def run_to_report(spec, directory, ranks=None, threads=None, options=()):
+    done = run(spec, directory, ranks, threads, options)
     assert done.returncode == 0, done.stderr
     return report(spec["output"]["path"])
 
 
+def shard_hashes(output):
+    """SHA-256 by file name of the tensors' files."""
+    shards = sorted(pathlib.Path(output).glob("*.safetensors"))
+    assert shards, f"no shards in {output}"
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in shards}
+
+
+def plan(spec, directory):
+    """What `dotresize plan` says; None if it refuses the budget."""
+    arguments = [BIN / "dotresize", "plan", write_job(spec, directory), "-o", "json"]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
+    if done.returncode == 65 and "resources.memory" in done.stderr:
+        return None
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def named_budget(refusal):
+    """The smallest budget that the refusal of a smaller one names."""
+    found = re.search(
+        r"resources\.memory: .* a rank is too little: this job needs at least (\S+) (\S+) with",
+        refusal,
+    )
+    assert found, refusal
+    return "".join(found.groups())
+
+
 def report(output):
     return json.loads((pathlib.Path(output) / "dotresize" / "report.json").read_text())
+
+
+def budget_for(spec, directory, groups):
+    """The smallest memory, in steps of 64 KiB, with which a pipeline has at most so many junction
+    groups."""
+
+    def is_enough(steps):
+        resources = {**spec["resources"], "memory": f"{64 * steps}KiB"}
+        planned = plan({**spec, "resources": resources}, directory)
+        return (
+            planned is not None
+            and planned["schedule"] == "pipeline"
+            and planned["junction_groups"] <= groups
+        )
+
+    too_little, enough = 0, 1024 * 16  # 1 GiB
+    assert is_enough(enough)
+    while enough - too_little > 1:
+        middle = (too_little + enough) // 2
+        if is_enough(middle):
+            enough = middle
+        else:
+            too_little = middle
+    return f"{64 * enough}KiB"
 
 
 def workers_of(process):
@@ -85,12 +149,13 @@ def workers_of(process):
 class Running:
     """A job in the background; `log` grows as it runs."""
 
-    def __init__(self, spec, directory, ranks=None):
+    def __init__(self, spec, directory, ranks=None, threads=None):
         self.log_path = pathlib.Path(directory) / "log"
         self.log_file = self.log_path.open("w")
         self.process = subprocess.Popen(
-            command(spec, directory, ranks), stdout=self.log_file, stderr=subprocess.STDOUT
-        )
+            command(spec, directory, ranks),
+            stdout=self.log_file, stderr=subprocess.STDOUT, env=with_threads(threads),
+        )  # fmt: skip
 
     @property
     def log(self):

@@ -1,0 +1,232 @@
+"""Kills jobs at random points, damages their journals, resumes them and compares the models.
+
+    tests/worker/kill_points.py [--seed N] [--points N]
+
+Not a part of the tests: some minutes of two cores. Exit code 1 if a model differs, a job does not
+go on, or what the journal held was computed again.
+"""
+
+import argparse
+import contextlib
+import functools
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import harness
+import interrupted
+
+SCHEDULES = {
+    "own": ("original", {"width": 160}),
+    "shared by 4": ("original", {"width": 160, "map_sharing": "4"}),
+    "shared by all": ("original", {"width": 160, "map_sharing": "model"}),
+    "energy": ("original", {"widths": {"keep": 0.9}}),
+    "token_parallel": ("compressed", {"width": 160}),
+}
+METHODS = ["magnitude", "dotresize", "slicegpt", "pca_dotresize"]
+RANKS = [1, 2, 3, 8]
+THREADS = [1, 2]
+DISK_MIB = 64
+
+
+def job(output, schedule, name):
+    activations, method = SCHEDULES[schedule]
+    return harness.job(
+        output, method={"name": name, **method}, samples=16, activations=activations, evaluate=False
+    )
+
+
+@functools.cache
+def budget_of_groups(schedule, name, ranks):
+    with tempfile.TemporaryDirectory() as directory:
+        spec = job(f"{directory}/out", schedule, name)
+        spec["resources"]["ranks"] = ranks
+        return harness.budget_for(spec, directory, groups=4 if ranks < 8 else 2)
+
+
+@functools.cache
+def uninterrupted(schedule, name, threads):
+    with tempfile.TemporaryDirectory() as directory:
+        spec = job(f"{directory}/out", schedule, name)
+        harness.run_to_report(spec, directory, threads=threads)
+        return harness.shard_hashes(f"{directory}/out")
+
+
+def truncate(random_, journal, name):
+    files = sorted(journal.glob(f"{name}.*"))
+    interrupted.truncate(random_.choice(files))
+
+
+def flip_a_bit(random_, journal, name):
+    """Of the tensors, if there are any."""
+    path = sorted(journal.glob(f"{name}.*"))[-1]
+    interrupted.flip_bit(path, random_.randrange(path.stat().st_size))
+
+
+def remove(random_, journal, name):
+    random_.choice(sorted(journal.glob(f"{name}.*"))).unlink()
+
+
+def write_garbage(random_, journal, name):
+    (journal / f"{name}.json").write_bytes(random_.randbytes(40))
+
+
+DAMAGES = [truncate, flip_a_bit, remove, write_garbage]
+
+
+def damage(random_, journal):
+    """Some entries; their names."""
+    names = sorted(interrupted.entries(journal))
+    chosen = random_.sample(names, min(len(names), random_.choice([0, 0, 1, 2, 4])))
+    for name in chosen:
+        random_.choice(DAMAGES)(random_, journal, name)
+    return set(chosen)
+
+
+def unfinished_entries(journal, damaged):
+    """Those of junctions that have not all of theirs."""
+    names = interrupted.entries(journal) - damaged
+    of_junctions = {name for name in names if name.startswith(("map-", "shared-", "junction-"))}
+    numbers = {name.split("-")[1] for name in interrupted.solved(journal) - damaged}
+    shared = any(name.startswith("shared-") for name in names | damaged)
+    finished = numbers if shared else {n for n in numbers if f"map-{n}" not in damaged}
+    return {name for name in of_junctions if name.split("-")[1] not in finished}
+
+
+@contextlib.contextmanager
+def small_disk(directory):
+    disk = pathlib.Path(directory) / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", disk], check=True)
+    yield disk
+    subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def fill(disk):
+    """Until there is no room left, while a job takes some of it."""
+    block = bytes(1 << 16)
+    with (disk / "others").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(block):
+            pass
+
+
+class Point:
+    def __init__(self, random_, kinds):
+        self.random = random_
+        self.schedule = random_.choice(list(SCHEDULES))
+        self.method = random_.choice(METHODS)
+        self.kind = random_.choice(kinds)
+        self.in_groups = random_.random() < 0.7
+        # A decomposition's rounding depends on the threads of the run that begins the journal.
+        self.threads = random_.choice(THREADS)
+        self.reference = (self.schedule, self.method, self.threads)
+        # Entries of the journal that are waited for; the more, the later.
+        self.wait = random_.choice([0, 1, 2, 3, 5, 8, 12, 16, 20, 24])
+        self.delay = random_.uniform(0, 0.1)
+        self.interruptions = random_.choice([1, 1, 2])
+        self.tried = []  # ranks × threads of each run
+        self.damaged = 0
+
+    def next_run(self, spec):
+        begun = (interrupted.journal_of(spec) / "job.json").exists()
+        threads = self.random.choice(THREADS) if begun else self.threads
+        ranks = self.random.choice(RANKS)
+        spec["resources"]["ranks"] = ranks
+        spec["resources"].pop("memory", None)
+        if self.in_groups and self.schedule != "token_parallel":
+            spec["resources"]["memory"] = budget_of_groups(self.schedule, self.method, ranks)
+        self.tried.append(f"{ranks}x{threads}")
+        return threads
+
+    def interrupt(self, spec, directory):
+        """False if the job ended by itself before."""
+        running = harness.Running(spec, directory, threads=self.next_run(spec))
+        journal = interrupted.journal_of(spec)
+        running.wait_for("prepare" if self.wait == 0 else "calibrate")
+        if not interrupted.wait_for_entries(running, journal, self.wait):
+            return False
+        time.sleep(self.delay)
+        if running.process.poll() is not None:
+            return False
+        if self.kind == "full disk":
+            fill(journal.parent.parent)
+            code, _ = running.end(120)
+            (journal.parent.parent / "others").unlink()
+            if code != 0 and "No space left on device" not in running.log:
+                raise AssertionError(f"a full disk is not named:\n{running.log}")
+        else:
+            interrupted.kill(running, self.kind)
+        self.wait += self.random.choice([0, 1, 4])
+        return not pathlib.Path(spec["output"]["path"]).exists()
+
+    def run(self, directory, disk):
+        """What is wrong; nothing if all is as it must be."""
+        spec = job(disk / "out", self.schedule, self.method)
+        journal = interrupted.journal_of(spec)
+        done = False
+        damaged = set()
+        for _ in range(self.interruptions):
+            done = done or not self.interrupt(spec, directory)
+            if done or not journal.exists():
+                continue
+            damaged |= damage(self.random, journal)
+        self.damaged = len(damaged)
+        if done:
+            self.tried.append("ended")
+        else:
+            unfinished = unfinished_entries(journal, damaged)
+            code, log, rewritten = interrupted.finish_watched(spec, directory, self.next_run(spec))
+            if code != 0:
+                return f"exit code {code}:\n{log}"
+            again = rewritten - damaged - unfinished
+            if again:
+                return f"computed again: {sorted(again)}\n{log}"
+        if harness.shard_hashes(disk / "out") != uninterrupted(*self.reference):
+            return "another model"
+        left = sorted(path.name for path in disk.iterdir() if path.name.startswith("out."))
+        return f"left: {left}" if left else ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--points", type=int, default=40)
+    parser.add_argument("--only", type=int, help="one point, as the others would have left it")
+    options = parser.parse_args()
+    kinds = interrupted.KILLS + (["full disk"] if os.geteuid() == 0 else [])
+    failed = killed = 0
+    row = "{:>5}  {:14}  {:13}  {:12}  {:>7}  {:>7}  {:24}  {}"
+    columns = ["point", "schedule", "method", "kill", "entries", "damaged", "ranks x threads"]
+    print(row.format(*columns, "result"))
+    for number in range(options.points):
+        if options.only not in (None, number):
+            continue
+        point = Point(random.Random(f"{options.seed}-{number}"), kinds)
+        entries = point.wait
+        with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
+            disk = pathlib.Path(directory)
+            if point.kind == "full disk":
+                disk = stack.enter_context(small_disk(directory))
+            try:
+                wrong = point.run(directory, disk)
+            except AssertionError as error:
+                wrong = str(error)
+            shutil.rmtree(disk / "out.partial", ignore_errors=True)
+        failed += bool(wrong)
+        killed += "ended" not in point.tried
+        told = [number, point.schedule, point.method, point.kind, entries, point.damaged]
+        print(row.format(*told, ", ".join(point.tried), "WRONG" if wrong else "same"))
+        if wrong:
+            print(wrong)
+        sys.stdout.flush()
+    print(f"seed {options.seed}: {killed} interrupted jobs resumed, {failed} wrong")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""Neither the number of junction groups nor that of ranks changes a byte of the model."""
+
+import copy
+import functools
+import json
+import shutil
+import subprocess
+
+import pytest
+
+import harness
+
+METHODS = ["magnitude", "dotresize", "slicegpt", "pca_dotresize"]
+GROUPS = [1, 2, 5]
+RANKS = [1, 2, 3]
+THREADS = 1
+# With the head there are 13 junctions: 5 groups are of 3 and of 2.
+OWN = {"width": 160, "head": "sliced"}
+SHARED_BY_ALL = {"width": 160, "map_sharing": "model"}
+SHARED_BY_SOME = {"width": 160, "head": "sliced", "map_sharing": "4"}
+BY_ENERGY = {"widths": {"keep": 0.9}, "head": "sliced"}
+
+
+def small_job(output, method, activations="original", ranks=1):
+    return harness.job(
+        output, method=method, samples=8, activations=activations, ranks=ranks, evaluate=False
+    )
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """Hashes of what one rank gives in one group."""
+
+    @functools.cache
+    def hashes(method, activations):
+        directory = tmp_path_factory.mktemp("alone")
+        spec = small_job(directory / "out", json.loads(method), activations)
+        assert harness.plan(spec, directory)["junction_groups"] == 1
+        harness.run_to_report(spec, directory, threads=THREADS)
+        return harness.shard_hashes(directory / "out")
+
+    return lambda method, activations="original": hashes(json.dumps(method), activations)
+
+
+@pytest.fixture
+def check_groups(alone, tmp_path):
+    def check(method):
+        for groups in GROUPS[1:]:
+            spec = small_job(tmp_path / str(groups), method)
+            spec["resources"]["memory"] = harness.budget_for(spec, tmp_path, groups)
+            assert harness.plan(spec, tmp_path)["junction_groups"] == groups
+            harness.run_to_report(spec, tmp_path, threads=THREADS)
+            assert harness.shard_hashes(spec["output"]["path"]) == alone(method)
+
+    return check
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_groups_do_not_change_the_model(name, check_groups):
+    check_groups({"name": name, **OWN})
+
+
+@pytest.mark.parametrize("sharing", [SHARED_BY_ALL, SHARED_BY_SOME], ids=["model", "4"])
+@pytest.mark.parametrize("name", METHODS)
+def test_groups_do_not_change_shared_maps(name, sharing, check_groups):
+    check_groups({"name": name, **sharing})
+
+
+@pytest.mark.parametrize("name", ["dotresize", "pca_dotresize"])
+def test_groups_do_not_change_widths_from_energy(name, check_groups):
+    check_groups({"name": name, **BY_ENERGY})
+
+
+@pytest.mark.parametrize("groups", GROUPS)
+def test_a_job_takes_as_many_groups_as_planned(groups, tmp_path):
+    spec = small_job(tmp_path / "out", {"name": "slicegpt", **OWN})
+    spec["resources"]["memory"] = harness.budget_for(spec, tmp_path, groups)
+    trace = tmp_path / "trace.json"
+    harness.run_to_report(spec, tmp_path, threads=THREADS, options=["--trace", trace])
+    spans = [span for span in json.loads(trace.read_text())["traceEvents"] if span["ph"] == "X"]
+    phases = [span["name"] for span in sorted(spans, key=lambda span: span["ts"])]
+    steps = [phase for phase in phases if phase in ("gram", "solve")]
+    begun = [pair for pair in zip(["solve", *steps], steps) if pair == ("solve", "gram")]
+    assert len(begun) == groups
+
+
+@pytest.mark.parametrize(
+    "method, activations",
+    [
+        *(({"name": name, **OWN}, "original") for name in METHODS),
+        *(({"name": name, **OWN}, "compressed") for name in METHODS),
+        ({"name": "pca_dotresize", **SHARED_BY_ALL}, "original"),
+        ({"name": "pca_dotresize", **SHARED_BY_SOME}, "original"),
+        ({"name": "pca_dotresize", **BY_ENERGY}, "original"),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else value,
+)
+def test_ranks_do_not_change_the_model(method, activations, alone, tmp_path):
+    for ranks in RANKS[1:]:
+        spec = small_job(tmp_path / str(ranks), method, activations, ranks)
+        harness.run_to_report(spec, tmp_path, threads=THREADS)
+        assert harness.shard_hashes(spec["output"]["path"]) == alone(method, activations)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("activations", ["original", "compressed"])
+def test_a_budget_that_is_too_small_names_one_that_is_enough(activations, ranks, tmp_path):
+    method = {"name": "pca_dotresize", **OWN}
+    spec = small_job(tmp_path / "out", method, activations, ranks)
+    spec["resources"]["memory"] = "100MiB"
+    (tmp_path / "model").mkdir()
+    shutil.copy(harness.MODEL / "config.json", tmp_path / "model")
+    without_weights = copy.deepcopy(spec)
+    without_weights["model"]["path"] = str(tmp_path / "model")
+    refused = harness.run(without_weights, tmp_path)
+
+    assert refused.returncode == 65, refused.stderr
+    assert "prepare" not in refused.stderr
+    assert not list(tmp_path.glob("out*"))
+    spec["resources"]["memory"] = harness.named_budget(refused.stderr)
+    harness.run_to_report(spec, tmp_path, threads=THREADS)
+
+
+def test_run_refuses_a_budget_before_it_starts_a_rank(tmp_path):
+    spec = small_job(tmp_path / "out", {"name": "pca_dotresize", **OWN})
+    spec["resources"]["memory"] = "100MiB"
+    command = [harness.BIN / "dotresize", "run", harness.write_job(spec, tmp_path)]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 65
+    assert "mpirun" not in refused.stderr and "rank 0" not in refused.stderr
+    spec["resources"]["memory"] = harness.named_budget(refused.stderr)
+    assert harness.plan(spec, tmp_path)

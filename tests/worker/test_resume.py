@@ -1,0 +1,363 @@
+"""A job that was interrupted goes on from its journal, to the same model."""
+
+import contextlib
+import copy
+import functools
+import json
+import os
+import shutil
+import signal
+import subprocess
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import harness
+import interrupted
+
+JUNCTIONS = 12
+SCHEDULES = {
+    "own maps": ("original", {"width": 160}),
+    "shared maps": ("original", {"width": 160, "map_sharing": "4"}),
+    "widths from energy": ("original", {"widths": {"keep": 0.9}}),
+    "token_parallel": ("compressed", {"width": 160}),
+}
+
+
+def small_job(output, schedule="own maps", ranks=1, name="pca_dotresize"):
+    activations, method = SCHEDULES[schedule]
+    return harness.job(
+        output,
+        method={"name": name, **method},
+        samples=8,
+        activations=activations,
+        ranks=ranks,
+        evaluate=False,
+    )
+
+
+def in_many_groups(spec, directory):
+    """The same job with a budget for four groups: its entries do not come all at once."""
+    if spec["calibration"]["activations"] == "compressed":
+        return spec
+    resources = {**spec["resources"], "memory": harness.budget_for(spec, directory, 4)}
+    return {**spec, "resources": resources}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """Hashes of what the job of a schedule gives in one go, with one rank and one thread."""
+
+    @functools.cache
+    def hashes(schedule):
+        directory = tmp_path_factory.mktemp("uninterrupted")
+        spec = small_job(directory / "out", schedule)
+        harness.run_to_report(spec, directory, threads=1)
+        return harness.shard_hashes(directory / "out")
+
+    return hashes
+
+
+@pytest.mark.parametrize(
+    "schedule, victim, ranks, ranks_after, threads_after",
+    [
+        ("own maps", "another rank", 3, 1, 2),
+        ("shared maps", "rank 0", 2, 3, 1),
+        ("widths from energy", "all ranks", 1, 3, 1),
+        ("token_parallel", "mpirun", 3, 1, 2),
+    ],
+)
+def test_a_killed_job_goes_on(
+    schedule, victim, ranks, ranks_after, threads_after, uninterrupted, tmp_path
+):
+    spec = small_job(tmp_path / "out", schedule, ranks)
+    kill = functools.partial(interrupted.kill, kind=victim)
+    entries = interrupted.run_to_entries(in_many_groups(spec, tmp_path), tmp_path, 5, kill)
+    finished = interrupted.solved(interrupted.journal_of(spec))
+    spec["resources"]["ranks"] = ranks_after
+    code, log, rewritten = interrupted.finish_watched(spec, tmp_path, threads_after)
+
+    assert code == 0, log
+    assert f"resuming: {len(finished)} of {JUNCTIONS} junctions are solved; {tmp_path}/out" in log
+    # Of a junction that is not finished the map may be there: it is solved again.
+    unfinished = {name for name in entries if name.replace("map", "junction") not in finished}
+    assert rewritten <= {name for name in unfinished if name.startswith(("map-", "shared-"))}
+    assert harness.shard_hashes(tmp_path / "out") == uninterrupted(schedule)
+
+
+@pytest.fixture(scope="module")
+def half_done(tmp_path_factory):
+    """A directory with a copy of the model, and with what a job of one rank has left that was
+    killed after five junctions."""
+    directory = tmp_path_factory.mktemp("half-done")
+    shutil.copytree(harness.MODEL, directory / "model")
+    spec = in_many_groups(job_on_copy(directory), directory)
+    kill = functools.partial(interrupted.kill, kind="rank 0")
+    interrupted.run_to_entries(spec, directory, 2 * 5, kill)
+    return directory
+
+
+def job_on_copy(directory):
+    spec = small_job(directory / "out")
+    spec["model"]["path"] = str(directory / "model")
+    return spec
+
+
+@pytest.fixture
+def spec(half_done, tmp_path):
+    """The same job elsewhere; the copies of the files keep their times."""
+    for name in ("model", "out.partial"):
+        shutil.copytree(half_done / name, tmp_path / name)
+    return job_on_copy(tmp_path)
+
+
+@pytest.fixture
+def journal(spec):
+    return interrupted.journal_of(spec)
+
+
+def test_damaged_entries_are_computed_again(spec, journal, uninterrupted, tmp_path):
+    finished = len(interrupted.solved(journal))
+    interrupted.truncate(journal / "map-0.safetensors")
+    interrupted.flip_bit(journal / "map-1.safetensors")
+    (journal / "map-2.safetensors").unlink()
+    (journal / "map-3.json").write_text('["sha256"]')
+    (journal / "junction-4.json").write_text("")
+    damaged = {"map-0", "map-1", "map-2", "map-3", "junction-4"}
+    spec["resources"]["ranks"] = 3
+    code, log, _ = interrupted.finish_watched(spec, tmp_path)
+
+    assert code == 0, log
+    for name in interrupted.entries(journal) | damaged:
+        note = f"note: {name} of the journal is damaged, and is computed again\n"
+        assert (note in log) == (name in damaged)
+    assert f"resuming: {finished - 5} of {JUNCTIONS} junctions are solved" in log
+    assert harness.shard_hashes(tmp_path / "out") == uninterrupted("own maps")
+
+
+def test_sidecars_that_are_still_json_are_noticed_too(spec, journal, uninterrupted, tmp_path):
+    for name, change in [
+        ("junction-2", lambda value: value.pop("effective_rank")),
+        ("junction-3", lambda value: value.update(retained_energy=value["retained_energy"] / 2)),
+    ]:
+        sidecar = json.loads((journal / f"{name}.json").read_text())
+        change(sidecar["value"])
+        (journal / f"{name}.json").write_text(json.dumps(sidecar))
+    done = harness.run(spec, tmp_path, threads=1)
+    assert done.returncode == 0, done.stderr
+    assert "note: junction-2 of the journal is damaged" in done.stderr
+    assert "note: junction-3 of the journal is damaged" in done.stderr
+    assert harness.shard_hashes(tmp_path / "out") == uninterrupted("own maps")
+
+
+def end_with_sigterm(running):
+    ranks = running.ranks()
+    os.kill(ranks[0].pid, signal.SIGTERM)
+    code, _ = running.end()
+    assert code == 2
+    assert harness.all_gone(ranks)
+
+
+@pytest.mark.parametrize("damaged", [["first-0"], ["rotation-0", "second-1"], ["shared-0"]])
+def test_damaged_sums_of_shared_maps_are_computed_again(damaged, uninterrupted, tmp_path):
+    """Some junctions are described, others are not."""
+    spec = small_job(tmp_path / "out", "shared maps")
+    everything = 2 * JUNCTIONS + 3 * 4  # first, second; rotation, map and shared
+    interrupted.run_to_entries(
+        spec, tmp_path, everything + 1, functools.partial(interrupted.kill, kind="rank 0")
+    )
+    journal = interrupted.journal_of(spec)
+    (journal / "junction-1.json").unlink(missing_ok=True)
+    for name in damaged:
+        (journal / f"{name}.json").write_text("")
+    done = harness.run(spec, tmp_path, threads=1)
+    assert done.returncode == 0, done.stderr
+    assert harness.shard_hashes(tmp_path / "out") == uninterrupted("shared maps")
+
+
+def touch_model(spec, tmp_path):
+    os.utime(tmp_path / "model" / "model.safetensors")
+
+
+def other_tokens(spec, tmp_path):
+    tokens = load_file(harness.CALIBRATION)["tokens"]
+    path = tmp_path / "tokens.safetensors"
+    save_file({"tokens": torch.flip(tokens, [0])}, path)
+    spec["calibration"]["tokens"] = str(path)
+
+
+def other_method(spec, tmp_path):
+    spec["method"]["name"] = "dotresize"
+
+
+def other_lambda(spec, tmp_path):
+    spec["method"]["lambda"] = 0.2
+
+
+def other_width(spec, tmp_path):
+    spec["method"]["width"] = 168
+
+
+def other_schedule(spec, tmp_path):
+    spec["calibration"]["activations"] = "compressed"
+
+
+def other_config(spec, tmp_path):
+    path = tmp_path / "model" / "config.json"
+    path.write_text(path.read_text() + "\n")
+
+
+FOREIGN = [
+    (touch_model, "model.model.safetensors.modified is "),
+    (other_config, "model.config.json is "),
+    (other_tokens, "calibration_tokens is "),
+    (other_method, 'method.name is "dotresize", and "pca_dotresize" in the journal'),
+    (other_lambda, "method.lambda is 0.2, and "),
+    (other_width, "method.width is 168, and 160 in the journal"),
+    (other_schedule, 'schedule is "token_parallel", and "pipeline" in the journal'),
+]
+
+
+def files(directory):
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_a_journal_of_another_job_is_refused_by_what_differs(spec, half_done, tmp_path):
+    before = files(interrupted.journal_of(spec))
+    for number, (change, difference) in enumerate(FOREIGN):
+        directory = tmp_path / str(number)
+        for name in ("model", "out.partial"):
+            shutil.copytree(half_done / name, directory / name)
+        other = job_on_copy(directory)
+        change(other, directory)
+        refused = harness.run(other, directory)
+        assert refused.returncode == 65, refused.stderr
+        where = f"output.path: {directory}/out.partial/journal"
+        assert f"{where} is the journal of another job: {difference}" in refused.stderr
+        assert "--fresh starts the job anew" in refused.stderr
+        assert files(interrupted.journal_of(other)) == before
+        assert [path.name for path in (directory / "out.partial").iterdir()] == ["journal"]
+
+
+def cut_off(path):
+    interrupted.truncate(path)
+
+
+def as_an_empty_object(path):
+    path.write_text("{}")
+
+
+def as_an_array(path):
+    path.write_text("[]")
+
+
+def without_it(path):
+    path.unlink()
+
+
+def with_threads_in_words(path):
+    interrupted.change_job(path.parent, lambda job: job.update(decomposition_threads="two"))
+
+
+@pytest.mark.parametrize(
+    "damage", [cut_off, as_an_empty_object, as_an_array, without_it, with_threads_in_words]
+)
+def test_a_journal_that_does_not_say_whose_it_is_is_refused(damage, spec, journal, tmp_path):
+    damage(journal / "job.json")
+    before = files(journal)
+    refused = harness.run(spec, tmp_path)
+    assert refused.returncode == 65, refused.stderr
+    assert "output.path: " in refused.stderr and "journal" in refused.stderr
+    assert "--fresh starts the job anew" in refused.stderr
+    assert files(journal) == before
+
+
+def test_fresh_starts_anew(spec, journal, tmp_path):
+    spec["method"]["lambda"] = 0.2
+    done = harness.run(spec, tmp_path, threads=1, options=["--fresh"])
+    assert done.returncode == 0, done.stderr
+    assert "resuming" not in done.stderr
+    again = copy.deepcopy(spec)
+    again["output"]["path"] = str(tmp_path / "again")
+    harness.run_to_report(again, tmp_path, threads=1)
+    assert harness.shard_hashes(tmp_path / "out") == harness.shard_hashes(tmp_path / "again")
+
+
+def test_another_budget_goes_on(spec, uninterrupted, tmp_path):
+    done = harness.run(in_many_groups(spec, tmp_path), tmp_path, threads=1)
+    assert done.returncode == 0, done.stderr
+    assert "resuming: " in done.stderr
+    assert harness.shard_hashes(tmp_path / "out") == uninterrupted("own maps")
+
+
+def test_nothing_of_the_journal_is_in_the_output(spec, tmp_path):
+    harness.run_to_report(spec, tmp_path)
+    again = copy.deepcopy(spec)
+    again["output"]["path"] = str(tmp_path / "again")
+    harness.run_to_report(again, tmp_path)
+    names = [
+        sorted(str(path.relative_to(output)) for path in output.rglob("*"))
+        for output in (tmp_path / "out", tmp_path / "again")
+    ]
+    assert names[0] == names[1]
+    assert sorted(path.name for path in tmp_path.glob("*.partial")) == []
+
+
+def test_sigterm_keeps_a_journal_that_has_entries_and_nothing_else(spec, uninterrupted, tmp_path):
+    shutil.rmtree(interrupted.partial_of(spec))
+    interrupted.run_to_entries(in_many_groups(spec, tmp_path), tmp_path, 4, end_with_sigterm)
+    assert [path.name for path in interrupted.partial_of(spec).iterdir()] == ["journal"]
+    harness.run_to_report(spec, tmp_path, threads=1)
+    assert harness.shard_hashes(tmp_path / "out") == uninterrupted("own maps")
+
+
+def test_sigterm_before_any_entry_leaves_nothing(tmp_path):
+    spec = small_job(tmp_path / "out")
+    spec["calibration"]["samples"] = 64  # one group: its first entry comes at the end
+    running = harness.Running(spec, tmp_path)
+    running.wait_for("calibrate")
+    end_with_sigterm(running)
+    assert not list(tmp_path.glob("out*"))
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk], capture_output=True, text=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"a tmpfs cannot be mounted: {mounted.stderr}")
+    yield disk
+    subprocess.run(["umount", "--lazy", disk], check=True)
+
+
+def fill(path):
+    """Until there is no room left, while a job takes some of it."""
+    block = bytes(1 << 16)
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(block):
+            pass
+
+
+def test_a_full_disk_is_named_and_with_room_the_job_goes_on(small_disk, uninterrupted, tmp_path):
+    spec = small_job(small_disk / "out", ranks=2)
+    running = harness.Running(in_many_groups(spec, tmp_path), tmp_path, threads=1)
+    journal = interrupted.journal_of(spec)
+    assert interrupted.wait_for_entries(running, journal, 4), running.log
+    fill(small_disk / "others")
+    code, _ = running.end(60)
+
+    assert code == 1, running.log
+    assert f"{small_disk}/out.partial/" in running.log
+    assert "No space left on device" in running.log
+    assert [path.name for path in interrupted.partial_of(spec).iterdir()] == ["journal"]
+    assert len(interrupted.entries(journal)) >= 4
+    subprocess.run(["mount", "-o", "remount,size=128m", small_disk], check=True)
+    done = harness.run(spec, tmp_path, threads=1)
+    assert done.returncode == 0, done.stderr
+    assert "resuming: " in done.stderr
+    assert "damaged" not in done.stderr
+    assert harness.shard_hashes(small_disk / "out") == uninterrupted("own maps")
