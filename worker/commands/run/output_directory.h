@@ -32,7 +32,9 @@ class OutputDirectory {
   void discard();
   /// Leaves the output to rank 0, which may commit it as soon as it has this rank's next message.
   void leave();
-  /// Removes the journal, makes the content durable and renames it to `path`, replacing an existing
+  /// Once the output is whole: nobody goes on from it.
+  void remove_journal();
+  /// Makes the content durable and renames it to `path`, replacing an existing
   /// directory if `overwrite` allows it.
   void commit();
 

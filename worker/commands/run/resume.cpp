@@ -111,7 +111,9 @@ int begin_or_check(const fs::path& dir, const Json& fingerprint) {
 }
 
 void remove_damaged(Communicator& comm, const fs::path& dir) {
-  Json names = Journal(dir).remove_damaged(comm.rank(), comm.size());
+  Journal journal(dir);
+  comm.barrier();  // the entries are dealt out, so all ranks must have the same ones
+  const Json names = journal.remove_damaged(comm.rank(), comm.size());
   for (const std::string& text : gather_strings(comm, names.dump(), 0)) {
     for (const Json& name : Json::parse(text)) {
       fmt::print(stderr, "note: {} of the journal is damaged, and is computed again\n",

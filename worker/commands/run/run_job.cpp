@@ -292,6 +292,7 @@ void publish(OutputDirectory& output, const Report& report, const ModelConfig& c
   write_file_atomically(dir / "README.md", model_card(report, config));
   fs::create_directory(dir / "dotresize");
   write_file_atomically(dir / "dotresize" / "report.json", report_to_json(report));
+  output.remove_journal();
   write_file_atomically(dir / "SHA256SUMS", sha256_sums(dir, shards));
   output.commit();
 }
