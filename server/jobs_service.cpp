@@ -136,8 +136,8 @@ grpc::Status JobsService::GetJob(grpc::ServerContext*, const v1::GetJobRequest* 
     check_id(request->id());
     *response = store_.get(request->id());
     if (response->state() == v1::Job::FAILED) {
-      const std::string& output = response->spec().output().path();
-      response->set_unfinished_bytes(size_of_directory(partial_path(output)));
+      const int64_t bytes = size_of_directory(partial_path(response->spec().output().path()));
+      if (bytes > 0) response->set_unfinished_bytes(bytes);
     }
   });
 }

@@ -271,8 +271,8 @@ void resolve_budgets(const v1::Resources& resources, const std::optional<LaunchF
     job.memory = launch->memory;
     job.device_memory = launch->device_memory;
   }
-  if (!resources.memory().empty()) job.memory = parse_bytes(resources.memory());
-  if (!resources.device_memory().empty()) {
+  if (resources.has_memory()) job.memory = parse_bytes(resources.memory());
+  if (resources.has_device_memory()) {
     job.device_memory = parse_bytes(resources.device_memory());
   }
 }
@@ -280,9 +280,9 @@ void resolve_budgets(const v1::Resources& resources, const std::optional<LaunchF
 /// The plan of the job with another schedule for the same activations, if the job can have it.
 std::optional<ResolvedJob> with_less_memory(const ResolvedJob& job) {
   for (const Schedule& schedule : schedules()) {
-    const bool same_maps =
+    const bool same_activations =
         schedule.activations == job.schedule.activations && schedule.name != job.schedule.name;
-    if (!same_maps || job.map_sharing.shares() || !job.widths_known()) continue;
+    if (!same_activations || job.map_sharing.shares() || !job.widths_known()) continue;
     ResolvedJob other = job;
     other.schedule = schedule;
     return other;
@@ -318,13 +318,22 @@ double excess(const ResolvedJob& job, const ShardPlan& plan) {
 /// More of them cost more passes over the tokens than a schedule without groups loses.
 constexpr int64_t kMaxGroups = 4;
 
-/// Takes the schedule that has room: the job's own first, unless it needs many groups.
-void fit_to_memory(const ModelConfig& config, ResolvedJob& job) {
+/// Whether the job goes on with the schedule of an interrupted run.
+bool takes_schedule_of(const LaunchFacts& launch, ResolvedJob& job) {
+  const auto found = std::ranges::find(schedules(), launch.schedule, &Schedule::name);
+  if (found == schedules().end() || found->activations != job.schedule.activations) return false;
+  job.schedule = *found;
+  return true;
+}
+
+/// Takes the schedule that has room: the job's own first, unless it needs many groups. `fixed`: no
+/// other one.
+void fit_to_memory(const ModelConfig& config, bool fixed, ResolvedJob& job) {
   if (!job.memory && !job.device_memory) return;
   const ShardPlan plan = make_shard_plan(config, job);
   const bool fits_as_it_is = fits(plan, job);
   if (fits_as_it_is && plan.junction_groups <= kMaxGroups) return;
-  const std::optional<ResolvedJob> other = with_less_memory(job);
+  const std::optional<ResolvedJob> other = fixed ? std::nullopt : with_less_memory(job);
   if (!other) {
     if (fits_as_it_is) return;
     refuse_budgets(job, plan);
@@ -381,7 +390,8 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
     check_seqlen("evaluation", *job.evaluation, config);
   }
   check_output_is_apart(job);
-  fit_to_memory(config, job);
+  const bool goes_on = launch && takes_schedule_of(*launch, job);
+  fit_to_memory(config, goes_on, job);
   return job;
 }
 

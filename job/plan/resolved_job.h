@@ -37,6 +37,9 @@ struct LaunchFacts {
   /// has its own. In bytes.
   std::optional<int64_t> memory = {};
   std::optional<int64_t> device_memory = {};
+  /// The schedule of an interrupted run from whose maps the job goes on; empty if there is none. It
+  /// is taken if it is one for the job's activations, however much memory there is.
+  std::string schedule = {};
 };
 
 /// A JobSpec with every default decided and, unless energy decides them, every width known: what

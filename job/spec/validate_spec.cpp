@@ -168,12 +168,14 @@ class Validator {
     if (resources.has_timeout_s()) {
       check_range("resources.timeout_s", resources.timeout_s(), 1, kMaxTimeoutSeconds);
     }
-    check_bytes("resources.memory", resources.memory());
-    check_bytes("resources.device_memory", resources.device_memory());
+    if (resources.has_memory()) check_bytes("resources.memory", resources.memory());
+    if (resources.has_device_memory()) {
+      check_bytes("resources.device_memory", resources.device_memory());
+    }
   }
 
   void check_bytes(const std::string& key, const std::string& text) {
-    if (!text.empty() && !parse_bytes(text)) {
+    if (!parse_bytes(text)) {
       add(key, in_quotes(text) + " is no amount of memory, such as 24GiB");
     }
   }

@@ -92,7 +92,7 @@ TEST(JobFile, EveryOptionCanBeGiven) {
 }
 
 TEST(JobFile, AnAmountOfMemoryIsCheckedByItsKey) {
-  for (const char* amount : {"24 apples", "-1GiB", "0", "GiB", "1e30TiB", "nan"}) {
+  for (const char* amount : {"24 apples", "-1GiB", "0", "GiB", "1e30TiB", "nan", "''"}) {
     try {
       parse(with(kEverything, "24GiB", amount));
       ADD_FAILURE() << amount << " was accepted";

@@ -104,6 +104,17 @@ TEST_F(ResolveJob, ABudgetOfTheSpecIsStrongerThanWhatTheHostHas) {
   EXPECT_EQ(resolve().memory, int64_t{3} << 30);
 }
 
+TEST_F(ResolveJob, AnInterruptedRunKeepsItsSchedule) {
+  LaunchFacts launch;
+  launch.schedule = "layerwise";
+  EXPECT_EQ(resolve_job(spec_, config_, launch).schedule.name, "layerwise");
+  launch.schedule = "token_parallel";  // of other activations
+  EXPECT_EQ(resolve_job(spec_, config_, launch).schedule.name, "pipeline");
+  launch.schedule = "layerwise";
+  spec_.mutable_resources()->set_memory("1MiB");
+  EXPECT_THROW(resolve_job(spec_, config_, launch), InputError);
+}
+
 TEST_F(ResolveJob, ABudgetThatIsTooSmallIsRefusedWithOneThatWouldDo) {
   spec_.mutable_resources()->set_memory("1MiB");
   try {

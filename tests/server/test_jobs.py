@@ -149,7 +149,7 @@ def test_failed_job_goes_on_from_its_journal(server, tmp_path):
     assert job.state == Job.SUCCEEDED
     assert job.attempt == 2
     assert not job.HasField("error")
-    assert "junctions are solved" in server.logs(id_)
+    assert b"junctions are solved" in server.logs(id_)
     assert not (tmp_path / "out.partial").exists()
     with refused(grpc.StatusCode.FAILED_PRECONDITION) as found:
         server.resume(id_)

@@ -99,4 +99,4 @@ def test_a_size_that_cannot_be_had_is_refused(method, expected, tmp_path):
     refused = harness.run(size_job(tmp_path / "out", method, ranks=2), tmp_path)
     assert refused.returncode == 65
     assert expected in refused.stderr
-    assert not list(tmp_path.glob("out*"))
+    assert {path.name for path in tmp_path.glob("out*/*")} <= {"journal"}

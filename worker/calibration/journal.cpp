@@ -186,6 +186,10 @@ MapDiagnostics Journal::diagnostics(int64_t junction) const {
   return diagnostics_from_json(value(junction_entry(junction)));
 }
 
+bool Journal::has_shared_diagnostics(int64_t first_junction) const {
+  return has(shared_entry(first_junction));
+}
+
 MapDiagnostics Journal::shared_diagnostics(int64_t first_junction) const {
   return diagnostics_from_json(value(shared_entry(first_junction)));
 }

@@ -50,6 +50,7 @@ class Journal {
   bool has_diagnostics(int64_t junction) const;
   /// What all junctions of a shared map have in common.
   void put_shared_diagnostics(int64_t first_junction, const MapDiagnostics& diagnostics);
+  bool has_shared_diagnostics(int64_t first_junction) const;
   MapDiagnostics shared_diagnostics(int64_t first_junction) const;
   /// Of any rank's junction. Throws InputError if there are none.
   MapDiagnostics diagnostics(int64_t junction) const;

@@ -48,8 +48,11 @@ class SharedMaps {
   }
   std::vector<int64_t> lacking(std::string (*entry)(int64_t)) const;
   int64_t width_of(int64_t map) const { return job_.widths.all.at(static_cast<size_t>(map)); }
-  /// The maps that this rank owns and that are not in the journal.
-  std::vector<int64_t> unsolved() const;
+  /// The maps that this rank owns.
+  std::vector<int64_t> owned() const;
+  /// Whether the journal has the map; and what all of its junctions say about it.
+  bool is_solved(int64_t map) const;
+  bool is_finished(int64_t map) const;
   int64_t end_of(int64_t map) const;
   DecomposedJunction decompose(int64_t map) const;
   CostSums sum_of_costs(int64_t map) const;
@@ -64,21 +67,30 @@ class SharedMaps {
 std::vector<int64_t> SharedMaps::lacking(std::string (*entry)(int64_t)) const {
   std::vector<int64_t> pending;
   for (const int64_t junction : mine_) {
-    const bool finished =
-        job_.journal.has_map(job_.map_of(junction)) && job_.journal.has_diagnostics(junction);
+    const bool finished = is_finished(job_.map_of(junction));
     if (!finished && !job_.journal.has(entry(junction))) pending.push_back(junction);
   }
   return pending;
 }
 
-std::vector<int64_t> SharedMaps::unsolved() const {
+std::vector<int64_t> SharedMaps::owned() const {
   std::vector<int64_t> maps;
   for (const int64_t junction : mine_) {
-    if (job_.map_of(junction) == junction && !job_.journal.has_map(junction)) {
-      maps.push_back(junction);
-    }
+    if (job_.map_of(junction) == junction) maps.push_back(junction);
   }
   return maps;
+}
+
+bool SharedMaps::is_solved(int64_t map) const {
+  return job_.journal.has_map(map) && job_.journal.has_shared_diagnostics(map);
+}
+
+bool SharedMaps::is_finished(int64_t map) const {
+  bool described = true;
+  for (int64_t junction = map; junction < end_of(map); ++junction) {
+    described = described && job_.journal.has_diagnostics(junction);
+  }
+  return described && is_solved(map);
 }
 
 int64_t SharedMaps::end_of(int64_t map) const {
@@ -107,8 +119,8 @@ DecomposedJunction SharedMaps::decompose(int64_t map) const {
 }
 
 void SharedMaps::write_rotations() {
-  for (const int64_t map : unsolved()) {
-    if (job_.journal.has(rotation_entry(map))) continue;
+  for (const int64_t map : owned()) {
+    if (is_finished(map) || job_.journal.has(rotation_entry(map))) continue;
     job_.journal.put(rotation_entry(map), decompose(map).tensors());
   }
   comm_.barrier();
@@ -140,7 +152,8 @@ CostSums SharedMaps::sum_of_costs(int64_t map) const {
 }
 
 void SharedMaps::solve() {
-  for (const int64_t map : unsolved()) {
+  for (const int64_t map : owned()) {
+    if (is_solved(map)) continue;
     std::optional<SecondPass> sum;
     if (needs_second_pass(job_.map)) sum.emplace(setup(map), sum_of_costs(map));
     DecomposedJunction decomposed =

@@ -29,6 +29,7 @@
 #include "worker/commands/progress.h"
 #include "worker/commands/run/progress_client.h"
 #include "worker/commands/run/rank_process.h"
+#include "worker/commands/run/resume.h"
 #include "worker/commands/run/run_job.h"
 #include "worker/commands/run/trace.h"
 #include "worker/cuda/choose_device.h"
@@ -66,6 +67,11 @@ LaunchFacts launch_facts(Communicator& comm, const HostRanks& ranks, const Chose
   facts.memory = least(comm, usable_memory_bytes() / ranks.size());
   if (device.cuda != nullptr) facts.device_memory = least(comm, device.cuda->free_memory_bytes());
   return facts;
+}
+
+/// That of an interrupted run (journal_schedule), on every rank. Collective.
+std::string share_journal_schedule(Communicator& comm, const fs::path& output) {
+  return broadcast_string(comm, comm.rank() == 0 ? journal_schedule(output) : "", 0);
 }
 
 /// What to do about numbers that are not finite, if float16 may be why.
@@ -186,7 +192,9 @@ void JobCommand::run_job_here(StopSignals& signals) {
     fmt::print(stderr, "dotresize-worker: warning: {}\n", device.why_not_cuda);
   }
   const ModelConfig config = read_model_config(spec.model().path());
-  const ResolvedJob job = resolve_job(spec, config, launch_facts(before_job, ranks, device));
+  LaunchFacts launch = launch_facts(before_job, ranks, device);
+  if (!fresh_) launch.schedule = share_journal_schedule(before_job, spec.output().path());
+  const ResolvedJob job = resolve_job(spec, config, launch);
   overflow_advice_ = overflow_advice(job, device);
   const ShardPlan plan = make_shard_plan(config, job);
   open_output(job, before_job, signals);

@@ -53,13 +53,25 @@ Json method_options(const ResolvedJob& job) {
   return options;
 }
 
+[[noreturn]] void refuse_damaged(const std::string& what) {
+  throw InputError("output.path", "the journal of an earlier run is damaged: " + what + kFresh);
+}
+
 Json read_fingerprint(const fs::path& file) {
   try {
     return parse_json_object(read_whole_file(file.string(), kMaxFingerprintBytes), file.string());
   } catch (const InputError& error) {
-    throw InputError("output.path", std::string("the journal of an earlier run is damaged: ") +
-                                        error.what() + kFresh);
+    refuse_damaged(error.what());
   }
+}
+
+/// The number of threads of the decompositions.
+int threads_of(const Json& fingerprint, const fs::path& file) {
+  constexpr int64_t kMaxThreads = 1 << 16;
+  const Json threads = fingerprint.value(kThreads, Json());
+  const bool known = threads.is_number_integer() && threads > 0 && threads <= kMaxThreads;
+  if (!known) refuse_damaged(file.string() + ": " + kThreads + " is no number of threads");
+  return threads;
 }
 
 /// The first value of `job` that `journal` has otherwise, both flat; empty if there is none.
@@ -71,7 +83,7 @@ std::string difference(const Json& job, const Json& journal) {
   all.update(journal);
   for (const auto& [key, value] : all.items()) {
     if (job.contains(key) && journal.contains(key) && job.at(key) == journal.at(key)) continue;
-    std::string name = key.substr(1);
+    std::string name = key.empty() ? "all of it" : key.substr(1);
     for (char& c : name) c = c == '/' ? '.' : c;
     return fmt::format("{} is {}, and {} in the journal", printable(name), text(job, key),
                        text(journal, key));
@@ -102,8 +114,9 @@ int begin_or_check(const fs::path& dir, const Json& fingerprint) {
   if (fs::exists(file)) {
     const Json found = read_fingerprint(file);
     check_same_job(dir, fingerprint, found);
-    return found.value(kThreads, 1);
+    return threads_of(found, file);
   }
+  if (!Journal(dir).entries().empty()) refuse_damaged(file.string() + " is missing");
   Json begun = fingerprint;
   begun[kThreads] = at::get_num_threads();
   write_file_atomically(file, begun.dump(2) + "\n");
@@ -145,6 +158,13 @@ JunctionReport describe_junction(const std::string& name, int64_t width,
 }
 
 }  // namespace
+
+std::string journal_schedule(const fs::path& output) {
+  const fs::path file = partial_path(output) / kJournalDirectory / kJournalOfJob;
+  if (!fs::exists(file)) return "";
+  const Json schedule = read_fingerprint(file).value("schedule", Json());
+  return schedule.is_string() ? schedule.get<std::string>() : "";
+}
 
 void check_space(const fs::path& dir, int64_t bytes) {
   std::error_code error;

@@ -15,6 +15,10 @@
 
 namespace dotresize {
 
+/// The schedule whose maps are in the journal of an interrupted run to this output; empty if there
+/// is none. Throws InputError if the journal is damaged.
+std::string journal_schedule(const std::filesystem::path& output);
+
 /// Throws std::runtime_error if the file system of `dir` has fewer bytes free.
 void check_space(const std::filesystem::path& dir, int64_t bytes);
 
