@@ -62,7 +62,7 @@ def test_groups_do_not_change_the_model(name, check_groups):
 
 
 @pytest.mark.parametrize("sharing", [SHARED_BY_ALL, SHARED_BY_SOME], ids=["model", "4"])
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ["dotresize", "pca_dotresize"])
 def test_groups_do_not_change_shared_maps(name, sharing, check_groups):
     check_groups({"name": name, **sharing})
 
@@ -88,9 +88,8 @@ def test_a_job_takes_as_many_groups_as_planned(groups, tmp_path):
 @pytest.mark.parametrize(
     "method, activations",
     [
-        *(({"name": name, **OWN}, "original") for name in METHODS),
-        *(({"name": name, **OWN}, "compressed") for name in METHODS),
-        ({"name": "pca_dotresize", **SHARED_BY_ALL}, "original"),
+        ({"name": "pca_dotresize", **OWN}, "original"),  # test_ranks.py has the maps of all
+        ({"name": "pca_dotresize", **OWN}, "compressed"),
         ({"name": "pca_dotresize", **SHARED_BY_SOME}, "original"),
         ({"name": "pca_dotresize", **BY_ENERGY}, "original"),
     ],
