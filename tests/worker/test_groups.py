@@ -61,8 +61,11 @@ def test_groups_do_not_change_the_model(name, check_groups):
     check_groups({"name": name, **OWN})
 
 
-@pytest.mark.parametrize("sharing", [SHARED_BY_ALL, SHARED_BY_SOME], ids=["model", "4"])
-@pytest.mark.parametrize("name", ["dotresize", "pca_dotresize"])
+@pytest.mark.parametrize(
+    "name, sharing",
+    [("pca_dotresize", SHARED_BY_SOME), ("dotresize", SHARED_BY_ALL)],
+    ids=["pca_dotresize-4", "dotresize-model"],
+)
 def test_groups_do_not_change_shared_maps(name, sharing, check_groups):
     check_groups({"name": name, **sharing})
 

@@ -60,7 +60,7 @@ def test_maps_do_not_depend_on_the_ranks(tokens, method, schedule, tmp_path):
 
 @pytest.mark.parametrize("method", ["dotresize", "pca_dotresize"])
 def test_layerwise_finds_the_maps_of_the_pipeline(tokens, method, tmp_path):
-    alone = check_ranks(tokens, tmp_path, method, "layerwise")
+    alone = check_ranks(tokens, tmp_path, method, "layerwise", more_ranks=[3])
     for one, other in zip(alone, maps(tokens, method, "pipeline", 1, tmp_path / "pipeline")):
         assert torch.equal(one["support"], other["support"])
         difference = projector(one["M"]) - projector(other["M"])

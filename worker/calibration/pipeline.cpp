@@ -149,7 +149,7 @@ at::Tensor OwnMaps::gather_spectra() {
 
 JunctionWidths OwnMaps::choose_widths_and_solve() {
   keep_bases();
-  const JunctionWidths widths = job_.choose_widths(gather_spectra());
+  JunctionWidths widths = job_.choose_widths(gather_spectra());
   const std::vector<int64_t> pending = unsolved();
   count_finished(pending);
   in_groups(comm_, job_, pending, clock_, [&](JunctionGroup& group) {
