@@ -173,7 +173,8 @@ int64_t Sizes::folding() const {
     most = std::max(most, before + dense + next + folded * 2 / 3);
     before = folded;
   }
-  return fold_bytes * (most + 2 * d * k);
+  // Beside both maps one that is scaled by the norm, and rows on their way through it.
+  return fold_bytes * (most + kFoldedRows * d + 3 * d * k);
 }
 
 }  // namespace
@@ -232,7 +233,7 @@ int64_t RankMemory::token_parallel() const {
 int64_t RankMemory::evaluation() const {
   if (!job.evaluation) return 0;
   const Sizes s(*this);
-  const int64_t sublayers = s.on_gpu() || job.ranks > 1 ? 2 : 1;
+  const int64_t sublayers = s.on_gpu() ? 2 : 1;  // the next one is uploaded
   const int64_t sublayer = std::max(s.dense_sublayer(), s.folded_sublayer()) * s.compute_bytes;
   const int64_t forward = sublayers * sublayer + s.microbatch_stream() + s.insides();
   const int64_t head = kEvaluatedRows * (s.d * s.compute_bytes + 3 * s.tokens() * kFloat);
