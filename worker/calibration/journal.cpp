@@ -204,22 +204,29 @@ MapDiagnostics Journal::shared_diagnostics(int64_t first_junction) const {
 
 void JunctionRecorder::record(int64_t junction, SolvedJunction solved) {
   finish();
-  const JunctionSolution& solution = solved.solution;
-  journal_.put_map(junction, solution.map.M.to(dtype_), solution.support);
+  const auto before = std::make_shared<RecordedEvent>(device_);
+  const auto start = [&](const KeptStream& kept, auto step) {
+    return std::async(std::launch::async, [&kept, before, step = std::move(step)]() mutable {
+      const c10::InferenceMode no_autograd;
+      const StreamGuard stream(kept, *before);
+      return step();
+    });
+  };
   junction_ = junction;
-  auto before = std::make_shared<RecordedEvent>(device_);
-  described_ = std::async(std::launch::async, [device = device_, before = std::move(before),
-                                               found = solution.diagnostics,
-                                               describe = std::move(solved.describe)]() mutable {
-    const c10::InferenceMode no_autograd;
-    const StreamGuard stream(device, *before);
+  map_written_ = start(
+      writing_, [this, junction, M = solved.solution.map.M.to(dtype_),
+                 support = solved.solution.support] { journal_.put_map(junction, M, support); });
+  described_ = start(describing_, [found = solved.solution.diagnostics,
+                                   describe = std::move(solved.describe)]() mutable {
     describe(found);
     return found;
   });
 }
 
 void JunctionRecorder::finish() {
-  if (described_.valid()) journal_.put_diagnostics(junction_, described_.get());
+  if (!described_.valid()) return;
+  map_written_.get();
+  journal_.put_diagnostics(junction_, described_.get());
 }
 
 }  // namespace dotresize

@@ -210,7 +210,7 @@ void JobCommand::open_output(const ResolvedJob& job, Communicator& comm, StopSig
     comm.barrier();  // rank 0 has created it
     output_.emplace(job.output_path);
   }
-  signals.watch([this] { output_->discard(); });
+  signals.watch([this] { output_->stop(); });
   if (rank_ == 0) comm.barrier();
 }
 
@@ -236,7 +236,11 @@ void JobCommand::tell(int exit_code, const std::string& message) {
 }
 
 int JobCommand::fail(int exit_code, const std::string& message) {
-  tell(exit_code, message);
+  if (output_ && output_->stopped()) {
+    exit_code = kExitCancelled;  // the failure is what the stop has broken
+  } else {
+    tell(exit_code, message);
+  }
   // By every rank: the abort may end rank 0 before it does so.
   if (output_) output_->discard();
   if (world_size() > 1) MPI_Abort(MPI_COMM_WORLD, exit_code);

@@ -16,6 +16,10 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr mode_t kMode = 0755;
+/// In the mode of an unfinished output, which other jobs do not see: a rank was stopped.
+constexpr mode_t kStopped = S_ISVTX;
+
 InputError cannot_write(const fs::path& path) {
   return InputError("output.path", "cannot write " + path.string() + ": " + std::strerror(errno));
 }
@@ -42,7 +46,7 @@ bool same_file(int fd, const fs::path& path) {
 void make_directory(const fs::path& path) {
   std::error_code error;
   fs::create_directories(fs::absolute(path).parent_path(), error);
-  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) throw cannot_write(path);
+  if (::mkdir(path.c_str(), kMode) != 0 && errno != EEXIST) throw cannot_write(path);
 }
 
 UniqueFd open_directory(const fs::path& path) {
@@ -84,6 +88,7 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fres
         path_.string() + " exists; remove it, choose another path, or set output.overwrite: true");
   }
   directory_ = lock_directory(partial_);
+  ::fchmod(directory_.get(), kMode);
   const std::error_code error = empty_directory(partial_, fresh ? fs::path() : journal());
   if (error) throw InputError("output.path", partial_.string() + ": " + error.message());
 }
@@ -100,6 +105,17 @@ void OutputDirectory::remove_journal() { fs::remove_all(journal()); }
 void OutputDirectory::discard() {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (!settled_) remove_unfinished(partial_, directory_.get());
+}
+
+void OutputDirectory::stop() {
+  ::fchmod(directory_.get(), kMode | kStopped);
+  discard();
+}
+
+bool OutputDirectory::stopped() const {
+  // Of the open directory: it may have no name any more.
+  struct stat status {};
+  return ::fstat(directory_.get(), &status) != 0 || (status.st_mode & kStopped) != 0;
 }
 
 void OutputDirectory::leave() {
