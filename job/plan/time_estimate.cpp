@@ -100,6 +100,8 @@ class JobTime {
   int64_t mapped() const { return mapped_junctions(config_, job_.head_sliced); }
   /// Of the junctions that the rank owns.
   int64_t mapped(const RankShard& shard) const { return shard.junctions(mapped()); }
+  /// What hides background work of as many seconds.
+  double beside(double seconds) const { return plan_.ranks.front().overlaps ? seconds : 0.0; }
   bool last(const RankShard& shard) const { return shard.end_sublayer == config_.num_sublayers(); }
   double ranks() const { return number(job_.ranks); }
   int64_t seqlen() const { return expected_seqlen(job_, config_); }
@@ -272,7 +274,7 @@ PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard
   PhaseTimes times = read_beside(
       folding, disk(number(shard.bytes), stored_bytes(config_, job_.source_dtype), true),
       convert(number(shard.parameters), job_.source_dtype, Dtype::kFloat32));
-  times.add("write", written_bytes(output, shard) / rates_.disk_write - times.total());
+  times.add("write", written_bytes(output, shard) / rates_.disk_write - beside(times.total()));
   return times;
 }
 
@@ -304,7 +306,7 @@ PhaseTimes JobTime::pipeline() const {
   int64_t most = 0;
   for (const RankShard& shard : plan_.ranks) most = std::max(most, mapped(shard));
   PhaseTimes junction = solve();
-  junction.add(record(junction.total(), rates_.disk_write));
+  junction.add(record(beside(junction.total()), rates_.disk_write));
   junction.add("eigen", eigen());
   for (int64_t i = 0; i < most; ++i) times.add(junction);
   times.add(fold_stages());
@@ -321,7 +323,7 @@ PhaseTimes JobTime::solve_over_ranks() const {
   if (job_.method.transport()) moved += 8.0 * d() * d();
   if (job_.method.passes() > 1) moved += 4.0 * d() * d();
   times.add("communicate", collective(moved));
-  times.add(record(times.total(), rates_.disk_write * number(rates_.ranks_per_host)));
+  times.add(record(beside(times.total()), rates_.disk_write * number(rates_.ranks_per_host)));
   return times;
 }
 
@@ -374,7 +376,7 @@ PhaseTimes JobTime::token_parallel() const {
                          writing.add("write", written_bytes(model, shard) / rates_.disk_write);
                          return writing;
                        })).total();
-  times.add("write", write - times.total());
+  times.add("write", write - beside(times.total()));
   return times;
 }
 

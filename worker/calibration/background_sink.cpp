@@ -9,8 +9,9 @@
 
 namespace dotresize {
 
-BackgroundSink::BackgroundSink(FoldedModelSink& sink, at::Device device, PhaseClock& clock)
-    : sink_(sink), device_(device), stream_(device), clock_(clock) {}
+BackgroundSink::BackgroundSink(FoldedModelSink& sink, at::Device device, bool waits,
+                               PhaseClock& clock)
+    : sink_(sink), device_(device), stream_(device), waits_(waits), clock_(clock) {}
 
 void BackgroundSink::begin(const JunctionWidths& widths) {
   finish();
@@ -43,6 +44,7 @@ void BackgroundSink::start(std::function<void()> put) {
     put();
     stream.synchronize();
   });
+  if (waits_) finish();
 }
 
 }  // namespace dotresize

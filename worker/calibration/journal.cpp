@@ -221,6 +221,7 @@ void JunctionRecorder::record(int64_t junction, SolvedJunction solved) {
     describe(found);
     return found;
   });
+  if (waits_) finish();
 }
 
 void JunctionRecorder::finish() {

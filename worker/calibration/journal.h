@@ -76,8 +76,13 @@ class Journal {
 class JunctionRecorder {
  public:
   /// References outlive the object. Maps are kept in `dtype`, that of folding.
-  JunctionRecorder(Journal& journal, at::ScalarType dtype, at::Device device)
-      : journal_(journal), dtype_(dtype), device_(device), writing_(device), describing_(device) {}
+  JunctionRecorder(Journal& journal, at::ScalarType dtype, at::Device device, bool waits)
+      : journal_(journal),
+        dtype_(dtype),
+        device_(device),
+        waits_(waits),
+        writing_(device),
+        describing_(device) {}
   /// Waits for the background, and throws nothing.
   ~JunctionRecorder() = default;
 
@@ -90,6 +95,7 @@ class JunctionRecorder {
   Journal& journal_;
   at::ScalarType dtype_;
   at::Device device_;
+  bool waits_;
   KeptStream writing_;
   KeptStream describing_;
   int64_t junction_ = 0;

@@ -15,7 +15,7 @@ namespace dotresize {
 void calibrate_layerwise(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                          const CalibrationObserver& observer, PhaseClock& clock) {
   sink.begin(job.widths);
-  JunctionRecorder recorder(job.journal, job.fold_dtype, job.device);
+  JunctionRecorder recorder(job.journal, job.fold_dtype, job.device, !job.shard(comm).overlaps);
   const auto solve = [&](int64_t junction, const Microbatches& x) {
     if (!job.finished.contains(junction)) {
       const int owner = job.plan.owner_of_junction(junction);
@@ -44,7 +44,7 @@ void calibrate_layerwise(Communicator& comm, const CalibrationJob& job, FoldedMo
   recorder.finish();
   x.clear();
   comm.barrier();  // every map is in the journal
-  fold_stage(job, job.plan.ranks.at(static_cast<size_t>(comm.rank())), sink, clock);
+  fold_stage(job, job.shard(comm), sink, clock);
 }
 
 }  // namespace dotresize

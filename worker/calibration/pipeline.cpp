@@ -32,8 +32,8 @@ class OwnMaps {
         passes_(passes),
         observer_(observer),
         clock_(clock),
-        recorder_(job.journal, job.fold_dtype, job.device),
-        mine_(junctions_of(job, job.plan.ranks.at(static_cast<size_t>(comm.rank())))) {}
+        recorder_(job.journal, job.fold_dtype, job.device, !job.shard(comm).overlaps),
+        mine_(junctions_of(job, job.shard(comm))) {}
 
   /// Each group's first pass, second pass and maps, for widths that are known.
   void solve_all();
@@ -179,7 +179,7 @@ void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedMod
   }
   passes.unload();
   comm.barrier();  // every map is in the journal
-  fold_stage(job, job.plan.ranks.at(static_cast<size_t>(comm.rank())), sink, clock);
+  fold_stage(job, job.shard(comm), sink, clock);
 }
 
 }  // namespace dotresize

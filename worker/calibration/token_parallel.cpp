@@ -26,7 +26,7 @@ class TokenParallelRun {
         clock_(clock),
         rotary_(to_device(make_rotary_table(job.config, job.windows.size(1)), job.device)),
         loader_(job.reader, job.config, job.fold_dtype, job.device),
-        recorder_(job.journal, job.fold_dtype, job.device) {}
+        recorder_(job.journal, job.fold_dtype, job.device, !job.shard(comm).overlaps) {}
 
   /// Every rank gets the map of the junction, from the journal or from x [., ., d] of all ranks,
   /// and x becomes x·M.

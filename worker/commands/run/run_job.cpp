@@ -71,6 +71,7 @@ struct JobContext {
   CheckpointReader source{job.model_path};
 
   bool root() const { return comm.rank() == 0; }
+  const RankShard& shard() const { return plan.ranks.at(static_cast<size_t>(comm.rank())); }
   /// Where all ranks write while the output is unfinished.
   const fs::path& partial() const { return environment.output.partial(); }
   Progress& progress() const { return environment.progress; }
@@ -85,7 +86,7 @@ struct JobContext {
 /// only names and shapes here.
 void check_weights(JobContext& run) {
   const PhaseClock::Scope scope(run.clock, "read");
-  const RankShard& shard = run.plan.ranks.at(static_cast<size_t>(run.comm.rank()));
+  const RankShard& shard = run.shard();
   const at::ScalarType dtype = scalar_type(run.job.source_dtype);
   // A pipeline does not run what lies behind the last junction with a map.
   const int64_t last_run = mapped_junctions(run.config, run.job.head_sliced) - 1;
@@ -216,7 +217,7 @@ Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal&
   const CalibrationObserver observer{
       run.count_tokens(), [&](int64_t junctions) { run.progress().junctions_solved(junctions); }};
   OutputShards shards(run.comm, run.partial(), run.config, run.job, run.plan);
-  BackgroundSink sink(shards, run.environment.device.device, run.clock);
+  BackgroundSink sink(shards, run.environment.device.device, !run.shard().overlaps, run.clock);
   calibrate_function(run.job.schedule.name)(run.comm, calibration_job(run, tokens, opened), sink,
                                             observer, run.clock);
   sink.finish();
