@@ -1,7 +1,6 @@
 #include "server/files.h"
 
 #include <fcntl.h>
-#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
@@ -11,7 +10,6 @@
 #include <utility>
 
 #include "base/durable_file.h"
-#include "base/partial_path.h"
 
 namespace dotresize {
 namespace {
@@ -88,35 +86,6 @@ UniqueFd try_lock_directory(const std::filesystem::path& path) {
   if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
     throw_errno("cannot open " + path.string());
   return UniqueFd();
-}
-
-namespace {
-
-/// Calls remove(partial) unless another process holds the directory.
-void remove_of_partial(const std::string& output_path,
-                       std::error_code (*remove)(const std::filesystem::path& partial)) {
-  try {
-    const std::filesystem::path partial = partial_path(output_path);
-    const UniqueFd held = try_lock_directory(partial);
-    if (!held) return;
-    if (const std::error_code error = remove(partial)) throw std::system_error(error);
-  } catch (const std::system_error& error) {
-    spdlog::error("cannot remove the partial output of {}: {}", output_path, error.what());
-  }
-}
-
-}  // namespace
-
-void remove_partial_output(const std::string& output_path) {
-  remove_of_partial(output_path, [](const std::filesystem::path& partial) {
-    std::error_code error;
-    std::filesystem::remove_all(partial, error);
-    return error;
-  });
-}
-
-void trim_partial_output(const std::string& output_path) {
-  remove_of_partial(output_path, trim_unfinished);
 }
 
 }  // namespace dotresize

@@ -54,6 +54,7 @@ void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reaso
   if (has_ended(state)) {
     *row.job.mutable_end_time() = TimeUtil::GetCurrentTime();
     row.job.set_cancelling(false);
+    table_.release(row.number);
   }
   v1::Event event;
   event.mutable_state_change()->set_state(state);
@@ -82,12 +83,15 @@ std::optional<v1::Job> JobStore::find_request(const std::string& request_id,
   return request_match(request_id, spec);
 }
 
-void JobStore::refuse_busy_output(const std::string& output) {
-  const std::optional<std::string> id = table_.find_writer(output);
-  if (!id) return;
-  throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "OUTPUT_IN_USE",
-                 "output.path: job " + *id + " has not ended and writes to the same " + output,
-                 {{"id", *id}, {"field", "output.path"}});
+void JobStore::claim(int64_t number, const std::vector<PathClaim>& claims) {
+  if (const auto conflict = table_.find_conflict(number, claims)) {
+    const std::string& field = conflict->claim.field;
+    throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "OUTPUT_IN_USE",
+                   field + ": " + conflict->claim.path + " collides with " + conflict->path +
+                       ", which job " + conflict->id + " uses, and that has not ended",
+                   {{"id", conflict->id}, {"field", field}});
+  }
+  table_.claim(number, claims);
 }
 
 void JobStore::refuse_full_queue() {
@@ -103,9 +107,9 @@ v1::Job JobStore::create(const NewJob& job) {
       row.job = *earlier;
       return;
     }
-    refuse_busy_output(job.output);
     refuse_full_queue();
     row = table_.insert(job);
+    claim(row.number, job.claims);
     enter(row, v1::Job::QUEUED, "");
   });
   return row.job;
@@ -114,6 +118,11 @@ v1::Job JobStore::create(const NewJob& job) {
 v1::Job JobStore::get(const std::string& id) {
   const std::lock_guard lock(mutex_);
   return load(id).job;
+}
+
+std::string JobStore::output_of(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  return load(id).output;
 }
 
 JobPage JobStore::list(const JobQuery& query) {
@@ -140,8 +149,8 @@ v1::Job JobStore::request_cancel(const std::string& id) {
   return row.job;
 }
 
-v1::Job JobStore::requeue(const std::string& id,
-                          const std::function<void(const v1::Job& job)>& before_commit) {
+v1::Job JobStore::requeue(const std::string& id, const std::vector<PathClaim>& claims,
+                          const Step& before_commit) {
   JobRow row;
   transact([&] {
     row = load(id);
@@ -152,19 +161,18 @@ v1::Job JobStore::requeue(const std::string& id,
                          "; only a failed or cancelled job can be resumed",
                      {{"id", id}});
     }
-    refuse_busy_output(row.job.spec().output().path());
     refuse_full_queue();
+    claim(row.number, claims);
     row.job.clear_error();
     row.job.clear_end_time();
     row.job.clear_progress();
-    before_commit(row.job);
+    before_commit(row.job, row.output);
     enter(row, v1::Job::QUEUED, "resumed");
   });
   return row.job;
 }
 
-void JobStore::remove(const std::string& id,
-                      const std::function<void(const v1::Job& job)>& before_commit) {
+void JobStore::remove(const std::string& id, const Step& before_commit) {
   transact([&] {
     const JobRow row = load(id);
     if (!has_ended(row.job.state())) {
@@ -174,7 +182,7 @@ void JobStore::remove(const std::string& id,
                      {{"id", id}});
     }
     table_.erase(row);
-    before_commit(row.job);
+    before_commit(row.job, row.output);
   });
 }
 

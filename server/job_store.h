@@ -63,12 +63,14 @@ class JobStore {
   std::optional<v1::Job> find_request(const std::string& request_id, const v1::JobSpec& spec);
 
   /// Queues the job, or returns the one that `request_id` has created already.
-  /// FAILED_PRECONDITION if a job that has not ended has the same output, RESOURCE_EXHAUSTED
+  /// FAILED_PRECONDITION if a job that has not ended uses the same paths, RESOURCE_EXHAUSTED
   /// if the queue is full.
   v1::Job create(const NewJob& job);
 
   /// NOT_FOUND.
   v1::Job get(const std::string& id);
+  /// Where the job writes: output.path without symbolic links. NOT_FOUND.
+  std::string output_of(const std::string& id);
   JobPage list(const JobQuery& query);
   /// In order; NOT_FOUND.
   std::vector<v1::Event> events_after(const std::string& id, int64_t seq, int limit);
@@ -76,13 +78,15 @@ class JobStore {
   /// Ends a queued job, marks a launched one as `cancelling`, leaves an ended one. NOT_FOUND.
   v1::Job request_cancel(const std::string& id);
 
+  /// A step of a transaction: short, for all others wait. `output` as of output_of().
+  using Step = std::function<void(const v1::Job& job, const std::string& output)>;
   /// Forgets an ended job; `before_commit` is called with the row still there. NOT_FOUND,
   /// FAILED_PRECONDITION.
-  void remove(const std::string& id, const std::function<void(const v1::Job& job)>& before_commit);
+  void remove(const std::string& id, const Step& before_commit);
   /// Makes a failed or cancelled job QUEUED again; `before_commit` as in remove(). Throws ApiError
   /// for any other.
-  v1::Job requeue(const std::string& id,
-                  const std::function<void(const v1::Job& job)>& before_commit);
+  v1::Job requeue(const std::string& id, const std::vector<PathClaim>& claims,
+                  const Step& before_commit);
 
   std::optional<v1::Job> oldest_queued();
   /// STARTING and RUNNING, oldest first.
@@ -110,7 +114,7 @@ class JobStore {
   /// NOT_FOUND.
   JobRow load(const std::string& id);
   std::optional<v1::Job> request_match(const std::string& request_id, const v1::JobSpec& spec);
-  void refuse_busy_output(const std::string& output);
+  void claim(int64_t number, const std::vector<PathClaim>& claims);
   void refuse_full_queue();
   /// The job changes its state, with an event.
   void enter(JobRow& row, v1::Job::State state, const std::string& reason);

@@ -68,7 +68,7 @@ std::string is_one_of(const std::vector<v1::Job::State>& states) {
   return "state IN (" + numbers + ")";
 }
 
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;
 
 // The columns are what queries need; `body` is the whole v1::Job, v1::Event or v1::JobError.
 constexpr char kSchema[] = R"(
@@ -98,6 +98,48 @@ CREATE TABLE attempts (
 ) WITHOUT ROWID;
 )";
 
+// Since version 2. Claims: what a job that has not ended reads and writes, without symbolic links.
+constexpr char kSchema2[] = R"(
+CREATE TABLE claims (
+  path   TEXT NOT NULL,
+  job    INTEGER NOT NULL REFERENCES jobs (number) ON DELETE CASCADE,
+  writes INTEGER NOT NULL,
+  PRIMARY KEY (path, job, writes)
+) WITHOUT ROWID;
+CREATE INDEX claims_by_job ON claims (job);
+)";
+
+void insert_claims(const SQLite::Database& database, int64_t number,
+                   const std::vector<PathClaim>& claims) {
+  for (const PathClaim& claim : claims) {
+    prepare(database, "INSERT OR IGNORE INTO claims VALUES (?, ?, ?)", claim.path, number,
+            static_cast<int>(claim.writes))
+        .exec();
+  }
+}
+
+/// The table of claims, with those of the jobs that an earlier version has accepted.
+void add_claims(SQLite::Database& database) {
+  database.exec(kSchema2);
+  auto query = prepare(
+      database, "SELECT number, output, body FROM jobs WHERE " +
+                    is_one_of({v1::Job::QUEUED, v1::Job::STARTING, v1::Job::RUNNING}));
+  while (query.executeStep()) {
+    v1::JobSpec spec = parsed<v1::Job>(query.getColumn(2)).spec();
+    spec.mutable_output()->set_path(query.getColumn(1).getString());
+    insert_claims(database, query.getColumn(0).getInt64(), claims_of(spec));
+  }
+}
+
+/// The path and every directory above it.
+std::vector<std::string> with_ancestors(const std::string& path) {
+  std::vector<std::string> all;
+  for (std::filesystem::path at = path;; at = at.parent_path()) {
+    all.push_back(at.string());
+    if (at == at.parent_path()) return all;
+  }
+}
+
 SQLite::Database open_database(const std::filesystem::path& path) {
   SQLite::Database database(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
   database.exec("PRAGMA journal_mode=WAL");
@@ -109,9 +151,10 @@ SQLite::Database open_database(const std::filesystem::path& path) {
                              "; this dotresize-server knows up to " +
                              std::to_string(kSchemaVersion));
   }
-  if (version == 0) {
+  if (version < kSchemaVersion) {
     SQLite::Transaction transaction(database);
-    database.exec(kSchema);
+    if (version < 1) database.exec(kSchema);
+    if (version < 2) add_claims(database);
     database.exec("PRAGMA user_version=" + std::to_string(kSchemaVersion));
     transaction.commit();
   }
@@ -123,10 +166,10 @@ SQLite::Database open_database(const std::filesystem::path& path) {
 JobTable::JobTable(const std::filesystem::path& database) : database_(open_database(database)) {}
 
 std::optional<JobRow> JobTable::find(const std::string& id) {
-  auto query = prepare(database_, "SELECT number, last_event, body FROM jobs WHERE id = ?", id);
+  auto query = prepare(database_, "SELECT number, last_event, output, body FROM jobs WHERE id = ?", id);
   if (!query.executeStep()) return std::nullopt;
   return JobRow{query.getColumn(0).getInt64(), query.getColumn(1).getInt64(),
-                parsed<v1::Job>(query.getColumn(2))};
+                query.getColumn(2).getString(), parsed<v1::Job>(query.getColumn(3))};
 }
 
 std::optional<v1::Job> JobTable::find_request(const std::string& request_id) {
@@ -135,13 +178,37 @@ std::optional<v1::Job> JobTable::find_request(const std::string& request_id) {
   return parsed<v1::Job>(query.getColumn(0));
 }
 
-std::optional<std::string> JobTable::find_writer(const std::string& output) {
-  auto query = prepare(database_,
-                       "SELECT id FROM jobs WHERE output = ? AND " +
-                           is_one_of({v1::Job::QUEUED, v1::Job::STARTING, v1::Job::RUNNING}),
-                       output);
-  if (!query.executeStep()) return std::nullopt;
-  return query.getColumn(0).getString();
+void JobTable::claim(int64_t number, const std::vector<PathClaim>& claims) {
+  insert_claims(database_, number, claims);
+}
+
+void JobTable::release(int64_t number) {
+  prepare(database_, "DELETE FROM claims WHERE job = ?", number).exec();
+}
+
+std::optional<JobTable::Conflict> JobTable::find_conflict(int64_t number,
+                                                          const std::vector<PathClaim>& claims) {
+  const std::string select =
+      "SELECT id, path FROM claims JOIN jobs ON job = jobs.number "
+      "WHERE job != ? AND (writes OR ?) AND ";
+  for (const PathClaim& claim : claims) {
+    const auto conflict = [&](SQLite::Statement query) -> std::optional<Conflict> {
+      if (!query.executeStep()) return std::nullopt;
+      return Conflict{query.getColumn(0).getString(), query.getColumn(1).getString(), claim};
+    };
+    const int writes = claim.writes ? 1 : 0;
+    for (const std::string& path : with_ancestors(claim.path)) {
+      if (auto found = conflict(prepare(database_, select + "path = ?", number, writes, path))) {
+        return found;
+      }
+    }
+    // What lies in it: '0' follows '/'.
+    if (auto found = conflict(prepare(database_, select + "path > ? AND path < ?", number, writes,
+                                      claim.path + "/", claim.path + "0"))) {
+      return found;
+    }
+  }
+  return std::nullopt;
 }
 
 std::vector<v1::Job> JobTable::in_states(const std::vector<v1::Job::State>& states, int limit) {
@@ -183,6 +250,7 @@ JobPage JobTable::list(const JobQuery& query) {
 
 JobRow JobTable::insert(const NewJob& job) {
   JobRow row;
+  row.output = job.output;
   row.job.set_id("j-" + hex_digits(random_bytes(8)));
   *row.job.mutable_spec() = job.spec;
   row.job.set_request_id(job.request_id);

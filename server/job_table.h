@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
+#include "server/path_policy.h"
 
 namespace dotresize {
 
@@ -16,6 +17,7 @@ struct NewJob {
   v1::JobSpec spec;
   std::string request_id;  ///< empty: none
   std::string output;      ///< output.path without symbolic links, see job_admission.h
+  std::vector<PathClaim> claims;
 };
 
 struct JobQuery {
@@ -34,6 +36,7 @@ struct JobPage {
 struct JobRow {
   int64_t number = 0;  ///< order of creation
   int64_t last_event = 0;
+  std::string output;  ///< as in NewJob
   v1::Job job;
 };
 
@@ -51,8 +54,17 @@ class JobTable {
 
   std::optional<JobRow> find(const std::string& id);
   std::optional<v1::Job> find_request(const std::string& request_id);
-  /// The id of a job that has not ended and writes to this output.
-  std::optional<std::string> find_writer(const std::string& output);
+  /// The paths that a job that has not ended reads and writes.
+  void claim(int64_t number, const std::vector<PathClaim>& claims);
+  void release(int64_t number);
+  struct Conflict {
+    std::string id;  ///< the job that has not ended
+    std::string path;
+    PathClaim claim;  ///< that collides with it
+  };
+  /// A path of another job than `number` that contains one of these paths or lies in it, if one of
+  /// the two is written.
+  std::optional<Conflict> find_conflict(int64_t number, const std::vector<PathClaim>& claims);
   /// In the order of creation; `limit` -1: all.
   std::vector<v1::Job> in_states(const std::vector<v1::Job::State>& states, int limit = -1);
   int count(v1::Job::State state);

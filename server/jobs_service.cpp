@@ -4,7 +4,6 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
-#include <filesystem>
 #include <thread>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include "job/spec/job_state.h"
 #include "server/api_error.h"
 #include "server/files.h"
+#include "server/job_output.h"
 
 namespace dotresize {
 namespace {
@@ -104,9 +104,14 @@ int64_t read_page_token(const std::string& token, const v1::ListJobsRequest::Fil
   return *position;
 }
 
-JobsService::JobsService(JobStore& store, const StateDir& state, StreamSlots& streams,
-                         AdmissionLimits limits)
-    : store_(store), state_(state), streams_(streams), limits_(std::move(limits)) {}
+JobsService::JobsService(JobStore& store, const StateDir& state, Trash& trash, StreamSlots& streams,
+                         const PathPolicy& paths, AdmissionLimits limits)
+    : store_(store),
+      state_(state),
+      trash_(trash),
+      streams_(streams),
+      paths_(paths),
+      limits_(limits) {}
 
 grpc::Status JobsService::CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
                                     v1::Job* response) {
@@ -119,7 +124,7 @@ v1::Job JobsService::create(const v1::CreateJobRequest& request) {
     const auto earlier = store_.find_request(request.request_id(), request.spec());
     if (earlier) return *earlier;
   }
-  const NewJob admitted = admit(request.spec(), request.request_id(), limits_);
+  const NewJob admitted = admit(request.spec(), request.request_id(), limits_, paths_);
   if (request.validate_only()) {
     v1::Job job;
     *job.mutable_spec() = admitted.spec;
@@ -136,7 +141,7 @@ grpc::Status JobsService::GetJob(grpc::ServerContext*, const v1::GetJobRequest* 
     check_id(request->id());
     *response = store_.get(request->id());
     if (response->state() == v1::Job::FAILED) {
-      const int64_t bytes = size_of_directory(partial_path(response->spec().output().path()));
+      const int64_t bytes = size_of_directory(partial_path(store_.output_of(request->id())));
       if (bytes > 0) response->set_unfinished_bytes(bytes);
     }
   });
@@ -194,23 +199,37 @@ grpc::Status JobsService::ResumeJob(grpc::ServerContext*, const v1::ResumeJobReq
                                     v1::Job* response) {
   return answer("ResumeJob", [&] {
     check_id(request->id());
-    *response = store_.requeue(request->id(), [&](const v1::Job& job) {
-      if (request->fresh()) remove_partial_output(job.spec().output().path());
-    });
+    *response = resume(*request);
     spdlog::info("job {}: queued again{}", response->id(), request->fresh() ? ", afresh" : "");
   });
+}
+
+v1::Job JobsService::resume(const v1::ResumeJobRequest& request) {
+  const std::string output = store_.output_of(request.id());
+  const v1::JobSpec resolved = readmit(store_.get(request.id()).spec(), output, paths_);
+  TrashedDirectory unfinished;
+  v1::Job job = store_.requeue(
+      request.id(), claims_of(resolved), [&](const v1::Job& row, const std::string& path) {
+        if (request.fresh()) unfinished = JobOutput(path, row.id()).discard(trash_);
+      });
+  unfinished.remove();
+  return job;
 }
 
 grpc::Status JobsService::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
                                     google::protobuf::Empty*) {
   return answer("DeleteJob", [&] {
     check_id(request->id());
-    store_.remove(request->id(), [&](const v1::Job& job) {
+    TrashedDirectory unfinished;
+    TrashedDirectory folder;
+    store_.remove(request->id(), [&](const v1::Job& job, const std::string& output) {
       if (job.state() != v1::Job::SUCCEEDED && job.attempt() > 0) {
-        remove_partial_output(job.spec().output().path());
+        unfinished = JobOutput(output, job.id()).discard(trash_);
       }
-      std::filesystem::remove_all(state_.job(request->id()));
+      folder = trash_.take(state_.job(job.id()));
     });
+    unfinished.remove();
+    folder.remove();
     spdlog::info("job {}: deleted", request->id());
   });
 }

@@ -8,6 +8,7 @@
 #include "server/job_admission.h"
 #include "server/job_store.h"
 #include "server/state_dir.h"
+#include "server/trash.h"
 
 namespace dotresize {
 
@@ -50,7 +51,8 @@ int64_t read_page_token(const std::string& token, const v1::ListJobsRequest::Fil
 /// scheduler runs the jobs.
 class JobsService final : public v1::Jobs::Service {
  public:
-  JobsService(JobStore& store, const StateDir& state, StreamSlots& streams, AdmissionLimits limits);
+  JobsService(JobStore& store, const StateDir& state, Trash& trash, StreamSlots& streams,
+              const PathPolicy& paths, AdmissionLimits limits);
 
   grpc::Status CreateJob(grpc::ServerContext* context, const v1::CreateJobRequest* request,
                          v1::Job* response) override;
@@ -71,6 +73,7 @@ class JobsService final : public v1::Jobs::Service {
 
  private:
   v1::Job create(const v1::CreateJobRequest& request);
+  v1::Job resume(const v1::ResumeJobRequest& request);
   void watch(const grpc::ServerContext& context, const v1::WatchJobRequest& request,
              grpc::ServerWriter<v1::Event>& writer);
   void send_logs(const grpc::ServerContext& context, const v1::GetLogsRequest& request,
@@ -78,7 +81,9 @@ class JobsService final : public v1::Jobs::Service {
 
   JobStore& store_;
   const StateDir& state_;
+  Trash& trash_;
   StreamSlots& streams_;
+  const PathPolicy& paths_;
   const AdmissionLimits limits_;
 };
 

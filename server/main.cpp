@@ -55,6 +55,9 @@ int main(int argc, char** argv) {
   } catch (const StateDirInUse& error) {
     spdlog::critical("{}", error.what());
     return kExitTryAgain;
+  } catch (const InputError& error) {
+    spdlog::critical("{}", error.what());
+    return kExitUsage;
   } catch (const std::exception& error) {
     spdlog::critical("{}", error.what());
     return kExitUnavailable;

@@ -24,6 +24,11 @@ std::string flag_of_key(std::string key) {
   return "--" + key;
 }
 
+std::vector<std::string> values_of(const YAML::Node& node) {
+  return node.IsScalar() ? std::vector{node.as<std::string>()}
+                         : node.as<std::vector<std::string>>();
+}
+
 /// Gives the options that neither a flag nor the environment has set the file's values.
 void apply_config_file(const std::string& file, CLI::App& app) {
   const YAML::Node root = YAML::LoadFile(file);
@@ -37,10 +42,13 @@ void apply_config_file(const std::string& file, CLI::App& app) {
     if (option == nullptr || !option->get_configurable()) {
       throw CLI::ConfigError(where + ": unknown key; see dotresize-server --help");
     }
-    if (!entry.second.IsScalar()) throw CLI::ConfigError(where + ": a single value expected");
+    const bool list = entry.second.IsSequence() && option->get_items_expected_max() > 1;
+    if (!entry.second.IsScalar() && !list) {
+      throw CLI::ConfigError(where + ": a single value expected");
+    }
     if (option->count() > 0) continue;
     try {
-      option->add_result(entry.second.as<std::string>());
+      for (const std::string& value : values_of(entry.second)) option->add_result(value);
       option->run_callback();
     } catch (const CLI::ParseError& error) {
       throw CLI::ConfigError(where + ": " + error.what());
@@ -76,6 +84,12 @@ ServerOptions parse_options(int argc, char** argv) {
   CLI::Option* state = app.add_option("--state", options.state_dir, "Directory of the job table")
                            ->envname("DOTRESIZE_STATE")
                            ->capture_default_str();
+  app.add_option("--allow-root", options.allow_roots,
+                 "Directory in which all paths of jobs must lie, symbolic links resolved; may be "
+                 "given several times (default: anywhere)")
+      ->type_name("DIR")
+      ->envname("DOTRESIZE_ALLOW_ROOT")
+      ->delimiter(':');
   app.add_option("--max-ranks", options.max_ranks, "MPI ranks running at the same time")
       ->envname("DOTRESIZE_MAX_RANKS")
       ->check(CLI::Range(1, 65536))

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <vector>
 #include <string>
 
 namespace dotresize {
@@ -11,6 +12,7 @@ namespace dotresize {
 struct ServerOptions {
   std::string listen = "127.0.0.1:50051";  ///< HOST:PORT; port 0: that of the last run, or any
   std::filesystem::path state_dir;         ///< default: $XDG_STATE_HOME/dotresize or ~/.local/...
+  std::vector<std::filesystem::path> allow_roots;  ///< where jobs may read and write; none: anywhere
   int max_ranks = 8;                       ///< running at the same time, over all jobs
   std::chrono::seconds heartbeat_timeout{60};  ///< longest silence of a running job
 };

@@ -3,13 +3,15 @@
 #include <spdlog/spdlog.h>
 
 #include <numeric>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/program.h"
 #include "job/report/report.h"
 #include "job/spec/job_state.h"
+#include "server/api_error.h"
 #include "server/attempt.h"
-#include "server/files.h"
+#include "server/job_admission.h"
 #include "server/outcome.h"
 
 namespace dotresize {
@@ -37,11 +39,10 @@ bool guarded(const std::string& what, Body&& body) {
   }
 }
 
-v1::JobResult result_of(const v1::Job& job) {
-  const std::string& output = job.spec().output().path();
+v1::JobResult result_of(const v1::Job& job, const std::string& output) {
   const ReportSummary summary = read_report_summary(output);
   v1::JobResult result;
-  result.set_output_path(output);
+  result.set_output_path(job.spec().output().path());
   *result.mutable_dense() = to_message(summary.dense);
   *result.mutable_compressed() = to_message(summary.compressed);
   result.set_wall_time_s(summary.wall_time_s);
@@ -50,9 +51,15 @@ v1::JobResult result_of(const v1::Job& job) {
 
 }  // namespace
 
-Scheduler::Scheduler(JobStore& store, Launchers& launchers, Heartbeats& heartbeats,
-                     SchedulerLimits limits)
-    : store_(store), launchers_(launchers), heartbeats_(heartbeats), limits_(limits) {
+Scheduler::Scheduler(JobStore& store, Launchers& launchers, Heartbeats& heartbeats, Trash& trash,
+                     const PathPolicy& paths, SchedulerLimits limits)
+    : store_(store),
+      launchers_(launchers),
+      heartbeats_(heartbeats),
+      trash_(trash),
+      paths_(paths),
+      limits_(limits),
+      last_round_(Heartbeats::Clock::now()) {
   for (const v1::Job& job : store_.launched()) {
     spdlog::info("job {}: attempt {} found again", job.id(), job.attempt());
     heartbeats_.begin(job.id());
@@ -69,6 +76,7 @@ void Scheduler::loop() {
   while (!stopping_) {
     const uint64_t version = store_.changes().version();
     bool error_seen = false;
+    notice_delay();
     error_seen |= !guarded("launched jobs", [&] {
       for (const v1::Job& job : store_.launched()) {
         error_seen |= !guarded(job.id(), [&] { poll_attempt(job); });
@@ -78,6 +86,15 @@ void Scheduler::loop() {
     if (error_seen) std::this_thread::sleep_for(kPauseAfterError);
     store_.changes().wait_past(version, kPollInterval);
   }
+}
+
+void Scheduler::notice_delay() {
+  const Heartbeats::Clock::time_point now = Heartbeats::Clock::now();
+  const auto delay = now - std::exchange(last_round_, now);
+  if (delay < limits_.heartbeat_timeout / 2.0) return;
+  spdlog::warn("the server was stopped or busy for {:.1f} s; the jobs get their whole timeout again",
+               std::chrono::duration<double>(delay).count());
+  heartbeats_.begin_all();
 }
 
 void Scheduler::poll_attempt(const v1::Job& seen) {
@@ -105,16 +122,25 @@ void Scheduler::stop_if_unwanted(const v1::Job& job) {
   if (launchers_.of(job).stop(job)) stopped_attempts_[job.id()] = job.attempt();
 }
 
-Outcome Scheduler::outcome_of(const v1::Job& job, const ExitRecord& exit) const {
-  if (exit.exit_code == kExitOk) {
-    try {
-      return {v1::Job::SUCCEEDED, std::nullopt, result_of(job)};
-    } catch (const InputError& error) {
-      return failed(
-          {kRankFailed, -1, "", job.progress().phase(),
-           std::string("the job ended with exit code 0 but left no report: ") + error.what()});
-    }
+JobOutput Scheduler::output_of(const v1::Job& job) const {
+  return JobOutput(store_.output_of(job.id()), job.id());
+}
+
+bool Scheduler::has_output(const v1::Job& job) const {
+  return output_of(job).is_committed(job.attempt());
+}
+
+Outcome Scheduler::succeeded(const v1::Job& job) const {
+  try {
+    return {v1::Job::SUCCEEDED, std::nullopt, result_of(job, store_.output_of(job.id()))};
+  } catch (const InputError& error) {
+    return failed({kRankFailed, -1, "", job.progress().phase(),
+                   std::string("the job has ended well but left no report: ") + error.what()});
   }
+}
+
+Outcome Scheduler::outcome_of(const v1::Job& job, const ExitRecord& exit) const {
+  if (exit.exit_code == kExitOk || has_output(job)) return succeeded(job);
   if (job.cancelling()) return cancelled();
   const auto reason = stop_reasons_.find(job.id());
   if (reason != stop_reasons_.end()) return failed(reason->second);
@@ -126,6 +152,7 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const ExitRecord& exit) const 
 
 void Scheduler::restart_vanished(const v1::Job& job) {
   if (!launchers_.of(job).clear_leftovers(job)) return;  // polled again: never two attempts at once
+  if (has_output(job)) return end(job, succeeded(job));
   if (job.cancelling()) return end(job, cancelled());
   const std::string reason =
       "the processes of attempt " + std::to_string(job.attempt()) + " vanished";
@@ -134,7 +161,7 @@ void Scheduler::restart_vanished(const v1::Job& job) {
                failed({kLost, -1, "", job.progress().phase(),
                        reason + ", the last attempt of " + std::to_string(limits_.max_attempts)}));
   }
-  trim_partial_output(job.spec().output().path());
+  output_of(job).trim();
   start_attempt(job, reason);
 }
 
@@ -166,7 +193,11 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& reason) {
   spdlog::info("job {}: attempt {} with {} ranks{}", started->id(), started->attempt(),
                ranks_of(started->spec()), reason.empty() ? "" : " because " + reason);
   try {
-    launchers_.of(*started).launch(*started, token.secret);
+    v1::Job launched = *started;
+    *launched.mutable_spec() = readmit(job.spec(), store_.output_of(job.id()), paths_);
+    launchers_.of(launched).launch(launched, token.secret);
+  } catch (const ApiError& error) {  // a path is not what it was at the admission
+    end(*started, failed({kInvalidInput, -1, "", "", error.what()}));
   } catch (const std::exception& error) {
     end(*started, failed({kLaunchFailed, -1, "", "", error.what()}));
   }
@@ -174,9 +205,9 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& reason) {
 
 void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
   if (job.attempt() > 0 && outcome.state == v1::Job::CANCELLED) {
-    remove_partial_output(job.spec().output().path());
+    output_of(job).discard(trash_).remove();
   } else if (job.attempt() > 0 && outcome.state == v1::Job::FAILED) {
-    trim_partial_output(job.spec().output().path());
+    output_of(job).trim();
   }
   store_.finish(job.id(), outcome);
   heartbeats_.forget(job.id());

@@ -66,8 +66,10 @@ void declare_healthy(grpc::Server& server) {
 Server::Server(const ServerOptions& options)
     : state_(options.state_dir),
       store_(state_.database()),
+      trash_(state_.trash()),
+      paths_(options.allow_roots, state_.root()),
       streams_(kMaxStreams),
-      jobs_(store_, state_, streams_, {options.max_ranks, state_.root()}),
+      jobs_(store_, state_, trash_, streams_, paths_, {options.max_ranks}),
       workers_(store_, heartbeats_) {
   listen(options.listen);
   const Endpoint actual = split(endpoint_);
@@ -79,7 +81,7 @@ Server::Server(const ServerOptions& options)
   }
   launchers_ = std::make_unique<Launchers>(LauncherContext{state_, local_address(actual)});
   scheduler_ =
-      std::make_unique<Scheduler>(store_, *launchers_, heartbeats_,
+      std::make_unique<Scheduler>(store_, *launchers_, heartbeats_, trash_, paths_,
                                   SchedulerLimits{options.max_ranks, options.heartbeat_timeout,
                                                   SchedulerLimits().max_attempts});
   declare_healthy(*grpc_);

@@ -34,6 +34,8 @@ class Server {
 
   StateDir state_;
   JobStore store_;
+  Trash trash_;
+  PathPolicy paths_;
   Heartbeats heartbeats_;
   StreamSlots streams_;
   JobsService jobs_;

@@ -24,6 +24,8 @@ class StateDir {
   std::filesystem::path database() const { return root_ / "jobs.sqlite"; }
   /// Folder of a job that has been launched: job.json, log, work/, attempt-N/.
   std::filesystem::path job(const std::string& id) const { return root_ / "jobs" / id; }
+  /// What is being removed (server/trash.h).
+  std::filesystem::path trash() const { return root_ / "trash"; }
   std::filesystem::path log(const std::string& id) const { return job(id) / "log"; }
   std::filesystem::path attempt(const std::string& id, int number) const {
     return job(id) / ("attempt-" + std::to_string(number));

@@ -69,6 +69,21 @@ def long_spec(output, **changes):
     return spec(output, **{"calibration__samples": 64, **changes})
 
 
+def endless_spec(output, **changes):
+    """A job that does not end by itself: it wants a precision that no double reaches."""
+    return spec(output, **{
+        "method__name": job_pb2.Method.dotresize, "method__lambda": 0.001,
+        "method__sinkhorn_tolerance": 1e-300, "method__sinkhorn_max_iterations": 100_000_000,
+        **changes})
+
+
+def script(path, commands):
+    """A program that runs these commands of the shell, in place of the worker."""
+    path.write_text(f"#!/bin/sh\n{commands}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
 def details(error):
     """(reason, {field: description}) of a failed call."""
     trailers = dict(error.trailing_metadata())

@@ -21,6 +21,9 @@ NewJob new_job(const std::string& name, const std::string& request_id = "") {
   job.spec.mutable_output()->set_path("/out/" + name);
   job.request_id = request_id;
   job.output = "/out/" + name;
+  for (const char* suffix : {"", ".partial", ".replaced"}) {
+    job.claims.push_back({"output.path", job.output + suffix, true});
+  }
   return job;
 }
 
@@ -101,6 +104,47 @@ TEST_F(Store, TwoUnfinishedJobsNeverShareAnOutput) {
   EXPECT_EQ(code_of([&] { store_.create(new_job("a")); }), grpc::StatusCode::FAILED_PRECONDITION);
   store_.request_cancel(first.id());
   EXPECT_NO_THROW(store_.create(new_job("a")));
+}
+
+TEST_F(Store, NoPathOfAnUnfinishedJobIsTouchedByAnother) {
+  NewJob job = new_job("x");
+  job.claims.push_back({"model.path", "/models/m", false});
+  const std::string id = store_.create(job).id();
+  const auto code = [&](const PathClaim& claim) {
+    NewJob other = new_job("other");
+    other.claims = {claim};
+    return code_of([&] { store_.request_cancel(store_.create(other).id()); });
+  };
+  const PathClaim clashes[] = {
+      {"output.path", "/out/x/b", true},         {"output.path", "/out", true},
+      {"output.path", "/out/x.partial/b", true}, {"output.path", "/models/m", true},
+      {"output.path", "/models/m/b", true},      {"output.path", "/models", true},
+      {"model.path", "/out/x", false},           {"model.path", "/out/x/b", false},
+      {"calibration.text", "/out/x.partial/text", false}};
+  for (const PathClaim& claim : clashes) {
+    EXPECT_EQ(code(claim), grpc::StatusCode::FAILED_PRECONDITION) << claim.path;
+  }
+  const PathClaim neighbours[] = {{"output.path", "/out/xy", true},
+                                  {"output.path", "/out/x-b", true},
+                                  {"output.path", "/models/m2", true},
+                                  {"model.path", "/models/m", false},
+                                  {"model.path", "/models", false}};
+  for (const PathClaim& claim : neighbours) {
+    EXPECT_EQ(code(claim), grpc::StatusCode::OK) << claim.path;
+  }
+  store_.request_cancel(id);
+  EXPECT_EQ(code(clashes[0]), grpc::StatusCode::OK) << "it has ended";
+}
+
+TEST_F(Store, UnfinishedJobOfTheFirstSchemaKeepsItsPaths) {
+  const std::string id = store_.create(new_job("a")).id();
+  {
+    SQLite::Database database(file_.string(), SQLite::OPEN_READWRITE);
+    database.exec("DROP TABLE claims; PRAGMA user_version=1");
+  }
+  JobStore migrated(file_);
+  EXPECT_EQ(migrated.get(id).state(), v1::Job::QUEUED);
+  EXPECT_EQ(code_of([&] { migrated.create(new_job("a")); }), grpc::StatusCode::FAILED_PRECONDITION);
 }
 
 TEST_F(Store, EndsAJobOnce) {
@@ -187,32 +231,34 @@ TEST_F(Store, QueueIsFirstInFirstOut) {
 
 TEST_F(Store, ForgetsEndedJobsAlone) {
   const std::string id = store_.create(new_job("a", "r")).id();
-  EXPECT_EQ(code_of([&] { store_.remove(id, [](const v1::Job&) {}); }),
+  const auto nothing = [](const v1::Job&, const std::string&) {};
+  EXPECT_EQ(code_of([&] { store_.remove(id, nothing); }),
             grpc::StatusCode::FAILED_PRECONDITION);
   store_.request_cancel(id);
-  store_.remove(id, [](const v1::Job&) {});
+  store_.remove(id, nothing);
   EXPECT_EQ(code_of([&] { store_.get(id); }), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(code_of([&] { store_.events_after(id, 0, 1); }), grpc::StatusCode::NOT_FOUND);
   EXPECT_FALSE(store_.find_request("r", new_job("a").spec));
 }
 
 TEST_F(Store, QueuesFailedAndCancelledJobsAgain) {
-  const auto nothing = [](const v1::Job&) {};
+  const auto nothing = [](const v1::Job&, const std::string&) {};
+  const std::vector<PathClaim> claims = new_job("a").claims;
   const std::string id = store_.create(new_job("a")).id();
-  EXPECT_EQ(code_of([&] { store_.requeue(id, nothing); }), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(code_of([&] { store_.requeue(id, claims, nothing); }), grpc::StatusCode::FAILED_PRECONDITION);
   store_.begin_attempt(id, "hash", "");
   v1::JobError error;
   error.set_message("the disk is full");
   store_.finish(id, {v1::Job::FAILED, error, std::nullopt});
 
-  const v1::Job queued = store_.requeue(id, nothing);
+  const v1::Job queued = store_.requeue(id, claims, nothing);
   EXPECT_EQ(queued.state(), v1::Job::QUEUED);
   EXPECT_FALSE(queued.has_error());
   EXPECT_FALSE(queued.has_end_time());
   EXPECT_EQ(store_.oldest_queued()->id(), id);
   EXPECT_EQ(store_.begin_attempt(id, "hash", "")->attempt(), 2);
   store_.finish(id, {v1::Job::SUCCEEDED, std::nullopt, v1::JobResult()});
-  EXPECT_EQ(code_of([&] { store_.requeue(id, nothing); }), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(code_of([&] { store_.requeue(id, claims, nothing); }), grpc::StatusCode::FAILED_PRECONDITION);
 }
 
 TEST_F(Store, TellsOfChangesAfterTheyAreCommitted) {

@@ -6,7 +6,7 @@ import subprocess
 
 import grpc
 import pytest
-from conftest import SOURCE, Server, jobs_pb2, refused, spec
+from conftest import SOURCE, Server, eventually, jobs_pb2, processes_of, refused, script, spec
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
@@ -167,11 +167,81 @@ def test_request_id_sent_by_many_at_once_gives_one_job(server, tmp_path):
 
 
 def test_existing_output_is_refused_unless_it_may_be_overwritten(server, tmp_path):
-    (tmp_path / "out").mkdir()
+    (tmp_path / "out/dotresize").mkdir(parents=True)
     with refused(grpc.StatusCode.FAILED_PRECONDITION) as found:
         server.create(spec(tmp_path / "out"))
     assert found[0] == "OUTPUT_EXISTS"
+    with refused(grpc.StatusCode.FAILED_PRECONDITION) as found:
+        server.create(spec(tmp_path / "out", output__overwrite=True))
+    assert found[0] == "OUTPUT_FOREIGN"
+    (tmp_path / "out/dotresize/report.json").write_text("{}")
     server.create(spec(tmp_path / "out", output__overwrite=True))
+
+
+def test_directory_of_somebody_else_is_never_taken_for_an_unfinished_output(server, tmp_path):
+    thesis = tmp_path / "out.partial/thesis"
+    thesis.parent.mkdir()
+    thesis.write_text("only copy")
+    with refused(grpc.StatusCode.FAILED_PRECONDITION) as found:
+        server.create(spec(tmp_path / "out"))
+    assert found[0] == "OUTPUT_FOREIGN"
+    assert thesis.read_text() == "only copy"
+
+
+def test_paths_outside_the_allowed_roots_are_denied(make_server, tmp_path):
+    inside = tmp_path / "root"
+    inside.mkdir()
+    server = make_server("--allow-root", str(inside), "--allow-root", str(SOURCE))
+    (inside / "link").symlink_to(tmp_path)
+    for output in (tmp_path / "out", inside / "link" / "out", inside / ".." / "out"):
+        with refused(grpc.StatusCode.PERMISSION_DENIED) as found:
+            server.create(spec(output))
+        assert found[0] == "PATH_NOT_ALLOWED"
+    with refused(grpc.StatusCode.PERMISSION_DENIED):
+        server.create(spec(inside / "out", model__path="/etc"))
+    (inside / "model").mkdir()
+    (inside / "model/config.json").symlink_to("/etc/passwd")
+    with refused(grpc.StatusCode.PERMISSION_DENIED):
+        server.create(spec(inside / "out", model__path=str(inside / "model")))
+    assert server.create(spec(inside / "out")).id
+
+
+def test_path_that_leads_elsewhere_after_the_admission_is_not_followed(make_server, tmp_path):
+    server = make_server("--max-ranks", "2",
+                         DOTRESIZE_WORKER=script(tmp_path / "worker", "sleep 300"))
+    first = server.create(spec(tmp_path / "first")).id
+    eventually(20, lambda: processes_of(first))
+    (tmp_path / "a").mkdir()
+    waiting = server.create(spec(tmp_path / "a" / "out")).id
+    victim = tmp_path / "victim/out.partial/journal/owner.json"
+    victim.parent.mkdir(parents=True)
+    victim.write_text(f'{{"job_id": "{waiting}", "attempt": 1}}')
+    (tmp_path / "a").rmdir()
+    (tmp_path / "a").symlink_to(tmp_path / "victim")
+    server.cancel(first)
+    job = server.wait(waiting)
+    assert job.state == jobs_pb2.Job.FAILED
+    assert job.error.code == "INVALID_INPUT"
+    assert "does not lead to" in job.error.message
+    server.jobs.DeleteJob(jobs_pb2.DeleteJobRequest(id=waiting), timeout=20)
+    assert victim.exists()
+
+
+def test_no_job_touches_the_paths_of_another(make_server, tmp_path):
+    server = make_server("--max-ranks", "2",
+                         DOTRESIZE_WORKER=script(tmp_path / "worker", "sleep 300"))
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_bytes((SOURCE / "examples/docs-llama/config.json").read_bytes())
+    (model / "dotresize").mkdir()
+    (model / "dotresize/report.json").write_text("{}")
+    id_ = server.create(spec(tmp_path / "x", model__path=str(model))).id
+    for output in ("x/b", "x.partial/b", "model"):
+        with refused(grpc.StatusCode.FAILED_PRECONDITION) as found:
+            server.create(spec(tmp_path / output, output__overwrite=True))
+        assert found[0] == "OUTPUT_IN_USE", output
+    server.cancel(id_)
+
 
 
 def test_pages_are_newest_first_and_stable(server, tmp_path):

@@ -4,11 +4,12 @@ import contextlib
 import os
 import signal
 import threading
+import time
 
 import grpc
 import pytest
-from conftest import (ENDED, SOURCE, eventually, jobs_pb2, long_spec, processes_of, ranks_of, refused,
-                      spec)
+from conftest import (BINARIES, ENDED, SOURCE, endless_spec, eventually, jobs_pb2, long_spec, processes_of,
+                      ranks_of, refused, script, spec)
 from safetensors.numpy import load_file, save_file
 
 Job = jobs_pb2.Job
@@ -128,6 +129,48 @@ def test_job_without_heartbeat_is_stopped(make_server, tmp_path):
     assert job.error.code == "LOST"
     assert "no heartbeat for 5 s" in job.error.message
     check_only_a_journal_is_left(job, tmp_path)
+
+
+@pytest.fixture
+def late_server(make_server, tmp_path):
+    """Its jobs go on for a while after they have completed their output."""
+    return make_server("--max-ranks", "4", DOTRESIZE_WORKER=script(
+        tmp_path / "worker", f'{BINARIES}/dotresize-worker "$@" && exec sleep 300'))
+
+
+def test_output_that_is_whole_is_a_success_if_its_processes_vanish(late_server, tmp_path):
+    id_ = late_server.create(spec(tmp_path / "out")).id
+    eventually(120, (tmp_path / "out").exists)
+    for pid in processes_of(id_):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    job = late_server.wait(id_)
+    assert job.state == Job.SUCCEEDED, job
+    assert job.attempt == 1
+    assert job.result.compressed.parameters < job.result.dense.parameters
+
+
+def test_cancel_comes_too_late_for_an_output_that_is_whole(late_server, tmp_path):
+    id_ = late_server.create(spec(tmp_path / "out")).id
+    eventually(120, (tmp_path / "out").exists)
+    late_server.cancel(id_)
+    job = late_server.wait(id_)
+    assert job.state == Job.SUCCEEDED, job
+    assert not job.cancelling
+
+
+def test_server_that_was_stopped_for_a_while_blames_no_job(make_server, tmp_path):
+    server = make_server("--heartbeat-timeout", "5", "--max-ranks", "4")
+    id_ = server.create(endless_spec(tmp_path / "out")).id
+    server.wait_for_phase(id_, "calibrate")
+    server.process.send_signal(signal.SIGSTOP)
+    time.sleep(7)
+    server.process.send_signal(signal.SIGCONT)
+    # The scheduler has looked at all jobs when it has run another one to its end.
+    assert server.wait(server.create(spec(tmp_path / "next")).id).state == Job.SUCCEEDED
+    assert server.get(id_).state == Job.RUNNING
+    server.cancel(id_)
+    assert server.wait(id_).state == Job.CANCELLED
 
 
 def fail_after_a_junction(server, tmp_path):

@@ -10,6 +10,7 @@
 #include "base/durable_file.h"
 #include "base/errors.h"
 #include "base/input_file.h"
+#include "base/partial_path.h"
 #include "base/sha256.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/checkpoint/writer.h"
@@ -89,7 +90,8 @@ bool is_whole(const fs::path& about, const fs::path& tensors) {
 Journal::Journal(fs::path dir) : dir_(std::move(dir)) {
   for (const fs::directory_entry& file : fs::directory_iterator(dir_)) {
     const fs::path name = file.path().filename();
-    if (name.extension() == kAbout && name.stem() != "job") entries_.insert(name.stem());
+    if (name == kJournalOfJob || name == kOwnerOfOutput) continue;
+    if (name.extension() == kAbout) entries_.insert(name.stem());
   }
 }
 
