@@ -54,6 +54,7 @@ void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reaso
   if (has_ended(state)) {
     *row.job.mutable_end_time() = TimeUtil::GetCurrentTime();
     row.job.set_cancelling(false);
+    row.job.clear_retry_time();
     table_.release(row.number);
   }
   v1::Event event;
@@ -186,11 +187,9 @@ void JobStore::remove(const std::string& id, const Step& before_commit) {
   });
 }
 
-std::optional<v1::Job> JobStore::oldest_queued() {
+std::optional<v1::Job> JobStore::next_queued() {
   const std::lock_guard lock(mutex_);
-  const std::vector<v1::Job> jobs = table_.in_states({v1::Job::QUEUED}, 1);
-  if (jobs.empty()) return std::nullopt;
-  return jobs.front();
+  return table_.next_queued();
 }
 
 std::vector<v1::Job> JobStore::launched() {
@@ -208,6 +207,7 @@ std::optional<v1::Job> JobStore::begin_attempt(const std::string& id,
     if (!row) return;
     row->job.set_attempt(row->job.attempt() + 1);
     row->job.clear_progress();
+    row->job.clear_retry_time();
     if (!row->job.has_start_time()) *row->job.mutable_start_time() = TimeUtil::GetCurrentTime();
     table_.insert_attempt(*row, token_sha256);
     enter(*row, v1::Job::STARTING, reason);
@@ -226,6 +226,24 @@ void JobStore::finish(const std::string& id, const Outcome& outcome) {
     if (outcome.state == v1::Job::SUCCEEDED) complete(*row.job.mutable_progress());
     enter(row, outcome.state, outcome.error ? outcome.error->message() : "");
   });
+}
+
+bool JobStore::put_back(const std::string& id, const std::string& reason,
+                        std::chrono::milliseconds pause) {
+  bool done = false;
+  transact([&] {
+    JobRow row = load(id);
+    if (!is_launched(row.job.state())) throw std::logic_error("job " + id + " is not launched");
+    if (row.job.cancelling()) return;
+    row.job.clear_progress();
+    if (pause.count() > 0) {
+      *row.job.mutable_retry_time() =
+          TimeUtil::GetCurrentTime() + TimeUtil::MillisecondsToDuration(pause.count());
+    }
+    enter(row, v1::Job::QUEUED, reason);
+    done = true;
+  });
+  return done;
 }
 
 std::string JobStore::token_sha256(const std::string& id, int attempt) {

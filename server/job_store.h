@@ -88,7 +88,8 @@ class JobStore {
   v1::Job requeue(const std::string& id, const std::vector<PathClaim>& claims,
                   const Step& before_commit);
 
-  std::optional<v1::Job> oldest_queued();
+  /// The oldest QUEUED job whose retry_time has come.
+  std::optional<v1::Job> next_queued();
   /// STARTING and RUNNING, oldest first.
   std::vector<v1::Job> launched();
 
@@ -97,6 +98,9 @@ class JobStore {
   std::optional<v1::Job> begin_attempt(const std::string& id, const std::string& token_sha256,
                                        const std::string& reason);
   void finish(const std::string& id, const Outcome& outcome);
+  /// A launched job becomes QUEUED again for another attempt, after `pause`. False if it is being
+  /// cancelled: then nothing changes.
+  bool put_back(const std::string& id, const std::string& reason, std::chrono::milliseconds pause);
 
   /// Empty if there is no such attempt.
   std::string token_sha256(const std::string& id, int attempt);

@@ -107,6 +107,7 @@ CREATE TABLE claims (
   PRIMARY KEY (path, job, writes)
 ) WITHOUT ROWID;
 CREATE INDEX claims_by_job ON claims (job);
+ALTER TABLE jobs ADD COLUMN retry_ms INTEGER NOT NULL DEFAULT 0;  -- Unix time of retry_time
 )";
 
 void insert_claims(const SQLite::Database& database, int64_t number,
@@ -217,6 +218,15 @@ std::vector<v1::Job> JobTable::in_states(const std::vector<v1::Job::State>& stat
       limit));
 }
 
+std::optional<v1::Job> JobTable::next_queued() {
+  const std::vector<v1::Job> jobs = all_of<v1::Job>(prepare(
+      database_,
+      "SELECT body FROM jobs WHERE state = ? AND retry_ms <= ? ORDER BY number LIMIT 1",
+      v1::Job::QUEUED, TimeUtil::TimestampToMilliseconds(TimeUtil::GetCurrentTime())));
+  if (jobs.empty()) return std::nullopt;
+  return jobs.front();
+}
+
 int JobTable::count(v1::Job::State state) {
   auto query = prepare(database_, "SELECT count(*) FROM jobs WHERE state = ?", state);
   query.executeStep();
@@ -268,8 +278,11 @@ JobRow JobTable::insert(const NewJob& job) {
 }
 
 void JobTable::save(const JobRow& row) {
-  prepare(database_, "UPDATE jobs SET state = ?, last_event = ?, body = ? WHERE number = ?",
-          row.job.state(), row.last_event, Blob{row.job.SerializeAsString()}, row.number)
+  prepare(database_,
+          "UPDATE jobs SET state = ?, last_event = ?, retry_ms = ?, body = ? WHERE number = ?",
+          row.job.state(), row.last_event,
+          TimeUtil::TimestampToMilliseconds(row.job.retry_time()),
+          Blob{row.job.SerializeAsString()}, row.number)
       .exec();
 }
 

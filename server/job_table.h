@@ -67,6 +67,8 @@ class JobTable {
   std::optional<Conflict> find_conflict(int64_t number, const std::vector<PathClaim>& claims);
   /// In the order of creation; `limit` -1: all.
   std::vector<v1::Job> in_states(const std::vector<v1::Job::State>& states, int limit = -1);
+  /// The oldest QUEUED one whose retry_time has come.
+  std::optional<v1::Job> next_queued();
   int count(v1::Job::State state);
   JobPage list(const JobQuery& query);
 

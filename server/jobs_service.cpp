@@ -190,6 +190,10 @@ grpc::Status JobsService::CancelJob(grpc::ServerContext*, const v1::CancelJobReq
   return answer("CancelJob", [&] {
     check_id(request->id());
     *response = store_.request_cancel(request->id());
+    if (response->state() == v1::Job::CANCELLED && response->attempt() > 0) {
+      // It waited for another attempt: the scheduler does not end it.
+      JobOutput(store_.output_of(request->id()), request->id()).discard(trash_).remove();
+    }
     spdlog::info("job {}: cancel asked for while {}", response->id(),
                  v1::Job::State_Name(response->state()));
   });

@@ -16,6 +16,8 @@ class Launcher {
  public:
   virtual ~Launcher() = default;
 
+  /// Throws ProgramMissing if this machine lacks what any job needs.
+  virtual void require_ready() const = 0;
   /// Starts `job.attempt()`. Throws if that is not possible; then nothing runs.
   virtual void launch(const v1::Job& job, const std::string& token) = 0;
   virtual AttemptStatus check(const v1::Job& job) = 0;
@@ -43,6 +45,8 @@ class Launchers {
 
   /// The one that the job asks for. Throws std::invalid_argument if there is none.
   Launcher& of(const v1::Job& job);
+  /// Throws ProgramMissing if one of them is not ready.
+  void require_ready() const;
 
  private:
   std::map<v1::Resources::Launcher, std::unique_ptr<Launcher>> launchers_;

@@ -48,6 +48,11 @@ bool is_inherited(std::string_view variable) {
 LocalLauncher::LocalLauncher(const LauncherContext& context)
     : state_(context.state), coordinator_(context.coordinator) {}
 
+void LocalLauncher::require_ready() const {
+  worker_program();
+  require_program("mpirun");
+}
+
 void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   const fs::path dir = state_.job(job.id());
   const fs::path work = dir / "work";

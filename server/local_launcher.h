@@ -16,6 +16,7 @@ class LocalLauncher final : public Launcher {
   /// The state directory outlives the object.
   explicit LocalLauncher(const LauncherContext& context);
 
+  void require_ready() const override;
   void launch(const v1::Job& job, const std::string& token) override;
   AttemptStatus check(const v1::Job& job) override;
   /// See stop_attempt().

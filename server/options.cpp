@@ -71,6 +71,7 @@ ServerOptions parse_options(int argc, char** argv) {
   ServerOptions options;
   options.state_dir = default_state_dir();
   int heartbeat_timeout_s = static_cast<int>(options.heartbeat_timeout.count());
+  int retry_delay_s = static_cast<int>(options.retry_delay.count());
   std::string config_file;
 
   CLI::App app("The dotresize coordinator: takes jobs over gRPC and runs them under mpirun.",
@@ -94,6 +95,16 @@ ServerOptions parse_options(int argc, char** argv) {
       ->envname("DOTRESIZE_MAX_RANKS")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
+  app.add_option("--max-attempts", options.max_attempts,
+                 "Launches of one job whose processes are lost or killed; 1: never again")
+      ->envname("DOTRESIZE_MAX_ATTEMPTS")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  app.add_option("--retry-delay", retry_delay_s,
+                 "Seconds before the second launch, doubled with each further one")
+      ->envname("DOTRESIZE_RETRY_DELAY")
+      ->check(CLI::Range(0, 3600))
+      ->capture_default_str();
   app.add_option("--heartbeat-timeout", heartbeat_timeout_s,
                  "Seconds of silence after which a job is stopped")
       ->envname("DOTRESIZE_HEARTBEAT_TIMEOUT")
@@ -114,6 +125,7 @@ ServerOptions parse_options(int argc, char** argv) {
     throw ExitNow{kExitUsage};
   }
   options.state_dir = std::filesystem::absolute(options.state_dir);
+  options.retry_delay = std::chrono::seconds(retry_delay_s);
   options.heartbeat_timeout = std::chrono::seconds(heartbeat_timeout_s);
   return options;
 }

@@ -2,8 +2,8 @@
 
 #include <chrono>
 #include <filesystem>
-#include <vector>
 #include <string>
+#include <vector>
 
 namespace dotresize {
 
@@ -14,6 +14,8 @@ struct ServerOptions {
   std::filesystem::path state_dir;         ///< default: $XDG_STATE_HOME/dotresize or ~/.local/...
   std::vector<std::filesystem::path> allow_roots;  ///< where jobs may read and write; none: anywhere
   int max_ranks = 8;                       ///< running at the same time, over all jobs
+  int max_attempts = 3;                        ///< of a job whose processes are lost or killed
+  std::chrono::seconds retry_delay{10};        ///< before the second one; doubled with each
   std::chrono::seconds heartbeat_timeout{60};  ///< longest silence of a running job
 };
 

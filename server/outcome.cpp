@@ -1,5 +1,6 @@
 #include "server/outcome.h"
 
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <sstream>
@@ -80,6 +81,14 @@ std::string how_it_ended(const ExitRecord& exit) {
 }
 
 }  // namespace
+
+Remedy remedy_for(const v1::JobError& error) {
+  if (error.code() == kLaunchFailed) return Remedy::kHoldQueue;
+  if (error.code() == kLost) return Remedy::kAgain;
+  // Other signals are a rank's own fault.
+  const bool from_outside = error.signal() == SIGKILL || error.signal() == SIGTERM;
+  return error.code() == kRankKilled && from_outside ? Remedy::kAgain : Remedy::kNone;
+}
 
 v1::JobError to_job_error(const Failure& failure) {
   const Failure clean = printable(failure);

@@ -21,6 +21,15 @@ struct FailureEvidence {
 /// reported an error, else the log has a rank's failure line, else its last line.
 v1::JobError explain_failure(const FailureEvidence& evidence);
 
+/// What is worth trying after a failure.
+enum class Remedy {
+  kNone,       ///< it would fail again: bad data, a fault of the program
+  kAgain,      ///< its processes were lost or killed, perhaps by chance
+  kHoldQueue,  ///< this machine cannot start any job now
+};
+
+Remedy remedy_for(const v1::JobError& error);
+
 /// The message of the API, with printable texts.
 v1::JobError to_job_error(const Failure& failure);
 

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -20,6 +21,9 @@ namespace {
 // How fast a death is noticed; everything else wakes the loop through the store's changes.
 constexpr std::chrono::milliseconds kPollInterval{200};
 constexpr std::chrono::seconds kPauseAfterError{2};
+constexpr std::chrono::seconds kFirstHold{1};
+constexpr std::chrono::seconds kLongestHold{60};
+constexpr std::chrono::seconds kLongestRetryDelay{3600};
 
 Outcome failed(const Failure& failure) {
   return {v1::Job::FAILED, to_job_error(failure), std::nullopt};
@@ -102,11 +106,12 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
   const v1::Job job = store_.get(seen.id());  // a cancel may have come before the end that we see
   switch (status.liveness) {
     case Liveness::kAlive:
+      if (job.state() == v1::Job::RUNNING) hold_ = std::chrono::seconds(0);
       return stop_if_unwanted(job);
     case Liveness::kExited:
-      return end(job, outcome_of(job, status.exit));
+      return end_or_retry(job, outcome_of(job, status.exit));
     case Liveness::kVanished:
-      return restart_vanished(job);
+      return end_vanished(job);
   }
 }
 
@@ -150,27 +155,70 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const ExitRecord& exit) const 
           std::nullopt};
 }
 
-void Scheduler::restart_vanished(const v1::Job& job) {
+void Scheduler::end_vanished(const v1::Job& job) {
   if (!launchers_.of(job).clear_leftovers(job)) return;  // polled again: never two attempts at once
   if (has_output(job)) return end(job, succeeded(job));
   if (job.cancelling()) return end(job, cancelled());
-  const std::string reason =
-      "the processes of attempt " + std::to_string(job.attempt()) + " vanished";
-  if (job.attempt() >= limits_.max_attempts) {
-    return end(job,
+  end_or_retry(job,
                failed({kLost, -1, "", job.progress().phase(),
-                       reason + ", the last attempt of " + std::to_string(limits_.max_attempts)}));
+                       "the processes of attempt " + std::to_string(job.attempt()) + " vanished"}));
+}
+
+void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
+  if (outcome.state != v1::Job::FAILED) return end(job, outcome);
+  const std::string& reason = outcome.error->message();
+  const Remedy remedy = remedy_for(*outcome.error);
+  if (remedy == Remedy::kHoldQueue) {
+    hold_queue(reason);
+    if (put_back(job, reason, std::chrono::seconds(0))) return;
+    return end(job, cancelled());
   }
+  if (remedy == Remedy::kNone || limits_.max_attempts == 1) return end(job, outcome);
+  if (job.attempt() >= limits_.max_attempts) {
+    Outcome last = outcome;
+    last.error->set_message(reason + "; the last attempt of " +
+                            std::to_string(limits_.max_attempts));
+    return end(job, last);
+  }
+  const int doublings = std::min(job.attempt() - 1, 12);
+  const auto pause = std::min(limits_.retry_delay * (1 << doublings), kLongestRetryDelay);
+  if (!put_back(job, reason, pause)) end(job, cancelled());
+}
+
+bool Scheduler::put_back(const v1::Job& job, const std::string& reason,
+                         std::chrono::seconds pause) {
   output_of(job).trim();
-  start_attempt(job, reason);
+  if (!store_.put_back(job.id(), reason, pause)) return false;
+  forget(job.id());
+  spdlog::warn("job {}: queued again, for in {} s at the earliest: {}", job.id(), pause.count(),
+               reason);
+  return true;
+}
+
+bool Scheduler::is_ready_for(const v1::Job& job) {
+  try {
+    launchers_.of(job).require_ready();
+    return true;
+  } catch (const ProgramMissing& error) {
+    hold_queue(error.what());
+    return false;
+  }
+}
+
+void Scheduler::hold_queue(const std::string& reason) {
+  hold_ = hold_.count() == 0 ? kFirstHold : std::min(2 * hold_, kLongestHold);
+  held_until_ = Heartbeats::Clock::now() + hold_;
+  spdlog::error("the queue is held for {} s, because this machine cannot start jobs: {}",
+                hold_.count(), reason);
 }
 
 void Scheduler::start_queued() {
+  if (Heartbeats::Clock::now() < held_until_) return;
   const std::vector<v1::Job> launched = store_.launched();
   int used = std::accumulate(launched.begin(), launched.end(), 0, [](int sum, const v1::Job& job) {
     return sum + ranks_of(job.spec());
   });
-  while (const std::optional<v1::Job> job = store_.oldest_queued()) {
+  while (const std::optional<v1::Job> job = store_.next_queued()) {
     const int ranks = ranks_of(job->spec());
     if (ranks > limits_.max_ranks) {
       end(*job, failed({kLaunchFailed, -1, "", "",
@@ -180,18 +228,20 @@ void Scheduler::start_queued() {
       continue;
     }
     if (used + ranks > limits_.max_ranks) return;
+    if (!is_ready_for(*job)) return;
     used += ranks;
-    start_attempt(*job, "");
+    start_attempt(*job);
+    if (Heartbeats::Clock::now() < held_until_) return;
   }
 }
 
-void Scheduler::start_attempt(const v1::Job& job, const std::string& reason) {
+void Scheduler::start_attempt(const v1::Job& job) {
   const AttemptToken token = make_attempt_token();
-  const std::optional<v1::Job> started = store_.begin_attempt(job.id(), token.sha256, reason);
+  const std::optional<v1::Job> started = store_.begin_attempt(job.id(), token.sha256, "");
   if (!started) return;
   heartbeats_.begin(job.id());
-  spdlog::info("job {}: attempt {} with {} ranks{}", started->id(), started->attempt(),
-               ranks_of(started->spec()), reason.empty() ? "" : " because " + reason);
+  spdlog::info("job {}: attempt {} with {} ranks", started->id(), started->attempt(),
+               ranks_of(started->spec()));
   try {
     v1::Job launched = *started;
     *launched.mutable_spec() = readmit(job.spec(), store_.output_of(job.id()), paths_);
@@ -199,7 +249,7 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& reason) {
   } catch (const ApiError& error) {  // a path is not what it was at the admission
     end(*started, failed({kInvalidInput, -1, "", "", error.what()}));
   } catch (const std::exception& error) {
-    end(*started, failed({kLaunchFailed, -1, "", "", error.what()}));
+    end_or_retry(*started, failed({kLaunchFailed, -1, "", "", error.what()}));
   }
 }
 
@@ -210,11 +260,15 @@ void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
     output_of(job).trim();
   }
   store_.finish(job.id(), outcome);
-  heartbeats_.forget(job.id());
-  stop_reasons_.erase(job.id());
-  stopped_attempts_.erase(job.id());
+  forget(job.id());
   spdlog::info("job {}: {}{}", job.id(), v1::Job::State_Name(outcome.state),
                outcome.error ? ": " + outcome.error->message() : "");
+}
+
+void Scheduler::forget(const std::string& id) {
+  heartbeats_.forget(id);
+  stop_reasons_.erase(id);
+  stopped_attempts_.erase(id);
 }
 
 }  // namespace dotresize

@@ -80,10 +80,11 @@ Server::Server(const ServerOptions& options)
         endpoint_);
   }
   launchers_ = std::make_unique<Launchers>(LauncherContext{state_, local_address(actual)});
+  launchers_->require_ready();
   scheduler_ =
       std::make_unique<Scheduler>(store_, *launchers_, heartbeats_, trash_, paths_,
-                                  SchedulerLimits{options.max_ranks, options.heartbeat_timeout,
-                                                  SchedulerLimits().max_attempts});
+                                  SchedulerLimits{options.max_ranks, options.max_attempts,
+                                                  options.heartbeat_timeout, options.retry_delay});
   declare_healthy(*grpc_);
   state_.write_endpoint(endpoint_);
 }

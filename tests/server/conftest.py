@@ -144,8 +144,9 @@ class Server:
         self.ids = set()
 
     def start(self):
-        self.process = subprocess.Popen(
-            self.command, env=self.environment, stdout=subprocess.PIPE, text=True)
+        with open(f"{self.state}.log", "ab") as log:
+            self.process = subprocess.Popen(
+                self.command, env=self.environment, stdout=subprocess.PIPE, stderr=log, text=True)
         line = self.process.stdout.readline()
         assert line.startswith("listening on "), line
         self.endpoint = line.split()[-1]
@@ -154,6 +155,11 @@ class Server:
             self.endpoint, options=[("grpc.use_local_subchannel_pool", 1)])
         self.jobs = jobs_pb2_grpc.JobsStub(self.channel)
         return self
+
+    def log(self):
+        """What this server and those before it on its state directory have written."""
+        with open(f"{self.state}.log", errors="replace") as log:
+            return log.read()
 
     def end(self, signal_number):
         self.channel.close()

@@ -140,7 +140,8 @@ TEST_F(Store, UnfinishedJobOfTheFirstSchemaKeepsItsPaths) {
   const std::string id = store_.create(new_job("a")).id();
   {
     SQLite::Database database(file_.string(), SQLite::OPEN_READWRITE);
-    database.exec("DROP TABLE claims; PRAGMA user_version=1");
+    database.exec(
+        "DROP TABLE claims; ALTER TABLE jobs DROP COLUMN retry_ms; PRAGMA user_version=1");
   }
   JobStore migrated(file_);
   EXPECT_EQ(migrated.get(id).state(), v1::Job::QUEUED);
@@ -223,10 +224,27 @@ TEST_F(Store, ListsByStateAndName) {
 TEST_F(Store, QueueIsFirstInFirstOut) {
   const std::string first = store_.create(new_job("a")).id();
   const std::string second = store_.create(new_job("b")).id();
-  EXPECT_EQ(store_.oldest_queued()->id(), first);
+  EXPECT_EQ(store_.next_queued()->id(), first);
   store_.begin_attempt(first, "hash", "");
-  EXPECT_EQ(store_.oldest_queued()->id(), second);
+  EXPECT_EQ(store_.next_queued()->id(), second);
   ASSERT_EQ(store_.launched().size(), 1u);
+}
+
+TEST_F(Store, JobThatIsPutBackWaitsForItsTimeAndHoldsUpNoOther) {
+  const std::string first = store_.create(new_job("a")).id();
+  store_.begin_attempt(first, "hash", "");
+  ASSERT_TRUE(store_.put_back(first, "lost", std::chrono::hours(1)));
+  EXPECT_EQ(store_.get(first).state(), v1::Job::QUEUED);
+  EXPECT_TRUE(store_.get(first).has_retry_time());
+  EXPECT_FALSE(store_.next_queued());
+  const std::string second = store_.create(new_job("b")).id();
+  EXPECT_EQ(store_.next_queued()->id(), second);
+  EXPECT_FALSE(store_.begin_attempt(first, "hash", "")->has_retry_time());
+  ASSERT_TRUE(store_.put_back(first, "lost", std::chrono::seconds(0)));
+  EXPECT_EQ(store_.next_queued()->id(), first) << "it is the older one";
+  store_.begin_attempt(second, "hash", "");
+  store_.request_cancel(second);
+  EXPECT_FALSE(store_.put_back(second, "lost", std::chrono::seconds(0)));
 }
 
 TEST_F(Store, ForgetsEndedJobsAlone) {
@@ -255,7 +273,7 @@ TEST_F(Store, QueuesFailedAndCancelledJobsAgain) {
   EXPECT_EQ(queued.state(), v1::Job::QUEUED);
   EXPECT_FALSE(queued.has_error());
   EXPECT_FALSE(queued.has_end_time());
-  EXPECT_EQ(store_.oldest_queued()->id(), id);
+  EXPECT_EQ(store_.next_queued()->id(), id);
   EXPECT_EQ(store_.begin_attempt(id, "hash", "")->attempt(), 2);
   store_.finish(id, {v1::Job::SUCCEEDED, std::nullopt, v1::JobResult()});
   EXPECT_EQ(code_of([&] { store_.requeue(id, claims, nothing); }), grpc::StatusCode::FAILED_PRECONDITION);

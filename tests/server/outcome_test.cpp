@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 namespace dotresize {
 namespace {
 
@@ -73,6 +75,21 @@ TEST(Outcome, FallsBackToTheLastWordsOfTheLog) {
 TEST(Outcome, CommandThatCannotRunIsALaunchFailure) {
   EXPECT_EQ(explain_failure({{127, 0}, std::nullopt, "cannot run mpirun\n", ""}).code(),
             "LAUNCH_FAILED");
+}
+
+TEST(Outcome, OnlyWhatMayHaveBeenChanceIsTriedAgain) {
+  const auto remedy = [](const char* code, int signal) {
+    v1::JobError error;
+    error.set_code(code);
+    error.set_signal(signal);
+    return remedy_for(error);
+  };
+  EXPECT_EQ(remedy("INVALID_INPUT", 0), Remedy::kNone);
+  EXPECT_EQ(remedy("RANK_FAILED", 0), Remedy::kNone);
+  EXPECT_EQ(remedy("RANK_KILLED", SIGSEGV), Remedy::kNone);
+  EXPECT_EQ(remedy("RANK_KILLED", SIGKILL), Remedy::kAgain);
+  EXPECT_EQ(remedy("LOST", 0), Remedy::kAgain);
+  EXPECT_EQ(remedy("LAUNCH_FAILED", 0), Remedy::kHoldQueue);
 }
 
 TEST(Outcome, SurvivesHostileLogs) {

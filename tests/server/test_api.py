@@ -1,19 +1,20 @@
-"""The Jobs API as clients see it; no job gets further than its launch here."""
+"""The Jobs API as clients see it; the worker of these jobs fails at once, or sleeps."""
 
 import concurrent.futures
+import os
 import signal
 import subprocess
 
 import grpc
 import pytest
-from conftest import SOURCE, Server, eventually, jobs_pb2, processes_of, refused, script, spec
+from conftest import ENDED, SOURCE, Server, eventually, jobs_pb2, processes_of, refused, script, spec
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.fixture
 def server(make_server):
-    return make_server("--max-ranks", "4", DOTRESIZE_WORKER="/no/such/worker")
+    return make_server("--max-ranks", "4", DOTRESIZE_WORKER="/bin/false")
 
 
 @pytest.fixture(scope="module")
@@ -140,11 +141,33 @@ def test_validate_only_stores_nothing(server, tmp_path):
     assert not server.jobs.ListJobs(jobs_pb2.ListJobsRequest()).jobs
 
 
-def test_missing_worker_is_a_launch_failure(server, tmp_path):
-    job = server.wait(server.create(spec(tmp_path / "out")).id)
-    assert job.state == jobs_pb2.Job.FAILED
-    assert job.error.code == "LAUNCH_FAILED"
-    assert "/no/such/worker" in job.error.message
+def test_server_without_a_worker_does_not_start(server):
+    server.end(signal.SIGTERM)
+    environment = server.environment | {"DOTRESIZE_WORKER": "/no/such/worker"}
+    done = subprocess.run(server.command, env=environment, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 69
+    assert "/no/such/worker" in done.stderr
+
+
+@pytest.mark.parametrize("fault", ["worker", "mpirun"])
+def test_machine_that_cannot_start_jobs_holds_the_queue_and_drains_nothing(make_server, tmp_path, fault):
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    worker = script(commands / "worker", "exit 65")
+    # The real one is found first; then it turns out that it cannot be run.
+    if fault == "mpirun":
+        script(commands / "mpirun", 'exec /no/such/interpreter 2> /dev/null; exit 127')
+    server = make_server("--max-ranks", "4", DOTRESIZE_WORKER=worker,
+                         PATH=f"{commands}:{os.environ['PATH']}")
+    if fault == "worker":
+        os.rename(worker, commands / "away")
+    ids = [server.create(spec(tmp_path / f"out{i}")).id for i in range(3)]
+    eventually(20, lambda: server.log().count("the queue is held") >= 2)
+    assert all(server.get(id_).state not in ENDED for id_ in ids)
+    os.rename(commands / ("away" if fault == "worker" else "mpirun"),
+              commands / ("worker" if fault == "worker" else "broken"))
+    for id_ in ids:
+        assert server.wait(id_).error.code == "INVALID_INPUT", "the worker has run"
 
 
 def test_request_id_sent_twice_gives_one_job(server, tmp_path):
@@ -283,7 +306,7 @@ def test_acknowledged_jobs_survive_a_kill(server, tmp_path):
     ids = [server.create(spec(tmp_path / f"out{i}")).id for i in range(3)]
     server.kill_and_restart()
     for id_ in ids:
-        assert server.wait(id_).error.code == "LAUNCH_FAILED"
+        assert server.wait(id_).error.code == "RANK_FAILED"
 
 
 def test_second_server_on_a_state_directory_is_refused(server):

@@ -17,7 +17,7 @@ Job = jobs_pb2.Job
 
 @pytest.fixture
 def server(make_server):
-    return make_server("--max-ranks", "4")
+    return make_server("--max-ranks", "4", "--max-attempts", "1")
 
 
 def check_nothing_is_left(job, tmp_path):
@@ -120,7 +120,7 @@ def test_ranks_that_do_not_react_are_cancelled_too(server, tmp_path):
 
 
 def test_job_without_heartbeat_is_stopped(make_server, tmp_path):
-    server = make_server("--heartbeat-timeout", "5")
+    server = make_server("--heartbeat-timeout", "5", "--max-attempts", "1")
     id_ = server.create(long_spec(tmp_path / "out")).id
     server.wait_for_phase(id_, "calibrate")
     os.kill(ranks_of(id_)[0], signal.SIGSTOP)
@@ -233,7 +233,8 @@ def test_end_of_a_job_is_not_missed_while_the_server_is_away(server, tmp_path):
     assert server.wait(id_, seconds=10).state == Job.SUCCEEDED
 
 
-def test_job_whose_processes_vanish_is_started_again(server, tmp_path):
+def test_job_whose_processes_vanish_is_started_again(make_server, tmp_path):
+    server = make_server("--retry-delay", "0")
     id_ = server.create(long_spec(tmp_path / "out")).id
     server.wait_for_phase(id_, "calibrate")
     first = set(processes_of(id_))
@@ -245,8 +246,32 @@ def test_job_whose_processes_vanish_is_started_again(server, tmp_path):
     assert job.state == Job.SUCCEEDED
     assert job.attempt == 2
     reasons = [event.state_change.reason for event in server.watch(id_)
-               if event.state_change.state == Job.STARTING]
+               if event.state_change.state == Job.QUEUED]
     assert reasons == ["", "the processes of attempt 1 vanished"]
+
+
+def test_job_with_a_killed_rank_waits_and_is_started_again(make_server, tmp_path):
+    server = make_server("--retry-delay", "1")
+    id_ = server.create(long_spec(tmp_path / "out")).id
+    eventually(120, lambda: list((tmp_path / "out.partial/journal").glob("junction-*.json")))
+    os.kill(ranks_of(id_)[1], signal.SIGKILL)
+    job = server.wait(id_)
+    assert job.state == Job.SUCCEEDED, job
+    assert job.attempt == 2
+    assert b"junctions are solved" in server.logs(id_)
+    states = states_of(server, id_)
+    assert states == [Job.QUEUED, Job.STARTING, Job.RUNNING] * 2 + [Job.SUCCEEDED]
+
+
+def test_job_that_waits_for_another_attempt_can_be_cancelled(make_server, tmp_path):
+    server = make_server("--retry-delay", "3600")
+    id_ = server.create(long_spec(tmp_path / "out")).id
+    eventually(120, lambda: list((tmp_path / "out.partial/journal").glob("junction-*.json")))
+    os.kill(ranks_of(id_)[1], signal.SIGKILL)
+    job = eventually(30, lambda: (job := server.get(id_)).state == Job.QUEUED and job)
+    assert job.retry_time.seconds > job.create_time.seconds + 3000
+    assert server.cancel(id_).state == Job.CANCELLED
+    check_nothing_is_left(job, tmp_path)
 
 
 def test_running_ranks_stay_within_the_limit_and_jobs_run_in_order(server, tmp_path):
