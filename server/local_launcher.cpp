@@ -61,7 +61,7 @@ void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
 
   AttemptCommand attempt;
   attempt.dir = state_.attempt(job.id(), job.attempt());
-  attempt.command = mpirun_command(
+  attempt.command = launch_command(
       ranks_of(job.spec()),
       {worker_program().string(), "--work-dir", work.string(), (dir / "job.json").string()});
   attempt.environment = attempt_environment(job);

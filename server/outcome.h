@@ -11,10 +11,11 @@ namespace dotresize {
 
 /// What is known of an attempt that has ended without success.
 struct FailureEvidence {
-  ExitRecord exit;                       ///< of mpirun
+  ExitRecord exit;                       ///< of mpirun, or of the only rank
   std::optional<v1::JobError> reported;  ///< by a rank over Workers.ReportFailure
   std::string log_tail;                  ///< what the attempt wrote last
   std::string phase;                     ///< of the last progress
+  bool alone = false;                    ///< one rank: `exit` is its own, there is no mpirun
 };
 
 /// Why it failed, from the best evidence: mpirun says that a signal killed a rank, else a rank has

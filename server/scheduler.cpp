@@ -151,7 +151,8 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const ExitRecord& exit) const 
   if (reason != stop_reasons_.end()) return failed(reason->second);
   return {v1::Job::FAILED,
           explain_failure({exit, store_.reported_failure(job.id(), job.attempt()),
-                           launchers_.of(job).log_tail(job), job.progress().phase()}),
+                           launchers_.of(job).log_tail(job), job.progress().phase(),
+                           ranks_of(job.spec()) == 1}),
           std::nullopt};
 }
 

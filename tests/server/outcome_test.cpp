@@ -72,6 +72,15 @@ TEST(Outcome, FallsBackToTheLastWordsOfTheLog) {
               HasSubstr("killed by signal 9"));
 }
 
+TEST(Outcome, OnlyRankThatASignalKillsIsNamed) {
+  const v1::JobError error = explain_failure({{-1, 11}, std::nullopt, "", "calibrate", true});
+  EXPECT_EQ(error.code(), "RANK_KILLED");
+  EXPECT_EQ(error.rank(), 0);
+  EXPECT_EQ(error.signal(), 11);
+  EXPECT_THAT(explain_failure({{1, 0}, std::nullopt, "", "", true}).message(),
+              HasSubstr("the worker ended with exit code 1"));
+}
+
 TEST(Outcome, CommandThatCannotRunIsALaunchFailure) {
   EXPECT_EQ(explain_failure({{127, 0}, std::nullopt, "cannot run mpirun\n", ""}).code(),
             "LAUNCH_FAILED");

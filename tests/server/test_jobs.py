@@ -1,6 +1,7 @@
 """Whole jobs: real workers under mpirun, killed, cancelled and found again."""
 
 import contextlib
+import ipaddress
 import os
 import signal
 import threading
@@ -37,6 +38,29 @@ def states_of(server, job_id):
             if event.HasField("state_change")]
 
 
+def command_line(pid):
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read()
+
+
+def open_addresses(pid):
+    """Addresses at which the process waits for TCP connections or UDP datagrams."""
+    found = set()
+    inodes = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            inodes.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+    for protocol, waiting in (("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")):
+        with open(f"/proc/{pid}/net/{protocol}") as table:
+            for line in list(table)[1:]:
+                _, local, _, state, *_, inode = line.split()[:10]
+                if state == waiting and f"socket:[{inode}]" in inodes:
+                    digits = bytes.fromhex(local.split(":")[0])
+                    words = b"".join(digits[i:i + 4][::-1] for i in range(0, len(digits), 4))
+                    found.add(str(ipaddress.ip_address(words)))
+    return found
+
+
 def few_tokens(path):
     """Four rows of the evaluation tokens, as a file."""
     rows = load_file(SOURCE / "tests/data/evaluation.safetensors")["tokens"][:4]
@@ -66,6 +90,29 @@ def test_job_succeeds_with_its_numbers(server, tmp_path):
     assert log == [server.logs(id_)]
     assert server.logs(id_, offset=len(log[0]) - 3) == log[0][-3:]
     assert processes_of(id_) == {}
+
+
+def test_no_process_of_a_job_listens_beyond_this_host(server, tmp_path):
+    id_ = server.create(endless_spec(tmp_path / "out")).id
+    server.wait_for_phase(id_, "calibrate")
+    processes = processes_of(id_)
+    assert len(processes) >= 4, "supervisor, mpirun and two ranks"
+    assert {address for pid in processes for address in open_addresses(pid)} <= {"127.0.0.1", "::1"}
+    server.cancel(id_)
+    server.wait(id_)
+
+
+def test_one_rank_runs_without_mpirun(make_server, tmp_path):
+    server = make_server("--max-attempts", "1")
+    id_ = server.create(endless_spec(tmp_path / "out", resources__ranks=1)).id
+    server.wait_for_phase(id_, "calibrate")
+    worker = [pid for pid in processes_of(id_) if b"dotresize-worker" in command_line(pid)]
+    assert len(processes_of(id_)) == 2, "supervisor and worker"
+    assert {address for pid in worker for address in open_addresses(pid)} <= {"127.0.0.1", "::1"}
+    os.kill(worker[0], signal.SIGSEGV)
+    job = server.wait(id_)
+    assert (job.error.code, job.error.rank, job.error.signal) == ("RANK_KILLED", 0, signal.SIGSEGV)
+    check_only_a_journal_is_left(job, tmp_path)
 
 
 def test_watch_that_breaks_off_resumes(server, tmp_path):
