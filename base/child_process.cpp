@@ -150,7 +150,8 @@ ChildResult run_child(const std::vector<std::string>& command) {
   return result;
 }
 
-std::vector<std::string> launch_command(int ranks, const std::vector<std::string>& program) {
+std::vector<std::string> launch_command(int ranks, const std::filesystem::path& shared_memory,
+                                        const std::vector<std::string>& program) {
   if (ranks == 1) return program;
   std::vector<std::string> command = {"mpirun"};
   if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
@@ -162,8 +163,12 @@ std::vector<std::string> launch_command(int ranks, const std::vector<std::string
       // And nobody to be reached by: messages go through shared memory, mpirun's own over loopback.
       "--mca", "pml", "ob1", "--mca", "btl", "self,vader", "--mca", "oob_tcp_if_include", "lo",
       // Ranks may not be allowed to read each other's memory (containers): copy through buffers.
-      "--mca", "btl_vader_single_copy_mechanism", "none", "-np", std::to_string(ranks)};
+      "--mca", "btl_vader_single_copy_mechanism", "none"};
   command.insert(command.end(), options.begin(), options.end());
+  if (!shared_memory.empty()) {
+    command.insert(command.end(), {"--mca", "btl_vader_backing_directory", shared_memory.string()});
+  }
+  command.insert(command.end(), {"-np", std::to_string(ranks)});
   command.insert(command.end(), program.begin(), program.end());
   return command;
 }

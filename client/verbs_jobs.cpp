@@ -15,6 +15,8 @@
 #include "client/follow.h"
 #include "client/job_text.h"
 #include "client/json_output.h"
+#include "client/log_output.h"
+#include "client/rpc_error.h"
 #include "client/terminal.h"
 #include "client/verb.h"
 #include "client/watch_view.h"
@@ -172,17 +174,24 @@ int delete_job(const std::string& id, const CommonOptions& common) {
   return kExitOk;
 }
 
+LogOutput::Form log_form(const CommonOptions& common) {
+  if (common.json()) return LogOutput::Form::kJson;
+  return stdout_is_terminal() ? LogOutput::Form::kTerminal : LogOutput::Form::kBytes;
+}
+
 /// `follow_log`: until the job has ended.
 int print_logs(const std::string& id, bool follow_log, const CommonOptions& common) {
   Connection connection(common.server_address());
-  if (!common.json()) {
-    read_logs(connection, id, follow_log,
-              [](const std::string& piece) { std::cout << piece << std::flush; });
-    return kExitOk;
+  LogOutput output(std::cout, log_form(common), id);
+  try {
+    read_logs(connection, id, follow_log, [&](const std::string& piece) { output.add(piece); });
+  } catch (const RpcError& error) {
+    if (!output.begun()) throw;
+    output.finish(error);
+    std::cerr << "dotresize: error: " << error.what() << "\n";
+    return exit_code_for(error.code());
   }
-  std::string text;
-  read_logs(connection, id, follow_log, [&text](const std::string& piece) { text += piece; });
-  print_json({{"id", id}, {"log", text}});
+  output.finish();
   return kExitOk;
 }
 

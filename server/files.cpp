@@ -21,6 +21,12 @@ UniqueFd open_for_reading(const std::filesystem::path& path) {
   return fd;
 }
 
+int64_t size_of(const UniqueFd& fd, const std::filesystem::path& path) {
+  struct stat status = {};
+  if (::fstat(fd.get(), &status) != 0) throw_errno("cannot read " + path.string());
+  return status.st_size;
+}
+
 std::string read_at(int fd, int64_t offset, size_t max_bytes, const std::string& name) {
   std::string data(max_bytes, '\0');
   size_t filled = 0;
@@ -61,16 +67,15 @@ std::optional<std::string> read_file_start(const std::filesystem::path& path, si
 
 std::string read_chunk(const std::filesystem::path& path, int64_t offset, size_t max_bytes) {
   const UniqueFd fd = open_for_reading(path);
-  return fd ? read_at(fd.get(), offset, max_bytes, path.string()) : "";
+  if (!fd || offset >= size_of(fd, path)) return "";  // some offsets are none for the kernel
+  return read_at(fd.get(), offset, max_bytes, path.string());
 }
 
 std::string read_tail(const std::filesystem::path& path, int64_t from, size_t max_bytes) {
   const UniqueFd fd = open_for_reading(path);
   if (!fd) return "";
-  struct stat status = {};
-  if (::fstat(fd.get(), &status) != 0) throw_errno("cannot read " + path.string());
   const int64_t start =
-      std::max<int64_t>({0, from, status.st_size - static_cast<int64_t>(max_bytes)});
+      std::max<int64_t>({0, from, size_of(fd, path) - static_cast<int64_t>(max_bytes)});
   return read_at(fd.get(), start, max_bytes, path.string());
 }
 

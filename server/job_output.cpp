@@ -60,9 +60,8 @@ void JobOutput::trim() const {
 TrashedDirectory JobOutput::discard(Trash& trash) const {
   TrashedDirectory moved;
   try {
-    with_partial([&](const fs::path& partial) {
-      moved = trash.take_beside(partial, partial_path(path_));
-    });
+    with_partial(
+        [&](const fs::path& partial) { moved = trash.take_beside(partial, partial_path(path_)); });
   } catch (const std::system_error& error) {
     spdlog::error("cannot remove the partial output of {}: {}", path_.string(), error.what());
   }

@@ -23,8 +23,9 @@ class PinnedDirectory {
   UniqueFd fd_;
 };
 
-/// What one job of this server has at its output path. `path` is the canonical one of its admission;
-/// if a link is on the way now, or if somebody else's files are there, nothing is touched.
+/// What one job of this server has at its output path. `path` is the canonical one of its
+/// admission; if a link is on the way now, or if somebody else's files are there, nothing is
+/// touched.
 class JobOutput {
  public:
   JobOutput(std::filesystem::path path, std::string job_id);

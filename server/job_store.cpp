@@ -31,12 +31,13 @@ bool is_launched_attempt(const v1::Job& job, int attempt) {
 
 }  // namespace
 
-JobStore::JobStore(const std::filesystem::path& database) : table_(database) {}
+JobStore::JobStore(const std::filesystem::path& database)
+    : table_(database), reader_(database, JobTable::Reader()) {}
 
 void JobStore::transact(const std::function<void()>& body) {
   {
     const std::lock_guard lock(mutex_);
-    SQLite::Transaction transaction(table_.database());
+    SQLite::Transaction transaction(table_.database(), SQLite::TransactionBehavior::IMMEDIATE);
     body();
     transaction.commit();
   }
@@ -47,6 +48,13 @@ JobRow JobStore::load(const std::string& id) {
   std::optional<JobRow> row = table_.find(id);
   if (!row) throw job_not_found(id);
   return *row;
+}
+
+JobRow JobStore::read(const std::string& id) {
+  const std::lock_guard lock(read_mutex_);
+  std::optional<JobRow> row = reader_.find(id);
+  if (!row) throw job_not_found(id);
+  return std::move(*row);
 }
 
 void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reason) {
@@ -97,8 +105,9 @@ void JobStore::claim(int64_t number, const std::vector<PathClaim>& claims) {
 
 void JobStore::refuse_full_queue() {
   if (table_.count(v1::Job::QUEUED) < kMaxQueuedJobs) return;
-  throw ApiError(grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL",
-                 std::to_string(kMaxQueuedJobs) + " jobs are waiting already; try again later");
+  throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL",
+                  std::to_string(kMaxQueuedJobs) + " jobs are waiting already; try again later",
+                  std::chrono::seconds(30));
 }
 
 v1::Job JobStore::create(const NewJob& job) {
@@ -116,24 +125,37 @@ v1::Job JobStore::create(const NewJob& job) {
   return row.job;
 }
 
-v1::Job JobStore::get(const std::string& id) {
-  const std::lock_guard lock(mutex_);
-  return load(id).job;
+v1::Job JobStore::get(const std::string& id) { return read(id).job; }
+
+std::string JobStore::fault() {
+  try {
+    const std::lock_guard lock(mutex_);
+    const SQLite::Transaction transaction(table_.database(),
+                                          SQLite::TransactionBehavior::IMMEDIATE);
+    return "";
+  } catch (const SQLite::Exception& error) {
+    return std::string("the job table: ") + error.what();
+  }
 }
 
-std::string JobStore::output_of(const std::string& id) {
-  const std::lock_guard lock(mutex_);
-  return load(id).output;
-}
+std::string JobStore::output_of(const std::string& id) { return read(id).output; }
 
 JobPage JobStore::list(const JobQuery& query) {
-  const std::lock_guard lock(mutex_);
-  return table_.list(query);
+  const std::lock_guard lock(read_mutex_);
+  return reader_.list(query);
+}
+
+JobPosition JobStore::position(const std::string& id) {
+  const std::lock_guard lock(read_mutex_);
+  const std::optional<JobPosition> position = reader_.position(id);
+  if (!position) throw job_not_found(id);
+  return *position;
 }
 
 std::vector<v1::Event> JobStore::events_after(const std::string& id, int64_t seq, int limit) {
-  const std::lock_guard lock(mutex_);
-  return table_.events_after(load(id), seq, limit);
+  const JobPosition job = position(id);
+  const std::lock_guard lock(read_mutex_);
+  return reader_.events_after(job.number, seq, limit);
 }
 
 v1::Job JobStore::request_cancel(const std::string& id) {
@@ -161,6 +183,10 @@ v1::Job JobStore::requeue(const std::string& id, const std::vector<PathClaim>& c
                      "job " + id + " is " + v1::Job::State_Name(state) +
                          "; only a failed or cancelled job can be resumed",
                      {{"id", id}});
+    }
+    if (row.job.error().code() == kDamagedRecord) {
+      throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_NOT_RESUMABLE",
+                     "the record of job " + id + " is damaged; submit it anew", {{"id", id}});
     }
     refuse_full_queue();
     claim(row.number, claims);
@@ -222,6 +248,7 @@ void JobStore::finish(const std::string& id, const Outcome& outcome) {
     JobRow row = load(id);
     if (has_ended(row.job.state())) throw std::logic_error("job " + id + " has ended already");
     if (outcome.error) *row.job.mutable_error() = *outcome.error;
+    if (outcome.state == v1::Job::SUCCEEDED) row.job.clear_error();
     if (outcome.result) *row.job.mutable_result() = *outcome.result;
     if (outcome.state == v1::Job::SUCCEEDED) complete(*row.job.mutable_progress());
     enter(row, outcome.state, outcome.error ? outcome.error->message() : "");
@@ -247,8 +274,8 @@ bool JobStore::put_back(const std::string& id, const std::string& reason,
 }
 
 std::string JobStore::token_sha256(const std::string& id, int attempt) {
-  const std::lock_guard lock(mutex_);
-  return table_.token_sha256(id, attempt);
+  const std::lock_guard lock(read_mutex_);
+  return reader_.token_sha256(id, attempt);
 }
 
 bool JobStore::confirm_running(const std::string& id, int attempt) {

@@ -72,6 +72,8 @@ class JobStore {
   /// Where the job writes: output.path without symbolic links. NOT_FOUND.
   std::string output_of(const std::string& id);
   JobPage list(const JobQuery& query);
+  /// NOT_FOUND.
+  JobPosition position(const std::string& id);
   /// In order; NOT_FOUND.
   std::vector<v1::Event> events_after(const std::string& id, int64_t seq, int limit);
 
@@ -112,10 +114,15 @@ class JobStore {
   void record_failure(const std::string& id, int attempt, const v1::JobError& error);
   std::optional<v1::JobError> reported_failure(const std::string& id, int attempt);
 
+  /// Why nothing can be stored at the moment; empty if it can.
+  std::string fault();
+
   const ChangeSignal& changes() const { return changes_; }
 
  private:
-  /// NOT_FOUND.
+  /// As it is committed. NOT_FOUND.
+  JobRow read(const std::string& id);
+  /// In a transaction. NOT_FOUND.
   JobRow load(const std::string& id);
   std::optional<v1::Job> request_match(const std::string& request_id, const v1::JobSpec& spec);
   void claim(int64_t number, const std::vector<PathClaim>& claims);
@@ -127,6 +134,8 @@ class JobStore {
 
   std::mutex mutex_;
   JobTable table_;
+  std::mutex read_mutex_;
+  JobTable reader_;  ///< sees what is committed; whoever reads waits for no commit
   ChangeSignal changes_;
 };
 

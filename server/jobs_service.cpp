@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <chrono>
-#include <thread>
+#include <filesystem>
+#include <memory>
 #include <utility>
 
 #include "base/parse_number.h"
@@ -34,8 +34,6 @@ constexpr size_t kMaxNameBytes = 400;  // 100 characters of UTF-8
 constexpr size_t kMaxIdBytes = 64;
 constexpr int kEventsAtOnce = 256;
 constexpr size_t kLogChunkBytes = size_t{64} * 1024;
-// How late a stream notices that its client is gone.
-constexpr std::chrono::milliseconds kPollInterval{250};
 
 void check_id(const std::string& id) {
   if (id.empty()) throw invalid_argument("id", "is required");
@@ -46,6 +44,85 @@ void check_id(const std::string& id) {
 
 void check_not_negative(const char* field, int64_t value) {
   if (value < 0) throw invalid_argument(field, std::to_string(value) + " is negative");
+}
+
+/// The events of a job until it has ended.
+class EventStream final : public PumpedStream<v1::Event> {
+ public:
+  EventStream(StreamPump& pump, JobStore& store, const v1::WatchJobRequest& request)
+      : PumpedStream(pump, "WatchJob"),
+        store_(store),
+        id_(request.id()),
+        seen_(request.after_seq()) {}
+
+ private:
+  bool fill(std::deque<v1::Event>& pending) override {
+    // Before the events: once it has ended, they are complete.
+    const JobPosition position = store_.position(id_);
+    if (position.last_event > seen_) {
+      for (v1::Event& event : store_.events_after(id_, seen_, kEventsAtOnce)) {
+        seen_ = event.seq();
+        pending.push_back(std::move(event));
+      }
+    }
+    return has_ended(position.state) && position.last_event <= seen_;
+  }
+
+  JobStore& store_;
+  const std::string id_;
+  int64_t seen_;
+};
+
+/// The log of a job as far as it is written, or until the job has ended.
+class LogStream final : public PumpedStream<v1::LogChunk> {
+ public:
+  LogStream(StreamPump& pump, JobStore& store, std::filesystem::path log,
+            const v1::GetLogsRequest& request)
+      : PumpedStream(pump, "GetLogs"),
+        store_(store),
+        log_(std::move(log)),
+        id_(request.id()),
+        follow_(request.follow()),
+        offset_(request.offset()) {}
+
+ private:
+  bool fill(std::deque<v1::LogChunk>& pending) override {
+    // Before the file: once the job has ended, its log is complete.
+    const bool ended = has_ended(store_.position(id_).state);
+    v1::LogChunk chunk;
+    chunk.set_data(read_chunk(log_, offset_, kLogChunkBytes));
+    if (chunk.data().empty()) return ended || !follow_;
+    offset_ += static_cast<int64_t>(chunk.data().size());
+    chunk.set_next_offset(offset_);
+    pending.push_back(std::move(chunk));
+    return false;
+  }
+
+  JobStore& store_;
+  const std::filesystem::path log_;
+  const std::string id_;
+  const bool follow_;
+  int64_t offset_;
+};
+
+/// Whom the limits of streams are for: an address, without the port.
+std::string caller_of(const grpc::CallbackServerContext& context) {
+  const std::string peer = context.peer();
+  return peer.substr(0, peer.rfind(':'));
+}
+
+/// The stream that `make` makes, or one that is refused.
+template <class Message, class Make>
+grpc::ServerWriteReactor<Message>* start_stream(const char* method, StreamPump& pump,
+                                                const grpc::CallbackServerContext& context,
+                                                const Make& make) {
+  grpc::ServerWriteReactor<Message>* reactor = nullptr;
+  const grpc::Status status = answer(method, [&] {
+    auto stream = make();
+    pump.add(stream, caller_of(context));
+    reactor = stream.get();  // kept by the pump until the call is over
+  });
+  return status.ok() ? reactor : new RefusedStream<Message>(status);
 }
 
 JobQuery query_of(const v1::ListJobsRequest& request) {
@@ -74,19 +151,6 @@ JobQuery query_of(const v1::ListJobsRequest& request) {
 
 }  // namespace
 
-StreamSlots::Slot::Slot(StreamSlots& slots) : slots_(slots) {
-  if (slots_.free_.fetch_sub(1) > 0) return;
-  ++slots_.free_;
-  throw ApiError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_STREAMS",
-                 "too many clients follow jobs on this server; try again later");
-}
-
-void StreamSlots::check_stopping() const {
-  if (!stopping_) return;
-  throw ApiError(grpc::StatusCode::UNAVAILABLE, "SERVER_STOPPING",
-                 "the server is stopping; its jobs go on, connect again to follow them");
-}
-
 std::string make_page_token(int64_t next_before, const v1::ListJobsRequest::Filter& filter) {
   return fmt::format("{:x}.{:x}", next_before, fingerprint(filter));
 }
@@ -104,7 +168,7 @@ int64_t read_page_token(const std::string& token, const v1::ListJobsRequest::Fil
   return *position;
 }
 
-JobsService::JobsService(JobStore& store, const StateDir& state, Trash& trash, StreamSlots& streams,
+JobsService::JobsService(JobStore& store, const StateDir& state, Trash& trash, StreamPump& streams,
                          const PathPolicy& paths, AdmissionLimits limits)
     : store_(store),
       state_(state),
@@ -158,31 +222,13 @@ grpc::Status JobsService::ListJobs(grpc::ServerContext*, const v1::ListJobsReque
   });
 }
 
-grpc::Status JobsService::WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
-                                   grpc::ServerWriter<v1::Event>* writer) {
-  return answer("WatchJob", [&] { watch(*context, *request, *writer); });
-}
-
-void JobsService::watch(const grpc::ServerContext& context, const v1::WatchJobRequest& request,
-                        grpc::ServerWriter<v1::Event>& writer) {
-  check_id(request.id());
-  check_not_negative("after_seq", request.after_seq());
-  const StreamSlots::Slot slot(streams_);
-  int64_t seen = request.after_seq();
-  while (!context.IsCancelled()) {
-    streams_.check_stopping();
-    const uint64_t version = store_.changes().version();
-    // Before the events: once it has ended, they are complete.
-    const bool ended = has_ended(store_.get(request.id()).state());
-    const std::vector<v1::Event> events = store_.events_after(request.id(), seen, kEventsAtOnce);
-    for (const v1::Event& event : events) {
-      if (!writer.Write(event)) return;
-      seen = event.seq();
-    }
-    if (!events.empty()) continue;
-    if (ended) return;
-    store_.changes().wait_past(version, kPollInterval);
-  }
+grpc::ServerWriteReactor<v1::Event>* JobsService::WatchJob(grpc::CallbackServerContext* context,
+                                                           const v1::WatchJobRequest* request) {
+  return start_stream<v1::Event>("WatchJob", streams_, *context, [&] {
+    check_id(request->id());
+    check_not_negative("after_seq", request->after_seq());
+    return std::make_shared<EventStream>(streams_, store_, *request);
+  });
 }
 
 grpc::Status JobsService::CancelJob(grpc::ServerContext*, const v1::CancelJobRequest* request,
@@ -212,10 +258,11 @@ v1::Job JobsService::resume(const v1::ResumeJobRequest& request) {
   const std::string output = store_.output_of(request.id());
   const v1::JobSpec resolved = readmit(store_.get(request.id()).spec(), output, paths_);
   TrashedDirectory unfinished;
-  v1::Job job = store_.requeue(
-      request.id(), claims_of(resolved), [&](const v1::Job& row, const std::string& path) {
-        if (request.fresh()) unfinished = JobOutput(path, row.id()).discard(trash_);
-      });
+  v1::Job job = store_.requeue(request.id(), claims_of(resolved),
+                               [&](const v1::Job& row, const std::string& path) {
+                                 if (request.fresh())
+                                   unfinished = JobOutput(path, row.id()).discard(trash_);
+                               });
   unfinished.remove();
   return job;
 }
@@ -238,32 +285,13 @@ grpc::Status JobsService::DeleteJob(grpc::ServerContext*, const v1::DeleteJobReq
   });
 }
 
-grpc::Status JobsService::GetLogs(grpc::ServerContext* context, const v1::GetLogsRequest* request,
-                                  grpc::ServerWriter<v1::LogChunk>* writer) {
-  return answer("GetLogs", [&] { send_logs(*context, *request, *writer); });
-}
-
-void JobsService::send_logs(const grpc::ServerContext& context, const v1::GetLogsRequest& request,
-                            grpc::ServerWriter<v1::LogChunk>& writer) {
-  check_id(request.id());
-  check_not_negative("offset", request.offset());
-  const StreamSlots::Slot slot(streams_);
-  int64_t offset = request.offset();
-  while (!context.IsCancelled()) {
-    streams_.check_stopping();
-    // Before the file: once the job has ended, its log is complete.
-    const bool ended = has_ended(store_.get(request.id()).state());
-    v1::LogChunk chunk;
-    chunk.set_data(read_chunk(state_.log(request.id()), offset, kLogChunkBytes));
-    if (!chunk.data().empty()) {
-      offset += static_cast<int64_t>(chunk.data().size());
-      chunk.set_next_offset(offset);
-      if (!writer.Write(chunk)) return;
-      continue;
-    }
-    if (ended || !request.follow()) return;
-    std::this_thread::sleep_for(kPollInterval);
-  }
+grpc::ServerWriteReactor<v1::LogChunk>* JobsService::GetLogs(grpc::CallbackServerContext* context,
+                                                             const v1::GetLogsRequest* request) {
+  return start_stream<v1::LogChunk>("GetLogs", streams_, *context, [&] {
+    check_id(request->id());
+    check_not_negative("offset", request->offset());
+    return std::make_shared<LogStream>(streams_, store_, state_.log(request->id()), *request);
+  });
 }
 
 }  // namespace dotresize

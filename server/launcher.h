@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <map>
 #include <memory>
 #include <string>
@@ -25,6 +27,8 @@ class Launcher {
   virtual bool stop(const v1::Job& job) = 0;
   /// For an attempt that has vanished: kills the processes left of it. True if there were none.
   virtual bool clear_leftovers(const v1::Job& job) = 0;
+  /// Removes what an attempt without processes has left outside of its folder and output.
+  virtual void clean_up(const v1::Job& job) = 0;
   /// The end of what this attempt has written.
   virtual std::string log_tail(const v1::Job& job) = 0;
 };
@@ -35,7 +39,8 @@ int ranks_of(const v1::JobSpec& spec);
 /// What launchers are made of.
 struct LauncherContext {
   const StateDir& state;
-  std::string coordinator;  ///< HOST:PORT at which ranks reach the Workers service
+  mode_t umask;             ///< of what jobs write
+  std::string coordinator;  ///< where ranks reach the Workers service, as gRPC names it
 };
 
 /// A launcher for each value of `resources.launcher`.

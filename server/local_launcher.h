@@ -22,12 +22,14 @@ class LocalLauncher final : public Launcher {
   /// See stop_attempt().
   bool stop(const v1::Job& job) override;
   bool clear_leftovers(const v1::Job& job) override;
+  void clean_up(const v1::Job& job) override;
   std::string log_tail(const v1::Job& job) override;
 
  private:
   void reap_supervisors();
 
   const StateDir& state_;
+  mode_t umask_;
   std::string coordinator_;
   std::vector<pid_t> supervisors_;
 };

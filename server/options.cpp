@@ -8,6 +8,7 @@
 
 #include "base/environment.h"
 #include "base/program.h"
+#include "server/endpoint.h"
 
 namespace dotresize {
 namespace {
@@ -56,16 +57,26 @@ void apply_config_file(const std::string& file, CLI::App& app) {
   }
 }
 
-std::string port_fault(const std::string& listen) {
-  const size_t colon = listen.rfind(':');
-  const std::string digits = colon == std::string::npos ? "" : listen.substr(colon + 1);
-  const bool numeric = !digits.empty() && digits.size() <= 5 &&
-                       digits.find_first_not_of("0123456789") == std::string::npos;
-  if (numeric && colon > 0 && std::stoi(digits) <= 65535) return "";
-  return "'" + listen + "' is not HOST:PORT with a port of 0 to 65535";
-}
-
 }  // namespace
+
+BackupOptions parse_backup_options(int argc, char** argv) {
+  BackupOptions options;
+  options.state_dir = default_state_dir();
+  CLI::App app("Copies the state directory of a server, which may be running.",
+               "dotresize-server backup");
+  app.add_option("--state", options.state_dir, "Directory of the job table")
+      ->envname("DOTRESIZE_STATE")
+      ->capture_default_str();
+  app.add_option("TARGET", options.target, "Directory to make; a server can be started on it")
+      ->required()
+      ->type_name("");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    throw ExitNow{app.exit(error) == 0 ? kExitOk : kExitUsage};
+  }
+  return options;
+}
 
 ServerOptions parse_options(int argc, char** argv) {
   ServerOptions options;
@@ -80,7 +91,7 @@ ServerOptions parse_options(int argc, char** argv) {
   app.get_help_ptr()->configurable(false);
   app.add_option("--listen", options.listen, "HOST:PORT; port 0 takes the last run's, or any free")
       ->envname("DOTRESIZE_LISTEN")
-      ->check(port_fault)
+      ->check(endpoint_fault)
       ->capture_default_str();
   CLI::Option* state = app.add_option("--state", options.state_dir, "Directory of the job table")
                            ->envname("DOTRESIZE_STATE")

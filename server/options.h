@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <filesystem>
 #include <string>
@@ -12,10 +14,12 @@ namespace dotresize {
 struct ServerOptions {
   std::string listen = "127.0.0.1:50051";  ///< HOST:PORT; port 0: that of the last run, or any
   std::filesystem::path state_dir;         ///< default: $XDG_STATE_HOME/dotresize or ~/.local/...
-  std::vector<std::filesystem::path> allow_roots;  ///< where jobs may read and write; none: anywhere
-  int max_ranks = 8;                       ///< running at the same time, over all jobs
-  int max_attempts = 3;                        ///< of a job whose processes are lost or killed
-  std::chrono::seconds retry_delay{10};        ///< before the second one; doubled with each
+  std::vector<std::filesystem::path>
+      allow_roots;                       ///< where jobs may read and write; none: anywhere
+  int max_ranks = 8;                     ///< running at the same time, over all jobs
+  int max_attempts = 3;                  ///< of a job whose processes are lost or killed
+  std::chrono::seconds retry_delay{10};  ///< before the second one; doubled with each
+  mode_t job_umask = 022;                ///< of what jobs write: that of who started the server
   std::chrono::seconds heartbeat_timeout{60};  ///< longest silence of a running job
 };
 
@@ -26,5 +30,14 @@ struct ExitNow {
 
 /// Throws ExitNow.
 ServerOptions parse_options(int argc, char** argv);
+
+/// Of `dotresize-server backup`.
+struct BackupOptions {
+  std::filesystem::path state_dir;
+  std::filesystem::path target;
+};
+
+/// `argv` begins with "backup". Throws ExitNow.
+BackupOptions parse_backup_options(int argc, char** argv);
 
 }  // namespace dotresize

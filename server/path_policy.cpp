@@ -36,9 +36,8 @@ void check_own_inputs(const v1::JobSpec& spec) {
     if (!written.writes) continue;
     for (const PathClaim& read : claims) {
       if (read.writes || !overlap(written.path, read.path)) continue;
-      throw invalid_argument(kOutputField,
-                             "'" + written.path + "' collides with " + read.field + ", '" +
-                                 read.path + "'");
+      throw invalid_argument(kOutputField, "'" + written.path + "' collides with " + read.field +
+                                               ", '" + read.path + "'");
     }
   }
 }

@@ -37,8 +37,8 @@ class PathPolicy {
   std::filesystem::path state_dir_;
 };
 
-/// What a job with this spec, of resolve(), claims: inputs, the output, and the names beside it that
-/// the job uses while it writes.
+/// What a job with this spec, of resolve(), claims: inputs, the output, and the names beside it
+/// that the job uses while it writes.
 std::vector<PathClaim> claims_of(const v1::JobSpec& resolved);
 
 }  // namespace dotresize

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include "base/errors.h"
 #include "base/program.h"
@@ -92,12 +91,17 @@ void Scheduler::loop() {
   }
 }
 
+Heartbeats::Clock::duration Scheduler::time_since_round() const {
+  return Heartbeats::Clock::now() - last_round_.load();
+}
+
 void Scheduler::notice_delay() {
   const Heartbeats::Clock::time_point now = Heartbeats::Clock::now();
-  const auto delay = now - std::exchange(last_round_, now);
+  const auto delay = now - last_round_.exchange(now);
   if (delay < limits_.heartbeat_timeout / 2.0) return;
-  spdlog::warn("the server was stopped or busy for {:.1f} s; the jobs get their whole timeout again",
-               std::chrono::duration<double>(delay).count());
+  spdlog::warn(
+      "the server was stopped or busy for {:.1f} s; the jobs get their whole timeout again",
+      std::chrono::duration<double>(delay).count());
   heartbeats_.begin_all();
 }
 
@@ -189,6 +193,7 @@ void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
 bool Scheduler::put_back(const v1::Job& job, const std::string& reason,
                          std::chrono::seconds pause) {
   output_of(job).trim();
+  launchers_.of(job).clean_up(job);
   if (!store_.put_back(job.id(), reason, pause)) return false;
   forget(job.id());
   spdlog::warn("job {}: queued again, for in {} s at the earliest: {}", job.id(), pause.count(),
@@ -220,6 +225,10 @@ void Scheduler::start_queued() {
     return sum + ranks_of(job.spec());
   });
   while (const std::optional<v1::Job> job = store_.next_queued()) {
+    if (job->error().code() == kDamagedRecord) {
+      end(*job, {v1::Job::FAILED, job->error(), std::nullopt});
+      continue;
+    }
     const int ranks = ranks_of(job->spec());
     if (ranks > limits_.max_ranks) {
       end(*job, failed({kLaunchFailed, -1, "", "",
@@ -260,6 +269,7 @@ void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
   } else if (job.attempt() > 0 && outcome.state == v1::Job::FAILED) {
     output_of(job).trim();
   }
+  if (job.attempt() > 0) launchers_.of(job).clean_up(job);
   store_.finish(job.id(), outcome);
   forget(job.id());
   spdlog::info("job {}: {}{}", job.id(), v1::Job::State_Name(outcome.state),

@@ -8,8 +8,8 @@
 
 #include "base/failure.h"
 #include "server/heartbeats.h"
-#include "server/job_store.h"
 #include "server/job_output.h"
+#include "server/job_store.h"
 #include "server/launcher.h"
 #include "server/path_policy.h"
 
@@ -25,14 +25,18 @@ struct SchedulerLimits {
 /// Takes jobs through their lives, on one thread of its own: starts the oldest queued job when
 /// there is room for its ranks (strictly first in, first out), polls the attempts of launched jobs
 /// (also of those that an earlier server launched), ends them or puts them back into the queue. If
-/// this machine cannot start any job, the queue is held, for longer each time. It holds no state that the job table
-/// and the attempts' directories do not have, except which processes it has asked to end.
+/// this machine cannot start any job, the queue is held, for longer each time. It holds no state
+/// that the job table and the attempts' directories do not have, except which processes it has
+/// asked to end.
 class Scheduler {
  public:
   Scheduler(JobStore& store, Launchers& launchers, Heartbeats& heartbeats, Trash& trash,
             const PathPolicy& paths, SchedulerLimits limits);
   /// Leaves the running jobs running.
   ~Scheduler();
+
+  /// Since it has last looked at all jobs. From any thread.
+  Heartbeats::Clock::duration time_since_round() const;
 
  private:
   void loop();
@@ -68,9 +72,9 @@ class Scheduler {
   const SchedulerLimits limits_;
   /// Why the server itself is stopping a job, by job.
   std::map<std::string, Failure> stop_reasons_;
-  Heartbeats::Clock::time_point last_round_;
-  Heartbeats::Clock::time_point held_until_;  ///< nothing is started before
-  std::chrono::seconds hold_{0};              ///< the last one; 0: a job runs
+  std::atomic<Heartbeats::Clock::time_point> last_round_;
+  Heartbeats::Clock::time_point held_until_;     ///< nothing is started before
+  std::chrono::seconds hold_{0};                 ///< the last one; 0: a job runs
   std::map<std::string, int> stopped_attempts_;  ///< that were asked to end, by job
   std::atomic<bool> stopping_{false};
   std::thread thread_;  ///< last: it uses all the others

@@ -17,8 +17,9 @@ struct StateDirInUse : std::runtime_error {
 /// object's lifetime, also against other processes.
 class StateDir {
  public:
-  /// Creates the directory (0700) if it is missing. Throws StateDirInUse if another server holds
-  /// it, std::system_error or std::filesystem::filesystem_error if it cannot be used.
+  /// Creates the directory (0700) if it is missing. Throws std::runtime_error if it belongs to
+  /// another user or is open to others, StateDirInUse if another server holds it, std::system_error
+  /// or std::filesystem::filesystem_error if it cannot be used.
   explicit StateDir(std::filesystem::path root);
 
   std::filesystem::path database() const { return root_ / "jobs.sqlite"; }

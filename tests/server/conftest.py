@@ -94,7 +94,7 @@ def details(error):
     assert info.domain == "dotresize"
     request = error_details_pb2.BadRequest()
     for detail in status.details[1:]:
-        assert detail.Unpack(request)
+        assert detail.Unpack(request) or detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR)
     return info.reason, {v.field: v.description for v in request.field_violations}
 
 
@@ -135,8 +135,8 @@ def ranks_of(job_id):
 
 
 class Server:
-    def __init__(self, state, *options, **environment):
-        self.command = [PROGRAM, "--listen", "127.0.0.1:0",
+    def __init__(self, state, *options, prefix=(), **environment):
+        self.command = [*prefix, PROGRAM, "--listen", "127.0.0.1:0",
                         "--state", str(state), *options]
         self.environment = {**os.environ, **environment}
         self.state = state
@@ -151,10 +151,14 @@ class Server:
         assert line.startswith("listening on "), line
         self.endpoint = line.split()[-1]
         assert (self.state / "endpoint").read_text().strip() == self.endpoint
+        self.connect()
+        return self
+
+    def connect(self):
+        """A new connection."""
         self.channel = grpc.insecure_channel(
             self.endpoint, options=[("grpc.use_local_subchannel_pool", 1)])
         self.jobs = jobs_pb2_grpc.JobsStub(self.channel)
-        return self
 
     def log(self):
         """What this server and those before it on its state directory have written."""
@@ -229,8 +233,8 @@ def make_server(tmp_path):
     """make_server(*options, **environment): a server that is ended with the test."""
     servers = []
 
-    def make(*options, **environment):
-        server = Server(tmp_path / f"state{len(servers)}", *options, **environment)
+    def make(*options, prefix=(), **environment):
+        server = Server(tmp_path / f"state{len(servers)}", *options, prefix=prefix, **environment)
         servers.append(server)
         return server.start()
 

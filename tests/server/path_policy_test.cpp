@@ -14,7 +14,6 @@ namespace fs = std::filesystem;
 class PathPolicyTest : public ::testing::Test {
  protected:
   PathPolicyTest() {
-    for (const char* dir : {"state", "root/model", "outside"}) fs::create_directories(at(dir));
     spec_.mutable_model()->set_path(at("root/model"));
     spec_.mutable_output()->set_path(at("root/out"));
     spec_.mutable_calibration()->add_text(at("root/text"));
@@ -32,8 +31,13 @@ class PathPolicyTest : public ::testing::Test {
     }
   }
 
+  static fs::path with_directories(const fs::path& home) {
+    for (const char* dir : {"state", "root/model", "outside"}) fs::create_directories(home / dir);
+    return fs::canonical(home);
+  }
+
   TemporaryDirectory home_;
-  fs::path home_path_ = fs::canonical(home_.path());
+  fs::path home_path_ = with_directories(home_.path());
   v1::JobSpec spec_;
   PathPolicy anywhere_{{}, home_ / "state"};
   PathPolicy rooted_{{home_ / "root"}, home_ / "state"};

@@ -7,7 +7,7 @@ import subprocess
 
 import grpc
 import pytest
-from conftest import ENDED, SOURCE, Server, eventually, jobs_pb2, processes_of, refused, script, spec
+from conftest import ENDED, SOURCE, Server, jobs_pb2, refused, script, spec
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
@@ -36,6 +36,8 @@ HOSTILE_SPECS = {
     "no name": ("name", {"name": ""}),
     "endless name": ("name", {"name": "n" * 101}),
     "control characters in the name": ("name", {"name": "a\x1b[2Jb"}),
+    "C1 control in the name": ("name", {"name": "a\x9b2Jb"}),
+    "text direction in the name": ("name", {"name": "a\u202eb"}),
     "relative model": ("model.path", {"model__path": "examples/docs-llama"}),
     "model with a NUL": ("model.path", {"model__path": "/tmp/a\0b"}),
     "no such model": ("model.path", {"model__path": "/no/such/model"}),
@@ -149,27 +151,6 @@ def test_server_without_a_worker_does_not_start(server):
     assert "/no/such/worker" in done.stderr
 
 
-@pytest.mark.parametrize("fault", ["worker", "mpirun"])
-def test_machine_that_cannot_start_jobs_holds_the_queue_and_drains_nothing(make_server, tmp_path, fault):
-    commands = tmp_path / "bin"
-    commands.mkdir()
-    worker = script(commands / "worker", "exit 65")
-    # The real one is found first; then it turns out that it cannot be run.
-    if fault == "mpirun":
-        script(commands / "mpirun", 'exec /no/such/interpreter 2> /dev/null; exit 127')
-    server = make_server("--max-ranks", "4", DOTRESIZE_WORKER=worker,
-                         PATH=f"{commands}:{os.environ['PATH']}")
-    if fault == "worker":
-        os.rename(worker, commands / "away")
-    ids = [server.create(spec(tmp_path / f"out{i}")).id for i in range(3)]
-    eventually(20, lambda: server.log().count("the queue is held") >= 2)
-    assert all(server.get(id_).state not in ENDED for id_ in ids)
-    os.rename(commands / ("away" if fault == "worker" else "mpirun"),
-              commands / ("worker" if fault == "worker" else "broken"))
-    for id_ in ids:
-        assert server.wait(id_).error.code == "INVALID_INPUT", "the worker has run"
-
-
 def test_request_id_sent_twice_gives_one_job(server, tmp_path):
     wanted = spec(tmp_path / "out")
     first = server.create(wanted, "r-1")
@@ -229,27 +210,6 @@ def test_paths_outside_the_allowed_roots_are_denied(make_server, tmp_path):
     assert server.create(spec(inside / "out")).id
 
 
-def test_path_that_leads_elsewhere_after_the_admission_is_not_followed(make_server, tmp_path):
-    server = make_server("--max-ranks", "2",
-                         DOTRESIZE_WORKER=script(tmp_path / "worker", "sleep 300"))
-    first = server.create(spec(tmp_path / "first")).id
-    eventually(20, lambda: processes_of(first))
-    (tmp_path / "a").mkdir()
-    waiting = server.create(spec(tmp_path / "a" / "out")).id
-    victim = tmp_path / "victim/out.partial/journal/owner.json"
-    victim.parent.mkdir(parents=True)
-    victim.write_text(f'{{"job_id": "{waiting}", "attempt": 1}}')
-    (tmp_path / "a").rmdir()
-    (tmp_path / "a").symlink_to(tmp_path / "victim")
-    server.cancel(first)
-    job = server.wait(waiting)
-    assert job.state == jobs_pb2.Job.FAILED
-    assert job.error.code == "INVALID_INPUT"
-    assert "does not lead to" in job.error.message
-    server.jobs.DeleteJob(jobs_pb2.DeleteJobRequest(id=waiting), timeout=20)
-    assert victim.exists()
-
-
 def test_no_job_touches_the_paths_of_another(make_server, tmp_path):
     server = make_server("--max-ranks", "2",
                          DOTRESIZE_WORKER=script(tmp_path / "worker", "sleep 300"))
@@ -264,7 +224,6 @@ def test_no_job_touches_the_paths_of_another(make_server, tmp_path):
             server.create(spec(tmp_path / output, output__overwrite=True))
         assert found[0] == "OUTPUT_IN_USE", output
     server.cancel(id_)
-
 
 
 def test_pages_are_newest_first_and_stable(server, tmp_path):
@@ -309,6 +268,17 @@ def test_acknowledged_jobs_survive_a_kill(server, tmp_path):
         assert server.wait(id_).error.code == "RANK_FAILED"
 
 
+@pytest.mark.parametrize("mode", [0o750, 0o705, 0o777])
+def test_state_directory_that_others_can_enter_is_refused(server, mode):
+    server.end(signal.SIGTERM)
+    server.state.chmod(mode)
+    done = subprocess.run(server.command, env=server.environment, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 69
+    assert "chmod 700" in done.stderr
+    server.state.chmod(0o700)
+    server.start()
+
+
 def test_second_server_on_a_state_directory_is_refused(server):
     second = subprocess.run(
         server.command, env=server.environment, capture_output=True, text=True, timeout=20)
@@ -336,8 +306,44 @@ def test_foreign_address_is_warned_about(tmp_path):
     assert "no authentication" in process.communicate(timeout=20)[1]
 
 
+@pytest.mark.parametrize("path, message", [
+    ("spec", b"\xf8\x06\x01"),  # field 111
+    ("spec.resources", b"\x3a\x03\xf8\x06\x01"),
+])
+def test_field_that_this_server_does_not_know_is_refused(server, tmp_path, path, message):
+    wanted = spec(tmp_path / "out")
+    wanted.MergeFromString(message)
+    with refused(INVALID) as found:
+        server.create(wanted)
+    assert "111" in found[1][path]
+
+
+def test_log_beyond_its_end_is_empty(server, tmp_path):
+    id_ = server.create(spec(tmp_path / "out")).id
+    server.wait(id_)
+    assert server.logs(id_, offset=2**63 - 1) == b""
+
+
+def test_content_of_a_file_that_is_no_json_is_not_quoted(idle_server, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.json").write_text('{"a": s3cret:x:19000}')
+    with refused(INVALID) as found:
+        idle_server.create(spec(tmp_path / "out", model__path=str(tmp_path / "model")))
+    assert "JSON" in found[1]["model.path"]
+    assert "s3" not in found[1]["model.path"]
+
+
 def test_sigterm_ends_the_server_well(server):
     assert server.end(signal.SIGTERM) == 0
+
+
+def test_endpoint_file_with_garbage_is_no_obstacle(server):
+    server.end(signal.SIGTERM)
+    for garbage in ("127.0.0.1:99999999999\n", "127.0.0.1:\n", "\xff\n", ""):
+        (server.state / "endpoint").write_text(garbage)
+        server.start()
+        server.end(signal.SIGTERM)
+    server.start()
 
 
 def test_health_and_reflection_answer(server):

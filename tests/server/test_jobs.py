@@ -2,7 +2,9 @@
 
 import contextlib
 import ipaddress
+import json
 import os
+import pathlib
 import signal
 import threading
 import time
@@ -284,6 +286,7 @@ def test_job_whose_processes_vanish_is_started_again(make_server, tmp_path):
     server = make_server("--retry-delay", "0")
     id_ = server.create(long_spec(tmp_path / "out")).id
     server.wait_for_phase(id_, "calibrate")
+    assert list(pathlib.Path("/dev/shm").glob(f"*{id_}*/*")), "segments of its ranks"
     first = set(processes_of(id_))
     for pid in first:  # as a crash of the machine would
         with contextlib.suppress(ProcessLookupError):
@@ -295,6 +298,7 @@ def test_job_whose_processes_vanish_is_started_again(make_server, tmp_path):
     reasons = [event.state_change.reason for event in server.watch(id_)
                if event.state_change.state == Job.QUEUED]
     assert reasons == ["", "the processes of attempt 1 vanished"]
+    assert not list(pathlib.Path("/dev/shm").glob(f"*{id_}*"))
 
 
 def test_job_with_a_killed_rank_waits_and_is_started_again(make_server, tmp_path):
@@ -358,6 +362,25 @@ def test_bad_tokens_fail_the_job_as_invalid_input(server, tmp_path):
     assert job.error.code == "INVALID_INPUT"
     assert "tokens.safetensors" in job.error.message
     check_nothing_is_left(job, tmp_path)
+
+
+def test_name_of_any_characters_reaches_the_worker(server, tmp_path):
+    england = "\U0001F3F4\U000E0067\U000E0062\U000E0065\U000E006E\U000E0067\U000E007F"
+    name = f'{england} \\ud83c \u00e9 "\U0001F600"'
+    job = server.wait(server.create(spec(tmp_path / "out", name=name)).id)
+    assert job.state == Job.SUCCEEDED, job
+    report = json.loads((tmp_path / "out/dotresize/report.json").read_text())
+    assert name in json.dumps(report, ensure_ascii=False).replace('\\"', '"').replace("\\\\", "\\")
+
+
+def test_secrets_of_the_servers_environment_reach_no_rank(make_server, tmp_path):
+    server = make_server(DOTRESIZE_TOKEN_FILE="/etc/tokens", DOTRESIZE_SECRET="hush", AWS_KEY="hush")
+    id_ = server.create(endless_spec(tmp_path / "out")).id
+    server.wait_for_phase(id_, "calibrate")
+    for environment in processes_of(id_).values():
+        assert {"DOTRESIZE_TOKEN_FILE", "DOTRESIZE_SECRET", "AWS_KEY"}.isdisjoint(environment)
+    server.cancel(id_)
+    server.wait(id_)
 
 
 def test_secret_of_an_attempt_is_in_no_file_and_no_command_line(server, tmp_path):

@@ -36,9 +36,9 @@ void exchange(const fs::path& a, const fs::path& b) {
 /// `overwrite` is for models: a slip of the pen must not cost anything else.
 void check_replaceable(const fs::path& path) {
   if (!fs::exists(fs::symlink_status(path)) || is_model_of_dotresize(path)) return;
-  throw InputError("output.path", path.string() + " is no model that dotresize has made (it has no " +
-                                      kReportDirectory + "/" + kReportFile +
-                                      "), and is not overwritten");
+  throw InputError("output.path",
+                   path.string() + " is no model that dotresize has made (it has no " +
+                       kReportDirectory + "/" + kReportFile + "), and is not overwritten");
 }
 
 bool same_file(int fd, const fs::path& path) {
@@ -87,10 +87,7 @@ void remove_unfinished(const fs::path& partial, int fd) {
 
 OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fresh,
                                  OutputOwner owner)
-    : path_(path),
-      partial_(partial_path(path)),
-      overwrite_(overwrite),
-      owner_(std::move(owner)) {
+    : path_(path), partial_(partial_path(path)), overwrite_(overwrite), owner_(std::move(owner)) {
   if (!overwrite && fs::exists(fs::symlink_status(path_))) {
     throw InputError(
         "output.path",
