@@ -152,7 +152,13 @@ ChildResult run_child(const std::vector<std::string>& command) {
 
 std::vector<std::string> launch_command(int ranks, const std::filesystem::path& shared_memory,
                                         const std::vector<std::string>& program) {
-  if (ranks == 1) return program;
+  if (ranks == 1) {
+    // MPI starts no daemon for it, and opens no socket.
+    std::vector<std::string> alone = {"env", "OMPI_MCA_ess_singleton_isolated=1",
+                                      "OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self"};
+    alone.insert(alone.end(), program.begin(), program.end());
+    return alone;
+  }
   std::vector<std::string> command = {"mpirun"};
   if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
   const std::vector<std::string> options = {
@@ -160,7 +166,7 @@ std::vector<std::string> launch_command(int ranks, const std::filesystem::path& 
       "--oversubscribe", "--bind-to", "none",
       // One machine: no remote shell is looked for.
       "--mca", "plm_rsh_agent", "",
-      // And nobody to be reached by: messages go through shared memory, mpirun's own over loopback.
+      // And nobody to be reached by: ranks exchange messages through shared memory.
       "--mca", "pml", "ob1", "--mca", "btl", "self,vader", "--mca", "oob_tcp_if_include", "lo",
       // Ranks may not be allowed to read each other's memory (containers): copy through buffers.
       "--mca", "btl_vader_single_copy_mechanism", "none"};

@@ -32,6 +32,16 @@ bool is_model_of_dotresize(const fs::path& dir) {
          fs::is_regular_file(fs::symlink_status(dir / kReportDirectory / kReportFile, error));
 }
 
+bool is_empty_partial(const fs::path& partial) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(partial, error)) {
+    const bool empty_journal = entry.path().filename() == kJournalDirectory &&
+                               !entry.is_symlink(error) && fs::is_empty(entry.path(), error);
+    if (!empty_journal) return false;
+  }
+  return !error;
+}
+
 bool is_free_partial(const fs::path& partial) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(partial, error);
@@ -58,8 +68,9 @@ std::error_code empty_directory(const fs::path& dir, const fs::path& kept) {
 std::error_code trim_unfinished(const fs::path& partial) {
   const fs::path journal = partial / kJournalDirectory;
   if (has_entries(journal)) return empty_directory(partial, journal);
-  std::error_code error;
-  fs::remove_all(partial, error);
+  // What says whose it is goes last: a process may be killed in between.
+  std::error_code error = empty_directory(partial, journal);
+  if (!error) fs::remove_all(partial, error);
   return error;
 }
 

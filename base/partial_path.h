@@ -24,6 +24,9 @@ inline constexpr char kReportFile[] = "report.json";
 /// Whether dotresize has made this directory: only such a one is ever overwritten.
 bool is_model_of_dotresize(const std::filesystem::path& dir);
 
+/// Whether the directory has nothing in it but an empty journal: nothing that could be anybody's.
+bool is_empty_partial(const std::filesystem::path& partial);
+
 /// Whether nothing is lost if a job takes this directory for its unfinished output: it is missing
 /// or empty, or holds the journal of a job or a model that dotresize has made: an output shortly
 /// before it gets its name, or the one that it has replaced.

@@ -44,7 +44,7 @@ void JobOutput::with_partial(Body&& body) const {
   const UniqueFd held = try_lock_directory(partial);
   if (!held) return;
   const std::optional<OutputOwner> owner = owner_of_partial(partial);
-  if (owner && owner->job_id == job_id_) body(partial);
+  if (owner ? owner->job_id == job_id_ : is_empty_partial(partial)) body(partial);
 }
 
 void JobOutput::trim() const {

@@ -58,9 +58,11 @@ void PathPolicy::check(const std::string& field, const std::string& given,
                        const fs::path& actual) const {
   // Beside an output lies the unfinished one.
   const fs::path needed = field == kOutputField ? actual.parent_path() : actual;
-  const bool allowed = roots_.empty() || std::ranges::any_of(roots_, [&](const fs::path& root) {
-                         return is_within(needed, root);
-                       });
+  // A link that is left leads to what does not exist yet, wherever that will be.
+  const bool allowed =
+      roots_.empty() ||
+      (!fs::is_symlink(needed) &&
+       std::ranges::any_of(roots_, [&](const fs::path& root) { return is_within(needed, root); }));
   if (!allowed) {
     throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "PATH_NOT_ALLOWED",
                    field + ": " + given +
