@@ -7,6 +7,8 @@
 #include <thread>
 
 #include "base/environment.h"
+#include "base/errors.h"
+#include "base/input_file.h"
 #include "base/printable.h"
 #include "client/rpc_error.h"
 
@@ -40,12 +42,31 @@ grpc::ChannelArguments channel_arguments() {
   return arguments;
 }
 
+std::string read_pem(const std::string& file) {
+  constexpr uint64_t kMaxBytes = 1 << 20;
+  return file.empty() ? "" : read_whole_file(file, kMaxBytes);
+}
+
+std::shared_ptr<grpc::ChannelCredentials> credentials(const TlsOptions& tls) {
+  if (tls.certificate.empty() != tls.key.empty()) {
+    throw InputError("--cert", "needs --key, and the other way round");
+  }
+  if (tls.ca.empty()) {
+    if (!tls.key.empty()) throw InputError("--cert", "needs --tls-ca");
+    return grpc::InsecureChannelCredentials();
+  }
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = read_pem(tls.ca);
+  options.pem_cert_chain = read_pem(tls.certificate);
+  options.pem_private_key = read_pem(tls.key);
+  return grpc::SslCredentials(options);
+}
+
 }  // namespace
 
-Connection::Connection(const std::string& server)
+Connection::Connection(const std::string& server, const TlsOptions& tls)
     : server_(server),
-      channel_(grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(),
-                                         channel_arguments())),
+      channel_(grpc::CreateCustomChannel(server, credentials(tls), channel_arguments())),
       stub_(v1::Jobs::NewStub(channel_)) {}
 
 v1::Job Connection::create_job(const v1::CreateJobRequest& request,

@@ -13,12 +13,19 @@
 
 namespace dotresize {
 
+/// PEM files; without `ca` there is no TLS.
+struct TlsOptions {
+  std::string ca;           ///< authority of the server's certificate
+  std::string certificate;  ///< of this client; empty: none
+  std::string key;          ///< of `certificate`
+};
+
 /// A channel to one server. Calls throw RpcError; each has a deadline of its own. Connects on the
 /// first call, and again by itself whenever the server was away.
 class Connection {
  public:
-  /// `server` is HOST:PORT.
-  explicit Connection(const std::string& server);
+  /// `server` is HOST:PORT. Throws InputError for files that are missing or cannot be read.
+  explicit Connection(const std::string& server, const TlsOptions& tls = {});
 
   /// Tries again for up to ten seconds while the server is away, which is safe because of
   /// `request.request_id` (must not be empty). `on_retry` hears why, once.

@@ -151,8 +151,8 @@ GuardedServer::GuardedServer(Listeners listeners, const GuardedServerOptions& op
   grpc::ServerBuilder builder;
   set_limits(builder, options.max_threads);
   using ConnectionType = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
-  acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-      ConnectionType::FROM_FD, grpc::InsecureServerCredentials());
+  acceptor_ = builder.experimental().AddExternalConnectionAcceptor(ConnectionType::FROM_FD,
+                                                                   options.credentials);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
   server_ = builder.BuildAndStart();
   if (!server_) throw std::runtime_error("gRPC does not start");

@@ -35,6 +35,7 @@ struct GuardedServerOptions {
   int max_descriptors = 0;  ///< a connection that would make it more is closed at once
   int max_threads = 0;      ///< for calls that block
   std::vector<grpc::Service*> services;
+  std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
 };
 
 /// A gRPC server that accepts its connections itself: gRPC 1.51 accepts none any more, ever, once

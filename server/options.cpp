@@ -96,6 +96,19 @@ ServerOptions parse_options(int argc, char** argv) {
   CLI::Option* state = app.add_option("--state", options.state_dir, "Directory of the job table")
                            ->envname("DOTRESIZE_STATE")
                            ->capture_default_str();
+  app.add_option("--tls-cert", options.tls.certificate, "Certificate of the server (PEM)")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_TLS_CERT");
+  app.add_option("--tls-key", options.tls.key, "Its key (PEM), closed to other users")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_TLS_KEY");
+  app.add_option("--tls-client-ca", options.tls.client_ca,
+                 "Authority (PEM) whose certificates clients must have")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_TLS_CLIENT_CA");
+  app.add_flag("--insecure", options.insecure,
+               "Listen on an address that others reach though clients need no certificate")
+      ->envname("DOTRESIZE_INSECURE");
   app.add_option("--allow-root", options.allow_roots,
                  "Directory in which all paths of jobs must lie, symbolic links resolved; may be "
                  "given several times (default: anywhere)")

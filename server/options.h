@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "server/credentials.h"
+
 namespace dotresize {
 
 /// Options of dotresize-server. Precedence: flag > environment (DOTRESIZE_LISTEN, ...) > the YAML
@@ -14,6 +16,8 @@ namespace dotresize {
 struct ServerOptions {
   std::string listen = "127.0.0.1:50051";  ///< HOST:PORT; port 0: that of the last run, or any
   std::filesystem::path state_dir;         ///< default: $XDG_STATE_HOME/dotresize or ~/.local/...
+  TlsFiles tls;                            ///< of the connections of clients
+  bool insecure = false;  ///< an address that others reach, though clients need no certificate
   std::vector<std::filesystem::path>
       allow_roots;                       ///< where jobs may read and write; none: anywhere
   int max_ranks = 8;                     ///< running at the same time, over all jobs

@@ -7,6 +7,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/errors.h"
+#include "server/credentials.h"
 #include "server/endpoint.h"
 
 namespace dotresize {
@@ -23,6 +25,22 @@ constexpr int kReservedFromWorkers = 96;
 constexpr std::chrono::seconds kShutdownGrace{3};
 constexpr std::chrono::seconds kLongestRound{30};
 constexpr uintmax_t kLeastSpace = uintmax_t{16} << 20;
+
+/// Whoever reaches the server can read and write files as its user.
+void require_protection(const Endpoint& endpoint, const ServerOptions& options) {
+  if (is_loopback(endpoint.host) || !options.tls.client_ca.empty()) return;
+  if (!options.insecure) {
+    throw InputError("--listen",
+                     endpoint.host +
+                         " is not a loopback address: whoever reaches it could read and "
+                         "write files as this user. Set --tls-cert, --tls-key and "
+                         "--tls-client-ca, or --insecure");
+  }
+  spdlog::warn(
+      "{} is not a loopback address, and clients need no certificate: whoever reaches it can read "
+      "and write files as this user",
+      endpoint.host);
+}
 
 /// A port that was used before, if it is free, else any.
 Listeners listen_for_clients(const Endpoint& endpoint, const std::optional<std::string>& last) {
@@ -50,7 +68,7 @@ Server::Server(const ServerOptions& options)
   launchers_ = std::make_unique<Launchers>(
       LauncherContext{state_, options.job_umask, "unix:" + socket().string()});
   launchers_->require_ready();
-  listen(options.listen);
+  listen(options);
   scheduler_ =
       std::make_unique<Scheduler>(store_, *launchers_, heartbeats_, trash_, paths_,
                                   SchedulerLimits{options.max_ranks, options.max_attempts,
@@ -74,21 +92,17 @@ Server::~Server() {
 
 std::filesystem::path Server::socket() const { return state_.root() / "workers.sock"; }
 
-void Server::listen(const std::string& address) {
-  const Endpoint endpoint = split_endpoint(address);
+void Server::listen(const ServerOptions& options) {
+  const Endpoint endpoint = split_endpoint(options.listen);
+  require_protection(endpoint, options);
   Listeners listeners = listen_for_clients(endpoint, state_.last_endpoint());
   endpoint_ = endpoint.host + ":" + std::to_string(listeners.port);
-  if (!is_loopback(endpoint.host)) {
-    spdlog::warn(
-        "{} is not a loopback address and this server knows no authentication: whoever "
-        "reaches it can read and write files as this user",
-        endpoint_);
-  }
   // Jobs of an earlier version call the clients' address.
   clients_server_ = std::make_unique<GuardedServer>(
-      std::move(listeners),
-      GuardedServerOptions{
-          descriptors_ - kReservedDescriptors, kClientThreads, {&jobs_, &workers_}});
+      std::move(listeners), GuardedServerOptions{descriptors_ - kReservedDescriptors,
+                                                 kClientThreads,
+                                                 {&jobs_, &workers_},
+                                                 server_credentials(options.tls)});
   workers_server_ = std::make_unique<GuardedServer>(
       listen_on_unix(socket()),
       GuardedServerOptions{descriptors_ - kReservedFromWorkers, kWorkerThreads, {&workers_}});

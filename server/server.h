@@ -30,7 +30,7 @@ class Server {
   const std::string& endpoint() const { return endpoint_; }
 
  private:
-  void listen(const std::string& address);
+  void listen(const ServerOptions& options);
   /// Where jobs on this machine call their server.
   std::filesystem::path socket() const;
   /// Why it cannot serve at the moment; empty if it can.

@@ -296,16 +296,6 @@ def test_second_server_on_an_address_is_refused(server, tmp_path):
     assert f"cannot listen on {server.endpoint}" in second.stderr
 
 
-def test_foreign_address_is_warned_about(tmp_path):
-    server = Server(tmp_path / "state")
-    server.command[2] = "0.0.0.0:0"
-    process = subprocess.Popen(
-        server.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    process.stdout.readline()
-    process.terminate()
-    assert "no authentication" in process.communicate(timeout=20)[1]
-
-
 @pytest.mark.parametrize("path, message", [
     ("spec", b"\xf8\x06\x01"),  # field 111
     ("spec.resources", b"\x3a\x03\xf8\x06\x01"),

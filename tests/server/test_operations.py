@@ -8,6 +8,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import time
 
 import grpc
 import pytest
@@ -196,8 +197,14 @@ def test_streams_of_one_client_keep_nothing_from_others(make_server, tmp_path):
 
 def test_many_calls_at_once_are_all_answered(server, tmp_path):
     server.create(spec(tmp_path / "out"))
-    calls = [jobs_pb2_grpc.JobsStub(channel).ListJobs.future(jobs_pb2.ListJobsRequest(), timeout=60)
-             for channel in channels(server, 6) for _ in range(50)]
+    stubs = [jobs_pb2_grpc.JobsStub(channel) for channel in channels(server, 6)]
+    for stub in stubs:
+        stub.ListJobs(jobs_pb2.ListJobsRequest(), timeout=20)
+    server.process.send_signal(signal.SIGSTOP)  # so that they arrive together
+    calls = [stub.ListJobs.future(jobs_pb2.ListJobsRequest(), timeout=60)
+             for stub in stubs for _ in range(50)]
+    time.sleep(0.5)
+    server.process.send_signal(signal.SIGCONT)
     assert all(len(call.result().jobs) == 1 for call in calls)
 
 
