@@ -4,6 +4,8 @@
 #include <grpcpp/security/credentials.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 #include <thread>
 
 #include "base/environment.h"
@@ -27,6 +29,7 @@ template <typename Request, typename Response>
 Response call(Connection& connection, UnaryCall<Request, Response> method, const Request& request) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kUnaryDeadline);
+  connection.identify(context);
   Response response;
   const grpc::Status status = (connection.stub().*method)(&context, request, &response);
   if (!status.ok()) throw RpcError(status, connection.server());
@@ -42,9 +45,14 @@ grpc::ChannelArguments channel_arguments() {
   return arguments;
 }
 
-std::string read_pem(const std::string& file) {
+std::string read_small_file(const std::string& file) {
   constexpr uint64_t kMaxBytes = 1 << 20;
   return file.empty() ? "" : read_whole_file(file, kMaxBytes);
+}
+
+bool is_this_machine(const std::string& server) {
+  return std::ranges::any_of(std::array{"127.", "localhost:", "[::1]:", "unix:"},
+                             [&](const char* start) { return server.starts_with(start); });
 }
 
 std::shared_ptr<grpc::ChannelCredentials> credentials(const TlsOptions& tls) {
@@ -56,18 +64,36 @@ std::shared_ptr<grpc::ChannelCredentials> credentials(const TlsOptions& tls) {
     return grpc::InsecureChannelCredentials();
   }
   grpc::SslCredentialsOptions options;
-  options.pem_root_certs = read_pem(tls.ca);
-  options.pem_cert_chain = read_pem(tls.certificate);
-  options.pem_private_key = read_pem(tls.key);
+  options.pem_root_certs = read_small_file(tls.ca);
+  options.pem_cert_chain = read_small_file(tls.certificate);
+  options.pem_private_key = read_small_file(tls.key);
   return grpc::SslCredentials(options);
 }
 
 }  // namespace
 
-Connection::Connection(const std::string& server, const TlsOptions& tls)
+std::string token_from_environment() {
+  const std::string file = environment_variable("DOTRESIZE_TOKEN_FILE");
+  std::string token = read_small_file(file);
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  if (!is_printable(token)) throw InputError("DOTRESIZE_TOKEN_FILE", file + " holds no token");
+  return token;
+}
+
+Connection::Connection(const std::string& server, const TlsOptions& tls, std::string token)
     : server_(server),
+      token_(std::move(token)),
       channel_(grpc::CreateCustomChannel(server, credentials(tls), channel_arguments())),
-      stub_(v1::Jobs::NewStub(channel_)) {}
+      stub_(v1::Jobs::NewStub(channel_)) {
+  if (!token_.empty() && tls.ca.empty() && !is_this_machine(server)) {
+    throw InputError("DOTRESIZE_TOKEN_FILE",
+                     server + " is another machine: a token goes there over TLS alone, --tls-ca");
+  }
+}
+
+void Connection::identify(grpc::ClientContext& context) const {
+  if (!token_.empty()) context.AddMetadata("authorization", "Bearer " + token_);
+}
 
 v1::Job Connection::create_job(const v1::CreateJobRequest& request,
                                const std::function<void(const std::string&)>& on_retry) {

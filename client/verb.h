@@ -19,7 +19,7 @@ struct CommonOptions {
   /// --server, else $DOTRESIZE_SERVER, else 127.0.0.1:50051.
   std::string server_address() const;
   /// To that server. Throws InputError for a PEM file that cannot be read.
-  Connection connect() const { return Connection(server_address(), tls); }
+  Connection connect() const { return Connection(server_address(), tls, token_from_environment()); }
 };
 
 /// A verb of the command line and what it does; the action returns the exit code.

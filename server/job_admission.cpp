@@ -93,7 +93,7 @@ NewJob admit(const v1::JobSpec& spec, const std::string& request_id, const Admis
   const v1::JobSpec resolved = paths.resolve(spec);
   check_against_model(resolved, limits.max_ranks);
   check_output(resolved.output().path(), resolved.output());
-  return {spec, request_id, resolved.output().path(), claims_of(resolved)};
+  return {spec, request_id, resolved.output().path(), claims_of(resolved), ""};
 }
 
 v1::JobSpec readmit(const v1::JobSpec& spec, const std::string& output, const PathPolicy& paths) {

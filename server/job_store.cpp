@@ -74,9 +74,14 @@ void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reaso
 }
 
 std::optional<v1::Job> JobStore::request_match(const std::string& request_id,
-                                               const v1::JobSpec& spec) {
+                                               const v1::JobSpec& spec, const std::string& owner) {
   if (request_id.empty()) return std::nullopt;
   std::optional<v1::Job> job = table_.find_request(request_id);
+  if (job && job->owner() != owner) {
+    throw ApiError(grpc::StatusCode::ALREADY_EXISTS, "REQUEST_ID_REUSED",
+                   "request_id '" + request_id + "' belongs to a job of another owner",
+                   {{"request_id", request_id}});
+  }
   if (job && !google::protobuf::util::MessageDifferencer::Equals(job->spec(), spec)) {
     throw ApiError(grpc::StatusCode::ALREADY_EXISTS, "REQUEST_ID_REUSED",
                    "request_id '" + request_id + "' belongs to job " + job->id() +
@@ -87,9 +92,9 @@ std::optional<v1::Job> JobStore::request_match(const std::string& request_id,
 }
 
 std::optional<v1::Job> JobStore::find_request(const std::string& request_id,
-                                              const v1::JobSpec& spec) {
+                                              const v1::JobSpec& spec, const std::string& owner) {
   const std::lock_guard lock(mutex_);
-  return request_match(request_id, spec);
+  return request_match(request_id, spec, owner);
 }
 
 void JobStore::claim(int64_t number, const std::vector<PathClaim>& claims) {
@@ -113,7 +118,7 @@ void JobStore::refuse_full_queue() {
 v1::Job JobStore::create(const NewJob& job) {
   JobRow row;
   transact([&] {
-    if (std::optional<v1::Job> earlier = request_match(job.request_id, job.spec)) {
+    if (std::optional<v1::Job> earlier = request_match(job.request_id, job.spec, job.owner)) {
       row.job = *earlier;
       return;
     }

@@ -59,8 +59,9 @@ class JobStore {
   explicit JobStore(const std::filesystem::path& database);
 
   /// The job that was created under this request_id, if there is one. ALREADY_EXISTS if it has
-  /// another spec.
-  std::optional<v1::Job> find_request(const std::string& request_id, const v1::JobSpec& spec);
+  /// another spec or owner.
+  std::optional<v1::Job> find_request(const std::string& request_id, const v1::JobSpec& spec,
+                                      const std::string& owner = "");
 
   /// Queues the job, or returns the one that `request_id` has created already.
   /// FAILED_PRECONDITION if a job that has not ended uses the same paths, RESOURCE_EXHAUSTED
@@ -124,7 +125,8 @@ class JobStore {
   JobRow read(const std::string& id);
   /// In a transaction. NOT_FOUND.
   JobRow load(const std::string& id);
-  std::optional<v1::Job> request_match(const std::string& request_id, const v1::JobSpec& spec);
+  std::optional<v1::Job> request_match(const std::string& request_id, const v1::JobSpec& spec,
+                                       const std::string& owner);
   void claim(int64_t number, const std::vector<PathClaim>& claims);
   void refuse_full_queue();
   /// The job changes its state, with an event.

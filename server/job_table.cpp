@@ -343,6 +343,7 @@ JobRow JobTable::insert(const NewJob& job) {
   row.job.set_id("j-" + hex_digits(random_bytes(8)));
   *row.job.mutable_spec() = job.spec;
   row.job.set_request_id(job.request_id);
+  if (!job.owner.empty()) row.job.set_owner(job.owner);
   row.job.set_state(v1::Job::QUEUED);
   *row.job.mutable_create_time() = TimeUtil::GetCurrentTime();
 

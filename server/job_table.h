@@ -19,6 +19,7 @@ struct NewJob {
   std::string request_id;  ///< empty: none
   std::string output;      ///< output.path without symbolic links, see job_admission.h
   std::vector<PathClaim> claims;
+  std::string owner;  ///< empty: none
 };
 
 struct JobQuery {

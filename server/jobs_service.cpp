@@ -105,24 +105,11 @@ class LogStream final : public PumpedStream<v1::LogChunk> {
   int64_t offset_;
 };
 
-/// Whom the limits of streams are for: an address, without the port.
-std::string caller_of(const grpc::CallbackServerContext& context) {
+/// Whom the limits of streams are for: who has a token, else an address, without the port.
+std::string stream_holder(const Caller& caller, const grpc::CallbackServerContext& context) {
+  if (!caller.name.empty()) return caller.name;
   const std::string peer = context.peer();
   return peer.substr(0, peer.rfind(':'));
-}
-
-/// The stream that `make` makes, or one that is refused.
-template <class Message, class Make>
-grpc::ServerWriteReactor<Message>* start_stream(const char* method, StreamPump& pump,
-                                                const grpc::CallbackServerContext& context,
-                                                const Make& make) {
-  grpc::ServerWriteReactor<Message>* reactor = nullptr;
-  const grpc::Status status = answer(method, [&] {
-    auto stream = make();
-    pump.add(stream, caller_of(context));
-    reactor = stream.get();  // kept by the pump until the call is over
-  });
-  return status.ok() ? reactor : new RefusedStream<Message>(status);
 }
 
 JobQuery query_of(const v1::ListJobsRequest& request) {
@@ -169,39 +156,84 @@ int64_t read_page_token(const std::string& token, const v1::ListJobsRequest::Fil
 }
 
 JobsService::JobsService(JobStore& store, const StateDir& state, Trash& trash, StreamPump& streams,
-                         const PathPolicy& paths, AdmissionLimits limits)
+                         const PathPolicy& paths, const Access& access, AuditLog& audit,
+                         AdmissionLimits limits)
     : store_(store),
       state_(state),
       trash_(trash),
       streams_(streams),
       paths_(paths),
+      access_(access),
+      audit_(audit),
       limits_(limits) {}
 
-grpc::Status JobsService::CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
-                                    v1::Job* response) {
-  return answer("CreateJob", [&] { *response = create(*request); });
+grpc::Status JobsService::serve(
+    const char* method, const grpc::ServerContextBase& context, Role least, std::string id,
+    const std::function<void(const Caller& caller, std::string& id)>& body) {
+  Caller caller;
+  const grpc::Status status = answer(method, [&] {
+    caller = access_.authenticate(context);
+    require_role(caller, least);
+    body(caller, id);
+  });
+  const grpc::StatusCode code = status.error_code();
+  const bool denied =
+      code == grpc::StatusCode::UNAUTHENTICATED || code == grpc::StatusCode::PERMISSION_DENIED;
+  if (denied || least != Role::kRead) {
+    audit_.record({method, caller.name, context.peer(), id, code, status.error_message()});
+  }
+  return status;
 }
 
-v1::Job JobsService::create(const v1::CreateJobRequest& request) {
+template <class Message, class Make>
+grpc::ServerWriteReactor<Message>* JobsService::start_stream(
+    const char* method, const grpc::CallbackServerContext& context, const std::string& id,
+    const Make& make) {
+  grpc::ServerWriteReactor<Message>* reactor = nullptr;
+  const grpc::Status status =
+      serve(method, context, Role::kRead, id, [&](const Caller& caller, std::string&) {
+        auto stream = make();
+        streams_.add(stream, stream_holder(caller, context));
+        reactor = stream.get();  // kept by the pump until the call is over
+      });
+  return status.ok() ? reactor : new RefusedStream<Message>(status);
+}
+
+void JobsService::require_own_job(const Caller& caller, const std::string& id) {
+  check_id(id);
+  require_owner(caller, store_.get(id).owner());
+}
+
+grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
+                                    const v1::CreateJobRequest* request, v1::Job* response) {
+  return serve("CreateJob", *context, Role::kSubmit, "",
+               [&](const Caller& caller, std::string& id) {
+                 *response = create(*request, caller);
+                 id = response->id();
+               });
+}
+
+v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& caller) {
   if (!request.validate_only()) {
     // First: by now the output may exist, made by that very job.
-    const auto earlier = store_.find_request(request.request_id(), request.spec());
+    const auto earlier = store_.find_request(request.request_id(), request.spec(), caller.name);
     if (earlier) return *earlier;
   }
-  const NewJob admitted = admit(request.spec(), request.request_id(), limits_, paths_);
+  NewJob admitted = admit(request.spec(), request.request_id(), limits_, paths_);
   if (request.validate_only()) {
     v1::Job job;
     *job.mutable_spec() = admitted.spec;
     return job;
   }
+  admitted.owner = caller.name;
   v1::Job job = store_.create(admitted);
   spdlog::info("job {}: accepted, '{}'", job.id(), job.spec().name());
   return job;
 }
 
-grpc::Status JobsService::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
+grpc::Status JobsService::GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
                                  v1::Job* response) {
-  return answer("GetJob", [&] {
+  return serve("GetJob", *context, Role::kRead, request->id(), [&](const Caller&, std::string&) {
     check_id(request->id());
     *response = store_.get(request->id());
     if (response->state() == v1::Job::FAILED) {
@@ -211,9 +243,9 @@ grpc::Status JobsService::GetJob(grpc::ServerContext*, const v1::GetJobRequest* 
   });
 }
 
-grpc::Status JobsService::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
+grpc::Status JobsService::ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
                                    v1::ListJobsResponse* response) {
-  return answer("ListJobs", [&] {
+  return serve("ListJobs", *context, Role::kRead, "", [&](const Caller&, std::string&) {
     JobPage page = store_.list(query_of(*request));
     for (v1::Job& job : page.jobs) *response->add_jobs() = std::move(job);
     if (page.next_before > 0) {
@@ -224,34 +256,39 @@ grpc::Status JobsService::ListJobs(grpc::ServerContext*, const v1::ListJobsReque
 
 grpc::ServerWriteReactor<v1::Event>* JobsService::WatchJob(grpc::CallbackServerContext* context,
                                                            const v1::WatchJobRequest* request) {
-  return start_stream<v1::Event>("WatchJob", streams_, *context, [&] {
+  return start_stream<v1::Event>("WatchJob", *context, request->id(), [&] {
     check_id(request->id());
     check_not_negative("after_seq", request->after_seq());
     return std::make_shared<EventStream>(streams_, store_, *request);
   });
 }
 
-grpc::Status JobsService::CancelJob(grpc::ServerContext*, const v1::CancelJobRequest* request,
-                                    v1::Job* response) {
-  return answer("CancelJob", [&] {
-    check_id(request->id());
-    *response = store_.request_cancel(request->id());
-    if (response->state() == v1::Job::CANCELLED && response->attempt() > 0) {
-      // It waited for another attempt: the scheduler does not end it.
-      JobOutput(store_.output_of(request->id()), request->id()).discard(trash_).remove();
-    }
-    spdlog::info("job {}: cancel asked for while {}", response->id(),
-                 v1::Job::State_Name(response->state()));
-  });
+grpc::Status JobsService::CancelJob(grpc::ServerContext* context,
+                                    const v1::CancelJobRequest* request, v1::Job* response) {
+  return serve("CancelJob", *context, Role::kSubmit, request->id(),
+               [&](const Caller& caller, std::string& id) {
+                 require_own_job(caller, id);
+                 cancel(id, *response);
+               });
 }
 
-grpc::Status JobsService::ResumeJob(grpc::ServerContext*, const v1::ResumeJobRequest* request,
-                                    v1::Job* response) {
-  return answer("ResumeJob", [&] {
-    check_id(request->id());
-    *response = resume(*request);
-    spdlog::info("job {}: queued again{}", response->id(), request->fresh() ? ", afresh" : "");
-  });
+void JobsService::cancel(const std::string& id, v1::Job& response) {
+  response = store_.request_cancel(id);
+  if (response.state() == v1::Job::CANCELLED && response.attempt() > 0) {
+    // It waited for another attempt: the scheduler does not end it.
+    JobOutput(store_.output_of(id), id).discard(trash_).remove();
+  }
+  spdlog::info("job {}: cancel asked for while {}", id, v1::Job::State_Name(response.state()));
+}
+
+grpc::Status JobsService::ResumeJob(grpc::ServerContext* context,
+                                    const v1::ResumeJobRequest* request, v1::Job* response) {
+  return serve("ResumeJob", *context, Role::kSubmit, request->id(),
+               [&](const Caller& caller, std::string& id) {
+                 require_own_job(caller, id);
+                 *response = resume(*request);
+                 spdlog::info("job {}: queued again{}", id, request->fresh() ? ", afresh" : "");
+               });
 }
 
 v1::Job JobsService::resume(const v1::ResumeJobRequest& request) {
@@ -267,27 +304,32 @@ v1::Job JobsService::resume(const v1::ResumeJobRequest& request) {
   return job;
 }
 
-grpc::Status JobsService::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
-                                    google::protobuf::Empty*) {
-  return answer("DeleteJob", [&] {
-    check_id(request->id());
-    TrashedDirectory unfinished;
-    TrashedDirectory folder;
-    store_.remove(request->id(), [&](const v1::Job& job, const std::string& output) {
-      if (job.state() != v1::Job::SUCCEEDED && job.attempt() > 0) {
-        unfinished = JobOutput(output, job.id()).discard(trash_);
-      }
-      folder = trash_.take(state_.job(job.id()));
-    });
-    unfinished.remove();
-    folder.remove();
-    spdlog::info("job {}: deleted", request->id());
+grpc::Status JobsService::DeleteJob(grpc::ServerContext* context,
+                                    const v1::DeleteJobRequest* request, google::protobuf::Empty*) {
+  return serve("DeleteJob", *context, Role::kSubmit, request->id(),
+               [&](const Caller& caller, std::string& id) {
+                 require_own_job(caller, id);
+                 remove(id);
+               });
+}
+
+void JobsService::remove(const std::string& id) {
+  TrashedDirectory unfinished;
+  TrashedDirectory folder;
+  store_.remove(id, [&](const v1::Job& job, const std::string& output) {
+    if (job.state() != v1::Job::SUCCEEDED && job.attempt() > 0) {
+      unfinished = JobOutput(output, id).discard(trash_);
+    }
+    folder = trash_.take(state_.job(id));
   });
+  unfinished.remove();
+  folder.remove();
+  spdlog::info("job {}: deleted", id);
 }
 
 grpc::ServerWriteReactor<v1::LogChunk>* JobsService::GetLogs(grpc::CallbackServerContext* context,
                                                              const v1::GetLogsRequest* request) {
-  return start_stream<v1::LogChunk>("GetLogs", streams_, *context, [&] {
+  return start_stream<v1::LogChunk>("GetLogs", *context, request->id(), [&] {
     check_id(request->id());
     check_not_negative("offset", request->offset());
     return std::make_shared<LogStream>(streams_, store_, state_.log(request->id()), *request);

@@ -2,9 +2,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "dotresize/v1/jobs.grpc.pb.h"
+#include "server/access.h"
+#include "server/audit_log.h"
 #include "server/job_admission.h"
 #include "server/job_store.h"
 #include "server/state_dir.h"
@@ -27,7 +30,8 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
                               v1::Jobs::WithCallbackMethod_GetLogs<v1::Jobs::Service>> {
  public:
   JobsService(JobStore& store, const StateDir& state, Trash& trash, StreamPump& streams,
-              const PathPolicy& paths, AdmissionLimits limits);
+              const PathPolicy& paths, const Access& access, AuditLog& audit,
+              AdmissionLimits limits);
 
   grpc::Status CreateJob(grpc::ServerContext* context, const v1::CreateJobRequest* request,
                          v1::Job* response) override;
@@ -47,7 +51,23 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
                                                   const v1::GetLogsRequest* request) override;
 
  private:
-  v1::Job create(const v1::CreateJobRequest& request);
+  /// answer() for a caller who has at least this role, with a line in the audit log for what
+  /// changes something or is denied. `body` is called with the caller and the job's id, which it
+  /// may set.
+  grpc::Status serve(const char* method, const grpc::ServerContextBase& context, Role least,
+                     std::string id,
+                     const std::function<void(const Caller& caller, std::string& id)>& body);
+  /// serve() for a stream, which it returns, or one that is refused.
+  template <class Message, class Make>
+  grpc::ServerWriteReactor<Message>* start_stream(const char* method,
+                                                  const grpc::CallbackServerContext& context,
+                                                  const std::string& id, const Make& make);
+  /// NOT_FOUND, PERMISSION_DENIED.
+  void require_own_job(const Caller& caller, const std::string& id);
+
+  v1::Job create(const v1::CreateJobRequest& request, const Caller& caller);
+  void cancel(const std::string& id, v1::Job& response);
+  void remove(const std::string& id);
   v1::Job resume(const v1::ResumeJobRequest& request);
 
   JobStore& store_;
@@ -55,6 +75,8 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
   Trash& trash_;
   StreamPump& streams_;
   const PathPolicy& paths_;
+  const Access& access_;
+  AuditLog& audit_;
   const AdmissionLimits limits_;
 };
 

@@ -13,6 +13,7 @@
 #include "base/environment.h"
 #include "base/errors.h"
 #include "base/program.h"
+#include "server/access.h"
 #include "server/backup.h"
 #include "server/options.h"
 #include "server/server.h"
@@ -54,6 +55,11 @@ int run_backup(const BackupOptions& options) {
   return kExitOk;
 }
 
+int run_token(const TokenOptions& options) {
+  std::cout << add_token(options.tokens, options.name, role_of(options.role)) << std::endl;
+  return kExitOk;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -62,6 +68,9 @@ int main(int argc, char** argv) {
   try {
     if (argc > 1 && std::string_view(argv[1]) == "backup") {
       return run_backup(parse_backup_options(argc - 1, argv + 1));
+    }
+    if (argc > 1 && std::string_view(argv[1]) == "token") {
+      return run_token(parse_token_options(argc - 1, argv + 1));
     }
     return serve(parse_options(argc, argv));
   } catch (const ExitNow& exit) {

@@ -78,6 +78,24 @@ BackupOptions parse_backup_options(int argc, char** argv) {
   return options;
 }
 
+TokenOptions parse_token_options(int argc, char** argv) {
+  TokenOptions options;
+  CLI::App app("Makes a token for a client: prints it, once, and adds its hash to the file.",
+               "dotresize-server token");
+  app.add_option("--tokens", options.tokens, "File with the hashes of clients' tokens")
+      ->required()
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_TOKENS");
+  app.add_option("NAME", options.name, "Whose it is")->required()->type_name("");
+  app.add_option("ROLE", options.role, "read, submit or admin")->required()->type_name("");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    throw ExitNow{app.exit(error) == 0 ? kExitOk : kExitUsage};
+  }
+  return options;
+}
+
 ServerOptions parse_options(int argc, char** argv) {
   ServerOptions options;
   options.state_dir = default_state_dir();
@@ -106,8 +124,13 @@ ServerOptions parse_options(int argc, char** argv) {
                  "Authority (PEM) whose certificates clients must have")
       ->type_name("FILE")
       ->envname("DOTRESIZE_TLS_CLIENT_CA");
+  app.add_option("--tokens", options.tokens,
+                 "File with the hashes of clients' tokens, of `dotresize-server token`")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_TOKENS");
   app.add_flag("--insecure", options.insecure,
-               "Listen on an address that others reach though clients need no certificate")
+               "Listen on an address that others reach though clients need neither certificate nor "
+               "token, or without TLS")
       ->envname("DOTRESIZE_INSECURE");
   app.add_option("--allow-root", options.allow_roots,
                  "Directory in which all paths of jobs must lie, symbolic links resolved; may be "

@@ -17,7 +17,9 @@ struct ServerOptions {
   std::string listen = "127.0.0.1:50051";  ///< HOST:PORT; port 0: that of the last run, or any
   std::filesystem::path state_dir;         ///< default: $XDG_STATE_HOME/dotresize or ~/.local/...
   TlsFiles tls;                            ///< of the connections of clients
-  bool insecure = false;  ///< an address that others reach, though clients need no certificate
+  std::filesystem::path tokens;            ///< of clients (access.h); empty: they need none
+  bool insecure =
+      false;  ///< an address that others reach, though clients need not say who they are
   std::vector<std::filesystem::path>
       allow_roots;                       ///< where jobs may read and write; none: anywhere
   int max_ranks = 8;                     ///< running at the same time, over all jobs
@@ -43,5 +45,15 @@ struct BackupOptions {
 
 /// `argv` begins with "backup". Throws ExitNow.
 BackupOptions parse_backup_options(int argc, char** argv);
+
+/// Of `dotresize-server token`.
+struct TokenOptions {
+  std::filesystem::path tokens;
+  std::string name;
+  std::string role;
+};
+
+/// `argv` begins with "token". Throws ExitNow.
+TokenOptions parse_token_options(int argc, char** argv);
 
 }  // namespace dotresize

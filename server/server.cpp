@@ -26,20 +26,20 @@ constexpr std::chrono::seconds kShutdownGrace{3};
 constexpr std::chrono::seconds kLongestRound{30};
 constexpr uintmax_t kLeastSpace = uintmax_t{16} << 20;
 
-/// Whoever reaches the server can read and write files as its user.
+/// Whoever may submit jobs can read and write files as this user.
 void require_protection(const Endpoint& endpoint, const ServerOptions& options) {
-  if (is_loopback(endpoint.host) || !options.tls.client_ca.empty()) return;
+  const bool identified = !options.tls.client_ca.empty() || !options.tokens.empty();
+  if (is_loopback(endpoint.host) || (identified && !options.tls.certificate.empty())) return;
+  const std::string fault =
+      endpoint.host + " is not a loopback address, and " +
+      (identified ? "tokens would be sent without TLS"
+                  : "whoever reaches it could read and write files as this user");
   if (!options.insecure) {
-    throw InputError("--listen",
-                     endpoint.host +
-                         " is not a loopback address: whoever reaches it could read and "
-                         "write files as this user. Set --tls-cert, --tls-key and "
-                         "--tls-client-ca, or --insecure");
+    throw InputError("--listen", fault +
+                                     ". Set --tls-cert and --tls-key, and --tls-client-ca or "
+                                     "--tokens; or --insecure");
   }
-  spdlog::warn(
-      "{} is not a loopback address, and clients need no certificate: whoever reaches it can read "
-      "and write files as this user",
-      endpoint.host);
+  spdlog::warn("{}", fault);
 }
 
 /// A port that was used before, if it is free, else any.
@@ -62,8 +62,10 @@ Server::Server(const ServerOptions& options)
       store_(state_.database()),
       trash_(state_.trash()),
       paths_(options.allow_roots, state_.root()),
+      access_(options.tokens),
+      audit_(state_.root() / "audit.jsonl"),
       streams_(store_.changes()),
-      jobs_(store_, state_, trash_, streams_, paths_, {options.max_ranks}),
+      jobs_(store_, state_, trash_, streams_, paths_, access_, audit_, {options.max_ranks}),
       workers_(store_, heartbeats_) {
   launchers_ = std::make_unique<Launchers>(
       LauncherContext{state_, options.job_umask, "unix:" + socket().string()});

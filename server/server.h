@@ -41,6 +41,8 @@ class Server {
   JobStore store_;
   Trash trash_;
   PathPolicy paths_;
+  Access access_;
+  AuditLog audit_;
   Heartbeats heartbeats_;
   StreamPump streams_;
   JobsService jobs_;
