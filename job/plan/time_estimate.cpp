@@ -15,6 +15,7 @@
 
 #include "base/human_text.h"
 #include "job/model/model_size.h"
+#include "job/plan/block_sizes.h"
 #include "job/plan/hardware.h"
 #include "job/plan/net_size.h"
 #include "job/plan/token_windows.h"
@@ -25,9 +26,6 @@ namespace dotresize {
 namespace {
 
 using Phase = TimeEstimate::Phase;
-
-/// The Gram matrix is summed over so many tokens at a time (worker/maps/moments.cpp).
-constexpr int64_t kGramBlockTokens = 1024;
 
 double number(int64_t value) { return static_cast<double>(value); }
 
@@ -80,8 +78,9 @@ class JobTime {
   /// Perplexity of the source (`first`: which nobody has read yet) or of the output.
   PhaseTimes evaluate(const ModelConfig& model, Dtype stored, bool first) const;
   PhaseTimes calibrate() const;
-  /// Of what was written and of what was read.
-  PhaseTimes hash() const;
+  /// Of what was read and of what was written, by a thread beside two other steps. On a CPU its
+  /// core is one of theirs.
+  PhaseTimes hash(double calibrating, double evaluating) const;
 
  private:
   PhaseTimes pipeline() const;
@@ -100,10 +99,7 @@ class JobTime {
   }
   int64_t mapped() const { return mapped_junctions(config_, job_.head_sliced); }
   /// Of the junctions that the rank owns.
-  int64_t mapped(const RankShard& shard) const {
-    return std::min(shard.end_sublayer, mapped() - 1) - shard.first_sublayer +
-           (shard.first_sublayer == 0 ? 1 : 0);
-  }
+  int64_t mapped(const RankShard& shard) const { return shard.junctions(mapped()); }
   bool last(const RankShard& shard) const { return shard.end_sublayer == config_.num_sublayers(); }
   double ranks() const { return number(job_.ranks); }
   int64_t seqlen() const { return expected_seqlen(job_, config_); }
@@ -160,9 +156,8 @@ class JobTime {
   }
   void add_moments(PhaseTimes& times, double tokens, double junctions) const;
   double eigen() const { return solve_counts(job_).eigen / rates_.eigen; }
-  /// One junction; `disk_write`: while this rank writes.
-  PhaseTimes solve(double disk_write) const;
-  double describe(double beside) const;
+  PhaseTimes solve() const;
+  PhaseTimes record(double beside, double disk_write) const;
   double fold_seconds(const FoldCounts& counts) const {
     return (counts.in_proj + counts.out_proj) / rates_.fold_gemm;
   }
@@ -238,24 +233,31 @@ void JobTime::add_moments(PhaseTimes& times, double tokens, double junctions) co
   times.add("cost", junctions * tokens * counts.pairs / rates_.l1_cost);
 }
 
-/// From the moments to the map in the journal.
-PhaseTimes JobTime::solve(double disk_write) const {
+/// From the moments to the map.
+PhaseTimes JobTime::solve() const {
   const SolveCounts counts = solve_counts(job_);
   PhaseTimes times;
   times.add("sinkhorn", counts.sinkhorn / rates_.sinkhorn);
   times.add("qr", counts.qr / rates_.qr);
   times.add("solve", counts.solve / rates_.float64_gemm);
-  times.add("journal", counts.map / disk_write + counts.map / rates_.hash);
   return times;
 }
 
-/// A thread describes a junction until the next one is solved, which takes `beside`. On a CPU its
-/// cores are those of the other work.
-double JobTime::describe(double beside) const {
+/// One thread writes a junction into the journal and one describes it until the next one is solved,
+/// which takes `beside`. On a CPU their cores are those of the other work, the disk is not.
+/// `disk_write`: while this rank writes.
+PhaseTimes JobTime::record(double beside, double disk_write) const {
   const DescribeCounts counts = describe_counts(job_);
-  const double seconds = counts.eigenvalues / rates_.eigen + counts.condition / rates_.host_memory +
-                         counts.energy / rates_.float64_gemm;
-  return rates_.cuda ? seconds - beside : seconds;
+  const double describe = counts.eigenvalues / rates_.eigen +
+                          counts.condition / rates_.host_memory +
+                          counts.energy / rates_.float64_gemm;
+  const double map = solve_counts(job_).map;
+  const double journal = map / disk_write + map / rates_.hash;
+  PhaseTimes times;
+  times.add("describe", rates_.cuda ? describe - beside : describe);
+  times.add("journal", rates_.cuda ? journal - std::max(beside, describe)
+                                   : std::max(0.0, map / disk_write - beside) + map / rates_.hash);
+  return times;
 }
 
 /// Reading ahead and writing go on while a rank folds.
@@ -290,8 +292,7 @@ PhaseTimes JobTime::pipeline() const {
   }));
   const auto stage_of = [&](const RankShard& shard) {
     PhaseTimes stage;
-    const int64_t end = std::min(shard.end_sublayer, mapped() - 1);
-    for (int64_t s = shard.first_sublayer; s < end; ++s) {
+    for (int64_t s = shard.first_sublayer; s < shard.end_run(mapped()); ++s) {
       stage.add("forward", forward_passes() * forward(config_, s, widths_of(config_, s), tokens()));
     }
     add_moments(stage, tokens(), number(mapped(shard)));
@@ -302,8 +303,8 @@ PhaseTimes JobTime::pipeline() const {
   times.add(streamed(of_ranks(stage_of), microbatches()));
   int64_t most = 0;
   for (const RankShard& shard : plan_.ranks) most = std::max(most, mapped(shard));
-  PhaseTimes junction = solve(rates_.disk_write);
-  junction.add("describe", describe(junction.total()));
+  PhaseTimes junction = solve();
+  junction.add(record(junction.total(), rates_.disk_write));
   junction.add("eigen", eigen());
   for (int64_t i = 0; i < most; ++i) times.add(junction);
   times.add(fold_stages());
@@ -315,12 +316,12 @@ PhaseTimes JobTime::solve_over_ranks() const {
   PhaseTimes times;
   add_moments(times, share_of_tokens(), 1.0);
   times.add("eigen", eigen());
-  times.add(solve(rates_.disk_write * number(rates_.ranks_per_host)));
+  times.add(solve());
   double moved = 8.0 * d() * d();
   if (job_.method.transport()) moved += 8.0 * d() * d();
   if (job_.method.passes() > 1) moved += 4.0 * d() * d();
   times.add("communicate", collective(moved));
-  times.add("describe", describe(times.total()));
+  times.add(record(times.total(), rates_.disk_write * number(rates_.ranks_per_host)));
   return times;
 }
 
@@ -377,14 +378,16 @@ PhaseTimes JobTime::token_parallel() const {
   return times;
 }
 
-PhaseTimes JobTime::hash() const {
-  const double source = stored_bytes(config_, job_.source_dtype);
-  const ModelConfig model = output();
-  return slowest(of_ranks([&](const RankShard& shard) {
-    PhaseTimes times;
-    times.add("hash", (written_bytes(model, shard) + source / ranks()) / rates_.hash);
-    return times;
-  }));
+PhaseTimes JobTime::hash(double calibrating, double evaluating) const {
+  const double read = stored_bytes(config_, job_.source_dtype) / ranks() / rates_.hash;
+  const double written = stored_bytes(output(), job_.output_dtype) / ranks() / rates_.hash;
+  PhaseTimes times;
+  if (rates_.cuda) {
+    times.add("hash", std::max(read - calibrating, 0.0) + std::max(written - evaluating, 0.0));
+  } else {
+    times.add("hash", read + written);
+  }
+  return times;
 }
 
 std::string seconds_text(double seconds) {
@@ -405,13 +408,15 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   PhaseTimes times = time.check_weights();
   if (job.evaluation)
     times.add("evaluate_dense", time.evaluate(config, job.source_dtype, /*first=*/true).total());
-  times.add(time.calibrate());
-  times.add(time.hash());
+  const PhaseTimes calibration = time.calibrate();
+  times.add(calibration);
+  double evaluating = 0.0;
   if (job.evaluation) {
     const ModelConfig output = output_model_config(config, job, job.widths);
-    times.add("evaluate_compressed",
-              time.evaluate(output, job.output_dtype, /*first=*/false).total());
+    evaluating = time.evaluate(output, job.output_dtype, /*first=*/false).total();
+    times.add("evaluate_compressed", evaluating);
   }
+  times.add(time.hash(calibration.total(), evaluating));
   return {times.phases()};
 }
 

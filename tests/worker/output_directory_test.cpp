@@ -31,6 +31,30 @@ TEST_F(OutputDirectoryTest, AppearsWholeAtCommit) {
   EXPECT_FALSE(fs::exists(output.partial()));
 }
 
+/// A rank that fails because its files are gone knows that the job was stopped.
+TEST_F(OutputDirectoryTest, StoppingIsSeenByOtherRanksUntilTheNextJob) {
+  {
+    OutputDirectory rank_0(out_, false);
+    fs::create_directory(rank_0.journal());
+    put_file(rank_0.journal() / "map-0.json", "{}");
+    OutputDirectory rank_1(out_);
+    EXPECT_FALSE(rank_0.stopped());
+    rank_1.stop();
+    EXPECT_TRUE(rank_0.stopped());
+    EXPECT_TRUE(fs::exists(rank_0.journal()));
+  }
+  EXPECT_FALSE(OutputDirectory(out_, false).stopped());
+}
+
+TEST_F(OutputDirectoryTest, StoppingIsSeenInADirectoryThatIsGone) {
+  OutputDirectory rank_0(out_, false);
+  OutputDirectory rank_1(out_);
+  rank_1.stop();
+  EXPECT_FALSE(fs::exists(rank_0.partial()));
+  EXPECT_TRUE(rank_0.stopped());
+  EXPECT_FALSE(OutputDirectory(out_, false).stopped());
+}
+
 TEST_F(OutputDirectoryTest, LeavesNothingBehindWithoutCommit) {
   {
     OutputDirectory output(out_, false);

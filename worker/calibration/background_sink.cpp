@@ -10,7 +10,7 @@
 namespace dotresize {
 
 BackgroundSink::BackgroundSink(FoldedModelSink& sink, at::Device device, PhaseClock& clock)
-    : sink_(sink), device_(device), clock_(clock) {}
+    : sink_(sink), device_(device), stream_(device), clock_(clock) {}
 
 void BackgroundSink::begin(const JunctionWidths& widths) {
   finish();
@@ -39,7 +39,7 @@ void BackgroundSink::start(std::function<void()> put) {
   auto folded = std::make_shared<RecordedEvent>(device_);
   in_flight_ = std::async(std::launch::async, [this, folded, put = std::move(put)] {
     const c10::InferenceMode no_autograd;
-    const StreamGuard stream(device_, *folded);
+    const StreamGuard stream(stream_, *folded);
     put();
     stream.synchronize();
   });

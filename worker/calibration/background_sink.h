@@ -4,6 +4,7 @@
 #include <future>
 
 #include "worker/calibration/calibration.h"
+#include "worker/transformer/stream_guard.h"
 
 namespace dotresize {
 
@@ -29,6 +30,7 @@ class BackgroundSink final : public FoldedModelSink {
 
   FoldedModelSink& sink_;
   at::Device device_;
+  KeptStream stream_;
   PhaseClock& clock_;
   std::future<void> in_flight_;
 };

@@ -4,6 +4,7 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/core.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -87,6 +88,12 @@ bool is_whole(const fs::path& about, const fs::path& tensors) {
 
 }  // namespace
 
+void Journal::remove_unfinished(const fs::path& dir) {
+  for (const fs::directory_entry& file : fs::directory_iterator(dir)) {
+    if (file.path().filename().string().find(kUnfinished) != std::string::npos) fs::remove(file);
+  }
+}
+
 Journal::Journal(fs::path dir) : dir_(std::move(dir)) {
   for (const fs::directory_entry& file : fs::directory_iterator(dir_)) {
     const fs::path name = file.path().filename();
@@ -118,7 +125,7 @@ void Journal::put(const std::string& name, const std::map<std::string, at::Tenso
   }
   create_shards(dir_, layout);
   ShardWriter writer(dir_, layout, names);
-  for (const auto& [tensor_name, tensor] : tensors) writer.write_unchecked(tensor_name, tensor);
+  for (const auto& [tensor_name, tensor] : tensors) writer.write(tensor_name, tensor);
   writer.finish();
   fs::rename(unfinished, file);
   sync_directory(dir_);
@@ -198,20 +205,29 @@ MapDiagnostics Journal::shared_diagnostics(int64_t first_junction) const {
 
 void JunctionRecorder::record(int64_t junction, SolvedJunction solved) {
   finish();
-  const JunctionSolution& solution = solved.solution;
-  journal_.put_map(junction, solution.map.M.to(dtype_), solution.support);
+  const auto before = std::make_shared<RecordedEvent>(device_);
+  const auto start = [&](const KeptStream& kept, auto step) {
+    return std::async(std::launch::async, [&kept, before, step = std::move(step)]() mutable {
+      const c10::InferenceMode no_autograd;
+      const StreamGuard stream(kept, *before);
+      return step();
+    });
+  };
   junction_ = junction;
-  described_ = std::async(std::launch::async, [device = device_, found = solution.diagnostics,
-                                               describe = std::move(solved.describe)]() mutable {
-    const c10::InferenceMode no_autograd;
-    const StreamGuard stream(device);
+  map_written_ = start(
+      writing_, [this, junction, M = solved.solution.map.M.to(dtype_),
+                 support = solved.solution.support] { journal_.put_map(junction, M, support); });
+  described_ = start(describing_, [found = solved.solution.diagnostics,
+                                   describe = std::move(solved.describe)]() mutable {
     describe(found);
     return found;
   });
 }
 
 void JunctionRecorder::finish() {
-  if (described_.valid()) journal_.put_diagnostics(junction_, described_.get());
+  if (!described_.valid()) return;
+  map_written_.get();
+  journal_.put_diagnostics(junction_, described_.get());
 }
 
 }  // namespace dotresize

@@ -17,6 +17,10 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr mode_t kMode = 0755;
+/// In the mode of an unfinished output, which other jobs do not see: a rank was stopped.
+constexpr mode_t kStopped = S_ISVTX;
+
 InputError cannot_write(const fs::path& path) {
   return InputError("output.path", "cannot write " + path.string() + ": " + std::strerror(errno));
 }
@@ -51,7 +55,7 @@ bool same_file(int fd, const fs::path& path) {
 void make_directory(const fs::path& path) {
   std::error_code error;
   fs::create_directories(fs::absolute(path).parent_path(), error);
-  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) throw cannot_write(path);
+  if (::mkdir(path.c_str(), kMode) != 0 && errno != EEXIST) throw cannot_write(path);
 }
 
 UniqueFd open_directory(const fs::path& path) {
@@ -100,6 +104,7 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fres
                                         " is not empty, and no job of dotresize has made it; "
                                         "remove it or choose another path");
   }
+  ::fchmod(directory_.get(), kMode);
   const std::error_code error = empty_directory(partial_, fresh ? fs::path() : journal());
   if (error) throw InputError("output.path", partial_.string() + ": " + error.message());
   fs::create_directory(journal());
@@ -121,6 +126,17 @@ void OutputDirectory::close_journal() {
 void OutputDirectory::discard() {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (!settled_) remove_unfinished(partial_, directory_.get());
+}
+
+void OutputDirectory::stop() {
+  ::fchmod(directory_.get(), kMode | kStopped);
+  discard();
+}
+
+bool OutputDirectory::stopped() const {
+  // Of the open directory: it may have no name any more.
+  struct stat status {};
+  return ::fstat(directory_.get(), &status) != 0 || (status.st_mode & kStopped) != 0;
 }
 
 void OutputDirectory::leave() {

@@ -32,6 +32,10 @@ class OutputDirectory {
   /// Removes the unfinished output, all but a journal with entries, from any thread, whatever is
   /// still being written into it; does nothing after commit() or leave().
   void discard();
+  /// discard()s, and lets other ranks, whose files may vanish by that, know why.
+  void stop();
+  /// Whether a rank has called stop() since rank 0 opened the directory.
+  bool stopped() const;
   /// Leaves the output to rank 0, which may commit it as soon as it has this rank's next message.
   void leave();
   /// Once the output is whole: nobody goes on from its journal. If a job of a server has made it,

@@ -20,6 +20,7 @@
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/verify.h"
+#include "worker/commands/run/background_hashes.h"
 #include "worker/commands/run/output_model.h"
 #include "worker/commands/run/rank_summary.h"
 #include "worker/commands/run/resume.h"
@@ -58,8 +59,6 @@ std::function<void()> synchronize_of(const ChosenDevice& device) {
   if (device.cuda == nullptr) return nullptr;
   return [cuda = device.cuda] { cuda->synchronize(); };
 }
-
-using Fingerprints = std::map<std::string, std::string>;  // SHA-256 by file name
 
 /// What the steps of a job work with. Each step takes what the ones before it returned.
 struct JobContext {
@@ -154,7 +153,7 @@ NegativeLogLikelihood evaluate(JobContext& run, const TokenWindows& tokens,
 std::optional<NegativeLogLikelihood> evaluate_dense(JobContext& run, const JobTokens& tokens,
                                                     Journal& journal) {
   if (!tokens.evaluation) return std::nullopt;
-  const std::string entry = "dense-" + tokens.evaluation->fingerprint;
+  const std::string entry = dense_loss_entry(*tokens.evaluation);
   if (journal.has(entry)) {
     const nlohmann::json found = journal.value(entry);
     return NegativeLogLikelihood{found.at("nll"), found.at("tokens")};
@@ -207,8 +206,7 @@ OpenedJournal open_journal_of(JobContext& run, const TokenWindows& tokens) {
     const Traffic traffic = estimate_traffic(run.config, run.job, run.plan);
     check_space(run.partial(), traffic.written_bytes - size_of_directory(dir));
   }
-  return open_journal(run.comm, dir,
-                      job_fingerprint(run.job, tokens.fingerprint, run.source.files()),
+  return open_journal(run.comm, dir, job_fingerprint(run.job, tokens, run.source.files()),
                       mapped_junctions(run.config, run.job.head_sliced), run.job.junction_groups);
 }
 
@@ -232,15 +230,24 @@ Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal&
   return {shards.widths(), shards.config(), shards.layout(), std::move(junctions), seconds};
 }
 
-struct Hashes {
-  Fingerprints shards;  ///< rank 0, as inputs
-  Fingerprints inputs;
-};
+/// The source's config.json and weights.
+std::vector<fs::path> input_files(const JobContext& run) {
+  std::vector<fs::path> files = run.source.files();
+  files.push_back(run.job.model_path / "config.json");
+  return files;
+}
 
-Hashes take_hashes(JobContext& run, const ShardLayout& layout) {
+std::vector<fs::path> shard_files(const JobContext& run, const ShardLayout& layout) {
+  std::vector<fs::path> files;
+  for (const ShardLayout::Shard& shard : layout.shards) files.push_back(run.partial() / shard.file);
+  return files;
+}
+
+using Hashes = BackgroundHashes::Hashes;
+
+Hashes gather(JobContext& run, BackgroundHashes& hashes) {
   const PhaseClock::Scope scope(run.clock, "hash");
-  Fingerprints shards = gather_hashes(run.comm, run.partial(), layout);
-  return {std::move(shards), gather_input_hashes(run.comm, run.job.model_path, run.source.files())};
+  return hashes.gather(run.comm);
 }
 
 /// All that the written shards need to load: the evaluation reads them next.
@@ -254,7 +261,7 @@ void write_companions(JobContext& run, const Calibrated& calibrated) {
 
 /// Rank 0: the report but for perplexities, ranks and wall time.
 Report make_report(const JobContext& run, const JobTokens& tokens, const Calibrated& calibrated,
-                   const Fingerprints& inputs) {
+                   const Hashes& inputs) {
   Report report;
   report.tool_version = kVersion;
   report.job = run.job;
@@ -287,7 +294,7 @@ void add_perplexity(Report& report, ModelReport& model,
 
 /// Rank 0: writes what describes the output, and gives it its name.
 void publish(OutputDirectory& output, const Report& report, const ModelConfig& config,
-             const Fingerprints& shards) {
+             const Hashes& shards) {
   const fs::path& dir = output.partial();
   write_file_atomically(dir / "README.md", model_card(report, config));
   fs::create_directory(dir / kReportDirectory);
@@ -305,10 +312,13 @@ Report run_steps(JobContext& run) {
   run.progress().plan(expected_phases(run, tokens));
   OpenedJournal opened = open_journal_of(run, tokens.calibration);
   const auto dense = evaluate_dense(run, tokens, opened.journal);
+  BackgroundHashes of_inputs(run.comm, input_files(run));
   const Calibrated calibrated = calibrate(run, tokens.calibration, opened);
-  const Hashes hashes = take_hashes(run, calibrated.layout);
+  BackgroundHashes of_shards(run.comm, shard_files(run, calibrated.layout));
   write_companions(run, calibrated);
   const auto compressed = evaluate_compressed(run, tokens);
+  const Hashes shards = gather(run, of_shards);
+  const Hashes inputs = gather(run, of_inputs);
   const double wall_time_s = seconds_since(start);
 
   run.progress().enter("finish");
@@ -317,12 +327,12 @@ Report run_steps(JobContext& run) {
   std::vector<RankReport> ranks =
       gather_ranks(run.comm, run.plan, run.clock, run.environment.device);
   if (!run.root()) return {};
-  Report report = make_report(run, tokens, calibrated, hashes.inputs);
+  Report report = make_report(run, tokens, calibrated, inputs);
   add_perplexity(report, report.dense, dense);
   add_perplexity(report, report.compressed, compressed);
   report.ranks = std::move(ranks);
   report.wall_time_s = wall_time_s;
-  publish(run.environment.output, report, run.config, hashes.shards);
+  publish(run.environment.output, report, run.config, shards);
   return report;
 }
 
@@ -336,13 +346,7 @@ Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPla
   JobContext run{job, config, plan, environment};
   run.comm.barrier();  // one origin of time for all ranks
   run.clock.set_origin();
-  try {
-    return run_steps(run);
-  } catch (...) {
-    // Rank 0 does so too, but the abort that follows here may end rank 0 before it does.
-    environment.output.discard();
-    throw;
-  }
+  return run_steps(run);
 }
 
 }  // namespace dotresize
