@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -193,7 +194,8 @@ void GuardedServer::accept_one(int listener) {
   UniqueFd connection(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!connection && (errno == EMFILE || errno == ENFILE)) {
     spare_ = UniqueFd();
-    UniqueFd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+    const int unwanted = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+    if (unwanted >= 0) ::close(unwanted);
     spare_ = open_spare();
     return std::this_thread::sleep_for(kPauseWithoutDescriptors);
   }

@@ -171,7 +171,7 @@ grpc::Status JobsService::serve(
     const char* method, const grpc::ServerContextBase& context, Role least, std::string id,
     const std::function<void(const Caller& caller, std::string& id)>& body) {
   Caller caller;
-  const grpc::Status status = answer(method, [&] {
+  grpc::Status status = answer(method, [&] {
     caller = access_.authenticate(context);
     require_role(caller, least);
     body(caller, id);

@@ -44,7 +44,7 @@ void check_own_inputs(const v1::JobSpec& spec) {
 
 }  // namespace
 
-PathPolicy::PathPolicy(const std::vector<fs::path>& roots, fs::path state_dir)
+PathPolicy::PathPolicy(const std::vector<fs::path>& roots, const fs::path& state_dir)
     : state_dir_(fs::weakly_canonical(state_dir)) {
   for (const fs::path& root : roots) {
     if (!fs::is_directory(root)) {

@@ -20,7 +20,8 @@ class PathPolicy {
  public:
   /// `roots`: directories in which all paths of jobs must lie; none: anywhere. `state_dir`: no job
   /// may read or write there. Throws InputError for a root that is no directory.
-  PathPolicy(const std::vector<std::filesystem::path>& roots, std::filesystem::path state_dir);
+  PathPolicy(const std::vector<std::filesystem::path>& roots,
+             const std::filesystem::path& state_dir);
 
   /// The spec with every path as it is now, without symbolic links: what was checked is what is
   /// opened. PERMISSION_DENIED if one lies outside the roots, INVALID_ARGUMENT if one collides
