@@ -100,10 +100,10 @@ pid_t start_attempt(const AttemptCommand& attempt) {
 }
 
 AttemptStatus check_attempt(const fs::path& dir) {
-  if (!fs::exists(dir)) return {Liveness::kVanished, {}};
+  if (!fs::exists(dir)) return {Liveness::kVanished, {}, false};
   if (!try_lock_file(dir / "lock")) return {Liveness::kAlive, {}};
   const std::optional<ExitRecord> exit = read_exit_record(dir);
-  if (!exit) return {Liveness::kVanished, {}};
+  if (!exit) return {Liveness::kVanished, {}, fs::exists(dir / kSupervisorFile)};
   return {Liveness::kExited, *exit};
 }
 

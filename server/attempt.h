@@ -68,6 +68,7 @@ enum class Liveness {
 struct AttemptStatus {
   Liveness liveness = Liveness::kAlive;
   ExitRecord exit;  ///< kExited
+  bool ran = true;  ///< false: vanished before its supervisor had begun
 };
 
 AttemptStatus check_attempt(const std::filesystem::path& dir);

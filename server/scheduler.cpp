@@ -115,7 +115,7 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
     case Liveness::kExited:
       return end_or_retry(job, outcome_of(job, status.exit));
     case Liveness::kVanished:
-      return end_vanished(job);
+      return end_vanished(job, status.ran);
   }
 }
 
@@ -160,13 +160,16 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const ExitRecord& exit) const 
           std::nullopt};
 }
 
-void Scheduler::end_vanished(const v1::Job& job) {
+void Scheduler::end_vanished(const v1::Job& job, bool ran) {
   if (!launchers_.of(job).clear_leftovers(job)) return;  // polled again: never two attempts at once
   if (has_output(job)) return end(job, succeeded(job));
   if (job.cancelling()) return end(job, cancelled());
-  end_or_retry(job,
-               failed({kLost, -1, "", job.progress().phase(),
-                       "the processes of attempt " + std::to_string(job.attempt()) + " vanished"}));
+  const std::string attempt = "attempt " + std::to_string(job.attempt());
+  // A server that ends while it starts an attempt fails no job.
+  const Failure failure = ran ? Failure{kLost, -1, "", job.progress().phase(),
+                                        "the processes of " + attempt + " vanished"}
+                              : Failure{kLaunchFailed, -1, "", "", attempt + " was not started"};
+  end_or_retry(job, failed(failure));
 }
 
 void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {

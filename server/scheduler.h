@@ -45,7 +45,8 @@ class Scheduler {
   void poll_attempt(const v1::Job& seen);
   /// Stops a live attempt that is being cancelled or has been silent for too long.
   void stop_if_unwanted(const v1::Job& job);
-  void end_vanished(const v1::Job& job);
+  /// `ran`: its processes had begun.
+  void end_vanished(const v1::Job& job, bool ran);
   /// Ends the job, or puts it back into the queue if another attempt may succeed.
   void end_or_retry(const v1::Job& job, const Outcome& outcome);
   bool put_back(const v1::Job& job, const std::string& reason, std::chrono::seconds pause);
