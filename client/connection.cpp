@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 #include <thread>
+#include <utility>
 
 #include "base/environment.h"
 #include "base/errors.h"

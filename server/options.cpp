@@ -57,6 +57,58 @@ void apply_config_file(const std::string& file, CLI::App& app) {
   }
 }
 
+/// Who may call, and which paths jobs may name.
+void add_access_options(CLI::App& app, ServerOptions& options) {
+  app.add_option("--tls-cert", options.tls.certificate, "Certificate of the server (PEM)")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_TLS_CERT");
+  app.add_option("--tls-key", options.tls.key, "Its key (PEM), closed to other users")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_TLS_KEY");
+  app.add_option("--tls-client-ca", options.tls.client_ca,
+                 "Authority (PEM) whose certificates clients must have")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_TLS_CLIENT_CA");
+  app.add_option("--tokens", options.tokens,
+                 "File with the hashes of clients' tokens, of `dotresize-server token`")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_TOKENS");
+  app.add_flag("--insecure", options.insecure,
+               "Listen on an address that others reach though clients need neither certificate nor "
+               "token, or without TLS")
+      ->envname("DOTRESIZE_INSECURE");
+  app.add_option("--allow-root", options.allow_roots,
+                 "Directory in which all paths of jobs must lie, symbolic links resolved; may be "
+                 "given several times (default: anywhere)")
+      ->type_name("DIR")
+      ->envname("DOTRESIZE_ALLOW_ROOT")
+      ->delimiter(':');
+}
+
+/// How much runs, and how often and how long it is waited for.
+void add_limit_options(CLI::App& app, ServerOptions& options, int& retry_delay_s,
+                       int& heartbeat_timeout_s) {
+  app.add_option("--max-ranks", options.max_ranks, "MPI ranks running at the same time")
+      ->envname("DOTRESIZE_MAX_RANKS")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  app.add_option("--max-attempts", options.max_attempts,
+                 "Launches of one job whose processes are lost or killed; 1: never again")
+      ->envname("DOTRESIZE_MAX_ATTEMPTS")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  app.add_option("--retry-delay", retry_delay_s,
+                 "Seconds before the second launch, doubled with each further one")
+      ->envname("DOTRESIZE_RETRY_DELAY")
+      ->check(CLI::Range(0, 3600))
+      ->capture_default_str();
+  app.add_option("--heartbeat-timeout", heartbeat_timeout_s,
+                 "Seconds of silence after which a job is stopped")
+      ->envname("DOTRESIZE_HEARTBEAT_TIMEOUT")
+      ->check(CLI::Range(5, 86400))
+      ->capture_default_str();
+}
+
 }  // namespace
 
 BackupOptions parse_backup_options(int argc, char** argv) {
@@ -114,49 +166,8 @@ ServerOptions parse_options(int argc, char** argv) {
   CLI::Option* state = app.add_option("--state", options.state_dir, "Directory of the job table")
                            ->envname("DOTRESIZE_STATE")
                            ->capture_default_str();
-  app.add_option("--tls-cert", options.tls.certificate, "Certificate of the server (PEM)")
-      ->type_name("FILE")
-      ->envname("DOTRESIZE_TLS_CERT");
-  app.add_option("--tls-key", options.tls.key, "Its key (PEM), closed to other users")
-      ->type_name("FILE")
-      ->envname("DOTRESIZE_TLS_KEY");
-  app.add_option("--tls-client-ca", options.tls.client_ca,
-                 "Authority (PEM) whose certificates clients must have")
-      ->type_name("FILE")
-      ->envname("DOTRESIZE_TLS_CLIENT_CA");
-  app.add_option("--tokens", options.tokens,
-                 "File with the hashes of clients' tokens, of `dotresize-server token`")
-      ->type_name("FILE")
-      ->envname("DOTRESIZE_TOKENS");
-  app.add_flag("--insecure", options.insecure,
-               "Listen on an address that others reach though clients need neither certificate nor "
-               "token, or without TLS")
-      ->envname("DOTRESIZE_INSECURE");
-  app.add_option("--allow-root", options.allow_roots,
-                 "Directory in which all paths of jobs must lie, symbolic links resolved; may be "
-                 "given several times (default: anywhere)")
-      ->type_name("DIR")
-      ->envname("DOTRESIZE_ALLOW_ROOT")
-      ->delimiter(':');
-  app.add_option("--max-ranks", options.max_ranks, "MPI ranks running at the same time")
-      ->envname("DOTRESIZE_MAX_RANKS")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  app.add_option("--max-attempts", options.max_attempts,
-                 "Launches of one job whose processes are lost or killed; 1: never again")
-      ->envname("DOTRESIZE_MAX_ATTEMPTS")
-      ->check(CLI::Range(1, 100))
-      ->capture_default_str();
-  app.add_option("--retry-delay", retry_delay_s,
-                 "Seconds before the second launch, doubled with each further one")
-      ->envname("DOTRESIZE_RETRY_DELAY")
-      ->check(CLI::Range(0, 3600))
-      ->capture_default_str();
-  app.add_option("--heartbeat-timeout", heartbeat_timeout_s,
-                 "Seconds of silence after which a job is stopped")
-      ->envname("DOTRESIZE_HEARTBEAT_TIMEOUT")
-      ->check(CLI::Range(5, 86400))
-      ->capture_default_str();
+  add_access_options(app, options);
+  add_limit_options(app, options, retry_delay_s, heartbeat_timeout_s);
   app.add_option("--config", config_file, "YAML file with these options")
       ->envname("DOTRESIZE_CONFIG")
       ->check(CLI::ExistingFile)

@@ -53,7 +53,8 @@ TEST(InQuotes, CutsWhatHasNoCharactersToo) {
 }
 
 TEST(Printable, ReplacesWhatSteersATerminalOrTurnsTheTextAround) {
-  for (const char* hidden : {"\u009b", "\u0085", "\u202e", "\u2066", "\u200f", "\u061c", "\u2028"}) {
+  for (const char* hidden :
+       {"\u009b", "\u0085", "\u202e", "\u2066", "\u200f", "\u061c", "\u2028"}) {
     EXPECT_EQ(printable("a" + std::string(hidden) + "b"), "a?b");
     EXPECT_EQ(printable_lines("a" + std::string(hidden) + "b"), "a?b");
     EXPECT_FALSE(is_printable(hidden));

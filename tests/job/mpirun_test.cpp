@@ -19,9 +19,9 @@ TEST(Mpirun, RanksMayOutnumberCores) {
 }
 
 TEST(Mpirun, IsNotNeededForOneRank) {
-  EXPECT_THAT(launch_command(1, {}, {"/bin/worker", "job.yaml"}),
-              testing::ElementsAre("env", testing::_, testing::_, testing::_, "/bin/worker",
-                                   "job.yaml"));
+  EXPECT_THAT(
+      launch_command(1, {}, {"/bin/worker", "job.yaml"}),
+      testing::ElementsAre("env", testing::_, testing::_, testing::_, "/bin/worker", "job.yaml"));
 }
 
 }  // namespace
