@@ -97,7 +97,8 @@ void Journal::remove_unfinished(const fs::path& dir) {
 Journal::Journal(fs::path dir) : dir_(std::move(dir)) {
   for (const fs::directory_entry& file : fs::directory_iterator(dir_)) {
     const fs::path name = file.path().filename();
-    if (name.extension() == kAbout && name != kJournalOfJob) entries_.insert(name.stem());
+    if (name == kJournalOfJob || name == kOwnerOfOutput) continue;
+    if (name.extension() == kAbout) entries_.insert(name.stem());
   }
 }
 

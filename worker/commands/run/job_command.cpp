@@ -205,7 +205,9 @@ void JobCommand::run_job_here(StopSignals& signals) {
 
 void JobCommand::open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals) {
   if (rank_ == 0) {
-    output_.emplace(job.output_path, job.overwrite, fresh_);
+    const OutputOwner owner =
+        coordinator_ ? OutputOwner{coordinator_->job_id, coordinator_->attempt} : OutputOwner{};
+    output_.emplace(job.output_path, job.overwrite, fresh_, owner);
   } else {
     comm.barrier();  // rank 0 has created it
     output_.emplace(job.output_path);

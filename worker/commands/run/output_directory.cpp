@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/durable_file.h"
 #include "base/errors.h"
@@ -34,6 +35,14 @@ void exchange(const fs::path& a, const fs::path& b) {
   fs::rename(b, aside);
   fs::rename(a, b);
   fs::rename(aside, a);
+}
+
+/// `overwrite` is for models: a slip of the pen must not cost anything else.
+void check_replaceable(const fs::path& path) {
+  if (!fs::exists(fs::symlink_status(path)) || is_model_of_dotresize(path)) return;
+  throw InputError("output.path",
+                   path.string() + " is no model that dotresize has made (it has no " +
+                       kReportDirectory + "/" + kReportFile + "), and is not overwritten");
 }
 
 bool same_file(int fd, const fs::path& path) {
@@ -80,17 +89,26 @@ void remove_unfinished(const fs::path& partial, int fd) {
 
 }  // namespace
 
-OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fresh)
-    : path_(path), partial_(partial_path(path)), overwrite_(overwrite) {
+OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fresh,
+                                 OutputOwner owner)
+    : path_(path), partial_(partial_path(path)), overwrite_(overwrite), owner_(std::move(owner)) {
   if (!overwrite && fs::exists(fs::symlink_status(path_))) {
     throw InputError(
         "output.path",
         path_.string() + " exists; remove it, choose another path, or set output.overwrite: true");
   }
+  check_replaceable(path_);
   directory_ = lock_directory(partial_);
+  if (!is_free_partial(partial_)) {
+    throw InputError("output.path", partial_.string() +
+                                        " is not empty, and no job of dotresize has made it; "
+                                        "remove it or choose another path");
+  }
   ::fchmod(directory_.get(), kMode);
   const std::error_code error = empty_directory(partial_, fresh ? fs::path() : journal());
   if (error) throw InputError("output.path", partial_.string() + ": " + error.message());
+  fs::create_directory(journal());
+  write_output_owner(journal(), owner_);
 }
 
 OutputDirectory::OutputDirectory(const fs::path& path)
@@ -100,7 +118,10 @@ OutputDirectory::~OutputDirectory() { discard(); }
 
 fs::path OutputDirectory::journal() const { return partial_ / kJournalDirectory; }
 
-void OutputDirectory::remove_journal() { fs::remove_all(journal()); }
+void OutputDirectory::close_journal() {
+  if (!owner_.job_id.empty()) write_output_owner(partial_ / kReportDirectory, owner_);
+  fs::remove_all(journal());
+}
 
 void OutputDirectory::discard() {
   const std::lock_guard<std::mutex> guard(mutex_);
@@ -128,6 +149,7 @@ void OutputDirectory::commit() {
   sync_directory(partial_);
   const bool replace = overwrite_ && fs::exists(fs::symlink_status(path_));
   if (replace) {
+    check_replaceable(path_);
     exchange(partial_, path_);
   } else {
     fs::rename(partial_, path_);

@@ -298,9 +298,9 @@ void publish(OutputDirectory& output, const Report& report, const ModelConfig& c
              const Hashes& shards) {
   const fs::path& dir = output.partial();
   write_file_atomically(dir / "README.md", model_card(report, config));
-  fs::create_directory(dir / "dotresize");
-  write_file_atomically(dir / "dotresize" / "report.json", report_to_json(report));
-  output.remove_journal();
+  fs::create_directory(dir / kReportDirectory);
+  write_file_atomically(dir / kReportDirectory / kReportFile, report_to_json(report));
+  output.close_journal();
   write_file_atomically(dir / "SHA256SUMS", sha256_sums(dir, shards));
   output.commit();
 }
