@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "job/model/tensor_table.h"
+#include "worker/calibration/aligned_maps.h"
 #include "worker/maps/fold.h"
 #include "worker/transformer/fold_sublayer.h"
 #include "worker/transformer/load.h"
@@ -37,10 +38,6 @@ void for_each_rows(const CalibrationJob& job, const StoredTensor& matrix, PhaseC
   }
 }
 
-JunctionMap map_or_none(const CalibrationJob& job, int64_t junction) {
-  return junction < job.mapped_junctions() ? job.load_map(junction) : JunctionMap();
-}
-
 }  // namespace
 
 void fold_embedding_rows(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,
@@ -61,9 +58,14 @@ void fold_head_rows(const CalibrationJob& job, const JunctionMap& map, FoldedMod
   });
 }
 
-void fold_stage(const CalibrationJob& job, const RankShard& shard, FoldedModelSink& sink,
-                PhaseClock& clock) {
-  JunctionMap map = job.load_map(shard.first_sublayer);
+void fold_stage(Communicator& comm, const CalibrationJob& job, const JunctionWidths& widths,
+                FoldedModelSink& sink, PhaseClock& clock) {
+  write_alignments(comm, job, widths, clock);
+  const RankShard& shard = job.plan.ranks.at(static_cast<size_t>(comm.rank()));
+  const std::vector<ShortcutForm> forms = job.shortcut_forms(widths);
+  AlignedMaps maps(job, widths, clock);
+  while (maps.junction() < shard.first_sublayer) maps.next();
+  JunctionMap map = maps.map();
   if (shard.first_sublayer == 0) fold_embedding_rows(job, map, sink, clock);
   SublayerLoader loader(job.reader, job.config, job.fold_dtype, job.device);
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
@@ -71,9 +73,12 @@ void fold_stage(const CalibrationJob& job, const RankShard& shard, FoldedModelSi
     if (sublayer + 1 < shard.end_sublayer) loader.read_ahead(sublayer + 1);
     const PhaseClock::Scope scope(clock, "fold");
     weights = fold_input(weights, map.M_inv);
-    map = map_or_none(job, sublayer + 1);
+    maps.next();
+    map = maps.map();
+    const bool low_rank = !forms[static_cast<size_t>(sublayer)].dense();
+    if (low_rank) weights.shortcut = at::Tensor();  // needs no M_inv·M
     if (map.M.defined()) weights = fold_output(weights, map.M);
-    if (job.shares_map(sublayer)) weights.shortcut = at::Tensor();  // M_inv·M, the identity
+    if (low_rank) set_shortcut_factor(weights, maps.A());
     sink.put_sublayer(weights);
   }
   if (shard.end_sublayer == job.config.num_sublayers()) fold_head_rows(job, map, sink, clock);
