@@ -18,15 +18,13 @@ int64_t turns(const ModelConfig& config, const ResolvedJob& job) {
   const ModelConfig output = output_model_config(config, job, job.widths);
   const int64_t sublayers = mapped_junctions(config, job.head_sliced) - 1;
   const int64_t k = job.widths.largest();
-  // Maps that see the compressed model are turned before they are kept.
-  const int64_t turn = job.schedule.activations == "original" ? k * k : 0;
   int64_t numbers = 0;
   for (int64_t s = 0; s < sublayers; ++s) {
     const auto in = static_cast<std::size_t>(s);
     const std::vector<int64_t>& groups = job.junction_groups;
     const bool one_map = !groups.empty() && groups.at(in) == groups.at(in + 1);
     const ShortcutForm form = output.shortcut(s);
-    if (!one_map && !form.dense()) numbers += turn + shortcut_parameters(form, k, k);
+    if (!one_map && !form.dense()) numbers += k * k + shortcut_parameters(form, k, k);
   }
   return numbers;
 }

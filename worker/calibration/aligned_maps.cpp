@@ -15,17 +15,11 @@ namespace {
 
 std::string entry(int64_t sublayer) { return fmt::format("shortcut-{}", sublayer); }
 
-bool is_narrowing(const JunctionWidths& widths, int64_t sublayer) {
-  const auto in = static_cast<size_t>(sublayer);
-  return widths.all.at(in) > widths.all.at(in + 1);
-}
-
 bool is_mapped(const CalibrationJob& job, int64_t junction) {
   return junction < job.mapped_junctions();
 }
 
-}  // namespace
-
+/// Of two maps in any floating dtype, with the job's number of threads.
 Alignment align_maps(const CalibrationJob& job, const at::Tensor& M_in, const at::Tensor& M_out,
                      int64_t rank, PhaseClock& clock) {
   const PhaseClock::Scope scope(clock, "align");
@@ -35,10 +29,16 @@ Alignment align_maps(const CalibrationJob& job, const at::Tensor& M_in, const at
   return found;
 }
 
-JunctionMap whole_map(const CalibrationJob& job, const at::Tensor& M, PhaseClock& clock) {
-  const PhaseClock::Scope scope(clock, "align");
-  const DecompositionThreads threads(job.map.decomposition_threads);
-  return JunctionMap(complete_basis(M.to(at::kDouble)).to(job.fold_dtype));
+}  // namespace
+
+void write_alignment(const CalibrationJob& job, int64_t sublayer, const ShortcutForm& form,
+                     const JunctionMap& in, const JunctionMap& out, PhaseClock& clock) {
+  const bool narrower = in.M.size(1) > out.M.size(1);
+  if (form.dense() || narrower || job.journal.has(entry(sublayer))) return;
+  const Alignment found = align_maps(job, in.M, out.M, *form.rank, clock);
+  std::map<std::string, at::Tensor> tensors = {{"turn", found.turn.to(job.fold_dtype)}};
+  if (found.A.defined()) tensors["A"] = found.A.to(job.fold_dtype);
+  job.journal.put(entry(sublayer), tensors);
 }
 
 void write_alignments(Communicator& comm, const CalibrationJob& job, const JunctionWidths& widths,
@@ -47,13 +47,8 @@ void write_alignments(Communicator& comm, const CalibrationJob& job, const Junct
   const RankShard& shard = job.plan.ranks.at(static_cast<size_t>(comm.rank()));
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
     const ShortcutForm& form = forms[static_cast<size_t>(s)];
-    const bool needed = !form.dense() && is_mapped(job, s + 1) && !job.shares_map(s);
-    if (!needed || is_narrowing(widths, s) || job.journal.has(entry(s))) continue;
-    const Alignment found =
-        align_maps(job, job.load_map(s).M, job.load_map(s + 1).M, *form.rank, clock);
-    std::map<std::string, at::Tensor> tensors = {{"turn", found.turn.to(job.fold_dtype)}};
-    if (found.A.defined()) tensors["A"] = found.A.to(job.fold_dtype);
-    job.journal.put(entry(s), tensors);
+    if (form.dense() || !is_mapped(job, s + 1) || job.shares_map(s)) continue;
+    write_alignment(job, s, form, job.load_map(s), job.load_map(s + 1), clock);
   }
   comm.barrier();
 }
@@ -73,7 +68,8 @@ JunctionMap AlignedMaps::map() const {
 
 /// R and A behind the sublayer.
 void AlignedMaps::turn(int64_t sublayer) {
-  if (is_narrowing(widths_, sublayer)) {
+  const auto in = static_cast<size_t>(sublayer);
+  if (widths_.all.at(in) > widths_.all.at(in + 1)) {
     const int64_t rank = *forms_[static_cast<size_t>(sublayer)].rank;
     Alignment found = align_maps(job_, rotated(), job_.load_map(sublayer + 1).M, rank, clock_);
     R_ = std::move(found.turn);
@@ -105,7 +101,7 @@ void AlignedMaps::next() {
   } else if (forms_[static_cast<size_t>(sublayer)].dense()) {
     R_.reset();
   } else if (!is_mapped(job_, sublayer + 1)) {
-    whole_ = whole_map(job_, rotated(), clock_);
+    whole_ = JunctionMap(complete_basis(rotated().to(at::kDouble)).to(job_.fold_dtype));
   } else {
     turn(sublayer);
   }

@@ -20,15 +20,14 @@ namespace dotresize {
 // Only products go from junction to junction. If a junction is narrower than the one before, Q
 // depends on R_j.
 
-/// Of two maps in any floating dtype, with the job's number of threads. A is undefined if `rank` is
-/// 0.
-Alignment align_maps(const CalibrationJob& job, const at::Tensor& M_in, const at::Tensor& M_out,
-                     int64_t rank, PhaseClock& clock);
-/// complete_basis, likewise, in the fold dtype.
-JunctionMap whole_map(const CalibrationJob& job, const at::Tensor& M, PhaseClock& clock);
+/// Writes the alignment of the sublayer's maps to the journal, unless it is there or the sublayer
+/// needs none: two maps that are rotated into each other, of which the second is not narrower. M_in
+/// and M_out: of any floating dtype. `form`: of the sublayer.
+void write_alignment(const CalibrationJob& job, int64_t sublayer, const ShortcutForm& form,
+                     const JunctionMap& in, const JunctionMap& out, PhaseClock& clock);
 
-/// Writes the alignments of this rank's sublayers to the journal, those that depend on no other.
-/// All maps are in the journal. `widths`: of the output. Collective.
+/// Those of this rank's sublayers, of the maps in the journal, where all of them are. `widths`: of
+/// the output. Collective.
 void write_alignments(Communicator& comm, const CalibrationJob& job, const JunctionWidths& widths,
                       PhaseClock& clock);
 
@@ -45,6 +44,8 @@ class AlignedMaps {
   int64_t junction() const { return junction_; }
   /// Of this junction, in the fold dtype. Without M: the identity.
   JunctionMap map() const;
+  /// What rotates the map: [k, k] float64; undefined: nothing does.
+  const at::Tensor& R() const { return R_; }
   /// A of the shortcut to this junction, in the fold dtype; undefined if there is none.
   const at::Tensor& A() const { return A_; }
 

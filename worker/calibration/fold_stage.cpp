@@ -58,6 +58,14 @@ void fold_head_rows(const CalibrationJob& job, const JunctionMap& map, FoldedMod
   });
 }
 
+SublayerWeights fold_behind(SublayerWeights weights, const JunctionMap& map, const at::Tensor& A,
+                            const ShortcutForm& form) {
+  if (!form.dense()) weights.shortcut = at::Tensor();  // needs no M_inv·M
+  if (map.M.defined()) weights = fold_output(weights, map.M);
+  if (!form.dense()) set_shortcut_factor(weights, A);
+  return weights;
+}
+
 void fold_stage(Communicator& comm, const CalibrationJob& job, const JunctionWidths& widths,
                 FoldedModelSink& sink, PhaseClock& clock) {
   write_alignments(comm, job, widths, clock);
@@ -75,11 +83,7 @@ void fold_stage(Communicator& comm, const CalibrationJob& job, const JunctionWid
     weights = fold_input(weights, map.M_inv);
     maps.next();
     map = maps.map();
-    const bool low_rank = !forms[static_cast<size_t>(sublayer)].dense();
-    if (low_rank) weights.shortcut = at::Tensor();  // needs no M_inv·M
-    if (map.M.defined()) weights = fold_output(weights, map.M);
-    if (low_rank) set_shortcut_factor(weights, maps.A());
-    sink.put_sublayer(weights);
+    sink.put_sublayer(fold_behind(weights, map, maps.A(), forms[static_cast<size_t>(sublayer)]));
   }
   if (shard.end_sublayer == job.config.num_sublayers()) fold_head_rows(job, map, sink, clock);
 }

@@ -12,7 +12,11 @@ namespace dotresize {
 void fold_stage(Communicator& comm, const CalibrationJob& job, const JunctionWidths& widths,
                 FoldedModelSink& sink, PhaseClock& clock);
 
-/// Parts of it. `map`: of junction 0, and of the last one.
+/// Parts of it. A sublayer whose in_proj is folded, folded with the map behind it (without M: the
+/// identity) and its shortcut in this form; A: its factor, if it has one.
+SublayerWeights fold_behind(SublayerWeights weights, const JunctionMap& map, const at::Tensor& A,
+                            const ShortcutForm& form);
+/// `map`: of junction 0, and of the last one.
 void fold_embedding_rows(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,
                          PhaseClock& clock);
 void fold_head_rows(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,

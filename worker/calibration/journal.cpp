@@ -151,14 +151,9 @@ std::vector<std::string> Journal::remove_damaged(int part, int parts) {
 
 bool Journal::has_map(int64_t first_junction) const { return has(map_entry(first_junction)); }
 
-void Journal::put_map(int64_t first_junction, const at::Tensor& M, const at::Tensor& support,
-                      const at::Tensor& A) {
-  std::map<std::string, at::Tensor> tensors = {{"M", M}, {"support", support}};
-  if (A.defined()) tensors["A"] = A;
-  put(map_entry(first_junction), tensors);
+void Journal::put_map(int64_t first_junction, const at::Tensor& M, const at::Tensor& support) {
+  put(map_entry(first_junction), {{"M", M}, {"support", support}});
 }
-
-at::Tensor Journal::shortcut_A(int64_t junction) const { return get(map_entry(junction)).at("A"); }
 
 at::Tensor Journal::map(int64_t first_junction) const {
   return get(map_entry(first_junction)).at("M");
@@ -199,11 +194,10 @@ MapDiagnostics Journal::shared_diagnostics(int64_t first_junction) const {
   return diagnostics_from_json(value(shared_entry(first_junction)));
 }
 
-void JunctionRecorder::record(int64_t junction, SolvedJunction solved, const at::Tensor& A) {
+void JunctionRecorder::record(int64_t junction, SolvedJunction solved) {
   finish();
   const JunctionSolution& solution = solved.solution;
-  journal_.put_map(junction, solution.map.M.to(dtype_), solution.support,
-                   A.defined() ? A.to(dtype_) : A);
+  journal_.put_map(junction, solution.map.M.to(dtype_), solution.support);
   junction_ = junction;
   described_ = std::async(std::launch::async, [device = device_, found = solution.diagnostics,
                                                describe = std::move(solved.describe)]() mutable {

@@ -41,11 +41,8 @@ class Journal {
 
   // Maps, each under its first junction, and the junctions that are finished.
   bool has_map(int64_t first_junction) const;
-  /// M [d, k] of any floating dtype; A of the shortcut to the junction, if M is rotated already.
-  void put_map(int64_t first_junction, const at::Tensor& M, const at::Tensor& support,
-               const at::Tensor& A = {});
-  /// On the CPU.
-  at::Tensor shortcut_A(int64_t junction) const;
+  /// M [d, k] of any floating dtype.
+  void put_map(int64_t first_junction, const at::Tensor& M, const at::Tensor& support);
   /// M, on the CPU.
   at::Tensor map(int64_t first_junction) const;
   /// The junction has its map and is described: the last that is written of it.
@@ -80,8 +77,7 @@ class JunctionRecorder {
   /// Waits for the background, and throws nothing.
   ~JunctionRecorder() = default;
 
-  /// `A`: as in Journal::put_map.
-  void record(int64_t junction, SolvedJunction solved, const at::Tensor& A = {});
+  void record(int64_t junction, SolvedJunction solved);
   /// Until everything is in the journal. Throws what describing threw.
   void finish();
 

@@ -27,11 +27,12 @@ class TokenParallelRun {
         clock_(clock),
         rotary_(to_device(make_rotary_table(job.config, job.windows.size(1)), job.device)),
         forms_(job.shortcut_forms(job.widths)),
+        rotated_(job, job.widths, clock),
         loader_(job.reader, job.config, job.fold_dtype, job.device),
         recorder_(job.journal, job.fold_dtype, job.device) {}
 
-  /// Every rank gets the map of the junction, rotated into the last one, from the journal or from x
-  /// [., ., d] of all ranks, and x becomes x·M.
+  /// Every rank gets the map of the junction, from the journal or from x [., ., d] of all ranks,
+  /// and x becomes x·M.
   void solve(int64_t junction, Microbatches& x);
   /// The sublayer that reads the last solved junction, its in_proj folded, its out_proj still of
   /// full width. In the fold dtype; empty except on the owner.
@@ -42,13 +43,13 @@ class TokenParallelRun {
       loader_.read_ahead(sublayer);
     }
   }
+  /// What the owner of a sublayer has got from fold_in_proj, folded with the map behind it, which
+  /// is solved; both maps rotated into those before them. It goes on to that junction's map.
+  SublayerWeights fold_out_proj(const SublayerWeights& folded);
+  /// Of the last junction, after the last sublayer, on its owner; without M: the identity.
+  JunctionMap last_map() const { return rotated_.map(); }
   /// Broadcasts the owner's half folded sublayer in the compute dtype, and runs x through it.
   void forward(int64_t sublayer, const SublayerWeights& owned, Microbatches& x);
-  /// On the owner of the sublayer that writes the last solved junction: what fold_in_proj gave,
-  /// folded with that junction's M; or of the last sublayer, with that of last_map.
-  SublayerWeights fold_out_proj(const SublayerWeights& folded, const at::Tensor& M) const;
-  /// The map of a last junction of full width: the identity, unless it is rotated.
-  JunctionMap last_map() const;
   /// Until all that this rank has solved is in the journal.
   void finish() { recorder_.finish(); }
 
@@ -58,52 +59,27 @@ class TokenParallelRun {
   const JunctionMap& map() const { return map_; }
 
  private:
-  JunctionMap solved_map(int64_t junction, const Microbatches& x, const JunctionMap& before);
-  JunctionMap found_map(int64_t junction);
-  /// Rotates the map into the one `before`, and keeps the factor of the shortcut between them.
-  void align(int64_t junction, const JunctionMap& before, JunctionSolution& solution);
-  const ShortcutForm& form(int64_t sublayer) const {
-    return forms_.at(static_cast<size_t>(sublayer));
-  }
+  JunctionMap solved_map(int64_t junction, const Microbatches& x);
 
   Communicator& comm_;
   const CalibrationJob& job_;
   const CalibrationObserver& observer_;
   PhaseClock& clock_;
   RotaryTable rotary_;
+  JunctionMap map_;                  ///< in the fold dtype, as the stream is mapped: not rotated
   std::vector<ShortcutForm> forms_;  ///< of the sublayers
-  JunctionMap map_;                  ///< in the fold dtype
-  at::Tensor A_;  ///< of the shortcut to the last solved junction, on its owner; in the fold dtype
+  AlignedMaps rotated_;              ///< as the output is mapped
   SublayerLoader loader_;
   JunctionRecorder recorder_;
 };
 
-void TokenParallelRun::align(int64_t junction, const JunctionMap& before,
-                             JunctionSolution& solution) {
-  if (junction == 0 || form(junction - 1).dense()) return;
-  const at::Tensor M = solution.map.M.to(job_.fold_dtype);
-  const Alignment found = align_maps(job_, before.M, M, *form(junction - 1).rank, clock_);
-  solution.map = JunctionMap(at::mm(M.to(at::kDouble), found.turn));
-  if (found.A.defined()) A_ = found.A.to(job_.fold_dtype);
-}
-
-JunctionMap TokenParallelRun::found_map(int64_t junction) {
-  const bool factored = junction > 0 && form(junction - 1).rank.value_or(0) > 0;
-  if (factored && job_.plan.owner_of_junction(junction) == comm_.rank()) {
-    A_ = to_device(job_.journal.shortcut_A(junction).to(job_.fold_dtype), job_.device);
-  }
-  return job_.load_map(junction);
-}
-
-JunctionMap TokenParallelRun::solved_map(int64_t junction, const Microbatches& x,
-                                         const JunctionMap& before) {
+JunctionMap TokenParallelRun::solved_map(int64_t junction, const Microbatches& x) {
   const int owner = job_.plan.owner_of_junction(junction);
   at::Tensor M;
   if (std::optional<SolvedJunction> solved =
           solve_over_ranks(comm_, job_, junction, x, owner, clock_)) {
-    align(junction, before, solved->solution);
     M = solved->solution.map.M.to(job_.fold_dtype);
-    recorder_.record(junction, std::move(*solved), A_);
+    recorder_.record(junction, std::move(*solved));
   }
   const int64_t width = job_.widths.all.at(static_cast<size_t>(junction));
   return JunctionMap(broadcast_tensor(comm_, M, {job_.config.hidden_size, width},
@@ -111,10 +87,15 @@ JunctionMap TokenParallelRun::solved_map(int64_t junction, const Microbatches& x
 }
 
 void TokenParallelRun::solve(int64_t junction, Microbatches& x) {
+  const bool aligns = junction > 0 && !forms_.at(static_cast<size_t>(junction) - 1).dense();
   JunctionMap before = std::exchange(map_, JunctionMap());
-  if (junction > 0 && form(junction - 1).dense()) before = JunctionMap();
-  A_.reset();
-  map_ = job_.finished.contains(junction) ? found_map(junction) : solved_map(junction, x, before);
+  if (!aligns || job_.plan.owner_of_junction(junction) != comm_.rank()) before = JunctionMap();
+  map_ = job_.finished.contains(junction) ? job_.load_map(junction) : solved_map(junction, x);
+  if (before.M.defined()) {
+    const ShortcutForm& form = forms_.at(static_cast<size_t>(junction) - 1);
+    write_alignment(job_, junction - 1, form, before, map_, clock_);
+  }
+  if (aligns) comm_.barrier();  // all ranks may read it
   const PhaseClock::Scope scope(clock_, "forward");
   const at::Tensor M = map_.M.to(at::kFloat);
   for (at::Tensor& batch : x) batch = at::matmul(batch, M);
@@ -147,20 +128,18 @@ void TokenParallelRun::forward(int64_t sublayer, const SublayerWeights& owned, M
   }
 }
 
-SublayerWeights TokenParallelRun::fold_out_proj(const SublayerWeights& folded,
-                                                const at::Tensor& M) const {
+SublayerWeights TokenParallelRun::fold_out_proj(const SublayerWeights& folded) {
   const PhaseClock::Scope scope(clock_, "fold");
-  const bool low_rank = !form(folded.sublayer).dense();
+  while (rotated_.junction() < folded.sublayer) rotated_.next();
   SublayerWeights weights = folded;
-  if (low_rank) weights.shortcut = at::Tensor();  // needs no M_inv·M
-  if (M.defined()) weights = fold_output(weights, M);
-  if (low_rank) set_shortcut_factor(weights, A_);
-  return weights;
-}
-
-JunctionMap TokenParallelRun::last_map() const {
-  const bool rotated = !form(job_.config.num_sublayers() - 1).dense();
-  return rotated ? whole_map(job_, map_.M, clock_) : JunctionMap();
+  if (rotated_.R().defined()) {
+    const at::Tensor R = rotated_.R().to(job_.fold_dtype);
+    for (Linear& linear : weights.in_proj) linear.weight = at::mm(linear.weight, R);
+    if (weights.shortcut.defined()) weights.shortcut = at::mm(R.t(), weights.shortcut);
+  }
+  rotated_.next();
+  return fold_behind(weights, rotated_.map(), rotated_.A(),
+                     forms_.at(static_cast<size_t>(folded.sublayer)));
 }
 
 }  // namespace
@@ -172,7 +151,6 @@ void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, Fol
   Microbatches x = embed_share(comm, job, at::kFloat, clock);
   run.solve(0, x);
   if (run.owns_sublayer(0)) fold_embedding_rows(job, run.map(), sink, clock);
-  JunctionMap last;  // of a dense head
 
   for (int64_t sublayer = 0; sublayer < job.config.num_sublayers(); ++sublayer) {
     SublayerWeights folded = run.fold_in_proj(sublayer);
@@ -183,12 +161,11 @@ void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, Fol
       run.solve(sublayer + 1, x);
     }
     if (!run.owns_sublayer(sublayer)) continue;
-    if (!mapped) last = run.last_map();
-    sink.put_sublayer(run.fold_out_proj(folded, mapped ? run.map().M : last.M));
+    sink.put_sublayer(run.fold_out_proj(folded));
   }
   run.finish();
   if (run.owns_sublayer(job.config.num_sublayers() - 1)) {
-    fold_head_rows(job, job.head_sliced ? run.map() : last, sink, clock);
+    fold_head_rows(job, run.last_map(), sink, clock);
   }
   comm.barrier();  // every map is in the journal
 }
