@@ -278,7 +278,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int status = 0;
   {
-    MpiCommunicator comm(MPI_COMM_WORLD, std::chrono::hours(1));
+    MpiCommunicator comm(MPI_COMM_WORLD, wait_at_most(std::chrono::hours(1)));
     status = run(options, comm);
   }
   MPI_Finalize();

@@ -127,7 +127,7 @@ class Layer {
 
   JunctionMap solve_junction() {
     const JunctionSetup setup{1, config_.hidden_size, map_, clock_, place_.device};
-    FirstPass first(setup, {});
+    FirstPass first(setup, CostPrecision{});
     for (const at::Tensor& x : stream_) first.add(x);
     DecomposedJunction junction = std::move(first).finish(options_.tokens);
     const at::Tensor rotation = junction.rotation();

@@ -48,15 +48,12 @@ PlannedJob plan_job(const std::string& job_file, const std::string& hardware_fil
   const v1::JobSpec spec = read_job_file(job_file);
   PlannedJob planned;
   planned.model = read_model_config(spec.model().path());
-  if (hardware_file.empty()) {
-    planned.job = resolve_job(spec, planned.model);
-    planned.plan = make_shard_plan(planned.model, planned.job);
-    return planned;
-  }
-  const v1::Hardware hardware = read_hardware(hardware_file);
-  planned.job = resolve_on_hardware(spec, planned.model, hardware);
+  std::optional<v1::Hardware> hardware;
+  if (!hardware_file.empty()) hardware = read_hardware(hardware_file);
+  planned.job = hardware ? resolve_on_hardware(spec, planned.model, *hardware)
+                         : resolve_job(spec, planned.model);
   planned.plan = make_shard_plan(planned.model, planned.job);
-  planned.time = estimate_time(planned.model, planned.job, planned.plan, hardware);
+  if (hardware) planned.time = estimate_time(planned.model, planned.job, planned.plan, *hardware);
   return planned;
 }
 

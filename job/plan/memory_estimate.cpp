@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "job/model/model_size.h"
+#include "job/plan/block_sizes.h"
 #include "job/plan/junction_widths.h"
 #include "job/plan/shortcut_forms.h"
 #include "job/plan/token_windows.h"
@@ -18,11 +19,6 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kHostLibraries = 190 * kMiB;
 constexpr int64_t kHostLibrariesWithCuda = 1536 * kMiB;
 constexpr int64_t kDeviceLibraries = 1024 * kMiB;
-/// Rows of the vocabulary's matrices at a time: in folding, and in evaluation.
-constexpr int64_t kFoldedRows = 4096;
-constexpr int64_t kEvaluatedRows = 8192;
-/// Tokens of a Gram matrix's block in float64 on the CPU (worker/maps/moments.cpp).
-constexpr int64_t kGramTokens = 1024;
 
 /// The sizes that the phases are made of.
 struct Sizes {
@@ -56,7 +52,11 @@ struct Sizes {
   int64_t dense_sublayer() const { return largest_sublayer(d, d, false); }
   int64_t folded_sublayer() const { return largest_sublayer(k, k, true); }
   int64_t stage_weights() const;
-  int64_t mapped_junctions() const;
+  /// Of a group, on this rank.
+  int64_t junctions() const {
+    return std::min(r.shard.junctions_at_once,
+                    r.shard.junctions(mapped_junctions(r.config, r.job.head_sliced)));
+  }
 
   int64_t insides() const;
   int64_t at_junction() const;
@@ -96,19 +96,12 @@ int64_t Sizes::largest_sublayer(int64_t k_in, int64_t k_out, bool folded) const 
 }
 
 int64_t Sizes::stage_weights() const {
-  const int64_t end =
-      std::min(r.shard.end_sublayer, dotresize::mapped_junctions(r.config, r.job.head_sliced) - 1);
+  const int64_t end = r.shard.end_run(mapped_junctions(r.config, r.job.head_sliced));
   int64_t parameters = 0;
   for (int64_t sublayer = r.shard.first_sublayer; sublayer < end; ++sublayer) {
     parameters += sublayer_parameters(r.config, sublayer, d, d, /*folded=*/false);
   }
   return parameters * compute_bytes;
-}
-
-int64_t Sizes::mapped_junctions() const {
-  const int64_t end =
-      std::min(r.shard.end_sublayer + 1, dotresize::mapped_junctions(r.config, r.job.head_sliced));
-  return end - (r.shard.first_sublayer == 0 ? 0 : r.shard.first_sublayer + 1);
 }
 
 /// Of a microbatch within a sublayer. Heads are rotated and repeated into copies.
@@ -127,8 +120,9 @@ int64_t Sizes::insides() const {
 /// block in float64 and the products of some of its rows.
 int64_t Sizes::at_junction() const {
   const int64_t gram =
-      on_gpu() ? square() / 8
-               : kDouble * d * (std::min(kGramTokens, tokens()) + 2 * std::min<int64_t>(d, 1024));
+      on_gpu()
+          ? square() / 8
+          : kDouble * d * (std::min(kGramBlockTokens, tokens()) + 2 * std::min<int64_t>(d, 1024));
   const int64_t costs = transport() ? 2 * microbatch_stream() + (on_gpu() ? 2 * square() : 0) : 0;
   return std::max(gram, costs);
 }
@@ -184,7 +178,7 @@ int64_t Sizes::rotated_maps() const {
 /// A sublayer as it was read, its folded in_proj, and the sublayer before it, which is being
 /// written; the maps at both sides. Or as much of the vocabulary.
 int64_t Sizes::folding() const {
-  int64_t most = kFoldedRows * (d + 2 * k) + d * k;
+  int64_t most = kFoldedVocabularyRows * (d + 2 * k) + d * k;
   int64_t before = 0;
   for (int64_t s = r.shard.first_sublayer; s < r.shard.end_sublayer; ++s) {
     const int64_t dense = sublayer_parameters(r.config, s, d, d, /*folded=*/false);
@@ -195,14 +189,14 @@ int64_t Sizes::folding() const {
     before = folded;
   }
   // Beside both maps one that is scaled by the norm, and rows on their way through it.
-  return fold_bytes * (most + kFoldedRows * d + 3 * d * k) + rotated_maps();
+  return fold_bytes * (most + kFoldedVocabularyRows * d + 3 * d * k) + rotated_maps();
 }
 
 }  // namespace
 
 int64_t RankMemory::pipeline() const {
   const Sizes s(*this);
-  const int64_t n = std::min(shard.junctions_at_once, s.mapped_junctions());
+  const int64_t n = s.junctions();
   const int64_t weights = s.stage_weights();
   const int64_t first = n * s.first_sums() + s.microbatch();
   // A shared map's sums, and those that are added to them.
@@ -260,13 +254,13 @@ int64_t RankMemory::evaluation() const {
   const int64_t sublayers = s.on_gpu() ? 2 : 1;  // the next one is uploaded
   const int64_t sublayer = std::max(s.dense_sublayer(), s.folded_sublayer()) * s.compute_bytes;
   const int64_t forward = sublayers * sublayer + s.microbatch_stream() + s.insides();
-  const int64_t head = kEvaluatedRows * (s.d * s.compute_bytes + 3 * s.tokens() * kFloat);
+  const int64_t head = kEvaluatedVocabularyRows * (s.d * s.compute_bytes + 3 * s.tokens() * kFloat);
   return s.share_stream() + std::max(forward, head);
 }
 
 int64_t RankMemory::host_beside_gpu() const {
   const Sizes s(*this);
-  const int64_t n = std::min(shard.junctions_at_once, s.mapped_junctions());
+  const int64_t n = s.junctions();
   const int64_t waiting = s.pca() ? n * s.square() : 0;
   const int64_t read = s.dense_sublayer() * std::max(s.fold_bytes, s.compute_bytes);
   return waiting + 3 * read;  // as read, in pinned memory, and one more of these

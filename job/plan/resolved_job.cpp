@@ -28,17 +28,20 @@ constexpr int kFirstCapabilityWithBfloat16 = 80;
   throw InputError(key, what);
 }
 
+/// Whether the schedule has all that the job asks of one.
+bool offers(const Schedule& schedule, const ResolvedJob& job) {
+  return (schedule.shares_maps || !job.map_sharing.shares()) &&
+         (schedule.energy_widths || job.widths_known());
+}
+
 const Schedule& schedule_of(v1::Calibration::Activations activations, const ResolvedJob& job) {
-  const auto offers_all = [&](const Schedule& schedule) {
-    return (schedule.shares_maps || !job.map_sharing.shares()) &&
-           (schedule.energy_widths || job.widths_known());
-  };
+  const auto offers_all = [&](const Schedule& schedule) { return offers(schedule, job); };
   if (activations == v1::Calibration::auto_) {
     const Schedule& usual = schedule_for_activations(job.method.default_activations());
     return offers_all(usual) ? usual : *std::ranges::find_if(schedules(), offers_all);
   }
   const Schedule& asked = schedule_for_activations(v1::Calibration::Activations_Name(activations));
-  if (!offers_all(asked)) {
+  if (!offers(asked, job)) {
     fail("calibration.activations",
          std::string(asked.activations) + " does not go with shared maps or widths from energy");
   }
@@ -283,7 +286,7 @@ std::optional<ResolvedJob> with_less_memory(const ResolvedJob& job) {
   for (const Schedule& schedule : schedules()) {
     const bool same_activations =
         schedule.activations == job.schedule.activations && schedule.name != job.schedule.name;
-    if (!same_activations || job.map_sharing.shares() || !job.widths_known()) continue;
+    if (!same_activations || !offers(schedule, job)) continue;
     ResolvedJob other = job;
     other.schedule = schedule;
     return other;
@@ -322,7 +325,9 @@ constexpr int64_t kMaxGroups = 4;
 /// Whether the job goes on with the schedule of an interrupted run.
 bool takes_schedule_of(const LaunchFacts& launch, ResolvedJob& job) {
   const auto found = std::ranges::find(schedules(), launch.schedule, &Schedule::name);
-  if (found == schedules().end() || found->activations != job.schedule.activations) return false;
+  const bool usable = found != schedules().end() && offers(*found, job) &&
+                      found->activations == job.schedule.activations;
+  if (!usable) return false;
   job.schedule = *found;
   return true;
 }

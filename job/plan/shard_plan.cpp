@@ -73,28 +73,22 @@ ShardPlan partition_of(const ModelConfig& config, const ResolvedJob& job) {
   return plan;
 }
 
-/// Mapped junctions that the shard's sublayers write, junction 0 of the first one's included.
-int64_t junctions_of(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard) {
-  const int64_t end = std::min(shard.end_sublayer + 1, mapped_junctions(config, job.head_sliced));
-  return end - (shard.first_sublayer == 0 ? 0 : shard.first_sublayer + 1);
-}
-
 /// Of any rank: that many groups have one junction each. A schedule that takes one junction at a
 /// time has no groups.
 int64_t most_junctions(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   int64_t most = 1;
   if (!job.schedule.pipelined) return most;
-  for (const RankShard& shard : plan.ranks) {
-    most = std::max(most, junctions_of(config, job, shard));
-  }
+  const int64_t mapped = mapped_junctions(config, job.head_sliced);
+  for (const RankShard& shard : plan.ranks) most = std::max(most, shard.junctions(mapped));
   return most;
 }
 
 void set_groups(const ModelConfig& config, const ResolvedJob& job, int64_t groups,
                 ShardPlan& plan) {
+  const int64_t mapped = mapped_junctions(config, job.head_sliced);
   plan.junction_groups = groups;
   for (RankShard& shard : plan.ranks) {
-    const int64_t junctions = job.schedule.pipelined ? junctions_of(config, job, shard) : 1;
+    const int64_t junctions = job.schedule.pipelined ? shard.junctions(mapped) : 1;
     shard.junctions_at_once = std::max<int64_t>(1, (junctions + groups - 1) / groups);
     shard.peak_memory_bytes = estimate_peak_memory(config, job, shard);
     if (job.gpu_compute_dtype) {
@@ -128,6 +122,10 @@ std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, st
   }
   boundaries.push_back(n);
   return boundaries;
+}
+
+int64_t RankShard::end_junction(int64_t mapped) const {
+  return std::max(first_junction(), std::min(end_sublayer + 1, mapped));
 }
 
 int ShardPlan::owner_of_sublayer(int64_t sublayer) const {

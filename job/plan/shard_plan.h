@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -22,6 +23,12 @@ std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, st
 struct RankShard {
   int64_t first_sublayer = 0;
   int64_t end_sublayer = 0;
+  int64_t first_junction() const { return first_sublayer == 0 ? 0 : first_sublayer + 1; }
+  /// Behind the last of its junctions among the model's first `mapped`, which have maps.
+  int64_t end_junction(int64_t mapped) const;
+  int64_t junctions(int64_t mapped) const { return end_junction(mapped) - first_junction(); }
+  /// Behind the last sublayer that comes before one of the mapped junctions: no other needs to run.
+  int64_t end_run(int64_t mapped) const { return std::min(end_sublayer, mapped - 1); }
   int64_t parameters = 0;  ///< dense parameters that this rank loads
   int64_t bytes = 0;       ///< of them in the checkpoint
   /// Junctions whose moments it has memory for at a time (the schedule pipeline).

@@ -15,6 +15,7 @@
 
 #include "base/human_text.h"
 #include "job/model/model_size.h"
+#include "job/plan/block_sizes.h"
 #include "job/plan/hardware.h"
 #include "job/plan/net_size.h"
 #include "job/plan/token_windows.h"
@@ -25,9 +26,6 @@ namespace dotresize {
 namespace {
 
 using Phase = TimeEstimate::Phase;
-
-/// The Gram matrix is summed over so many tokens at a time (worker/maps/moments.cpp).
-constexpr int64_t kGramBlockTokens = 1024;
 
 double number(int64_t value) { return static_cast<double>(value); }
 
@@ -100,10 +98,7 @@ class JobTime {
   }
   int64_t mapped() const { return mapped_junctions(config_, job_.head_sliced); }
   /// Of the junctions that the rank owns.
-  int64_t mapped(const RankShard& shard) const {
-    return std::min(shard.end_sublayer, mapped() - 1) - shard.first_sublayer +
-           (shard.first_sublayer == 0 ? 1 : 0);
-  }
+  int64_t mapped(const RankShard& shard) const { return shard.junctions(mapped()); }
   bool last(const RankShard& shard) const { return shard.end_sublayer == config_.num_sublayers(); }
   double ranks() const { return number(job_.ranks); }
   int64_t seqlen() const { return expected_seqlen(job_, config_); }
@@ -319,8 +314,7 @@ PhaseTimes JobTime::pipeline() const {
   }));
   const auto stage_of = [&](const RankShard& shard) {
     PhaseTimes stage;
-    const int64_t end = std::min(shard.end_sublayer, mapped() - 1);
-    for (int64_t s = shard.first_sublayer; s < end; ++s) {
+    for (int64_t s = shard.first_sublayer; s < shard.end_run(mapped()); ++s) {
       stage.add("forward", forward_passes() * forward(config_, s, widths_of(config_, s), tokens()));
     }
     add_moments(stage, tokens(), number(mapped(shard)));

@@ -200,6 +200,14 @@ def other_tokens(spec, tmp_path):
     spec["calibration"]["tokens"] = str(path)
 
 
+def other_windows(spec, tmp_path):
+    """The same tokens, in shorter windows."""
+    tokens = load_file(harness.CALIBRATION)["tokens"][:8]
+    path = tmp_path / "tokens.safetensors"
+    save_file({"tokens": tokens.reshape(16, -1)}, path)
+    spec["calibration"].update(tokens=str(path), samples=16)
+
+
 def other_method(spec, tmp_path):
     spec["method"]["name"] = "dotresize"
 
@@ -229,6 +237,7 @@ FOREIGN = [
     (touch_model, "model.model.safetensors.modified is "),
     (other_config, "model.config.json is "),
     (other_tokens, "calibration_tokens is "),
+    (other_windows, "calibration.samples is 16, and 8 in the journal"),
     (other_method, 'method.name is "dotresize", and "pca_dotresize" in the journal'),
     (other_lambda, "method.lambda is 0.2, and "),
     (other_width, "method.width is 168, and 160 in the journal"),
@@ -309,6 +318,28 @@ def test_another_budget_goes_on(spec, uninterrupted, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "resuming: " in done.stderr
     assert harness.shard_hashes(tmp_path / "out") == uninterrupted("own maps")
+
+
+def with_evaluation(spec, directory, seqlen):
+    path = directory / "evaluation.safetensors"
+    save_file({"tokens": load_file(harness.EVALUATION)["tokens"][:4].contiguous()}, path)
+    return {**copy.deepcopy(spec), "evaluation": {"tokens": str(path), "seqlen": seqlen}}
+
+
+@pytest.mark.parametrize("seqlen", [512, 256])
+def test_the_dense_loss_is_kept_for_the_same_windows_alone(seqlen, tmp_path):
+    spec = small_job(tmp_path / "out")
+    before = in_many_groups(with_evaluation(spec, tmp_path, 512), tmp_path)
+    kill = functools.partial(interrupted.kill, kind="rank 0")
+    interrupted.run_to_entries(before, tmp_path, 1, kill)
+    assert any(name.startswith("dense-") for name in interrupted.entries(interrupted.journal_of(spec)))
+
+    resumed = harness.run(with_evaluation(spec, tmp_path, seqlen), tmp_path, threads=1)
+    assert resumed.returncode == 0, resumed.stderr
+    assert ("evaluate_dense" in resumed.stderr) == (seqlen == 256)
+    fresh = with_evaluation(small_job(tmp_path / "fresh"), tmp_path, seqlen)
+    expected = harness.run_to_report(fresh, tmp_path, threads=1)["dense"]["perplexity"]
+    assert harness.report(tmp_path / "out")["dense"]["perplexity"] == expected
 
 
 def test_nothing_of_the_journal_is_in_the_output(spec, tmp_path):

@@ -88,8 +88,8 @@ struct CalibrationObserver {
   std::function<void(int64_t junctions)> junctions_solved;
 };
 
-// The schedules (docs/method.md, "Which activations"; docs/architecture.md, "Schedules"). Every map
-// ends up in the journal, with its junctions' diagnostics. Collective.
+// The schedules (docs/method.md, "Which activations"; docs/architecture.md, "Three schedules").
+// Every map ends up in the journal, with its junctions' diagnostics. Collective.
 
 /// `activations: original`: maps see the dense model; ranks are pipeline stages.
 void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,

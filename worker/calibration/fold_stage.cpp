@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "job/model/tensor_table.h"
+#include "job/plan/block_sizes.h"
 #include "worker/calibration/aligned_maps.h"
 #include "worker/maps/fold.h"
 #include "worker/transformer/fold_sublayer.h"
@@ -13,8 +14,6 @@
 
 namespace dotresize {
 namespace {
-
-constexpr int64_t kVocabularyRows = 4096;
 
 template <typename Load>
 auto read(PhaseClock& clock, const Load& load) {
@@ -27,10 +26,10 @@ template <typename Fold>
 void for_each_rows(const CalibrationJob& job, const StoredTensor& matrix, PhaseClock& clock,
                    const Fold& fold) {
   const int64_t count = matrix.shape.at(0);
-  for (int64_t first = 0; first < count; first += kVocabularyRows) {
+  for (int64_t first = 0; first < count; first += kFoldedVocabularyRows) {
     const at::Tensor rows = read(clock, [&] {
       return to_device(load_rows(job.reader, matrix, first,
-                                 std::min(kVocabularyRows, count - first), job.fold_dtype),
+                                 std::min(kFoldedVocabularyRows, count - first), job.fold_dtype),
                        job.device);
     });
     const PhaseClock::Scope scope(clock, "fold");

@@ -4,12 +4,14 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/core.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/durable_file.h"
 #include "base/errors.h"
 #include "base/input_file.h"
+#include "base/partial_path.h"
 #include "base/sha256.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/checkpoint/writer.h"
@@ -86,10 +88,16 @@ bool is_whole(const fs::path& about, const fs::path& tensors) {
 
 }  // namespace
 
+void Journal::remove_unfinished(const fs::path& dir) {
+  for (const fs::directory_entry& file : fs::directory_iterator(dir)) {
+    if (file.path().filename().string().find(kUnfinished) != std::string::npos) fs::remove(file);
+  }
+}
+
 Journal::Journal(fs::path dir) : dir_(std::move(dir)) {
   for (const fs::directory_entry& file : fs::directory_iterator(dir_)) {
     const fs::path name = file.path().filename();
-    if (name.extension() == kAbout && name.stem() != "job") entries_.insert(name.stem());
+    if (name.extension() == kAbout && name != kJournalOfJob) entries_.insert(name.stem());
   }
 }
 
@@ -116,7 +124,7 @@ void Journal::put(const std::string& name, const std::map<std::string, at::Tenso
   }
   create_shards(dir_, layout);
   ShardWriter writer(dir_, layout, names);
-  for (const auto& [tensor_name, tensor] : tensors) writer.write_unchecked(tensor_name, tensor);
+  for (const auto& [tensor_name, tensor] : tensors) writer.write(tensor_name, tensor);
   writer.finish();
   fs::rename(unfinished, file);
   sync_directory(dir_);
@@ -199,10 +207,12 @@ void JunctionRecorder::record(int64_t junction, SolvedJunction solved) {
   const JunctionSolution& solution = solved.solution;
   journal_.put_map(junction, solution.map.M.to(dtype_), solution.support);
   junction_ = junction;
-  described_ = std::async(std::launch::async, [device = device_, found = solution.diagnostics,
+  auto before = std::make_shared<RecordedEvent>(device_);
+  described_ = std::async(std::launch::async, [device = device_, before = std::move(before),
+                                               found = solution.diagnostics,
                                                describe = std::move(solved.describe)]() mutable {
     const c10::InferenceMode no_autograd;
-    const StreamGuard stream(device);
+    const StreamGuard stream(device, *before);
     describe(found);
     return found;
   });

@@ -23,6 +23,9 @@ namespace dotresize {
 /// whole or not at all. Errors of the disk are std::system_errors that name the file.
 class Journal {
  public:
+  /// Removes what a run was writing when it ended.
+  static void remove_unfinished(const std::filesystem::path& dir);
+
   /// `dir` exists. Entries that other ranks write later are not in entries().
   explicit Journal(std::filesystem::path dir);
 

@@ -3,21 +3,13 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace dotresize {
 namespace {
 
 int64_t parts_of(int64_t count, int64_t at_once) {
   return count / at_once + (count % at_once != 0);
-}
-
-/// Of every rank.
-std::vector<int64_t> gather_counts(Communicator& comm, int64_t mine) {
-  at::Tensor counts = at::zeros({comm.size()}, at::kLong);
-  counts[comm.rank()] = mine;
-  comm.all_reduce_sum(counts);
-  const auto* data = counts.const_data_ptr<int64_t>();
-  return {data, data + comm.size()};
 }
 
 CostPrecision sampled_precision(const CalibrationJob& job, const JunctionSetup& setup,
@@ -52,18 +44,14 @@ StageJunction* JunctionGroup::find(int64_t junction) {
 }
 
 std::vector<int64_t> junctions_of(const CalibrationJob& job, const RankShard& shard) {
-  std::vector<int64_t> junctions;
-  const int64_t end = std::min(shard.end_sublayer + 1, job.mapped_junctions());
-  for (int64_t junction = shard.first_sublayer == 0 ? 0 : shard.first_sublayer + 1; junction < end;
-       ++junction) {
-    junctions.push_back(junction);
-  }
+  std::vector<int64_t> junctions(static_cast<size_t>(shard.junctions(job.mapped_junctions())));
+  std::iota(junctions.begin(), junctions.end(), shard.first_junction());
   return junctions;
 }
 
 void in_groups(Communicator& comm, const CalibrationJob& job, const std::vector<int64_t>& pending,
                PhaseClock& clock, const std::function<void(JunctionGroup&)>& step) {
-  const std::vector<int64_t> counts = gather_counts(comm, static_cast<int64_t>(pending.size()));
+  const std::vector<int64_t> counts = gather_numbers(comm, static_cast<int64_t>(pending.size()));
   int64_t groups = 0;
   for (size_t rank = 0; rank < counts.size(); ++rank) {
     groups = std::max(groups, parts_of(counts[rank], job.plan.ranks[rank].junctions_at_once));
@@ -88,8 +76,8 @@ void PipelinePasses::stream(const JunctionVisitor& visit) {
   if (!stage_) {
     const PhaseClock::Scope scope(clock_, "read");
     const RankShard& shard = job_.plan.ranks.at(static_cast<size_t>(comm_.rank()));
-    const int64_t end = std::min(shard.end_sublayer, job_.mapped_junctions() - 1);
-    stage_ = load_stage(job_.reader, job_.config, shard, end, job_.compute_dtype, job_.device);
+    stage_ = load_stage(job_.reader, job_.config, shard, shard.end_run(job_.mapped_junctions()),
+                        job_.compute_dtype, job_.device);
   }
   const PhaseClock::Scope scope(clock_, "forward");
   stream_through_stages(comm_, job_.config, *stage_, job_.windows, visit, observer_.tokens_seen);

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -31,18 +30,11 @@ at::Tensor rotate(const JunctionSetup& setup, const at::Tensor& x, const at::Ten
   return at_junction(setup, "rotate", [&] { return at::matmul(x, rotation); });
 }
 
-/// [2] float64: whether half, and the error, NaN if it was not measured.
+/// [3] float64: whether half, whether the error was measured, and the error.
 at::Tensor to_tensor(const CostPrecision& precision) {
-  return at::tensor({precision.half ? 1.0 : 0.0,
-                     precision.half_error.value_or(std::numeric_limits<double>::quiet_NaN())},
+  return at::tensor({precision.half ? 1.0 : 0.0, precision.half_error ? 1.0 : 0.0,
+                     precision.half_error.value_or(0.0)},
                     at::kDouble);
-}
-
-CostPrecision precision_from(const at::Tensor& tensor) {
-  CostPrecision precision{tensor[0].item<double>() != 0.0};
-  const double error = tensor[1].item<double>();
-  if (!std::isnan(error)) precision.half_error = error;
-  return precision;
 }
 
 /// The tensor of this name, a copy on the device; undefined if there is none.
@@ -74,6 +66,13 @@ CostPrecision CostPrecision::from_half_error(double error) {
   return {error <= kMaxHalfL1CostError, error};
 }
 
+CostPrecision CostPrecision::from(const NamedTensors& tensors) {
+  const at::Tensor& values = tensors.at("precision");
+  CostPrecision precision{values[0].item<double>() != 0.0};
+  if (values[1].item<double>() != 0.0) precision.half_error = values[2].item<double>();
+  return precision;
+}
+
 double half_cost_error(const JunctionSetup& setup, const at::Tensor& x,
                        const at::Tensor& rotation) {
   const at::Tensor z = rotation.defined() ? rotate(setup, x, rotation) : x;
@@ -102,7 +101,7 @@ void CostSums::add_scaled(const CostSums& other, double scale) {
 }
 
 CostSums::CostSums(const JunctionSetup& setup, const NamedTensors& tensors)
-    : CostSums(setup, precision_from(tensors.at("precision"))) {
+    : CostSums(setup, CostPrecision::from(tensors)) {
   moments_.abs_sum = tensor_named(tensors, "abs_sum", setup.device);
   moments_.cost = tensor_named(tensors, "cost", setup.device);
 }

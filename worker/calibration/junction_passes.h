@@ -49,6 +49,8 @@ struct CostPrecision {
 
   /// Half precision if this error of it is accepted (kernels/l1_cost.h).
   static CostPrecision from_half_error(double error);
+  /// Of CostSums::tensors().
+  static CostPrecision from(const NamedTensors& tensors);
 };
 
 /// The error of costs in half precision on the first tokens of x [..., d] float32, in the basis of

@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <fmt/core.h>
 
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,9 +18,8 @@ namespace {
 std::string basis_entry(int64_t junction) { return fmt::format("basis-{}", junction); }
 
 int64_t sum_over_ranks(Communicator& comm, int64_t value) {
-  at::Tensor sum = at::full({1}, value, at::kLong);
-  comm.all_reduce_sum(sum);
-  return sum.item<int64_t>();
+  const std::vector<int64_t> all = gather_numbers(comm, value);
+  return std::accumulate(all.begin(), all.end(), int64_t{0});
 }
 
 /// Maps of their own for all junctions: group by group from the passes to the journal.

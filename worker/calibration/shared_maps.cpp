@@ -174,7 +174,8 @@ void SharedMaps::describe() {
     const int64_t map = job_.map_of(junction);
     FirstPass sums = first(junction);
     const CostPrecision precision =
-        needs_second_pass(job_.map) ? second(junction).precision() : sums.precision();
+        needs_second_pass(job_.map) ? CostPrecision::from(job_.journal.get(second_entry(junction)))
+                                    : sums.precision();
     const at::Tensor M = job_.journal.map(map).to(at::kDouble).to(job_.device);
     job_.journal.put_diagnostics(
         junction, std::move(sums).describe(job_.journal.shared_diagnostics(map), M, precision));

@@ -152,12 +152,12 @@ struct ShardWriter::OpenShard {
     }
   }
 
-  void write(Place& place, int64_t first_row, const at::Tensor& rows, bool checked) {
+  void write(Place& place, int64_t first_row, const at::Tensor& rows) {
     const int64_t before = first_row == 0 ? 0 : first_row * (rows.numel() / rows.size(0));
     for_each_block(rows, [&](const at::Tensor& block, int64_t first) {
       const at::Tensor source = block.cpu();
       const at::Tensor converted = source.to(place.spec.dtype).contiguous();
-      if (checked) check_finite(source, converted, place.spec.name);
+      check_finite(source, converted, place.spec.name);
       file.write(static_cast<const char*>(converted.const_data_ptr()), converted.nbytes(),
                  place.offset + static_cast<uint64_t>(before + first) * converted.element_size());
     });
@@ -182,15 +182,6 @@ ShardWriter::ShardWriter(const std::filesystem::path& dir, const ShardLayout& la
 ShardWriter::~ShardWriter() = default;
 
 void ShardWriter::write_rows(const std::string& name, int64_t first, const at::Tensor& rows) {
-  write_to_place(name, first, rows, /*checked=*/true);
-}
-
-void ShardWriter::write_unchecked(const std::string& name, const at::Tensor& tensor) {
-  write_to_place(name, 0, tensor, /*checked=*/false);
-}
-
-void ShardWriter::write_to_place(const std::string& name, int64_t first, const at::Tensor& rows,
-                                 bool checked) {
   for (OpenShard& shard : shards_) {
     const auto found = shard.places.find(name);
     if (found == shard.places.end()) continue;
@@ -198,7 +189,7 @@ void ShardWriter::write_to_place(const std::string& name, int64_t first, const a
     if (found->second.written + rows.numel() > found->second.spec.elements()) {
       throw std::logic_error("tensor " + name + " was written before");
     }
-    shard.write(found->second, first, rows, checked);
+    shard.write(found->second, first, rows);
     return;
   }
   throw std::logic_error("tensor " + name + " is not among this rank's");

@@ -66,16 +66,12 @@ class ShardWriter {
   /// finite value that the dtype cannot hold; std::runtime_error for NaN or infinity, and with
   /// errno's text when the disk fails.
   void write(const std::string& name, const at::Tensor& tensor) { write_rows(name, 0, tensor); }
-  /// Of the spec's dtype, as it is: infinity and NaN too.
-  void write_unchecked(const std::string& name, const at::Tensor& tensor);
   /// As write(), of rows [first, first + rows.size(0)) of the tensor. Each row is written once.
   void write_rows(const std::string& name, int64_t first, const at::Tensor& rows);
   /// Throws std::logic_error naming a tensor of `mine` that was never written; fsyncs its files.
   void finish();
 
  private:
-  void write_to_place(const std::string& name, int64_t first, const at::Tensor& rows, bool checked);
-
   struct OpenShard;
   std::vector<OpenShard> shards_;
 };

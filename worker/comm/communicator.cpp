@@ -78,6 +78,14 @@ at::Tensor broadcast_tensor(Communicator& comm, const at::Tensor& owned, at::Int
   return tensor;
 }
 
+std::vector<int64_t> gather_numbers(Communicator& comm, int64_t mine) {
+  at::Tensor numbers = at::zeros({comm.size()}, at::kLong);
+  numbers[comm.rank()] = mine;
+  comm.all_reduce_sum(numbers);
+  const auto* data = numbers.const_data_ptr<int64_t>();
+  return {data, data + comm.size()};
+}
+
 std::string broadcast_string(Communicator& comm, const std::string& text, int root) {
   at::Tensor length = length_tensor(static_cast<int64_t>(text.size()));
   comm.broadcast(length, root);

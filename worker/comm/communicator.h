@@ -77,6 +77,8 @@ class SelfCommunicator final : public Communicator {
 at::Tensor broadcast_tensor(Communicator& comm, const at::Tensor& owned, at::IntArrayRef shape,
                             const at::TensorOptions& options, int root);
 
+/// Every rank's number, in rank order, on every rank. Collective.
+std::vector<int64_t> gather_numbers(Communicator& comm, int64_t mine);
 /// Strings of any length over the tensor operations above.
 std::string broadcast_string(Communicator& comm, const std::string& text, int root);
 /// At `root`: one string per rank, in rank order; elsewhere empty.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "job/plan/block_sizes.h"
 #include "job/plan/token_windows.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/load.h"
@@ -17,9 +18,6 @@
 
 namespace dotresize {
 namespace {
-
-/// Rows of the head at a time: 64 MiB of float32 logits for 2048 tokens.
-constexpr int64_t kVocabularyRows = 8192;
 
 /// As many as a usual calibration has.
 constexpr int64_t kTokensAtOnceAlone = kDefaultSamples * kDefaultSeqlen;
@@ -128,8 +126,8 @@ std::vector<NegativeLogLikelihood> vocabulary_nll(const ModelConfig& config,
                                                   std::vector<at::Tensor> x,
                                                   const std::vector<at::Tensor>& ids) {
   std::vector<RunningLikelihood> running;
-  for (int64_t first = 0; first < vocabulary.size; first += kVocabularyRows) {
-    const int64_t count = std::min(kVocabularyRows, vocabulary.size - first);
+  for (int64_t first = 0; first < vocabulary.size; first += kEvaluatedVocabularyRows) {
+    const int64_t count = std::min(kEvaluatedVocabularyRows, vocabulary.size - first);
     const at::Tensor rows = vocabulary.rows(first, count);
     for (std::size_t i = 0; i < x.size(); ++i) {
       if (first == 0) {

@@ -1,10 +1,10 @@
 #include "worker/commands/run/job_command.h"
 
-#include <ATen/ATen.h>
 #include <fmt/core.h>
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -53,12 +53,9 @@ v1::JobSpec share_spec(Communicator& comm, const fs::path& job_file) {
   return spec;
 }
 
-/// The least of all ranks' numbers. Collective.
+/// Of all ranks. Collective.
 int64_t least(Communicator& comm, int64_t mine) {
-  at::Tensor all = at::zeros({comm.size()}, at::kLong);
-  all[comm.rank()] = mine;
-  comm.all_reduce_sum(all);
-  return all.min().item<int64_t>();
+  return std::ranges::min(gather_numbers(comm, mine));
 }
 
 /// What this launch has. Collective.
@@ -240,6 +237,7 @@ void JobCommand::tell(int exit_code, const std::string& message) {
 
 int JobCommand::fail(int exit_code, const std::string& message) {
   tell(exit_code, message);
+  // By every rank: the abort may end rank 0 before it does so.
   if (output_) output_->discard();
   if (world_size() > 1) MPI_Abort(MPI_COMM_WORLD, exit_code);
   return exit_code;

@@ -100,17 +100,10 @@ void check_same_job(const fs::path& dir, const Json& job, Json journal) {
                    dir.string() + " is the journal of another job: " + what + kFresh);
 }
 
-/// What a run was writing when it ended.
-void remove_unfinished_entries(const fs::path& dir) {
-  for (const fs::directory_entry& file : fs::directory_iterator(dir)) {
-    if (file.path().filename().string().find(".tmp") != std::string::npos) fs::remove(file);
-  }
-}
-
 /// Rank 0.
 int begin_or_check(const fs::path& dir, const Json& fingerprint) {
   fs::create_directory(dir);
-  remove_unfinished_entries(dir);
+  Journal::remove_unfinished(dir);
   const fs::path file = dir / kJournalOfJob;
   if (fs::exists(file)) {
     const Json found = read_fingerprint(file);
@@ -135,10 +128,6 @@ void remove_damaged(Communicator& comm, const fs::path& dir) {
     }
   }
   comm.barrier();
-}
-
-int64_t broadcast_number(Communicator& comm, int64_t number) {
-  return std::stoll(broadcast_string(comm, std::to_string(number), 0));
 }
 
 JunctionReport describe_junction(const std::string& name, int64_t width,
@@ -176,13 +165,15 @@ void check_space(const fs::path& dir, int64_t bytes) {
       human_bytes(static_cast<int64_t>(space.available)), human_bytes_rounded_up(bytes)));
 }
 
-Json job_fingerprint(const ResolvedJob& job, const std::string& tokens,
+Json job_fingerprint(const ResolvedJob& job, const TokenWindows& calibration,
                      const std::vector<fs::path>& weights) {
   Json model = {{"config.json", sha256_of_file(job.model_path / "config.json")}};
   for (const fs::path& file : weights) model[file.filename().string()] = file_fingerprint(file);
   return {{"version", kVersion},
           {"model", std::move(model)},
-          {"calibration_tokens", tokens},
+          {"calibration_tokens", calibration.fingerprint},
+          {"calibration",
+           {{"samples", calibration.windows.size(0)}, {"seqlen", calibration.windows.size(1)}}},
           {"method", method_options(job)},
           {"schedule", job.schedule.name},
           {"output_dtype", to_string(job.output_dtype)},
@@ -190,12 +181,17 @@ Json job_fingerprint(const ResolvedJob& job, const std::string& tokens,
           {"compute_dtype", to_string(job.compute_dtype)}};
 }
 
+std::string dense_loss_entry(const TokenWindows& evaluation) {
+  return fmt::format("dense-{}-{}x{}", evaluation.fingerprint, evaluation.windows.size(0),
+                     evaluation.windows.size(1));
+}
+
 OpenedJournal open_journal(Communicator& comm, const fs::path& dir, const Json& fingerprint,
                            int64_t mapped_junctions, const std::vector<int64_t>& sharing) {
-  int64_t threads = comm.rank() == 0 ? begin_or_check(dir, fingerprint) : 0;
-  threads = broadcast_number(comm, threads);
+  const int begun_with = comm.rank() == 0 ? begin_or_check(dir, fingerprint) : 0;
+  const auto threads = static_cast<int>(gather_numbers(comm, begun_with).front());
   remove_damaged(comm, dir);
-  OpenedJournal opened{Journal(dir), {}, static_cast<int>(threads)};
+  OpenedJournal opened{Journal(dir), {}, threads};
   comm.barrier();  // nobody writes before everybody has looked
   for (int64_t junction = 0; junction < mapped_junctions; ++junction) {
     const bool has_map = opened.journal.has_map(first_with_same_map(sharing, junction));

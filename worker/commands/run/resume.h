@@ -12,6 +12,7 @@
 #include "job/report/report_entries.h"
 #include "worker/calibration/journal.h"
 #include "worker/comm/communicator.h"
+#include "worker/commands/token_input.h"
 
 namespace dotresize {
 
@@ -24,9 +25,12 @@ void check_space(const std::filesystem::path& dir, int64_t bytes);
 
 /// All that the maps of a job depend on, as JSON: the model's files, the tokens, the options and
 /// the program's version. Not the number of ranks, budgets, evaluation and the output's name.
-/// `tokens`: SHA-256 of the calibration windows. `weights`: the checkpoint's files.
-nlohmann::json job_fingerprint(const ResolvedJob& job, const std::string& tokens,
+/// `weights`: the checkpoint's files.
+nlohmann::json job_fingerprint(const ResolvedJob& job, const TokenWindows& calibration,
                                const std::vector<std::filesystem::path>& weights);
+
+/// The journal's entry for the dense model's loss over these windows.
+std::string dense_loss_entry(const TokenWindows& evaluation);
 
 /// A journal that is this job's.
 struct OpenedJournal {

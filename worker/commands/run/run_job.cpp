@@ -154,7 +154,7 @@ NegativeLogLikelihood evaluate(JobContext& run, const TokenWindows& tokens,
 std::optional<NegativeLogLikelihood> evaluate_dense(JobContext& run, const JobTokens& tokens,
                                                     Journal& journal) {
   if (!tokens.evaluation) return std::nullopt;
-  const std::string entry = "dense-" + tokens.evaluation->fingerprint;
+  const std::string entry = dense_loss_entry(*tokens.evaluation);
   if (journal.has(entry)) {
     const nlohmann::json found = journal.value(entry);
     return NegativeLogLikelihood{found.at("nll"), found.at("tokens")};
@@ -208,8 +208,7 @@ OpenedJournal open_journal_of(JobContext& run, const TokenWindows& tokens) {
     const Traffic traffic = estimate_traffic(run.config, run.job, run.plan);
     check_space(run.partial(), traffic.written_bytes - size_of_directory(dir));
   }
-  return open_journal(run.comm, dir,
-                      job_fingerprint(run.job, tokens.fingerprint, run.source.files()),
+  return open_journal(run.comm, dir, job_fingerprint(run.job, tokens, run.source.files()),
                       mapped_junctions(run.config, run.job.head_sliced), run.job.junction_groups);
 }
 
@@ -338,13 +337,7 @@ Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPla
   JobContext run{job, config, plan, environment};
   run.comm.barrier();  // one origin of time for all ranks
   run.clock.set_origin();
-  try {
-    return run_steps(run);
-  } catch (...) {
-    // Rank 0 does so too, but the abort that follows here may end rank 0 before it does.
-    environment.output.discard();
-    throw;
-  }
+  return run_steps(run);
 }
 
 }  // namespace dotresize

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+
+namespace dotresize {
+
+// How much of a large matrix is worked on at a time: what the worker takes, and the estimates count.
+
+/// Rows of the embedding or the head: in folding, and in evaluation (64 MiB of float32 logits for
+/// 2048 tokens).
+inline constexpr int64_t kFoldedVocabularyRows = 4096;
+inline constexpr int64_t kEvaluatedVocabularyRows = 8192;
+/// Tokens of a Gram matrix's block in float64 on the CPU (worker/maps/moments.cpp, which knows no
+/// plans, says it again).
+inline constexpr int64_t kGramBlockTokens = 1024;
+
+}  // namespace dotresize
