@@ -222,11 +222,6 @@ std::vector<int64_t> read_junction_groups(const ConfigFields& fields, const Mode
   return result;
 }
 
-/// Whether the sublayer reads and writes junctions of one group.
-bool in_one_group(const std::vector<int64_t>& groups, std::size_t sublayer) {
-  return !groups.empty() && groups.at(sublayer) == groups.at(sublayer + 1);
-}
-
 std::vector<ShortcutForm> read_shortcuts(const ConfigFields& fields, const ModelConfig& config) {
   constexpr const char* kRanks = "shortcut_ranks";
   if (!config.compressed || !fields.has(kRanks)) return {};
@@ -241,7 +236,7 @@ std::vector<ShortcutForm> read_shortcuts(const ConfigFields& fields, const Model
   for (const json& rank : ranks) {
     const std::size_t in = result.size();
     const int64_t least = std::min(config.junction_widths[in], config.junction_widths[in + 1]);
-    const bool shared = in_one_group(config.junction_groups, in);
+    const bool shared = in_one_group(config.junction_groups, std::ssize(result));
     if (!rank.is_null()) {
       const int64_t most = shared ? 0 : least;
       result.push_back({fields.required_integer(kRanks, rank, 0, most), factors});
@@ -269,15 +264,19 @@ std::string junction_name(int64_t junction) {
   return junction == 0 ? "embed" : sublayer_name(junction - 1);
 }
 
+bool in_one_group(const std::vector<int64_t>& groups, int64_t sublayer) {
+  const auto in = static_cast<std::size_t>(sublayer);
+  return !groups.empty() && groups.at(in) == groups.at(in + 1);
+}
+
 bool ModelConfig::is_mixture(int64_t sublayer) const {
   return mixture && !is_attention(sublayer) &&
          mixture->layers.at(static_cast<std::size_t>(layer_of(sublayer)));
 }
 
 ShortcutForm ModelConfig::shortcut(int64_t sublayer) const {
-  const auto in = static_cast<std::size_t>(sublayer);
-  if (!compressed || in_one_group(junction_groups, in)) return kIdentityShortcut;
-  return shortcuts.empty() ? ShortcutForm{} : shortcuts.at(in);
+  if (!compressed || in_one_group(junction_groups, sublayer)) return kIdentityShortcut;
+  return shortcuts.empty() ? ShortcutForm{} : shortcuts.at(static_cast<std::size_t>(sublayer));
 }
 
 ModelConfig parse_model_config(const std::string& json_text, const std::string& origin) {

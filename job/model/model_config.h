@@ -43,6 +43,10 @@ struct RotaryConfig {
   bool operator==(const RotaryConfig&) const = default;
 };
 
+/// Whether the sublayer reads and writes junctions of one group. `groups`:
+/// ModelConfig::junction_groups.
+bool in_one_group(const std::vector<int64_t>& groups, int64_t sublayer);
+
 /// How a checkpoint names the parts of a mixture of experts: "model.layers.N.BLOCK.gate" for the
 /// router, "model.layers.N.BLOCK.experts.E.GATE" and so on for an expert.
 struct MixtureNames {

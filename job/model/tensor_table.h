@@ -36,14 +36,12 @@ struct SublayerForm {
   bool norm = false;
   ShortcutForm shortcut = kIdentityShortcut;
 
-  static const SublayerForm kDense;         ///< a norm
-  static const SublayerForm kFolded;        ///< a shortcut, one matrix
-  static const SublayerForm kFoldedShared;  ///< nothing: both junctions share a map
+  static const SublayerForm kDense;   ///< a norm
+  static const SublayerForm kFolded;  ///< a shortcut, one matrix
 };
 
 inline constexpr SublayerForm SublayerForm::kDense{.norm = true};
 inline constexpr SublayerForm SublayerForm::kFolded{.shortcut = {}};
-inline constexpr SublayerForm SublayerForm::kFoldedShared{};
 
 /// One size of a tensor: a constant, or the width of the junction that the sublayer reads (k_in) or
 /// writes (k_out).

@@ -160,7 +160,8 @@ class JobTime {
   double describe(double beside) const;
   /// Maps of the sublayers from `first` to `end` that are rotated into each other.
   int64_t aligned(int64_t first, int64_t end) const;
-  double align(int64_t sublayers) const;
+  /// `disk_write`: while this rank writes.
+  PhaseTimes align(int64_t sublayers, double disk_write) const;
   double fold_seconds(const FoldCounts& counts) const {
     return (counts.in_proj + counts.out_proj) / rates_.fold_gemm;
   }
@@ -276,26 +277,24 @@ int64_t JobTime::aligned(int64_t first, int64_t end) const {
   const ModelConfig model = output();
   int64_t count = 0;
   for (int64_t s = first; s < std::min(end, mapped() - 1); ++s) {
-    const bool one_map = !job_.junction_groups.empty() &&
-                         job_.junction_groups.at(static_cast<std::size_t>(s)) ==
-                             job_.junction_groups.at(static_cast<std::size_t>(s + 1));
-    if (!one_map && !model.shortcut(s).dense()) ++count;
+    if (!in_one_group(job_.junction_groups, s) && !model.shortcut(s).dense()) ++count;
   }
   return count;
 }
 
-double JobTime::align(int64_t sublayers) const {
+PhaseTimes JobTime::align(int64_t sublayers, double disk_write) const {
   const AlignCounts counts = align_counts(job_);
-  return number(sublayers) * (counts.qr / rates_.qr + counts.values / rates_.eigen +
-                              counts.products / rates_.float64_gemm);
+  PhaseTimes times;
+  times.add("align", number(sublayers) * (counts.qr / rates_.qr + counts.values / rates_.eigen +
+                                          counts.products / rates_.float64_gemm));
+  times.add("journal", number(sublayers) * (counts.turn / disk_write + counts.turn / rates_.hash));
+  return times;
 }
 
 PhaseTimes JobTime::fold_stages() const {
   const ModelConfig model = output();
   PhaseTimes times = slowest(of_ranks([&](const RankShard& shard) {
-    PhaseTimes aligning;
-    aligning.add("align", align(aligned(shard.first_sublayer, shard.end_sublayer)));
-    return aligning;
+    return align(aligned(shard.first_sublayer, shard.end_sublayer), rates_.disk_write);
   }));
   times.add("align", number(aligned(0, config_.num_sublayers())) * align_counts(job_).chain /
                          rates_.float64_gemm);
@@ -376,10 +375,15 @@ PhaseTimes JobTime::token_parallel() const {
     work.add("communicate", collective(solve_counts(job_).map));
     work.add("forward", 2.0 * share_of_tokens() * d() * k() / rates_.float32_gemm);
   }
-  work.add("align", align(aligned(0, config_.num_sublayers())));
+  const int64_t turned = aligned(0, config_.num_sublayers());
+  work.add(align(turned, rates_.disk_write * number(rates_.ranks_per_host)));
+  work.add("align", number(turned) * align_counts(job_).chain / rates_.float64_gemm);
   work.add("fold", fold_vocabulary() * (job_.head_sliced ? 2.0 : 1.0));
   for (int64_t s = 0; s < config_.num_sublayers(); ++s) {
-    work.add("fold", fold_seconds(fold_counts(config_, s, width)));
+    const FoldCounts folding = fold_counts(config_, s, width);
+    work.add("fold", fold_seconds(folding));
+    // The in_proj that the stream has met is turned for the output.
+    if (turned > 0) work.add("fold", folding.in_proj * k() / d() / rates_.fold_gemm);
     if (s + 1 >= mapped()) continue;
     const auto sent = number(sublayer_parameters(config_, s, width, config_.hidden_size, false) +
                              width * config_.hidden_size);

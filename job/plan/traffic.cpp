@@ -20,11 +20,9 @@ int64_t turns(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t k = job.widths.largest();
   int64_t numbers = 0;
   for (int64_t s = 0; s < sublayers; ++s) {
-    const auto in = static_cast<std::size_t>(s);
-    const std::vector<int64_t>& groups = job.junction_groups;
-    const bool one_map = !groups.empty() && groups.at(in) == groups.at(in + 1);
     const ShortcutForm form = output.shortcut(s);
-    if (!one_map && !form.dense()) numbers += k * k + shortcut_parameters(form, k, k);
+    if (in_one_group(job.junction_groups, s) || form.dense()) continue;
+    numbers += k * k + shortcut_parameters(form, k, k);
   }
   return numbers;
 }

@@ -121,7 +121,7 @@ AlignCounts align_counts(const ResolvedJob& job) {
   const double k = number(job.widths.largest());
   const double r = d - k;
   return {4.0 * d * d * k, 60.0 * r * r * r, 4.0 * d * k * k + 4.0 * d * k * r + 2.0 * k * k * r,
-          2.0 * k * k * k};
+          2.0 * k * k * k, k * k * (folds_in_float64(job.output_dtype) ? 8.0 : 4.0)};
 }
 
 DescribeCounts describe_counts(const ResolvedJob& job) {

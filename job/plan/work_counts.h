@@ -61,6 +61,7 @@ struct AlignCounts {
   double values = 0.0;    ///< likewise, at the rate of an eigendecomposition
   double products = 0.0;  ///< floating-point operations, float64
   double chain = 0.0;     ///< likewise, of each rank for the junctions of all ranks
+  double turn = 0.0;      ///< bytes that the journal keeps
 };
 
 AlignCounts align_counts(const ResolvedJob& job);

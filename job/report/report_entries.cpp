@@ -69,10 +69,9 @@ JunctionReport junction_report_from_json(const json& object) {
 std::vector<ShortcutReport> report_shortcuts(const ModelConfig& output) {
   std::vector<ShortcutReport> reports;
   if (!output.compressed) return reports;
-  const std::vector<int64_t>& groups = output.junction_groups;
   for (int64_t s = 0; s < output.num_sublayers(); ++s) {
+    if (in_one_group(output.junction_groups, s)) continue;
     const auto in = static_cast<std::size_t>(s);
-    if (!groups.empty() && groups.at(in) == groups.at(in + 1)) continue;
     const int64_t k_in = output.junction_widths.at(in);
     const int64_t k_out = output.junction_widths.at(in + 1);
     const ShortcutForm form = output.shortcut(s);

@@ -55,10 +55,7 @@ struct CalibrationJob {
   /// Junctions 0 .. mapped_junctions()-1 get a map.
   int64_t mapped_junctions() const { return dotresize::mapped_junctions(config, head_sliced); }
   /// Whether the junctions that the sublayer reads and writes have one map.
-  bool shares_map(int64_t sublayer) const {
-    const auto in = static_cast<size_t>(sublayer);
-    return !sharing.empty() && sharing.at(in) == sharing.at(in + 1);
-  }
+  bool shares_map(int64_t sublayer) const { return in_one_group(sharing, sublayer); }
   /// The first of the junctions that share this one's map: the map's name in the journal.
   int64_t map_of(int64_t junction) const { return first_with_same_map(sharing, junction); }
   /// Of each sublayer of an output of these widths.
