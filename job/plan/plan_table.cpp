@@ -89,7 +89,7 @@ std::string nominal_text(const ResolvedJob& job) {
 /// As asked for, and what comes of it: "exact, 11 of rank 56, 1 of rank 0".
 std::string shortcuts_text(const ModelConfig& config, const ResolvedJob& job) {
   if (job.stock_output()) return "none";
-  const std::string asked = to_string(job.shortcuts);
+  std::string asked = to_string(job.shortcuts);
   if (!job.widths_known()) return asked;
   const ModelConfig output = output_model_config(config, job, job.widths);
   std::vector<std::pair<std::string, int64_t>> counts;

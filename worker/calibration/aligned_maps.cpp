@@ -54,7 +54,7 @@ void write_alignments(Communicator& comm, const CalibrationJob& job, const Junct
 }
 
 at::Tensor AlignedMaps::rotated() const {
-  const at::Tensor M = job_.load_map(junction_).M;
+  at::Tensor M = job_.load_map(junction_).M;
   if (!R_.defined()) return M;
   const DecompositionThreads threads(job_.map.decomposition_threads);
   return at::mm(M.to(at::kDouble), R_);
