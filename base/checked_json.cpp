@@ -40,12 +40,20 @@ class StructureCheck {
 
 }  // namespace
 
+std::string json_fault(const json::exception& error) {
+  const std::string what = error.what();
+  const size_t bracket = what.find("] ");
+  const size_t begin = bracket == std::string::npos ? 0 : bracket + 2;
+  const size_t end = what.find("; last read");
+  return what.substr(begin, end == std::string::npos ? end : end - begin);
+}
+
 json parse_json_object(const std::string& text, const std::string& origin) {
   json root;
   try {
     root = json::parse(text, StructureCheck(origin));
   } catch (const json::exception& error) {
-    throw InputError(origin + ": is not valid JSON: " + error.what());
+    throw InputError(origin + ": is not valid JSON: " + json_fault(error));
   }
   if (!root.is_object()) {
     throw InputError(origin + ": must be a JSON object, not " + root.type_name());

@@ -10,4 +10,8 @@ namespace dotresize {
 /// nesting deeper than 64.
 nlohmann::json parse_json_object(const std::string& text, const std::string& origin);
 
+/// What the parser says of a fault, without its own prefix and without what it has read last: that
+/// may be long, not even UTF-8, or nothing that whoever reads the message may see.
+std::string json_fault(const nlohmann::json::exception& error);
+
 }  // namespace dotresize

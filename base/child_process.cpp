@@ -150,7 +150,15 @@ ChildResult run_child(const std::vector<std::string>& command) {
   return result;
 }
 
-std::vector<std::string> mpirun_command(int ranks, const std::vector<std::string>& program) {
+std::vector<std::string> launch_command(int ranks, const std::filesystem::path& shared_memory,
+                                        const std::vector<std::string>& program) {
+  if (ranks == 1) {
+    // MPI starts no daemon for it, and opens no socket.
+    std::vector<std::string> alone = {"env", "OMPI_MCA_ess_singleton_isolated=1",
+                                      "OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self"};
+    alone.insert(alone.end(), program.begin(), program.end());
+    return alone;
+  }
   std::vector<std::string> command = {"mpirun"};
   if (geteuid() == 0) command.emplace_back("--allow-run-as-root");
   const std::vector<std::string> options = {
@@ -158,9 +166,15 @@ std::vector<std::string> mpirun_command(int ranks, const std::vector<std::string
       "--oversubscribe", "--bind-to", "none",
       // One machine: no remote shell is looked for.
       "--mca", "plm_rsh_agent", "",
+      // And nobody to be reached by: ranks exchange messages through shared memory.
+      "--mca", "pml", "ob1", "--mca", "btl", "self,vader", "--mca", "oob_tcp_if_include", "lo",
       // Ranks may not be allowed to read each other's memory (containers): copy through buffers.
-      "--mca", "btl_vader_single_copy_mechanism", "none", "-np", std::to_string(ranks)};
+      "--mca", "btl_vader_single_copy_mechanism", "none"};
   command.insert(command.end(), options.begin(), options.end());
+  if (!shared_memory.empty()) {
+    command.insert(command.end(), {"--mca", "btl_vader_backing_directory", shared_memory.string()});
+  }
+  command.insert(command.end(), {"-np", std::to_string(ranks)});
   command.insert(command.end(), program.begin(), program.end());
   return command;
 }

@@ -53,8 +53,12 @@ struct ChildResult {
 ChildResult run_child(const std::vector<std::string>& command);
 
 /// The command line that starts `ranks` processes of `program` (with its arguments) on this machine
-/// with OpenMPI. The only place that knows options of mpirun.
-std::vector<std::string> mpirun_command(int ranks, const std::vector<std::string>& program);
+/// with OpenMPI, for one process without mpirun. No rank listens on other interfaces than the
+/// loopback device; mpirun itself does. `shared_memory`: an existing directory in memory for the
+/// messages of the processes; empty: OpenMPI's own choice. The only place that knows options of
+/// mpirun.
+std::vector<std::string> launch_command(int ranks, const std::filesystem::path& shared_memory,
+                                        const std::vector<std::string>& program);
 
 /// Becomes `command` (looked up in PATH): its exit code is this program's. Returns only by throwing
 /// ProgramMissing.

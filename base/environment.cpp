@@ -1,6 +1,7 @@
 #include "base/environment.h"
 
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 #include <system_error>
 #include <vector>
 
@@ -37,6 +39,13 @@ std::vector<fs::path> control_group_limits() {
     }
   }
   return limits;
+}
+
+bool is_executable(const fs::path& program) {
+  struct stat status {};
+  if (::access(program.c_str(), X_OK) != 0 || ::stat(program.c_str(), &status) != 0) return false;
+  errno = EACCES;
+  return S_ISREG(status.st_mode);
 }
 
 }  // namespace
@@ -86,11 +95,19 @@ fs::path worker_program() {
   fs::path worker = named.empty()
                         ? fs::read_symlink("/proc/self/exe").parent_path() / "dotresize-worker"
                         : fs::absolute(named);
-  if (::access(worker.c_str(), X_OK) != 0) {
+  if (!is_executable(worker)) {
     throw ProgramMissing(worker.string() + ": " + std::generic_category().message(errno) +
                          "; DOTRESIZE_WORKER can name the dotresize-worker to use");
   }
   return worker;
+}
+
+void require_program(const std::string& name) {
+  std::istringstream path(environment_variable("PATH"));
+  for (std::string dir; std::getline(path, dir, ':');) {
+    if (is_executable(fs::path(dir) / name)) return;
+  }
+  throw ProgramMissing("there is no " + name + " in PATH");
 }
 
 }  // namespace dotresize

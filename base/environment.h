@@ -34,4 +34,7 @@ std::filesystem::path user_cache_dir();
 /// Throws ProgramMissing if it cannot be executed.
 std::filesystem::path worker_program();
 
+/// Throws ProgramMissing if PATH has no program of this name.
+void require_program(const std::string& name);
+
 }  // namespace dotresize

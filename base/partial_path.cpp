@@ -18,12 +18,38 @@ bool has_entries(const fs::path& journal) {
   std::error_code error;
   for (const fs::directory_entry& file : fs::directory_iterator(journal, error)) {
     const fs::path name = file.path().filename();
-    if (name.extension() == ".json" && name != kJournalOfJob) return true;
+    if (name == kJournalOfJob || name == kOwnerOfOutput) continue;
+    if (name.extension() == ".json") return true;
   }
   return false;
 }
 
 }  // namespace
+
+bool is_model_of_dotresize(const fs::path& dir) {
+  std::error_code error;
+  return fs::is_directory(fs::symlink_status(dir, error)) &&
+         fs::is_regular_file(fs::symlink_status(dir / kReportDirectory / kReportFile, error));
+}
+
+bool is_empty_partial(const fs::path& partial) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(partial, error)) {
+    const bool empty_journal = entry.path().filename() == kJournalDirectory &&
+                               !entry.is_symlink(error) && fs::is_empty(entry.path(), error);
+    if (!empty_journal) return false;
+  }
+  return !error;
+}
+
+bool is_free_partial(const fs::path& partial) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(partial, error);
+  if (!fs::exists(status)) return true;
+  return fs::is_directory(status) &&
+         (fs::is_empty(partial, error) || is_model_of_dotresize(partial) ||
+          fs::is_directory(fs::symlink_status(partial / kJournalDirectory, error)));
+}
 
 fs::path partial_path(const fs::path& output) { return with_suffix(output, kPartial); }
 
@@ -42,8 +68,9 @@ std::error_code empty_directory(const fs::path& dir, const fs::path& kept) {
 std::error_code trim_unfinished(const fs::path& partial) {
   const fs::path journal = partial / kJournalDirectory;
   if (has_entries(journal)) return empty_directory(partial, journal);
-  std::error_code error;
-  fs::remove_all(partial, error);
+  // What says whose it is goes last: a process may be killed in between.
+  std::error_code error = empty_directory(partial, journal);
+  if (!error) fs::remove_all(partial, error);
   return error;
 }
 

@@ -13,6 +13,24 @@ std::filesystem::path partial_path(const std::filesystem::path& output);
 /// it the file that says whose it is.
 inline constexpr char kJournalDirectory[] = "journal";
 inline constexpr char kJournalOfJob[] = "job.json";
+/// Who makes the output (base/output_owner.h): in the journal, then in kReportDirectory.
+inline constexpr char kOwnerOfOutput[] = "owner.json";
+
+/// In a model directory that dotresize has made: what is said about it, and the file that is in
+/// every one.
+inline constexpr char kReportDirectory[] = "dotresize";
+inline constexpr char kReportFile[] = "report.json";
+
+/// Whether dotresize has made this directory: only such a one is ever overwritten.
+bool is_model_of_dotresize(const std::filesystem::path& dir);
+
+/// Whether the directory has nothing in it but an empty journal: nothing that could be anybody's.
+bool is_empty_partial(const std::filesystem::path& partial);
+
+/// Whether nothing is lost if a job takes this directory for its unfinished output: it is missing
+/// or empty, or holds the journal of a job or a model that dotresize has made: an output shortly
+/// before it gets its name, or the one that it has replaced.
+bool is_free_partial(const std::filesystem::path& partial);
 
 /// Removes everything in `dir` but its entry `kept` (none: everything), as far as it can; the last
 /// error, or none.

@@ -1,16 +1,22 @@
 #include "base/printable.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace dotresize {
 namespace {
 
-/// Bytes of the well-formed UTF-8 character that `text` begins with, 0 if there is none.
-size_t utf8_length(std::string_view text) {
+struct Character {
+  size_t length = 0;  ///< in bytes; 0: not well-formed
+  uint32_t code = 0;
+};
+
+/// The UTF-8 character that `text` begins with.
+Character first_character(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   size_t length = 0;
   uint32_t code = 0;
-  if (byte(0) < 0x80) return 1;
+  if (byte(0) < 0x80) return {1, byte(0)};
   if (byte(0) >= 0xC2 && byte(0) < 0xE0) {
     length = 2;
     code = byte(0) & 0x1Fu;
@@ -21,31 +27,41 @@ size_t utf8_length(std::string_view text) {
     length = 4;
     code = byte(0) & 0x07u;
   }
-  if (length == 0 || text.size() < length) return 0;
+  if (length == 0 || text.size() < length) return {};
   for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0u) != 0x80u) return 0;
+    if ((byte(i) & 0xC0u) != 0x80u) return {};
     code = code << 6 | (byte(i) & 0x3Fu);
   }
   const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
   const bool surrogate = code >= 0xD800 && code < 0xE000;
-  return overlong || surrogate || code > 0x10FFFF ? 0 : length;
+  if (overlong || surrogate || code > 0x10FFFF) return {};
+  return {length, code};
 }
 
-bool is_control(char c) { return static_cast<uint8_t>(c) < 0x20 || c == 0x7F; }
+/// C0 and C1, which steer a terminal, and what changes the direction or the lines of a text: other
+/// words would be read than are there.
+bool is_control(uint32_t code) {
+  const auto within = [code](uint32_t first, uint32_t last) {
+    return code >= first && code <= last;
+  };
+  return code < 0x20 || within(0x7F, 0x9F) || code == 0x061C || within(0x200E, 0x200F) ||
+         within(0x2028, 0x202E) || within(0x2066, 0x2069);
+}
 
-/// Valid characters as they are; `replace(byte)` stands for a control character and for a byte that
-/// is not UTF-8. Ends before the first piece that would exceed `max_bytes`, and leaves in `text`
-/// what is from there on.
+/// Valid characters as they are; `replace(bytes)` stands for a control character and for a byte
+/// that is not UTF-8. Ends before the first piece that would exceed `max_bytes`, and leaves in
+/// `text` what is from there on.
 template <class Replace>
 std::string replace_unprintable(std::string_view& text, size_t max_bytes, Replace&& replace) {
   std::string result;
   while (!text.empty()) {
-    const size_t length = utf8_length(text);
-    const bool allowed = length > 0 && !is_control(text[0]);
-    const std::string piece = allowed ? std::string(text.substr(0, length)) : replace(text[0]);
+    const Character character = first_character(text);
+    const std::string_view bytes = text.substr(0, std::max<size_t>(character.length, 1));
+    const bool allowed = character.length > 0 && !is_control(character.code);
+    const std::string piece = allowed ? std::string(bytes) : replace(bytes);
     if (result.size() + piece.size() > max_bytes) break;
     result += piece;
-    text.remove_prefix(length == 0 ? 1 : length);
+    text.remove_prefix(bytes.size());
   }
   return result;
 }
@@ -53,20 +69,42 @@ std::string replace_unprintable(std::string_view& text, size_t max_bytes, Replac
 }  // namespace
 
 std::string printable(std::string_view text, size_t max_bytes) {
-  return replace_unprintable(text, max_bytes, [](char c) -> std::string {
-    return c == '\n' || c == '\r' || c == '\t' ? " " : "?";
+  return replace_unprintable(text, max_bytes, [](std::string_view bytes) -> std::string {
+    return bytes == "\n" || bytes == "\r" || bytes == "\t" ? " " : "?";
   });
 }
 
 std::string printable_lines(std::string_view text) {
-  return replace_unprintable(text, std::string::npos,
-                             [](char c) -> std::string { return c == '\n' ? "\n" : "?"; });
+  return replace_unprintable(text, std::string::npos, [](std::string_view bytes) -> std::string {
+    return bytes == "\n" || bytes == "\t" ? std::string(bytes) : "?";
+  });
+}
+
+size_t begun_character(std::string_view text) {
+  for (size_t count = 1; count <= std::min<size_t>(3, text.size()); ++count) {
+    const auto byte = static_cast<uint8_t>(text[text.size() - count]);
+    if ((byte & 0xC0u) == 0x80u) continue;  // not the first one of its character
+    const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
+    return length > count ? count : 0;
+  }
+  return 0;
+}
+
+bool is_printable(std::string_view text) {
+  while (!text.empty()) {
+    const Character character = first_character(text);
+    if (character.length == 0 || is_control(character.code)) return false;
+    text.remove_prefix(character.length);
+  }
+  return true;
 }
 
 std::string in_quotes(std::string_view value) {
   constexpr size_t kMaxBytes = 100;
-  const std::string start = replace_unprintable(value, kMaxBytes, [](char c) {
-    return "\\x" + hex_digits({&c, 1});
+  const std::string start = replace_unprintable(value, kMaxBytes, [](std::string_view bytes) {
+    std::string escapes;
+    for (size_t i = 0; i < bytes.size(); ++i) escapes += "\\x" + hex_digits(bytes.substr(i, 1));
+    return escapes;
   });
   return "'" + start + (value.empty() ? "'" : "...'");
 }

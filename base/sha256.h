@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <stop_token>
 #include <string>
 
 namespace dotresize {
@@ -9,7 +10,8 @@ namespace dotresize {
 /// SHA-256 in 64 lower-case hexadecimal digits. Throws std::runtime_error if OpenSSL has none.
 std::string sha256_of_bytes(const void* data, size_t size);
 
-/// That of a file's content. Throws InputError if it cannot be read.
-std::string sha256_of_file(const std::filesystem::path& path);
+/// That of a file's content. Throws InputError if it cannot be read, and std::runtime_error if
+/// `stop` is requested meanwhile.
+std::string sha256_of_file(const std::filesystem::path& path, const std::stop_token& stop = {});
 
 }  // namespace dotresize

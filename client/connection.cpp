@@ -4,9 +4,13 @@
 #include <grpcpp/security/credentials.h>
 
 #include <algorithm>
+#include <array>
 #include <thread>
+#include <utility>
 
 #include "base/environment.h"
+#include "base/errors.h"
+#include "base/input_file.h"
 #include "base/printable.h"
 #include "client/rpc_error.h"
 
@@ -25,6 +29,7 @@ template <typename Request, typename Response>
 Response call(Connection& connection, UnaryCall<Request, Response> method, const Request& request) {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kUnaryDeadline);
+  connection.identify(context);
   Response response;
   const grpc::Status status = (connection.stub().*method)(&context, request, &response);
   if (!status.ok()) throw RpcError(status, connection.server());
@@ -40,13 +45,55 @@ grpc::ChannelArguments channel_arguments() {
   return arguments;
 }
 
+std::string read_small_file(const std::string& file) {
+  constexpr uint64_t kMaxBytes = 1 << 20;
+  return file.empty() ? "" : read_whole_file(file, kMaxBytes);
+}
+
+bool is_this_machine(const std::string& server) {
+  return std::ranges::any_of(std::array{"127.", "localhost:", "[::1]:", "unix:"},
+                             [&](const char* start) { return server.starts_with(start); });
+}
+
+std::shared_ptr<grpc::ChannelCredentials> credentials(const TlsOptions& tls) {
+  if (tls.certificate.empty() != tls.key.empty()) {
+    throw InputError("--cert", "needs --key, and the other way round");
+  }
+  if (tls.ca.empty()) {
+    if (!tls.key.empty()) throw InputError("--cert", "needs --tls-ca");
+    return grpc::InsecureChannelCredentials();
+  }
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = read_small_file(tls.ca);
+  options.pem_cert_chain = read_small_file(tls.certificate);
+  options.pem_private_key = read_small_file(tls.key);
+  return grpc::SslCredentials(options);
+}
+
 }  // namespace
 
-Connection::Connection(const std::string& server)
+std::string token_from_environment() {
+  const std::string file = environment_variable("DOTRESIZE_TOKEN_FILE");
+  std::string token = read_small_file(file);
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  if (!is_printable(token)) throw InputError("DOTRESIZE_TOKEN_FILE", file + " holds no token");
+  return token;
+}
+
+Connection::Connection(const std::string& server, const TlsOptions& tls, std::string token)
     : server_(server),
-      channel_(grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(),
-                                         channel_arguments())),
-      stub_(v1::Jobs::NewStub(channel_)) {}
+      token_(std::move(token)),
+      channel_(grpc::CreateCustomChannel(server, credentials(tls), channel_arguments())),
+      stub_(v1::Jobs::NewStub(channel_)) {
+  if (!token_.empty() && tls.ca.empty() && !is_this_machine(server)) {
+    throw InputError("DOTRESIZE_TOKEN_FILE",
+                     server + " is another machine: a token goes there over TLS alone, --tls-ca");
+  }
+}
+
+void Connection::identify(grpc::ClientContext& context) const {
+  if (!token_.empty()) context.AddMetadata("authorization", "Bearer " + token_);
+}
 
 v1::Job Connection::create_job(const v1::CreateJobRequest& request,
                                const std::function<void(const std::string&)>& on_retry) {

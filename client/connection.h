@@ -1,6 +1,7 @@
 #pragma once
 
 #include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
 
 #include <chrono>
 #include <functional>
@@ -13,12 +14,25 @@
 
 namespace dotresize {
 
+/// PEM files; without `ca` there is no TLS.
+struct TlsOptions {
+  std::string ca;           ///< authority of the server's certificate
+  std::string certificate;  ///< of this client; empty: none
+  std::string key;          ///< of `certificate`
+};
+
+/// What says to the server who calls; empty: nothing. From the file that DOTRESIZE_TOKEN_FILE
+/// names. Throws InputError if it cannot be read.
+std::string token_from_environment();
+
 /// A channel to one server. Calls throw RpcError; each has a deadline of its own. Connects on the
 /// first call, and again by itself whenever the server was away.
 class Connection {
  public:
-  /// `server` is HOST:PORT.
-  explicit Connection(const std::string& server);
+  /// `server` is HOST:PORT. Throws InputError for files that are missing or cannot be read.
+  /// A `token` goes to other machines over TLS alone: else InputError.
+  explicit Connection(const std::string& server, const TlsOptions& tls = {},
+                      std::string token = "");
 
   /// Tries again for up to ten seconds while the server is away, which is safe because of
   /// `request.request_id` (must not be empty). `on_retry` hears why, once.
@@ -36,12 +50,16 @@ class Connection {
   /// would not do.
   bool wait(std::chrono::milliseconds length);
 
+  /// Says in a call who calls. Before it is started.
+  void identify(grpc::ClientContext& context) const;
+
   /// For the streaming calls.
   v1::Jobs::Stub& stub() { return *stub_; }
   const std::string& server() const { return server_; }
 
  private:
   std::string server_;
+  std::string token_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Jobs::Stub> stub_;
 };

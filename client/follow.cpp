@@ -48,6 +48,7 @@ class Watcher {
     using Stream = ServerStream<v1::Event>;
     Stream stream(
         [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+          connection_.identify(*context);
           return connection_.stub().PrepareAsyncWatchJob(context, request_, queue);
         },
         options_.stream_deadline);
@@ -104,6 +105,7 @@ grpc::Status read_stream(Connection& connection, v1::GetLogsRequest& request, Ba
   using Stream = ServerStream<v1::LogChunk>;
   Stream stream(
       [&](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+        connection.identify(*context);
         return connection.stub().PrepareAsyncGetLogs(context, request, queue);
       },
       deadline);

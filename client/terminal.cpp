@@ -35,6 +35,8 @@ Terminal stderr_terminal() {
   return terminal;
 }
 
+bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
+
 int stderr_columns() {
   winsize size{};
   constexpr int kUsual = 80;

@@ -14,6 +14,9 @@ struct Terminal {
 /// Looks at stderr, TERM, NO_COLOR and the locale's variables.
 Terminal stderr_terminal();
 
+/// Whether stdout is a terminal.
+bool stdout_is_terminal();
+
 /// Columns of stderr's terminal now; 80 if it does not say.
 int stderr_columns();
 

@@ -15,6 +15,16 @@ void add_server_option(CLI::App& command, CommonOptions& common) {
       .add_option("--server", common.server,
                   "The server (default: $DOTRESIZE_SERVER, else 127.0.0.1:50051)")
       ->type_name("HOST:PORT");
+  command
+      .add_option("--tls-ca", common.tls.ca, "Authority of the server's certificate (PEM): use TLS")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_TLS_CA");
+  command.add_option("--cert", common.tls.certificate, "Certificate of this client (PEM)")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_CERT");
+  command.add_option("--key", common.tls.key, "Its key (PEM)")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_KEY");
 }
 
 void add_output_option(CLI::App& command, CommonOptions& common) {

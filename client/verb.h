@@ -5,16 +5,21 @@
 #include <string>
 #include <vector>
 
+#include "client/connection.h"
+
 namespace dotresize {
 
 /// Options that most verbs have. They may stand before the verb or after it.
 struct CommonOptions {
   std::string server;           ///< --server; empty if it is not given
+  TlsOptions tls;               ///< --tls-ca, --cert, --key
   std::string output = "text";  ///< -o: "text" or "json"
 
   bool json() const { return output == "json"; }
   /// --server, else $DOTRESIZE_SERVER, else 127.0.0.1:50051.
   std::string server_address() const;
+  /// To that server. Throws InputError for a PEM file that cannot be read.
+  Connection connect() const { return Connection(server_address(), tls, token_from_environment()); }
 };
 
 /// A verb of the command line and what it does; the action returns the exit code.

@@ -15,6 +15,8 @@
 #include "client/follow.h"
 #include "client/job_text.h"
 #include "client/json_output.h"
+#include "client/log_output.h"
+#include "client/rpc_error.h"
 #include "client/terminal.h"
 #include "client/verb.h"
 #include "client/watch_view.h"
@@ -77,7 +79,7 @@ std::map<std::string, v1::Job::State> states_by_name() {
 
 /// The model directory of a job that has succeeded. Throws InputError for any other.
 fs::path output_of(const std::string& id, const CommonOptions& common) {
-  const v1::Job job = Connection(common.server_address()).get_job(id);
+  const v1::Job job = common.connect().get_job(id);
   if (job.state() != v1::Job::SUCCEEDED) {
     throw InputError("job " + id + " has no report: it is " + state_name(job));
   }
@@ -94,7 +96,7 @@ int submit_job(const SubmitOptions& options, const CommonOptions& common) {
   v1::CreateJobRequest request;
   *request.mutable_spec() = read_job_file(options.job_file);
   request.set_request_id(options.request_id.empty() ? new_request_id() : options.request_id);
-  Connection connection(common.server_address());
+  Connection connection = common.connect();
   const v1::Job job = connection.create_job(request, [](const std::string& why) {
     std::cerr << "dotresize: " << why << "; trying again for ten seconds\n";
   });
@@ -108,14 +110,14 @@ int submit_job(const SubmitOptions& options, const CommonOptions& common) {
 }
 
 int print_status(const std::string& id, const CommonOptions& common) {
-  const v1::Job job = Connection(common.server_address()).get_job(id);
+  const v1::Job job = common.connect().get_job(id);
   print(job, job_text(job, std::time(nullptr)), common);
   return kExitOk;
 }
 
 /// Shows the job's progress until it has ended.
 int print_progress(const std::string& id, const CommonOptions& common) {
-  Connection connection(common.server_address());
+  Connection connection = common.connect();
   const auto job = follow(connection, id, common.json() ? json_view() : progress_view());
   if (!job) return kExitInterrupted;
   return common.json() ? exit_code_for(*job) : finish(*job, common);
@@ -137,7 +139,7 @@ int list_jobs(const ListOptions& options, const CommonOptions& common) {
   v1::ListJobsRequest::Filter filter;
   filter.set_name(options.name);
   for (const std::string& name : options.states) filter.add_states(states_by_name().at(name));
-  Connection connection(common.server_address());
+  Connection connection = common.connect();
   const std::vector<v1::Job> jobs = connection.list_jobs(filter, options.limit);
   print(jobs, job_table(jobs, std::time(nullptr)), common);
   return kExitOk;
@@ -145,7 +147,7 @@ int list_jobs(const ListOptions& options, const CommonOptions& common) {
 
 /// `wait`: until the job's processes are gone.
 int cancel_job(const std::string& id, bool wait, const CommonOptions& common) {
-  Connection connection(common.server_address());
+  Connection connection = common.connect();
   v1::Job job = connection.cancel_job(id);
   if (wait && !has_ended(job.state())) {
     const auto ended = follow(connection, id, progress_view());
@@ -157,13 +159,13 @@ int cancel_job(const std::string& id, bool wait, const CommonOptions& common) {
 }
 
 int resume_job(const std::string& id, bool fresh, const CommonOptions& common) {
-  const v1::Job job = Connection(common.server_address()).resume_job(id, fresh);
+  const v1::Job job = common.connect().resume_job(id, fresh);
   print(job, job.id() + " " + state_name(job) + "\n", common);
   return kExitOk;
 }
 
 int delete_job(const std::string& id, const CommonOptions& common) {
-  Connection(common.server_address()).delete_job(id);
+  common.connect().delete_job(id);
   if (common.json()) {
     print_json({{"id", id}, {"deleted", true}});
   } else {
@@ -172,17 +174,24 @@ int delete_job(const std::string& id, const CommonOptions& common) {
   return kExitOk;
 }
 
+LogOutput::Form log_form(const CommonOptions& common) {
+  if (common.json()) return LogOutput::Form::kJson;
+  return stdout_is_terminal() ? LogOutput::Form::kTerminal : LogOutput::Form::kBytes;
+}
+
 /// `follow_log`: until the job has ended.
 int print_logs(const std::string& id, bool follow_log, const CommonOptions& common) {
-  Connection connection(common.server_address());
-  if (!common.json()) {
-    read_logs(connection, id, follow_log,
-              [](const std::string& piece) { std::cout << piece << std::flush; });
-    return kExitOk;
+  Connection connection = common.connect();
+  LogOutput output(std::cout, log_form(common), id);
+  try {
+    read_logs(connection, id, follow_log, [&](const std::string& piece) { output.add(piece); });
+  } catch (const RpcError& error) {
+    if (!output.begun()) throw;
+    output.finish(error);
+    std::cerr << "dotresize: error: " << error.what() << "\n";
+    return exit_code_for(error.code());
   }
-  std::string text;
-  read_logs(connection, id, follow_log, [&text](const std::string& piece) { text += piece; });
-  print_json({{"id", id}, {"log", text}});
+  output.finish();
   return kExitOk;
 }
 

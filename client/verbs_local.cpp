@@ -87,7 +87,7 @@ int run(const RunOptions& options, const CommonOptions& common) {
   if (options.fresh) worker.push_back("--fresh");
   print_plan(planned, common);
   dup2(STDERR_FILENO, STDOUT_FILENO);  // stdout has had its one document
-  return run_program(mpirun_command(planned.job.ranks, worker));
+  return run_program(launch_command(planned.job.ranks, {}, worker));
 }
 
 /// Becomes `dotresize-worker VERB ARGUMENTS`.

@@ -21,7 +21,7 @@ made=()
 python=.venv/bin/python
 export THP_MEM_ALLOC_ENABLE=1  # as dotresize-worker sets it
 
-cmake --preset release -DDOTRESIZE_BENCHMARKS=ON >/dev/null
+cmake --preset release >/dev/null
 cmake --build --preset release
 mkdir -p $results
 

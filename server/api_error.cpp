@@ -1,6 +1,8 @@
 #include "server/api_error.h"
 
+#include <SQLiteCpp/Exception.h>
 #include <spdlog/spdlog.h>
+#include <sqlite3.h>
 
 #include <algorithm>
 #include <utility>
@@ -44,7 +46,30 @@ grpc::Status to_status(const ApiError& error) {
   details.set_message(printable(error.what(), kMaxMessage));
   details.add_details()->PackFrom(error_info(error));
   if (!error.violations.empty()) details.add_details()->PackFrom(bad_request(error.violations));
+  if (error.retry_after.count() > 0) {
+    google::rpc::RetryInfo retry;
+    retry.mutable_retry_delay()->set_seconds(error.retry_after.count());
+    details.add_details()->PackFrom(retry);
+  }
   return grpc::Status(error.code, details.message(), details.SerializeAsString());
+}
+
+ApiError internal_error() {
+  return ApiError(grpc::StatusCode::INTERNAL, "INTERNAL",
+                  "the server could not do this; its log says why");
+}
+
+ApiError store_unavailable() {
+  return try_again(grpc::StatusCode::UNAVAILABLE, "STORE_UNAVAILABLE",
+                   "the job table cannot be used at the moment: another program has locked it, or "
+                   "its disk is full or failing; nothing was changed");
+}
+
+/// Whether the same call may succeed later.
+bool is_passing(const SQLite::Exception& error) {
+  constexpr int kPassing[] = {SQLITE_BUSY,     SQLITE_LOCKED, SQLITE_NOMEM,   SQLITE_FULL,
+                              SQLITE_READONLY, SQLITE_IOERR,  SQLITE_CANTOPEN};
+  return std::ranges::find(kPassing, error.getErrorCode()) != std::end(kPassing);
 }
 
 }  // namespace
@@ -71,6 +96,13 @@ ApiError invalid_argument(const std::string& field, const std::string& descripti
   return invalid_argument(std::vector<FieldViolation>{{field, description}});
 }
 
+ApiError try_again(grpc::StatusCode code, const std::string& reason, const std::string& message,
+                   std::chrono::seconds retry_after) {
+  ApiError error(code, reason, message);
+  error.retry_after = retry_after;
+  return error;
+}
+
 ApiError job_not_found(const std::string& id) {
   return ApiError(grpc::StatusCode::NOT_FOUND, "JOB_NOT_FOUND", "there is no job '" + id + "'",
                   {{"id", id}});
@@ -82,10 +114,12 @@ grpc::Status answer(const char* method, const std::function<void()>& body) {
     return grpc::Status::OK;
   } catch (const ApiError& error) {
     return to_status(error);
+  } catch (const SQLite::Exception& error) {
+    spdlog::error("{} failed: the job table: {}", method, error.what());
+    return to_status(is_passing(error) ? store_unavailable() : internal_error());
   } catch (const std::exception& error) {
     spdlog::error("{} failed: {}", method, error.what());
-    return to_status(ApiError(grpc::StatusCode::INTERNAL, "INTERNAL",
-                              "the server could not do this; its log says why"));
+    return to_status(internal_error());
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <grpcpp/support/status.h>
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <stdexcept>
@@ -23,17 +24,23 @@ class ApiError : public std::runtime_error {
   std::string reason;  ///< UPPER_SNAKE_CASE, google.rpc.ErrorInfo
   std::map<std::string, std::string> metadata;
   std::vector<FieldViolation> violations;  ///< google.rpc.BadRequest; INVALID_ARGUMENT only
+  std::chrono::seconds retry_after{0};     ///< google.rpc.RetryInfo; 0: none
 };
 
 /// INVALID_ARGUMENT whose message lists the violations, which must not be empty.
 ApiError invalid_argument(std::vector<FieldViolation> violations);
 ApiError invalid_argument(const std::string& field, const std::string& description);
 
+/// An error that may be gone by then.
+ApiError try_again(grpc::StatusCode code, const std::string& reason, const std::string& message,
+                   std::chrono::seconds retry_after = std::chrono::seconds(2));
+
 ApiError job_not_found(const std::string& id);
 
 /// Runs the body of an RPC: OK, or the status of the ApiError that it throws, with a
 /// google.rpc.Status (ErrorInfo, BadRequest) in grpc-status-details-bin. The message is cut to what
-/// fits into a trailer. Any other exception is logged and becomes INTERNAL without its text.
+/// fits into a trailer. If the job table is locked or its disk full, UNAVAILABLE. Any other
+/// exception is logged and becomes INTERNAL without its text.
 grpc::Status answer(const char* method, const std::function<void()>& body);
 
 }  // namespace dotresize

@@ -85,8 +85,13 @@ pid_t start_attempt(const AttemptCommand& attempt) {
   fs::create_directory(attempt.dir);
   const UniqueFd lock = try_lock_file(attempt.dir / "lock");
   if (!lock) throw std::runtime_error(attempt.dir.string() + " is locked already");
-  std::vector<std::string> arguments = {"dotresize-server", "supervise", "--dir",
-                                        attempt.dir.string(), "--"};
+  std::vector<std::string> arguments = {"dotresize-server",
+                                        "supervise",
+                                        "--dir",
+                                        attempt.dir.string(),
+                                        "--umask",
+                                        std::to_string(attempt.umask),
+                                        "--"};
   arguments.insert(arguments.end(), attempt.command.begin(), attempt.command.end());
   ChildProcess supervisor;
   supervisor.give_descriptor(lock.get(), kLockDescriptor);
@@ -95,10 +100,10 @@ pid_t start_attempt(const AttemptCommand& attempt) {
 }
 
 AttemptStatus check_attempt(const fs::path& dir) {
-  if (!fs::exists(dir)) return {Liveness::kVanished, {}};
+  if (!fs::exists(dir)) return {Liveness::kVanished, {}, false};
   if (!try_lock_file(dir / "lock")) return {Liveness::kAlive, {}};
   const std::optional<ExitRecord> exit = read_exit_record(dir);
-  if (!exit) return {Liveness::kVanished, {}};
+  if (!exit) return {Liveness::kVanished, {}, fs::exists(dir / kSupervisorFile)};
   return {Liveness::kExited, *exit};
 }
 

@@ -50,6 +50,7 @@ struct AttemptCommand {
   std::vector<std::string> command;      ///< found in the PATH of `environment`, no shell
   std::vector<std::string> environment;  ///< "NAME=value", the whole of it
   std::filesystem::path supervisor = "/proc/self/exe";  ///< a dotresize-server
+  mode_t umask = 022;                                   ///< of the command
 };
 
 /// Starts the supervisor of an attempt (supervisor.h). An attempt is alive as long as its
@@ -67,6 +68,7 @@ enum class Liveness {
 struct AttemptStatus {
   Liveness liveness = Liveness::kAlive;
   ExitRecord exit;  ///< kExited
+  bool ran = true;  ///< false: vanished before its supervisor had begun
 };
 
 AttemptStatus check_attempt(const std::filesystem::path& dir);

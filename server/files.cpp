@@ -1,7 +1,6 @@
 #include "server/files.h"
 
 #include <fcntl.h>
-#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
@@ -11,7 +10,6 @@
 #include <utility>
 
 #include "base/durable_file.h"
-#include "base/partial_path.h"
 
 namespace dotresize {
 namespace {
@@ -21,6 +19,12 @@ UniqueFd open_for_reading(const std::filesystem::path& path) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd && errno != ENOENT) throw_errno("cannot read " + path.string());
   return fd;
+}
+
+int64_t size_of(const UniqueFd& fd, const std::filesystem::path& path) {
+  struct stat status = {};
+  if (::fstat(fd.get(), &status) != 0) throw_errno("cannot read " + path.string());
+  return status.st_size;
 }
 
 std::string read_at(int fd, int64_t offset, size_t max_bytes, const std::string& name) {
@@ -63,16 +67,15 @@ std::optional<std::string> read_file_start(const std::filesystem::path& path, si
 
 std::string read_chunk(const std::filesystem::path& path, int64_t offset, size_t max_bytes) {
   const UniqueFd fd = open_for_reading(path);
-  return fd ? read_at(fd.get(), offset, max_bytes, path.string()) : "";
+  if (!fd || offset >= size_of(fd, path)) return "";  // some offsets are none for the kernel
+  return read_at(fd.get(), offset, max_bytes, path.string());
 }
 
 std::string read_tail(const std::filesystem::path& path, int64_t from, size_t max_bytes) {
   const UniqueFd fd = open_for_reading(path);
   if (!fd) return "";
-  struct stat status = {};
-  if (::fstat(fd.get(), &status) != 0) throw_errno("cannot read " + path.string());
   const int64_t start =
-      std::max<int64_t>({0, from, status.st_size - static_cast<int64_t>(max_bytes)});
+      std::max<int64_t>({0, from, size_of(fd, path) - static_cast<int64_t>(max_bytes)});
   return read_at(fd.get(), start, max_bytes, path.string());
 }
 
@@ -88,35 +91,6 @@ UniqueFd try_lock_directory(const std::filesystem::path& path) {
   if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
     throw_errno("cannot open " + path.string());
   return UniqueFd();
-}
-
-namespace {
-
-/// Calls remove(partial) unless another process holds the directory.
-void remove_of_partial(const std::string& output_path,
-                       std::error_code (*remove)(const std::filesystem::path& partial)) {
-  try {
-    const std::filesystem::path partial = partial_path(output_path);
-    const UniqueFd held = try_lock_directory(partial);
-    if (!held) return;
-    if (const std::error_code error = remove(partial)) throw std::system_error(error);
-  } catch (const std::system_error& error) {
-    spdlog::error("cannot remove the partial output of {}: {}", output_path, error.what());
-  }
-}
-
-}  // namespace
-
-void remove_partial_output(const std::string& output_path) {
-  remove_of_partial(output_path, [](const std::filesystem::path& partial) {
-    std::error_code error;
-    std::filesystem::remove_all(partial, error);
-    return error;
-  });
-}
-
-void trim_partial_output(const std::string& output_path) {
-  remove_of_partial(output_path, trim_unfinished);
 }
 
 }  // namespace dotresize

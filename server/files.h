@@ -34,11 +34,4 @@ UniqueFd try_lock_directory(const std::filesystem::path& path);
 
 [[noreturn]] void throw_errno(const std::string& what);
 
-/// Removes the `.partial` directory of a job with no live process: only a directory of exactly this
-/// name, never through a symbolic link, and not while another process (a `dotresize run`) holds its
-/// lock. Logs what it cannot remove.
-void remove_partial_output(const std::string& output_path);
-/// Likewise, but leaves a journal from which the job can go on.
-void trim_partial_output(const std::string& output_path);
-
 }  // namespace dotresize

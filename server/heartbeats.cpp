@@ -14,6 +14,11 @@ void Heartbeats::begin(const std::string& id) {
   entries_[id] = Entry{Clock::now(), {}, {}};
 }
 
+void Heartbeats::begin_all() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, entry] : entries_) entry.heard = Clock::now();
+}
+
 void Heartbeats::forget(const std::string& id) {
   const std::lock_guard lock(mutex_);
   entries_.erase(id);

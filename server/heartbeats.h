@@ -17,6 +17,8 @@ class Heartbeats {
 
   /// An attempt begins, or is found again.
   void begin(const std::string& id);
+  /// Every one of them, as if it began now.
+  void begin_all();
   void forget(const std::string& id);
 
   /// A heartbeat has come.

@@ -8,7 +8,6 @@
 #include "job/model/model_config.h"
 #include "job/plan/resolved_job.h"
 #include "job/plan/shard_plan.h"
-#include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
 #include "server/api_error.h"
 
@@ -54,48 +53,58 @@ void check_against_model(const v1::JobSpec& spec, int max_ranks) {
   }
 }
 
-/// The output's one name: two spellings of a path are one output.
-std::string canonical_output(const std::string& path) {
-  fs::path output(path);
-  if (!output.has_filename()) output = output.parent_path();
-  return (fs::weakly_canonical(output.parent_path()) / output.filename()).string();
-}
-
-void check_output(const std::string& output, const v1::Output& spec, const fs::path& state_dir) {
-  const fs::path name = fs::path(output).filename();
-  if (name.empty() || name == "." || name == "..") {
-    throw invalid_argument("output.path", "must end with the name of the directory to make");
-  }
+void check_output(const std::string& output, const v1::Output& spec) {
   if (is_unfinished_output(output)) {
     throw invalid_argument("output.path",
                            "names in .partial and .replaced are kept for unfinished outputs");
   }
-  const fs::path state = fs::weakly_canonical(state_dir);
-  if (is_within(output, state) || is_within(state, output)) {
-    throw invalid_argument("output.path", "collides with the server's state directory");
-  }
-  if (!spec.overwrite() && fs::exists(fs::symlink_status(output))) {
-    throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "OUTPUT_EXISTS",
-                   "output.path: " + output +
-                       " exists; remove it, choose another path, or set output.overwrite",
+  const auto refuse = [](const std::string& reason, const std::string& what) {
+    throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, reason, "output.path: " + what,
                    {{"field", "output.path"}});
+  };
+  const bool exists = fs::exists(fs::symlink_status(output));
+  if (exists && !spec.overwrite()) {
+    refuse("OUTPUT_EXISTS",
+           output + " exists; remove it, choose another path, or set output.overwrite");
+  }
+  if (exists && !is_model_of_dotresize(output)) {
+    refuse("OUTPUT_FOREIGN", output + " is no model that dotresize has made (it has no " +
+                                 kReportDirectory + "/" + kReportFile +
+                                 "), and is not overwritten");
+  }
+  const fs::path partial = partial_path(output);
+  if (!is_free_partial(partial)) {
+    refuse("OUTPUT_FOREIGN", partial.string() +
+                                 ", where the unfinished output would lie, is not empty, and no "
+                                 "job of dotresize has made it");
   }
 }
 
 }  // namespace
 
-NewJob admit(const v1::JobSpec& spec, const std::string& request_id,
-             const AdmissionLimits& limits) {
+NewJob admit(const v1::JobSpec& spec, const std::string& request_id, const AdmissionLimits& limits,
+             const PathPolicy& paths) {
   check_request_id(request_id);
   if (spec.ByteSizeLong() > kMaxSpecBytes) {
     throw invalid_argument("spec", "is larger than " + std::to_string(kMaxSpecBytes) + " bytes");
   }
   std::vector<FieldViolation> violations = validate_spec(spec, /*require_absolute_paths=*/true);
   if (!violations.empty()) throw invalid_argument(std::move(violations));
-  check_against_model(spec, limits.max_ranks);
-  const std::string output = canonical_output(spec.output().path());
-  check_output(output, spec.output(), limits.state_dir);
-  return {spec, request_id, output};
+  const v1::JobSpec resolved = paths.resolve(spec);
+  check_against_model(resolved, limits.max_ranks);
+  check_output(resolved.output().path(), resolved.output());
+  return {spec, request_id, resolved.output().path(), claims_of(resolved), ""};
+}
+
+v1::JobSpec readmit(const v1::JobSpec& spec, const std::string& output, const PathPolicy& paths) {
+  v1::JobSpec resolved = paths.resolve(spec);
+  if (resolved.output().path() != output) {
+    throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "OUTPUT_MOVED",
+                   "output.path: does not lead to " + output +
+                       " any more, as it did when the job was accepted",
+                   {{"field", "output.path"}});
+  }
+  return resolved;
 }
 
 }  // namespace dotresize

@@ -31,12 +31,13 @@ bool is_launched_attempt(const v1::Job& job, int attempt) {
 
 }  // namespace
 
-JobStore::JobStore(const std::filesystem::path& database) : table_(database) {}
+JobStore::JobStore(const std::filesystem::path& database)
+    : table_(database), reader_(database, JobTable::Reader()) {}
 
 void JobStore::transact(const std::function<void()>& body) {
   {
     const std::lock_guard lock(mutex_);
-    SQLite::Transaction transaction(table_.database());
+    SQLite::Transaction transaction(table_.database(), SQLite::TransactionBehavior::IMMEDIATE);
     body();
     transaction.commit();
   }
@@ -49,11 +50,20 @@ JobRow JobStore::load(const std::string& id) {
   return *row;
 }
 
+JobRow JobStore::read(const std::string& id) {
+  const std::lock_guard lock(read_mutex_);
+  std::optional<JobRow> row = reader_.find(id);
+  if (!row) throw job_not_found(id);
+  return std::move(*row);
+}
+
 void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reason) {
   row.job.set_state(state);
   if (has_ended(state)) {
     *row.job.mutable_end_time() = TimeUtil::GetCurrentTime();
     row.job.set_cancelling(false);
+    row.job.clear_retry_time();
+    table_.release(row.number);
   }
   v1::Event event;
   event.mutable_state_change()->set_state(state);
@@ -64,9 +74,14 @@ void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reaso
 }
 
 std::optional<v1::Job> JobStore::request_match(const std::string& request_id,
-                                               const v1::JobSpec& spec) {
+                                               const v1::JobSpec& spec, const std::string& owner) {
   if (request_id.empty()) return std::nullopt;
   std::optional<v1::Job> job = table_.find_request(request_id);
+  if (job && job->owner() != owner) {
+    throw ApiError(grpc::StatusCode::ALREADY_EXISTS, "REQUEST_ID_REUSED",
+                   "request_id '" + request_id + "' belongs to a job of another owner",
+                   {{"request_id", request_id}});
+  }
   if (job && !google::protobuf::util::MessageDifferencer::Equals(job->spec(), spec)) {
     throw ApiError(grpc::StatusCode::ALREADY_EXISTS, "REQUEST_ID_REUSED",
                    "request_id '" + request_id + "' belongs to job " + job->id() +
@@ -77,53 +92,75 @@ std::optional<v1::Job> JobStore::request_match(const std::string& request_id,
 }
 
 std::optional<v1::Job> JobStore::find_request(const std::string& request_id,
-                                              const v1::JobSpec& spec) {
+                                              const v1::JobSpec& spec, const std::string& owner) {
   const std::lock_guard lock(mutex_);
-  return request_match(request_id, spec);
+  return request_match(request_id, spec, owner);
 }
 
-void JobStore::refuse_busy_output(const std::string& output) {
-  const std::optional<std::string> id = table_.find_writer(output);
-  if (!id) return;
-  throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "OUTPUT_IN_USE",
-                 "output.path: job " + *id + " has not ended and writes to the same " + output,
-                 {{"id", *id}, {"field", "output.path"}});
+void JobStore::claim(int64_t number, const std::vector<PathClaim>& claims) {
+  if (const auto conflict = table_.find_conflict(number, claims)) {
+    const std::string& field = conflict->claim.field;
+    throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "OUTPUT_IN_USE",
+                   field + ": " + conflict->claim.path + " collides with " + conflict->path +
+                       ", which job " + conflict->id + " uses, and that has not ended",
+                   {{"id", conflict->id}, {"field", field}});
+  }
+  table_.claim(number, claims);
 }
 
 void JobStore::refuse_full_queue() {
   if (table_.count(v1::Job::QUEUED) < kMaxQueuedJobs) return;
-  throw ApiError(grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL",
-                 std::to_string(kMaxQueuedJobs) + " jobs are waiting already; try again later");
+  throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL",
+                  std::to_string(kMaxQueuedJobs) + " jobs are waiting already; try again later",
+                  std::chrono::seconds(30));
 }
 
 v1::Job JobStore::create(const NewJob& job) {
   JobRow row;
   transact([&] {
-    if (std::optional<v1::Job> earlier = request_match(job.request_id, job.spec)) {
+    if (std::optional<v1::Job> earlier = request_match(job.request_id, job.spec, job.owner)) {
       row.job = *earlier;
       return;
     }
-    refuse_busy_output(job.output);
     refuse_full_queue();
     row = table_.insert(job);
+    claim(row.number, job.claims);
     enter(row, v1::Job::QUEUED, "");
   });
   return row.job;
 }
 
-v1::Job JobStore::get(const std::string& id) {
-  const std::lock_guard lock(mutex_);
-  return load(id).job;
+v1::Job JobStore::get(const std::string& id) { return read(id).job; }
+
+std::string JobStore::fault() {
+  try {
+    const std::lock_guard lock(mutex_);
+    const SQLite::Transaction transaction(table_.database(),
+                                          SQLite::TransactionBehavior::IMMEDIATE);
+    return "";
+  } catch (const SQLite::Exception& error) {
+    return std::string("the job table: ") + error.what();
+  }
 }
 
+std::string JobStore::output_of(const std::string& id) { return read(id).output; }
+
 JobPage JobStore::list(const JobQuery& query) {
-  const std::lock_guard lock(mutex_);
-  return table_.list(query);
+  const std::lock_guard lock(read_mutex_);
+  return reader_.list(query);
+}
+
+JobPosition JobStore::position(const std::string& id) {
+  const std::lock_guard lock(read_mutex_);
+  const std::optional<JobPosition> position = reader_.position(id);
+  if (!position) throw job_not_found(id);
+  return *position;
 }
 
 std::vector<v1::Event> JobStore::events_after(const std::string& id, int64_t seq, int limit) {
-  const std::lock_guard lock(mutex_);
-  return table_.events_after(load(id), seq, limit);
+  const JobPosition job = position(id);
+  const std::lock_guard lock(read_mutex_);
+  return reader_.events_after(job.number, seq, limit);
 }
 
 v1::Job JobStore::request_cancel(const std::string& id) {
@@ -140,8 +177,8 @@ v1::Job JobStore::request_cancel(const std::string& id) {
   return row.job;
 }
 
-v1::Job JobStore::requeue(const std::string& id,
-                          const std::function<void(const v1::Job& job)>& before_commit) {
+v1::Job JobStore::requeue(const std::string& id, const std::vector<PathClaim>& claims,
+                          const Step& before_commit) {
   JobRow row;
   transact([&] {
     row = load(id);
@@ -152,19 +189,22 @@ v1::Job JobStore::requeue(const std::string& id,
                          "; only a failed or cancelled job can be resumed",
                      {{"id", id}});
     }
-    refuse_busy_output(row.job.spec().output().path());
+    if (row.job.error().code() == kDamagedRecord) {
+      throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_NOT_RESUMABLE",
+                     "the record of job " + id + " is damaged; submit it anew", {{"id", id}});
+    }
     refuse_full_queue();
+    claim(row.number, claims);
     row.job.clear_error();
     row.job.clear_end_time();
     row.job.clear_progress();
-    before_commit(row.job);
+    before_commit(row.job, row.output);
     enter(row, v1::Job::QUEUED, "resumed");
   });
   return row.job;
 }
 
-void JobStore::remove(const std::string& id,
-                      const std::function<void(const v1::Job& job)>& before_commit) {
+void JobStore::remove(const std::string& id, const Step& before_commit) {
   transact([&] {
     const JobRow row = load(id);
     if (!has_ended(row.job.state())) {
@@ -174,15 +214,13 @@ void JobStore::remove(const std::string& id,
                      {{"id", id}});
     }
     table_.erase(row);
-    before_commit(row.job);
+    before_commit(row.job, row.output);
   });
 }
 
-std::optional<v1::Job> JobStore::oldest_queued() {
+std::optional<v1::Job> JobStore::next_queued() {
   const std::lock_guard lock(mutex_);
-  const std::vector<v1::Job> jobs = table_.in_states({v1::Job::QUEUED}, 1);
-  if (jobs.empty()) return std::nullopt;
-  return jobs.front();
+  return table_.next_queued();
 }
 
 std::vector<v1::Job> JobStore::launched() {
@@ -200,6 +238,7 @@ std::optional<v1::Job> JobStore::begin_attempt(const std::string& id,
     if (!row) return;
     row->job.set_attempt(row->job.attempt() + 1);
     row->job.clear_progress();
+    row->job.clear_retry_time();
     if (!row->job.has_start_time()) *row->job.mutable_start_time() = TimeUtil::GetCurrentTime();
     table_.insert_attempt(*row, token_sha256);
     enter(*row, v1::Job::STARTING, reason);
@@ -214,15 +253,34 @@ void JobStore::finish(const std::string& id, const Outcome& outcome) {
     JobRow row = load(id);
     if (has_ended(row.job.state())) throw std::logic_error("job " + id + " has ended already");
     if (outcome.error) *row.job.mutable_error() = *outcome.error;
+    if (outcome.state == v1::Job::SUCCEEDED) row.job.clear_error();
     if (outcome.result) *row.job.mutable_result() = *outcome.result;
     if (outcome.state == v1::Job::SUCCEEDED) complete(*row.job.mutable_progress());
     enter(row, outcome.state, outcome.error ? outcome.error->message() : "");
   });
 }
 
+bool JobStore::put_back(const std::string& id, const std::string& reason,
+                        std::chrono::milliseconds pause) {
+  bool done = false;
+  transact([&] {
+    JobRow row = load(id);
+    if (!is_launched(row.job.state())) throw std::logic_error("job " + id + " is not launched");
+    if (row.job.cancelling()) return;
+    row.job.clear_progress();
+    if (pause.count() > 0) {
+      *row.job.mutable_retry_time() =
+          TimeUtil::GetCurrentTime() + TimeUtil::MillisecondsToDuration(pause.count());
+    }
+    enter(row, v1::Job::QUEUED, reason);
+    done = true;
+  });
+  return done;
+}
+
 std::string JobStore::token_sha256(const std::string& id, int attempt) {
-  const std::lock_guard lock(mutex_);
-  return table_.token_sha256(id, attempt);
+  const std::lock_guard lock(read_mutex_);
+  return reader_.token_sha256(id, attempt);
 }
 
 bool JobStore::confirm_running(const std::string& id, int attempt) {

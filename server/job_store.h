@@ -59,32 +59,40 @@ class JobStore {
   explicit JobStore(const std::filesystem::path& database);
 
   /// The job that was created under this request_id, if there is one. ALREADY_EXISTS if it has
-  /// another spec.
-  std::optional<v1::Job> find_request(const std::string& request_id, const v1::JobSpec& spec);
+  /// another spec or owner.
+  std::optional<v1::Job> find_request(const std::string& request_id, const v1::JobSpec& spec,
+                                      const std::string& owner = "");
 
   /// Queues the job, or returns the one that `request_id` has created already.
-  /// FAILED_PRECONDITION if a job that has not ended has the same output, RESOURCE_EXHAUSTED
+  /// FAILED_PRECONDITION if a job that has not ended uses the same paths, RESOURCE_EXHAUSTED
   /// if the queue is full.
   v1::Job create(const NewJob& job);
 
   /// NOT_FOUND.
   v1::Job get(const std::string& id);
+  /// Where the job writes: output.path without symbolic links. NOT_FOUND.
+  std::string output_of(const std::string& id);
   JobPage list(const JobQuery& query);
+  /// NOT_FOUND.
+  JobPosition position(const std::string& id);
   /// In order; NOT_FOUND.
   std::vector<v1::Event> events_after(const std::string& id, int64_t seq, int limit);
 
   /// Ends a queued job, marks a launched one as `cancelling`, leaves an ended one. NOT_FOUND.
   v1::Job request_cancel(const std::string& id);
 
+  /// A step of a transaction: short, for all others wait. `output` as of output_of().
+  using Step = std::function<void(const v1::Job& job, const std::string& output)>;
   /// Forgets an ended job; `before_commit` is called with the row still there. NOT_FOUND,
   /// FAILED_PRECONDITION.
-  void remove(const std::string& id, const std::function<void(const v1::Job& job)>& before_commit);
+  void remove(const std::string& id, const Step& before_commit);
   /// Makes a failed or cancelled job QUEUED again; `before_commit` as in remove(). Throws ApiError
   /// for any other.
-  v1::Job requeue(const std::string& id,
-                  const std::function<void(const v1::Job& job)>& before_commit);
+  v1::Job requeue(const std::string& id, const std::vector<PathClaim>& claims,
+                  const Step& before_commit);
 
-  std::optional<v1::Job> oldest_queued();
+  /// The oldest QUEUED job whose retry_time has come.
+  std::optional<v1::Job> next_queued();
   /// STARTING and RUNNING, oldest first.
   std::vector<v1::Job> launched();
 
@@ -93,6 +101,9 @@ class JobStore {
   std::optional<v1::Job> begin_attempt(const std::string& id, const std::string& token_sha256,
                                        const std::string& reason);
   void finish(const std::string& id, const Outcome& outcome);
+  /// A launched job becomes QUEUED again for another attempt, after `pause`. False if it is being
+  /// cancelled: then nothing changes.
+  bool put_back(const std::string& id, const std::string& reason, std::chrono::milliseconds pause);
 
   /// Empty if there is no such attempt.
   std::string token_sha256(const std::string& id, int attempt);
@@ -104,13 +115,19 @@ class JobStore {
   void record_failure(const std::string& id, int attempt, const v1::JobError& error);
   std::optional<v1::JobError> reported_failure(const std::string& id, int attempt);
 
+  /// Why nothing can be stored at the moment; empty if it can.
+  std::string fault();
+
   const ChangeSignal& changes() const { return changes_; }
 
  private:
-  /// NOT_FOUND.
+  /// As it is committed. NOT_FOUND.
+  JobRow read(const std::string& id);
+  /// In a transaction. NOT_FOUND.
   JobRow load(const std::string& id);
-  std::optional<v1::Job> request_match(const std::string& request_id, const v1::JobSpec& spec);
-  void refuse_busy_output(const std::string& output);
+  std::optional<v1::Job> request_match(const std::string& request_id, const v1::JobSpec& spec,
+                                       const std::string& owner);
+  void claim(int64_t number, const std::vector<PathClaim>& claims);
   void refuse_full_queue();
   /// The job changes its state, with an event.
   void enter(JobRow& row, v1::Job::State state, const std::string& reason);
@@ -119,6 +136,8 @@ class JobStore {
 
   std::mutex mutex_;
   JobTable table_;
+  std::mutex read_mutex_;
+  JobTable reader_;  ///< sees what is committed; whoever reads waits for no commit
   ChangeSignal changes_;
 };
 

@@ -6,8 +6,11 @@
 #include <google/protobuf/util/time_util.h>
 #include <sqlite3.h>
 
+#include <limits>
+#include <set>
 #include <stdexcept>
 #include <type_traits>
+#include <utility>
 
 #include "base/environment.h"
 #include "base/printable.h"
@@ -20,21 +23,18 @@ using google::protobuf::util::TimeUtil;
 // Keeps an answer below the 4 MiB that clients accept by default.
 constexpr size_t kMaxPageBytes = 2u << 20;
 
+/// Nothing if it is damaged.
 template <class Message>
-Message parsed(const SQLite::Column& column) {
+std::optional<Message> parsed(const SQLite::Column& column) {
   Message message;
-  if (!message.ParseFromArray(column.getBlob(), column.getBytes())) {
-    throw std::runtime_error(std::string("the job table holds a damaged ") + column.getName());
-  }
+  if (!message.ParseFromArray(column.getBlob(), column.getBytes())) return std::nullopt;
   return message;
 }
 
-template <class Message>
-std::vector<Message> all_of(SQLite::Statement select) {
-  std::vector<Message> messages;
-  while (select.executeStep()) messages.push_back(parsed<Message>(select.getColumn(0)));
-  return messages;
-}
+// What row_of() reads.
+constexpr char kSelectJobs[] =
+    "SELECT number, last_event, id, request_id, name, state, output, body FROM jobs WHERE ";
+enum JobColumn { kNumber, kLastEvent, kId, kRequestId, kName, kState, kOutput, kBody };
 
 struct Blob {
   std::string bytes;
@@ -68,7 +68,8 @@ std::string is_one_of(const std::vector<v1::Job::State>& states) {
   return "state IN (" + numbers + ")";
 }
 
-constexpr int kSchemaVersion = 1;
+constexpr int kBusyTimeoutMs = 2000;  // another program, a backup say, has the file
+constexpr int kSchemaVersion = 2;
 
 // The columns are what queries need; `body` is the whole v1::Job, v1::Event or v1::JobError.
 constexpr char kSchema[] = R"(
@@ -98,56 +99,198 @@ CREATE TABLE attempts (
 ) WITHOUT ROWID;
 )";
 
-SQLite::Database open_database(const std::filesystem::path& path) {
+// Since version 2. Claims: what a job that has not ended reads and writes, without symbolic links.
+constexpr char kSchema2[] = R"(
+CREATE TABLE claims (
+  path   TEXT NOT NULL,
+  job    INTEGER NOT NULL REFERENCES jobs (number) ON DELETE CASCADE,
+  writes INTEGER NOT NULL,
+  PRIMARY KEY (path, job, writes)
+) WITHOUT ROWID;
+CREATE INDEX claims_by_job ON claims (job);
+CREATE INDEX jobs_by_name ON jobs (name, number);
+CREATE TABLE quarantine (                        -- bytes that could not be read
+  id   TEXT NOT NULL,
+  body BLOB NOT NULL
+);
+ALTER TABLE jobs ADD COLUMN retry_ms INTEGER NOT NULL DEFAULT 0;  -- Unix time of retry_time
+)";
+
+void insert_claims(const SQLite::Database& database, int64_t number,
+                   const std::vector<PathClaim>& claims) {
+  for (const PathClaim& claim : claims) {
+    prepare(database, "INSERT OR IGNORE INTO claims VALUES (?, ?, ?)", claim.path, number,
+            static_cast<int>(claim.writes))
+        .exec();
+  }
+}
+
+/// The table of claims, with those of the jobs that an earlier version has accepted.
+void add_claims(SQLite::Database& database) {
+  database.exec(kSchema2);
+  auto query =
+      prepare(database, "SELECT number, output, body FROM jobs WHERE " +
+                            is_one_of({v1::Job::QUEUED, v1::Job::STARTING, v1::Job::RUNNING}));
+  while (query.executeStep()) {
+    v1::JobSpec spec = parsed<v1::Job>(query.getColumn(2)).value_or(v1::Job()).spec();
+    spec.mutable_output()->set_path(query.getColumn(1).getString());
+    insert_claims(database, query.getColumn(0).getInt64(), claims_of(spec));
+  }
+}
+
+/// The path and every directory above it.
+std::vector<std::string> with_ancestors(const std::string& path) {
+  std::vector<std::string> all;
+  for (std::filesystem::path at = path;; at = at.parent_path()) {
+    all.push_back(at.string());
+    if (at == at.parent_path()) return all;
+  }
+}
+
+void require_sound(const SQLite::Database& database) {
+  SQLite::Statement check(database, "PRAGMA quick_check(1)");
+  check.executeStep();
+  const std::string finding = check.getColumn(0).getString();
+  if (finding != "ok") throw std::runtime_error(finding);
+}
+
+SQLite::Database open_checked(const std::filesystem::path& path) {
   SQLite::Database database(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  database.setBusyTimeout(kBusyTimeoutMs);
   database.exec("PRAGMA journal_mode=WAL");
   database.exec("PRAGMA synchronous=FULL");
   database.exec("PRAGMA foreign_keys=ON");
+  require_sound(database);
+  return database;
+}
+
+SQLite::Database open_database(const std::filesystem::path& path) try {
+  SQLite::Database database = open_checked(path);
   const int version = database.execAndGet("PRAGMA user_version").getInt();
   if (version > kSchemaVersion) {
     throw std::runtime_error(path.string() + " has schema version " + std::to_string(version) +
                              "; this dotresize-server knows up to " +
                              std::to_string(kSchemaVersion));
   }
-  if (version == 0) {
+  if (version < kSchemaVersion) {
     SQLite::Transaction transaction(database);
-    database.exec(kSchema);
+    if (version < 1) database.exec(kSchema);
+    if (version < 2) add_claims(database);
     database.exec("PRAGMA user_version=" + std::to_string(kSchemaVersion));
     transaction.commit();
   }
   return database;
+} catch (const SQLite::Exception& error) {
+  throw std::runtime_error(path.string() + ": " + error.what());
 }
 
 }  // namespace
 
 JobTable::JobTable(const std::filesystem::path& database) : database_(open_database(database)) {}
 
+JobTable::JobTable(const std::filesystem::path& database, Reader)
+    : database_(database.string(), SQLite::OPEN_READWRITE, kBusyTimeoutMs) {}
+
+JobRow JobTable::row_of(SQLite::Statement& query) {
+  auto job = parsed<v1::Job>(query.getColumn(kBody));
+  if (!job || job->id() != query.getColumn(kId).getString()) return damaged_row(query);
+  JobRow row;
+  row.number = query.getColumn(kNumber).getInt64();
+  row.last_event = query.getColumn(kLastEvent).getInt64();
+  row.output = query.getColumn(kOutput).getString();
+  row.job = std::move(*job);
+  return row;
+}
+
+JobRow JobTable::damaged_row(SQLite::Statement& query) {
+  JobRow row;
+  row.damaged = true;
+  row.number = query.getColumn(kNumber).getInt64();
+  row.last_event = query.getColumn(kLastEvent).getInt64();
+  row.output = query.getColumn(kOutput).getString();
+  row.job.set_id(query.getColumn(kId).getString());
+  row.job.set_request_id(query.getColumn(kRequestId).getString());
+  row.job.mutable_spec()->set_name(query.getColumn(kName).getString());
+  row.job.mutable_spec()->mutable_output()->set_path(row.output);
+  const int state = query.getColumn(kState).getInt();
+  row.job.set_state(v1::Job::State_IsValid(state) ? static_cast<v1::Job::State>(state)
+                                                  : v1::Job::FAILED);
+  auto attempts = prepare(database_, "SELECT max(number) FROM attempts WHERE job = ?", row.number);
+  if (attempts.executeStep()) row.job.set_attempt(attempts.getColumn(0).getInt());
+  row.job.mutable_error()->set_code(kDamagedRecord);
+  row.job.mutable_error()->set_rank(-1);
+  row.job.mutable_error()->set_message("the record of this job in the job table is damaged");
+  return row;
+}
+
+std::vector<v1::Job> JobTable::jobs_of(SQLite::Statement query) {
+  std::vector<v1::Job> jobs;
+  while (query.executeStep()) jobs.push_back(row_of(query).job);
+  return jobs;
+}
+
 std::optional<JobRow> JobTable::find(const std::string& id) {
-  auto query = prepare(database_, "SELECT number, last_event, body FROM jobs WHERE id = ?", id);
+  auto query = prepare(database_, std::string(kSelectJobs) + "id = ?", id);
   if (!query.executeStep()) return std::nullopt;
-  return JobRow{query.getColumn(0).getInt64(), query.getColumn(1).getInt64(),
-                parsed<v1::Job>(query.getColumn(2))};
+  return row_of(query);
+}
+
+std::optional<JobPosition> JobTable::position(const std::string& id) {
+  auto query = prepare(database_, "SELECT number, last_event, state FROM jobs WHERE id = ?", id);
+  if (!query.executeStep()) return std::nullopt;
+  return JobPosition{query.getColumn(0).getInt64(), query.getColumn(1).getInt64(),
+                     static_cast<v1::Job::State>(query.getColumn(2).getInt())};
 }
 
 std::optional<v1::Job> JobTable::find_request(const std::string& request_id) {
-  auto query = prepare(database_, "SELECT body FROM jobs WHERE request_id = ?", request_id);
+  auto query = prepare(database_, std::string(kSelectJobs) + "request_id = ?", request_id);
   if (!query.executeStep()) return std::nullopt;
-  return parsed<v1::Job>(query.getColumn(0));
+  return row_of(query).job;
 }
 
-std::optional<std::string> JobTable::find_writer(const std::string& output) {
-  auto query = prepare(database_,
-                       "SELECT id FROM jobs WHERE output = ? AND " +
-                           is_one_of({v1::Job::QUEUED, v1::Job::STARTING, v1::Job::RUNNING}),
-                       output);
-  if (!query.executeStep()) return std::nullopt;
-  return query.getColumn(0).getString();
+void JobTable::claim(int64_t number, const std::vector<PathClaim>& claims) {
+  insert_claims(database_, number, claims);
 }
 
-std::vector<v1::Job> JobTable::in_states(const std::vector<v1::Job::State>& states, int limit) {
-  return all_of<v1::Job>(prepare(
-      database_, "SELECT body FROM jobs WHERE " + is_one_of(states) + " ORDER BY number LIMIT ?",
-      limit));
+void JobTable::release(int64_t number) {
+  prepare(database_, "DELETE FROM claims WHERE job = ?", number).exec();
+}
+
+std::optional<JobTable::Conflict> JobTable::find_conflict(int64_t number,
+                                                          const std::vector<PathClaim>& claims) {
+  const std::string select =
+      "SELECT id, path FROM claims JOIN jobs ON job = jobs.number "
+      "WHERE job != ? AND (writes OR ?) AND ";
+  for (const PathClaim& claim : claims) {
+    const auto conflict = [&](SQLite::Statement query) -> std::optional<Conflict> {
+      if (!query.executeStep()) return std::nullopt;
+      return Conflict{query.getColumn(0).getString(), query.getColumn(1).getString(), claim};
+    };
+    const int writes = claim.writes ? 1 : 0;
+    for (const std::string& path : with_ancestors(claim.path)) {
+      if (auto found = conflict(prepare(database_, select + "path = ?", number, writes, path))) {
+        return found;
+      }
+    }
+    // What lies in it: '0' follows '/'.
+    if (auto found = conflict(prepare(database_, select + "path > ? AND path < ?", number, writes,
+                                      claim.path + "/", claim.path + "0"))) {
+      return found;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<v1::Job> JobTable::in_states(const std::vector<v1::Job::State>& states) {
+  return jobs_of(prepare(database_, kSelectJobs + is_one_of(states) + " ORDER BY number"));
+}
+
+std::optional<v1::Job> JobTable::next_queued() {
+  auto query = prepare(
+      database_, std::string(kSelectJobs) + "state = ? AND retry_ms <= ? ORDER BY number LIMIT 1",
+      v1::Job::QUEUED, TimeUtil::TimestampToMilliseconds(TimeUtil::GetCurrentTime()));
+  if (!query.executeStep()) return std::nullopt;
+  return row_of(query).job;
 }
 
 int JobTable::count(v1::Job::State state) {
@@ -156,36 +299,51 @@ int JobTable::count(v1::Job::State state) {
   return query.getColumn(0).getInt();
 }
 
+std::string list_sql(const JobQuery& query) {
+  // One index each way: a union of states, each of which is in order, needs no sorting.
+  std::string filter = "number < ?1";
+  if (!query.name.empty()) filter += " AND name = ?2";
+  if (query.states.empty()) return kSelectJobs + filter + " ORDER BY number DESC";
+  if (!query.name.empty()) {
+    return kSelectJobs + filter + " AND " + is_one_of(query.states) + " ORDER BY number DESC";
+  }
+  std::string sql;
+  for (const v1::Job::State state : std::set(query.states.begin(), query.states.end())) {
+    sql += (sql.empty() ? "" : " UNION ALL ") + std::string(kSelectJobs) + filter + " AND " +
+           is_one_of({state});
+  }
+  return sql + " ORDER BY number DESC";
+}
+
 JobPage JobTable::list(const JobQuery& query) {
-  std::string sql = "SELECT number, body FROM jobs WHERE (?1 = 0 OR number < ?1)";
-  if (!query.name.empty()) sql += " AND name = ?2";
-  if (!query.states.empty()) sql += " AND " + is_one_of(query.states);
-  SQLite::Statement select(database_, sql + " ORDER BY number DESC");
-  select.bind(1, query.before);
+  SQLite::Statement select(database_, list_sql(query));
+  select.bind(1, query.before == 0 ? std::numeric_limits<int64_t>::max() : query.before);
   if (!query.name.empty()) select.bind(2, query.name);
 
   JobPage page;
   int64_t last = 0;
   size_t bytes = 0;
   while (select.executeStep()) {
-    bytes += static_cast<size_t>(select.getColumn(1).getBytes());
+    bytes += static_cast<size_t>(select.getColumn(kBody).getBytes());
     const bool full = static_cast<int>(page.jobs.size()) == query.limit ||
                       (!page.jobs.empty() && bytes > kMaxPageBytes);
     if (full) {
       page.next_before = last;
       break;
     }
-    page.jobs.push_back(parsed<v1::Job>(select.getColumn(1)));
-    last = select.getColumn(0).getInt64();
+    page.jobs.push_back(row_of(select).job);
+    last = select.getColumn(kNumber).getInt64();
   }
   return page;
 }
 
 JobRow JobTable::insert(const NewJob& job) {
   JobRow row;
+  row.output = job.output;
   row.job.set_id("j-" + hex_digits(random_bytes(8)));
   *row.job.mutable_spec() = job.spec;
   row.job.set_request_id(job.request_id);
+  if (!job.owner.empty()) row.job.set_owner(job.owner);
   row.job.set_state(v1::Job::QUEUED);
   *row.job.mutable_create_time() = TimeUtil::GetCurrentTime();
 
@@ -199,9 +357,16 @@ JobRow JobTable::insert(const NewJob& job) {
   return row;
 }
 
-void JobTable::save(const JobRow& row) {
-  prepare(database_, "UPDATE jobs SET state = ?, last_event = ?, body = ? WHERE number = ?",
-          row.job.state(), row.last_event, Blob{row.job.SerializeAsString()}, row.number)
+void JobTable::save(JobRow& row) {
+  if (std::exchange(row.damaged, false)) {
+    prepare(database_, "INSERT INTO quarantine SELECT id, body FROM jobs WHERE number = ?",
+            row.number)
+        .exec();
+  }
+  prepare(database_,
+          "UPDATE jobs SET state = ?, last_event = ?, retry_ms = ?, body = ? WHERE number = ?",
+          row.job.state(), row.last_event, TimeUtil::TimestampToMilliseconds(row.job.retry_time()),
+          Blob{row.job.SerializeAsString()}, row.number)
       .exec();
 }
 
@@ -217,10 +382,17 @@ void JobTable::append(JobRow& row, v1::Event event) {
       .exec();
 }
 
-std::vector<v1::Event> JobTable::events_after(const JobRow& row, int64_t seq, int limit) {
-  return all_of<v1::Event>(
-      prepare(database_, "SELECT body FROM events WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?",
-              row.number, seq, limit));
+std::vector<v1::Event> JobTable::events_after(int64_t number, int64_t seq, int limit) {
+  auto query = prepare(
+      database_, "SELECT seq, body FROM events WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?",
+      number, seq, limit);
+  std::vector<v1::Event> events;
+  while (query.executeStep()) {
+    v1::Event event = parsed<v1::Event>(query.getColumn(1)).value_or(v1::Event());
+    event.set_seq(query.getColumn(0).getInt64());
+    events.push_back(std::move(event));
+  }
+  return events;
 }
 
 void JobTable::insert_attempt(const JobRow& row, const std::string& token_sha256) {

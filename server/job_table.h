@@ -1,6 +1,7 @@
 #pragma once
 
 #include <SQLiteCpp/Database.h>
+#include <SQLiteCpp/Statement.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
+#include "server/path_policy.h"
 
 namespace dotresize {
 
@@ -16,6 +18,8 @@ struct NewJob {
   v1::JobSpec spec;
   std::string request_id;  ///< empty: none
   std::string output;      ///< output.path without symbolic links, see job_admission.h
+  std::vector<PathClaim> claims;
+  std::string owner;  ///< empty: none
 };
 
 struct JobQuery {
@@ -25,48 +29,82 @@ struct JobQuery {
   std::string name;                    ///< empty: all
 };
 
+/// Where a job is.
+struct JobPosition {
+  int64_t number = 0;
+  int64_t last_event = 0;
+  v1::Job::State state = v1::Job::STATE_UNSPECIFIED;
+};
+
 struct JobPage {
   std::vector<v1::Job> jobs;  ///< newest first
   int64_t next_before = 0;    ///< 0: there are no older ones
 };
 
+/// JobError.code of a job whose record can no longer be read: what the table's columns say of it is
+/// all that is known.
+inline constexpr char kDamagedRecord[] = "DAMAGED_RECORD";
+
 /// A job as it is stored.
 struct JobRow {
   int64_t number = 0;  ///< order of creation
   int64_t last_event = 0;
+  std::string output;  ///< as in NewJob
   v1::Job job;
+  bool damaged = false;  ///< what is stored cannot be read; save() puts it aside
 };
 
+/// The statement of JobTable::list; parameter 1 is `before`, 2 the name if there is one.
+std::string list_sql(const JobQuery& query);
+
 /// The SQL statements on the tables of jobs, events and attempts: rows in, rows out, no rules. Not
-/// thread-safe; the caller holds the transactions. Throws SQLite::Exception, or std::runtime_error
-/// for a damaged row.
+/// thread-safe; the caller holds the transactions. Throws SQLite::Exception. A job whose record is
+/// damaged has id, name, state, output and attempt alone, and the error kDamagedRecord; a damaged
+/// event its number alone.
 class JobTable {
  public:
   /// Opens or creates the tables: write-ahead log, synchronous=FULL (a committed transaction
   /// survives a crash of the machine), foreign keys. The schema's version is PRAGMA user_version.
-  /// Throws std::runtime_error for tables that a newer version has made.
+  /// Throws std::runtime_error for tables that a newer version has made, and for a file that is
+  /// damaged.
   explicit JobTable(const std::filesystem::path& database);
+  /// One more connection to tables that are open already, for reading.
+  struct Reader {};
+  JobTable(const std::filesystem::path& database, Reader);
 
   SQLite::Database& database() { return database_; }
 
   std::optional<JobRow> find(const std::string& id);
+  std::optional<JobPosition> position(const std::string& id);
   std::optional<v1::Job> find_request(const std::string& request_id);
-  /// The id of a job that has not ended and writes to this output.
-  std::optional<std::string> find_writer(const std::string& output);
-  /// In the order of creation; `limit` -1: all.
-  std::vector<v1::Job> in_states(const std::vector<v1::Job::State>& states, int limit = -1);
+  /// The paths that a job that has not ended reads and writes.
+  void claim(int64_t number, const std::vector<PathClaim>& claims);
+  void release(int64_t number);
+  struct Conflict {
+    std::string id;  ///< the job that has not ended
+    std::string path;
+    PathClaim claim;  ///< that collides with it
+  };
+  /// A path of another job than `number` that contains one of these paths or lies in it, if one of
+  /// the two is written.
+  std::optional<Conflict> find_conflict(int64_t number, const std::vector<PathClaim>& claims);
+  /// In the order of creation.
+  std::vector<v1::Job> in_states(const std::vector<v1::Job::State>& states);
+  /// The oldest QUEUED one whose retry_time has come.
+  std::optional<v1::Job> next_queued();
   int count(v1::Job::State state);
   JobPage list(const JobQuery& query);
 
   /// A queued job with a new id.
   JobRow insert(const NewJob& job);
-  void save(const JobRow& row);
+  void save(JobRow& row);
   /// With its events and attempts.
   void erase(const JobRow& row);
 
   /// Gives the event the next number and the current time.
   void append(JobRow& row, v1::Event event);
-  std::vector<v1::Event> events_after(const JobRow& row, int64_t seq, int limit);
+  /// Of the job of this number.
+  std::vector<v1::Event> events_after(int64_t number, int64_t seq, int limit);
 
   void insert_attempt(const JobRow& row, const std::string& token_sha256);
   /// Empty if there is no such attempt.
@@ -76,6 +114,11 @@ class JobTable {
   std::optional<v1::JobError> failure(const JobRow& row, int attempt);
 
  private:
+  /// The row of a query for kJobColumns.
+  JobRow row_of(SQLite::Statement& query);
+  JobRow damaged_row(SQLite::Statement& query);
+  std::vector<v1::Job> jobs_of(SQLite::Statement query);
+
   SQLite::Database database_;
 };
 

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <chrono>
 #include <filesystem>
-#include <thread>
+#include <memory>
 #include <utility>
 
 #include "base/parse_number.h"
@@ -14,6 +13,7 @@
 #include "job/spec/job_state.h"
 #include "server/api_error.h"
 #include "server/files.h"
+#include "server/job_output.h"
 
 namespace dotresize {
 namespace {
@@ -34,8 +34,6 @@ constexpr size_t kMaxNameBytes = 400;  // 100 characters of UTF-8
 constexpr size_t kMaxIdBytes = 64;
 constexpr int kEventsAtOnce = 256;
 constexpr size_t kLogChunkBytes = size_t{64} * 1024;
-// How late a stream notices that its client is gone.
-constexpr std::chrono::milliseconds kPollInterval{250};
 
 void check_id(const std::string& id) {
   if (id.empty()) throw invalid_argument("id", "is required");
@@ -46,6 +44,72 @@ void check_id(const std::string& id) {
 
 void check_not_negative(const char* field, int64_t value) {
   if (value < 0) throw invalid_argument(field, std::to_string(value) + " is negative");
+}
+
+/// The events of a job until it has ended.
+class EventStream final : public PumpedStream<v1::Event> {
+ public:
+  EventStream(StreamPump& pump, JobStore& store, const v1::WatchJobRequest& request)
+      : PumpedStream(pump, "WatchJob"),
+        store_(store),
+        id_(request.id()),
+        seen_(request.after_seq()) {}
+
+ private:
+  bool fill(std::deque<v1::Event>& pending) override {
+    // Before the events: once it has ended, they are complete.
+    const JobPosition position = store_.position(id_);
+    if (position.last_event > seen_) {
+      for (v1::Event& event : store_.events_after(id_, seen_, kEventsAtOnce)) {
+        seen_ = event.seq();
+        pending.push_back(std::move(event));
+      }
+    }
+    return has_ended(position.state) && position.last_event <= seen_;
+  }
+
+  JobStore& store_;
+  const std::string id_;
+  int64_t seen_;
+};
+
+/// The log of a job as far as it is written, or until the job has ended.
+class LogStream final : public PumpedStream<v1::LogChunk> {
+ public:
+  LogStream(StreamPump& pump, JobStore& store, std::filesystem::path log,
+            const v1::GetLogsRequest& request)
+      : PumpedStream(pump, "GetLogs"),
+        store_(store),
+        log_(std::move(log)),
+        id_(request.id()),
+        follow_(request.follow()),
+        offset_(request.offset()) {}
+
+ private:
+  bool fill(std::deque<v1::LogChunk>& pending) override {
+    // Before the file: once the job has ended, its log is complete.
+    const bool ended = has_ended(store_.position(id_).state);
+    v1::LogChunk chunk;
+    chunk.set_data(read_chunk(log_, offset_, kLogChunkBytes));
+    if (chunk.data().empty()) return ended || !follow_;
+    offset_ += static_cast<int64_t>(chunk.data().size());
+    chunk.set_next_offset(offset_);
+    pending.push_back(std::move(chunk));
+    return false;
+  }
+
+  JobStore& store_;
+  const std::filesystem::path log_;
+  const std::string id_;
+  const bool follow_;
+  int64_t offset_;
+};
+
+/// Whom the limits of streams are for: who has a token, else an address, without the port.
+std::string stream_holder(const Caller& caller, const grpc::CallbackServerContext& context) {
+  if (!caller.name.empty()) return caller.name;
+  const std::string peer = context.peer();
+  return peer.substr(0, peer.rfind(':'));
 }
 
 JobQuery query_of(const v1::ListJobsRequest& request) {
@@ -74,19 +138,6 @@ JobQuery query_of(const v1::ListJobsRequest& request) {
 
 }  // namespace
 
-StreamSlots::Slot::Slot(StreamSlots& slots) : slots_(slots) {
-  if (slots_.free_.fetch_sub(1) > 0) return;
-  ++slots_.free_;
-  throw ApiError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_STREAMS",
-                 "too many clients follow jobs on this server; try again later");
-}
-
-void StreamSlots::check_stopping() const {
-  if (!stopping_) return;
-  throw ApiError(grpc::StatusCode::UNAVAILABLE, "SERVER_STOPPING",
-                 "the server is stopping; its jobs go on, connect again to follow them");
-}
-
 std::string make_page_token(int64_t next_before, const v1::ListJobsRequest::Filter& filter) {
   return fmt::format("{:x}.{:x}", next_before, fingerprint(filter));
 }
@@ -104,47 +155,97 @@ int64_t read_page_token(const std::string& token, const v1::ListJobsRequest::Fil
   return *position;
 }
 
-JobsService::JobsService(JobStore& store, const StateDir& state, StreamSlots& streams,
+JobsService::JobsService(JobStore& store, const StateDir& state, Trash& trash, StreamPump& streams,
+                         const PathPolicy& paths, const Access& access, AuditLog& audit,
                          AdmissionLimits limits)
-    : store_(store), state_(state), streams_(streams), limits_(std::move(limits)) {}
+    : store_(store),
+      state_(state),
+      trash_(trash),
+      streams_(streams),
+      paths_(paths),
+      access_(access),
+      audit_(audit),
+      limits_(limits) {}
 
-grpc::Status JobsService::CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
-                                    v1::Job* response) {
-  return answer("CreateJob", [&] { *response = create(*request); });
+grpc::Status JobsService::serve(
+    const char* method, const grpc::ServerContextBase& context, Role least, std::string id,
+    const std::function<void(const Caller& caller, std::string& id)>& body) {
+  Caller caller;
+  grpc::Status status = answer(method, [&] {
+    caller = access_.authenticate(context);
+    require_role(caller, least);
+    body(caller, id);
+  });
+  const grpc::StatusCode code = status.error_code();
+  const bool denied =
+      code == grpc::StatusCode::UNAUTHENTICATED || code == grpc::StatusCode::PERMISSION_DENIED;
+  if (denied || least != Role::kRead) {
+    audit_.record({method, caller.name, context.peer(), id, code, status.error_message()});
+  }
+  return status;
 }
 
-v1::Job JobsService::create(const v1::CreateJobRequest& request) {
+template <class Message, class Make>
+grpc::ServerWriteReactor<Message>* JobsService::start_stream(
+    const char* method, const grpc::CallbackServerContext& context, const std::string& id,
+    const Make& make) {
+  grpc::ServerWriteReactor<Message>* reactor = nullptr;
+  const grpc::Status status =
+      serve(method, context, Role::kRead, id, [&](const Caller& caller, std::string&) {
+        auto stream = make();
+        streams_.add(stream, stream_holder(caller, context));
+        reactor = stream.get();  // kept by the pump until the call is over
+      });
+  return status.ok() ? reactor : new RefusedStream<Message>(status);
+}
+
+void JobsService::require_own_job(const Caller& caller, const std::string& id) {
+  check_id(id);
+  require_owner(caller, store_.get(id).owner());
+}
+
+grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
+                                    const v1::CreateJobRequest* request, v1::Job* response) {
+  return serve("CreateJob", *context, Role::kSubmit, "",
+               [&](const Caller& caller, std::string& id) {
+                 *response = create(*request, caller);
+                 id = response->id();
+               });
+}
+
+v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& caller) {
   if (!request.validate_only()) {
     // First: by now the output may exist, made by that very job.
-    const auto earlier = store_.find_request(request.request_id(), request.spec());
+    const auto earlier = store_.find_request(request.request_id(), request.spec(), caller.name);
     if (earlier) return *earlier;
   }
-  const NewJob admitted = admit(request.spec(), request.request_id(), limits_);
+  NewJob admitted = admit(request.spec(), request.request_id(), limits_, paths_);
   if (request.validate_only()) {
     v1::Job job;
     *job.mutable_spec() = admitted.spec;
     return job;
   }
+  admitted.owner = caller.name;
   v1::Job job = store_.create(admitted);
   spdlog::info("job {}: accepted, '{}'", job.id(), job.spec().name());
   return job;
 }
 
-grpc::Status JobsService::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
+grpc::Status JobsService::GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
                                  v1::Job* response) {
-  return answer("GetJob", [&] {
+  return serve("GetJob", *context, Role::kRead, request->id(), [&](const Caller&, std::string&) {
     check_id(request->id());
     *response = store_.get(request->id());
     if (response->state() == v1::Job::FAILED) {
-      const int64_t bytes = size_of_directory(partial_path(response->spec().output().path()));
+      const int64_t bytes = size_of_directory(partial_path(store_.output_of(request->id())));
       if (bytes > 0) response->set_unfinished_bytes(bytes);
     }
   });
 }
 
-grpc::Status JobsService::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
+grpc::Status JobsService::ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
                                    v1::ListJobsResponse* response) {
-  return answer("ListJobs", [&] {
+  return serve("ListJobs", *context, Role::kRead, "", [&](const Caller&, std::string&) {
     JobPage page = store_.list(query_of(*request));
     for (v1::Job& job : page.jobs) *response->add_jobs() = std::move(job);
     if (page.next_before > 0) {
@@ -153,94 +254,86 @@ grpc::Status JobsService::ListJobs(grpc::ServerContext*, const v1::ListJobsReque
   });
 }
 
-grpc::Status JobsService::WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
-                                   grpc::ServerWriter<v1::Event>* writer) {
-  return answer("WatchJob", [&] { watch(*context, *request, *writer); });
+grpc::ServerWriteReactor<v1::Event>* JobsService::WatchJob(grpc::CallbackServerContext* context,
+                                                           const v1::WatchJobRequest* request) {
+  return start_stream<v1::Event>("WatchJob", *context, request->id(), [&] {
+    check_id(request->id());
+    check_not_negative("after_seq", request->after_seq());
+    return std::make_shared<EventStream>(streams_, store_, *request);
+  });
 }
 
-void JobsService::watch(const grpc::ServerContext& context, const v1::WatchJobRequest& request,
-                        grpc::ServerWriter<v1::Event>& writer) {
-  check_id(request.id());
-  check_not_negative("after_seq", request.after_seq());
-  const StreamSlots::Slot slot(streams_);
-  int64_t seen = request.after_seq();
-  while (!context.IsCancelled()) {
-    streams_.check_stopping();
-    const uint64_t version = store_.changes().version();
-    // Before the events: once it has ended, they are complete.
-    const bool ended = has_ended(store_.get(request.id()).state());
-    const std::vector<v1::Event> events = store_.events_after(request.id(), seen, kEventsAtOnce);
-    for (const v1::Event& event : events) {
-      if (!writer.Write(event)) return;
-      seen = event.seq();
-    }
-    if (!events.empty()) continue;
-    if (ended) return;
-    store_.changes().wait_past(version, kPollInterval);
+grpc::Status JobsService::CancelJob(grpc::ServerContext* context,
+                                    const v1::CancelJobRequest* request, v1::Job* response) {
+  return serve("CancelJob", *context, Role::kSubmit, request->id(),
+               [&](const Caller& caller, std::string& id) {
+                 require_own_job(caller, id);
+                 cancel(id, *response);
+               });
+}
+
+void JobsService::cancel(const std::string& id, v1::Job& response) {
+  response = store_.request_cancel(id);
+  if (response.state() == v1::Job::CANCELLED && response.attempt() > 0) {
+    // It waited for another attempt: the scheduler does not end it.
+    JobOutput(store_.output_of(id), id).discard(trash_).remove();
   }
+  spdlog::info("job {}: cancel asked for while {}", id, v1::Job::State_Name(response.state()));
 }
 
-grpc::Status JobsService::CancelJob(grpc::ServerContext*, const v1::CancelJobRequest* request,
-                                    v1::Job* response) {
-  return answer("CancelJob", [&] {
-    check_id(request->id());
-    *response = store_.request_cancel(request->id());
-    spdlog::info("job {}: cancel asked for while {}", response->id(),
-                 v1::Job::State_Name(response->state()));
-  });
+grpc::Status JobsService::ResumeJob(grpc::ServerContext* context,
+                                    const v1::ResumeJobRequest* request, v1::Job* response) {
+  return serve("ResumeJob", *context, Role::kSubmit, request->id(),
+               [&](const Caller& caller, std::string& id) {
+                 require_own_job(caller, id);
+                 *response = resume(*request);
+                 spdlog::info("job {}: queued again{}", id, request->fresh() ? ", afresh" : "");
+               });
 }
 
-grpc::Status JobsService::ResumeJob(grpc::ServerContext*, const v1::ResumeJobRequest* request,
-                                    v1::Job* response) {
-  return answer("ResumeJob", [&] {
-    check_id(request->id());
-    *response = store_.requeue(request->id(), [&](const v1::Job& job) {
-      if (request->fresh()) remove_partial_output(job.spec().output().path());
-    });
-    spdlog::info("job {}: queued again{}", response->id(), request->fresh() ? ", afresh" : "");
-  });
+v1::Job JobsService::resume(const v1::ResumeJobRequest& request) {
+  const std::string output = store_.output_of(request.id());
+  const v1::JobSpec resolved = readmit(store_.get(request.id()).spec(), output, paths_);
+  TrashedDirectory unfinished;
+  v1::Job job = store_.requeue(request.id(), claims_of(resolved),
+                               [&](const v1::Job& row, const std::string& path) {
+                                 if (request.fresh())
+                                   unfinished = JobOutput(path, row.id()).discard(trash_);
+                               });
+  unfinished.remove();
+  return job;
 }
 
-grpc::Status JobsService::DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
-                                    google::protobuf::Empty*) {
-  return answer("DeleteJob", [&] {
-    check_id(request->id());
-    store_.remove(request->id(), [&](const v1::Job& job) {
-      if (job.state() != v1::Job::SUCCEEDED && job.attempt() > 0) {
-        remove_partial_output(job.spec().output().path());
-      }
-      std::filesystem::remove_all(state_.job(request->id()));
-    });
-    spdlog::info("job {}: deleted", request->id());
-  });
+grpc::Status JobsService::DeleteJob(grpc::ServerContext* context,
+                                    const v1::DeleteJobRequest* request, google::protobuf::Empty*) {
+  return serve("DeleteJob", *context, Role::kSubmit, request->id(),
+               [&](const Caller& caller, std::string& id) {
+                 require_own_job(caller, id);
+                 remove(id);
+               });
 }
 
-grpc::Status JobsService::GetLogs(grpc::ServerContext* context, const v1::GetLogsRequest* request,
-                                  grpc::ServerWriter<v1::LogChunk>* writer) {
-  return answer("GetLogs", [&] { send_logs(*context, *request, *writer); });
-}
-
-void JobsService::send_logs(const grpc::ServerContext& context, const v1::GetLogsRequest& request,
-                            grpc::ServerWriter<v1::LogChunk>& writer) {
-  check_id(request.id());
-  check_not_negative("offset", request.offset());
-  const StreamSlots::Slot slot(streams_);
-  int64_t offset = request.offset();
-  while (!context.IsCancelled()) {
-    streams_.check_stopping();
-    // Before the file: once the job has ended, its log is complete.
-    const bool ended = has_ended(store_.get(request.id()).state());
-    v1::LogChunk chunk;
-    chunk.set_data(read_chunk(state_.log(request.id()), offset, kLogChunkBytes));
-    if (!chunk.data().empty()) {
-      offset += static_cast<int64_t>(chunk.data().size());
-      chunk.set_next_offset(offset);
-      if (!writer.Write(chunk)) return;
-      continue;
+void JobsService::remove(const std::string& id) {
+  TrashedDirectory unfinished;
+  TrashedDirectory folder;
+  store_.remove(id, [&](const v1::Job& job, const std::string& output) {
+    if (job.state() != v1::Job::SUCCEEDED && job.attempt() > 0) {
+      unfinished = JobOutput(output, id).discard(trash_);
     }
-    if (ended || !request.follow()) return;
-    std::this_thread::sleep_for(kPollInterval);
-  }
+    folder = trash_.take(state_.job(id));
+  });
+  unfinished.remove();
+  folder.remove();
+  spdlog::info("job {}: deleted", id);
+}
+
+grpc::ServerWriteReactor<v1::LogChunk>* JobsService::GetLogs(grpc::CallbackServerContext* context,
+                                                             const v1::GetLogsRequest* request) {
+  return start_stream<v1::LogChunk>("GetLogs", *context, request->id(), [&] {
+    check_id(request->id());
+    check_not_negative("offset", request->offset());
+    return std::make_shared<LogStream>(streams_, store_, state_.log(request->id()), *request);
+  });
 }
 
 }  // namespace dotresize

@@ -1,42 +1,19 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "dotresize/v1/jobs.grpc.pb.h"
+#include "server/access.h"
+#include "server/audit_log.h"
 #include "server/job_admission.h"
 #include "server/job_store.h"
 #include "server/state_dir.h"
+#include "server/stream_pump.h"
+#include "server/trash.h"
 
 namespace dotresize {
-
-/// Bounds the streams that are open at the same time (each takes a thread), and tells them when the
-/// server stops.
-class StreamSlots {
- public:
-  explicit StreamSlots(int limit) : free_(limit) {}
-
-  /// One open stream. RESOURCE_EXHAUSTED if there are too many.
-  class Slot {
-   public:
-    explicit Slot(StreamSlots& slots);
-    Slot(const Slot&) = delete;
-    Slot& operator=(const Slot&) = delete;
-    ~Slot() { ++slots_.free_; }
-
-   private:
-    StreamSlots& slots_;
-  };
-
-  void stop() { stopping_ = true; }
-  /// UNAVAILABLE once the server is stopping: clients come back and resume.
-  void check_stopping() const;
-
- private:
-  std::atomic<int> free_;
-  std::atomic<bool> stopping_{false};
-};
 
 /// Says where the next page begins, and of which filter: positions are those of the job table, so
 /// new jobs do not shift pages.
@@ -48,9 +25,12 @@ int64_t read_page_token(const std::string& token, const v1::ListJobsRequest::Fil
 
 /// The public API (proto/dotresize/v1/jobs.proto) on top of the job table; the
 /// scheduler runs the jobs.
-class JobsService final : public v1::Jobs::Service {
+class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
+                              v1::Jobs::WithCallbackMethod_GetLogs<v1::Jobs::Service>> {
  public:
-  JobsService(JobStore& store, const StateDir& state, StreamSlots& streams, AdmissionLimits limits);
+  JobsService(JobStore& store, const StateDir& state, Trash& trash, StreamPump& streams,
+              const PathPolicy& paths, const Access& access, AuditLog& audit,
+              AdmissionLimits limits);
 
   grpc::Status CreateJob(grpc::ServerContext* context, const v1::CreateJobRequest* request,
                          v1::Job* response) override;
@@ -58,27 +38,44 @@ class JobsService final : public v1::Jobs::Service {
                       v1::Job* response) override;
   grpc::Status ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
                         v1::ListJobsResponse* response) override;
-  grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
-                        grpc::ServerWriter<v1::Event>* writer) override;
+  grpc::ServerWriteReactor<v1::Event>* WatchJob(grpc::CallbackServerContext* context,
+                                                const v1::WatchJobRequest* request) override;
   grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
                          v1::Job* response) override;
   grpc::Status ResumeJob(grpc::ServerContext* context, const v1::ResumeJobRequest* request,
                          v1::Job* response) override;
   grpc::Status DeleteJob(grpc::ServerContext* context, const v1::DeleteJobRequest* request,
                          google::protobuf::Empty* response) override;
-  grpc::Status GetLogs(grpc::ServerContext* context, const v1::GetLogsRequest* request,
-                       grpc::ServerWriter<v1::LogChunk>* writer) override;
+  grpc::ServerWriteReactor<v1::LogChunk>* GetLogs(grpc::CallbackServerContext* context,
+                                                  const v1::GetLogsRequest* request) override;
 
  private:
-  v1::Job create(const v1::CreateJobRequest& request);
-  void watch(const grpc::ServerContext& context, const v1::WatchJobRequest& request,
-             grpc::ServerWriter<v1::Event>& writer);
-  void send_logs(const grpc::ServerContext& context, const v1::GetLogsRequest& request,
-                 grpc::ServerWriter<v1::LogChunk>& writer);
+  /// answer() for a caller who has at least this role, with a line in the audit log for what
+  /// changes something or is denied. `body` is called with the caller and the job's id, which it
+  /// may set.
+  grpc::Status serve(const char* method, const grpc::ServerContextBase& context, Role least,
+                     std::string id,
+                     const std::function<void(const Caller& caller, std::string& id)>& body);
+  /// serve() for a stream, which it returns, or one that is refused.
+  template <class Message, class Make>
+  grpc::ServerWriteReactor<Message>* start_stream(const char* method,
+                                                  const grpc::CallbackServerContext& context,
+                                                  const std::string& id, const Make& make);
+  /// NOT_FOUND, PERMISSION_DENIED.
+  void require_own_job(const Caller& caller, const std::string& id);
+
+  v1::Job create(const v1::CreateJobRequest& request, const Caller& caller);
+  void cancel(const std::string& id, v1::Job& response);
+  void remove(const std::string& id);
+  v1::Job resume(const v1::ResumeJobRequest& request);
 
   JobStore& store_;
   const StateDir& state_;
-  StreamSlots& streams_;
+  Trash& trash_;
+  StreamPump& streams_;
+  const PathPolicy& paths_;
+  const Access& access_;
+  AuditLog& audit_;
   const AdmissionLimits limits_;
 };
 

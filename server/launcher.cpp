@@ -32,6 +32,10 @@ Launchers::Launchers(const LauncherContext& context) {
   for (const Row& row : kRows) launchers_[row.name] = row.make(context);
 }
 
+void Launchers::require_ready() const {
+  for (const auto& [name, launcher] : launchers_) launcher->require_ready();
+}
+
 Launcher& Launchers::of(const v1::Job& job) {
   const v1::Resources::Launcher name = job.spec().resources().launcher();
   const auto found = launchers_.find(name);

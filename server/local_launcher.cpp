@@ -1,5 +1,6 @@
 #include "server/local_launcher.h"
 
+#include <spdlog/spdlog.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,9 +27,14 @@ std::vector<std::string> attempt_environment(const v1::Job& job) {
   return {"DOTRESIZE_JOB_ID=" + job.id(), "DOTRESIZE_ATTEMPT=" + std::to_string(job.attempt())};
 }
 
+/// Where the ranks of an attempt exchange messages: killed ones leave their segments.
+fs::path shared_memory_of(const v1::Job& job) {
+  return fs::path("/dev/shm") / ("dotresize-" + job.id() + "-" + std::to_string(job.attempt()));
+}
+
 /// Whether a job's processes see this variable, "NAME=value", of this process's environment.
 bool is_inherited(std::string_view variable) {
-  constexpr std::array<std::string_view, 10> kNames = {"PATH",
+  constexpr std::array<std::string_view, 12> kNames = {"PATH",
                                                        "HOME",
                                                        "LANG",
                                                        "LC_ALL",
@@ -37,16 +43,22 @@ bool is_inherited(std::string_view variable) {
                                                        "OMP_NUM_THREADS",
                                                        "OMP_WAIT_POLICY",
                                                        "GOMP_SPINCOUNT",
-                                                       "CUDA_VISIBLE_DEVICES"};
+                                                       "CUDA_VISIBLE_DEVICES",
+                                                       "DOTRESIZE_CUDA_MODULE",
+                                                       "DOTRESIZE_PYTHON"};
   const std::string_view name = variable.substr(0, variable.find('='));
-  return name.starts_with("DOTRESIZE_") ||
-         std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
 }  // namespace
 
 LocalLauncher::LocalLauncher(const LauncherContext& context)
-    : state_(context.state), coordinator_(context.coordinator) {}
+    : state_(context.state), umask_(context.umask), coordinator_(context.coordinator) {}
+
+void LocalLauncher::require_ready() const {
+  worker_program();
+  require_program("mpirun");
+}
 
 void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   const fs::path dir = state_.job(job.id());
@@ -56,9 +68,12 @@ void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
 
   AttemptCommand attempt;
   attempt.dir = state_.attempt(job.id(), job.attempt());
-  attempt.command = mpirun_command(
-      ranks_of(job.spec()),
+  const fs::path shared_memory = shared_memory_of(job);
+  fs::create_directory(shared_memory);
+  attempt.command = launch_command(
+      ranks_of(job.spec()), shared_memory,
       {worker_program().string(), "--work-dir", work.string(), (dir / "job.json").string()});
+  attempt.umask = umask_;
   attempt.environment = attempt_environment(job);
   attempt.environment.push_back("DOTRESIZE_COORDINATOR=" + coordinator_);
   attempt.environment.push_back("DOTRESIZE_ATTEMPT_TOKEN=" + token);
@@ -83,6 +98,12 @@ bool LocalLauncher::clear_leftovers(const v1::Job& job) {
     if (const auto start_time = process_start_time(pid)) signal_process(pid, *start_time, SIGKILL);
   }
   return left.empty();
+}
+
+void LocalLauncher::clean_up(const v1::Job& job) {
+  std::error_code error;
+  fs::remove_all(shared_memory_of(job), error);
+  if (error) spdlog::error("cannot remove {}: {}", shared_memory_of(job).string(), error.message());
 }
 
 std::string LocalLauncher::log_tail(const v1::Job& job) {

@@ -16,17 +16,20 @@ class LocalLauncher final : public Launcher {
   /// The state directory outlives the object.
   explicit LocalLauncher(const LauncherContext& context);
 
+  void require_ready() const override;
   void launch(const v1::Job& job, const std::string& token) override;
   AttemptStatus check(const v1::Job& job) override;
   /// See stop_attempt().
   bool stop(const v1::Job& job) override;
   bool clear_leftovers(const v1::Job& job) override;
+  void clean_up(const v1::Job& job) override;
   std::string log_tail(const v1::Job& job) override;
 
  private:
   void reap_supervisors();
 
   const StateDir& state_;
+  mode_t umask_;
   std::string coordinator_;
   std::vector<pid_t> supervisors_;
 };

@@ -4,13 +4,17 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <iostream>
 #include <string_view>
 
 #include "base/environment.h"
+#include "base/errors.h"
 #include "base/program.h"
+#include "server/access.h"
+#include "server/backup.h"
 #include "server/options.h"
 #include "server/server.h"
 #include "server/supervisor.h"
@@ -29,7 +33,8 @@ sigset_t block_stop_signals() {
   return signals;
 }
 
-int serve(const ServerOptions& options) {
+int serve(ServerOptions options) {
+  options.job_umask = ::umask(077);  // logs and job files are nobody else's business
   limit_spinning();
   const sigset_t stop_signals = block_stop_signals();
   std::signal(SIGPIPE, SIG_IGN);
@@ -43,18 +48,39 @@ int serve(const ServerOptions& options) {
   return kExitOk;
 }
 
+int run_backup(const BackupOptions& options) {
+  ::umask(077);
+  std::cout << back_up(options.state_dir, options.target) << " jobs copied to "
+            << options.target.string() << std::endl;
+  return kExitOk;
+}
+
+int run_token(const TokenOptions& options) {
+  std::cout << add_token(options.tokens, options.name, role_of(options.role)) << std::endl;
+  return kExitOk;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "supervise") return supervise(argc, argv);
   spdlog::set_default_logger(spdlog::stderr_logger_mt("dotresize-server"));
   try {
+    if (argc > 1 && std::string_view(argv[1]) == "backup") {
+      return run_backup(parse_backup_options(argc - 1, argv + 1));
+    }
+    if (argc > 1 && std::string_view(argv[1]) == "token") {
+      return run_token(parse_token_options(argc - 1, argv + 1));
+    }
     return serve(parse_options(argc, argv));
   } catch (const ExitNow& exit) {
     return exit.code;
   } catch (const StateDirInUse& error) {
     spdlog::critical("{}", error.what());
     return kExitTryAgain;
+  } catch (const InputError& error) {
+    spdlog::critical("{}", error.what());
+    return kExitUsage;
   } catch (const std::exception& error) {
     spdlog::critical("{}", error.what());
     return kExitUnavailable;

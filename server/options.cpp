@@ -8,6 +8,7 @@
 
 #include "base/environment.h"
 #include "base/program.h"
+#include "server/endpoint.h"
 
 namespace dotresize {
 namespace {
@@ -24,6 +25,11 @@ std::string flag_of_key(std::string key) {
   return "--" + key;
 }
 
+std::vector<std::string> values_of(const YAML::Node& node) {
+  return node.IsScalar() ? std::vector{node.as<std::string>()}
+                         : node.as<std::vector<std::string>>();
+}
+
 /// Gives the options that neither a flag nor the environment has set the file's values.
 void apply_config_file(const std::string& file, CLI::App& app) {
   const YAML::Node root = YAML::LoadFile(file);
@@ -37,10 +43,13 @@ void apply_config_file(const std::string& file, CLI::App& app) {
     if (option == nullptr || !option->get_configurable()) {
       throw CLI::ConfigError(where + ": unknown key; see dotresize-server --help");
     }
-    if (!entry.second.IsScalar()) throw CLI::ConfigError(where + ": a single value expected");
+    const bool list = entry.second.IsSequence() && option->get_items_expected_max() > 1;
+    if (!entry.second.IsScalar() && !list) {
+      throw CLI::ConfigError(where + ": a single value expected");
+    }
     if (option->count() > 0) continue;
     try {
-      option->add_result(entry.second.as<std::string>());
+      for (const std::string& value : values_of(entry.second)) option->add_result(value);
       option->run_callback();
     } catch (const CLI::ParseError& error) {
       throw CLI::ConfigError(where + ": " + error.what());
@@ -48,21 +57,102 @@ void apply_config_file(const std::string& file, CLI::App& app) {
   }
 }
 
-std::string port_fault(const std::string& listen) {
-  const size_t colon = listen.rfind(':');
-  const std::string digits = colon == std::string::npos ? "" : listen.substr(colon + 1);
-  const bool numeric = !digits.empty() && digits.size() <= 5 &&
-                       digits.find_first_not_of("0123456789") == std::string::npos;
-  if (numeric && colon > 0 && std::stoi(digits) <= 65535) return "";
-  return "'" + listen + "' is not HOST:PORT with a port of 0 to 65535";
+/// Who may call, and which paths jobs may name.
+void add_access_options(CLI::App& app, ServerOptions& options) {
+  app.add_option("--tls-cert", options.tls.certificate, "Certificate of the server (PEM)")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_TLS_CERT");
+  app.add_option("--tls-key", options.tls.key, "Its key (PEM), closed to other users")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_TLS_KEY");
+  app.add_option("--tls-client-ca", options.tls.client_ca,
+                 "Authority (PEM) whose certificates clients must have")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_TLS_CLIENT_CA");
+  app.add_option("--tokens", options.tokens,
+                 "File with the hashes of clients' tokens, of `dotresize-server token`")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_TOKENS");
+  app.add_flag("--insecure", options.insecure,
+               "Listen on an address that others reach though clients need neither certificate nor "
+               "token, or without TLS")
+      ->envname("DOTRESIZE_INSECURE");
+  app.add_option("--allow-root", options.allow_roots,
+                 "Directory in which all paths of jobs must lie, symbolic links resolved; may be "
+                 "given several times (default: anywhere)")
+      ->type_name("DIR")
+      ->envname("DOTRESIZE_ALLOW_ROOT")
+      ->delimiter(':');
+}
+
+/// How much runs, and how often and how long it is waited for.
+void add_limit_options(CLI::App& app, ServerOptions& options, int& retry_delay_s,
+                       int& heartbeat_timeout_s) {
+  app.add_option("--max-ranks", options.max_ranks, "MPI ranks running at the same time")
+      ->envname("DOTRESIZE_MAX_RANKS")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  app.add_option("--max-attempts", options.max_attempts,
+                 "Launches of one job whose processes are lost or killed; 1: never again")
+      ->envname("DOTRESIZE_MAX_ATTEMPTS")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  app.add_option("--retry-delay", retry_delay_s,
+                 "Seconds before the second launch, doubled with each further one")
+      ->envname("DOTRESIZE_RETRY_DELAY")
+      ->check(CLI::Range(0, 3600))
+      ->capture_default_str();
+  app.add_option("--heartbeat-timeout", heartbeat_timeout_s,
+                 "Seconds of silence after which a job is stopped")
+      ->envname("DOTRESIZE_HEARTBEAT_TIMEOUT")
+      ->check(CLI::Range(5, 86400))
+      ->capture_default_str();
 }
 
 }  // namespace
+
+BackupOptions parse_backup_options(int argc, char** argv) {
+  BackupOptions options;
+  options.state_dir = default_state_dir();
+  CLI::App app("Copies the state directory of a server, which may be running.",
+               "dotresize-server backup");
+  app.add_option("--state", options.state_dir, "Directory of the job table")
+      ->envname("DOTRESIZE_STATE")
+      ->capture_default_str();
+  app.add_option("TARGET", options.target, "Directory to make; a server can be started on it")
+      ->required()
+      ->type_name("");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    throw ExitNow{app.exit(error) == 0 ? kExitOk : kExitUsage};
+  }
+  return options;
+}
+
+TokenOptions parse_token_options(int argc, char** argv) {
+  TokenOptions options;
+  CLI::App app("Makes a token for a client: prints it, once, and adds its hash to the file.",
+               "dotresize-server token");
+  app.add_option("--tokens", options.tokens, "File with the hashes of clients' tokens")
+      ->required()
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_TOKENS");
+  app.add_option("NAME", options.name, "Whose it is")->required()->type_name("");
+  app.add_option("ROLE", options.role, "read, submit or admin")->required()->type_name("");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    throw ExitNow{app.exit(error) == 0 ? kExitOk : kExitUsage};
+  }
+  return options;
+}
 
 ServerOptions parse_options(int argc, char** argv) {
   ServerOptions options;
   options.state_dir = default_state_dir();
   int heartbeat_timeout_s = static_cast<int>(options.heartbeat_timeout.count());
+  int retry_delay_s = static_cast<int>(options.retry_delay.count());
   std::string config_file;
 
   CLI::App app("The dotresize coordinator: takes jobs over gRPC and runs them under mpirun.",
@@ -71,20 +161,13 @@ ServerOptions parse_options(int argc, char** argv) {
   app.get_help_ptr()->configurable(false);
   app.add_option("--listen", options.listen, "HOST:PORT; port 0 takes the last run's, or any free")
       ->envname("DOTRESIZE_LISTEN")
-      ->check(port_fault)
+      ->check(endpoint_fault)
       ->capture_default_str();
   CLI::Option* state = app.add_option("--state", options.state_dir, "Directory of the job table")
                            ->envname("DOTRESIZE_STATE")
                            ->capture_default_str();
-  app.add_option("--max-ranks", options.max_ranks, "MPI ranks running at the same time")
-      ->envname("DOTRESIZE_MAX_RANKS")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  app.add_option("--heartbeat-timeout", heartbeat_timeout_s,
-                 "Seconds of silence after which a job is stopped")
-      ->envname("DOTRESIZE_HEARTBEAT_TIMEOUT")
-      ->check(CLI::Range(5, 86400))
-      ->capture_default_str();
+  add_access_options(app, options);
+  add_limit_options(app, options, retry_delay_s, heartbeat_timeout_s);
   app.add_option("--config", config_file, "YAML file with these options")
       ->envname("DOTRESIZE_CONFIG")
       ->check(CLI::ExistingFile)
@@ -100,6 +183,7 @@ ServerOptions parse_options(int argc, char** argv) {
     throw ExitNow{kExitUsage};
   }
   options.state_dir = std::filesystem::absolute(options.state_dir);
+  options.retry_delay = std::chrono::seconds(retry_delay_s);
   options.heartbeat_timeout = std::chrono::seconds(heartbeat_timeout_s);
   return options;
 }

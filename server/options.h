@@ -1,8 +1,13 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <filesystem>
 #include <string>
+#include <vector>
+
+#include "server/credentials.h"
 
 namespace dotresize {
 
@@ -11,7 +16,16 @@ namespace dotresize {
 struct ServerOptions {
   std::string listen = "127.0.0.1:50051";  ///< HOST:PORT; port 0: that of the last run, or any
   std::filesystem::path state_dir;         ///< default: $XDG_STATE_HOME/dotresize or ~/.local/...
-  int max_ranks = 8;                       ///< running at the same time, over all jobs
+  TlsFiles tls;                            ///< of the connections of clients
+  std::filesystem::path tokens;            ///< of clients (access.h); empty: they need none
+  bool insecure =
+      false;  ///< an address that others reach, though clients need not say who they are
+  std::vector<std::filesystem::path>
+      allow_roots;                       ///< where jobs may read and write; none: anywhere
+  int max_ranks = 8;                     ///< running at the same time, over all jobs
+  int max_attempts = 3;                  ///< of a job whose processes are lost or killed
+  std::chrono::seconds retry_delay{10};  ///< before the second one; doubled with each
+  mode_t job_umask = 022;                ///< of what jobs write: that of who started the server
   std::chrono::seconds heartbeat_timeout{60};  ///< longest silence of a running job
 };
 
@@ -22,5 +36,24 @@ struct ExitNow {
 
 /// Throws ExitNow.
 ServerOptions parse_options(int argc, char** argv);
+
+/// Of `dotresize-server backup`.
+struct BackupOptions {
+  std::filesystem::path state_dir;
+  std::filesystem::path target;
+};
+
+/// `argv` begins with "backup". Throws ExitNow.
+BackupOptions parse_backup_options(int argc, char** argv);
+
+/// Of `dotresize-server token`.
+struct TokenOptions {
+  std::filesystem::path tokens;
+  std::string name;
+  std::string role;
+};
+
+/// `argv` begins with "token". Throws ExitNow.
+TokenOptions parse_token_options(int argc, char** argv);
 
 }  // namespace dotresize

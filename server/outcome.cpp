@@ -1,10 +1,12 @@
 #include "server/outcome.h"
 
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <sstream>
 #include <vector>
 
+#include "base/environment.h"
 #include "base/printable.h"
 #include "base/program.h"
 
@@ -29,6 +31,15 @@ std::string signal_name(int signal) {
          (description == nullptr ? "" : " (" + std::string(description) + ")");
 }
 
+v1::JobError killed(int rank, const std::string& host, int signal, const std::string& phase) {
+  v1::JobError error =
+      to_job_error({kRankKilled, rank, host, phase,
+                    "rank " + std::to_string(rank) + " on " + host + " was killed by signal " +
+                        signal_name(signal) + (phase.empty() ? "" : " during " + phase)});
+  error.set_signal(signal);
+  return error;
+}
+
 /// mpirun: "... process rank 3 with PID 71 on node HOST exited on signal 9 (Killed)."
 std::optional<v1::JobError> killed_rank(const std::vector<std::string>& lines,
                                         const std::string& phase) {
@@ -43,12 +54,7 @@ std::optional<v1::JobError> killed_rank(const std::vector<std::string>& lines,
                     host, &signal) != 3) {
       continue;
     }
-    v1::JobError error =
-        to_job_error({kRankKilled, rank, host, phase,
-                      "rank " + std::to_string(rank) + " on " + host + " was killed by signal " +
-                          signal_name(signal) + (phase.empty() ? "" : " during " + phase)});
-    error.set_signal(signal);
-    return error;
+    return killed(rank, host, signal, phase);
   }
   return std::nullopt;
 }
@@ -71,15 +77,30 @@ std::string last_error_line(const std::vector<std::string>& lines) {
   return "";
 }
 
-std::string how_it_ended(const ExitRecord& exit) {
-  if (exit.signal != 0) return "mpirun was killed by signal " + signal_name(exit.signal);
+std::optional<v1::JobError> killed_only_rank(const FailureEvidence& evidence) {
+  if (!evidence.alone || evidence.exit.signal == 0) return std::nullopt;
+  return killed(0, host_name(), evidence.exit.signal, evidence.phase);
+}
+
+std::string how_it_ended(const FailureEvidence& evidence) {
+  const ExitRecord& exit = evidence.exit;
+  const std::string command = evidence.alone ? "the worker" : "mpirun";
+  if (exit.signal != 0) return command + " was killed by signal " + signal_name(exit.signal);
   if (exit.exit_code == kExitCancelled) {
     return "the job was stopped by a signal that dotresize-server did not send";
   }
-  return "mpirun ended with exit code " + std::to_string(exit.exit_code);
+  return command + " ended with exit code " + std::to_string(exit.exit_code);
 }
 
 }  // namespace
+
+Remedy remedy_for(const v1::JobError& error) {
+  if (error.code() == kLaunchFailed) return Remedy::kHoldQueue;
+  if (error.code() == kLost) return Remedy::kAgain;
+  // Other signals are a rank's own fault.
+  const bool from_outside = error.signal() == SIGKILL || error.signal() == SIGTERM;
+  return error.code() == kRankKilled && from_outside ? Remedy::kAgain : Remedy::kNone;
+}
 
 v1::JobError to_job_error(const Failure& failure) {
   const Failure clean = printable(failure);
@@ -94,6 +115,7 @@ v1::JobError to_job_error(const Failure& failure) {
 
 v1::JobError explain_failure(const FailureEvidence& evidence) {
   const std::vector<std::string> lines = lines_from_the_end(evidence.log_tail);
+  if (const auto only = killed_only_rank(evidence)) return *only;
   const std::optional<v1::JobError> killed = killed_rank(lines, evidence.phase);
   // Other ranks may have reported that their peer is gone; only its own report says more.
   const bool own_report =
@@ -107,7 +129,7 @@ v1::JobError explain_failure(const FailureEvidence& evidence) {
   }
   const std::string last_line = last_error_line(lines);
   return to_job_error({code, -1, "", evidence.phase,
-                       how_it_ended(evidence.exit) + (last_line.empty() ? "" : ": " + last_line)});
+                       how_it_ended(evidence) + (last_line.empty() ? "" : ": " + last_line)});
 }
 
 }  // namespace dotresize

@@ -2,14 +2,16 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/errors.h"
 #include "base/program.h"
 #include "job/report/report.h"
 #include "job/spec/job_state.h"
+#include "server/api_error.h"
 #include "server/attempt.h"
-#include "server/files.h"
+#include "server/job_admission.h"
 #include "server/outcome.h"
 
 namespace dotresize {
@@ -18,6 +20,9 @@ namespace {
 // How fast a death is noticed; everything else wakes the loop through the store's changes.
 constexpr std::chrono::milliseconds kPollInterval{200};
 constexpr std::chrono::seconds kPauseAfterError{2};
+constexpr std::chrono::seconds kFirstHold{1};
+constexpr std::chrono::seconds kLongestHold{60};
+constexpr std::chrono::seconds kLongestRetryDelay{3600};
 
 Outcome failed(const Failure& failure) {
   return {v1::Job::FAILED, to_job_error(failure), std::nullopt};
@@ -37,11 +42,10 @@ bool guarded(const std::string& what, Body&& body) {
   }
 }
 
-v1::JobResult result_of(const v1::Job& job) {
-  const std::string& output = job.spec().output().path();
+v1::JobResult result_of(const v1::Job& job, const std::string& output) {
   const ReportSummary summary = read_report_summary(output);
   v1::JobResult result;
-  result.set_output_path(output);
+  result.set_output_path(job.spec().output().path());
   *result.mutable_dense() = to_message(summary.dense);
   *result.mutable_compressed() = to_message(summary.compressed);
   result.set_wall_time_s(summary.wall_time_s);
@@ -50,9 +54,15 @@ v1::JobResult result_of(const v1::Job& job) {
 
 }  // namespace
 
-Scheduler::Scheduler(JobStore& store, Launchers& launchers, Heartbeats& heartbeats,
-                     SchedulerLimits limits)
-    : store_(store), launchers_(launchers), heartbeats_(heartbeats), limits_(limits) {
+Scheduler::Scheduler(JobStore& store, Launchers& launchers, Heartbeats& heartbeats, Trash& trash,
+                     const PathPolicy& paths, SchedulerLimits limits)
+    : store_(store),
+      launchers_(launchers),
+      heartbeats_(heartbeats),
+      trash_(trash),
+      paths_(paths),
+      limits_(limits),
+      last_round_(Heartbeats::Clock::now()) {
   for (const v1::Job& job : store_.launched()) {
     spdlog::info("job {}: attempt {} found again", job.id(), job.attempt());
     heartbeats_.begin(job.id());
@@ -69,6 +79,7 @@ void Scheduler::loop() {
   while (!stopping_) {
     const uint64_t version = store_.changes().version();
     bool error_seen = false;
+    notice_delay();
     error_seen |= !guarded("launched jobs", [&] {
       for (const v1::Job& job : store_.launched()) {
         error_seen |= !guarded(job.id(), [&] { poll_attempt(job); });
@@ -80,16 +91,31 @@ void Scheduler::loop() {
   }
 }
 
+Heartbeats::Clock::duration Scheduler::time_since_round() const {
+  return Heartbeats::Clock::now() - last_round_.load();
+}
+
+void Scheduler::notice_delay() {
+  const Heartbeats::Clock::time_point now = Heartbeats::Clock::now();
+  const auto delay = now - last_round_.exchange(now);
+  if (delay < limits_.heartbeat_timeout / 2.0) return;
+  spdlog::warn(
+      "the server was stopped or busy for {:.1f} s; the jobs get their whole timeout again",
+      std::chrono::duration<double>(delay).count());
+  heartbeats_.begin_all();
+}
+
 void Scheduler::poll_attempt(const v1::Job& seen) {
   const AttemptStatus status = launchers_.of(seen).check(seen);
   const v1::Job job = store_.get(seen.id());  // a cancel may have come before the end that we see
   switch (status.liveness) {
     case Liveness::kAlive:
+      if (job.state() == v1::Job::RUNNING) hold_ = std::chrono::seconds(0);
       return stop_if_unwanted(job);
     case Liveness::kExited:
-      return end(job, outcome_of(job, status.exit));
+      return end_or_retry(job, outcome_of(job, status.exit));
     case Liveness::kVanished:
-      return restart_vanished(job);
+      return end_vanished(job, status.ran);
   }
 }
 
@@ -105,45 +131,107 @@ void Scheduler::stop_if_unwanted(const v1::Job& job) {
   if (launchers_.of(job).stop(job)) stopped_attempts_[job.id()] = job.attempt();
 }
 
-Outcome Scheduler::outcome_of(const v1::Job& job, const ExitRecord& exit) const {
-  if (exit.exit_code == kExitOk) {
-    try {
-      return {v1::Job::SUCCEEDED, std::nullopt, result_of(job)};
-    } catch (const InputError& error) {
-      return failed(
-          {kRankFailed, -1, "", job.progress().phase(),
-           std::string("the job ended with exit code 0 but left no report: ") + error.what()});
-    }
+JobOutput Scheduler::output_of(const v1::Job& job) const {
+  return JobOutput(store_.output_of(job.id()), job.id());
+}
+
+bool Scheduler::has_output(const v1::Job& job) const {
+  return output_of(job).is_committed(job.attempt());
+}
+
+Outcome Scheduler::succeeded(const v1::Job& job) const {
+  try {
+    return {v1::Job::SUCCEEDED, std::nullopt, result_of(job, store_.output_of(job.id()))};
+  } catch (const InputError& error) {
+    return failed({kRankFailed, -1, "", job.progress().phase(),
+                   std::string("the job has ended well but left no report: ") + error.what()});
   }
+}
+
+Outcome Scheduler::outcome_of(const v1::Job& job, const ExitRecord& exit) const {
+  if (exit.exit_code == kExitOk || has_output(job)) return succeeded(job);
   if (job.cancelling()) return cancelled();
   const auto reason = stop_reasons_.find(job.id());
   if (reason != stop_reasons_.end()) return failed(reason->second);
   return {v1::Job::FAILED,
           explain_failure({exit, store_.reported_failure(job.id(), job.attempt()),
-                           launchers_.of(job).log_tail(job), job.progress().phase()}),
+                           launchers_.of(job).log_tail(job), job.progress().phase(),
+                           ranks_of(job.spec()) == 1}),
           std::nullopt};
 }
 
-void Scheduler::restart_vanished(const v1::Job& job) {
+void Scheduler::end_vanished(const v1::Job& job, bool ran) {
   if (!launchers_.of(job).clear_leftovers(job)) return;  // polled again: never two attempts at once
+  if (has_output(job)) return end(job, succeeded(job));
   if (job.cancelling()) return end(job, cancelled());
-  const std::string reason =
-      "the processes of attempt " + std::to_string(job.attempt()) + " vanished";
-  if (job.attempt() >= limits_.max_attempts) {
-    return end(job,
-               failed({kLost, -1, "", job.progress().phase(),
-                       reason + ", the last attempt of " + std::to_string(limits_.max_attempts)}));
+  const std::string attempt = "attempt " + std::to_string(job.attempt());
+  // A server that ends while it starts an attempt fails no job.
+  const Failure failure = ran ? Failure{kLost, -1, "", job.progress().phase(),
+                                        "the processes of " + attempt + " vanished"}
+                              : Failure{kLaunchFailed, -1, "", "", attempt + " was not started"};
+  end_or_retry(job, failed(failure));
+}
+
+void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
+  if (outcome.state != v1::Job::FAILED) return end(job, outcome);
+  const std::string& reason = outcome.error->message();
+  const Remedy remedy = remedy_for(*outcome.error);
+  if (remedy == Remedy::kHoldQueue) {
+    hold_queue(reason);
+    if (put_back(job, reason, std::chrono::seconds(0))) return;
+    return end(job, cancelled());
   }
-  trim_partial_output(job.spec().output().path());
-  start_attempt(job, reason);
+  if (remedy == Remedy::kNone || limits_.max_attempts == 1) return end(job, outcome);
+  if (job.attempt() >= limits_.max_attempts) {
+    Outcome last = outcome;
+    last.error->set_message(reason + "; the last attempt of " +
+                            std::to_string(limits_.max_attempts));
+    return end(job, last);
+  }
+  const int doublings = std::min(job.attempt() - 1, 12);
+  const auto pause = std::min(limits_.retry_delay * (1 << doublings), kLongestRetryDelay);
+  if (!put_back(job, reason, pause)) end(job, cancelled());
+}
+
+bool Scheduler::put_back(const v1::Job& job, const std::string& reason,
+                         std::chrono::seconds pause) {
+  output_of(job).trim();
+  launchers_.of(job).clean_up(job);
+  if (!store_.put_back(job.id(), reason, pause)) return false;
+  forget(job.id());
+  spdlog::warn("job {}: queued again, for in {} s at the earliest: {}", job.id(), pause.count(),
+               reason);
+  return true;
+}
+
+bool Scheduler::is_ready_for(const v1::Job& job) {
+  try {
+    launchers_.of(job).require_ready();
+    return true;
+  } catch (const ProgramMissing& error) {
+    hold_queue(error.what());
+    return false;
+  }
+}
+
+void Scheduler::hold_queue(const std::string& reason) {
+  hold_ = hold_.count() == 0 ? kFirstHold : std::min(2 * hold_, kLongestHold);
+  held_until_ = Heartbeats::Clock::now() + hold_;
+  spdlog::error("the queue is held for {} s, because this machine cannot start jobs: {}",
+                hold_.count(), reason);
 }
 
 void Scheduler::start_queued() {
+  if (Heartbeats::Clock::now() < held_until_) return;
   const std::vector<v1::Job> launched = store_.launched();
   int used = std::accumulate(launched.begin(), launched.end(), 0, [](int sum, const v1::Job& job) {
     return sum + ranks_of(job.spec());
   });
-  while (const std::optional<v1::Job> job = store_.oldest_queued()) {
+  while (const std::optional<v1::Job> job = store_.next_queued()) {
+    if (job->error().code() == kDamagedRecord) {
+      end(*job, {v1::Job::FAILED, job->error(), std::nullopt});
+      continue;
+    }
     const int ranks = ranks_of(job->spec());
     if (ranks > limits_.max_ranks) {
       end(*job, failed({kLaunchFailed, -1, "", "",
@@ -153,37 +241,48 @@ void Scheduler::start_queued() {
       continue;
     }
     if (used + ranks > limits_.max_ranks) return;
+    if (!is_ready_for(*job)) return;
     used += ranks;
-    start_attempt(*job, "");
+    start_attempt(*job);
+    if (Heartbeats::Clock::now() < held_until_) return;
   }
 }
 
-void Scheduler::start_attempt(const v1::Job& job, const std::string& reason) {
+void Scheduler::start_attempt(const v1::Job& job) {
   const AttemptToken token = make_attempt_token();
-  const std::optional<v1::Job> started = store_.begin_attempt(job.id(), token.sha256, reason);
+  const std::optional<v1::Job> started = store_.begin_attempt(job.id(), token.sha256, "");
   if (!started) return;
   heartbeats_.begin(job.id());
-  spdlog::info("job {}: attempt {} with {} ranks{}", started->id(), started->attempt(),
-               ranks_of(started->spec()), reason.empty() ? "" : " because " + reason);
+  spdlog::info("job {}: attempt {} with {} ranks", started->id(), started->attempt(),
+               ranks_of(started->spec()));
   try {
-    launchers_.of(*started).launch(*started, token.secret);
+    v1::Job launched = *started;
+    *launched.mutable_spec() = readmit(job.spec(), store_.output_of(job.id()), paths_);
+    launchers_.of(launched).launch(launched, token.secret);
+  } catch (const ApiError& error) {  // a path is not what it was at the admission
+    end(*started, failed({kInvalidInput, -1, "", "", error.what()}));
   } catch (const std::exception& error) {
-    end(*started, failed({kLaunchFailed, -1, "", "", error.what()}));
+    end_or_retry(*started, failed({kLaunchFailed, -1, "", "", error.what()}));
   }
 }
 
 void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
   if (job.attempt() > 0 && outcome.state == v1::Job::CANCELLED) {
-    remove_partial_output(job.spec().output().path());
+    output_of(job).discard(trash_).remove();
   } else if (job.attempt() > 0 && outcome.state == v1::Job::FAILED) {
-    trim_partial_output(job.spec().output().path());
+    output_of(job).trim();
   }
+  if (job.attempt() > 0) launchers_.of(job).clean_up(job);
   store_.finish(job.id(), outcome);
-  heartbeats_.forget(job.id());
-  stop_reasons_.erase(job.id());
-  stopped_attempts_.erase(job.id());
+  forget(job.id());
   spdlog::info("job {}: {}{}", job.id(), v1::Job::State_Name(outcome.state),
                outcome.error ? ": " + outcome.error->message() : "");
+}
+
+void Scheduler::forget(const std::string& id) {
+  heartbeats_.forget(id);
+  stop_reasons_.erase(id);
+  stopped_attempts_.erase(id);
 }
 
 }  // namespace dotresize

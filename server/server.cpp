@@ -1,122 +1,122 @@
 #include "server/server.h"
 
-#include <grpcpp/grpcpp.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/errors.h"
+#include "server/credentials.h"
+#include "server/endpoint.h"
 
 namespace dotresize {
 namespace {
 
-// Threads: one for each call that is being answered. Streams may not take them all.
-constexpr int kMaxStreams = 64;
-constexpr int kMaxThreads = 160;
-constexpr int kMaxRequestBytes = 1 << 20;
-constexpr int kMaxStreamsPerConnection = 100;
-constexpr int kPingAfterMs = 30'000;
-constexpr int kPingTimeoutMs = 10'000;
+// One for each call that is being answered, streams aside. Clients cannot take those of the jobs'
+// own calls.
+constexpr int kClientThreads = 512;
+constexpr int kWorkerThreads = 32;
+// Descriptors that connections of clients leave for everything else, and of these what those of
+// jobs leave.
+constexpr int kReservedDescriptors = 256;
+constexpr int kReservedFromWorkers = 96;
 constexpr std::chrono::seconds kShutdownGrace{3};
+constexpr std::chrono::seconds kLongestRound{30};
+constexpr uintmax_t kLeastSpace = uintmax_t{16} << 20;
 
-struct Endpoint {
-  std::string host;
-  int port = 0;
-};
-
-/// Of a checked HOST:PORT.
-Endpoint split(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  return {address.substr(0, colon), std::stoi(address.substr(colon + 1))};
-}
-
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "[::1]" || host.starts_with("127.");
-}
-
-/// Where the ranks on this machine reach the server.
-std::string local_address(const Endpoint& endpoint) {
-  std::string host = endpoint.host;
-  if (host == "0.0.0.0") host = "127.0.0.1";
-  if (host == "[::]") host = "[::1]";
-  return host + ":" + std::to_string(endpoint.port);
-}
-
-void set_limits(grpc::ServerBuilder& builder) {
-  grpc::ResourceQuota quota("dotresize-server");
-  quota.SetMaxThreads(kMaxThreads);
-  builder.SetResourceQuota(quota);
-  builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
-  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 4);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingAfterMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
-}
-
-void declare_healthy(grpc::Server& server) {
-  grpc::HealthCheckServiceInterface* health = server.GetHealthCheckService();
-  for (const char* service : {v1::Jobs::service_full_name(), v1::Workers::service_full_name()}) {
-    health->SetServingStatus(service, true);
+/// Whoever may submit jobs can read and write files as this user.
+void require_protection(const Endpoint& endpoint, const ServerOptions& options) {
+  const bool identified = !options.tls.client_ca.empty() || !options.tokens.empty();
+  if (is_loopback(endpoint.host) || (identified && !options.tls.certificate.empty())) return;
+  const std::string fault =
+      endpoint.host + " is not a loopback address, and " +
+      (identified ? "tokens would be sent without TLS"
+                  : "whoever reaches it could read and write files as this user");
+  if (!options.insecure) {
+    throw InputError("--listen", fault +
+                                     ". Set --tls-cert and --tls-key, and --tls-client-ca or "
+                                     "--tokens; or --insecure");
   }
+  spdlog::warn("{}", fault);
+}
+
+/// A port that was used before, if it is free, else any.
+Listeners listen_for_clients(const Endpoint& endpoint, const std::optional<std::string>& last) {
+  if (endpoint.port == 0 && last && last->starts_with(endpoint.host + ":")) {
+    try {
+      return listen_on_tcp(endpoint.host, split_endpoint(*last).port);
+    } catch (const std::system_error&) {
+      spdlog::info("{}, the address of the last run, is taken", *last);
+    }
+  }
+  return listen_on_tcp(endpoint.host, endpoint.port);
 }
 
 }  // namespace
 
 Server::Server(const ServerOptions& options)
-    : state_(options.state_dir),
+    : descriptors_(raise_descriptor_limit()),
+      state_(options.state_dir),
       store_(state_.database()),
-      streams_(kMaxStreams),
-      jobs_(store_, state_, streams_, {options.max_ranks, state_.root()}),
+      trash_(state_.trash()),
+      paths_(options.allow_roots, state_.root()),
+      access_(options.tokens),
+      audit_(state_.root() / "audit.jsonl"),
+      streams_(store_.changes()),
+      jobs_(store_, state_, trash_, streams_, paths_, access_, audit_, {options.max_ranks}),
       workers_(store_, heartbeats_) {
-  listen(options.listen);
-  const Endpoint actual = split(endpoint_);
-  if (!is_loopback(actual.host)) {
-    spdlog::warn(
-        "{} is not a loopback address and this server knows no authentication: whoever "
-        "reaches it can read and write files as this user",
-        endpoint_);
-  }
-  launchers_ = std::make_unique<Launchers>(LauncherContext{state_, local_address(actual)});
+  launchers_ = std::make_unique<Launchers>(
+      LauncherContext{state_, options.job_umask, "unix:" + socket().string()});
+  launchers_->require_ready();
+  listen(options);
   scheduler_ =
-      std::make_unique<Scheduler>(store_, *launchers_, heartbeats_,
-                                  SchedulerLimits{options.max_ranks, options.heartbeat_timeout,
-                                                  SchedulerLimits().max_attempts});
-  declare_healthy(*grpc_);
+      std::make_unique<Scheduler>(store_, *launchers_, heartbeats_, trash_, paths_,
+                                  SchedulerLimits{options.max_ranks, options.max_attempts,
+                                                  options.heartbeat_timeout, options.retry_delay});
+  watchdog_ = std::make_unique<Watchdog>(
+      "unix:" + socket().string(), [this] { return fault(); },
+      [this](bool serving) {
+        for (GuardedServer* server : {clients_server_.get(), workers_server_.get()}) {
+          server->set_serving(serving);
+        }
+      });
   state_.write_endpoint(endpoint_);
 }
 
 Server::~Server() {
+  watchdog_.reset();
   streams_.stop();
-  grpc_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
-  grpc_->Wait();
+  clients_server_->shutdown(kShutdownGrace);
+  workers_server_->shutdown(kShutdownGrace);
 }
 
-void Server::listen(const std::string& address) {
-  Endpoint endpoint = split(address);
-  int port = 0;
-  if (endpoint.port == 0) {
-    // Jobs of the last run know its port.
-    const std::optional<std::string> last = state_.last_endpoint();
-    if (last && last->starts_with(endpoint.host + ":")) {
-      grpc_ = try_listen(endpoint.host, split(*last).port, &port);
-    }
-  }
-  if (!grpc_) grpc_ = try_listen(endpoint.host, endpoint.port, &port);
-  if (!grpc_) throw std::runtime_error("cannot listen on " + address);
-  endpoint_ = endpoint.host + ":" + std::to_string(port);
+std::filesystem::path Server::socket() const { return state_.root() / "workers.sock"; }
+
+void Server::listen(const ServerOptions& options) {
+  const Endpoint endpoint = split_endpoint(options.listen);
+  require_protection(endpoint, options);
+  Listeners listeners = listen_for_clients(endpoint, state_.last_endpoint());
+  endpoint_ = endpoint.host + ":" + std::to_string(listeners.port);
+  // Jobs of an earlier version call the clients' address.
+  clients_server_ = std::make_unique<GuardedServer>(
+      std::move(listeners), GuardedServerOptions{descriptors_ - kReservedDescriptors,
+                                                 kClientThreads,
+                                                 {&jobs_, &workers_},
+                                                 server_credentials(options.tls)});
+  workers_server_ = std::make_unique<GuardedServer>(
+      listen_on_unix(socket()),
+      GuardedServerOptions{descriptors_ - kReservedFromWorkers, kWorkerThreads, {&workers_}});
 }
 
-std::unique_ptr<grpc::Server> Server::try_listen(const std::string& host, int port,
-                                                 int* actual_port) {
-  grpc::ServerBuilder builder;
-  set_limits(builder);
-  builder.AddListeningPort(host + ":" + std::to_string(port), grpc::InsecureServerCredentials(),
-                           actual_port);
-  builder.RegisterService(&jobs_);
-  builder.RegisterService(&workers_);
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  return *actual_port == 0 ? nullptr : std::move(server);
+std::string Server::fault() {
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(state_.root(), error);
+  if (error) return state_.root().string() + ": " + error.message();
+  if (space.available < kLeastSpace) return "the disk of " + state_.root().string() + " is full";
+  if (scheduler_->time_since_round() > kLongestRound) return "the scheduler is stuck";
+  return store_.fault();
 }
 
 }  // namespace dotresize

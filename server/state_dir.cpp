@@ -1,15 +1,37 @@
 #include "server/state_dir.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <utility>
 
+#include "server/endpoint.h"
 #include "server/files.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
 
+namespace {
+
+/// It has logs, paths and hashes of tokens, and what is put there is run.
+void require_private(const fs::path& dir) {
+  struct stat status {};
+  if (::stat(dir.c_str(), &status) != 0) throw_errno("cannot use " + dir.string());
+  if (status.st_uid != ::geteuid()) {
+    throw std::runtime_error("the state directory " + dir.string() + " belongs to another user");
+  }
+  if ((status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    throw std::runtime_error("the state directory " + dir.string() +
+                             " is open to other users; close it: chmod 700 " + dir.string());
+  }
+}
+
+}  // namespace
+
 StateDir::StateDir(fs::path root) : root_(std::move(root)) {
   fs::create_directories(root_.parent_path());
   if (fs::create_directory(root_)) fs::permissions(root_, fs::perms::owner_all);
+  require_private(root_);
   lock_ = try_lock_file(root_ / "lock");
   if (!lock_) {
     throw StateDirInUse("the state directory " + root_.string() +
@@ -23,7 +45,7 @@ std::optional<std::string> StateDir::last_endpoint() const {
   std::optional<std::string> line = read_file_start(root_ / "endpoint", kMaxEndpointBytes);
   if (!line || line->empty() || line->back() != '\n') return std::nullopt;
   line->pop_back();
-  return line;
+  return endpoint_fault(*line).empty() ? line : std::nullopt;
 }
 
 void StateDir::write_endpoint(const std::string& endpoint) const {

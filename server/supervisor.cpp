@@ -19,8 +19,10 @@
 #include <utility>
 
 #include "base/child_process.h"
+#include "base/parse_number.h"
 #include "base/program.h"
 #include "server/attempt.h"
+#include "server/capped_log.h"
 #include "server/files.h"
 #include "server/process_table.h"
 
@@ -30,6 +32,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
+constexpr int64_t kMaxLogBytes = int64_t{64} << 20;
 constexpr std::chrono::seconds kStopGrace{10};
 constexpr std::chrono::seconds kDrainGrace{2};
 
@@ -42,17 +45,24 @@ sigset_t watched_signals() {
 
 class Supervisor {
  public:
-  Supervisor(fs::path dir, char** command) : dir_(std::move(dir)), command_(command) {}
+  Supervisor(fs::path dir, mode_t umask, char** command)
+      : dir_(std::move(dir)), umask_(umask), command_(command) {}
 
   int run() {
     detach();
-    const int64_t log_offset = redirect_output();
+    const UniqueFd file = open_log();
+    const int64_t log_offset = size_of(file);
+    CappedLog log(UniqueFd(::dup(file.get())), kMaxLogBytes);
+    redirect_output(log.pipe());
     write_supervisor_record(dir_, {::getpid(), process_start_time(::getpid()).value(), log_offset});
     start_command();
+    log.start();
     while (reap()) {
       wait_for_signal();
       if (deadline_ && Clock::now() >= *deadline_) kill_descendants();
     }
+    redirect_output(file.get());  // the last copies of the pipe
+    log.finish();
     write_exit_record(dir_, exit_);
     return kExitOk;
   }
@@ -69,15 +79,23 @@ class Supervisor {
     ::sigprocmask(SIG_BLOCK, &signals, nullptr);
   }
 
-  int64_t redirect_output() const {
+  UniqueFd open_log() const {
     const fs::path log = dir_.parent_path() / "log";
-    const UniqueFd fd(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    UniqueFd fd(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    if (!fd) throw_errno("cannot open " + log.string());
+    return fd;
+  }
+
+  static int64_t size_of(const UniqueFd& file) {
     struct stat status = {};
-    if (!fd || ::fstat(fd.get(), &status) != 0) throw_errno("cannot open " + log.string());
-    if (::dup2(fd.get(), STDOUT_FILENO) < 0 || ::dup2(fd.get(), STDERR_FILENO) < 0) {
-      throw_errno("cannot redirect to " + log.string());
-    }
+    if (::fstat(file.get(), &status) != 0) throw_errno("cannot read the log's size");
     return status.st_size;
+  }
+
+  static void redirect_output(int fd) {
+    if (::dup2(fd, STDOUT_FILENO) < 0 || ::dup2(fd, STDERR_FILENO) < 0) {
+      throw_errno("cannot redirect to the log");
+    }
   }
 
   void start_command() {
@@ -94,6 +112,7 @@ class Supervisor {
     // Nothing may run on unwatched, also when the supervisor is killed.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != supervisor) ::_exit(kExitCannotExecute);
+    ::umask(umask_);
     ::execvp(command_[0], command_);
     std::cerr << "dotresize-server: error: cannot run " << command_[0] << ": "
               << std::strerror(errno) << std::endl;
@@ -140,6 +159,7 @@ class Supervisor {
   }
 
   fs::path dir_;
+  mode_t umask_;  ///< of the command
   char** command_;
   pid_t main_ = -1;
   ExitRecord exit_;
@@ -149,14 +169,16 @@ class Supervisor {
 }  // namespace
 
 int supervise(int argc, char** argv) {
-  const bool well_formed = argc >= 6 && std::string_view(argv[2]) == "--dir" &&
-                           fs::path(argv[3]).is_absolute() && std::string_view(argv[4]) == "--";
-  if (!well_formed) {
+  const bool well_formed =
+      argc >= 8 && std::string_view(argv[2]) == "--dir" && fs::path(argv[3]).is_absolute() &&
+      std::string_view(argv[4]) == "--umask" && std::string_view(argv[6]) == "--";
+  const auto umask = well_formed ? parse_number<mode_t>(argv[5]) : std::nullopt;
+  if (!umask) {
     std::cerr << "dotresize-server supervise is started by dotresize-server alone\n";
     return kExitUsage;
   }
   try {
-    return Supervisor(argv[3], argv + 5).run();
+    return Supervisor(argv[3], *umask, argv + 7).run();
   } catch (const std::exception& error) {
     std::cerr << "dotresize-server supervise: " << error.what() << '\n';
     return kExitJobFailed;

@@ -3,8 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <cmath>
-#include <string_view>
 
+#include "server/access.h"
 #include "server/api_error.h"
 #include "server/attempt.h"
 #include "server/outcome.h"
@@ -13,16 +13,6 @@ namespace dotresize {
 namespace {
 
 constexpr size_t kMaxPhase = 64;
-
-/// The secret of the one "authorization: Bearer SECRET", else empty.
-std::string bearer_token(const grpc::ServerContext& context) {
-  constexpr std::string_view kScheme = "Bearer ";
-  const auto& metadata = context.client_metadata();
-  if (metadata.count("authorization") != 1) return "";
-  const grpc::string_ref value = metadata.find("authorization")->second;
-  const std::string_view text(value.data(), value.size());
-  return text.starts_with(kScheme) ? std::string(text.substr(kScheme.size())) : "";
-}
 
 void check_progress(const v1::Progress& progress) {
   if (progress.phase().size() > kMaxPhase) {
@@ -54,7 +44,8 @@ WorkersService::WorkersService(JobStore& store, Heartbeats& heartbeats)
 
 void WorkersService::authenticate(const grpc::ServerContext& context, const std::string& job_id,
                                   int attempt) {
-  if (matches_token(bearer_token(context), store_.token_sha256(job_id, attempt))) return;
+  const std::string token = bearer_token(context);
+  if (!token.empty() && matches_token(token, store_.token_sha256(job_id, attempt))) return;
   throw ApiError(grpc::StatusCode::UNAUTHENTICATED, "BAD_ATTEMPT_TOKEN",
                  "the call does not carry the token of this attempt");
 }

@@ -71,6 +71,9 @@ struct Sizes {
   int64_t describing() const;
   int64_t aligning() const;
   int64_t rotated_maps() const;
+  /// While something else is computed.
+  int64_t described_beside() const { return r.shard.overlaps ? describing() : 0; }
+  int64_t written_beside(int64_t bytes) const { return r.shard.overlaps ? bytes : 0; }
   int64_t folding() const;
 
   const RankMemory& r;
@@ -152,10 +155,11 @@ int64_t Sizes::solving() const {
   return uploaded + std::max(kernel_and_plan, 3 * rectangle() + 2 * k * k * kDouble);
 }
 
-/// Of a junction that is solved, in the background.
+/// Of a junction that is solved, in the background, where its map is written too.
 int64_t Sizes::describing() const {
   const int64_t R = transport() ? k * k * kDouble : 0;
-  return pca() ? 2 * rectangle() + R : 2 * square() + 2 * rectangle() + R;
+  const int64_t written = fold_bytes == kDouble ? 0 : d * k * fold_bytes;
+  return written + (pca() ? 2 * rectangle() + R : 2 * square() + 2 * rectangle() + R);
 }
 
 bool Sizes::aligns() const {
@@ -186,7 +190,7 @@ int64_t Sizes::folding() const {
     const bool ahead = on_gpu() && s + 1 < r.shard.end_sublayer;  // is uploaded meanwhile
     const int64_t next = ahead ? sublayer_parameters(r.config, s + 1, d, d, false) : 0;
     most = std::max(most, before + dense + next + folded * 2 / 3);
-    before = folded;
+    before = written_beside(folded);
   }
   // Beside both maps one that is scaled by the norm, and rows on their way through it.
   return fold_bytes * (most + kFoldedVocabularyRows * d + 3 * d * k) + rotated_maps();
@@ -203,10 +207,10 @@ int64_t RankMemory::pipeline() const {
   const int64_t shared = job.junction_groups.empty() ? 0 : 2 * s.first_sums() + s.square();
   const int64_t decomposing = std::max(n * s.square(), shared) + s.eigen();
   const int64_t second = s.second_pass() ? n * s.second_sums() + s.microbatch() : 0;
-  const int64_t next = n > 1 ? s.describing() : 0;
-  const int64_t solving = std::max((n - 1) * s.waiting_to_solve() + next + s.solving(),
-                                   s.waiting_to_solve() + std::max(s.solving(), s.describing())) +
-                          shared;
+  const int64_t last = std::max(s.solving(), s.describing());
+  const int64_t more = n > 1 ? std::max(s.described_beside() + s.solving(), s.describing()) : 0;
+  const int64_t solving =
+      std::max((n - 1) * s.waiting_to_solve() + more, s.waiting_to_solve() + last) + shared;
   return std::max(
       {weights + std::max({first, decomposing, second, solving}), s.aligning(), s.folding()});
 }
@@ -218,9 +222,11 @@ int64_t RankMemory::layerwise() const {
   const int64_t decomposing = s.square() + s.eigen();
   const int64_t second = s.second_sums() + std::max(s.at_junction(), reduced);
   const int64_t solving = s.waiting_to_solve() + s.solving();
-  const int64_t junction = s.describing() + std::max({first, decomposing, second, solving});
+  const int64_t junction =
+      std::max(s.described_beside() + std::max({first, decomposing, second, solving}),
+               s.waiting_to_solve() + s.describing());
   const int64_t sublayers = s.on_gpu() ? 2 : 1;
-  const int64_t forward = s.describing() + sublayers * s.dense_sublayer() * s.compute_bytes +
+  const int64_t forward = s.described_beside() + sublayers * s.dense_sublayer() * s.compute_bytes +
                           s.microbatch_stream() + s.insides();
   return std::max({s.share_stream() + std::max(junction, forward), s.aligning(), s.folding()});
 }
@@ -234,17 +240,21 @@ int64_t RankMemory::token_parallel() const {
   const int64_t solving = s.waiting_to_solve() + s.solving();
   const int64_t map = s.fold_bytes * s.d * s.k;
   // The half folded sublayer waits for the map behind it, and the one before is being written.
+  // Of the maps that are rotated the last one stays, with the product of the turns.
+  const int64_t rotated = s.aligns() ? map + s.k * s.k * kDouble : 0;
   const int64_t held =
-      s.fold_bytes * (s.folded_sublayer() * 2 / 3 + s.dense_sublayer() / 3 + s.folded_sublayer());
-  // The map is rotated into the one before.
-  const int64_t aligning = s.aligning() + (s.aligns() ? map : 0);
+      rotated + s.fold_bytes * (s.folded_sublayer() * 2 / 3 + s.dense_sublayer() / 3 +
+                                s.written_beside(s.folded_sublayer()));
+  const int64_t aligning = s.aligns() ? map + s.described_beside() + s.aligning() : 0;
   const int64_t junction =
-      held + map + s.describing() + std::max({first, decomposing, second, solving, aligning});
+      held + map +
+      std::max({s.described_beside() + std::max({first, decomposing, second, solving}),
+                s.waiting_to_solve() + s.describing(), aligning});
   const bool same_dtype = s.compute_bytes == s.fold_bytes;
-  const int64_t forward = held + map + s.describing() +
+  const int64_t forward = held + map + s.described_beside() +
                           (same_dtype ? 0 : s.compute_bytes * s.dense_sublayer()) +
                           s.microbatch_stream() + s.insides();
-  const int64_t folding = s.describing() + s.folding();
+  const int64_t folding = s.described_beside() + s.folding();
   return s.share_stream() + std::max({junction, forward, folding});
 }
 

@@ -57,12 +57,15 @@ int64_t passes(const ResolvedJob& job, const ShardPlan& plan) {
 /// How often the tokens go through the model, and how many junctions at a time.
 std::string passes_row(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   const int64_t junctions = mapped_junctions(config, job.head_sliced);
+  const char* const writing =
+      plan.ranks.front().overlaps ? "" : "; nothing is written beside, to save memory";
   if (!job.schedule.pipelined) {
-    return fmt::format("passes      1 over the tokens, one of {} junctions at a time", junctions);
+    return fmt::format("passes      1 over the tokens, one of {} junctions at a time{}", junctions,
+                       writing);
   }
-  return fmt::format("passes      {} over the tokens, {} junctions in {} {}", passes(job, plan),
+  return fmt::format("passes      {} over the tokens, {} junctions in {} {}{}", passes(job, plan),
                      junctions, plan.junction_groups,
-                     plan.junction_groups == 1 ? "group" : "groups");
+                     plan.junction_groups == 1 ? "group" : "groups", writing);
 }
 
 std::string traffic_row(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
@@ -215,6 +218,7 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
                    {"schedule", job.schedule.name},
                    {"passes", passes(job, plan)},
                    {"junction_groups", plan.junction_groups},
+                   {"overlaps", plan.ranks.front().overlaps},
                    {"traffic", traffic_json(estimate_traffic(config, job, plan))},
                    {"ranks", json::array()},
                    {"dense",

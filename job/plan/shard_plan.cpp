@@ -83,13 +83,14 @@ int64_t most_junctions(const ModelConfig& config, const ResolvedJob& job, const 
   return most;
 }
 
-void set_groups(const ModelConfig& config, const ResolvedJob& job, int64_t groups,
+void set_groups(const ModelConfig& config, const ResolvedJob& job, int64_t groups, bool overlaps,
                 ShardPlan& plan) {
   const int64_t mapped = mapped_junctions(config, job.head_sliced);
   plan.junction_groups = groups;
   for (RankShard& shard : plan.ranks) {
     const int64_t junctions = job.schedule.pipelined ? shard.junctions(mapped) : 1;
     shard.junctions_at_once = std::max<int64_t>(1, (junctions + groups - 1) / groups);
+    shard.overlaps = overlaps;
     shard.peak_memory_bytes = estimate_peak_memory(config, job, shard);
     if (job.gpu_compute_dtype) {
       shard.peak_device_memory_bytes = estimate_peak_device_memory(config, job, shard);
@@ -148,10 +149,13 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
   }
   ShardPlan plan = partition_of(config, job);
   const int64_t most = most_junctions(config, job, plan);
-  for (int64_t groups = 1;; ++groups) {
-    set_groups(config, job, groups, plan);
-    if (groups >= most || fits(plan, job)) return plan;
+  for (int64_t groups = 1; groups <= most; ++groups) {
+    for (const bool overlaps : {true, false}) {
+      set_groups(config, job, groups, overlaps, plan);
+      if (fits(plan, job)) return plan;
+    }
   }
+  return plan;
 }
 
 bool fits(const ShardPlan& plan, const ResolvedJob& job) {

@@ -33,6 +33,9 @@ struct RankShard {
   int64_t bytes = 0;       ///< of them in the checkpoint
   /// Junctions whose moments it has memory for at a time (the schedule pipeline).
   int64_t junctions_at_once = std::numeric_limits<int64_t>::max();
+  /// Whether a junction is recorded, and weights are written, while the next ones are computed:
+  /// unless memory is too short for that.
+  bool overlaps = true;
   int64_t peak_memory_bytes = 0;  ///< estimate, host memory
   /// Estimate, of the rank's GPU, if it has or may have one.
   std::optional<int64_t> peak_device_memory_bytes = {};
@@ -50,8 +53,9 @@ struct ShardPlan {
 };
 
 /// Contiguous sublayers per rank, balanced by estimated time (embedding and head counted), in the
-/// fewest groups of junctions whose peaks are within the job's budgets; if there are none, a
-/// junction at a time. Deterministic. Throws InputError if there are more ranks than sublayers.
+/// fewest groups of junctions whose peaks are within the job's budgets, with overlaps if there is
+/// memory for them; if nothing is within them, a junction at a time. Deterministic. Throws InputError if there
+/// are more ranks than sublayers.
 ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job);
 
 /// Whether every rank's peaks are within the job's budgets.

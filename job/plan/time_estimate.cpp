@@ -78,8 +78,9 @@ class JobTime {
   /// Perplexity of the source (`first`: which nobody has read yet) or of the output.
   PhaseTimes evaluate(const ModelConfig& model, Dtype stored, bool first) const;
   PhaseTimes calibrate() const;
-  /// Of what was written and of what was read.
-  PhaseTimes hash() const;
+  /// Of what was read and of what was written, by a thread beside two other steps. On a CPU its
+  /// core is one of theirs.
+  PhaseTimes hash(double calibrating, double evaluating) const;
 
  private:
   PhaseTimes pipeline() const;
@@ -99,6 +100,8 @@ class JobTime {
   int64_t mapped() const { return mapped_junctions(config_, job_.head_sliced); }
   /// Of the junctions that the rank owns.
   int64_t mapped(const RankShard& shard) const { return shard.junctions(mapped()); }
+  /// What hides background work of as many seconds.
+  double beside(double seconds) const { return plan_.ranks.front().overlaps ? seconds : 0.0; }
   bool last(const RankShard& shard) const { return shard.end_sublayer == config_.num_sublayers(); }
   double ranks() const { return number(job_.ranks); }
   int64_t seqlen() const { return expected_seqlen(job_, config_); }
@@ -155,13 +158,11 @@ class JobTime {
   }
   void add_moments(PhaseTimes& times, double tokens, double junctions) const;
   double eigen() const { return solve_counts(job_).eigen / rates_.eigen; }
-  /// One junction; `disk_write`: while this rank writes.
-  PhaseTimes solve(double disk_write) const;
-  double describe(double beside) const;
+  PhaseTimes solve() const;
+  PhaseTimes record(double beside, double disk_write) const;
   /// Maps of the sublayers from `first` to `end` that are rotated into each other.
   int64_t aligned(int64_t first, int64_t end) const;
-  /// `disk_write`: while this rank writes.
-  PhaseTimes align(int64_t sublayers, double disk_write) const;
+  double align(int64_t sublayers) const;
   double fold_seconds(const FoldCounts& counts) const {
     return (counts.in_proj + counts.out_proj) / rates_.fold_gemm;
   }
@@ -237,24 +238,31 @@ void JobTime::add_moments(PhaseTimes& times, double tokens, double junctions) co
   times.add("cost", junctions * tokens * counts.pairs / rates_.l1_cost);
 }
 
-/// From the moments to the map in the journal.
-PhaseTimes JobTime::solve(double disk_write) const {
+/// From the moments to the map.
+PhaseTimes JobTime::solve() const {
   const SolveCounts counts = solve_counts(job_);
   PhaseTimes times;
   times.add("sinkhorn", counts.sinkhorn / rates_.sinkhorn);
   times.add("qr", counts.qr / rates_.qr);
   times.add("solve", counts.solve / rates_.float64_gemm);
-  times.add("journal", counts.map / disk_write + counts.map / rates_.hash);
   return times;
 }
 
-/// A thread describes a junction until the next one is solved, which takes `beside`. On a CPU its
-/// cores are those of the other work.
-double JobTime::describe(double beside) const {
+/// One thread writes a junction into the journal and one describes it until the next one is solved,
+/// which takes `beside`. On a CPU their cores are those of the other work, the disk is not.
+/// `disk_write`: while this rank writes.
+PhaseTimes JobTime::record(double beside, double disk_write) const {
   const DescribeCounts counts = describe_counts(job_);
-  const double seconds = counts.eigenvalues / rates_.eigen + counts.condition / rates_.host_memory +
-                         counts.energy / rates_.float64_gemm;
-  return rates_.cuda ? seconds - beside : seconds;
+  const double describe = counts.eigenvalues / rates_.eigen +
+                          counts.condition / rates_.host_memory +
+                          counts.energy / rates_.float64_gemm;
+  const double map = solve_counts(job_).map;
+  const double journal = map / disk_write + map / rates_.hash;
+  PhaseTimes times;
+  times.add("describe", rates_.cuda ? describe - beside : describe);
+  times.add("journal", rates_.cuda ? journal - std::max(beside, describe)
+                                   : std::max(0.0, map / disk_write - beside) + map / rates_.hash);
+  return times;
 }
 
 /// Reading ahead and writing go on while a rank folds.
@@ -269,7 +277,7 @@ PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard
   PhaseTimes times = read_beside(
       folding, disk(number(shard.bytes), stored_bytes(config_, job_.source_dtype), true),
       convert(number(shard.parameters), job_.source_dtype, Dtype::kFloat32));
-  times.add("write", written_bytes(output, shard) / rates_.disk_write - times.total());
+  times.add("write", written_bytes(output, shard) / rates_.disk_write - beside(times.total()));
   return times;
 }
 
@@ -282,19 +290,21 @@ int64_t JobTime::aligned(int64_t first, int64_t end) const {
   return count;
 }
 
-PhaseTimes JobTime::align(int64_t sublayers, double disk_write) const {
+double JobTime::align(int64_t sublayers) const {
   const AlignCounts counts = align_counts(job_);
-  PhaseTimes times;
-  times.add("align", number(sublayers) * (counts.qr / rates_.qr + counts.values / rates_.eigen +
-                                          counts.products / rates_.float64_gemm));
-  times.add("journal", number(sublayers) * (counts.turn / disk_write + counts.turn / rates_.hash));
-  return times;
+  return number(sublayers) * (counts.qr / rates_.qr + counts.values / rates_.eigen +
+                              counts.products / rates_.float64_gemm);
 }
 
 PhaseTimes JobTime::fold_stages() const {
   const ModelConfig model = output();
   PhaseTimes times = slowest(of_ranks([&](const RankShard& shard) {
-    return align(aligned(shard.first_sublayer, shard.end_sublayer), rates_.disk_write);
+    const int64_t mine = aligned(shard.first_sublayer, shard.end_sublayer);
+    const double bytes = number(mine) * align_counts(job_).turn;
+    PhaseTimes aligning;
+    aligning.add("align", align(mine));
+    aligning.add("journal", bytes / rates_.disk_write + bytes / rates_.hash);
+    return aligning;
   }));
   times.add("align", number(aligned(0, config_.num_sublayers())) * align_counts(job_).chain /
                          rates_.float64_gemm);
@@ -324,8 +334,8 @@ PhaseTimes JobTime::pipeline() const {
   times.add(streamed(of_ranks(stage_of), microbatches()));
   int64_t most = 0;
   for (const RankShard& shard : plan_.ranks) most = std::max(most, mapped(shard));
-  PhaseTimes junction = solve(rates_.disk_write);
-  junction.add("describe", describe(junction.total()));
+  PhaseTimes junction = solve();
+  junction.add(record(beside(junction.total()), rates_.disk_write));
   junction.add("eigen", eigen());
   for (int64_t i = 0; i < most; ++i) times.add(junction);
   times.add(fold_stages());
@@ -337,12 +347,12 @@ PhaseTimes JobTime::solve_over_ranks() const {
   PhaseTimes times;
   add_moments(times, share_of_tokens(), 1.0);
   times.add("eigen", eigen());
-  times.add(solve(rates_.disk_write * number(rates_.ranks_per_host)));
+  times.add(solve());
   double moved = 8.0 * d() * d();
   if (job_.method.transport()) moved += 8.0 * d() * d();
   if (job_.method.passes() > 1) moved += 4.0 * d() * d();
   times.add("communicate", collective(moved));
-  times.add("describe", describe(times.total()));
+  times.add(record(beside(times.total()), rates_.disk_write * number(rates_.ranks_per_host)));
   return times;
 }
 
@@ -376,8 +386,8 @@ PhaseTimes JobTime::token_parallel() const {
     work.add("forward", 2.0 * share_of_tokens() * d() * k() / rates_.float32_gemm);
   }
   const int64_t turned = aligned(0, config_.num_sublayers());
-  work.add(align(turned, rates_.disk_write * number(rates_.ranks_per_host)));
-  work.add("align", number(turned) * align_counts(job_).chain / rates_.float64_gemm);
+  work.add("align",
+           align(turned) + number(turned) * align_counts(job_).chain / rates_.float64_gemm);
   work.add("fold", fold_vocabulary() * (job_.head_sliced ? 2.0 : 1.0));
   for (int64_t s = 0; s < config_.num_sublayers(); ++s) {
     const FoldCounts folding = fold_counts(config_, s, width);
@@ -402,18 +412,20 @@ PhaseTimes JobTime::token_parallel() const {
                          writing.add("write", written_bytes(model, shard) / rates_.disk_write);
                          return writing;
                        })).total();
-  times.add("write", write - times.total());
+  times.add("write", write - beside(times.total()));
   return times;
 }
 
-PhaseTimes JobTime::hash() const {
-  const double source = stored_bytes(config_, job_.source_dtype);
-  const ModelConfig model = output();
-  return slowest(of_ranks([&](const RankShard& shard) {
-    PhaseTimes times;
-    times.add("hash", (written_bytes(model, shard) + source / ranks()) / rates_.hash);
-    return times;
-  }));
+PhaseTimes JobTime::hash(double calibrating, double evaluating) const {
+  const double read = stored_bytes(config_, job_.source_dtype) / ranks() / rates_.hash;
+  const double written = stored_bytes(output(), job_.output_dtype) / ranks() / rates_.hash;
+  PhaseTimes times;
+  if (rates_.cuda) {
+    times.add("hash", std::max(read - calibrating, 0.0) + std::max(written - evaluating, 0.0));
+  } else {
+    times.add("hash", read + written);
+  }
+  return times;
 }
 
 std::string seconds_text(double seconds) {
@@ -434,13 +446,15 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   PhaseTimes times = time.check_weights();
   if (job.evaluation)
     times.add("evaluate_dense", time.evaluate(config, job.source_dtype, /*first=*/true).total());
-  times.add(time.calibrate());
-  times.add(time.hash());
+  const PhaseTimes calibration = time.calibrate();
+  times.add(calibration);
+  double evaluating = 0.0;
   if (job.evaluation) {
     const ModelConfig output = output_model_config(config, job, job.widths);
-    times.add("evaluate_compressed",
-              time.evaluate(output, job.output_dtype, /*first=*/false).total());
+    evaluating = time.evaluate(output, job.output_dtype, /*first=*/false).total();
+    times.add("evaluate_compressed", evaluating);
   }
+  times.add(time.hash(calibration.total(), evaluating));
   return {times.phases()};
 }
 

@@ -1,6 +1,7 @@
 #include "job/spec/validate_spec.h"
 
 #include <google/protobuf/message.h>
+#include <google/protobuf/unknown_field_set.h>
 
 #include <algorithm>
 #include <sstream>
@@ -59,7 +60,7 @@ class Validator {
     } else if (display_width(name) > 100) {
       add("name",
           "has " + std::to_string(display_width(name)) + " characters; at most 100 are allowed");
-    } else if (has_control_character(name)) {
+    } else if (!is_printable(name)) {
       add("name", in_quotes(name) + " has control characters");
     }
   }
@@ -223,6 +224,22 @@ class Validator {
     }
   }
 
+  /// proto3 keeps fields that it does not know: what they ask for would not be done.
+  void check_unknown(const Message& message, const std::string& path) {
+    const auto& unknown = message.GetReflection()->GetUnknownFields(message);
+    for (int i = 0; i < unknown.field_count(); ++i) {
+      add(path, "has a field that this version does not know, number " +
+                    std::to_string(unknown.field(i).number()));
+    }
+    std::vector<const FieldDescriptor*> fields;
+    message.GetReflection()->ListFields(message, &fields);
+    for (const FieldDescriptor* field : fields) {
+      if (field->is_repeated() || field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) continue;
+      check_unknown(message.GetReflection()->GetMessage(message, field),
+                    path + "." + field->name());
+    }
+  }
+
   /// proto3 keeps enum numbers that it does not know.
   void check_enums(const Message& message, const std::string& prefix) {
     std::vector<const FieldDescriptor*> fields;
@@ -259,6 +276,7 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_
   if (spec.has_evaluation()) validator.check_source("evaluation", spec.evaluation());
   validator.check_resources(spec.resources());
   validator.check_enums(spec, "");
+  validator.check_unknown(spec, "spec");
   return validator.violations;
 }
 

@@ -14,7 +14,8 @@ struct FieldViolation {
 };
 
 /// The faults of a spec that show without reading any file: ranges, exactly-one-of, required
-/// fields, absolute paths if `require_absolute_paths`. Empty if there are none.
+/// fields, fields of a newer version, absolute paths if `require_absolute_paths`. Empty if there
+/// are none.
 std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_absolute_paths);
 
 }  // namespace dotresize

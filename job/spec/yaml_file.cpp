@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "base/errors.h"
 
@@ -19,6 +20,31 @@ void require_utf8(const std::string& text, const std::string& origin) {
   } catch (const nlohmann::json::type_error&) {
     throw_faults(origin, {{1, "", "is not UTF-8 text"}});
   }
+}
+
+/// The character of a pair of JSON's \uXXXX escapes, each half of it with its four digits.
+std::string character_of(std::string_view high, std::string_view low) {
+  return nlohmann::json::parse("\"\\u" + std::string(high) + "\\u" + std::string(low) + "\"");
+}
+
+/// JSON text with the characters themselves in place of their surrogate pairs, which yaml-cpp takes
+/// for two characters each. Lines stay what they are.
+std::string without_surrogate_pairs(const std::string& text) {
+  if (!nlohmann::json::accept(text)) return text;
+  std::string result;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::string_view rest = std::string_view(text).substr(i);
+    const bool high = rest.starts_with("\\ud") || rest.starts_with("\\uD");
+    if (high && std::string_view("89abAB").find(rest[3]) != std::string_view::npos) {
+      result += character_of(rest.substr(2, 4), rest.substr(8, 4));
+      i += 12;
+    } else {
+      const std::size_t length = rest[0] == '\\' ? 2 : 1;  // the escape of a backslash is one
+      result += rest.substr(0, length);
+      i += length;
+    }
+  }
+  return result;
 }
 
 YAML::Node load_document(const std::string& text, const std::string& origin) {
@@ -64,7 +90,7 @@ void throw_faults(const std::string& origin, std::vector<Fault> faults) {
 void read_yaml_text(const std::string& text, const std::string& origin, YamlMessageReader& reader,
                     google::protobuf::Message& message) {
   require_utf8(text, origin);
-  reader.read(load_document(text, origin), message);
+  reader.read(load_document(without_surrogate_pairs(text), origin), message);
   if (!reader.faults().empty()) throw_faults(origin, reader.faults());
 }
 

@@ -30,7 +30,7 @@ TEST(Printable, CutsBetweenCharacters) {
 TEST(PrintableLines, KeepsLineFeedsAlone) {
   EXPECT_EQ(printable_lines("a\x1b[31mb\x7f\r"), "a?[31mb??");
   EXPECT_EQ(printable_lines("zwei\nZeilen ü"), "zwei\nZeilen ü");
-  EXPECT_EQ(printable_lines("\xff|\t"), "?|?");
+  EXPECT_EQ(printable_lines("\xff|\t"), "?|\t");
 }
 
 TEST(InQuotes, ShowsControlCharactersByNumber) {
@@ -50,6 +50,27 @@ TEST(InQuotes, CutsAfterAHundredBytesAtACharactersBoundary) {
 
 TEST(InQuotes, CutsWhatHasNoCharactersToo) {
   EXPECT_LT(in_quotes(std::string(1000, '\x80')).size(), 110u);
+}
+
+TEST(Printable, ReplacesWhatSteersATerminalOrTurnsTheTextAround) {
+  for (const char* hidden :
+       {"\u009b", "\u0085", "\u202e", "\u2066", "\u200f", "\u061c", "\u2028"}) {
+    EXPECT_EQ(printable("a" + std::string(hidden) + "b"), "a?b");
+    EXPECT_EQ(printable_lines("a" + std::string(hidden) + "b"), "a?b");
+    EXPECT_FALSE(is_printable(hidden));
+  }
+  EXPECT_EQ(in_quotes("\u202e"), "'\\xe2\\x80\\xae'");
+  EXPECT_TRUE(is_printable("caf\u00e9 \u05d0 \U0001F600"));
+}
+
+TEST(Printable, CharacterThatIsNotCompleteIsCounted) {
+  const std::string smile = "\U0001F600";
+  for (size_t bytes = 1; bytes < smile.size(); ++bytes) {
+    EXPECT_EQ(begun_character("a" + smile.substr(0, bytes)), bytes);
+  }
+  EXPECT_EQ(begun_character("a" + smile), 0u);
+  EXPECT_EQ(begun_character("\x80\x80\x80\x80"), 0u) << "nothing completes it";
+  EXPECT_EQ(begun_character(""), 0u);
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+#include <stop_token>
+
 #include "base/errors.h"
 #include "tests/temporary_directory.h"
 
@@ -24,6 +27,15 @@ TEST(Sha256OfFile, IsThatOfTheStandard) {
   put_file(dir / "million", std::string(9'999'999, 'a') + "b");
   EXPECT_NE(sha256_of_file(dir / "million"), whole);
   EXPECT_THROW(sha256_of_file(dir / "none"), InputError);
+}
+
+TEST(Sha256OfFile, IsGivenUpIfStopIsRequested) {
+  const TemporaryDirectory dir;
+  put_file(dir / "abc", "abc");
+  std::stop_source source;
+  EXPECT_EQ(sha256_of_file(dir / "abc", source.get_token()), kOfAbc);
+  source.request_stop();
+  EXPECT_THROW(sha256_of_file(dir / "abc", source.get_token()), std::runtime_error);
 }
 
 }  // namespace

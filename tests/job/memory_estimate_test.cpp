@@ -85,6 +85,35 @@ INSTANTIATE_TEST_SUITE_P(Methods, JunctionGroups,
                          testing::Values("magnitude", "dotresize", "slicegpt", "pca_dotresize"),
                          [](const auto& method) { return method.param; });
 
+/// Two layers of it on CPUs, as scripts/bench.sh scale runs them.
+TEST(MemoryEstimate, Of70BWidthFitsTwoRanksOf9GiBInBothSchedules) {
+  ModelConfig config = llama31_70b();
+  config.num_layers = 2;
+  ResolvedJob job = small_job(config, 2);
+  job.widths = uniform_widths(config, job.head_sliced, 6528);
+  job.output_dtype = Dtype::kBFloat16;
+  job.memory = 9 * kGiB;
+  for (const char* method : {"pca_dotresize", "dotresize"}) {
+    for (const char* schedule : {"pipeline", "token_parallel"}) {
+      job.method = method_named(method);
+      job.schedule = schedule_named(schedule);
+      EXPECT_TRUE(fits(make_shard_plan(config, job), job)) << method << ", " << schedule;
+    }
+  }
+}
+
+TEST(MemoryEstimate, OverlapsAreGivenUpForMemoryAndSaveSome) {
+  const ModelConfig config = llama31();
+  ResolvedJob job = small_job(config, 2);
+  job.schedule = schedule_named("token_parallel");
+  const ShardPlan free = make_shard_plan(config, job);
+  EXPECT_TRUE(free.ranks.front().overlaps);
+  job.memory = peak_memory(free) - 1;
+  const ShardPlan lean = make_shard_plan(config, job);
+  EXPECT_FALSE(lean.ranks.front().overlaps);
+  EXPECT_LE(peak_memory(lean), *job.memory);
+}
+
 TEST(MemoryEstimate, OfAGroupCountsEachOfItsJunctions) {
   const ModelConfig config = llama31();
   ResolvedJob job = small_job(config, 8);

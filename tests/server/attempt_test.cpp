@@ -137,6 +137,9 @@ TEST_F(Attempt, ThatWasNeverStartedHasVanished) {
   EXPECT_EQ(liveness(), Liveness::kVanished);
   fs::create_directory(dir_);
   EXPECT_EQ(liveness(), Liveness::kVanished);
+  EXPECT_FALSE(check_attempt(dir_).ran);
+  write_supervisor_record(dir_, {::getpid(), 1, 0});
+  EXPECT_TRUE(check_attempt(dir_).ran);
 }
 
 TEST_F(Attempt, PidOfAnotherProcessIsNotSignalled) {

@@ -69,6 +69,21 @@ def long_spec(output, **changes):
     return spec(output, **{"calibration__samples": 64, **changes})
 
 
+def endless_spec(output, **changes):
+    """A job that does not end by itself: it wants a precision that no double reaches."""
+    return spec(output, **{
+        "method__name": job_pb2.Method.dotresize, "method__lambda": 0.001,
+        "method__sinkhorn_tolerance": 1e-300, "method__sinkhorn_max_iterations": 100_000_000,
+        **changes})
+
+
+def script(path, commands):
+    """A program that runs these commands of the shell, in place of the worker."""
+    path.write_text(f"#!/bin/sh\n{commands}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
 def details(error):
     """(reason, {field: description}) of a failed call."""
     trailers = dict(error.trailing_metadata())
@@ -79,7 +94,7 @@ def details(error):
     assert info.domain == "dotresize"
     request = error_details_pb2.BadRequest()
     for detail in status.details[1:]:
-        assert detail.Unpack(request)
+        assert detail.Unpack(request) or detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR)
     return info.reason, {v.field: v.description for v in request.field_violations}
 
 
@@ -120,8 +135,8 @@ def ranks_of(job_id):
 
 
 class Server:
-    def __init__(self, state, *options, **environment):
-        self.command = [PROGRAM, "--listen", "127.0.0.1:0",
+    def __init__(self, state, *options, prefix=(), **environment):
+        self.command = [*prefix, PROGRAM, "--listen", "127.0.0.1:0",
                         "--state", str(state), *options]
         self.environment = {**os.environ, **environment}
         self.state = state
@@ -129,16 +144,26 @@ class Server:
         self.ids = set()
 
     def start(self):
-        self.process = subprocess.Popen(
-            self.command, env=self.environment, stdout=subprocess.PIPE, text=True)
+        with open(f"{self.state}.log", "ab") as log:
+            self.process = subprocess.Popen(
+                self.command, env=self.environment, stdout=subprocess.PIPE, stderr=log, text=True)
         line = self.process.stdout.readline()
         assert line.startswith("listening on "), line
         self.endpoint = line.split()[-1]
         assert (self.state / "endpoint").read_text().strip() == self.endpoint
+        self.connect()
+        return self
+
+    def connect(self):
+        """A new connection."""
         self.channel = grpc.insecure_channel(
             self.endpoint, options=[("grpc.use_local_subchannel_pool", 1)])
         self.jobs = jobs_pb2_grpc.JobsStub(self.channel)
-        return self
+
+    def log(self):
+        """What this server and those before it on its state directory have written."""
+        with open(f"{self.state}.log", errors="replace") as log:
+            return log.read()
 
     def end(self, signal_number):
         self.channel.close()
@@ -208,8 +233,8 @@ def make_server(tmp_path):
     """make_server(*options, **environment): a server that is ended with the test."""
     servers = []
 
-    def make(*options, **environment):
-        server = Server(tmp_path / f"state{len(servers)}", *options, **environment)
+    def make(*options, prefix=(), **environment):
+        server = Server(tmp_path / f"state{len(servers)}", *options, prefix=prefix, **environment)
         servers.append(server)
         return server.start()
 

@@ -21,6 +21,9 @@ NewJob new_job(const std::string& name, const std::string& request_id = "") {
   job.spec.mutable_output()->set_path("/out/" + name);
   job.request_id = request_id;
   job.output = "/out/" + name;
+  for (const char* suffix : {"", ".partial", ".replaced"}) {
+    job.claims.push_back({"output.path", job.output + suffix, true});
+  }
   return job;
 }
 
@@ -103,6 +106,133 @@ TEST_F(Store, TwoUnfinishedJobsNeverShareAnOutput) {
   EXPECT_NO_THROW(store_.create(new_job("a")));
 }
 
+TEST_F(Store, NoPathOfAnUnfinishedJobIsTouchedByAnother) {
+  NewJob job = new_job("x");
+  job.claims.push_back({"model.path", "/models/m", false});
+  const std::string id = store_.create(job).id();
+  const auto code = [&](const PathClaim& claim) {
+    NewJob other = new_job("other");
+    other.claims = {claim};
+    return code_of([&] { store_.request_cancel(store_.create(other).id()); });
+  };
+  const PathClaim clashes[] = {{"output.path", "/out/x/b", true},
+                               {"output.path", "/out", true},
+                               {"output.path", "/out/x.partial/b", true},
+                               {"output.path", "/models/m", true},
+                               {"output.path", "/models/m/b", true},
+                               {"output.path", "/models", true},
+                               {"model.path", "/out/x", false},
+                               {"model.path", "/out/x/b", false},
+                               {"calibration.text", "/out/x.partial/text", false}};
+  for (const PathClaim& claim : clashes) {
+    EXPECT_EQ(code(claim), grpc::StatusCode::FAILED_PRECONDITION) << claim.path;
+  }
+  const PathClaim neighbours[] = {{"output.path", "/out/xy", true},
+                                  {"output.path", "/out/x-b", true},
+                                  {"output.path", "/models/m2", true},
+                                  {"model.path", "/models/m", false},
+                                  {"model.path", "/models", false}};
+  for (const PathClaim& claim : neighbours) {
+    EXPECT_EQ(code(claim), grpc::StatusCode::OK) << claim.path;
+  }
+  store_.request_cancel(id);
+  EXPECT_EQ(code(clashes[0]), grpc::StatusCode::OK) << "it has ended";
+}
+
+TEST_F(Store, UnfinishedJobOfTheFirstSchemaKeepsItsPaths) {
+  const std::string id = store_.create(new_job("a")).id();
+  {
+    SQLite::Database database(file_.string(), SQLite::OPEN_READWRITE);
+    database.exec(
+        "DROP TABLE claims; DROP TABLE quarantine; DROP INDEX jobs_by_name;"
+        "ALTER TABLE jobs DROP COLUMN retry_ms; PRAGMA user_version=1");
+  }
+  JobStore migrated(file_);
+  EXPECT_EQ(migrated.get(id).state(), v1::Job::QUEUED);
+  EXPECT_EQ(code_of([&] { migrated.create(new_job("a")); }), grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+class DamagedStore : public Store {
+ protected:
+  /// Makes what the statement changes unreadable, as a failing disk would.
+  void damage(const std::string& statement) const {
+    SQLite::Database database(file_.string(), SQLite::OPEN_READWRITE);
+    database.exec(statement);
+  }
+  int count(const std::string& table) const {
+    return SQLite::Database(file_.string()).execAndGet("SELECT count(*) FROM " + table).getInt();
+  }
+};
+
+TEST_F(DamagedStore, OneBadRowHidesNoOther) {
+  const std::string bad = store_.create(new_job("bad", "r")).id();
+  const std::string good = store_.create(new_job("good")).id();
+  damage("UPDATE jobs SET body = x'ff00' WHERE name = 'bad'");
+  EXPECT_THAT(names(store_.list({})), ElementsAre("good", "bad"));
+  const v1::Job job = store_.get(bad);
+  EXPECT_EQ(job.state(), v1::Job::QUEUED);
+  EXPECT_EQ(job.error().code(), kDamagedRecord);
+  EXPECT_EQ(job.spec().output().path(), "/out/bad");
+  ASSERT_EQ(store_.next_queued()->id(), bad);
+  store_.finish(bad, {v1::Job::FAILED, job.error(), std::nullopt});
+  EXPECT_EQ(store_.next_queued()->id(), good);
+  EXPECT_EQ(count("quarantine"), 1) << "the bytes are kept";
+  EXPECT_EQ(code_of([&] { store_.requeue(bad, {}, [](const v1::Job&, const std::string&) {}); }),
+            grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST_F(DamagedStore, BadRowOfALaunchedJobKeepsItsAttempt) {
+  const std::string id = store_.create(new_job("bad")).id();
+  store_.begin_attempt(id, "hash", "");
+  damage("UPDATE jobs SET body = x'ff00'");
+  ASSERT_EQ(store_.launched().size(), 1u);
+  EXPECT_EQ(store_.launched()[0].attempt(), 1);
+  EXPECT_TRUE(store_.confirm_running(id, 1));
+  store_.finish(id, succeeded());
+  EXPECT_FALSE(store_.get(id).has_error());
+}
+
+TEST_F(DamagedStore, BadRowsAreDeletedWithoutBeingRead) {
+  const std::string id = store_.create(new_job("bad")).id();
+  store_.request_cancel(id);
+  damage("UPDATE jobs SET body = x'ff00'");
+  damage("UPDATE events SET body = x'ff00'");
+  EXPECT_EQ(store_.events_after(id, 0, 10).size(), 2u) << "their numbers are known";
+  store_.remove(id, [](const v1::Job&, const std::string&) {});
+  EXPECT_TRUE(store_.list({}).jobs.empty());
+}
+
+TEST_F(DamagedStore, FileThatIsNoTableIsRefusedByName) {
+  home_.write("other.sqlite", std::string(8192, 'x'));
+  try {
+    JobStore store(home_ / "other.sqlite");
+    FAIL() << "it was opened";
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("other.sqlite"));
+  }
+}
+
+TEST_F(Store, ListsOfAnyFilterSortAndScanNothing) {
+  for (const char* name : {"a", "b"}) store_.create(new_job(name));
+  for (const bool by_name : {false, true}) {
+    for (const std::vector<v1::Job::State>& states :
+         {std::vector<v1::Job::State>{}, {v1::Job::QUEUED}, {v1::Job::QUEUED, v1::Job::FAILED}}) {
+      JobQuery query;
+      query.states = states;
+      if (by_name) query.name = "a";
+      EXPECT_FALSE(store_.list(query).jobs.empty());
+      SQLite::Database database(file_.string());
+      SQLite::Statement plan(database, "EXPLAIN QUERY PLAN " + list_sql(query));
+      std::string steps;
+      while (plan.executeStep()) steps += plan.getColumn(3).getString() + "\n";
+      EXPECT_THAT(steps, ::testing::Not(::testing::HasSubstr("TEMP B-TREE"))) << list_sql(query);
+      if (by_name || !states.empty()) {
+        EXPECT_THAT(steps, ::testing::Not(::testing::HasSubstr("SCAN jobs"))) << list_sql(query);
+      }
+    }
+  }
+}
+
 TEST_F(Store, EndsAJobOnce) {
   const std::string id = store_.create(new_job("a")).id();
   store_.begin_attempt(id, "hash", "");
@@ -179,40 +309,60 @@ TEST_F(Store, ListsByStateAndName) {
 TEST_F(Store, QueueIsFirstInFirstOut) {
   const std::string first = store_.create(new_job("a")).id();
   const std::string second = store_.create(new_job("b")).id();
-  EXPECT_EQ(store_.oldest_queued()->id(), first);
+  EXPECT_EQ(store_.next_queued()->id(), first);
   store_.begin_attempt(first, "hash", "");
-  EXPECT_EQ(store_.oldest_queued()->id(), second);
+  EXPECT_EQ(store_.next_queued()->id(), second);
   ASSERT_EQ(store_.launched().size(), 1u);
+}
+
+TEST_F(Store, JobThatIsPutBackWaitsForItsTimeAndHoldsUpNoOther) {
+  const std::string first = store_.create(new_job("a")).id();
+  store_.begin_attempt(first, "hash", "");
+  ASSERT_TRUE(store_.put_back(first, "lost", std::chrono::hours(1)));
+  EXPECT_EQ(store_.get(first).state(), v1::Job::QUEUED);
+  EXPECT_TRUE(store_.get(first).has_retry_time());
+  EXPECT_FALSE(store_.next_queued());
+  const std::string second = store_.create(new_job("b")).id();
+  EXPECT_EQ(store_.next_queued()->id(), second);
+  EXPECT_FALSE(store_.begin_attempt(first, "hash", "")->has_retry_time());
+  ASSERT_TRUE(store_.put_back(first, "lost", std::chrono::seconds(0)));
+  EXPECT_EQ(store_.next_queued()->id(), first) << "it is the older one";
+  store_.begin_attempt(second, "hash", "");
+  store_.request_cancel(second);
+  EXPECT_FALSE(store_.put_back(second, "lost", std::chrono::seconds(0)));
 }
 
 TEST_F(Store, ForgetsEndedJobsAlone) {
   const std::string id = store_.create(new_job("a", "r")).id();
-  EXPECT_EQ(code_of([&] { store_.remove(id, [](const v1::Job&) {}); }),
-            grpc::StatusCode::FAILED_PRECONDITION);
+  const auto nothing = [](const v1::Job&, const std::string&) {};
+  EXPECT_EQ(code_of([&] { store_.remove(id, nothing); }), grpc::StatusCode::FAILED_PRECONDITION);
   store_.request_cancel(id);
-  store_.remove(id, [](const v1::Job&) {});
+  store_.remove(id, nothing);
   EXPECT_EQ(code_of([&] { store_.get(id); }), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(code_of([&] { store_.events_after(id, 0, 1); }), grpc::StatusCode::NOT_FOUND);
   EXPECT_FALSE(store_.find_request("r", new_job("a").spec));
 }
 
 TEST_F(Store, QueuesFailedAndCancelledJobsAgain) {
-  const auto nothing = [](const v1::Job&) {};
+  const auto nothing = [](const v1::Job&, const std::string&) {};
+  const std::vector<PathClaim> claims = new_job("a").claims;
   const std::string id = store_.create(new_job("a")).id();
-  EXPECT_EQ(code_of([&] { store_.requeue(id, nothing); }), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(code_of([&] { store_.requeue(id, claims, nothing); }),
+            grpc::StatusCode::FAILED_PRECONDITION);
   store_.begin_attempt(id, "hash", "");
   v1::JobError error;
   error.set_message("the disk is full");
   store_.finish(id, {v1::Job::FAILED, error, std::nullopt});
 
-  const v1::Job queued = store_.requeue(id, nothing);
+  const v1::Job queued = store_.requeue(id, claims, nothing);
   EXPECT_EQ(queued.state(), v1::Job::QUEUED);
   EXPECT_FALSE(queued.has_error());
   EXPECT_FALSE(queued.has_end_time());
-  EXPECT_EQ(store_.oldest_queued()->id(), id);
+  EXPECT_EQ(store_.next_queued()->id(), id);
   EXPECT_EQ(store_.begin_attempt(id, "hash", "")->attempt(), 2);
   store_.finish(id, {v1::Job::SUCCEEDED, std::nullopt, v1::JobResult()});
-  EXPECT_EQ(code_of([&] { store_.requeue(id, nothing); }), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(code_of([&] { store_.requeue(id, claims, nothing); }),
+            grpc::StatusCode::FAILED_PRECONDITION);
 }
 
 TEST_F(Store, TellsOfChangesAfterTheyAreCommitted) {

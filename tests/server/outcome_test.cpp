@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 namespace dotresize {
 namespace {
 
@@ -70,9 +72,33 @@ TEST(Outcome, FallsBackToTheLastWordsOfTheLog) {
               HasSubstr("killed by signal 9"));
 }
 
+TEST(Outcome, OnlyRankThatASignalKillsIsNamed) {
+  const v1::JobError error = explain_failure({{-1, 11}, std::nullopt, "", "calibrate", true});
+  EXPECT_EQ(error.code(), "RANK_KILLED");
+  EXPECT_EQ(error.rank(), 0);
+  EXPECT_EQ(error.signal(), 11);
+  EXPECT_THAT(explain_failure({{1, 0}, std::nullopt, "", "", true}).message(),
+              HasSubstr("the worker ended with exit code 1"));
+}
+
 TEST(Outcome, CommandThatCannotRunIsALaunchFailure) {
   EXPECT_EQ(explain_failure({{127, 0}, std::nullopt, "cannot run mpirun\n", ""}).code(),
             "LAUNCH_FAILED");
+}
+
+TEST(Outcome, OnlyWhatMayHaveBeenChanceIsTriedAgain) {
+  const auto remedy = [](const char* code, int signal) {
+    v1::JobError error;
+    error.set_code(code);
+    error.set_signal(signal);
+    return remedy_for(error);
+  };
+  EXPECT_EQ(remedy("INVALID_INPUT", 0), Remedy::kNone);
+  EXPECT_EQ(remedy("RANK_FAILED", 0), Remedy::kNone);
+  EXPECT_EQ(remedy("RANK_KILLED", SIGSEGV), Remedy::kNone);
+  EXPECT_EQ(remedy("RANK_KILLED", SIGKILL), Remedy::kAgain);
+  EXPECT_EQ(remedy("LOST", 0), Remedy::kAgain);
+  EXPECT_EQ(remedy("LAUNCH_FAILED", 0), Remedy::kHoldQueue);
 }
 
 TEST(Outcome, SurvivesHostileLogs) {

@@ -1,19 +1,20 @@
-"""The Jobs API as clients see it; no job gets further than its launch here."""
+"""The Jobs API as clients see it; the worker of these jobs fails at once, or sleeps."""
 
 import concurrent.futures
+import os
 import signal
 import subprocess
 
 import grpc
 import pytest
-from conftest import SOURCE, Server, jobs_pb2, refused, spec
+from conftest import ENDED, SOURCE, Server, jobs_pb2, refused, script, spec
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.fixture
 def server(make_server):
-    return make_server("--max-ranks", "4", DOTRESIZE_WORKER="/no/such/worker")
+    return make_server("--max-ranks", "4", DOTRESIZE_WORKER="/bin/false")
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,8 @@ HOSTILE_SPECS = {
     "no name": ("name", {"name": ""}),
     "endless name": ("name", {"name": "n" * 101}),
     "control characters in the name": ("name", {"name": "a\x1b[2Jb"}),
+    "C1 control in the name": ("name", {"name": "a\x9b2Jb"}),
+    "text direction in the name": ("name", {"name": "a\u202eb"}),
     "relative model": ("model.path", {"model__path": "examples/docs-llama"}),
     "model with a NUL": ("model.path", {"model__path": "/tmp/a\0b"}),
     "no such model": ("model.path", {"model__path": "/no/such/model"}),
@@ -140,11 +143,12 @@ def test_validate_only_stores_nothing(server, tmp_path):
     assert not server.jobs.ListJobs(jobs_pb2.ListJobsRequest()).jobs
 
 
-def test_missing_worker_is_a_launch_failure(server, tmp_path):
-    job = server.wait(server.create(spec(tmp_path / "out")).id)
-    assert job.state == jobs_pb2.Job.FAILED
-    assert job.error.code == "LAUNCH_FAILED"
-    assert "/no/such/worker" in job.error.message
+def test_server_without_a_worker_does_not_start(server):
+    server.end(signal.SIGTERM)
+    environment = server.environment | {"DOTRESIZE_WORKER": "/no/such/worker"}
+    done = subprocess.run(server.command, env=environment, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 69
+    assert "/no/such/worker" in done.stderr
 
 
 def test_request_id_sent_twice_gives_one_job(server, tmp_path):
@@ -167,11 +171,59 @@ def test_request_id_sent_by_many_at_once_gives_one_job(server, tmp_path):
 
 
 def test_existing_output_is_refused_unless_it_may_be_overwritten(server, tmp_path):
-    (tmp_path / "out").mkdir()
+    (tmp_path / "out/dotresize").mkdir(parents=True)
     with refused(grpc.StatusCode.FAILED_PRECONDITION) as found:
         server.create(spec(tmp_path / "out"))
     assert found[0] == "OUTPUT_EXISTS"
+    with refused(grpc.StatusCode.FAILED_PRECONDITION) as found:
+        server.create(spec(tmp_path / "out", output__overwrite=True))
+    assert found[0] == "OUTPUT_FOREIGN"
+    (tmp_path / "out/dotresize/report.json").write_text("{}")
     server.create(spec(tmp_path / "out", output__overwrite=True))
+
+
+def test_directory_of_somebody_else_is_never_taken_for_an_unfinished_output(server, tmp_path):
+    thesis = tmp_path / "out.partial/thesis"
+    thesis.parent.mkdir()
+    thesis.write_text("only copy")
+    with refused(grpc.StatusCode.FAILED_PRECONDITION) as found:
+        server.create(spec(tmp_path / "out"))
+    assert found[0] == "OUTPUT_FOREIGN"
+    assert thesis.read_text() == "only copy"
+
+
+def test_paths_outside_the_allowed_roots_are_denied(make_server, tmp_path):
+    inside = tmp_path / "root"
+    inside.mkdir()
+    server = make_server("--allow-root", str(inside), "--allow-root", str(SOURCE))
+    (inside / "link").symlink_to(tmp_path)
+    for output in (tmp_path / "out", inside / "link" / "out", inside / ".." / "out"):
+        with refused(grpc.StatusCode.PERMISSION_DENIED) as found:
+            server.create(spec(output))
+        assert found[0] == "PATH_NOT_ALLOWED"
+    with refused(grpc.StatusCode.PERMISSION_DENIED):
+        server.create(spec(inside / "out", model__path="/etc"))
+    (inside / "model").mkdir()
+    (inside / "model/config.json").symlink_to("/etc/passwd")
+    with refused(grpc.StatusCode.PERMISSION_DENIED):
+        server.create(spec(inside / "out", model__path=str(inside / "model")))
+    assert server.create(spec(inside / "out")).id
+
+
+def test_no_job_touches_the_paths_of_another(make_server, tmp_path):
+    server = make_server("--max-ranks", "2",
+                         DOTRESIZE_WORKER=script(tmp_path / "worker", "sleep 300"))
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_bytes((SOURCE / "examples/docs-llama/config.json").read_bytes())
+    (model / "dotresize").mkdir()
+    (model / "dotresize/report.json").write_text("{}")
+    id_ = server.create(spec(tmp_path / "x", model__path=str(model))).id
+    for output in ("x/b", "x.partial/b", "model"):
+        with refused(grpc.StatusCode.FAILED_PRECONDITION) as found:
+            server.create(spec(tmp_path / output, output__overwrite=True))
+        assert found[0] == "OUTPUT_IN_USE", output
+    server.cancel(id_)
 
 
 def test_pages_are_newest_first_and_stable(server, tmp_path):
@@ -213,7 +265,18 @@ def test_acknowledged_jobs_survive_a_kill(server, tmp_path):
     ids = [server.create(spec(tmp_path / f"out{i}")).id for i in range(3)]
     server.kill_and_restart()
     for id_ in ids:
-        assert server.wait(id_).error.code == "LAUNCH_FAILED"
+        assert server.wait(id_).error.code == "RANK_FAILED"
+
+
+@pytest.mark.parametrize("mode", [0o750, 0o705, 0o777])
+def test_state_directory_that_others_can_enter_is_refused(server, mode):
+    server.end(signal.SIGTERM)
+    server.state.chmod(mode)
+    done = subprocess.run(server.command, env=server.environment, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 69
+    assert "chmod 700" in done.stderr
+    server.state.chmod(0o700)
+    server.start()
 
 
 def test_second_server_on_a_state_directory_is_refused(server):
@@ -233,18 +296,44 @@ def test_second_server_on_an_address_is_refused(server, tmp_path):
     assert f"cannot listen on {server.endpoint}" in second.stderr
 
 
-def test_foreign_address_is_warned_about(tmp_path):
-    server = Server(tmp_path / "state")
-    server.command[2] = "0.0.0.0:0"
-    process = subprocess.Popen(
-        server.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    process.stdout.readline()
-    process.terminate()
-    assert "no authentication" in process.communicate(timeout=20)[1]
+@pytest.mark.parametrize("path, message", [
+    ("spec", b"\xf8\x06\x01"),  # field 111
+    ("spec.resources", b"\x3a\x03\xf8\x06\x01"),
+])
+def test_field_that_this_server_does_not_know_is_refused(server, tmp_path, path, message):
+    wanted = spec(tmp_path / "out")
+    wanted.MergeFromString(message)
+    with refused(INVALID) as found:
+        server.create(wanted)
+    assert "111" in found[1][path]
+
+
+def test_log_beyond_its_end_is_empty(server, tmp_path):
+    id_ = server.create(spec(tmp_path / "out")).id
+    server.wait(id_)
+    assert server.logs(id_, offset=2**63 - 1) == b""
+
+
+def test_content_of_a_file_that_is_no_json_is_not_quoted(idle_server, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/config.json").write_text('{"a": s3cret:x:19000}')
+    with refused(INVALID) as found:
+        idle_server.create(spec(tmp_path / "out", model__path=str(tmp_path / "model")))
+    assert "JSON" in found[1]["model.path"]
+    assert "s3" not in found[1]["model.path"]
 
 
 def test_sigterm_ends_the_server_well(server):
     assert server.end(signal.SIGTERM) == 0
+
+
+def test_endpoint_file_with_garbage_is_no_obstacle(server):
+    server.end(signal.SIGTERM)
+    for garbage in ("127.0.0.1:99999999999\n", "127.0.0.1:\n", "\xff\n", ""):
+        (server.state / "endpoint").write_text(garbage)
+        server.start()
+        server.end(signal.SIGTERM)
+    server.start()
 
 
 def test_health_and_reflection_answer(server):

@@ -16,6 +16,7 @@ JOBS = json.loads((DATA / "jobs.json").read_text())["jobs"]
 @pytest.fixture
 def server(make_server, tmp_path):
     shutil.copytree(DATA / "state", tmp_path / "state0")
+    (tmp_path / "state0").chmod(0o700)  # as the server has made it
     return make_server()
 
 

@@ -1,14 +1,18 @@
 """Whole jobs: real workers under mpirun, killed, cancelled and found again."""
 
 import contextlib
+import ipaddress
+import json
 import os
+import pathlib
 import signal
 import threading
+import time
 
 import grpc
 import pytest
-from conftest import (ENDED, SOURCE, eventually, jobs_pb2, long_spec, processes_of, ranks_of, refused,
-                      spec)
+from conftest import (BINARIES, ENDED, SOURCE, endless_spec, eventually, jobs_pb2, long_spec, processes_of,
+                      ranks_of, refused, script, spec)
 from safetensors.numpy import load_file, save_file
 
 Job = jobs_pb2.Job
@@ -16,7 +20,7 @@ Job = jobs_pb2.Job
 
 @pytest.fixture
 def server(make_server):
-    return make_server("--max-ranks", "4")
+    return make_server("--max-ranks", "4", "--max-attempts", "1")
 
 
 def check_nothing_is_left(job, tmp_path):
@@ -34,6 +38,29 @@ def check_only_a_journal_is_left(job, tmp_path):
 def states_of(server, job_id):
     return [event.state_change.state for event in server.watch(job_id)
             if event.HasField("state_change")]
+
+
+def command_line(pid):
+    with open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read()
+
+
+def open_addresses(pid):
+    """Addresses at which the process waits for TCP connections or UDP datagrams."""
+    found = set()
+    inodes = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            inodes.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+    for protocol, waiting in (("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")):
+        with open(f"/proc/{pid}/net/{protocol}") as table:
+            for line in list(table)[1:]:
+                _, local, _, state, *_, inode = line.split()[:10]
+                if state == waiting and f"socket:[{inode}]" in inodes:
+                    digits = bytes.fromhex(local.split(":")[0])
+                    words = b"".join(digits[i:i + 4][::-1] for i in range(0, len(digits), 4))
+                    found.add(str(ipaddress.ip_address(words)))
+    return found
 
 
 def few_tokens(path):
@@ -65,6 +92,30 @@ def test_job_succeeds_with_its_numbers(server, tmp_path):
     assert log == [server.logs(id_)]
     assert server.logs(id_, offset=len(log[0]) - 3) == log[0][-3:]
     assert processes_of(id_) == {}
+
+
+def test_no_rank_listens_beyond_this_host(server, tmp_path):
+    id_ = server.create(endless_spec(tmp_path / "out")).id
+    server.wait_for_phase(id_, "calibrate")
+    ranks = ranks_of(id_).values()
+    assert len(ranks) == 2
+    assert {address for pid in ranks for address in open_addresses(pid)} <= {"127.0.0.1", "::1"}
+    server.cancel(id_)
+    server.wait(id_)
+
+
+def test_one_rank_runs_without_mpirun(make_server, tmp_path):
+    server = make_server("--max-attempts", "1")
+    id_ = server.create(endless_spec(tmp_path / "out", resources__ranks=1)).id
+    server.wait_for_phase(id_, "calibrate")
+    worker = [pid for pid in processes_of(id_)
+              if command_line(pid).split(b"\0")[0].endswith(b"dotresize-worker")]
+    assert len(processes_of(id_)) == 2, "supervisor and worker"
+    assert {address for pid in worker for address in open_addresses(pid)} <= {"127.0.0.1", "::1"}
+    os.kill(worker[0], signal.SIGSEGV)
+    job = server.wait(id_)
+    assert (job.error.code, job.error.rank, job.error.signal) == ("RANK_KILLED", 0, signal.SIGSEGV)
+    check_only_a_journal_is_left(job, tmp_path)
 
 
 def test_watch_that_breaks_off_resumes(server, tmp_path):
@@ -119,7 +170,7 @@ def test_ranks_that_do_not_react_are_cancelled_too(server, tmp_path):
 
 
 def test_job_without_heartbeat_is_stopped(make_server, tmp_path):
-    server = make_server("--heartbeat-timeout", "5")
+    server = make_server("--heartbeat-timeout", "5", "--max-attempts", "1")
     id_ = server.create(long_spec(tmp_path / "out")).id
     server.wait_for_phase(id_, "calibrate")
     os.kill(ranks_of(id_)[0], signal.SIGSTOP)
@@ -128,6 +179,48 @@ def test_job_without_heartbeat_is_stopped(make_server, tmp_path):
     assert job.error.code == "LOST"
     assert "no heartbeat for 5 s" in job.error.message
     check_only_a_journal_is_left(job, tmp_path)
+
+
+@pytest.fixture
+def late_server(make_server, tmp_path):
+    """Its jobs go on for a while after they have completed their output."""
+    return make_server("--max-ranks", "4", DOTRESIZE_WORKER=script(
+        tmp_path / "worker", f'{BINARIES}/dotresize-worker "$@" && exec sleep 300'))
+
+
+def test_output_that_is_whole_is_a_success_if_its_processes_vanish(late_server, tmp_path):
+    id_ = late_server.create(spec(tmp_path / "out")).id
+    eventually(120, (tmp_path / "out").exists)
+    for pid in processes_of(id_):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    job = late_server.wait(id_)
+    assert job.state == Job.SUCCEEDED, job
+    assert job.attempt == 1
+    assert job.result.compressed.parameters < job.result.dense.parameters
+
+
+def test_cancel_comes_too_late_for_an_output_that_is_whole(late_server, tmp_path):
+    id_ = late_server.create(spec(tmp_path / "out")).id
+    eventually(120, (tmp_path / "out").exists)
+    late_server.cancel(id_)
+    job = late_server.wait(id_)
+    assert job.state == Job.SUCCEEDED, job
+    assert not job.cancelling
+
+
+def test_server_that_was_stopped_for_a_while_blames_no_job(make_server, tmp_path):
+    server = make_server("--heartbeat-timeout", "5", "--max-ranks", "4")
+    id_ = server.create(endless_spec(tmp_path / "out")).id
+    server.wait_for_phase(id_, "calibrate")
+    server.process.send_signal(signal.SIGSTOP)
+    time.sleep(7)
+    server.process.send_signal(signal.SIGCONT)
+    # The scheduler has looked at all jobs when it has run another one to its end.
+    assert server.wait(server.create(spec(tmp_path / "next")).id).state == Job.SUCCEEDED
+    assert server.get(id_).state == Job.RUNNING
+    server.cancel(id_)
+    assert server.wait(id_).state == Job.CANCELLED
 
 
 def fail_after_a_junction(server, tmp_path):
@@ -190,9 +283,11 @@ def test_end_of_a_job_is_not_missed_while_the_server_is_away(server, tmp_path):
     assert server.wait(id_, seconds=10).state == Job.SUCCEEDED
 
 
-def test_job_whose_processes_vanish_is_started_again(server, tmp_path):
+def test_job_whose_processes_vanish_is_started_again(make_server, tmp_path):
+    server = make_server("--retry-delay", "0")
     id_ = server.create(long_spec(tmp_path / "out")).id
     server.wait_for_phase(id_, "calibrate")
+    assert list(pathlib.Path("/dev/shm").glob(f"*{id_}*/*")), "segments of its ranks"
     first = set(processes_of(id_))
     for pid in first:  # as a crash of the machine would
         with contextlib.suppress(ProcessLookupError):
@@ -202,8 +297,33 @@ def test_job_whose_processes_vanish_is_started_again(server, tmp_path):
     assert job.state == Job.SUCCEEDED
     assert job.attempt == 2
     reasons = [event.state_change.reason for event in server.watch(id_)
-               if event.state_change.state == Job.STARTING]
+               if event.state_change.state == Job.QUEUED]
     assert reasons == ["", "the processes of attempt 1 vanished"]
+    assert not list(pathlib.Path("/dev/shm").glob(f"*{id_}*"))
+
+
+def test_job_with_a_killed_rank_waits_and_is_started_again(make_server, tmp_path):
+    server = make_server("--retry-delay", "1")
+    id_ = server.create(long_spec(tmp_path / "out", calibration__samples=24)).id
+    eventually(120, lambda: list((tmp_path / "out.partial/journal").glob("junction-*.json")))
+    os.kill(ranks_of(id_)[1], signal.SIGKILL)
+    job = server.wait(id_)
+    assert job.state == Job.SUCCEEDED, job
+    assert job.attempt == 2
+    assert b"junctions are solved" in server.logs(id_)
+    states = states_of(server, id_)
+    assert states == [Job.QUEUED, Job.STARTING, Job.RUNNING] * 2 + [Job.SUCCEEDED]
+
+
+def test_job_that_waits_for_another_attempt_can_be_cancelled(make_server, tmp_path):
+    server = make_server("--retry-delay", "3600")
+    id_ = server.create(long_spec(tmp_path / "out")).id
+    eventually(120, lambda: list((tmp_path / "out.partial/journal").glob("junction-*.json")))
+    os.kill(ranks_of(id_)[1], signal.SIGKILL)
+    job = eventually(30, lambda: (job := server.get(id_)).state == Job.QUEUED and job)
+    assert job.retry_time.seconds > job.create_time.seconds + 3000
+    assert server.cancel(id_).state == Job.CANCELLED
+    check_nothing_is_left(job, tmp_path)
 
 
 def test_running_ranks_stay_within_the_limit_and_jobs_run_in_order(server, tmp_path):
@@ -245,6 +365,25 @@ def test_bad_tokens_fail_the_job_as_invalid_input(server, tmp_path):
     check_nothing_is_left(job, tmp_path)
 
 
+def test_name_of_any_characters_reaches_the_worker(server, tmp_path):
+    england = "\U0001F3F4\U000E0067\U000E0062\U000E0065\U000E006E\U000E0067\U000E007F"
+    name = f'{england} \\ud83c \u00e9 "\U0001F600"'
+    job = server.wait(server.create(spec(tmp_path / "out", name=name)).id)
+    assert job.state == Job.SUCCEEDED, job
+    report = json.loads((tmp_path / "out/dotresize/report.json").read_text())
+    assert name in json.dumps(report, ensure_ascii=False).replace('\\"', '"').replace("\\\\", "\\")
+
+
+def test_secrets_of_the_servers_environment_reach_no_rank(make_server, tmp_path):
+    server = make_server(DOTRESIZE_TOKEN_FILE="/etc/tokens", DOTRESIZE_SECRET="hush", AWS_KEY="hush")
+    id_ = server.create(endless_spec(tmp_path / "out")).id
+    server.wait_for_phase(id_, "calibrate")
+    for environment in processes_of(id_).values():
+        assert {"DOTRESIZE_TOKEN_FILE", "DOTRESIZE_SECRET", "AWS_KEY"}.isdisjoint(environment)
+    server.cancel(id_)
+    server.wait(id_)
+
+
 def test_secret_of_an_attempt_is_in_no_file_and_no_command_line(server, tmp_path):
     id_ = server.create(long_spec(tmp_path / "out")).id
     server.wait_for_phase(id_, "calibrate")
@@ -257,4 +396,4 @@ def test_secret_of_an_attempt_is_in_no_file_and_no_command_line(server, tmp_path
     server.cancel(id_)
     server.wait(id_)
     for path in server.state.rglob("*"):
-        assert path.is_dir() or secret not in path.read_bytes()
+        assert not path.is_file() or secret not in path.read_bytes()

@@ -46,7 +46,7 @@ SublayerWeights sublayer(int64_t number) {
 struct BackgroundSinkTest : testing::Test {
   GatedSink gated;
   PhaseClock clock;
-  BackgroundSink sink{gated, at::kCPU, clock};
+  BackgroundSink sink{gated, at::kCPU, /*waits=*/false, clock};
 };
 
 TEST_F(BackgroundSinkTest, PassesEverythingOnInOrder) {

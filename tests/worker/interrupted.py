@@ -22,7 +22,7 @@ def journal_of(spec):
 
 def entries(journal):
     """Names of the whole entries."""
-    return {path.stem for path in journal.glob("*.json")} - {"job"}
+    return {path.stem for path in journal.glob("*.json")} - {"job", "owner"}
 
 
 def solved(journal):

@@ -11,6 +11,7 @@ namespace dotresize {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Throws;
 using ::testing::ThrowsMessage;
@@ -28,6 +29,30 @@ TEST_F(OutputDirectoryTest, AppearsWholeAtCommit) {
   output.commit();
   EXPECT_EQ(file_bytes(out_ / "model"), "weights");
   EXPECT_FALSE(fs::exists(output.partial()));
+}
+
+/// A rank that fails because its files are gone knows that the job was stopped.
+TEST_F(OutputDirectoryTest, StoppingIsSeenByOtherRanksUntilTheNextJob) {
+  {
+    OutputDirectory rank_0(out_, false);
+    fs::create_directory(rank_0.journal());
+    put_file(rank_0.journal() / "map-0.json", "{}");
+    OutputDirectory rank_1(out_);
+    EXPECT_FALSE(rank_0.stopped());
+    rank_1.stop();
+    EXPECT_TRUE(rank_0.stopped());
+    EXPECT_TRUE(fs::exists(rank_0.journal()));
+  }
+  EXPECT_FALSE(OutputDirectory(out_, false).stopped());
+}
+
+TEST_F(OutputDirectoryTest, StoppingIsSeenInADirectoryThatIsGone) {
+  OutputDirectory rank_0(out_, false);
+  OutputDirectory rank_1(out_);
+  rank_1.stop();
+  EXPECT_FALSE(fs::exists(rank_0.partial()));
+  EXPECT_TRUE(rank_0.stopped());
+  EXPECT_FALSE(OutputDirectory(out_, false).stopped());
 }
 
 TEST_F(OutputDirectoryTest, LeavesNothingBehindWithoutCommit) {
@@ -72,7 +97,8 @@ TEST_F(OutputDirectoryTest, RefusesAnExistingOutput) {
 }
 
 TEST_F(OutputDirectoryTest, OverwriteReplacesTheOldModelAtCommitAlone) {
-  fs::create_directories(out_);
+  fs::create_directories(out_ / kReportDirectory);
+  put_file(out_ / kReportDirectory / kReportFile, "{}");
   put_file(out_ / "model", "old");
   OutputDirectory output(out_, true);
   put_file(output.partial() / "model", "new");
@@ -82,11 +108,50 @@ TEST_F(OutputDirectoryTest, OverwriteReplacesTheOldModelAtCommitAlone) {
   EXPECT_FALSE(fs::exists(output.partial()));
 }
 
+TEST_F(OutputDirectoryTest, OverwriteReplacesNothingButModelsOfDotresize) {
+  fs::create_directories(out_);
+  put_file(out_ / "thesis", "only copy");
+  EXPECT_THAT([&] { OutputDirectory(out_, true); },
+              ThrowsMessage<InputError>(HasSubstr("no model that dotresize has made")));
+  fs::remove_all(out_);
+  OutputDirectory output(out_, true);
+  fs::create_directories(out_);
+  put_file(out_ / "thesis", "only copy");
+  EXPECT_THROW(output.commit(), InputError) << "it has appeared since";
+  EXPECT_EQ(file_bytes(out_ / "thesis"), "only copy");
+}
+
+TEST_F(OutputDirectoryTest, TakesNobodyElsesDirectoryForItsUnfinishedOutput) {
+  fs::create_directories(partial_path(out_));
+  put_file(partial_path(out_) / "thesis", "only copy");
+  EXPECT_THAT([&] { OutputDirectory(out_, false); },
+              ThrowsMessage<InputError>(HasSubstr("no job of dotresize has made it")));
+  EXPECT_EQ(file_bytes(partial_path(out_) / "thesis"), "only copy");
+}
+
+std::vector<fs::path> names_in(const fs::path& dir) {
+  std::vector<fs::path> names;
+  for (const auto& entry : fs::directory_iterator(dir)) names.push_back(entry.path().filename());
+  return names;
+}
+
 TEST_F(OutputDirectoryTest, StartsEmptyAfterACrash) {
-  fs::create_directories(partial_path(out_) / "dotresize");
+  fs::create_directories(partial_path(out_) / kJournalDirectory);
   put_file(partial_path(out_) / "model", "torn");
   OutputDirectory output(out_, false);
-  EXPECT_TRUE(fs::is_empty(output.partial()));
+  EXPECT_THAT(names_in(output.partial()), ElementsAre(kJournalDirectory));
+}
+
+TEST_F(OutputDirectoryTest, SaysFromTheBeginningToTheEndWhichAttemptMakesIt) {
+  OutputDirectory output(out_, false, false, {"j-1", 2});
+  EXPECT_EQ(owner_of_partial(output.partial())->job_id, "j-1");
+  fs::create_directory(output.partial() / kReportDirectory);
+  output.close_journal();
+  EXPECT_EQ(owner_of_partial(output.partial())->job_id, "j-1");
+  output.commit();
+  EXPECT_EQ(owner_of_output(out_)->job_id, "j-1");
+  EXPECT_EQ(owner_of_output(out_)->attempt, 2);
+  EXPECT_FALSE(fs::exists(out_ / kJournalDirectory));
 }
 
 /// A journal with a map, as an interrupted job leaves it.
@@ -108,7 +173,7 @@ TEST_F(OutputDirectoryTest, KeepsTheJournalOfAnInterruptedJobAlone) {
   EXPECT_FALSE(fs::exists(partial_path(out_) / "model"));
   EXPECT_TRUE(fs::exists(partial_path(out_) / kJournalDirectory / "map-0.json"));
   OutputDirectory output(out_, false);
-  output.remove_journal();
+  output.close_journal();
   output.commit();
   EXPECT_TRUE(fs::is_empty(out_));
 }
@@ -116,13 +181,12 @@ TEST_F(OutputDirectoryTest, KeepsTheJournalOfAnInterruptedJobAlone) {
 TEST_F(OutputDirectoryTest, StartsAnewIfAsked) {
   put_journal(partial_path(out_));
   OutputDirectory output(out_, false, /*fresh=*/true);
-  EXPECT_TRUE(fs::is_empty(output.partial()));
+  EXPECT_THAT(names_in(output.journal()), ElementsAre(kOwnerOfOutput));
 }
 
 TEST_F(OutputDirectoryTest, KeepsNoJournalWithoutEntries) {
   {
     OutputDirectory output(out_, false);
-    fs::create_directory(output.journal());
     put_file(output.journal() / kJournalOfJob, "{}");
   }
   EXPECT_TRUE(fs::is_empty(out_.parent_path()));

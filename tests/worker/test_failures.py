@@ -208,7 +208,7 @@ def test_ranks_die_with_a_killed_mpirun(spec, tmp_path):
 
 def test_leftover_of_a_killed_job_is_no_obstacle(spec, tmp_path):
     partial = pathlib.Path(spec["output"]["path"] + ".partial")
-    partial.mkdir()
+    (partial / "journal").mkdir(parents=True)
     (partial / "model-00001-of-00009.safetensors").write_text("torn")
     spec["calibration"]["samples"] = 4
     harness.run_to_report(spec, tmp_path)
@@ -226,6 +226,13 @@ def test_existing_output_is_refused_unless_overwrite(spec, tmp_path):
     assert (out / "precious").read_text() == "data"
 
     spec["output"]["overwrite"] = True
+    refused = harness.run(spec, tmp_path)
+    assert refused.returncode == 65
+    assert "no model that dotresize has made" in refused.stderr
+    assert (out / "precious").read_text() == "data"
+
+    (out / "dotresize").mkdir()
+    (out / "dotresize" / "report.json").write_text("{}")
     spec["calibration"]["samples"] = 4
     harness.run_to_report(spec, tmp_path)
     assert not (out / "precious").exists()

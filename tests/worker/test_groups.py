@@ -107,7 +107,8 @@ def test_ranks_do_not_change_the_model(method, activations, alone, tmp_path):
 
 @pytest.mark.parametrize("ranks", [1, 3])
 @pytest.mark.parametrize("activations", ["original", "compressed"])
-def test_a_budget_that_is_too_small_names_one_that_is_enough(activations, ranks, tmp_path):
+def test_a_budget_that_is_too_small_names_one_that_is_enough(activations, ranks, alone, tmp_path):
+    """The model is the same, also if nothing is written beside the work."""
     method = {"name": "pca_dotresize", **OWN}
     spec = small_job(tmp_path / "out", method, activations, ranks)
     spec["resources"]["memory"] = "100MiB"
@@ -121,7 +122,10 @@ def test_a_budget_that_is_too_small_names_one_that_is_enough(activations, ranks,
     assert "prepare" not in refused.stderr
     assert not list(tmp_path.glob("out*"))
     spec["resources"]["memory"] = harness.named_budget(refused.stderr)
+    if activations == "compressed":
+        assert not harness.plan(spec, tmp_path)["overlaps"]
     harness.run_to_report(spec, tmp_path, threads=THREADS)
+    assert harness.shard_hashes(spec["output"]["path"]) == alone(method, activations)
 
 
 def test_run_refuses_a_budget_before_it_starts_a_rank(tmp_path):

@@ -19,89 +19,98 @@ bool is_mapped(const CalibrationJob& job, int64_t junction) {
   return junction < job.mapped_junctions();
 }
 
-/// Of two maps in any floating dtype, with the job's number of threads.
-Alignment align_maps(const CalibrationJob& job, const at::Tensor& M_in, const at::Tensor& M_out,
+}  // namespace
+
+Alignment align_maps(const CalibrationJob& job, const JunctionMap& in, const JunctionMap& out,
                      int64_t rank, PhaseClock& clock) {
   const PhaseClock::Scope scope(clock, "align");
   const DecompositionThreads threads(job.map.decomposition_threads);
-  Alignment found = align(M_in.to(at::kDouble), M_out.to(at::kDouble), rank);
+  Alignment found = align(in.M.to(at::kDouble), out.M.to(at::kDouble), rank);
   if (rank == 0) found.A = at::Tensor();
   return found;
 }
 
-}  // namespace
-
-void write_alignment(const CalibrationJob& job, int64_t sublayer, const ShortcutForm& form,
-                     const JunctionMap& in, const JunctionMap& out, PhaseClock& clock) {
-  const bool narrower = in.M.size(1) > out.M.size(1);
-  if (form.dense() || narrower || job.journal.has(entry(sublayer))) return;
-  const Alignment found = align_maps(job, in.M, out.M, *form.rank, clock);
-  std::map<std::string, at::Tensor> tensors = {{"turn", found.turn.to(job.fold_dtype)}};
-  if (found.A.defined()) tensors["A"] = found.A.to(job.fold_dtype);
-  job.journal.put(entry(sublayer), tensors);
+JunctionMap whole_map(const CalibrationJob& job, const at::Tensor& M, PhaseClock& clock) {
+  const PhaseClock::Scope scope(clock, "align");
+  const DecompositionThreads threads(job.map.decomposition_threads);
+  return JunctionMap(complete_basis(M.to(at::kDouble)).to(job.fold_dtype));
 }
 
-void write_alignments(Communicator& comm, const CalibrationJob& job, const JunctionWidths& widths,
-                      PhaseClock& clock) {
-  const std::vector<ShortcutForm> forms = job.shortcut_forms(widths);
-  const RankShard& shard = job.plan.ranks.at(static_cast<size_t>(comm.rank()));
-  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-    const ShortcutForm& form = forms[static_cast<size_t>(s)];
-    if (form.dense() || !is_mapped(job, s + 1) || job.shares_map(s)) continue;
-    write_alignment(job, s, form, job.load_map(s), job.load_map(s + 1), clock);
+void MapRotation::turn(const Alignment& alignment) {
+  const at::Tensor& Q = alignment.turn;
+  if (!R.defined()) {
+    R = Q;
+    A = alignment.A;
+    return;
   }
+  A = alignment.A.defined() ? at::mm(R.t(), alignment.A) : at::Tensor();
+  const int64_t before = R.size(1);
+  const at::Tensor turned = at::mm(Q.narrow(1, 0, before), R);
+  R = at::cat({turned, Q.narrow(1, before, Q.size(1) - before)}, 1);
+}
+
+at::Tensor MapRotation::of(const at::Tensor& M) const {
+  return R.defined() ? at::mm(M.to(at::kDouble), R) : M;
+}
+
+AlignedMaps::AlignedMaps(Communicator& comm, const CalibrationJob& job,
+                         const JunctionWidths& widths, PhaseClock& clock)
+    : job_(job), widths_(widths), clock_(clock), forms_(job.shortcut_forms(widths)) {
+  write_alignments(job.shard(comm));
   comm.barrier();
 }
 
-at::Tensor AlignedMaps::rotated() const {
-  at::Tensor M = job_.load_map(junction_).M;
-  if (!R_.defined()) return M;
-  const DecompositionThreads threads(job_.map.decomposition_threads);
-  return at::mm(M.to(at::kDouble), R_);
+bool AlignedMaps::is_narrower(int64_t sublayer) const {
+  const auto in = static_cast<size_t>(sublayer);
+  return widths_.all.at(in) > widths_.all.at(in + 1);
+}
+
+void AlignedMaps::write_alignments(const RankShard& shard) {
+  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
+    const bool needed = !form(s).dense() && is_mapped(job_, s + 1) && !job_.shares_map(s);
+    if (!needed || is_narrower(s) || job_.journal.has(entry(s))) continue;
+    const Alignment found =
+        align_maps(job_, job_.load_map(s), job_.load_map(s + 1), *form(s).rank, clock_);
+    std::map<std::string, at::Tensor> tensors = {{"turn", found.turn.to(job_.fold_dtype)}};
+    if (found.A.defined()) tensors["A"] = found.A.to(job_.fold_dtype);
+    job_.journal.put(entry(s), tensors);
+  }
 }
 
 JunctionMap AlignedMaps::map() const {
   if (!is_mapped(job_, junction_)) return whole_;
   const PhaseClock::Scope scope(clock_, "align");
+  const DecompositionThreads threads(job_.map.decomposition_threads);
   return JunctionMap(rotated().to(job_.fold_dtype));
 }
 
-/// R and A behind the sublayer.
+/// Across a sublayer whose maps are rotated into each other.
 void AlignedMaps::turn(int64_t sublayer) {
-  const auto in = static_cast<size_t>(sublayer);
-  if (widths_.all.at(in) > widths_.all.at(in + 1)) {
-    const int64_t rank = *forms_[static_cast<size_t>(sublayer)].rank;
-    Alignment found = align_maps(job_, rotated(), job_.load_map(sublayer + 1).M, rank, clock_);
-    R_ = std::move(found.turn);
-    if (rank > 0) A_ = found.A.to(job_.fold_dtype);
+  if (is_narrower(sublayer)) {
+    Alignment found = align_maps(job_, JunctionMap(rotated()), job_.load_map(sublayer + 1),
+                                 *form(sublayer).rank, clock_);
+    rotation_ = {std::move(found.turn), std::move(found.A)};
     return;
   }
-  const auto found = job_.journal.get(entry(sublayer));
-  const at::Tensor Q = to_device(found.at("turn").to(at::kDouble), job_.device);
-  if (found.contains("A")) {
-    const at::Tensor A = to_device(found.at("A").to(at::kDouble), job_.device);
-    A_ = (R_.defined() ? at::mm(R_.t(), A) : A).to(job_.fold_dtype);
-  }
-  if (!R_.defined()) {
-    R_ = Q;
-    return;
-  }
-  const int64_t before = R_.size(1);
-  const at::Tensor turned = at::mm(Q.narrow(1, 0, before), R_);
-  R_ = at::cat({turned, Q.narrow(1, before, Q.size(1) - before)}, 1);
+  const auto kept = job_.journal.get(entry(sublayer));
+  const auto tensor = [&](const char* name) {
+    return kept.contains(name) ? to_device(kept.at(name).to(at::kDouble), job_.device)
+                               : at::Tensor();
+  };
+  rotation_.turn({tensor("turn"), tensor("A")});
 }
 
 void AlignedMaps::next() {
   const int64_t sublayer = junction_;
   const PhaseClock::Scope scope(clock_, "align");
   const DecompositionThreads threads(job_.map.decomposition_threads);
-  A_.reset();
+  rotation_.A.reset();
   if (job_.shares_map(sublayer)) {
     // the same map, rotated alike
-  } else if (forms_[static_cast<size_t>(sublayer)].dense()) {
-    R_.reset();
+  } else if (form(sublayer).dense()) {
+    rotation_.R.reset();
   } else if (!is_mapped(job_, sublayer + 1)) {
-    whole_ = JunctionMap(complete_basis(rotated().to(at::kDouble)).to(job_.fold_dtype));
+    whole_ = whole_map(job_, rotated(), clock_);
   } else {
     turn(sublayer);
   }

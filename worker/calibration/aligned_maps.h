@@ -20,37 +20,51 @@ namespace dotresize {
 // Only products go from junction to junction. If a junction is narrower than the one before, Q
 // depends on R_j.
 
-/// Writes the alignment of the sublayer's maps to the journal, unless it is there or the sublayer
-/// needs none: two maps that are rotated into each other, of which the second is not narrower. M_in
-/// and M_out: of any floating dtype. `form`: of the sublayer.
-void write_alignment(const CalibrationJob& job, int64_t sublayer, const ShortcutForm& form,
-                     const JunctionMap& in, const JunctionMap& out, PhaseClock& clock);
+/// Of two maps in any floating dtype, with the job's number of threads. A is undefined if `rank` is
+/// 0.
+Alignment align_maps(const CalibrationJob& job, const JunctionMap& in, const JunctionMap& out,
+                     int64_t rank, PhaseClock& clock);
+/// A map M [d, k] of any floating dtype, completed to one of the full width, in the fold dtype.
+JunctionMap whole_map(const CalibrationJob& job, const at::Tensor& M, PhaseClock& clock);
 
-/// Those of this rank's sublayers, of the maps in the journal, where all of them are. `widths`: of
-/// the output. Collective.
-void write_alignments(Communicator& comm, const CalibrationJob& job, const JunctionWidths& widths,
-                      PhaseClock& clock);
+/// The product of the turns up to a junction.
+struct MapRotation {
+  at::Tensor R;  ///< [k, k] float64; undefined: the identity
+  at::Tensor A;  ///< float64, of the shortcut to the junction; undefined: it has none
+
+  /// Goes on along the alignment of the maps as they were solved, of which the second is not
+  /// narrower.
+  void turn(const Alignment& alignment);
+  /// M·R in float64, or M itself.
+  at::Tensor of(const at::Tensor& M) const;
+};
 
 /// The maps of the journal, rotated, from junction 0 on. Every rank can go to each of them: what it
 /// finds does not depend on the number of ranks.
 class AlignedMaps {
  public:
-  /// References outlive the object. The alignments of all ranks are in the journal.
-  AlignedMaps(const CalibrationJob& job, const JunctionWidths& widths, PhaseClock& clock)
-      : job_(job), widths_(widths), clock_(clock), forms_(job.shortcut_forms(widths)) {}
+  /// References outlive the object. Writes the alignments of this rank's sublayers to the journal,
+  /// those that depend on no other; all maps are there. `widths`: of the output. Collective.
+  AlignedMaps(Communicator& comm, const CalibrationJob& job, const JunctionWidths& widths,
+              PhaseClock& clock);
 
   /// Goes on to the junction behind.
   void next();
   int64_t junction() const { return junction_; }
   /// Of this junction, in the fold dtype. Without M: the identity.
   JunctionMap map() const;
-  /// What rotates the map: [k, k] float64; undefined: nothing does.
-  const at::Tensor& R() const { return R_; }
-  /// A of the shortcut to this junction, in the fold dtype; undefined if there is none.
-  const at::Tensor& A() const { return A_; }
+  /// A of the shortcut to this junction, in the fold dtype; undefined if it has none.
+  at::Tensor A() const {
+    return rotation_.A.defined() ? rotation_.A.to(job_.fold_dtype) : at::Tensor();
+  }
+  const ShortcutForm& form(int64_t sublayer) const {
+    return forms_.at(static_cast<size_t>(sublayer));
+  }
 
  private:
-  at::Tensor rotated() const;
+  bool is_narrower(int64_t sublayer) const;
+  void write_alignments(const RankShard& shard);
+  at::Tensor rotated() const { return rotation_.of(job_.load_map(junction_).M); }
   void turn(int64_t sublayer);
 
   const CalibrationJob& job_;
@@ -58,9 +72,8 @@ class AlignedMaps {
   PhaseClock& clock_;
   std::vector<ShortcutForm> forms_;  ///< of the sublayers
   int64_t junction_ = 0;
-  at::Tensor R_;       ///< [k, k] float64; undefined: the identity
+  MapRotation rotation_;
   JunctionMap whole_;  ///< of a last junction of full width, if it is rotated
-  at::Tensor A_;
 };
 
 }  // namespace dotresize

@@ -9,8 +9,9 @@
 
 namespace dotresize {
 
-BackgroundSink::BackgroundSink(FoldedModelSink& sink, at::Device device, PhaseClock& clock)
-    : sink_(sink), device_(device), clock_(clock) {}
+BackgroundSink::BackgroundSink(FoldedModelSink& sink, at::Device device, bool waits,
+                               PhaseClock& clock)
+    : sink_(sink), device_(device), stream_(device), waits_(waits), clock_(clock) {}
 
 void BackgroundSink::begin(const JunctionWidths& widths) {
   finish();
@@ -39,10 +40,11 @@ void BackgroundSink::start(std::function<void()> put) {
   auto folded = std::make_shared<RecordedEvent>(device_);
   in_flight_ = std::async(std::launch::async, [this, folded, put = std::move(put)] {
     const c10::InferenceMode no_autograd;
-    const StreamGuard stream(device_, *folded);
+    const StreamGuard stream(stream_, *folded);
     put();
     stream.synchronize();
   });
+  if (waits_) finish();
 }
 
 }  // namespace dotresize

@@ -4,16 +4,17 @@
 #include <future>
 
 #include "worker/calibration/calibration.h"
+#include "worker/transformer/stream_guard.h"
 
 namespace dotresize {
 
 /// Passes weights on to another sink in a background thread, so that a schedule folds the next ones
-/// meanwhile. There is one piece in flight: the next `put` waits for it, which counts as the phase
-/// "write", and throws what its sink threw.
+/// meanwhile, unless it `waits`. There is one piece in flight: the next `put` waits for it, which
+/// counts as the phase "write", and throws what its sink threw.
 class BackgroundSink final : public FoldedModelSink {
  public:
   /// References outlive the object. Weights are on `device`.
-  BackgroundSink(FoldedModelSink& sink, at::Device device, PhaseClock& clock);
+  BackgroundSink(FoldedModelSink& sink, at::Device device, bool waits, PhaseClock& clock);
   /// Waits, and throws nothing.
   ~BackgroundSink() override = default;
 
@@ -29,6 +30,8 @@ class BackgroundSink final : public FoldedModelSink {
 
   FoldedModelSink& sink_;
   at::Device device_;
+  KeptStream stream_;
+  bool waits_;
   PhaseClock& clock_;
   std::future<void> in_flight_;
 };

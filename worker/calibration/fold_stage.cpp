@@ -67,10 +67,8 @@ SublayerWeights fold_behind(SublayerWeights weights, const JunctionMap& map, con
 
 void fold_stage(Communicator& comm, const CalibrationJob& job, const JunctionWidths& widths,
                 FoldedModelSink& sink, PhaseClock& clock) {
-  write_alignments(comm, job, widths, clock);
-  const RankShard& shard = job.plan.ranks.at(static_cast<size_t>(comm.rank()));
-  const std::vector<ShortcutForm> forms = job.shortcut_forms(widths);
-  AlignedMaps maps(job, widths, clock);
+  const RankShard& shard = job.shard(comm);
+  AlignedMaps maps(comm, job, widths, clock);
   while (maps.junction() < shard.first_sublayer) maps.next();
   JunctionMap map = maps.map();
   if (shard.first_sublayer == 0) fold_embedding_rows(job, map, sink, clock);
@@ -82,7 +80,7 @@ void fold_stage(Communicator& comm, const CalibrationJob& job, const JunctionWid
     weights = fold_input(weights, map.M_inv);
     maps.next();
     map = maps.map();
-    sink.put_sublayer(fold_behind(weights, map, maps.A(), forms[static_cast<size_t>(sublayer)]));
+    sink.put_sublayer(fold_behind(weights, map, maps.A(), maps.form(sublayer)));
   }
   if (shard.end_sublayer == job.config.num_sublayers()) fold_head_rows(job, map, sink, clock);
 }

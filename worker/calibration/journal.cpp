@@ -97,7 +97,8 @@ void Journal::remove_unfinished(const fs::path& dir) {
 Journal::Journal(fs::path dir) : dir_(std::move(dir)) {
   for (const fs::directory_entry& file : fs::directory_iterator(dir_)) {
     const fs::path name = file.path().filename();
-    if (name.extension() == kAbout && name != kJournalOfJob) entries_.insert(name.stem());
+    if (name == kJournalOfJob || name == kOwnerOfOutput) continue;
+    if (name.extension() == kAbout) entries_.insert(name.stem());
   }
 }
 
@@ -204,22 +205,30 @@ MapDiagnostics Journal::shared_diagnostics(int64_t first_junction) const {
 
 void JunctionRecorder::record(int64_t junction, SolvedJunction solved) {
   finish();
-  const JunctionSolution& solution = solved.solution;
-  journal_.put_map(junction, solution.map.M.to(dtype_), solution.support);
+  const auto before = std::make_shared<RecordedEvent>(device_);
+  const auto start = [&](const KeptStream& kept, auto step) {
+    return std::async(std::launch::async, [&kept, before, step = std::move(step)]() mutable {
+      const c10::InferenceMode no_autograd;
+      const StreamGuard stream(kept, *before);
+      return step();
+    });
+  };
   junction_ = junction;
-  auto before = std::make_shared<RecordedEvent>(device_);
-  described_ = std::async(std::launch::async, [device = device_, before = std::move(before),
-                                               found = solution.diagnostics,
-                                               describe = std::move(solved.describe)]() mutable {
-    const c10::InferenceMode no_autograd;
-    const StreamGuard stream(device, *before);
+  map_written_ = start(
+      writing_, [this, junction, M = solved.solution.map.M.to(dtype_),
+                 support = solved.solution.support] { journal_.put_map(junction, M, support); });
+  described_ = start(describing_, [found = solved.solution.diagnostics,
+                                   describe = std::move(solved.describe)]() mutable {
     describe(found);
     return found;
   });
+  if (waits_) finish();
 }
 
 void JunctionRecorder::finish() {
-  if (described_.valid()) journal_.put_diagnostics(junction_, described_.get());
+  if (!described_.valid()) return;
+  map_written_.get();
+  journal_.put_diagnostics(junction_, described_.get());
 }
 
 }  // namespace dotresize

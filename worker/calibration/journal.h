@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "worker/maps/junction_solver.h"
+#include "worker/transformer/stream_guard.h"
 
 namespace dotresize {
 
@@ -70,25 +71,35 @@ class Journal {
   std::set<std::string> entries_;
 };
 
-/// Puts solved junctions into the journal. What only the report wants to know of one is computed in
-/// the background while the next is solved.
+/// Puts solved junctions into the journal in the background while the next is solved: the map, and
+/// with it what only the report wants to know.
 class JunctionRecorder {
  public:
   /// References outlive the object. Maps are kept in `dtype`, that of folding.
-  JunctionRecorder(Journal& journal, at::ScalarType dtype, at::Device device)
-      : journal_(journal), dtype_(dtype), device_(device) {}
+  JunctionRecorder(Journal& journal, at::ScalarType dtype, at::Device device, bool waits)
+      : journal_(journal),
+        dtype_(dtype),
+        device_(device),
+        waits_(waits),
+        writing_(device),
+        describing_(device) {}
   /// Waits for the background, and throws nothing.
   ~JunctionRecorder() = default;
 
+  /// Until finish() nobody else reads or writes the journal, but for get() of older entries.
   void record(int64_t junction, SolvedJunction solved);
-  /// Until everything is in the journal. Throws what describing threw.
+  /// Until everything is in the journal. Throws what describing and writing threw.
   void finish();
 
  private:
   Journal& journal_;
   at::ScalarType dtype_;
   at::Device device_;
+  bool waits_;
+  KeptStream writing_;
+  KeptStream describing_;
   int64_t junction_ = 0;
+  std::future<void> map_written_;
   std::future<MapDiagnostics> described_;
 };
 

@@ -75,7 +75,7 @@ void in_groups(Communicator& comm, const CalibrationJob& job, const std::vector<
 void PipelinePasses::stream(const JunctionVisitor& visit) {
   if (!stage_) {
     const PhaseClock::Scope scope(clock_, "read");
-    const RankShard& shard = job_.plan.ranks.at(static_cast<size_t>(comm_.rank()));
+    const RankShard& shard = job_.shard(comm_);
     stage_ = load_stage(job_.reader, job_.config, shard, shard.end_run(job_.mapped_junctions()),
                         job_.compute_dtype, job_.device);
   }

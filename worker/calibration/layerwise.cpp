@@ -15,7 +15,7 @@ namespace dotresize {
 void calibrate_layerwise(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                          const CalibrationObserver& observer, PhaseClock& clock) {
   sink.begin(job.widths);
-  JunctionRecorder recorder(job.journal, job.fold_dtype, job.device);
+  JunctionRecorder recorder(job.journal, job.fold_dtype, job.device, !job.shard(comm).overlaps);
   const auto solve = [&](int64_t junction, const Microbatches& x) {
     if (!job.finished.contains(junction)) {
       const int owner = job.plan.owner_of_junction(junction);

@@ -32,8 +32,8 @@ class OwnMaps {
         passes_(passes),
         observer_(observer),
         clock_(clock),
-        recorder_(job.journal, job.fold_dtype, job.device),
-        mine_(junctions_of(job, job.plan.ranks.at(static_cast<size_t>(comm.rank())))) {}
+        recorder_(job.journal, job.fold_dtype, job.device, !job.shard(comm).overlaps),
+        mine_(junctions_of(job, job.shard(comm))) {}
 
   /// Each group's first pass, second pass and maps, for widths that are known.
   void solve_all();

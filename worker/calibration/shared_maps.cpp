@@ -25,7 +25,7 @@ class SharedMaps {
         job_(job),
         passes_(passes),
         clock_(clock),
-        mine_(junctions_of(job, job.plan.ranks.at(static_cast<size_t>(comm.rank())))) {}
+        mine_(junctions_of(job, job.shard(comm))) {}
 
   void take_first_sums();
   /// The owners' eigenbases, for the second pass.

@@ -27,9 +27,8 @@ class TokenParallelRun {
         clock_(clock),
         rotary_(to_device(make_rotary_table(job.config, job.windows.size(1)), job.device)),
         forms_(job.shortcut_forms(job.widths)),
-        rotated_(job, job.widths, clock),
         loader_(job.reader, job.config, job.fold_dtype, job.device),
-        recorder_(job.journal, job.fold_dtype, job.device) {}
+        recorder_(job.journal, job.fold_dtype, job.device, !job.shard(comm).overlaps) {}
 
   /// Every rank gets the map of the junction, from the journal or from x [., ., d] of all ranks,
   /// and x becomes x·M.
@@ -43,11 +42,13 @@ class TokenParallelRun {
       loader_.read_ahead(sublayer);
     }
   }
-  /// What the owner of a sublayer has got from fold_in_proj, folded with the map behind it, which
-  /// is solved; both maps rotated into those before them. It goes on to that junction's map.
+  /// What the owner of the sublayer has got from fold_in_proj, folded with the map behind it, which
+  /// is solved, unless the last junction has none: both maps rotated into those before them.
   SublayerWeights fold_out_proj(const SublayerWeights& folded);
-  /// Of the last junction, after the last sublayer, on its owner; without M: the identity.
-  JunctionMap last_map() const { return rotated_.map(); }
+  /// That of the last junction on the last owner, after fold_out_proj; without M: the identity.
+  const JunctionMap& last_map() const { return last_; }
+  /// Gives the rotation of the junction behind the sublayer to the owner of the next one.
+  void hand_over(int64_t sublayer);
   /// Broadcasts the owner's half folded sublayer in the compute dtype, and runs x through it.
   void forward(int64_t sublayer, const SublayerWeights& owned, Microbatches& x);
   /// Until all that this rank has solved is in the journal.
@@ -60,15 +61,24 @@ class TokenParallelRun {
 
  private:
   JunctionMap solved_map(int64_t junction, const Microbatches& x);
+  const ShortcutForm& form(int64_t sublayer) const {
+    return forms_.at(static_cast<size_t>(sublayer));
+  }
+  /// Whether this rank rotates the map of the junction into the one before.
+  bool aligns(int64_t junction) const {
+    return junction > 0 && !form(junction - 1).dense() && owns_sublayer(junction - 1);
+  }
 
   Communicator& comm_;
   const CalibrationJob& job_;
   const CalibrationObserver& observer_;
   PhaseClock& clock_;
   RotaryTable rotary_;
-  JunctionMap map_;                  ///< in the fold dtype, as the stream is mapped: not rotated
+  JunctionMap map_;                  ///< in the fold dtype; the stream is mapped by it, unrotated
   std::vector<ShortcutForm> forms_;  ///< of the sublayers
-  AlignedMaps rotated_;              ///< as the output is mapped
+  MapRotation rotation_;             ///< on the owner, of the junction that its next sublayer reads
+  Alignment alignment_;              ///< on the owner, of the maps around that sublayer
+  JunctionMap last_;
   SublayerLoader loader_;
   JunctionRecorder recorder_;
 };
@@ -87,15 +97,12 @@ JunctionMap TokenParallelRun::solved_map(int64_t junction, const Microbatches& x
 }
 
 void TokenParallelRun::solve(int64_t junction, Microbatches& x) {
-  const bool aligns = junction > 0 && !forms_.at(static_cast<size_t>(junction) - 1).dense();
   JunctionMap before = std::exchange(map_, JunctionMap());
-  if (!aligns || job_.plan.owner_of_junction(junction) != comm_.rank()) before = JunctionMap();
+  if (!aligns(junction)) before = JunctionMap();
   map_ = job_.finished.contains(junction) ? job_.load_map(junction) : solved_map(junction, x);
   if (before.M.defined()) {
-    const ShortcutForm& form = forms_.at(static_cast<size_t>(junction) - 1);
-    write_alignment(job_, junction - 1, form, before, map_, clock_);
+    alignment_ = align_maps(job_, before, map_, *form(junction - 1).rank, clock_);
   }
-  if (aligns) comm_.barrier();  // all ranks may read it
   const PhaseClock::Scope scope(clock_, "forward");
   const at::Tensor M = map_.M.to(at::kFloat);
   for (at::Tensor& batch : x) batch = at::matmul(batch, M);
@@ -130,16 +137,36 @@ void TokenParallelRun::forward(int64_t sublayer, const SublayerWeights& owned, M
 
 SublayerWeights TokenParallelRun::fold_out_proj(const SublayerWeights& folded) {
   const PhaseClock::Scope scope(clock_, "fold");
-  while (rotated_.junction() < folded.sublayer) rotated_.next();
+  const ShortcutForm& form = this->form(folded.sublayer);
   SublayerWeights weights = folded;
-  if (rotated_.R().defined()) {
-    const at::Tensor R = rotated_.R().to(job_.fold_dtype);
+  if (rotation_.R.defined()) {
+    const at::Tensor R = rotation_.R.to(job_.fold_dtype);
     for (Linear& linear : weights.in_proj) linear.weight = at::mm(linear.weight, R);
-    if (weights.shortcut.defined()) weights.shortcut = at::mm(R.t(), weights.shortcut);
+    weights.shortcut = at::mm(R.t(), weights.shortcut);
   }
-  rotated_.next();
-  return fold_behind(weights, rotated_.map(), rotated_.A(),
-                     forms_.at(static_cast<size_t>(folded.sublayer)));
+  if (folded.sublayer + 1 == job_.mapped_junctions()) {
+    last_ = form.dense() ? JunctionMap() : whole_map(job_, rotation_.of(map_.M), clock_);
+    return fold_behind(weights, last_, {}, form);
+  }
+  if (form.dense()) {
+    rotation_ = {};
+  } else {
+    rotation_.turn(std::exchange(alignment_, {}));
+  }
+  last_ = JunctionMap(rotation_.of(map_.M).to(job_.fold_dtype));
+  const at::Tensor A = rotation_.A.defined() ? rotation_.A.to(job_.fold_dtype) : at::Tensor();
+  return fold_behind(weights, last_, A, form);
+}
+
+void TokenParallelRun::hand_over(int64_t sublayer) {
+  if (sublayer + 1 >= job_.config.num_sublayers() || form(sublayer).dense()) return;
+  const int owner = job_.plan.owner_of_sublayer(sublayer);
+  const int next = job_.plan.owner_of_sublayer(sublayer + 1);
+  if (owner == next) return;
+  const int64_t width = job_.widths.all.at(static_cast<size_t>(sublayer) + 1);
+  rotation_.R = broadcast_tensor(comm_, rotation_.R, {width, width},
+                                 at::dtype(at::kDouble).device(job_.device), owner);
+  if (comm_.rank() != next) rotation_ = {};
 }
 
 }  // namespace
@@ -160,8 +187,8 @@ void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, Fol
       run.forward(sublayer, folded, x);
       run.solve(sublayer + 1, x);
     }
-    if (!run.owns_sublayer(sublayer)) continue;
-    sink.put_sublayer(run.fold_out_proj(folded));
+    if (run.owns_sublayer(sublayer)) sink.put_sublayer(run.fold_out_proj(folded));
+    run.hand_over(sublayer);
   }
   run.finish();
   if (run.owns_sublayer(job.config.num_sublayers() - 1)) {

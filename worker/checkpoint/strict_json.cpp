@@ -2,25 +2,13 @@
 
 #include <cstring>
 
+#include "base/checked_json.h"
 #include "base/errors.h"
 
 namespace dotresize {
-namespace {
-
-/// The parser's message without its own prefix and without the text it last read, which may be
-/// long or not even UTF-8.
-std::string reason_of(const std::string& what) {
-  const size_t bracket = what.find("] ");
-  const size_t begin = bracket == std::string::npos ? 0 : bracket + 2;
-  const size_t end = what.find("; last read");
-  return what.substr(begin, end == std::string::npos ? end : end - begin);
-}
-
-}  // namespace
-
 bool StrictJsonHandler::parse_error(size_t, const std::string&,
                                     const nlohmann::json::exception& error) {
-  throw InputError(origin_ + ": not valid JSON: " + reason_of(error.what()));
+  throw InputError(origin_ + ": not valid JSON: " + json_fault(error));
 }
 
 void StrictJsonHandler::refuse(const std::string& fault) const {

@@ -41,23 +41,15 @@ class KeptStream {
   std::optional<c10::Stream> stream_;
 };
 
-/// As long as it lives, the calling thread's current stream of the GPU is one of the pool, so that
+/// As long as it lives, the calling thread's current stream of the GPU is the kept one, so that
 /// its work runs concurrently with that of other threads. Tensors that are made meanwhile and used
 /// on another stream need Tensor::record_stream. On the CPU it does nothing.
 class StreamGuard {
  public:
-  explicit StreamGuard(at::Device device) {
-    if (device.is_cpu()) return;
-    guard_.emplace(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device));
-  }
-  /// The work on the stream starts after the event.
-  StreamGuard(at::Device device, const RecordedEvent& event) : StreamGuard(device) {
-    if (guard_) event.block(guard_->current_stream());
-  }
-  /// The stream is one that the caller keeps.
   explicit StreamGuard(const KeptStream& kept) {
     if (kept.get()) guard_.emplace(*kept.get());
   }
+  /// The work on the stream starts after the event.
   StreamGuard(const KeptStream& kept, const RecordedEvent& event) : StreamGuard(kept) {
     if (guard_) event.block(guard_->current_stream());
   }

@@ -34,7 +34,7 @@ void SublayerLoader::read_ahead(int64_t sublayer) {
   if (device_.is_cpu()) return read_sublayer_ahead(reader_, config_, sublayer);
   next_ = std::async(std::launch::async, [this, sublayer] {
     const c10::InferenceMode no_autograd;
-    const StreamGuard stream(device_);
+    const StreamGuard stream(stream_);
     SublayerWeights weights = load(sublayer);
     stream.synchronize();
     return weights;

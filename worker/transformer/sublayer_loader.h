@@ -6,6 +6,7 @@
 #include "job/model/model_config.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
+#include "worker/transformer/stream_guard.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {
@@ -16,7 +17,7 @@ class SublayerLoader {
   /// References outlive the object.
   SublayerLoader(const CheckpointReader& reader, const ModelConfig& config, at::ScalarType dtype,
                  at::Device device)
-      : reader_(reader), config_(config), dtype_(dtype), device_(device) {}
+      : reader_(reader), config_(config), dtype_(dtype), device_(device), stream_(device) {}
 
   /// The sublayer in the dtype, on the device. Waits for it if it is read ahead, else reads it.
   /// Throws as load_sublayer does.
@@ -32,6 +33,7 @@ class SublayerLoader {
   const ModelConfig& config_;
   at::ScalarType dtype_;
   at::Device device_;
+  KeptStream stream_;
   std::future<SublayerWeights> next_;
 };
 

@@ -205,12 +205,14 @@ void JobCommand::run_job_here(StopSignals& signals) {
 
 void JobCommand::open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals) {
   if (rank_ == 0) {
-    output_.emplace(job.output_path, job.overwrite, fresh_);
+    const OutputOwner owner =
+        coordinator_ ? OutputOwner{coordinator_->job_id, coordinator_->attempt} : OutputOwner{};
+    output_.emplace(job.output_path, job.overwrite, fresh_, owner);
   } else {
     comm.barrier();  // rank 0 has created it
     output_.emplace(job.output_path);
   }
-  signals.watch([this] { output_->discard(); });
+  signals.watch([this] { output_->stop(); });
   if (rank_ == 0) comm.barrier();
 }
 
@@ -236,7 +238,11 @@ void JobCommand::tell(int exit_code, const std::string& message) {
 }
 
 int JobCommand::fail(int exit_code, const std::string& message) {
-  tell(exit_code, message);
+  if (output_ && output_->stopped()) {
+    exit_code = kExitCancelled;  // the failure is what the stop has broken
+  } else {
+    tell(exit_code, message);
+  }
   // By every rank: the abort may end rank 0 before it does so.
   if (output_) output_->discard();
   if (world_size() > 1) MPI_Abort(MPI_COMM_WORLD, exit_code);

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/durable_file.h"
 #include "base/errors.h"
@@ -15,6 +16,10 @@
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr mode_t kMode = 0755;
+/// In the mode of an unfinished output, which other jobs do not see: a rank was stopped.
+constexpr mode_t kStopped = S_ISVTX;
 
 InputError cannot_write(const fs::path& path) {
   return InputError("output.path", "cannot write " + path.string() + ": " + std::strerror(errno));
@@ -32,6 +37,14 @@ void exchange(const fs::path& a, const fs::path& b) {
   fs::rename(aside, a);
 }
 
+/// `overwrite` is for models: a slip of the pen must not cost anything else.
+void check_replaceable(const fs::path& path) {
+  if (!fs::exists(fs::symlink_status(path)) || is_model_of_dotresize(path)) return;
+  throw InputError("output.path",
+                   path.string() + " is no model that dotresize has made (it has no " +
+                       kReportDirectory + "/" + kReportFile + "), and is not overwritten");
+}
+
 bool same_file(int fd, const fs::path& path) {
   struct stat opened {};
   struct stat named {};
@@ -42,7 +55,7 @@ bool same_file(int fd, const fs::path& path) {
 void make_directory(const fs::path& path) {
   std::error_code error;
   fs::create_directories(fs::absolute(path).parent_path(), error);
-  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) throw cannot_write(path);
+  if (::mkdir(path.c_str(), kMode) != 0 && errno != EEXIST) throw cannot_write(path);
 }
 
 UniqueFd open_directory(const fs::path& path) {
@@ -76,16 +89,26 @@ void remove_unfinished(const fs::path& partial, int fd) {
 
 }  // namespace
 
-OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fresh)
-    : path_(path), partial_(partial_path(path)), overwrite_(overwrite) {
+OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fresh,
+                                 OutputOwner owner)
+    : path_(path), partial_(partial_path(path)), overwrite_(overwrite), owner_(std::move(owner)) {
   if (!overwrite && fs::exists(fs::symlink_status(path_))) {
     throw InputError(
         "output.path",
         path_.string() + " exists; remove it, choose another path, or set output.overwrite: true");
   }
+  check_replaceable(path_);
   directory_ = lock_directory(partial_);
+  if (!is_free_partial(partial_)) {
+    throw InputError("output.path", partial_.string() +
+                                        " is not empty, and no job of dotresize has made it; "
+                                        "remove it or choose another path");
+  }
+  ::fchmod(directory_.get(), kMode);
   const std::error_code error = empty_directory(partial_, fresh ? fs::path() : journal());
   if (error) throw InputError("output.path", partial_.string() + ": " + error.message());
+  fs::create_directory(journal());
+  write_output_owner(journal(), owner_);
 }
 
 OutputDirectory::OutputDirectory(const fs::path& path)
@@ -95,11 +118,25 @@ OutputDirectory::~OutputDirectory() { discard(); }
 
 fs::path OutputDirectory::journal() const { return partial_ / kJournalDirectory; }
 
-void OutputDirectory::remove_journal() { fs::remove_all(journal()); }
+void OutputDirectory::close_journal() {
+  if (!owner_.job_id.empty()) write_output_owner(partial_ / kReportDirectory, owner_);
+  fs::remove_all(journal());
+}
 
 void OutputDirectory::discard() {
   const std::lock_guard<std::mutex> guard(mutex_);
   if (!settled_) remove_unfinished(partial_, directory_.get());
+}
+
+void OutputDirectory::stop() {
+  ::fchmod(directory_.get(), kMode | kStopped);
+  discard();
+}
+
+bool OutputDirectory::stopped() const {
+  // Of the open directory: it may have no name any more.
+  struct stat status {};
+  return ::fstat(directory_.get(), &status) != 0 || (status.st_mode & kStopped) != 0;
 }
 
 void OutputDirectory::leave() {
@@ -112,6 +149,7 @@ void OutputDirectory::commit() {
   sync_directory(partial_);
   const bool replace = overwrite_ && fs::exists(fs::symlink_status(path_));
   if (replace) {
+    check_replaceable(path_);
     exchange(partial_, path_);
   } else {
     fs::rename(partial_, path_);

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <mutex>
 
+#include "base/output_owner.h"
 #include "base/unique_fd.h"
 
 namespace dotresize {
@@ -14,9 +15,10 @@ namespace dotresize {
 class OutputDirectory {
  public:
   /// Creates `<path>.partial`. Of an earlier job's nothing stays but its journal, and nothing at
-  /// all if `fresh`. Throws InputError if `path` exists and `overwrite` is false, or if another job
-  /// holds the lock.
-  OutputDirectory(const std::filesystem::path& path, bool overwrite, bool fresh = false);
+  /// all if `fresh`. Throws InputError if `path` exists and `overwrite` is false or dotresize has
+  /// not made it, if another job holds the lock, or if `<path>.partial` is not one of dotresize.
+  OutputDirectory(const std::filesystem::path& path, bool overwrite, bool fresh = false,
+                  OutputOwner owner = {});
   /// Another rank's, once rank 0 has created it. Throws InputError if it cannot be opened.
   explicit OutputDirectory(const std::filesystem::path& path);
   /// discard()s.
@@ -30,18 +32,24 @@ class OutputDirectory {
   /// Removes the unfinished output, all but a journal with entries, from any thread, whatever is
   /// still being written into it; does nothing after commit() or leave().
   void discard();
+  /// discard()s, and lets other ranks, whose files may vanish by that, know why.
+  void stop();
+  /// Whether a rank has called stop() since rank 0 opened the directory.
+  bool stopped() const;
   /// Leaves the output to rank 0, which may commit it as soon as it has this rank's next message.
   void leave();
-  /// Once the output is whole: nobody goes on from it.
-  void remove_journal();
+  /// Once the output is whole: nobody goes on from its journal. If a job of a server has made it,
+  /// it says so from now on.
+  void close_journal();
   /// Makes the content durable and renames it to `path`, replacing an existing
-  /// directory if `overwrite` allows it.
+  /// directory if `overwrite` allows it and dotresize has made that one too, else InputError.
   void commit();
 
  private:
   std::filesystem::path path_;
   std::filesystem::path partial_;
   bool overwrite_ = false;
+  OutputOwner owner_;
   std::mutex mutex_;
   bool settled_ = false;  ///< committed or left
   UniqueFd directory_;    ///< partial(); rank 0 holds the lock on it

@@ -11,7 +11,7 @@ namespace dotresize {
 
 /// Where the coordinator is and who this attempt is, from the environment that the launcher sets.
 struct CoordinatorAddress {
-  std::string target;  ///< host:port
+  std::string target;  ///< as gRPC names it: unix:/path
   std::string job_id;
   int attempt = 0;
   std::string token;  ///< secret

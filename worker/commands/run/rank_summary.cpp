@@ -6,12 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/environment.h"
-#include "base/sha256.h"
 #include "job/model/model_config.h"
 #include "worker/cuda/gpu_limits.h"
 
 namespace dotresize {
-namespace fs = std::filesystem;
 namespace {
 
 using Json = nlohmann::json;
@@ -42,14 +40,6 @@ std::optional<CostReport> cost_report(const PhaseClock& clock, const ChosenDevic
   return report;
 }
 
-/// Objects of all ranks merged into one, on rank 0.
-Json gather_object(Communicator& comm, const Json& mine) {
-  Json all = Json::object();
-  for (const std::string& text : gather_strings(comm, mine.dump(), 0))
-    all.update(Json::parse(text));
-  return all;
-}
-
 int64_t peak_resident_bytes() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -72,28 +62,6 @@ RankReport describe_rank(int rank, const RankShard& shard, const PhaseClock& clo
 }
 
 }  // namespace
-
-std::map<std::string, std::string> gather_hashes(Communicator& comm, const fs::path& dir,
-                                                 const ShardLayout& layout) {
-  Json mine = Json::object();
-  for (size_t i = 0; i < layout.shards.size(); ++i) {
-    if (static_cast<int>(i % static_cast<size_t>(comm.size())) != comm.rank()) continue;
-    mine[layout.shards[i].file] = sha256_of_file(dir / layout.shards[i].file);
-  }
-  return gather_object(comm, mine).get<std::map<std::string, std::string>>();
-}
-
-std::map<std::string, std::string> gather_input_hashes(Communicator& comm,
-                                                       const fs::path& model_dir,
-                                                       std::vector<fs::path> files) {
-  files.push_back(model_dir / "config.json");
-  Json mine = Json::object();
-  for (size_t i = 0; i < files.size(); ++i) {
-    if (static_cast<int>(i % static_cast<size_t>(comm.size())) != comm.rank()) continue;
-    mine[files[i].filename().string()] = sha256_of_file(files[i]);
-  }
-  return gather_object(comm, mine).get<std::map<std::string, std::string>>();
-}
 
 std::vector<RankReport> gather_ranks(Communicator& comm, const ShardPlan& plan,
                                      const PhaseClock& clock, const ChosenDevice& device) {

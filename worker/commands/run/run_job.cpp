@@ -20,6 +20,7 @@
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/verify.h"
+#include "worker/commands/run/background_hashes.h"
 #include "worker/commands/run/output_model.h"
 #include "worker/commands/run/rank_summary.h"
 #include "worker/commands/run/resume.h"
@@ -59,8 +60,6 @@ std::function<void()> synchronize_of(const ChosenDevice& device) {
   return [cuda = device.cuda] { cuda->synchronize(); };
 }
 
-using Fingerprints = std::map<std::string, std::string>;  // SHA-256 by file name
-
 /// What the steps of a job work with. Each step takes what the ones before it returned.
 struct JobContext {
   const ResolvedJob& job;
@@ -72,6 +71,7 @@ struct JobContext {
   CheckpointReader source{job.model_path};
 
   bool root() const { return comm.rank() == 0; }
+  const RankShard& shard() const { return plan.ranks.at(static_cast<size_t>(comm.rank())); }
   /// Where all ranks write while the output is unfinished.
   const fs::path& partial() const { return environment.output.partial(); }
   Progress& progress() const { return environment.progress; }
@@ -86,7 +86,7 @@ struct JobContext {
 /// only names and shapes here.
 void check_weights(JobContext& run) {
   const PhaseClock::Scope scope(run.clock, "read");
-  const RankShard& shard = run.plan.ranks.at(static_cast<size_t>(run.comm.rank()));
+  const RankShard& shard = run.shard();
   const at::ScalarType dtype = scalar_type(run.job.source_dtype);
   // A pipeline does not run what lies behind the last junction with a map.
   const int64_t last_run = mapped_junctions(run.config, run.job.head_sliced) - 1;
@@ -218,7 +218,7 @@ Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal&
   const CalibrationObserver observer{
       run.count_tokens(), [&](int64_t junctions) { run.progress().junctions_solved(junctions); }};
   OutputShards shards(run.comm, run.partial(), run.config, run.job, run.plan);
-  BackgroundSink sink(shards, run.environment.device.device, run.clock);
+  BackgroundSink sink(shards, run.environment.device.device, !run.shard().overlaps, run.clock);
   calibrate_function(run.job.schedule.name)(run.comm, calibration_job(run, tokens, opened), sink,
                                             observer, run.clock);
   sink.finish();
@@ -232,15 +232,24 @@ Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal&
   return {shards.widths(), shards.config(), shards.layout(), std::move(junctions), seconds};
 }
 
-struct Hashes {
-  Fingerprints shards;  ///< rank 0, as inputs
-  Fingerprints inputs;
-};
+/// The source's config.json and weights.
+std::vector<fs::path> input_files(const JobContext& run) {
+  std::vector<fs::path> files = run.source.files();
+  files.push_back(run.job.model_path / "config.json");
+  return files;
+}
 
-Hashes take_hashes(JobContext& run, const ShardLayout& layout) {
+std::vector<fs::path> shard_files(const JobContext& run, const ShardLayout& layout) {
+  std::vector<fs::path> files;
+  for (const ShardLayout::Shard& shard : layout.shards) files.push_back(run.partial() / shard.file);
+  return files;
+}
+
+using Hashes = BackgroundHashes::Hashes;
+
+Hashes gather(JobContext& run, BackgroundHashes& hashes) {
   const PhaseClock::Scope scope(run.clock, "hash");
-  Fingerprints shards = gather_hashes(run.comm, run.partial(), layout);
-  return {std::move(shards), gather_input_hashes(run.comm, run.job.model_path, run.source.files())};
+  return hashes.gather(run.comm);
 }
 
 /// All that the written shards need to load: the evaluation reads them next.
@@ -254,7 +263,7 @@ void write_companions(JobContext& run, const Calibrated& calibrated) {
 
 /// Rank 0: the report but for perplexities, ranks and wall time.
 Report make_report(const JobContext& run, const JobTokens& tokens, const Calibrated& calibrated,
-                   const Fingerprints& inputs) {
+                   const Hashes& inputs) {
   Report report;
   report.tool_version = kVersion;
   report.job = run.job;
@@ -288,12 +297,12 @@ void add_perplexity(Report& report, ModelReport& model,
 
 /// Rank 0: writes what describes the output, and gives it its name.
 void publish(OutputDirectory& output, const Report& report, const ModelConfig& config,
-             const Fingerprints& shards) {
+             const Hashes& shards) {
   const fs::path& dir = output.partial();
   write_file_atomically(dir / "README.md", model_card(report, config));
-  fs::create_directory(dir / "dotresize");
-  write_file_atomically(dir / "dotresize" / "report.json", report_to_json(report));
-  output.remove_journal();
+  fs::create_directory(dir / kReportDirectory);
+  write_file_atomically(dir / kReportDirectory / kReportFile, report_to_json(report));
+  output.close_journal();
   write_file_atomically(dir / "SHA256SUMS", sha256_sums(dir, shards));
   output.commit();
 }
@@ -306,10 +315,13 @@ Report run_steps(JobContext& run) {
   run.progress().plan(expected_phases(run, tokens));
   OpenedJournal opened = open_journal_of(run, tokens.calibration);
   const auto dense = evaluate_dense(run, tokens, opened.journal);
+  BackgroundHashes of_inputs(run.comm, input_files(run));
   const Calibrated calibrated = calibrate(run, tokens.calibration, opened);
-  const Hashes hashes = take_hashes(run, calibrated.layout);
+  BackgroundHashes of_shards(run.comm, shard_files(run, calibrated.layout));
   write_companions(run, calibrated);
   const auto compressed = evaluate_compressed(run, tokens);
+  const Hashes shards = gather(run, of_shards);
+  const Hashes inputs = gather(run, of_inputs);
   const double wall_time_s = seconds_since(start);
 
   run.progress().enter("finish");
@@ -318,12 +330,12 @@ Report run_steps(JobContext& run) {
   std::vector<RankReport> ranks =
       gather_ranks(run.comm, run.plan, run.clock, run.environment.device);
   if (!run.root()) return {};
-  Report report = make_report(run, tokens, calibrated, hashes.inputs);
+  Report report = make_report(run, tokens, calibrated, inputs);
   add_perplexity(report, report.dense, dense);
   add_perplexity(report, report.compressed, compressed);
   report.ranks = std::move(ranks);
   report.wall_time_s = wall_time_s;
-  publish(run.environment.output, report, run.config, hashes.shards);
+  publish(run.environment.output, report, run.config, shards);
   return report;
 }
 

@@ -1,0 +1,153 @@
+#include "server/access.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "base/durable_file.h"
+#include "base/errors.h"
+#include "base/input_file.h"
+#include "base/printable.h"
+#include "server/api_error.h"
+#include "server/attempt.h"
+
+namespace dotresize {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMaxFileBytes = 1 << 20;
+constexpr size_t kMaxName = 64;
+constexpr std::array<const char*, 3> kRoles = {"read", "submit", "admin"};
+
+struct Line {
+  std::string name;
+  Role role = Role::kRead;
+  std::string digits;  ///< of the SHA-256
+};
+
+bool is_name(const std::string& name) {
+  return !name.empty() && name.size() <= kMaxName && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("._@-").find(c) != std::string_view::npos;
+  });
+}
+
+bool is_hash(const std::string& digits) {
+  return digits.size() == 64 && digits.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+std::string bytes_of(const std::string& digits) {
+  std::string bytes;
+  for (size_t i = 0; i < digits.size(); i += 2) {
+    bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
+  }
+  return bytes;
+}
+
+void require_private(const fs::path& file) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) == 0 && (status.st_mode & (S_IRWXG | S_IRWXO)) == 0) return;
+  throw InputError("--tokens", file.string() + " is missing or open to other users; chmod 600");
+}
+
+std::vector<Line> read_lines(const fs::path& file) {
+  std::vector<Line> lines;
+  std::istringstream text(read_whole_file(file, kMaxFileBytes));
+  int number = 0;
+  for (std::string row; std::getline(text, row);) {
+    ++number;
+    if (row.empty() || row[0] == '#') continue;
+    std::istringstream fields(row);
+    Line line;
+    std::string role;
+    std::string more;
+    fields >> line.name >> role >> line.digits;
+    if (!is_name(line.name) || !is_hash(line.digits) || fields >> more) {
+      // Without the row: it may hold a secret that somebody has put there by mistake.
+      throw InputError("--tokens", file.string() + ":" + std::to_string(number) +
+                                       ": is not NAME ROLE SHA-256, as `dotresize-server token` "
+                                       "writes it");
+    }
+    line.role = role_of(role);
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace
+
+Role role_of(const std::string& name) {
+  const auto found = std::ranges::find(kRoles, name);
+  if (found == kRoles.end()) {
+    throw InputError("ROLE", in_quotes(name) + " is not one of read, submit, admin");
+  }
+  return static_cast<Role>(found - kRoles.begin());
+}
+
+std::string bearer_token(const grpc::ServerContextBase& context) {
+  constexpr std::string_view kScheme = "Bearer ";
+  const auto& metadata = context.client_metadata();
+  if (metadata.count("authorization") != 1) return "";
+  const grpc::string_ref value = metadata.find("authorization")->second;
+  const std::string_view text(value.data(), value.size());
+  return text.starts_with(kScheme) ? std::string(text.substr(kScheme.size())) : "";
+}
+
+Access::Access(const fs::path& file) : open_to_all_(file.empty()) {
+  if (open_to_all_) return;
+  require_private(file);
+  for (Line& line : read_lines(file)) {
+    entries_.push_back({{std::move(line.name), line.role}, bytes_of(line.digits)});
+  }
+}
+
+Caller Access::authenticate(const grpc::ServerContextBase& context) const {
+  if (open_to_all_) return {};
+  const std::string token = bearer_token(context);
+  const Entry* found = nullptr;
+  for (const Entry& entry : entries_) {  // all of them
+    if (matches_token(token, entry.sha256)) found = &entry;
+  }
+  if (found != nullptr) return found->caller;
+  throw ApiError(grpc::StatusCode::UNAUTHENTICATED, "BAD_TOKEN",
+                 "the call carries no token that this server knows (DOTRESIZE_TOKEN_FILE)");
+}
+
+void require_role(const Caller& caller, Role least) {
+  if (caller.role >= least) return;
+  throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "ROLE_TOO_LOW",
+                 "'" + caller.name + "' has the role " + kRoles[static_cast<size_t>(caller.role)] +
+                     "; this takes " + kRoles[static_cast<size_t>(least)]);
+}
+
+void require_owner(const Caller& caller, const std::string& owner) {
+  if (caller.role == Role::kAdmin || caller.name == owner) return;
+  throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "NOT_THE_OWNER",
+                 "the job is another's; only its owner and admins may do this");
+}
+
+std::string add_token(const fs::path& file, const std::string& name, Role role) {
+  if (!is_name(name)) {
+    throw InputError("NAME", in_quotes(name) + " is not 1 to 64 characters of [A-Za-z0-9._@-]");
+  }
+  std::string content;
+  if (fs::exists(file)) {
+    require_private(file);
+    for (const Line& line : read_lines(file)) {
+      if (line.name == name) throw InputError("NAME", "'" + name + "' has a token already");
+    }
+    content = read_whole_file(file, kMaxFileBytes);
+    if (!content.empty() && content.back() != '\n') content += '\n';
+  }
+  const AttemptToken token = make_attempt_token();
+  content += name + " " + kRoles[static_cast<size_t>(role)] + " " + hex_digits(token.sha256) + "\n";
+  write_file_atomically(file, content, 0600);
+  return token.secret;
+}
+
+}  // namespace dotresize

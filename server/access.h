@@ -1,0 +1,60 @@
+#pragma once
+
+#include <grpcpp/server_context.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace dotresize {
+
+/// What a client may do; each role may do what those before it may.
+enum class Role {
+  kRead,    ///< look at all jobs and logs
+  kSubmit,  ///< make jobs, and cancel, resume and delete its own
+  kAdmin,   ///< the same with everybody's
+};
+
+/// "read", "submit", "admin". Throws InputError for any other.
+Role role_of(const std::string& name);
+
+/// Who calls.
+struct Caller {
+  std::string name;  ///< empty if the server has no tokens
+  Role role = Role::kAdmin;
+};
+
+/// The secret of the one "authorization: Bearer SECRET" of a call, else empty.
+std::string bearer_token(const grpc::ServerContextBase& context);
+
+/// The clients that the server knows by their tokens.
+class Access {
+ public:
+  /// `file` has a line "NAME ROLE SHA-256" for each token; empty: whoever reaches the server is an
+  /// admin. Throws InputError for a file that is missing, malformed or open to other users.
+  explicit Access(const std::filesystem::path& file);
+
+  /// UNAUTHENTICATED without a token that is known. The time that it takes says nothing of those.
+  Caller authenticate(const grpc::ServerContextBase& context) const;
+
+ private:
+  struct Entry {
+    Caller caller;
+    std::string sha256;  ///< 32 bytes
+  };
+
+  bool open_to_all_;
+  std::vector<Entry> entries_;
+};
+
+/// PERMISSION_DENIED unless the caller has at least this role.
+void require_role(const Caller& caller, Role least);
+
+/// PERMISSION_DENIED unless the job is the caller's own, or the caller an admin.
+void require_owner(const Caller& caller, const std::string& owner);
+
+/// Adds a line for a new token to `file`, which is made (0600) if it is missing, and returns the
+/// secret, which is stored nowhere. Throws InputError for a name that is taken or malformed.
+std::string add_token(const std::filesystem::path& file, const std::string& name, Role role);
+
+}  // namespace dotresize

@@ -1,0 +1,62 @@
+#include "server/backup.h"
+
+#include <SQLiteCpp/Backup.h>
+#include <SQLiteCpp/Database.h>
+#include <SQLiteCpp/Statement.h>
+
+#include <system_error>
+
+#include "base/durable_file.h"
+#include "base/errors.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr char kTable[] = "jobs.sqlite";
+constexpr char kJobs[] = "jobs";
+constexpr int kBusyTimeoutMs = 10'000;
+
+int copy_table(const fs::path& from, const fs::path& to) {
+  SQLite::Database source(from.string(), SQLite::OPEN_READWRITE, kBusyTimeoutMs);
+  SQLite::Database copy(to.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  SQLite::Backup(copy, source).executeStep(-1);
+  return copy.execAndGet("SELECT count(*) FROM jobs").getInt();
+}
+
+/// What is not worth keeping: caches, locks.
+bool is_left_out(const fs::path& name) { return name == "work" || name == "lock"; }
+
+void copy_folder(const fs::path& from, const fs::path& to) {
+  fs::create_directory(to);
+  std::error_code error;  // a job that is deleted meanwhile
+  for (const fs::directory_entry& entry : fs::directory_iterator(from, error)) {
+    const fs::path name = entry.path().filename();
+    if (is_left_out(name) || entry.is_symlink(error)) continue;
+    if (entry.is_directory(error)) {
+      copy_folder(entry.path(), to / name);
+    } else if (entry.is_regular_file(error)) {
+      fs::copy_file(entry.path(), to / name, error);
+      if (error && error != std::errc::no_such_file_or_directory) {
+        throw fs::filesystem_error("cannot back up", entry.path(), error);
+      }
+    }
+  }
+  sync_directory(to);
+}
+
+}  // namespace
+
+int back_up(const fs::path& state_dir, const fs::path& target) {
+  if (!fs::exists(state_dir / kTable)) {
+    throw InputError("--state", state_dir.string() + " has no " + kTable);
+  }
+  if (!fs::create_directory(target)) throw InputError(target.string() + " exists already");
+  fs::permissions(target, fs::perms::owner_all);
+  const int jobs = copy_table(state_dir / kTable, target / kTable);
+  copy_folder(state_dir / kJobs, target / kJobs);
+  sync_directory(target);
+  return jobs;
+}
+
+}  // namespace dotresize

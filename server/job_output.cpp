@@ -1,0 +1,71 @@
+#include "server/job_output.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "base/output_owner.h"
+#include "base/partial_path.h"
+#include "server/files.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+
+PinnedDirectory::PinnedDirectory(const fs::path& path) {
+  constexpr int kFlags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+  UniqueFd at(::open("/", kFlags));
+  for (const fs::path& part : path.relative_path()) {
+    if (!at) return;
+    if (!part.empty()) at = UniqueFd(::openat(at.get(), part.c_str(), kFlags));
+  }
+  fd_ = std::move(at);
+}
+
+fs::path PinnedDirectory::path() const {
+  return fs::path("/proc/self/fd") / std::to_string(fd_.get());
+}
+
+JobOutput::JobOutput(fs::path path, std::string job_id)
+    : path_(std::move(path)), job_id_(std::move(job_id)) {}
+
+bool JobOutput::is_committed(int attempt) const {
+  const PinnedDirectory output(path_);
+  if (!output) return false;
+  const std::optional<OutputOwner> owner = owner_of_output(output.path());
+  return owner && owner->job_id == job_id_ && owner->attempt == attempt;
+}
+
+template <class Body>
+void JobOutput::with_partial(Body&& body) const {
+  const PinnedDirectory parent(path_.parent_path());
+  if (!parent) return;
+  const fs::path partial = partial_path(parent.path() / path_.filename());
+  const UniqueFd held = try_lock_directory(partial);
+  if (!held) return;
+  const std::optional<OutputOwner> owner = owner_of_partial(partial);
+  if (owner ? owner->job_id == job_id_ : is_empty_partial(partial)) body(partial);
+}
+
+void JobOutput::trim() const {
+  try {
+    with_partial([](const fs::path& partial) {
+      if (const std::error_code error = trim_unfinished(partial)) throw std::system_error(error);
+    });
+  } catch (const std::system_error& error) {
+    spdlog::error("cannot remove the partial output of {}: {}", path_.string(), error.what());
+  }
+}
+
+TrashedDirectory JobOutput::discard(Trash& trash) const {
+  TrashedDirectory moved;
+  try {
+    with_partial(
+        [&](const fs::path& partial) { moved = trash.take_beside(partial, partial_path(path_)); });
+  } catch (const std::system_error& error) {
+    spdlog::error("cannot remove the partial output of {}: {}", path_.string(), error.what());
+  }
+  return moved;
+}
+
+}  // namespace dotresize

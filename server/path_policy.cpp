@@ -1,0 +1,117 @@
+#include "server/path_policy.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/partial_path.h"
+#include "job/spec/spec_paths.h"
+#include "server/api_error.h"
+
+namespace dotresize {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kOutputField[] = "output.path";
+
+/// The output's one name: two spellings of a path are one output. A link in its own place is not
+/// followed: it is what a job would replace.
+fs::path actual_output(const std::string& path) {
+  fs::path output(path);
+  if (!output.has_filename()) output = output.parent_path();
+  const fs::path name = output.filename();
+  if (name.empty() || name == "." || name == "..") {
+    throw invalid_argument(kOutputField, "must end with the name of the directory to make");
+  }
+  return fs::weakly_canonical(output.parent_path()) / name;
+}
+
+bool overlap(const fs::path& a, const fs::path& b) { return is_within(a, b) || is_within(b, a); }
+
+/// An output beside its own inputs: overwriting it, or clearing up after it, would remove them.
+void check_own_inputs(const v1::JobSpec& spec) {
+  const std::vector<PathClaim> claims = claims_of(spec);
+  for (const PathClaim& written : claims) {
+    if (!written.writes) continue;
+    for (const PathClaim& read : claims) {
+      if (read.writes || !overlap(written.path, read.path)) continue;
+      throw invalid_argument(kOutputField, "'" + written.path + "' collides with " + read.field +
+                                               ", '" + read.path + "'");
+    }
+  }
+}
+
+}  // namespace
+
+PathPolicy::PathPolicy(const std::vector<fs::path>& roots, const fs::path& state_dir)
+    : state_dir_(fs::weakly_canonical(state_dir)) {
+  for (const fs::path& root : roots) {
+    if (!fs::is_directory(root)) {
+      throw InputError("--allow-root", root.string() + " is no directory");
+    }
+    roots_.push_back(fs::canonical(root));
+  }
+}
+
+void PathPolicy::check(const std::string& field, const std::string& given,
+                       const fs::path& actual) const {
+  // Beside an output lies the unfinished one.
+  const fs::path needed = field == kOutputField ? actual.parent_path() : actual;
+  // A link that is left leads to what does not exist yet, wherever that will be.
+  const bool allowed =
+      roots_.empty() ||
+      (!fs::is_symlink(needed) &&
+       std::ranges::any_of(roots_, [&](const fs::path& root) { return is_within(needed, root); }));
+  if (!allowed) {
+    throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "PATH_NOT_ALLOWED",
+                   field + ": " + given +
+                       " does not lie in a directory that this server allows (--allow-root)",
+                   {{"field", field}});
+  }
+  if (overlap(actual, state_dir_)) {
+    throw invalid_argument(field, "collides with the server's state directory");
+  }
+}
+
+void PathPolicy::check_links_in(const std::string& model) const {
+  std::error_code error;  // a directory that cannot be read is refused by who reads it
+  for (const fs::directory_entry& file : fs::directory_iterator(model, error)) {
+    if (file.is_symlink(error)) {
+      check("model.path", file.path().string(), fs::weakly_canonical(file.path()));
+    }
+  }
+}
+
+v1::JobSpec PathPolicy::resolve(const v1::JobSpec& spec) const {
+  v1::JobSpec resolved = spec;
+  for (const SpecPath& path : paths_of(resolved)) {
+    if (path.value->empty()) continue;
+    const fs::path actual =
+        path.key == kOutputField ? actual_output(*path.value) : fs::weakly_canonical(*path.value);
+    check(path.key, *path.value, actual);
+    *path.value = actual.string();
+  }
+  check_own_inputs(resolved);
+  check_links_in(resolved.model().path());
+  return resolved;
+}
+
+std::vector<PathClaim> claims_of(const v1::JobSpec& resolved) {
+  std::vector<PathClaim> claims;
+  v1::JobSpec spec = resolved;
+  for (const SpecPath& path : paths_of(spec)) {
+    if (path.value->empty()) continue;
+    if (path.key != kOutputField) {
+      claims.push_back({path.key, *path.value, false});
+      continue;
+    }
+    for (const fs::path& name :
+         {fs::path(*path.value), partial_path(*path.value), replaced_path(*path.value)}) {
+      claims.push_back({path.key, name.string(), true});
+    }
+  }
+  return claims;
+}
+
+}  // namespace dotresize

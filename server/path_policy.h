@@ -1,0 +1,45 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "dotresize/v1/job.pb.h"
+
+namespace dotresize {
+
+/// A path that a job reads or writes, without symbolic links, from its admission to its end.
+struct PathClaim {
+  std::string field;  ///< "model.path"
+  std::string path;
+  bool writes = false;
+};
+
+/// Which paths jobs may name.
+class PathPolicy {
+ public:
+  /// `roots`: directories in which all paths of jobs must lie; none: anywhere. `state_dir`: no job
+  /// may read or write there. Throws InputError for a root that is no directory.
+  PathPolicy(const std::vector<std::filesystem::path>& roots,
+             const std::filesystem::path& state_dir);
+
+  /// The spec with every path as it is now, without symbolic links: what was checked is what is
+  /// opened. PERMISSION_DENIED if one lies outside the roots, INVALID_ARGUMENT if one collides
+  /// with the state directory or if the output collides with an input.
+  v1::JobSpec resolve(const v1::JobSpec& spec) const;
+
+ private:
+  void check(const std::string& field, const std::string& given,
+             const std::filesystem::path& actual) const;
+  /// The files of a model may be links, as in the cache of the Hugging Face hub.
+  void check_links_in(const std::string& model) const;
+
+  std::vector<std::filesystem::path> roots_;
+  std::filesystem::path state_dir_;
+};
+
+/// What a job with this spec, of resolve(), claims: inputs, the output, and the names beside it
+/// that the job uses while it writes.
+std::vector<PathClaim> claims_of(const v1::JobSpec& resolved);
+
+}  // namespace dotresize

@@ -1,0 +1,280 @@
+"""What operators fear: hostile clients, full tables, damaged files, a machine that is not ready."""
+
+import json
+import os
+import pty
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+
+import grpc
+import pytest
+from conftest import (BINARIES, ENDED, PROGRAM, details, eventually, jobs_pb2, jobs_pb2_grpc,
+                      processes_of, refused, script, spec)
+
+SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
+
+
+@pytest.fixture
+def server(make_server):
+    return make_server("--max-ranks", "4", DOTRESIZE_WORKER="/bin/false")
+
+
+@pytest.mark.parametrize("fault", ["worker", "mpirun"])
+def test_machine_that_cannot_start_jobs_holds_the_queue_and_drains_nothing(make_server, tmp_path, fault):
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    worker = script(commands / "worker", "exit 65")
+    # The real one is found first; then it turns out that it cannot be run.
+    if fault == "mpirun":
+        script(commands / "mpirun", 'exec /no/such/interpreter 2> /dev/null; exit 127')
+    server = make_server("--max-ranks", "4", DOTRESIZE_WORKER=worker,
+                         PATH=f"{commands}:{os.environ['PATH']}")
+    if fault == "worker":
+        os.rename(worker, commands / "away")
+    ids = [server.create(spec(tmp_path / f"out{i}")).id for i in range(3)]
+    eventually(20, lambda: server.log().count("the queue is held") >= 2)
+    assert all(server.get(id_).state not in ENDED for id_ in ids)
+    os.rename(commands / ("away" if fault == "worker" else "mpirun"),
+              commands / ("worker" if fault == "worker" else "broken"))
+    for id_ in ids:
+        assert server.wait(id_).error.code == "INVALID_INPUT", "the worker has run"
+
+
+def test_path_that_leads_elsewhere_after_the_admission_is_not_followed(make_server, tmp_path):
+    server = make_server("--max-ranks", "2",
+                         DOTRESIZE_WORKER=script(tmp_path / "worker", "sleep 300"))
+    first = server.create(spec(tmp_path / "first")).id
+    eventually(20, lambda: processes_of(first))
+    (tmp_path / "a").mkdir()
+    waiting = server.create(spec(tmp_path / "a" / "out")).id
+    victim = tmp_path / "victim/out.partial/journal/owner.json"
+    victim.parent.mkdir(parents=True)
+    victim.write_text(f'{{"job_id": "{waiting}", "attempt": 1}}')
+    (tmp_path / "a").rmdir()
+    (tmp_path / "a").symlink_to(tmp_path / "victim")
+    server.cancel(first)
+    job = server.wait(waiting)
+    assert job.state == jobs_pb2.Job.FAILED
+    assert job.error.code == "INVALID_INPUT"
+    assert "does not lead to" in job.error.message
+    server.jobs.DeleteJob(jobs_pb2.DeleteJobRequest(id=waiting), timeout=20)
+    assert victim.exists()
+
+
+def test_state_is_private_and_what_jobs_write_is_not(make_server, tmp_path):
+    server = make_server(DOTRESIZE_WORKER=script(
+        tmp_path / "worker", f"umask > {tmp_path}/umask; echo text > {tmp_path}/written; exit 1"))
+    server.wait(server.create(spec(tmp_path / "out", resources__ranks=1)).id)
+    open_to_others = [path for path in server.state.rglob("*") if path.stat().st_mode & 0o077]
+    assert open_to_others == []
+    before = os.umask(0)
+    os.umask(before)
+    assert int((tmp_path / "umask").read_text(), 8) == before
+    assert (tmp_path / "written").stat().st_mode & 0o777 == 0o666 & ~before
+
+
+def test_damaged_record_hides_no_other_and_can_be_deleted(server, tmp_path):
+    ids = [server.create(spec(tmp_path / f"out{i}")).id for i in range(3)]
+    for id_ in ids:
+        server.wait(id_)
+    with sqlite3.connect(server.state / "jobs.sqlite") as table:
+        table.execute("UPDATE jobs SET body = x'ff00' WHERE id = ?", (ids[1],))
+    server.kill_and_restart()
+    assert [job.id for job in server.jobs.ListJobs(jobs_pb2.ListJobsRequest()).jobs] == ids[::-1]
+    assert server.get(ids[1]).error.code == "DAMAGED_RECORD"
+    server.jobs.DeleteJob(jobs_pb2.DeleteJobRequest(id=ids[1]), timeout=20)
+    assert server.wait(server.create(spec(tmp_path / "next")).id).state in ENDED
+
+
+def test_backup_of_a_running_server_is_a_state_directory(make_server, server, tmp_path):
+    id_ = server.create(spec(tmp_path / "out")).id
+    server.wait(id_)
+    command = [PROGRAM, "backup", "--state", server.state, tmp_path / "state1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("1 jobs copied"), done.stderr
+    restored = make_server()
+    assert restored.state == tmp_path / "state1"
+    assert restored.get(id_) == server.get(id_)
+    assert restored.logs(id_) == server.logs(id_) != b""
+    assert list(restored.watch(id_)) == list(server.watch(id_))
+    assert subprocess.run(command, capture_output=True, timeout=60).returncode == 64, "it exists"
+
+
+def test_table_that_is_damaged_is_refused_by_name(server):
+    server.end(signal.SIGTERM)
+    with open(server.state / "jobs.sqlite", "r+b") as table:
+        table.write(b"\xff" * 4096)
+    done = subprocess.run(server.command, env=server.environment, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 69
+    assert "jobs.sqlite" in done.stderr
+
+
+@pytest.mark.parametrize("algorithm", [grpc.Compression.Gzip, grpc.Compression.Deflate])
+def test_compressed_requests_are_refused_before_they_are_unpacked(server, algorithm):
+    before = memory_of(server.process.pid)
+    with pytest.raises(grpc.RpcError) as caught:
+        server.jobs.GetJob(jobs_pb2.GetJobRequest(id="j" * (200 << 20)), timeout=60,
+                           compression=algorithm)
+    assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+    assert memory_of(server.process.pid) < before + (32 << 20)
+    server.connect()
+    assert not server.jobs.ListJobs(jobs_pb2.ListJobsRequest()).jobs
+
+
+def memory_of(pid):
+    """The most memory that the process has had, in bytes."""
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
+
+
+def run_logs(server, *arguments, **options):
+    return subprocess.Popen([BINARIES / "dotresize", "logs", *arguments], **options,
+                            env={**os.environ, "DOTRESIZE_SERVER": server.endpoint})
+
+
+def test_log_on_a_terminal_does_not_steer_it(make_server, tmp_path):
+    hostile = "a\x1b[2J\x9bb\u202ec \u00e9\n"
+    (tmp_path / "hostile").write_text(hostile)
+    server = make_server(DOTRESIZE_WORKER=script(tmp_path / "worker", f"cat {tmp_path}/hostile; exit 1"))
+    id_ = server.create(spec(tmp_path / "out", resources__ranks=1)).id
+    server.wait(id_)
+    assert run_logs(server, id_, stdout=subprocess.PIPE).communicate(timeout=20)[0] == hostile.encode()
+    document = run_logs(server, id_, "-o", "json", stdout=subprocess.PIPE).communicate(timeout=20)[0]
+    assert json.loads(document) == {"id": id_, "log": hostile}
+    terminal, end = pty.openpty()
+    assert run_logs(server, id_, stdout=end).wait(20) == 0
+    assert os.read(terminal, 1000).decode() == "a?[2J?b?c \u00e9\r\n"
+    os.close(end)
+    os.close(terminal)
+
+
+def test_long_log_is_cut_and_passed_on_piece_by_piece(make_server, tmp_path):
+    server = make_server(DOTRESIZE_WORKER=script(
+        tmp_path / "worker", "head -c 100000000 /dev/zero | tr '\\0' x; echo; echo the last words; exit 1"))
+    id_ = server.create(spec(tmp_path / "out", resources__ranks=1)).id
+    assert "the last words" in server.wait(id_).error.message
+    # A program begins with the peak of the one that starts it: here of a small one.
+    measure = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True);"
+               "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)")
+    with open(tmp_path / "log.json", "w+") as file:
+        done = subprocess.run(
+            [sys.executable, "-c", measure, BINARIES / "dotresize", "logs", id_, "-o", "json",
+             "--server", server.endpoint], stdout=file, stderr=subprocess.PIPE, text=True, check=True)
+        file.seek(0)
+        log = json.load(file)["log"]
+    assert int(done.stderr) << 10 < 100 << 20
+    assert 64 << 20 < len(log) < 65 << 20
+    assert "the log has reached its limit" in log
+    assert log.endswith("x\nthe last words\n")
+
+
+def channels(server, count):
+    return [grpc.insecure_channel(server.endpoint, options=[("grpc.use_local_subchannel_pool", 1)])
+            for _ in range(count)]
+
+
+def test_streams_of_one_client_keep_nothing_from_others(make_server, tmp_path):
+    server = make_server(DOTRESIZE_WORKER=script(tmp_path / "worker", "sleep 300"))
+    id_ = server.create(spec(tmp_path / "out", resources__ranks=1)).id
+    eventually(20, lambda: processes_of(id_))
+    hoard = []
+    for channel in channels(server, 3):
+        jobs = jobs_pb2_grpc.JobsStub(channel)
+        hoard += [jobs.GetLogs(jobs_pb2.GetLogsRequest(id=id_, follow=True), timeout=120)
+                  for _ in range(60)]
+    server.connect()
+    stream = server.watch(id_)
+    assert next(stream).state_change.state == jobs_pb2.Job.QUEUED
+    server.cancel(id_)
+    assert list(stream)[-1].state_change.state == jobs_pb2.Job.CANCELLED
+    for logs in hoard:
+        assert list(logs) == []
+
+
+def test_many_calls_at_once_are_all_answered(server, tmp_path):
+    server.create(spec(tmp_path / "out"))
+    stubs = [jobs_pb2_grpc.JobsStub(channel) for channel in channels(server, 6)]
+    for stub in stubs:
+        stub.ListJobs(jobs_pb2.ListJobsRequest(), timeout=20)
+    server.process.send_signal(signal.SIGSTOP)  # so that they arrive together
+    calls = [stub.ListJobs.future(jobs_pb2.ListJobsRequest(), timeout=60)
+             for stub in stubs for _ in range(50)]
+    time.sleep(0.5)
+    server.process.send_signal(signal.SIGCONT)
+    assert all(len(call.result().jobs) == 1 for call in calls)
+
+
+def test_streams_beyond_the_limit_of_one_address_are_refused(make_server, tmp_path):
+    server = make_server(DOTRESIZE_WORKER=script(tmp_path / "worker", "sleep 300"))
+    id_ = server.create(spec(tmp_path / "out", resources__ranks=1)).id
+    streams = []
+    for channel in channels(server, 3):
+        jobs = jobs_pb2_grpc.JobsStub(channel)
+        streams += [jobs.WatchJob(jobs_pb2.WatchJobRequest(id=id_), timeout=120) for _ in range(85)]
+    for stream in streams:
+        next(stream)
+    more = [server.watch(id_), server.watch(id_)]
+    next(more[0])
+    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED) as found:
+        next(more[1])
+    assert found[0] == "TOO_MANY_STREAMS"
+    for stream in streams:
+        stream.cancel()
+    eventually(20, lambda: watches(server, id_))
+    server.cancel(id_)
+
+
+def watches(server, id_):
+    try:
+        return next(server.watch(id_))
+    except grpc.RpcError:
+        return None
+
+
+def health_of(server):
+    return server.channel.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=20)
+
+
+def test_job_table_that_another_program_has_locked_is_said_to_be_so(server, tmp_path):
+    waiting = server.create(spec(tmp_path / "before"))
+    other = sqlite3.connect(server.state / "jobs.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(grpc.RpcError) as caught:
+        server.create(spec(tmp_path / "out"))
+    assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+    assert details(caught.value)[0] == "STORE_UNAVAILABLE"
+    assert b"google.rpc.RetryInfo" in dict(caught.value.trailing_metadata())["grpc-status-details-bin"]
+    assert server.get(waiting.id).id == waiting.id, "reading goes on"
+    eventually(20, lambda: health_of(server) == NOT_SERVING)
+    other.execute("ROLLBACK")
+    eventually(20, lambda: health_of(server) == SERVING)
+    assert server.wait(server.create(spec(tmp_path / "out")).id).state in ENDED
+
+
+def test_connections_beyond_the_limit_do_not_stop_the_server(make_server, tmp_path):
+    """With so few descriptors gRPC's own listener would never accept again."""
+    server = make_server("--max-ranks", "4", prefix=["prlimit", "--nofile=512:512"])
+    host, port = server.endpoint.split(":")
+    connections = [socket.create_connection((host, int(port)), timeout=20) for _ in range(700)]
+    for connection in connections:
+        connection.close()
+    server.connect()
+    assert server.wait(server.create(spec(tmp_path / "out")).id).state == jobs_pb2.Job.SUCCEEDED
+
+
+def test_server_that_does_not_answer_ends_for_its_service_manager(server):
+    (server.state / "workers.sock").unlink()
+    assert server.process.wait(60) == 69
+    assert "does not answer" in server.log()
+
+
+def test_secret_of_an_attempt_goes_to_no_port_that_another_program_may_have(make_server, tmp_path):
+    server = make_server(DOTRESIZE_WORKER=script(tmp_path / "worker", "sleep 300"))
+    id_ = server.create(spec(tmp_path / "out", resources__ranks=1)).id
+    processes = eventually(20, lambda: processes_of(id_))
+    coordinators = {environment["DOTRESIZE_COORDINATOR"] for environment in processes.values()}
+    assert coordinators == {f"unix:{server.state}/workers.sock"}

@@ -1,0 +1,268 @@
+"""Who may reach the server, and what they may do."""
+
+import json
+import os
+import subprocess
+
+import grpc
+import pytest
+from conftest import (BINARIES, PROGRAM, Server, eventually, jobs_pb2, jobs_pb2_grpc, processes_of, refused,
+                      script, spec)
+
+
+def openssl(*arguments):
+    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
+
+
+class Authority:
+    def __init__(self, folder):
+        self.folder = folder
+        folder.mkdir()
+        self.certificate = folder / "ca.pem"
+        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                "-subj", "/CN=authority", "-keyout", folder / "ca.key", "-out", self.certificate)
+
+    def issue(self, name, days=2):
+        """(certificate, key) for this host."""
+        key, request, certificate = (self.folder / f"{name}.{kind}" for kind in ("key", "csr", "pem"))
+        extensions = self.folder / f"{name}.cnf"
+        extensions.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost")
+        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
+                "-keyout", key, "-out", request)
+        openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self.folder / "ca.key",
+                "-CAcreateserial", "-days", days, "-extfile", extensions, "-out", certificate)
+        return certificate, key
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("tls") / "own")
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("tls") / "other")
+
+
+@pytest.fixture
+def secure_server(make_server, authority):
+    """Takes only clients with a certificate of the authority."""
+    certificate, key = authority.issue("server")
+    return make_server("--tls-cert", str(certificate), "--tls-key", str(key),
+                       "--tls-client-ca", str(authority.certificate), DOTRESIZE_WORKER="/bin/false")
+
+
+def list_jobs(server, authority, client=None):
+    certificate, key = (path.read_bytes() for path in client) if client else (None, None)
+    credentials = grpc.ssl_channel_credentials(authority.certificate.read_bytes(), key, certificate)
+    with grpc.secure_channel(server.endpoint, credentials) as channel:
+        return jobs_pb2_grpc.JobsStub(channel).ListJobs(jobs_pb2.ListJobsRequest(), timeout=20)
+
+
+def is_turned_away(call):
+    with pytest.raises(grpc.RpcError) as caught:
+        call()
+    return caught.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+def test_client_with_a_certificate_is_served(secure_server, authority):
+    assert not list_jobs(secure_server, authority, authority.issue("client")).jobs
+
+
+def test_client_without_a_certificate_of_the_authority_is_turned_away(secure_server, authority, stranger):
+    assert is_turned_away(lambda: list_jobs(secure_server, authority))
+    assert is_turned_away(lambda: list_jobs(secure_server, authority, stranger.issue("client")))
+    assert is_turned_away(lambda: secure_server.jobs.ListJobs(jobs_pb2.ListJobsRequest(), timeout=20))
+
+
+def test_expired_certificate_is_turned_away(secure_server, authority):
+    assert is_turned_away(lambda: list_jobs(secure_server, authority, authority.issue("old", days=-1)))
+
+
+def test_client_does_not_talk_to_a_server_of_another_authority(secure_server, authority, stranger):
+    assert is_turned_away(lambda: list_jobs(secure_server, stranger, authority.issue("client")))
+
+
+def test_command_line_has_a_certificate(secure_server, authority):
+    certificate, key = authority.issue("cli")
+    command = [BINARIES / "dotresize", "list", "-o", "json", "--server", secure_server.endpoint]
+    tls = ["--tls-ca", authority.certificate, "--cert", certificate, "--key", key]
+    assert subprocess.run([*command, *tls], capture_output=True, timeout=60).returncode == 0
+    environment = os.environ | {"DOTRESIZE_TLS_CA": str(authority.certificate),
+                                "DOTRESIZE_CERT": str(certificate), "DOTRESIZE_KEY": str(key)}
+    assert subprocess.run(command, env=environment, capture_output=True, timeout=60).returncode == 0
+    assert subprocess.run(command, capture_output=True, timeout=60).returncode == 69
+    assert subprocess.run([*command, "--cert", certificate], capture_output=True, timeout=60).returncode == 65
+
+
+class Client:
+    """Calls with one token."""
+
+    def __init__(self, server, token):
+        self.server = server
+        self.metadata = (("authorization", f"Bearer {token}"),) if token else ()
+
+    def call(self, method, request):
+        answer = getattr(self.server.jobs, method)(request, timeout=20, metadata=self.metadata)
+        return list(answer) if method in ("WatchJob", "GetLogs") else answer
+
+    def create(self, job_spec, request_id=""):
+        job = self.call("CreateJob", jobs_pb2.CreateJobRequest(spec=job_spec, request_id=request_id))
+        self.server.ids.add(job.id)
+        return job
+
+    def get(self, id_):
+        return self.call("GetJob", jobs_pb2.GetJobRequest(id=id_))
+
+
+@pytest.fixture
+def tokens(tmp_path):
+    """{name: secret} of clients with these roles, and the file with their hashes."""
+    file = tmp_path / "tokens"
+
+    def make(name, role):
+        done = subprocess.run([PROGRAM, "token", "--tokens", file, name, role],
+                              capture_output=True, text=True, timeout=20, check=True)
+        return done.stdout.strip()
+
+    secrets = {name: make(name, role) for name, role in
+               {"ann": "submit", "ben": "submit", "eve": "read", "root": "admin"}.items()}
+    return file, secrets
+
+
+@pytest.fixture
+def server_with_tokens(make_server, tokens, tmp_path):
+    worker = script(tmp_path / "worker", "sleep 300")
+    return make_server("--tokens", str(tokens[0]), DOTRESIZE_WORKER=worker)
+
+
+def audit_of(server):
+    return [json.loads(line) for line in (server.state / "audit.jsonl").read_text().splitlines()]
+
+
+def calls_on(id_):
+    """A request for every method on a job, and whether it changes something."""
+    return [("GetJob", jobs_pb2.GetJobRequest(id=id_), False),
+            ("ListJobs", jobs_pb2.ListJobsRequest(), False),
+            ("WatchJob", jobs_pb2.WatchJobRequest(id=id_), False),
+            ("GetLogs", jobs_pb2.GetLogsRequest(id=id_), False),
+            ("CreateJob", jobs_pb2.CreateJobRequest(spec=spec("/tmp/none")), True),
+            ("CancelJob", jobs_pb2.CancelJobRequest(id=id_), True),
+            ("ResumeJob", jobs_pb2.ResumeJobRequest(id=id_), True),
+            ("DeleteJob", jobs_pb2.DeleteJobRequest(id=id_), True)]
+
+
+@pytest.mark.parametrize("token", ["", "0" * 64, "ann", "Bearer"])
+def test_call_without_a_known_token_is_refused_and_written_down(server_with_tokens, tokens, tmp_path, token):
+    server = server_with_tokens
+    id_ = Client(server, tokens[1]["ann"]).create(spec(tmp_path / "out")).id
+    before = len(audit_of(server))
+    calls = calls_on(id_)
+    for method, request, _ in calls:
+        with refused(grpc.StatusCode.UNAUTHENTICATED) as found:
+            Client(server, token).call(method, request)
+        assert found[0] == "BAD_TOKEN"
+    lines = audit_of(server)[before:]
+    assert [line["method"] for line in lines] == [method for method, _, _ in calls]
+    assert not any(line["allowed"] or line["caller"] for line in lines)
+    assert Client(server, tokens[1]["ann"]).get(id_).state != jobs_pb2.Job.CANCELLED
+
+
+def test_role_and_owner_decide_what_a_client_may_do(server_with_tokens, tokens, tmp_path):
+    server = server_with_tokens
+    ann, ben, eve, root = (Client(server, tokens[1][name]) for name in ("ann", "ben", "eve", "root"))
+    id_ = ann.create(spec(tmp_path / "out", resources__ranks=1), "r").id
+    assert ann.get(id_).owner == "ann"
+    for method, request, changes in calls_on(id_):
+        if not changes:
+            if method != "WatchJob":
+                eve.call(method, request)
+            continue
+        with refused(grpc.StatusCode.PERMISSION_DENIED) as found:
+            eve.call(method, request)
+        assert found[0] == "ROLE_TOO_LOW"
+        if method == "CreateJob":
+            continue
+        with refused(grpc.StatusCode.PERMISSION_DENIED) as found:
+            ben.call(method, request)
+        assert found[0] == "NOT_THE_OWNER"
+    with refused(grpc.StatusCode.ALREADY_EXISTS):
+        ben.create(spec(tmp_path / "out", resources__ranks=1), "r")
+    ann.call("CancelJob", jobs_pb2.CancelJobRequest(id=id_))
+    eventually(20, lambda: eve.get(id_).state == jobs_pb2.Job.CANCELLED)
+    root.call("DeleteJob", jobs_pb2.DeleteJobRequest(id=id_))
+    done = [(line["method"], line["caller"]) for line in audit_of(server) if line["allowed"]]
+    assert done == [("CreateJob", "ann"), ("CancelJob", "ann"), ("DeleteJob", "root")]
+    denied = [(line["method"], line["caller"], line["job"]) for line in audit_of(server) if not line["allowed"]]
+    assert ("CancelJob", "ben", id_) in denied and ("DeleteJob", "eve", id_) in denied
+
+
+def test_tokens_are_in_no_file_of_the_server_and_in_no_log(server_with_tokens, tokens, tmp_path):
+    file, secrets = tokens
+    Client(server_with_tokens, secrets["ann"]).create(spec(tmp_path / "out"))
+    kept = [path.read_bytes() for path in server_with_tokens.state.rglob("*") if path.is_file()]
+    kept += [file.read_bytes(), server_with_tokens.log().encode()]
+    for secret in secrets.values():
+        assert len(secret) == 64
+        assert not any(secret.encode() in content for content in kept)
+
+
+def test_command_line_takes_its_token_from_a_file(server_with_tokens, tokens, tmp_path):
+    (tmp_path / "mine").write_text(tokens[1]["ann"] + "\n")
+    (tmp_path / "wrong").write_text("0" * 64 + "\n")
+    server = server_with_tokens
+    id_ = Client(server, tokens[1]["ann"]).create(spec(tmp_path / "out", resources__ranks=1)).id
+    eventually(20, lambda: processes_of(id_))
+
+    def run(*arguments, token="mine", address=server.endpoint):
+        return subprocess.run([BINARIES / "dotresize", *arguments, "--server", address], capture_output=True,
+                              timeout=60, env=os.environ | {"DOTRESIZE_TOKEN_FILE": str(tmp_path / token)}).returncode
+
+    assert run("status", id_) == run("list") == run("logs", id_) == run("cancel", id_, "--wait") == 0
+    assert run("watch", id_) == 2
+    assert run("list", token="wrong") == 77
+    assert run("list", token="missing") == 65
+    assert run("list", address="192.0.2.1:50051") == 65, "it does not leave this machine without TLS"
+
+
+def test_file_of_tokens_is_private_and_checked(tokens, tmp_path, make_server):
+    file = tokens[0]
+    again = subprocess.run([PROGRAM, "token", "--tokens", file, "ann", "read"], capture_output=True, timeout=20)
+    assert again.returncode == 64
+    start = [PROGRAM, "--state", tmp_path / "s", "--listen", "127.0.0.1:0", "--tokens", file]
+    file.chmod(0o640)
+    done = subprocess.run(start, capture_output=True, text=True, timeout=20)
+    assert (done.returncode, "chmod 600" in done.stderr) == (64, True)
+    file.chmod(0o600)
+    file.write_text("ann submit s3cret\n")
+    done = subprocess.run(start, capture_output=True, text=True, timeout=20)
+    assert (done.returncode, "tokens:1" in done.stderr, "s3cret" in done.stderr) == (64, True, False)
+
+
+def refusal(tmp_path, *options):
+    """What a server says that does not start for its options."""
+    done = subprocess.run([PROGRAM, "--state", tmp_path / "state", "--listen", "0.0.0.0:0", *map(str, options)],
+                          capture_output=True, text=True, timeout=20)
+    assert done.returncode == 64, done.stderr
+    return done.stderr
+
+
+def test_address_that_others_reach_wants_certificates(tmp_path, authority):
+    certificate, key = authority.issue("server")
+    assert "--insecure" in refusal(tmp_path)
+    assert "--insecure" in refusal(tmp_path, "--tls-cert", certificate, "--tls-key", key)
+    tokens = tmp_path / "tokens"
+    tokens.touch(0o600)
+    assert "without TLS" in refusal(tmp_path, "--tokens", tokens)
+    assert "--tls-key" in refusal(tmp_path, "--insecure", "--tls-cert", certificate)
+    assert "--tls-cert" in refusal(tmp_path, "--insecure", "--tls-client-ca", certificate)
+    key.chmod(0o644)
+    assert "chmod 600" in refusal(tmp_path, "--insecure", "--tls-cert", certificate, "--tls-key", key)
+
+
+def test_insecure_address_is_warned_about(tmp_path):
+    server = Server(tmp_path / "state", "--insecure")
+    server.command[2] = "0.0.0.0:0"
+    server.start()
+    server.close()
+    assert "whoever reaches it could read and write files" in server.log()

@@ -1,0 +1,31 @@
+#include "worker/commands/run/background_hashes.h"
+
+#include <gtest/gtest.h>
+
+#include "base/errors.h"
+#include "base/sha256.h"
+#include "tests/temporary_directory.h"
+
+namespace dotresize {
+namespace {
+
+TEST(BackgroundHashes, AreThoseOfTheFiles) {
+  const TemporaryDirectory dir;
+  put_file(dir / "a", "first");
+  put_file(dir / "b", "second");
+  SelfCommunicator self;
+  BackgroundHashes hashes(self, {dir / "a", dir / "b"});
+  const BackgroundHashes::Hashes expected = {{"a", sha256_of_file(dir / "a")},
+                                             {"b", sha256_of_file(dir / "b")}};
+  EXPECT_EQ(hashes.gather(self), expected);
+}
+
+TEST(BackgroundHashes, AMissingFileIsAnErrorForTheOneWhoAsks) {
+  const TemporaryDirectory dir;
+  SelfCommunicator self;
+  BackgroundHashes hashes(self, {dir / "none"});
+  EXPECT_THROW(hashes.gather(self), InputError);
+}
+
+}  // namespace
+}  // namespace dotresize

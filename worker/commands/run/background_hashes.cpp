@@ -1,0 +1,36 @@
+#include "worker/commands/run/background_hashes.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/sha256.h"
+
+namespace dotresize {
+
+BackgroundHashes::BackgroundHashes(const Communicator& comm,
+                                   const std::vector<std::filesystem::path>& files) {
+  std::vector<std::filesystem::path> mine;
+  for (auto i = static_cast<size_t>(comm.rank()); i < files.size();
+       i += static_cast<size_t>(comm.size())) {
+    mine.push_back(files[i]);
+  }
+  std::packaged_task<Hashes(std::stop_token)> task(
+      [mine = std::move(mine)](const std::stop_token& stop) {
+        Hashes hashes;
+        for (const auto& file : mine) hashes[file.filename().string()] = sha256_of_file(file, stop);
+        return hashes;
+      });
+  mine_ = task.get_future();
+  thread_ = std::jthread(std::move(task));
+}
+
+BackgroundHashes::Hashes BackgroundHashes::gather(Communicator& comm) {
+  const nlohmann::json mine = mine_.get();
+  Hashes all;
+  for (const std::string& text : gather_strings(comm, mine.dump(), 0)) {
+    all.merge(nlohmann::json::parse(text).get<Hashes>());
+  }
+  return all;
+}
+
+}  // namespace dotresize
