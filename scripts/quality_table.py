@@ -23,6 +23,8 @@ CALIBRATION = ROOT / "tests" / "data" / "calibration.safetensors"
 EVALUATION = ROOT / "tests" / "data" / "evaluation.safetensors"
 METHODS = ["magnitude", "dotresize", "slicegpt", "pca_dotresize"]
 SIZES = [0.9, 0.8, 0.7]
+SHORTCUTS = ["dense", "exact", "24", "8"]
+METHODS_OF_SHORTCUTS = ["slicegpt", "pca_dotresize"]
 
 PAGE = """\
 # Quality at equal net size
@@ -43,6 +45,12 @@ Activations are those of `auto`, all other options the defaults.
 `map_sharing: junction` stores a shortcut per sublayer, `map_sharing: model` none, so it is wider at the same size.
 
 {uniform}
+## Shortcuts
+
+How the shortcuts of own maps are stored ([method.md](method.md#shortcuts)): `dense`, as one matrix each, `exact`, which computes the same in fewer
+bytes, and of rank 24 and 8 at most. Each cell: width, net size, perplexity.
+
+{shortcuts}
 ## Widths by energy
 
 `widths: {{from: energy, size: S}}`, a map per junction: every width holds at least the same fraction of its junction's energy (`held`).
@@ -103,11 +111,20 @@ def table(header, rows):
 def uniform_table(reports):
     header = ["method, size", "width, own maps", "net", "perplexity", "width, one map", "net", "perplexity"]
     rows = [
-        [f"{name}, {size}", *uniform_cells(reports[name, size, "junction"]), *uniform_cells(reports[name, size, "model"])]
+        [f"{name}, {size}", *uniform_cells(reports[name, size, "exact"]), *uniform_cells(reports[name, size, "model"])]
         for size in SIZES
         for name in METHODS
     ]
     return table(header, rows)
+
+
+def shortcuts_table(reports):
+    rows = [
+        [f"{name}, {size}", *(", ".join(uniform_cells(reports[name, size, shortcuts])) for shortcuts in SHORTCUTS)]
+        for size in SIZES
+        for name in METHODS_OF_SHORTCUTS
+    ]
+    return table(["method, size", *SHORTCUTS], rows)
 
 
 def energy_table(reports):
@@ -120,18 +137,23 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs" / "quality.md")
     output = parser.parse_args().output
-    uniform = {
-        (name, size, sharing): {"name": name, "size": size, "map_sharing": sharing}
+    stock = {
+        (name, size, "model"): {"name": name, "size": size, "map_sharing": "model"}
         for name in METHODS
         for size in SIZES
-        for sharing in ("junction", "model")
+    }
+    own = {
+        (name, size, shortcuts): {"name": name, "size": size, "shortcuts": shortcuts}
+        for name in METHODS
+        for size in SIZES
+        for shortcuts in (SHORTCUTS if name in METHODS_OF_SHORTCUTS else ["exact"])
     }
     energy = {
         (name, size): {"name": name, "widths": {"from": "energy", "size": size}}
         for name in METHODS
         for size in SIZES
     }
-    reports = reports_of({**uniform, **energy})
+    reports = reports_of({**stock, **own, **energy})
     any_report = next(iter(reports.values()))
     page = PAGE.format(
         parameters=any_report["dense"]["parameters"],
@@ -139,6 +161,7 @@ def main():
         tokens=any_report["evaluation"]["token_count"],
         dense=any_report["dense"]["perplexity"],
         uniform=uniform_table(reports),
+        shortcuts=shortcuts_table(reports),
         energy=energy_table(reports),
     )
     output.write_text(page, encoding="utf-8")

@@ -222,6 +222,33 @@ std::vector<int64_t> read_junction_groups(const ConfigFields& fields, const Mode
   return result;
 }
 
+std::vector<ShortcutForm> read_shortcuts(const ConfigFields& fields, const ModelConfig& config) {
+  constexpr const char* kRanks = "shortcut_ranks";
+  if (!config.compressed || !fields.has(kRanks)) return {};
+  const json& ranks = fields.raw(kRanks);
+  const auto count = static_cast<std::size_t>(config.num_sublayers());
+  if (!ranks.is_array() || ranks.size() != count) {
+    fields.fail(kRanks, "must be a list of " + std::to_string(count) +
+                            " ranks, two per layer; null for a shortcut that is one matrix");
+  }
+  const int64_t factors = fields.required_integer("shortcut_factors", 1, 2);
+  std::vector<ShortcutForm> result;
+  for (const json& rank : ranks) {
+    const std::size_t in = result.size();
+    const int64_t least = std::min(config.junction_widths[in], config.junction_widths[in + 1]);
+    const bool shared = in_one_group(config.junction_groups, std::ssize(result));
+    if (!rank.is_null()) {
+      const int64_t most = shared ? 0 : least;
+      result.push_back({fields.required_integer(kRanks, rank, 0, most), factors});
+    } else if (!shared) {
+      result.emplace_back();
+    } else {
+      fields.fail(kRanks, "is null within a group, whose shortcuts are the identity: 0");
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 int64_t layer_of(int64_t sublayer) { return sublayer / 2; }
@@ -237,15 +264,19 @@ std::string junction_name(int64_t junction) {
   return junction == 0 ? "embed" : sublayer_name(junction - 1);
 }
 
+bool in_one_group(const std::vector<int64_t>& groups, int64_t sublayer) {
+  const auto in = static_cast<std::size_t>(sublayer);
+  return !groups.empty() && groups.at(in) == groups.at(in + 1);
+}
+
 bool ModelConfig::is_mixture(int64_t sublayer) const {
   return mixture && !is_attention(sublayer) &&
          mixture->layers.at(static_cast<std::size_t>(layer_of(sublayer)));
 }
 
-bool ModelConfig::has_shortcut(int64_t sublayer) const {
-  if (!compressed) return false;
-  const auto in = static_cast<std::size_t>(sublayer);
-  return junction_groups.empty() || junction_groups.at(in) != junction_groups.at(in + 1);
+ShortcutForm ModelConfig::shortcut(int64_t sublayer) const {
+  if (!compressed || in_one_group(junction_groups, sublayer)) return kIdentityShortcut;
+  return shortcuts.empty() ? ShortcutForm{} : shortcuts.at(static_cast<std::size_t>(sublayer));
 }
 
 ModelConfig parse_model_config(const std::string& json_text, const std::string& origin) {
@@ -263,6 +294,7 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   config.dtype = read_dtype(fields);
   config.junction_widths = read_junction_widths(fields, config);
   config.junction_groups = read_junction_groups(fields, config);
+  config.shortcuts = read_shortcuts(fields, config);
   return config;
 }
 

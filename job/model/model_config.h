@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "job/model/shortcut_form.h"
+
 namespace dotresize {
 
 // Sublayer 2l is the attention of layer l, sublayer 2l+1 its MLP. Junction 0 is the embedding's
@@ -40,6 +42,10 @@ struct RotaryConfig {
 
   bool operator==(const RotaryConfig&) const = default;
 };
+
+/// Whether the sublayer reads and writes junctions of one group. `groups`:
+/// ModelConfig::junction_groups.
+bool in_one_group(const std::vector<int64_t>& groups, int64_t sublayer);
 
 /// How a checkpoint names the parts of a mixture of experts: "model.layers.N.BLOCK.gate" for the
 /// router, "model.layers.N.BLOCK.experts.E.GATE" and so on for an expert.
@@ -89,6 +95,8 @@ struct ModelConfig {
   /// Group of each junction of a compressed model, ascending: within a group the map and the width
   /// are the same, so that the skip path needs no shortcut. Empty: every junction is on its own.
   std::vector<int64_t> junction_groups;
+  /// Of each sublayer of a compressed model. Empty: one matrix each, but within a group nothing.
+  std::vector<ShortcutForm> shortcuts;
 
   /// Channels of a head that the rotary embedding turns.
   int64_t rotary_dim() const {
@@ -104,8 +112,8 @@ struct ModelConfig {
   int64_t num_sublayers() const { return 2 * num_layers; }
   /// Whether the sublayer is a mixture of experts.
   bool is_mixture(int64_t sublayer) const;
-  /// Whether a matrix is stored for the sublayer's skip path; without it, that is the identity.
-  bool has_shortcut(int64_t sublayer) const;
+  /// How the sublayer's skip path is stored; kIdentityShortcut in a model that is not compressed.
+  ShortcutForm shortcut(int64_t sublayer) const;
 };
 
 /// Reads and checks `model_dir`/config.json. Throws InputError for a missing or malformed file, an

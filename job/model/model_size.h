@@ -7,8 +7,8 @@
 namespace dotresize {
 
 /// Parameters of one sublayer (norm, projections, biases, shortcut) for junction widths `k_in` and
-/// `k_out`. `folded`: the norm weight is folded away and a shortcut [k_in, k_out] stored, as in a
-/// compressed model.
+/// `k_out`. `folded`: the norm weight is folded away and a shortcut stored as one matrix [k_in,
+/// k_out].
 int64_t sublayer_parameters(const ModelConfig& config, int64_t sublayer, int64_t k_in,
                             int64_t k_out, bool folded);
 

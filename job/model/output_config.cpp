@@ -1,5 +1,7 @@
 #include "job/model/output_config.h"
 
+#include <algorithm>
+
 #include "base/checked_json.h"
 #include "job/model/model_family.h"
 
@@ -50,6 +52,16 @@ void write_rotary(json& config, const RotaryConfig& rotary) {
   config["rope_scaling"] = rotary.type == "default" ? json() : rotary_scaling(rotary);
 }
 
+void write_shortcuts(json& config, const std::vector<ShortcutForm>& shortcuts) {
+  json& ranks = config["shortcut_ranks"] = json::array();
+  int64_t factors = 1;
+  for (const ShortcutForm& shortcut : shortcuts) {
+    ranks.push_back(shortcut.rank ? json(*shortcut.rank) : json());
+    factors = std::max(factors, shortcut.factors);
+  }
+  config["shortcut_factors"] = factors;
+}
+
 /// What makes transformers load the code that lies beside the weights.
 void write_custom_code(json& config, const ModelConfig& output) {
   config["model_type"] = "dotresize";
@@ -58,6 +70,7 @@ void write_custom_code(json& config, const ModelConfig& output) {
   config["source_model_type"] = output.family;
   config["junction_widths"] = output.junction_widths;
   if (!output.junction_groups.empty()) config["junction_groups"] = output.junction_groups;
+  if (!output.shortcuts.empty()) write_shortcuts(config, output.shortcuts);
 }
 
 void write_stock(json& config, const ModelConfig& output) {

@@ -82,8 +82,19 @@ int64_t size_of(const Extent& extent, int64_t k_in, int64_t k_out) {
   return extent.constant;
 }
 
-bool is_bias(TensorRole role) {
-  return role == TensorRole::kInProjBias || role == TensorRole::kOutProjBias;
+/// What a tensor of that role is called in its module; the factors of a shortcut have their names.
+std::string_view parameter_name(TensorRole role) {
+  switch (role) {
+    case TensorRole::kInProjBias:
+    case TensorRole::kOutProjBias:
+      return "bias";
+    case TensorRole::kShortcutA:
+      return "A";
+    case TensorRole::kShortcutB:
+      return "B";
+    default:
+      return "weight";
+  }
 }
 
 /// Joined with dots; empty parts are left out.
@@ -124,7 +135,7 @@ class Expansion {
     const bool follows = !tensors_.empty() && tensors_.back().role == row.role;
     tensors_.push_back(
         {dotted({prefix_, row.block, row.per_expert ? "experts." + std::to_string(expert) : "",
-                 row.module, is_bias(row.role) ? "bias" : "weight"}),
+                 row.module, parameter_name(row.role)}),
          std::move(shape), row.role, follows ? tensors_.back().index + 1 : 0});
   }
 
@@ -135,13 +146,23 @@ class Expansion {
   std::vector<StoredTensor> tensors_;
 };
 
+void add_shortcut_rows(const ShortcutForm& form, std::string_view module,
+                       std::vector<TensorRow>& rows) {
+  if (form.dense()) return rows.push_back({TensorRole::kShortcut, "", module, kOut, kIn});
+  if (*form.rank == 0) return;
+  rows.push_back({TensorRole::kShortcutA, "", module, constant(*form.rank), kIn});
+  if (form.factors == 2) {
+    rows.push_back({TensorRole::kShortcutB, "", module, kOut, constant(*form.rank)});
+  }
+}
+
 }  // namespace
 
 std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer,
                                      SublayerForm form) {
   const auto [block, in_proj, out_proj, in_bias, out_bias] = projections_of(config, sublayer);
   std::vector<TensorRow> rows;
-  rows.reserve(2 * in_proj.size() + 5);  // with biases, out_proj and norms
+  rows.reserve(2 * in_proj.size() + 6);  // with biases, out_proj, norms and a shortcut's factors
   for (const Projection& in : in_proj) {
     rows.push_back(
         {TensorRole::kInProjWeight, block, in.module, constant(in.size), kIn, in.per_expert});
@@ -160,14 +181,11 @@ std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer
       rows.push_back({TensorRole::kHeadNorm, block, module, constant(config.head_dim), {}});
     }
   }
-  if (form == SublayerForm::kDense) {
+  if (form.norm) {
     rows.push_back(
         {TensorRole::kNorm, "", attends ? "input_layernorm" : "post_attention_layernorm", kIn, {}});
   }
-  if (form == SublayerForm::kFolded) {
-    rows.push_back(
-        {TensorRole::kShortcut, "", attends ? "attention_shortcut" : "mlp_shortcut", kOut, kIn});
-  }
+  add_shortcut_rows(form.shortcut, attends ? "attention_shortcut" : "mlp_shortcut", rows);
   return rows;
 }
 
@@ -184,7 +202,7 @@ std::vector<TensorRow> head_rows(const ModelConfig& config) {
 
 SublayerForm stored_form(const ModelConfig& config, int64_t sublayer) {
   if (!config.compressed) return SublayerForm::kDense;
-  return config.has_shortcut(sublayer) ? SublayerForm::kFolded : SublayerForm::kFoldedShared;
+  return {.shortcut = config.shortcut(sublayer)};
 }
 
 int64_t elements_of(const TensorRow& row, int64_t k_in, int64_t k_out, int64_t experts) {

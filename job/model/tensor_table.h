@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "job/model/model_config.h"
+#include "job/model/shortcut_form.h"
 
 namespace dotresize {
 
@@ -23,17 +24,24 @@ enum class TensorRole {
   kOutProjBias,
   kHeadNorm,   ///< q_norm, k_norm
   kNorm,       ///< before in_proj; dense models only
-  kShortcut,   ///< on the skip path; compressed models only
+  kShortcut,   ///< on the skip path; compressed models only, as the next two
+  kShortcutA,  ///< a factor of what is added to the identity there: A, that reads the stream
+  kShortcutB,  ///< B, that writes it
   kFinalNorm,  ///< before the head; dense models only
   kHead,
 };
 
 /// What a sublayer has besides its projections and the norms of its heads.
-enum class SublayerForm {
-  kDense,         ///< a norm
-  kFolded,        ///< a shortcut
-  kFoldedShared,  ///< nothing: the junctions at both sides share a map
+struct SublayerForm {
+  bool norm = false;
+  ShortcutForm shortcut = kIdentityShortcut;
+
+  static const SublayerForm kDense;   ///< a norm
+  static const SublayerForm kFolded;  ///< a shortcut, one matrix
 };
+
+inline constexpr SublayerForm SublayerForm::kDense{.norm = true};
+inline constexpr SublayerForm SublayerForm::kFolded{.shortcut = {}};
 
 /// One size of a tensor: a constant, or the width of the junction that the sublayer reads (k_in) or
 /// writes (k_out).
@@ -72,7 +80,7 @@ int64_t elements_of(const TensorRow& row, int64_t k_in, int64_t k_out, int64_t e
 /// One tensor of a checkpoint.
 struct StoredTensor {
   std::string name;
-  std::vector<int64_t> shape;  ///< matrices as nn.Linear has them, [out, in], the shortcut too
+  std::vector<int64_t> shape;  ///< matrices as nn.Linear has them, [out, in], shortcuts too
   TensorRole role;
   size_t index = 0;  ///< among those of its role in the sublayer
 };

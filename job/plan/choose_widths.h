@@ -18,8 +18,7 @@ int64_t width_from_sparsity(double sparsity, int64_t hidden_size, int64_t round_
 
 /// The largest multiple of `round_to`, up to hidden_size, whose net bytes are at most the fraction
 /// `size` of the dense model's. `job` says all else that bears on the size: map sharing, head,
-/// dtypes. Every stored tensor's extents grow with the width or do not depend on it, so the bytes
-/// grow with it, and one more step would exceed the size. Throws InputError naming method.size,
+/// dtypes. Throws InputError naming method.size,
 /// with the smallest size that there is.
 int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config,
                         const ResolvedJob& job);
@@ -35,9 +34,10 @@ void check_energy_target(const ModelConfig& config, const ResolvedJob& job);
 /// A junction's width for the threshold t is the smallest multiple of round_to (or hidden_size, if
 /// none suffices) whose leading eigenvalues hold at least t of the sum of all. With `size` t
 /// is the largest threshold whose net size is within it, common to all junctions; else it is
-/// `keep`. Throws InputError if `size` asks for less than `keep`, and if the result would not be
-/// smaller than the dense model unless the job allows it; std::runtime_error if a junction has no
-/// energy.
+/// `keep`. A wider junction may have a smaller shortcut, but its own matrices gain more than that
+/// loses, unless heads and MLP are much narrower than the model. Throws InputError if `size` asks
+/// for less than `keep`, and if the result would not be smaller than the dense model unless the job
+/// allows it; std::runtime_error if a junction has no energy.
 JunctionWidths energy_widths(const ResolvedJob& job, const ModelConfig& config,
                              const std::vector<std::vector<double>>& spectra);
 

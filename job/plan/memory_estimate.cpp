@@ -6,6 +6,7 @@
 #include "job/model/model_size.h"
 #include "job/plan/block_sizes.h"
 #include "job/plan/junction_widths.h"
+#include "job/plan/shortcut_forms.h"
 #include "job/plan/token_windows.h"
 
 namespace dotresize {
@@ -33,6 +34,7 @@ struct Sizes {
   bool pca() const { return r.job.method.pca(); }
   bool transport() const { return r.job.method.transport(); }
   bool second_pass() const { return r.job.method.passes() > 1; }
+  bool aligns() const;
 
   int64_t square() const { return d * d * kDouble; }
   int64_t rectangle() const { return d * k * kDouble; }
@@ -67,6 +69,8 @@ struct Sizes {
   int64_t eigen() const { return pca() ? (on_gpu() ? 4 : 3) * square() : 0; }
   int64_t solving() const;
   int64_t describing() const;
+  int64_t aligning() const;
+  int64_t rotated_maps() const;
   /// While something else is computed.
   int64_t described_beside() const { return r.shard.overlaps ? describing() : 0; }
   int64_t written_beside(int64_t bytes) const { return r.shard.overlaps ? bytes : 0; }
@@ -158,6 +162,23 @@ int64_t Sizes::describing() const {
   return written + (pca() ? 2 * rectangle() + R : 2 * square() + 2 * rectangle() + R);
 }
 
+bool Sizes::aligns() const {
+  return std::ranges::any_of(
+      shortcut_forms(r.job.shortcuts, r.job.widths.all, r.job.junction_groups, d),
+      [](const ShortcutForm& form) { return !form.dense(); });
+}
+
+/// Two maps, each completed to a basis, and the products of their parts.
+int64_t Sizes::aligning() const { return aligns() ? 4 * rectangle() + 3 * square() : 0; }
+
+/// Beside the maps of folding: one in float64 and rotated, its rotation, the turn to the next one
+/// and their product; or the basis that a last junction of full width gets.
+int64_t Sizes::rotated_maps() const {
+  if (!aligns()) return 0;
+  const bool last = r.shard.end_sublayer == r.config.num_sublayers() && !r.job.head_sliced;
+  return std::max(2 * rectangle() + 3 * k * k * kDouble, last ? 4 * square() : 0);
+}
+
 /// A sublayer as it was read, its folded in_proj, and the sublayer before it, which is being
 /// written; the maps at both sides. Or as much of the vocabulary.
 int64_t Sizes::folding() const {
@@ -172,7 +193,7 @@ int64_t Sizes::folding() const {
     before = written_beside(folded);
   }
   // Beside both maps one that is scaled by the norm, and rows on their way through it.
-  return fold_bytes * (most + kFoldedVocabularyRows * d + 3 * d * k);
+  return fold_bytes * (most + kFoldedVocabularyRows * d + 3 * d * k) + rotated_maps();
 }
 
 }  // namespace
@@ -190,7 +211,8 @@ int64_t RankMemory::pipeline() const {
   const int64_t more = n > 1 ? std::max(s.described_beside() + s.solving(), s.describing()) : 0;
   const int64_t solving =
       std::max((n - 1) * s.waiting_to_solve() + more, s.waiting_to_solve() + last) + shared;
-  return std::max(weights + std::max({first, decomposing, second, solving}), s.folding());
+  return std::max(
+      {weights + std::max({first, decomposing, second, solving}), s.aligning(), s.folding()});
 }
 
 int64_t RankMemory::layerwise() const {
@@ -206,7 +228,7 @@ int64_t RankMemory::layerwise() const {
   const int64_t sublayers = s.on_gpu() ? 2 : 1;
   const int64_t forward = s.described_beside() + sublayers * s.dense_sublayer() * s.compute_bytes +
                           s.microbatch_stream() + s.insides();
-  return std::max(s.share_stream() + std::max(junction, forward), s.folding());
+  return std::max({s.share_stream() + std::max(junction, forward), s.aligning(), s.folding()});
 }
 
 int64_t RankMemory::token_parallel() const {
@@ -218,12 +240,16 @@ int64_t RankMemory::token_parallel() const {
   const int64_t solving = s.waiting_to_solve() + s.solving();
   const int64_t map = s.fold_bytes * s.d * s.k;
   // The half folded sublayer waits for the map behind it, and the one before is being written.
-  const int64_t held = s.fold_bytes * (s.folded_sublayer() * 2 / 3 + s.dense_sublayer() / 3 +
-                                       s.written_beside(s.folded_sublayer()));
+  // Of the maps that are rotated the last one stays, with the product of the turns.
+  const int64_t rotated = s.aligns() ? map + s.k * s.k * kDouble : 0;
+  const int64_t held =
+      rotated + s.fold_bytes * (s.folded_sublayer() * 2 / 3 + s.dense_sublayer() / 3 +
+                                s.written_beside(s.folded_sublayer()));
+  const int64_t aligning = s.aligns() ? map + s.described_beside() + s.aligning() : 0;
   const int64_t junction =
       held + map +
-      std::max(s.described_beside() + std::max({first, decomposing, second, solving}),
-               s.waiting_to_solve() + s.describing());
+      std::max({s.described_beside() + std::max({first, decomposing, second, solving}),
+                s.waiting_to_solve() + s.describing(), aligning});
   const bool same_dtype = s.compute_bytes == s.fold_bytes;
   const int64_t forward = held + map + s.described_beside() +
                           (same_dtype ? 0 : s.compute_bytes * s.dense_sublayer()) +

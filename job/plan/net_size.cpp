@@ -7,6 +7,7 @@
 #include "base/human_text.h"
 #include "job/model/model_size.h"
 #include "job/model/output_config.h"
+#include "job/plan/shortcut_forms.h"
 
 namespace dotresize {
 
@@ -24,6 +25,8 @@ ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& jo
   } else {
     output.compressed = true;
     output.junction_groups = job.junction_groups;
+    output.shortcuts =
+        shortcut_forms(job.shortcuts, widths.all, job.junction_groups, source.hidden_size);
   }
   return output;
 }
@@ -54,6 +57,9 @@ std::string size_warning(const NetSize& size, const ResolvedJob& job) {
   std::vector<std::string> remedies = {"a smaller width"};
   if (!job.stock_output()) {
     remedies.push_back("shared maps (method.map_sharing), which need fewer shortcuts or none");
+    if (job.shortcuts.kind == Shortcuts::Kind::kDense) {
+      remedies.push_back("method.shortcuts: exact or a rank");
+    }
   }
   if (size_in_bytes(job.output_dtype) > size_in_bytes(job.source_dtype)) {
     remedies.push_back("output.dtype: same");

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "base/human_text.h"
 #include "job/plan/net_size.h"
@@ -87,10 +89,33 @@ std::string nominal_text(const ResolvedJob& job) {
                      100.0 * job.widths.nominal_sparsity(job.hidden_size));
 }
 
-std::string heading(const ResolvedJob& job) {
-  return fmt::format("{}: {}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}\n",
-                     job.name, job.method.name, to_string(job.map_sharing), job.schedule.name,
-                     target_text(job), nominal_text(job));
+/// As asked for, and what comes of it: "exact, 11 of rank 56, 1 of rank 0".
+std::string shortcuts_text(const ModelConfig& config, const ResolvedJob& job) {
+  if (job.stock_output()) return "none";
+  std::string asked = to_string(job.shortcuts);
+  if (!job.widths_known()) return asked;
+  const ModelConfig output = output_model_config(config, job, job.widths);
+  std::vector<std::pair<std::string, int64_t>> counts;
+  for (int64_t s = 0; s < output.num_sublayers(); ++s) {
+    const ShortcutForm form = output.shortcut(s);
+    const std::string name = form.dense() ? "dense" : fmt::format("of rank {}", *form.rank);
+    const auto found = std::ranges::find(counts, name, &std::pair<std::string, int64_t>::first);
+    if (found == counts.end()) {
+      counts.emplace_back(name, 1);
+    } else {
+      ++found->second;
+    }
+  }
+  std::string text = asked;
+  for (const auto& [name, count] : counts) text += fmt::format(", {} {}", count, name);
+  return text;
+}
+
+std::string heading(const ModelConfig& config, const ResolvedJob& job) {
+  return fmt::format(
+      "{}: {}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}\nshortcuts   {}\n",
+      job.name, job.method.name, to_string(job.map_sharing), job.schedule.name, target_text(job),
+      nominal_text(job), shortcuts_text(config, job));
 }
 
 /// The result's size, or what is known of it before its widths are.
@@ -174,7 +199,7 @@ std::string widths_text(const JunctionWidths& widths, int64_t hidden_size) {
 std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
                        const std::optional<TimeEstimate>& time) {
   const NetSize size = net_size(config, job, job.widths);
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}{}", heading(job), rank_rows(config, job, plan),
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}{}", heading(config, job), rank_rows(config, job, plan),
                      passes_row(config, job, plan), traffic_row(config, job, plan),
                      size_row("dense", size.dense_parameters, size.dense_bytes, job.source_dtype),
                      result_rows(job, size), time ? "\n\n" + time_table(*time) : "");
@@ -187,6 +212,7 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
                    {"name", job.name},
                    {"method", job.method.name},
                    {"map_sharing", to_string(job.map_sharing)},
+                   {"shortcuts", job.stock_output() ? "none" : to_string(job.shortcuts)},
                    {"target", target_text(job)},
                    {"hidden_size", config.hidden_size},
                    {"schedule", job.schedule.name},

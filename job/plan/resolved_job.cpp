@@ -216,6 +216,7 @@ void resolve_map_sharing(const v1::Method& given, const ModelConfig& config, Res
 void resolve_method(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
   job.method = method_named(v1::Method::Name_Name(given.name()));
   job.map_sharing = parse_map_sharing(given.map_sharing()).value();
+  job.shortcuts = parse_shortcuts(given.shortcuts()).value();
   if (given.has_lambda()) job.lambda = given.lambda();
   job.cost_scale = cost_scale_named(v1::Method::CostScale_Name(given.cost_scale()));
   job.head_sliced = given.head() == v1::Method::sliced || job.stock_output();

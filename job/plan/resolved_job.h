@@ -13,6 +13,7 @@
 #include "job/plan/method.h"
 #include "job/plan/schedule.h"
 #include "job/spec/map_sharing.h"
+#include "job/spec/shortcuts.h"
 #include "job/spec/token_source.h"
 
 namespace dotresize {
@@ -69,6 +70,7 @@ struct ResolvedJob {
   Schedule schedule;
   MapSharing map_sharing;
   std::vector<int64_t> junction_groups;  ///< as in ModelConfig; empty if no map is shared
+  Shortcuts shortcuts;                   ///< of no meaning in a stock output
 
   /// The output is a model of the source family, without code of its own.
   bool stock_output() const { return map_sharing.kind == MapSharing::Kind::kModel; }

@@ -160,6 +160,9 @@ class JobTime {
   double eigen() const { return solve_counts(job_).eigen / rates_.eigen; }
   PhaseTimes solve() const;
   PhaseTimes record(double beside, double disk_write) const;
+  /// Maps of the sublayers from `first` to `end` that are rotated into each other.
+  int64_t aligned(int64_t first, int64_t end) const;
+  double align(int64_t sublayers) const;
   double fold_seconds(const FoldCounts& counts) const {
     return (counts.in_proj + counts.out_proj) / rates_.fold_gemm;
   }
@@ -278,9 +281,35 @@ PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard
   return times;
 }
 
+int64_t JobTime::aligned(int64_t first, int64_t end) const {
+  const ModelConfig model = output();
+  int64_t count = 0;
+  for (int64_t s = first; s < std::min(end, mapped() - 1); ++s) {
+    if (!in_one_group(job_.junction_groups, s) && !model.shortcut(s).dense()) ++count;
+  }
+  return count;
+}
+
+double JobTime::align(int64_t sublayers) const {
+  const AlignCounts counts = align_counts(job_);
+  return number(sublayers) * (counts.qr / rates_.qr + counts.values / rates_.eigen +
+                              counts.products / rates_.float64_gemm);
+}
+
 PhaseTimes JobTime::fold_stages() const {
   const ModelConfig model = output();
-  return slowest(of_ranks([&](const RankShard& shard) { return fold_stage(model, shard); }));
+  PhaseTimes times = slowest(of_ranks([&](const RankShard& shard) {
+    const int64_t mine = aligned(shard.first_sublayer, shard.end_sublayer);
+    const double bytes = number(mine) * align_counts(job_).turn;
+    PhaseTimes aligning;
+    aligning.add("align", align(mine));
+    aligning.add("journal", bytes / rates_.disk_write + bytes / rates_.hash);
+    return aligning;
+  }));
+  times.add("align", number(aligned(0, config_.num_sublayers())) * align_counts(job_).chain /
+                         rates_.float64_gemm);
+  times.add(slowest(of_ranks([&](const RankShard& shard) { return fold_stage(model, shard); })));
+  return times;
 }
 
 PhaseTimes JobTime::pipeline() const {
@@ -356,15 +385,22 @@ PhaseTimes JobTime::token_parallel() const {
     work.add("communicate", collective(solve_counts(job_).map));
     work.add("forward", 2.0 * share_of_tokens() * d() * k() / rates_.float32_gemm);
   }
+  const int64_t turned = aligned(0, config_.num_sublayers());
+  work.add("align",
+           align(turned) + number(turned) * align_counts(job_).chain / rates_.float64_gemm);
   work.add("fold", fold_vocabulary() * (job_.head_sliced ? 2.0 : 1.0));
   for (int64_t s = 0; s < config_.num_sublayers(); ++s) {
-    work.add("fold", fold_seconds(fold_counts(config_, s, width)));
+    const FoldCounts folding = fold_counts(config_, s, width);
+    work.add("fold", fold_seconds(folding));
+    // The in_proj that the stream has met is turned for the output.
+    if (turned > 0) work.add("fold", folding.in_proj * k() / d() / rates_.fold_gemm);
     if (s + 1 >= mapped()) continue;
     const auto sent = number(sublayer_parameters(config_, s, width, config_.hidden_size, false) +
                              width * config_.hidden_size);
     work.add("communicate", collective(sent * number(size_in_bytes(job_.compute_dtype))));
-    work.add("forward", forward(config_, s, {width, config_.hidden_size, /*shortcut=*/true},
-                                share_of_tokens()));
+    work.add("forward",
+             forward(config_, s, {width, config_.hidden_size, width * config_.hidden_size},
+                     share_of_tokens()));
   }
   const double source = stored_bytes(config_, job_.source_dtype);
   PhaseTimes times =

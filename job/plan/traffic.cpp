@@ -13,6 +13,21 @@ namespace {
 constexpr int64_t kDouble = 8;
 constexpr int64_t kFloat = 4;
 
+/// Numbers that turn each map into the one before: of sublayers between two maps of low rank.
+int64_t turns(const ModelConfig& config, const ResolvedJob& job) {
+  if (job.schedule.activations != "original") return 0;  // are turned at once
+  const ModelConfig output = output_model_config(config, job, job.widths);
+  const int64_t sublayers = mapped_junctions(config, job.head_sliced) - 1;
+  const int64_t k = job.widths.largest();
+  int64_t numbers = 0;
+  for (int64_t s = 0; s < sublayers; ++s) {
+    const ShortcutForm form = output.shortcut(s);
+    if (in_one_group(job.junction_groups, s) || form.dense()) continue;
+    numbers += k * k + shortcut_parameters(form, k, k);
+  }
+  return numbers;
+}
+
 /// Bytes of the journal: every map; with widths from energy the bases, and of shared maps the sums.
 int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t d = config.hidden_size;
@@ -22,7 +37,7 @@ int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t square = kDouble * d * d;
   const bool shared = !job.junction_groups.empty();
   const int64_t maps = shared ? job.junction_groups.back() + 1 : junctions;
-  int64_t bytes = std::min(maps, junctions) * d * k * fold;
+  int64_t bytes = (std::min(maps, junctions) * d * k + turns(config, job)) * fold;
   const bool second = job.method.passes() > 1;
   const int64_t first_sums = square * (job.method.transport() && !second ? 2 : 1);
   if (shared) {

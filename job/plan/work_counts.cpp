@@ -7,6 +7,8 @@
 //   Sinkhorn    8 d k bytes an iteration
 //   QR          2 d k²
 //   solve       2 d² k: the map in the original basis
+//   align       r = d - k: two complete QR 4 d² k, singular values 60 r³, products 4 d k² + 4 d k r
+//               + 2 k² r, and 2 k³ for each junction
 //   folding     2 P k, and 2 d k² for the shortcut
 #include "job/plan/work_counts.h"
 
@@ -57,8 +59,9 @@ double stream_bytes(const SublayerWidths& widths, double size) {
 
 SublayerWidths widths_of(const ModelConfig& config, int64_t sublayer) {
   const auto index = static_cast<std::size_t>(sublayer);
-  return {config.junction_widths.at(index), config.junction_widths.at(index + 1),
-          config.has_shortcut(sublayer)};
+  const int64_t in = config.junction_widths.at(index);
+  const int64_t out = config.junction_widths.at(index + 1);
+  return {in, out, shortcut_products(config.shortcut(sublayer), in, out)};
 }
 
 ForwardCounts forward_counts(const ModelConfig& config, int64_t sublayer,
@@ -67,7 +70,7 @@ ForwardCounts forward_counts(const ModelConfig& config, int64_t sublayer,
   const double size = number(size_in_bytes(compute));
   ForwardCounts counts;
   counts.gemm = 2.0 * tokens * active(config, sublayer, widths);
-  if (widths.shortcut) counts.shortcut = 2.0 * tokens * number(widths.in) * number(widths.out);
+  counts.shortcut = 2.0 * tokens * number(widths.shortcut);
   if (is_attention(sublayer)) {
     counts.attention = 2.0 * tokens * number(seqlen) * number(config.num_heads * config.head_dim);
   }
@@ -111,6 +114,14 @@ SolveCounts solve_counts(const ResolvedJob& job) {
   if (job.method.transport() && job.method.pca()) counts.solve = 2.0 * d * d * k;
   counts.map = d * k * (folds_in_float64(job.output_dtype) ? 8.0 : 4.0);
   return counts;
+}
+
+AlignCounts align_counts(const ResolvedJob& job) {
+  const double d = number(job.hidden_size);
+  const double k = number(job.widths.largest());
+  const double r = d - k;
+  return {4.0 * d * d * k, 60.0 * r * r * r, 4.0 * d * k * k + 4.0 * d * k * r + 2.0 * k * k * r,
+          2.0 * k * k * k, k * k * (folds_in_float64(job.output_dtype) ? 8.0 : 4.0)};
 }
 
 DescribeCounts describe_counts(const ResolvedJob& job) {

@@ -7,11 +7,11 @@
 
 namespace dotresize {
 
-/// Widths of a sublayer's two junctions, and whether its skip path is a matrix.
+/// Widths of a sublayer's two junctions, and the multiplications of a token's skip path.
 struct SublayerWidths {
   int64_t in = 0;
   int64_t out = 0;
-  bool shortcut = false;
+  int64_t shortcut = 0;
 };
 
 /// Those of the model, dense or compressed.
@@ -54,6 +54,17 @@ struct SolveCounts {
 };
 
 SolveCounts solve_counts(const ResolvedJob& job);
+
+/// Of two neighbouring maps that are rotated into each other.
+struct AlignCounts {
+  double qr = 0.0;        ///< operations, as hardware.proto counts them
+  double values = 0.0;    ///< likewise, at the rate of an eigendecomposition
+  double products = 0.0;  ///< floating-point operations, float64
+  double chain = 0.0;     ///< likewise, of each rank for the junctions of all ranks
+  double turn = 0.0;      ///< bytes that the journal keeps
+};
+
+AlignCounts align_counts(const ResolvedJob& job);
 
 /// What only the report wants to know of a solved junction.
 struct DescribeCounts {

@@ -52,6 +52,12 @@ std::string sharing_sentence(const ResolvedJob& job) {
   }
 }
 
+std::string shortcuts_sentence(const ResolvedJob& job) {
+  if (job.stock_output() || job.shortcuts.kind != Shortcuts::Kind::kRank) return "";
+  return fmt::format(" What its shortcuts add to the identity was cut to rank {}.",
+                     job.shortcuts.rank);
+}
+
 std::string usage(const ResolvedJob& job, const std::string& family) {
   const std::string remote = job.stock_output() ? "" : ", trust_remote_code=True";
   const std::string why =
@@ -102,8 +108,8 @@ A `{0}` model made narrower with dotresize {2}.
 `sha256sum -c SHA256SUMS` checks the files. The terms of the source model's license apply.
 )",
       config.family, job.name, report.tool_version,
-      method_sentence(report, config) + sharing_sentence(job), size_table(report),
-      evaluation_sentence(report), usage(job, config.family));
+      method_sentence(report, config) + sharing_sentence(job) + shortcuts_sentence(job),
+      size_table(report), evaluation_sentence(report), usage(job, config.family));
 }
 
 }  // namespace dotresize

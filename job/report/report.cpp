@@ -23,6 +23,7 @@ json method_json(const ResolvedJob& job, const JunctionWidths& widths) {
                  {"head", job.head_sliced ? "sliced" : "dense"},
                  {"map_sharing", to_string(job.map_sharing)},
                  {"allow_larger", job.allow_larger}};
+  if (!job.stock_output()) method["shortcuts"] = to_string(job.shortcuts);
   set_if(method, "sparsity", job.sparsity);
   set_if(method, "size", job.size);
   if (job.energy) {
@@ -149,6 +150,8 @@ std::string report_to_json(const Report& report) {
   }
   for (const auto& junction : report.junctions) document["junctions"].push_back(to_json(junction));
   for (const auto& rank : report.ranks) document["ranks"].push_back(to_json(rank));
+  if (!report.shortcuts.empty()) document["shortcuts"] = json::array();
+  for (const auto& shortcut : report.shortcuts) document["shortcuts"].push_back(to_json(shortcut));
   // Paths need not be UTF-8, JSON must be.
   return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }

@@ -29,6 +29,7 @@ struct Report {
   ResolvedJob job;
   JunctionWidths widths;  ///< of the output
   std::vector<JunctionReport> junctions;
+  std::vector<ShortcutReport> shortcuts;  ///< of an output that has them
   ModelReport dense;
   ModelReport compressed;
   std::vector<RankReport> ranks;

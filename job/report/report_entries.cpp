@@ -66,6 +66,30 @@ JunctionReport junction_report_from_json(const json& object) {
   return junction;
 }
 
+std::vector<ShortcutReport> report_shortcuts(const ModelConfig& output) {
+  std::vector<ShortcutReport> reports;
+  if (!output.compressed) return reports;
+  for (int64_t s = 0; s < output.num_sublayers(); ++s) {
+    if (in_one_group(output.junction_groups, s)) continue;
+    const auto in = static_cast<std::size_t>(s);
+    const int64_t k_in = output.junction_widths.at(in);
+    const int64_t k_out = output.junction_widths.at(in + 1);
+    const ShortcutForm form = output.shortcut(s);
+    reports.push_back({sublayer_name(s), form.rank,
+                       exact_shortcut_rank(k_in, k_out, output.hidden_size),
+                       shortcut_parameters(form, k_in, k_out)});
+  }
+  return reports;
+}
+
+json to_json(const ShortcutReport& shortcut) {
+  json object = {{"name", shortcut.name},
+                 {"exact_rank", shortcut.exact_rank},
+                 {"parameters", shortcut.parameters}};
+  set_if(object, "rank", shortcut.rank);
+  return object;
+}
+
 json to_json(const RankReport& rank) {
   json object = {{"rank", rank.rank},
                  {"host", rank.host},

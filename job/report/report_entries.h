@@ -5,8 +5,10 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "job/model/dtype.h"
+#include "job/model/model_config.h"
 
 namespace dotresize {
 
@@ -31,6 +33,20 @@ struct JunctionReport {
 nlohmann::json to_json(const JunctionReport& junction);
 /// Throws nlohmann::json::exception if `object` is no such entry.
 JunctionReport junction_report_from_json(const nlohmann::json& object);
+
+/// What a report says of one sublayer's skip path.
+struct ShortcutReport {
+  std::string name;             ///< of the sublayer
+  std::optional<int64_t> rank;  ///< of what is added to the identity; absent: it is one matrix
+  int64_t exact_rank = 0;       ///< with which nothing is left out
+  int64_t parameters = 0;
+};
+
+/// Of the output's sublayers whose maps differ at both sides; none of a stock output.
+std::vector<ShortcutReport> report_shortcuts(const ModelConfig& output);
+
+/// An entry of `shortcuts` in report.json.
+nlohmann::json to_json(const ShortcutReport& shortcut);
 
 /// The l1 costs that a rank has computed. A pair is two channels of one token: n tokens of width d
 /// have n·d²/2.

@@ -9,6 +9,7 @@
 #include "base/human_text.h"
 #include "base/printable.h"
 #include "job/spec/map_sharing.h"
+#include "job/spec/shortcuts.h"
 #include "job/spec/spec_paths.h"
 
 namespace dotresize {
@@ -137,6 +138,19 @@ class Validator {
     }
   }
 
+  void check_shortcuts(const v1::Method& method) {
+    if (method.shortcuts().empty()) return;
+    const auto sharing = parse_map_sharing(method.map_sharing());
+    if (!parse_shortcuts(method.shortcuts())) {
+      add("method.shortcuts",
+          in_quotes(method.shortcuts()) + " is not exact, dense or a rank from 0 on");
+    } else if (sharing && sharing->kind == MapSharing::Kind::kModel) {
+      add("method.shortcuts", in_quotes(method.shortcuts()) +
+                                  " does not go with method.map_sharing: model, whose one map "
+                                  "needs no shortcuts");
+    }
+  }
+
   void check_activations(const v1::JobSpec& spec) {
     if (spec.calibration().activations() != v1::Calibration::compressed) return;
     const auto refuse_with = [&](const std::string& what) {
@@ -253,6 +267,7 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_
   validator.check_paths(spec, require_absolute_paths);
   validator.check_method(spec.method());
   validator.check_map_sharing(spec.method());
+  validator.check_shortcuts(spec.method());
   validator.check_activations(spec);
   validator.check_source("calibration", spec.calibration());
   if (spec.calibration().has_samples()) {

@@ -43,6 +43,7 @@ method:
   sinkhorn_max_iterations: 500
   on_nonconvergence: accept
   map_sharing: 3
+  shortcuts: 8
   allow_larger: true
 calibration:
   text: [/c.txt]
@@ -111,6 +112,7 @@ TEST(JobFile, ValuesArrive) {
   EXPECT_EQ(spec.method().lambda(), 0.1);
   EXPECT_EQ(spec.method().sinkhorn_max_iterations(), 500u);
   EXPECT_EQ(spec.method().map_sharing(), "3");
+  EXPECT_EQ(spec.method().shortcuts(), "8");
   EXPECT_EQ(spec.calibration().activations(), v1::Calibration::original);
   EXPECT_EQ(spec.evaluation().tokens(), "/e.safetensors");
   EXPECT_EQ(spec.resources().compute_dtype(), v1::ComputeDtype::float16);

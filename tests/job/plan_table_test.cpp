@@ -27,6 +27,11 @@ ResolvedJob job_of_width(int64_t width) {
   return job;
 }
 
+ResolvedJob with_dense_shortcuts(ResolvedJob job) {
+  job.shortcuts.kind = Shortcuts::Kind::kDense;
+  return job;
+}
+
 TEST(PlanTable, NamesWhatEachRankHolds) {
   const std::string text = table(small_job(small_llama(), 1));
   EXPECT_THAT(text, HasSubstr("embed, layers.0 attention … layers.5 mlp, head"));
@@ -52,7 +57,8 @@ TEST(PlanTable, TellsTheTargetTheNominalWidthAndTheNetSize) {
   EXPECT_THAT(text, HasSubstr("map_sharing junction"));
   EXPECT_THAT(text, HasSubstr("\ntarget      size 0.85\n"));
   EXPECT_THAT(text, HasSubstr("\nnominal     width 176 of 256, 31.2 % narrower\n"));
-  EXPECT_THAT(text, HasSubstr("80.4 % of the dense parameters, 80.4 % of the bytes"));
+  EXPECT_THAT(text, HasSubstr("\nshortcuts   exact, 11 of rank 80, 1 of rank 0\n"));
+  EXPECT_THAT(text, HasSubstr("76.9 % of the dense parameters, 76.9 % of the bytes"));
   EXPECT_EQ(document(job)["target"], "size 0.85");
   EXPECT_EQ(document(job)["nominal_sparsity"], 1.0 - 176.0 / 256.0);
 }
@@ -98,12 +104,13 @@ TEST(PlanTable, HasTheMemoryOfGpusWhereTheyMayBeUsed) {
 
 TEST(PlanTable, WarnsOnlyWhereTheResultIsNotSmaller) {
   EXPECT_THAT(table(job_of_width(176)), Not(HasSubstr("warning")));
+  EXPECT_THAT(table(job_of_width(248)), Not(HasSubstr("warning")));
   EXPECT_THAT(
-      table(job_of_width(248)),
+      table(with_dense_shortcuts(job_of_width(248))),
       HasSubstr("\nwarning: the result, 14,382,464 bytes (7,191,232 parameters as bfloat16), "
                 "is not smaller than the dense model, 13,244,928 bytes"));
   EXPECT_THAT(document(job_of_width(176))["warnings"], testing::IsEmpty());
-  EXPECT_THAT(document(job_of_width(248))["warnings"], testing::SizeIs(1));
+  EXPECT_THAT(document(with_dense_shortcuts(job_of_width(248)))["warnings"], testing::SizeIs(1));
 }
 
 TEST(PlanTable, JsonSaysTheSame) {

@@ -90,6 +90,34 @@ TEST(Report, HasNominalAndNetSize) {
   EXPECT_FALSE(document["method"].contains("widths"));
 }
 
+TEST(Report, TellsTheFormOfEachShortcut) {
+  Report report = example();
+  report.job.shortcuts = {Shortcuts::Kind::kRank, 8};
+  ModelConfig output = output_model_config(small_llama(), report.job, report.widths);
+  output.shortcuts.at(1) = {};
+  report.shortcuts = report_shortcuts(output);
+  const json document = json::parse(report_to_json(report));
+  EXPECT_EQ(document["method"]["shortcuts"], "8");
+  ASSERT_EQ(document["shortcuts"].size(), 12u);
+  EXPECT_EQ(
+      document["shortcuts"][0],
+      json(
+          {{"name", "layers.0.attention"}, {"rank", 8}, {"exact_rank", 56}, {"parameters", 1600}}));
+  EXPECT_EQ(document["shortcuts"][1],
+            json({{"name", "layers.0.mlp"}, {"exact_rank", 56}, {"parameters", 40000}}));
+  EXPECT_THAT(model_card(report, small_llama()), HasSubstr("was cut to rank 8."));
+}
+
+TEST(Report, AStockOutputHasNoShortcuts) {
+  Report report = example();
+  report.job.map_sharing.kind = MapSharing::Kind::kModel;
+  report.shortcuts =
+      report_shortcuts(output_model_config(small_llama(), report.job, report.widths));
+  const json document = json::parse(report_to_json(report));
+  EXPECT_FALSE(document.contains("shortcuts"));
+  EXPECT_FALSE(document["method"].contains("shortcuts"));
+}
+
 TEST(Report, TellsWhatEnergyTheWidthsHold) {
   Report report = example();
   report.job.sparsity.reset();

@@ -167,10 +167,15 @@ TEST_F(ResolveJob, AnExplicitWidthIsTakenAsItIs) {
 TEST_F(ResolveJob, ASizeGivesTheWidthOfItsSharingHeadAndDtype) {
   spec_.mutable_method()->clear_sparsity();
   spec_.mutable_method()->set_size(0.8);
-  EXPECT_EQ(resolve().widths.largest(), 168);
-  EXPECT_EQ(resolve().size, 0.8);
-  spec_.mutable_method()->set_head(v1::Method::sliced);
   EXPECT_EQ(resolve().widths.largest(), 184);
+  EXPECT_EQ(resolve().size, 0.8);
+  spec_.mutable_method()->set_shortcuts("dense");
+  EXPECT_EQ(resolve().widths.largest(), 168);
+  spec_.mutable_method()->set_shortcuts("8");
+  EXPECT_EQ(resolve().widths.largest(), 192);
+  spec_.mutable_method()->clear_shortcuts();
+  spec_.mutable_method()->set_head(v1::Method::sliced);
+  EXPECT_EQ(resolve().widths.largest(), 192);
   spec_.mutable_method()->set_round_to(20);
   EXPECT_EQ(resolve().widths.largest(), 180);
   spec_.mutable_method()->clear_round_to();
@@ -186,8 +191,11 @@ TEST_F(ResolveJob, ASizeGivesTheWidthOfItsSharingHeadAndDtype) {
 }
 
 TEST_F(ResolveJob, AResultThatIsNotSmallerIsRefusedUnlessAllowed) {
+  spec_.mutable_method()->set_shortcuts("dense");
   spec_.mutable_method()->set_sparsity(0.05);
   EXPECT_THAT(error(), testing::StartsWith("method.sparsity: the result, 13,956,608 bytes ("));
+  EXPECT_THAT(error(), HasSubstr("what helps: a smaller width, shared maps"));
+  EXPECT_THAT(error(), HasSubstr("method.shortcuts: exact or a rank"));
   EXPECT_THAT(error(), HasSubstr("method.allow_larger: true makes it all the same"));
   spec_.mutable_method()->set_allow_larger(true);
   EXPECT_EQ(resolve().widths.largest(), 240);

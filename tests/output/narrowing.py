@@ -133,8 +133,53 @@ def mixture_tensors(dense, at, m_in, m_out):
     return folded
 
 
-def fold(model, maps):
-    """The tensors of the narrowed model, float64, by name."""
+def rectangular_identity(rows, columns):
+    return torch.eye(rows, columns, dtype=torch.float64)
+
+
+def aligned(maps):
+    """The maps, each rotated to lie as near as it can to the one before (Procrustes): same model."""
+    rotated = [maps[0]]
+    for m in maps[1:]:
+        shortcut = rotated[-1].T @ m
+        left, _, right = torch.linalg.svd(rectangular_identity(*shortcut.shape).T @ shortcut)
+        rotated.append(m @ right.T @ left.T)
+    return rotated
+
+
+def exact_ranks(hidden_size, widths):
+    """Of what the shortcuts between such maps have beside the identity, at most."""
+    return [min(k_in, k_out, hidden_size - k_out) for k_in, k_out in zip(widths, widths[1:])]
+
+
+def factors_of(shortcut, rank, count):
+    """By name, what a shortcut [k_in, k_out] is stored as if it is the identity and `count` factors."""
+    k_in, k_out = shortcut.shape
+    beside = shortcut - rectangular_identity(k_in, k_out)
+    if rank == 0:
+        return {}
+    if count == 2:
+        left, values, right = torch.linalg.svd(beside, full_matrices=False)
+        return {"A": (left[:, :rank] * values[:rank]).T, "B": right[:rank].T}
+    common = min(k_in, k_out)
+    values, vectors = torch.linalg.eigh(-beside[:common, :common])  # ascending
+    root, vectors = values[-rank:].clamp(min=1e-30).sqrt(), vectors[:, -rank:]
+    lower = -beside[common:, :] @ vectors / root if k_in > k_out else beside[:0, :rank]
+    return {"A": torch.cat([vectors * root, lower]).T}
+
+
+def shortcut_tensors(at, m_in, m_out, form):
+    """The stored shortcut between two maps, by name. form: (rank, factors), or None: one matrix."""
+    shortcut = m_in.T @ m_out
+    if form is None:
+        return {at + ".weight": shortcut.T}
+    return {f"{at}.{name}": tensor for name, tensor in factors_of(shortcut, *form).items()}
+
+
+def fold(model, maps, forms=None):
+    """The tensors of the narrowed model, float64, by name. forms: of each shortcut, for maps that are
+    aligned; None: one matrix each."""
+    forms = forms or [None] * (len(maps) - 1)
     dense = {name: tensor.double() for name, tensor in stored_tensors(model).items()}
     dense.setdefault("lm_head.weight", dense["model.embed_tokens.weight"])
     folded = {"model.embed_tokens.weight": dense["model.embed_tokens.weight"] @ maps[0]}
@@ -164,8 +209,9 @@ def fold(model, maps):
             folded[name + "weight"] = map_.T @ dense[name + "weight"]
             if name + "bias" in dense:
                 folded[name + "bias"] = dense[name + "bias"] @ map_
-        folded[at + "attention_shortcut.weight"] = (m_in.T @ m_mid).T
-        folded[at + "mlp_shortcut.weight"] = (m_mid.T @ m_out).T
+        form, next_form = forms[2 * layer : 2 * layer + 2]
+        folded |= shortcut_tensors(at + "attention_shortcut", m_in, m_mid, form)
+        folded |= shortcut_tensors(at + "mlp_shortcut", m_mid, m_out, next_form)
     gamma = dense["model.norm.weight"]
     folded["lm_head.weight"] = (dense["lm_head.weight"] * gamma) @ maps[-1]
     return folded

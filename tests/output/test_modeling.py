@@ -7,6 +7,8 @@ import torch
 from narrowing import (
     CODE_FILES,
     ROTARY_SOURCES,
+    aligned,
+    exact_ranks,
     fold,
     longrope,
     output_keys,
@@ -70,12 +72,18 @@ def load(directory, **options):
     return model.eval()
 
 
-def narrowed(tmp_path, keys, widths, dtype="float32", rotary="both"):
-    """The dense model, its maps, and the directory of the narrowed one."""
+def narrowed(tmp_path, keys, widths, dtype="float32", rotary="both", factors=None):
+    """The dense model, its maps, and the directory of the narrowed one. factors: of its shortcuts."""
     dense = random_dense(keys)
     maps = random_maps(keys["hidden_size"], widths)
     out = output_keys(keys, widths, dtype=dtype, rotary=rotary)
-    return dense, maps, write_output(tmp_path / "model", fold(dense, maps), out)
+    forms = None
+    if factors:
+        maps = aligned(maps)
+        ranks = exact_ranks(keys["hidden_size"], widths)
+        forms = [(rank, factors) for rank in ranks]
+        out |= {"shortcut_ranks": ranks, "shortcut_factors": factors}
+    return dense, maps, write_output(tmp_path / "model", fold(dense, maps, forms), out)
 
 
 def some_ids(batch=2, tokens=19, seed=3):
@@ -118,6 +126,34 @@ def test_narrow_model_is_the_dense_model_projected(tmp_path, source, widths):
     expected = projected_logits(dense, maps, ids)
     assert (expected - logits(dense, ids)).abs().max() > 0.1  # the projection must matter
     torch.testing.assert_close(logits(load(directory), ids), expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("source", ONE_PER_FAMILY)
+@pytest.mark.parametrize("widths", [NARROW, SLICED], ids=["dense head", "sliced head"])
+@pytest.mark.parametrize("factors", [1, 2])
+def test_shortcuts_of_low_rank_are_as_exact_as_matrices(tmp_path, source, widths, factors):
+    dense, maps, directory = narrowed(tmp_path, SOURCES[source], widths, factors=factors)
+    ids = some_ids()
+    expected = projected_logits(dense, maps, ids)
+    torch.testing.assert_close(logits(load(directory), ids), expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("factors", [1, 2])
+def test_at_full_width_no_shortcut_is_stored(tmp_path, factors):
+    dense, _, directory = narrowed(tmp_path, SOURCES["llama"], FULL, factors=factors)
+    model = load(directory)
+    assert not [name for name in model.state_dict() if "shortcut" in name]
+    torch.testing.assert_close(logits(model, some_ids()), logits(dense, some_ids()), atol=1e-4, rtol=0)
+
+
+def test_some_shortcuts_may_be_matrices(tmp_path):
+    dense, maps = random_dense(SOURCES["llama"]), aligned(random_maps(48, NARROW))
+    ranks = [8, None, 17, None, 12, 0]
+    forms = [None if rank is None else (rank, 1) for rank in ranks]
+    out = output_keys(SOURCES["llama"], NARROW) | {"shortcut_ranks": ranks, "shortcut_factors": 1}
+    directory = write_output(tmp_path / "model", fold(dense, maps, forms), out)
+    expected = projected_logits(dense, maps, some_ids())
+    torch.testing.assert_close(logits(load(directory), some_ids()), expected, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("rotary", ["4", "5", "both"])
@@ -253,8 +289,9 @@ def test_labels_give_the_mean_negative_log_likelihood(tmp_path):
 
 @pytest.mark.parametrize("source", ["llama-biases", "mixtral", "qwen3_moe"])
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_every_weight_is_trainable(tmp_path, source, checkpointing):
-    _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW)
+@pytest.mark.parametrize("factors", [None, 1, 2])
+def test_every_weight_is_trainable(tmp_path, source, checkpointing, factors):
+    _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW, factors=factors)
     model = load(directory).train()
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
@@ -298,8 +335,9 @@ def test_projections_are_plain_linear_layers_of_the_usual_names(tmp_path):
         "qwen3_moe",
     ],
 )
-def test_a_saved_model_loads_and_is_the_same(tmp_path, source):
-    _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW)
+@pytest.mark.parametrize("factors", [None, 1, 2])
+def test_a_saved_model_loads_and_is_the_same(tmp_path, source, factors):
+    _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW, factors=factors)
     model = load(directory)
     saved = tmp_path / "saved"
     model.save_pretrained(saved)
@@ -315,8 +353,9 @@ def test_a_saved_model_loads_and_is_the_same(tmp_path, source):
 
 
 @pytest.mark.parametrize("source", ["llama", "mixtral"])
-def test_bfloat16_stays_near_float32(tmp_path, source):
-    _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW, dtype="bfloat16")
+@pytest.mark.parametrize("factors", [None, 1])
+def test_bfloat16_stays_near_float32(tmp_path, source, factors):
+    _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW, dtype="bfloat16", factors=factors)
     model = load(directory, torch_dtype="auto")
     assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
     assert logits(model, some_ids()).dtype == torch.bfloat16
@@ -332,8 +371,9 @@ def test_device_map_auto_places_the_model(tmp_path):
     assert torch.equal(logits(placed, some_ids()), logits(load(directory), some_ids()))
 
 
-def test_layers_offloaded_to_disk_give_the_same_logits(tmp_path):
-    _, _, directory = narrowed(tmp_path, SOURCES["llama"], NARROW)
+@pytest.mark.parametrize("factors", [None, 1, 2])
+def test_layers_offloaded_to_disk_give_the_same_logits(tmp_path, factors):
+    _, _, directory = narrowed(tmp_path, SOURCES["llama"], NARROW, factors=factors)
     places = {"model.embed_tokens": "cpu", "model.norm": "cpu", "model.rotary_emb": "cpu"}
     places |= {"model.layers.0": "cpu", "model.layers.1": "disk", "model.layers.2": "disk"}
     places["lm_head"] = "cpu"
@@ -343,7 +383,7 @@ def test_layers_offloaded_to_disk_give_the_same_logits(tmp_path):
 
 @pytest.mark.parametrize("source", DENSE_FAMILIES)
 def test_the_model_compiles_as_one_graph(tmp_path, source):
-    _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW)
+    _, _, directory = narrowed(tmp_path, SOURCES[source], NARROW, factors=1)
     model = load(directory)
     compiled = torch.compile(model, fullgraph=True, backend="eager")
     with torch.no_grad():
@@ -383,6 +423,10 @@ def test_absent_keys_take_the_familys_defaults(tmp_path):
             {"junction_groups": [0] * 7, "junction_widths": [40] * 6 + [48]},
             r"junction_groups\[6\] puts the widths 40 and 48",
         ),
+        ({"shortcut_ranks": [0] * 7}, "shortcut_ranks has 7 entries"),
+        ({"shortcut_ranks": [0] * 5 + [49]}, r"shortcut_ranks\[5\] is 49"),
+        ({"shortcut_ranks": [0] * 5 + [-1]}, r"shortcut_ranks\[5\] is -1"),
+        ({"shortcut_ranks": [0] * 6, "shortcut_factors": 3}, "shortcut_factors is 3"),
     ],
 )
 def test_a_wrong_configuration_is_refused(tmp_path, changes, message):

@@ -8,7 +8,7 @@ columns, behind it. A narrowed model must come through all of that with the same
 
 import pytest
 import torch
-from narrowing import fold, output_keys, random_dense, random_maps, tiny_keys, write_output
+from narrowing import aligned, exact_ranks, fold, output_keys, random_dense, random_maps, tiny_keys, write_output
 from safetensors.torch import load_file
 from torch import fx, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
@@ -64,8 +64,11 @@ def replace_linears(module):
 @pytest.fixture(params=FAMILIES)
 def directory(tmp_path, request):
     keys = FAMILIES[request.param]
-    tensors = fold(random_dense(keys), random_maps(keys["hidden_size"], WIDTHS))
-    return write_output(tmp_path / "model", tensors, output_keys(keys, WIDTHS))
+    ranks = exact_ranks(keys["hidden_size"], WIDTHS)
+    maps = aligned(random_maps(keys["hidden_size"], WIDTHS))
+    tensors = fold(random_dense(keys), maps, [(rank, 1) for rank in ranks])
+    out = output_keys(keys, WIDTHS) | {"shortcut_ranks": ranks, "shortcut_factors": 1}
+    return write_output(tmp_path / "model", tensors, out)
 
 
 def tensors_of(directory):

@@ -84,11 +84,8 @@ def test_groups_store_shortcuts_between_them_alone(outputs):
     keys = json.loads((directory / "config.json").read_text())
     assert keys["junction_groups"] == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3]
     shortcuts = sorted(name for name in tensors_of(directory) if "shortcut" in name)
-    assert shortcuts == [
-        "model.layers.1.mlp_shortcut.weight",
-        "model.layers.3.mlp_shortcut.weight",
-        "model.layers.5.mlp_shortcut.weight",
-    ]
+    assert keys["shortcut_ranks"] == [0, 0, 0, 48, 0, 0, 0, 48, 0, 0, 0, 0]
+    assert shortcuts == ["model.layers.1.mlp_shortcut.A", "model.layers.3.mlp_shortcut.A"]
     assert all((directory / name).is_file() for name in CODE_FILES)
 
 

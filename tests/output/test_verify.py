@@ -54,6 +54,18 @@ def full(folder):
     return compress(folder, "full", {"width": 48, "head": "sliced"}, "float16")
 
 
+@pytest.fixture(scope="module")
+def narrow_matrices(folder):
+    """Whose shortcuts are one matrix each."""
+    return compress(folder, "narrow-matrices", {"width": 40, "shortcuts": "dense"}, "float32")
+
+
+@pytest.fixture(scope="module")
+def full_matrices(folder):
+    method = {"width": 48, "head": "sliced", "shortcuts": "dense"}
+    return compress(folder, "full-matrices", method, "float16")
+
+
 def verify(*arguments, exit_code=0):
     command = [WORKER, "verify", *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -114,20 +126,26 @@ def test_changed_weights_with_correct_hashes_are_found_by_what_they_compute(
 
 # tensor, what happens to it, what is said of it
 SHORTCUTS = {
-    "larger than orthonormal maps allow": (
+    "a factor that is larger than orthonormal maps allow": (
         "narrow",
+        "model.layers.1.attention_shortcut.A",
+        lambda factor: factor * 3.0,
+        "more than the 1 that orthonormal maps allow",
+    ),
+    "larger than orthonormal maps allow": (
+        "narrow_matrices",
         "model.layers.1.attention_shortcut.weight",
         lambda shortcut: shortcut * 1.2,
         "more than the 1 that orthonormal maps allow",
     ),
     "to a junction of full width": (
-        "narrow",
+        "narrow_matrices",
         "model.layers.2.mlp_shortcut.weight",
         lambda shortcut: shortcut * 0.9,
         "less than the 1 that a junction of full width implies",
     ),
     "between rotations": (
-        "full",
+        "full_matrices",
         "model.layers.0.mlp_shortcut.weight",
         lambda shortcut: shortcut * 0.9,
         "less than the 1 that a junction of full width implies",

@@ -3,9 +3,12 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "tests/transformer/whole_model.h"
+#include "worker/transformer/fold_sublayer.h"
 
 namespace dotresize::testing {
 namespace {
@@ -36,6 +39,47 @@ TEST(SublayerForward, LeavesItsInputAlone) {
     sublayer_forward(model.config, weights, rotary, x);
   }
   EXPECT_TRUE(at::equal(x, before));
+}
+
+/// The sublayer with its shortcut as one matrix [k_in, k_out].
+SublayerWeights with_matrix(SublayerWeights weights, const at::Tensor& shortcut) {
+  weights.shortcut_A = weights.shortcut_B = at::Tensor();
+  weights.shortcut = shortcut;
+  return weights;
+}
+
+TEST(SublayerForward, OfAShortcutOfLowRankIsThatOfTheMatrix) {
+  const c10::InferenceMode inference;
+  const WholeModel model = random_model(tiny_config(), 4);
+  const RotaryTable rotary = make_rotary_table(model.config, 6);
+  const int64_t d = model.config.hidden_size;
+  for (const auto& [k_in, k_out] : {std::pair{16, 16}, {16, 20}, {20, 16}, {24, 24}}) {
+    const at::Tensor M_inv = random_orthogonal(d, 5).narrow(0, 0, k_in);
+    const at::Tensor M = random_orthogonal(d, 6).narrow(1, 0, k_out);
+    const at::Tensor x = at::randn({2, 6, k_in}, at::kFloat);
+    const at::Tensor A = at::randn({k_in, 3}, at::kFloat);
+    const at::Tensor B = at::randn({3, k_out}, at::kFloat);
+    const int64_t common = std::min(k_in, k_out);
+    at::Tensor A_fitted = at::zeros({k_out, 3}, at::kFloat);
+    A_fitted.narrow(0, 0, common).copy_(A.narrow(0, 0, common));
+    const at::Tensor identity = at::eye(k_in, k_out, at::kFloat);
+    for (const SublayerWeights& dense : model.sublayers) {
+      SublayerWeights weights = to_dtype(fold_output(fold_input(dense, M_inv), M), at::kFloat);
+      const auto expect_as = [&](const at::Tensor& matrix) {
+        EXPECT_LT(largest_difference(
+                      sublayer_forward(model.config, weights, rotary, x),
+                      sublayer_forward(model.config, with_matrix(weights, matrix), rotary, x)),
+                  1e-4)
+            << k_in << " to " << k_out;
+      };
+      weights.shortcut = at::Tensor();
+      expect_as(identity);
+      weights.shortcut_A = A;
+      expect_as(identity - at::mm(A, A_fitted.t()));
+      weights.shortcut_B = B;
+      expect_as(identity + at::mm(A, B));
+    }
+  }
 }
 
 TEST(Attention, IsCausal) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/transformer/whole_model.h"
+#include "worker/maps/alignment.h"
 
 namespace dotresize::testing {
 namespace {
@@ -40,6 +41,39 @@ TEST_P(ShortcutCheck, FindsWhatShrinksWhereAMapIsARotation) {
     EXPECT_THAT(shortcut_problem(shrunk, kHiddenSize).value_or(""), HasSubstr("less than the 1"));
   }
   EXPECT_EQ(shortcut_problem((0.9 * shortcut(24, 32)).to(GetParam()), kHiddenSize), std::nullopt);
+}
+
+/// The factor [rank, k_in] of the aligned shortcut between two random orthonormal maps.
+at::Tensor factor(int64_t k_in, int64_t k_out, int64_t rank) {
+  const at::Tensor M_in = random_orthogonal(kHiddenSize, 1).narrow(1, 0, k_in);
+  const at::Tensor M_out = random_orthogonal(kHiddenSize, 2).narrow(1, 0, k_out);
+  return align(M_in, M_out, rank).A.t();
+}
+
+TEST_P(ShortcutCheck, AllowsTheRoundingOfFactors) {
+  for (const auto& [k_in, k_out] : {std::pair{32, 32}, {24, 32}, {32, 24}, {40, 24}}) {
+    for (const int64_t rank : {int64_t{1}, int64_t{40} - k_out}) {
+      EXPECT_EQ(shortcut_factor_problem(factor(k_in, k_out, rank).to(GetParam()), k_out),
+                std::nullopt)
+          << k_in << " to " << k_out << " of rank " << rank;
+    }
+  }
+}
+
+TEST_P(ShortcutCheck, FindsFactorsThatStretch) {
+  for (const auto& [k_in, k_out] : {std::pair{32, 32}, {24, 32}, {32, 24}}) {
+    const at::Tensor stretched = (1.7 * factor(k_in, k_out, 40 - k_out)).to(GetParam());
+    EXPECT_THAT(shortcut_factor_problem(stretched, k_out).value_or(""),
+                HasSubstr("more than the 1"))
+        << k_in << " to " << k_out;
+  }
+}
+
+TEST_P(ShortcutCheck, FindsFactorsWhoseLowerRowsStretch) {
+  at::Tensor stretched = factor(32, 24, 16).clone();
+  stretched.narrow(1, 24, 8).mul_(3.0);
+  EXPECT_THAT(shortcut_factor_problem(stretched.to(GetParam()), 24).value_or(""),
+              HasSubstr("more than the 1"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, ShortcutCheck,

@@ -101,6 +101,20 @@ TEST(TensorTable, BetweenJunctionsOfOneGroupThereIsNoShortcut) {
   }
 }
 
+TEST(TensorTable, AShortcutOfLowRankHasOneFactorOrTwo) {
+  ModelConfig config = compressed_at(2);
+  config.shortcuts.assign(4, ShortcutForm{3, 1});
+  EXPECT_EQ(names_and_shapes(config, 2).back(),
+            (NameAndShape{"model.layers.1.attention_shortcut.A", {3, 10}}));
+  config.shortcuts.assign(4, ShortcutForm{3, 2});
+  const auto tensors = names_and_shapes(config, 2);
+  EXPECT_EQ(tensors.at(tensors.size() - 2),
+            (NameAndShape{"model.layers.1.attention_shortcut.A", {3, 10}}));
+  EXPECT_EQ(tensors.back(), (NameAndShape{"model.layers.1.attention_shortcut.B", {14, 3}}));
+  config.shortcuts.assign(4, kIdentityShortcut);
+  EXPECT_EQ(names_and_shapes(config, 2).back().first, "model.layers.1.self_attn.o_proj.bias");
+}
+
 TEST(TensorTable, OfADenseModelEndsWithTheNorm) {
   EXPECT_EQ(names_and_shapes(tiny_config(), 2).back(),
             (NameAndShape{"model.layers.1.input_layernorm.weight", {24}}));

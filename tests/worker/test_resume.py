@@ -176,6 +176,19 @@ def test_damaged_sums_of_shared_maps_are_computed_again(damaged, uninterrupted, 
     assert harness.shard_hashes(tmp_path / "out") == uninterrupted("shared maps")
 
 
+def test_damaged_alignments_are_computed_again(uninterrupted, tmp_path):
+    spec = small_job(tmp_path / "out")
+    interrupted.run_to_entries(
+        spec, tmp_path, 2 * JUNCTIONS + 4, functools.partial(interrupted.kill, kind="rank 0")
+    )
+    interrupted.truncate(interrupted.journal_of(spec) / "shortcut-0.safetensors")
+    spec["resources"]["ranks"] = 3
+    done = harness.run(spec, tmp_path, threads=1)
+    assert done.returncode == 0, done.stderr
+    assert "note: shortcut-0 of the journal is damaged" in done.stderr
+    assert harness.shard_hashes(tmp_path / "out") == uninterrupted("own maps")
+
+
 def touch_model(spec, tmp_path):
     os.utime(tmp_path / "model" / "model.safetensors")
 
@@ -207,6 +220,10 @@ def other_width(spec, tmp_path):
     spec["method"]["width"] = 168
 
 
+def other_shortcuts(spec, tmp_path):
+    spec["method"]["shortcuts"] = "8"
+
+
 def other_schedule(spec, tmp_path):
     spec["calibration"]["activations"] = "compressed"
 
@@ -224,6 +241,7 @@ FOREIGN = [
     (other_method, 'method.name is "dotresize", and "pca_dotresize" in the journal'),
     (other_lambda, "method.lambda is 0.2, and "),
     (other_width, "method.width is 168, and 160 in the journal"),
+    (other_shortcuts, 'method.shortcuts is "8", and "exact" in the journal'),
     (other_schedule, 'schedule is "token_parallel", and "pipeline" in the journal'),
 ]
 

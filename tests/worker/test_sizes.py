@@ -50,6 +50,14 @@ def test_the_size_is_met_within_one_step(size, sharing, tmp_path):
     assert planned_bytes(size_job(tmp_path / "wider", wider), tmp_path) > size * DENSE_BYTES
 
 
+def test_ten_percent_off_is_smaller_than_the_source(tmp_path):
+    method = {"name": "slicegpt", "sparsity": 0.1}
+    harness.run_to_report(size_job(tmp_path / "out", method), tmp_path)
+    assert stored_bytes(tmp_path / "out") < 0.92 * DENSE_BYTES
+    refused = harness.run(size_job(tmp_path / "dense", {**method, "shortcuts": "dense"}), tmp_path)
+    assert "is not smaller than the dense model" in refused.stderr
+
+
 def widths_and_energies(report):
     mapped = [junction for junction in report["junctions"] if junction["mapped"]]
     return [j["width"] for j in mapped], [j["retained_energy"] for j in mapped]
@@ -89,8 +97,8 @@ def test_every_method_takes_the_widths_of_the_spectra(name, tmp_path):
 @pytest.mark.parametrize(
     "method, expected",
     [
-        ({"sparsity": 0.05}, "method.sparsity: the result, 13,956,608 bytes"),
-        ({"widths": {"keep": 1.0}}, "method.widths.keep: the result, "),
+        ({"sparsity": 0.05, "shortcuts": "dense"}, "method.sparsity: the result, 13,956,608 bytes"),
+        ({"widths": {"keep": 1.0}, "shortcuts": "dense"}, "method.widths.keep: the result, "),
         ({"widths": {"keep": 0.999, "size": 0.4}}, "method.widths.size: 0.4 leaves the junctions"),
         ({"size": 0.2}, "method.size: 0.2 is not available: the smallest width, 8, gives 0.21"),
     ],

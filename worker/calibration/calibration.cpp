@@ -27,6 +27,15 @@ int64_t first_with_same_map(const std::vector<int64_t>& sharing, int64_t junctio
   return std::ranges::lower_bound(sharing, map) - sharing.begin();
 }
 
+std::vector<ShortcutForm> CalibrationJob::shortcut_forms(const JunctionWidths& all) const {
+  std::vector<ShortcutForm> forms =
+      dotresize::shortcut_forms(shortcuts, all.all, sharing, config.hidden_size);
+  for (int64_t s = std::ssize(forms); s < config.num_sublayers(); ++s) {
+    forms.push_back(shares_map(s) ? kIdentityShortcut : ShortcutForm{});
+  }
+  return forms;
+}
+
 JunctionMap CalibrationJob::load_map(int64_t junction) const {
   const at::Tensor M = journal.map(map_of(junction));
   return JunctionMap(to_device(M.to(fold_dtype), device));

@@ -12,6 +12,7 @@
 #include "job/model/model_config.h"
 #include "job/plan/junction_widths.h"
 #include "job/plan/shard_plan.h"
+#include "job/plan/shortcut_forms.h"
 #include "worker/calibration/journal.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
@@ -43,6 +44,7 @@ struct CalibrationJob {
   /// mapped junctions, each row descending. Asked on every rank with the same numbers.
   /// calibrate_pipeline without shared maps only.
   std::function<JunctionWidths(const at::Tensor& spectra)> choose_widths = nullptr;
+  Shortcuts shortcuts = {};
   at::Device device = at::kCPU;             ///< of this rank, and of the tensors of `comm`
   at::ScalarType fold_dtype = at::kDouble;  ///< of maps and weights in folding (maps/fold.h)
 
@@ -57,12 +59,11 @@ struct CalibrationJob {
   /// Junctions 0 .. mapped_junctions()-1 get a map.
   int64_t mapped_junctions() const { return dotresize::mapped_junctions(config, head_sliced); }
   /// Whether the junctions that the sublayer reads and writes have one map.
-  bool shares_map(int64_t sublayer) const {
-    const auto in = static_cast<size_t>(sublayer);
-    return !sharing.empty() && sharing.at(in) == sharing.at(in + 1);
-  }
+  bool shares_map(int64_t sublayer) const { return in_one_group(sharing, sublayer); }
   /// The first of the junctions that share this one's map: the map's name in the journal.
   int64_t map_of(int64_t junction) const { return first_with_same_map(sharing, junction); }
+  /// Of each sublayer of an output of these widths.
+  std::vector<ShortcutForm> shortcut_forms(const JunctionWidths& widths) const;
   /// M [d, k] of the junction from the journal, in the fold dtype on the device.
   JunctionMap load_map(int64_t junction) const;
 };

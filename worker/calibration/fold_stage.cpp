@@ -6,6 +6,7 @@
 
 #include "job/model/tensor_table.h"
 #include "job/plan/block_sizes.h"
+#include "worker/calibration/aligned_maps.h"
 #include "worker/maps/fold.h"
 #include "worker/transformer/fold_sublayer.h"
 #include "worker/transformer/load.h"
@@ -36,10 +37,6 @@ void for_each_rows(const CalibrationJob& job, const StoredTensor& matrix, PhaseC
   }
 }
 
-JunctionMap map_or_none(const CalibrationJob& job, int64_t junction) {
-  return junction < job.mapped_junctions() ? job.load_map(junction) : JunctionMap();
-}
-
 }  // namespace
 
 void fold_embedding_rows(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,
@@ -60,9 +57,20 @@ void fold_head_rows(const CalibrationJob& job, const JunctionMap& map, FoldedMod
   });
 }
 
-void fold_stage(const CalibrationJob& job, const RankShard& shard, FoldedModelSink& sink,
-                PhaseClock& clock) {
-  JunctionMap map = job.load_map(shard.first_sublayer);
+SublayerWeights fold_behind(SublayerWeights weights, const JunctionMap& map, const at::Tensor& A,
+                            const ShortcutForm& form) {
+  if (!form.dense()) weights.shortcut = at::Tensor();  // needs no M_inv·M
+  if (map.M.defined()) weights = fold_output(weights, map.M);
+  if (!form.dense()) set_shortcut_factor(weights, A);
+  return weights;
+}
+
+void fold_stage(Communicator& comm, const CalibrationJob& job, const JunctionWidths& widths,
+                FoldedModelSink& sink, PhaseClock& clock) {
+  const RankShard& shard = job.shard(comm);
+  AlignedMaps maps(comm, job, widths, clock);
+  while (maps.junction() < shard.first_sublayer) maps.next();
+  JunctionMap map = maps.map();
   if (shard.first_sublayer == 0) fold_embedding_rows(job, map, sink, clock);
   SublayerLoader loader(job.reader, job.config, job.fold_dtype, job.device);
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
@@ -70,10 +78,9 @@ void fold_stage(const CalibrationJob& job, const RankShard& shard, FoldedModelSi
     if (sublayer + 1 < shard.end_sublayer) loader.read_ahead(sublayer + 1);
     const PhaseClock::Scope scope(clock, "fold");
     weights = fold_input(weights, map.M_inv);
-    map = map_or_none(job, sublayer + 1);
-    if (map.M.defined()) weights = fold_output(weights, map.M);
-    if (job.shares_map(sublayer)) weights.shortcut = at::Tensor();  // M_inv·M, the identity
-    sink.put_sublayer(weights);
+    maps.next();
+    map = maps.map();
+    sink.put_sublayer(fold_behind(weights, map, maps.A(), maps.form(sublayer)));
   }
   if (shard.end_sublayer == job.config.num_sublayers()) fold_head_rows(job, map, sink, clock);
 }

@@ -6,12 +6,17 @@
 namespace dotresize {
 
 /// Folds the sublayers of this rank's shard, and the embedding and the head of the ends, with the
-/// maps of the journal (docs/method.md, "Folding"). All of them are there. The vocabulary's
-/// matrices are read, folded and handed on by blocks of rows.
-void fold_stage(const CalibrationJob& job, const RankShard& shard, FoldedModelSink& sink,
-                PhaseClock& clock);
+/// maps of the journal (docs/method.md, "Folding"), rotated into each other. All of them are there,
+/// of these `widths`. The vocabulary's matrices are read, folded and handed on by blocks of rows.
+/// Collective.
+void fold_stage(Communicator& comm, const CalibrationJob& job, const JunctionWidths& widths,
+                FoldedModelSink& sink, PhaseClock& clock);
 
-/// Parts of it. `map`: of junction 0, and of the last one.
+/// Parts of it. A sublayer whose in_proj is folded, folded with the map behind it (without M: the
+/// identity) and its shortcut in this form; A: its factor, if it has one.
+SublayerWeights fold_behind(SublayerWeights weights, const JunctionMap& map, const at::Tensor& A,
+                            const ShortcutForm& form);
+/// `map`: of junction 0, and of the last one.
 void fold_embedding_rows(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,
                          PhaseClock& clock);
 void fold_head_rows(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,

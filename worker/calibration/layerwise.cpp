@@ -44,7 +44,7 @@ void calibrate_layerwise(Communicator& comm, const CalibrationJob& job, FoldedMo
   recorder.finish();
   x.clear();
   comm.barrier();  // every map is in the journal
-  fold_stage(job, job.shard(comm), sink, clock);
+  fold_stage(comm, job, job.widths, sink, clock);
 }
 
 }  // namespace dotresize

@@ -168,18 +168,20 @@ JunctionWidths OwnMaps::choose_widths_and_solve() {
 void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                         const CalibrationObserver& observer, PhaseClock& clock) {
   PipelinePasses passes(comm, job, observer, clock);
+  JunctionWidths widths = job.widths;
   if (!job.sharing.empty()) {
     sink.begin(job.widths);
     solve_shared_maps(comm, job, passes, observer, clock);
   } else if (job.choose_widths) {
-    sink.begin(OwnMaps(comm, job, passes, observer, clock).choose_widths_and_solve());
+    widths = OwnMaps(comm, job, passes, observer, clock).choose_widths_and_solve();
+    sink.begin(widths);
   } else {
     sink.begin(job.widths);
     OwnMaps(comm, job, passes, observer, clock).solve_all();
   }
   passes.unload();
   comm.barrier();  // every map is in the journal
-  fold_stage(job, job.shard(comm), sink, clock);
+  fold_stage(comm, job, widths, sink, clock);
 }
 
 }  // namespace dotresize

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "job/model/tensor_table.h"
+#include "worker/calibration/aligned_maps.h"
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/fold_stage.h"
 #include "worker/calibration/token_parallel_moments.h"
@@ -25,6 +26,7 @@ class TokenParallelRun {
         observer_(observer),
         clock_(clock),
         rotary_(to_device(make_rotary_table(job.config, job.windows.size(1)), job.device)),
+        forms_(job.shortcut_forms(job.widths)),
         loader_(job.reader, job.config, job.fold_dtype, job.device),
         recorder_(job.journal, job.fold_dtype, job.device, !job.shard(comm).overlaps) {}
 
@@ -40,6 +42,13 @@ class TokenParallelRun {
       loader_.read_ahead(sublayer);
     }
   }
+  /// What the owner of the sublayer has got from fold_in_proj, folded with the map behind it, which
+  /// is solved, unless the last junction has none: both maps rotated into those before them.
+  SublayerWeights fold_out_proj(const SublayerWeights& folded);
+  /// That of the last junction on the last owner, after fold_out_proj; without M: the identity.
+  const JunctionMap& last_map() const { return last_; }
+  /// Gives the rotation of the junction behind the sublayer to the owner of the next one.
+  void hand_over(int64_t sublayer);
   /// Broadcasts the owner's half folded sublayer in the compute dtype, and runs x through it.
   void forward(int64_t sublayer, const SublayerWeights& owned, Microbatches& x);
   /// Until all that this rank has solved is in the journal.
@@ -52,13 +61,24 @@ class TokenParallelRun {
 
  private:
   JunctionMap solved_map(int64_t junction, const Microbatches& x);
+  const ShortcutForm& form(int64_t sublayer) const {
+    return forms_.at(static_cast<size_t>(sublayer));
+  }
+  /// Whether this rank rotates the map of the junction into the one before.
+  bool aligns(int64_t junction) const {
+    return junction > 0 && !form(junction - 1).dense() && owns_sublayer(junction - 1);
+  }
 
   Communicator& comm_;
   const CalibrationJob& job_;
   const CalibrationObserver& observer_;
   PhaseClock& clock_;
   RotaryTable rotary_;
-  JunctionMap map_;  ///< in the fold dtype
+  JunctionMap map_;                  ///< in the fold dtype; the stream is mapped by it, unrotated
+  std::vector<ShortcutForm> forms_;  ///< of the sublayers
+  MapRotation rotation_;             ///< on the owner, of the junction that its next sublayer reads
+  Alignment alignment_;              ///< on the owner, of the maps around that sublayer
+  JunctionMap last_;
   SublayerLoader loader_;
   JunctionRecorder recorder_;
 };
@@ -77,8 +97,12 @@ JunctionMap TokenParallelRun::solved_map(int64_t junction, const Microbatches& x
 }
 
 void TokenParallelRun::solve(int64_t junction, Microbatches& x) {
-  map_ = JunctionMap();
+  JunctionMap before = std::exchange(map_, JunctionMap());
+  if (!aligns(junction)) before = JunctionMap();
   map_ = job_.finished.contains(junction) ? job_.load_map(junction) : solved_map(junction, x);
+  if (before.M.defined()) {
+    alignment_ = align_maps(job_, before, map_, *form(junction - 1).rank, clock_);
+  }
   const PhaseClock::Scope scope(clock_, "forward");
   const at::Tensor M = map_.M.to(at::kFloat);
   for (at::Tensor& batch : x) batch = at::matmul(batch, M);
@@ -111,6 +135,40 @@ void TokenParallelRun::forward(int64_t sublayer, const SublayerWeights& owned, M
   }
 }
 
+SublayerWeights TokenParallelRun::fold_out_proj(const SublayerWeights& folded) {
+  const PhaseClock::Scope scope(clock_, "fold");
+  const ShortcutForm& form = this->form(folded.sublayer);
+  SublayerWeights weights = folded;
+  if (rotation_.R.defined()) {
+    const at::Tensor R = rotation_.R.to(job_.fold_dtype);
+    for (Linear& linear : weights.in_proj) linear.weight = at::mm(linear.weight, R);
+    weights.shortcut = at::mm(R.t(), weights.shortcut);
+  }
+  if (folded.sublayer + 1 == job_.mapped_junctions()) {
+    last_ = form.dense() ? JunctionMap() : whole_map(job_, rotation_.of(map_.M), clock_);
+    return fold_behind(weights, last_, {}, form);
+  }
+  if (form.dense()) {
+    rotation_ = {};
+  } else {
+    rotation_.turn(std::exchange(alignment_, {}));
+  }
+  last_ = JunctionMap(rotation_.of(map_.M).to(job_.fold_dtype));
+  const at::Tensor A = rotation_.A.defined() ? rotation_.A.to(job_.fold_dtype) : at::Tensor();
+  return fold_behind(weights, last_, A, form);
+}
+
+void TokenParallelRun::hand_over(int64_t sublayer) {
+  if (sublayer + 1 >= job_.config.num_sublayers() || form(sublayer).dense()) return;
+  const int owner = job_.plan.owner_of_sublayer(sublayer);
+  const int next = job_.plan.owner_of_sublayer(sublayer + 1);
+  if (owner == next) return;
+  const int64_t width = job_.widths.all.at(static_cast<size_t>(sublayer) + 1);
+  rotation_.R = broadcast_tensor(comm_, rotation_.R, {width, width},
+                                 at::dtype(at::kDouble).device(job_.device), owner);
+  if (comm_.rank() != next) rotation_ = {};
+}
+
 }  // namespace
 
 void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
@@ -129,13 +187,12 @@ void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, Fol
       run.forward(sublayer, folded, x);
       run.solve(sublayer + 1, x);
     }
-    if (!run.owns_sublayer(sublayer)) continue;
-    const PhaseClock::Scope scope(clock, "fold");
-    sink.put_sublayer(mapped ? fold_output(folded, run.map().M) : folded);
+    if (run.owns_sublayer(sublayer)) sink.put_sublayer(run.fold_out_proj(folded));
+    run.hand_over(sublayer);
   }
   run.finish();
   if (run.owns_sublayer(job.config.num_sublayers() - 1)) {
-    fold_head_rows(job, job.head_sliced ? run.map() : JunctionMap(), sink, clock);
+    fold_head_rows(job, run.last_map(), sink, clock);
   }
   comm.barrier();  // every map is in the journal
 }

@@ -107,6 +107,10 @@ class DotResizeConfig(PretrainedConfig):
         None: hidden_size everywhere.
     junction_groups: the group of each junction, ascending. Junctions of one group share a map, and
         so there is no shortcut between them. None: every junction is on its own.
+    shortcut_ranks: the rank of what each sublayer's skip path has beside the identity, 2 *
+        num_hidden_layers numbers; None among them: the path is one matrix. None: all are, but
+        within groups.
+    shortcut_factors: how many matrices such a path of low rank is stored as, 1 or 2.
     hidden_size: the width d of the source, by which the norms go on dividing.
 
     Keys that are absent take the source family's defaults.
@@ -116,7 +120,13 @@ class DotResizeConfig(PretrainedConfig):
     keys_to_ignore_at_inference = ["past_key_values"]
 
     def __init__(
-        self, source_model_type="llama", junction_widths=None, junction_groups=None, **kwargs
+        self,
+        source_model_type="llama",
+        junction_widths=None,
+        junction_groups=None,
+        shortcut_ranks=None,
+        shortcut_factors=1,
+        **kwargs,
     ):
         if source_model_type not in FAMILIES:
             raise ValueError(
@@ -134,6 +144,10 @@ class DotResizeConfig(PretrainedConfig):
         self.junction_groups = junction_groups
         if junction_groups is not None:
             _check_groups(junction_groups, self.junction_widths)
+        self.shortcut_ranks = shortcut_ranks
+        self.shortcut_factors = shortcut_factors
+        if shortcut_ranks is not None:
+            _check_shortcuts(shortcut_ranks, shortcut_factors, self.junction_widths)
         super().__init__(**kwargs)
         self.use_cache = kwargs["use_cache"]  # transformers 5 takes it for a generation setting
 
@@ -152,10 +166,12 @@ class DotResizeConfig(PretrainedConfig):
         """What is saved; with it a padding token that is None, if the family's default is another."""
         return {"pad_token_id": self.pad_token_id, **super().to_diff_dict()}
 
-    def has_shortcut(self, sublayer):
-        """Whether the map changes from junction `sublayer`, which the sublayer reads, to the next."""
+    def shortcut_rank(self, sublayer):
+        """Of what the sublayer's skip path has beside the identity. None: the path is one matrix."""
         groups = self.junction_groups
-        return groups is None or groups[sublayer] != groups[sublayer + 1]
+        if groups is not None and groups[sublayer] == groups[sublayer + 1]:
+            return 0
+        return None if self.shortcut_ranks is None else self.shortcut_ranks[sublayer]
 
 
 def _family_defaults(model_type, keys):
@@ -208,6 +224,23 @@ def _check_widths(widths, layers, hidden_size):
             raise ValueError(
                 f"junction_widths[{junction}] is {width!r}, must be an integer from 1 to "
                 f"hidden_size = {hidden_size}"
+            )
+
+
+def _check_shortcuts(ranks, factors, widths):
+    if len(ranks) != len(widths) - 1:
+        raise ValueError(
+            f"shortcut_ranks has {len(ranks)} entries, must have 2 * num_hidden_layers = "
+            f"{len(widths) - 1}"
+        )
+    if factors not in (1, 2):
+        raise ValueError(f"shortcut_factors is {factors!r}, must be 1 or 2")
+    for sublayer, rank in enumerate(ranks):
+        most = min(widths[sublayer : sublayer + 2])
+        if rank is not None and not (isinstance(rank, int) and 0 <= rank <= most):
+            raise ValueError(
+                f"shortcut_ranks[{sublayer}] is {rank!r}, must be None or an integer from 0 to the "
+                f"narrower width, {most}"
             )
 
 

@@ -1,12 +1,14 @@
 """A causal language model whose residual stream was narrowed by dotresize.
 
 Attention, MLP and rotary embedding are the source family's own modules out of the installed
-transformers; what is added is the narrowed widths, one shortcut matrix per sublayer, which carries
-the residual stream from one width to the next (none between junctions of one group, which share
-their map), and norms without weights. For a sublayer f between
+transformers; what is added is the narrowed widths, a shortcut per sublayer, which carries the
+residual stream from one width to the next, and norms without weights. For a sublayer f between
 junctions of widths k_in and k_out
 
-    x_out = f(norm(x_in)) + x_in · shortcut        x_in [batch, tokens, k_in], x_out [..., k_out]
+    x_out = f(norm(x_in)) + shortcut(x_in)        x_in [batch, tokens, k_in], x_out [..., k_out]
+
+A shortcut is one matrix, or the identity plus a product of low rank, x + (x · A) · B, or the
+identity alone, if both junctions share their map.
 
 Method: DotResize (linear reduction of the hidden size by optimal transport), with the norm weights
 folded into the projections that follow them. Works with transformers 4.56 and later, and 5.
@@ -125,11 +127,50 @@ class MixtureOfExperts(nn.Module):
         return total.view(*hidden_states.shape[:-1], self.k_out)
 
 
+class LowRankShortcut(nn.Module):
+    """x + (x · A) · B, with x cut or padded with zeros to k_out.
+
+    A: [k_in, rank] and B: [rank, k_out], stored transposed as in nn.Linear. With one factor B is -A
+    transposed, of which the columns are cut or padded likewise: so it is between orthonormal maps.
+    """
+
+    def __init__(self, k_in: int, k_out: int, rank: int, factors: int):
+        super().__init__()
+        self.k_in = k_in
+        self.k_out = k_out
+        self.rank = rank
+        self.A = nn.Parameter(torch.zeros(rank, k_in)) if rank > 0 else None
+        self.B = nn.Parameter(torch.zeros(k_out, rank)) if rank > 0 and factors == 2 else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x: [batch, tokens, k_in]. Returns [batch, tokens, k_out]."""
+        kept = self._fit(x)
+        if self.A is None:
+            return kept
+        low = nn.functional.linear(x, self.A)
+        if self.B is not None:
+            return kept + nn.functional.linear(low, self.B)
+        return kept - low @ self._fit(self.A)
+
+    def _fit(self, x: torch.Tensor) -> torch.Tensor:
+        """The last dimension, k_in, as k_out."""
+        if self.k_in == self.k_out:
+            return x
+        return nn.functional.pad(x, (0, self.k_out - self.k_in))
+
+    def extra_repr(self) -> str:
+        return f"k_in={self.k_in}, k_out={self.k_out}, rank={self.rank}"
+
+
 def _shortcut(config: DotResizeConfig, sublayer: int) -> nn.Module:
     """From the width that the sublayer reads to the one that it writes."""
-    if not config.has_shortcut(sublayer):
+    k_in, k_out = config.junction_widths[sublayer : sublayer + 2]
+    rank = config.shortcut_rank(sublayer)
+    if rank is None:
+        return nn.Linear(k_in, k_out, bias=False)
+    if rank == 0 and k_in == k_out:
         return nn.Identity()
-    return nn.Linear(*config.junction_widths[sublayer : sublayer + 2], bias=False)
+    return LowRankShortcut(k_in, k_out, rank, config.shortcut_factors)
 
 
 class DotResizeDecoderLayer(GradientCheckpointingLayer):

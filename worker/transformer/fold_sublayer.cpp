@@ -32,6 +32,11 @@ SublayerWeights fold_output(const SublayerWeights& weights, const at::Tensor& M)
   return folded;
 }
 
+void set_shortcut_factor(SublayerWeights& weights, const at::Tensor& A) {
+  weights.shortcut = at::Tensor();
+  weights.shortcut_A = A;
+}
+
 HeadWeights fold_head(const HeadWeights& head, const at::Tensor& M_inv) {
   HeadWeights folded;
   if (!M_inv.defined()) {

@@ -23,6 +23,10 @@ SublayerWeights fold_input(const SublayerWeights& weights, const at::Tensor& M_i
 /// multiplied by M. In either order with fold_input.
 SublayerWeights fold_output(const SublayerWeights& weights, const at::Tensor& M);
 
+/// The skip path of a sublayer, folded on both sides by maps that are rotated into each other, is
+/// the identity minus A·A' (job/model/shortcut_form.h). A: [k_in, rank], or undefined.
+void set_shortcut_factor(SublayerWeights& weights, const at::Tensor& A);
+
 /// lm_head' = W · diag(γ) · M_invᵀ; norm becomes undefined. M_inv undefined: the identity, and
 /// the result has the head's dtype.
 HeadWeights fold_head(const HeadWeights& head, const at::Tensor& M_inv);

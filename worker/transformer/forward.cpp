@@ -2,16 +2,38 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "job/model/model_config.h"
 #include "worker/transformer/mlp.h"
 
 namespace dotresize {
 namespace {
 
+// sum += x·A·B, or without a B sum -= x·A·A' (job/model/shortcut_form.h). Rows are tokens.
+void add_product(at::Tensor& sum, const at::Tensor& x, const at::Tensor& A, const at::Tensor& B) {
+  const at::Tensor low = at::mm(x, A.to(at::kFloat));
+  if (B.defined()) {
+    sum.addmm_(low, B.to(at::kFloat));
+    return;
+  }
+  const int64_t common = std::min(x.size(1), sum.size(1));
+  sum.narrow(1, 0, common).addmm_(low, A.narrow(0, 0, common).t().to(at::kFloat), 1.0, -1.0);
+}
+
 // update + x·shortcut. `update` [batch, tokens, k_out] is given away and added to in place.
-at::Tensor add_skip(at::Tensor update, const at::Tensor& x, const at::Tensor& shortcut) {
-  if (!shortcut.defined()) return update.add_(x);
-  update.view({-1, update.size(-1)}).addmm_(x.reshape({-1, x.size(-1)}), shortcut.to(at::kFloat));
+at::Tensor add_skip(at::Tensor update, const at::Tensor& x, const SublayerWeights& weights) {
+  at::Tensor sum = update.view({-1, update.size(-1)});
+  const at::Tensor rows = x.reshape({-1, x.size(-1)});
+  if (weights.shortcut.defined()) {
+    sum.addmm_(rows, weights.shortcut.to(at::kFloat));
+    return update;
+  }
+  const int64_t common = std::min(rows.size(1), sum.size(1));
+  sum.narrow(1, 0, common).add_(rows.narrow(1, 0, common));
+  if (weights.shortcut_A.defined()) {
+    add_product(sum, rows, weights.shortcut_A, weights.shortcut_B);
+  }
   return update;
 }
 
@@ -48,8 +70,7 @@ at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& we
                             const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache) {
   const at::Tensor normed = rms_norm(x, weights.norm, config.hidden_size, config.rms_norm_eps)
                                 .to(weights.in_proj.at(0).weight.scalar_type());
-  return add_skip(update_of(config, weights, rotary, normed, cache).to(at::kFloat), x,
-                  weights.shortcut);
+  return add_skip(update_of(config, weights, rotary, normed, cache).to(at::kFloat), x, weights);
 }
 
 at::Tensor head_forward(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x) {

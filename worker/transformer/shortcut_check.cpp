@@ -40,24 +40,41 @@ at::Tensor squared_singular_values(const at::Tensor& matrix) {
   return at::linalg_eigvalsh(wide ? at::mm(matrix, matrix.t()) : at::mm(matrix.t(), matrix));
 }
 
+std::optional<std::string> stretch_problem(double greatest, double allowed) {
+  if (greatest <= 1 + allowed) return std::nullopt;
+  return "has the singular value " + std::to_string(greatest) +
+         ", more than the 1 that orthonormal maps allow";
+}
+
+double root_of(const at::Tensor& square) { return std::sqrt(std::max(0.0, square.item<double>())); }
+
 }  // namespace
 
 std::optional<std::string> shortcut_problem(const at::Tensor& stored, int64_t hidden_size) {
   const at::Tensor exact = stored.to(at::kDouble);
   const double allowed = rounding_norm(stored, exact);
   const at::Tensor squares = squared_singular_values(exact);
-  const double least = std::sqrt(std::max(0.0, squares[0].item<double>()));
-  const double greatest = std::sqrt(std::max(0.0, squares[-1].item<double>()));
-  if (greatest > 1 + allowed) {
-    return "has the singular value " + std::to_string(greatest) +
-           ", more than the 1 that orthonormal maps allow";
-  }
+  const double least = root_of(squares[0]);
+  if (auto problem = stretch_problem(root_of(squares[-1]), allowed)) return problem;
   const bool rotates = std::max(stored.size(0), stored.size(1)) == hidden_size;
   if (rotates && least < 1 - allowed) {
     return "has the singular value " + std::to_string(least) +
            ", less than the 1 that a junction of full width implies";
   }
   return std::nullopt;
+}
+
+std::optional<std::string> shortcut_factor_problem(const at::Tensor& stored, int64_t k_out) {
+  const at::Tensor A = stored.to(at::kDouble).t();
+  const int64_t common = std::min(A.size(0), k_out);
+  const at::Tensor upper = A.narrow(0, 0, common);
+  const double rounding = rounding_norm(stored, A);
+  const double greatest = root_of(squared_singular_values(upper)[-1]);
+  if (auto problem = stretch_problem(greatest, rounding)) return problem;
+  if (A.size(0) <= k_out) return std::nullopt;  // 1 - s², of s from 0 to 1
+  const at::Tensor shortcut = at::eye(A.size(0), common, A.options()) - at::mm(A, upper.t());
+  const double norms = A.norm().item<double>() + upper.norm().item<double>();
+  return stretch_problem(root_of(squared_singular_values(shortcut)[-1]), rounding * (1.0 + norms));
 }
 
 }  // namespace dotresize

@@ -16,4 +16,9 @@ namespace dotresize {
 /// nothing if it is OK.
 std::optional<std::string> shortcut_problem(const at::Tensor& stored, int64_t hidden_size);
 
+/// Likewise of the one factor A of a shortcut I - A·A' to the width `k_out`
+/// (job/model/shortcut_form.h), of full rank or cut: neither A' nor the shortcut stretches
+/// anything. `stored`: [rank, k_in].
+std::optional<std::string> shortcut_factor_problem(const at::Tensor& stored, int64_t k_out);
+
 }  // namespace dotresize

@@ -10,9 +10,11 @@
 namespace dotresize {
 namespace {
 
-/// Shortcuts are held as [k_in, k_out] and stored as [k_out, k_in].
+/// Shortcuts and their factors are held as [in, out] and stored as [out, in].
 at::Tensor stored_or_held(TensorRole role, const at::Tensor& tensor) {
-  return role == TensorRole::kShortcut ? tensor.t() : tensor;
+  const bool transposed = role == TensorRole::kShortcut || role == TensorRole::kShortcutA ||
+                          role == TensorRole::kShortcutB;
+  return transposed ? tensor.t() : tensor;
 }
 
 /// Calls visit(stored, tensor) for each of the `tensors` and its place in the weights. Throws

@@ -26,7 +26,10 @@ struct SublayerWeights {
   std::vector<Linear> in_proj;
   std::vector<at::Tensor> head_norms;  ///< of query and key heads, [head_dim]; or empty
   std::vector<Linear> out_proj;        ///< attention: o; MLP: down; mixture: down of each expert
-  at::Tensor shortcut;                 ///< [k_in, k_out]; undefined: the identity
+  /// [k_in, k_out]; undefined: the identity, plus what the factors say (job/model/shortcut_form.h)
+  at::Tensor shortcut;
+  at::Tensor shortcut_A;  ///< [k_in, rank]
+  at::Tensor shortcut_B;  ///< [rank, k_out]; undefined, with an A: -A'
 };
 
 struct HeadWeights {
@@ -49,6 +52,8 @@ void for_each_slot(Weights& weights, const Visit& visit) {
   each(TensorRole::kHeadNorm, weights.head_norms, std::identity());
   visit(TensorRole::kNorm, 0, weights.norm);
   visit(TensorRole::kShortcut, 0, weights.shortcut);
+  visit(TensorRole::kShortcutA, 0, weights.shortcut_A);
+  visit(TensorRole::kShortcutB, 0, weights.shortcut_B);
 }
 
 /// Calls visit(tensor) for each tensor that is defined.
@@ -63,7 +68,7 @@ void for_each_tensor(Weights& weights, const Visit& visit) {
 SublayerWeights make_weights(int64_t sublayer, const std::vector<StoredTensor>& tensors,
                              const std::function<at::Tensor(const StoredTensor&)>& make);
 
-/// Calls `visit` with each tensor as it is stored; the shortcut is a transposed view. Throws
+/// Calls `visit` with each tensor as it is stored; shortcuts are transposed views. Throws
 /// std::logic_error if the weights' tensors are not these.
 void for_each_stored(const SublayerWeights& weights, const std::vector<StoredTensor>& tensors,
                      const std::function<void(const StoredTensor&, const at::Tensor&)>& visit);

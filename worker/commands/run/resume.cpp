@@ -39,6 +39,7 @@ Json method_options(const ResolvedJob& job) {
                   {"lambda", job.lambda},
                   {"cost_scale", to_string(job.cost_scale)},
                   {"map_sharing", to_string(job.map_sharing)},
+                  {"shortcuts", to_string(job.shortcuts)},
                   {"head_sliced", job.head_sliced},
                   {"sinkhorn_tolerance", job.sinkhorn_tolerance},
                   {"sinkhorn_max_iterations", job.sinkhorn_max_iterations},

@@ -181,6 +181,7 @@ CalibrationJob calibration_job(const JobContext& run, const TokenWindows& tokens
                              map_options(job),    job.widths,         job.head_sliced,
                              run.compute_dtype(), job.junction_groups};
   calibration.map.decomposition_threads = opened.decomposition_threads;
+  calibration.shortcuts = job.shortcuts;
   calibration.device = run.environment.device.device;
   calibration.fold_dtype = fold_dtype(job.output_dtype);
   if (job.energy) {
@@ -268,6 +269,7 @@ Report make_report(const JobContext& run, const JobTokens& tokens, const Calibra
   report.job = run.job;
   report.widths = calibrated.widths;
   report.junctions = calibrated.junctions;
+  report.shortcuts = report_shortcuts(calibrated.output);
   report.dense.parameters = stored_parameters(run.config);
   report.dense.bytes = report.dense.parameters * size_in_bytes(run.job.source_dtype);
   report.compressed.parameters = calibrated.layout.total_parameters;

@@ -40,15 +40,27 @@ void verify_dtypes(const CheckpointReader& reader, const ModelConfig& config, Pr
   }
 }
 
+/// Of a tensor of the sublayer; nothing if no maps can be seen in it.
+std::optional<std::string> problem_of(const ModelConfig& config, int64_t sublayer, TensorRole role,
+                                      const at::Tensor& tensor) {
+  if (role == TensorRole::kShortcut) return shortcut_problem(tensor, config.hidden_size);
+  if (role != TensorRole::kShortcutA || config.shortcut(sublayer).factors != 1) return {};
+  return shortcut_factor_problem(tensor,
+                                 config.junction_widths.at(static_cast<size_t>(sublayer) + 1));
+}
+
 void verify_shortcuts(const CheckpointReader& reader, const ModelConfig& config,
                       Problems& problems) {
-  for (const StoredTensor& stored : shard_tensors(config, 0, config.num_sublayers())) {
-    if (stored.role != TensorRole::kShortcut) continue;
-    if (!is_there(reader, stored.name, stored.shape)) continue;
-    const at::Tensor shortcut = reader.get(stored.name, stored.shape);
-    if (!all_finite(shortcut)) continue;
-    if (const auto problem = shortcut_problem(shortcut, config.hidden_size)) {
-      problems.push_back("tensor " + in_quotes(stored.name) + " " + *problem);
+  for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
+    for (const StoredTensor& stored : sublayer_tensors(config, sublayer)) {
+      const bool factor = stored.role == TensorRole::kShortcutA;
+      if (stored.role != TensorRole::kShortcut && !factor) continue;
+      if (!is_there(reader, stored.name, stored.shape)) continue;
+      const at::Tensor tensor = reader.get(stored.name, stored.shape);
+      if (!all_finite(tensor)) continue;
+      if (const auto problem = problem_of(config, sublayer, stored.role, tensor)) {
+        problems.push_back("tensor " + in_quotes(stored.name) + " " + *problem);
+      }
     }
   }
 }

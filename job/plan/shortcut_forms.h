@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "job/model/shortcut_form.h"
+#include "job/spec/shortcuts.h"
+
+namespace dotresize {
+
+/// Of each sublayer of a model of junction_widths `widths` that was made of one of width
+/// `hidden_size`. `groups`: ModelConfig::junction_groups. Empty if none has a rank but those within
+/// groups: as in ModelConfig.
+std::vector<ShortcutForm> shortcut_forms(const Shortcuts& shortcuts,
+                                         std::span<const int64_t> widths,
+                                         std::span<const int64_t> groups, int64_t hidden_size);
+
+}  // namespace dotresize

@@ -1,0 +1,159 @@
+#include "job/spec/shortcuts.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/errors.h"
+#include "job/model/model_size.h"
+#include "job/model/output_config.h"
+#include "job/plan/net_size.h"
+#include "job/plan/shortcut_forms.h"
+#include "tests/job/test_configs.h"
+
+namespace dotresize {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(Shortcuts, AreSpelledAsTheyAreParsed) {
+  for (const char* text : {"exact", "dense", "0", "8", "4294967295"}) {
+    ASSERT_TRUE(parse_shortcuts(text)) << text;
+    EXPECT_EQ(to_string(*parse_shortcuts(text)), text);
+  }
+  EXPECT_EQ(to_string(*parse_shortcuts("")), "exact");
+  for (const char* text : {"auto", "-1", "1.5", "8 ", "Exact", "4294967296", "rank"}) {
+    EXPECT_FALSE(parse_shortcuts(text)) << text;
+  }
+}
+
+TEST(ShortcutForm, OfOneFactorIsSmallerAboveHalfTheWidthAndOfTwoAboveTwoThirds) {
+  for (const int64_t d : {60, 256, 257, 8192}) {
+    for (int64_t k = 1; k <= d; ++k) {
+      EXPECT_EQ(!smallest_shortcut(k, k, d, 1).dense(), 2 * k > d) << k << " of " << d;
+      EXPECT_EQ(!smallest_shortcut(k, k, d, 2).dense(), 3 * k > 2 * d) << k << " of " << d;
+    }
+  }
+}
+
+TEST(ShortcutForm, IsNeverLargerThanAMatrix) {
+  for (int64_t k_in = 1; k_in <= 24; ++k_in) {
+    for (int64_t k_out = 1; k_out <= 24; ++k_out) {
+      for (const int64_t factors : {1, 2}) {
+        for (const std::optional<int64_t> most : {std::optional<int64_t>(), {0}, {3}}) {
+          const ShortcutForm form = smallest_shortcut(k_in, k_out, 24, factors, most);
+          EXPECT_LE(shortcut_parameters(form, k_in, k_out), k_in * k_out);
+          EXPECT_LE(form.rank.value_or(0), most.value_or(24));
+        }
+      }
+    }
+  }
+}
+
+TEST(ShortcutForms, ARankIsAtMostTheExactOne) {
+  const std::vector<int64_t> widths = {200, 200, 250, 240, 256};
+  const auto ranks = [&](const Shortcuts& shortcuts) {
+    std::vector<int64_t> found;
+    for (const ShortcutForm& form : shortcut_forms(shortcuts, widths, {}, 256)) {
+      found.push_back(form.rank.value_or(-1));
+    }
+    return found;
+  };
+  EXPECT_THAT(ranks({}), ElementsAre(56, 6, 16, 0));
+  EXPECT_THAT(ranks({Shortcuts::Kind::kRank, 8}), ElementsAre(8, 6, 8, 0));
+  EXPECT_THAT(ranks({Shortcuts::Kind::kDense}), IsEmpty());
+}
+
+TEST(ShortcutForms, WithinAGroupThereIsNone) {
+  const std::vector<int64_t> widths(5, 200);
+  const std::vector<int64_t> groups = {0, 0, 1, 1, 1};
+  EXPECT_THAT(
+      shortcut_forms({}, widths, groups, 256),
+      ElementsAre(kIdentityShortcut, ShortcutForm{56}, kIdentityShortcut, kIdentityShortcut));
+}
+
+ResolvedJob job_of(const char* shortcuts, int64_t width, bool head_sliced = false) {
+  ResolvedJob job = small_job(small_llama(), 1);
+  job.shortcuts = *parse_shortcuts(shortcuts);
+  job.head_sliced = head_sliced;
+  job.widths = uniform_widths(small_llama(), head_sliced, width);
+  return job;
+}
+
+NetSize size_of(const ResolvedJob& job) { return net_size(small_llama(), job, job.widths); }
+
+TEST(ShortcutSizes, AJobOfTenPercentIsSmallerThanItsSource) {
+  EXPECT_FALSE(size_of(job_of("dense", 232)).is_smaller());
+  EXPECT_TRUE(size_of(job_of("exact", 232)).is_smaller());
+  EXPECT_TRUE(size_of(job_of("exact", 248)).is_smaller());
+}
+
+TEST(ShortcutSizes, AreWhatTheFactorsHold) {
+  const int64_t matrices = size_of(job_of("dense", 200)).compressed_parameters;
+  EXPECT_EQ(matrices - size_of(job_of("exact", 200)).compressed_parameters,
+            11 * (200 * 200 - 200 * 56) + 200 * 256);
+  EXPECT_EQ(matrices - size_of(job_of("8", 200)).compressed_parameters,
+            11 * (200 * 200 - 200 * 8) + 200 * 256);
+  EXPECT_EQ(size_of(job_of("dense", 200, true)).compressed_parameters -
+                size_of(job_of("exact", 200, true)).compressed_parameters,
+            12 * (200 * 200 - 200 * 56));
+}
+
+TEST(ShortcutSizes, BelowHalfTheWidthExactOnesAreMatrices) {
+  EXPECT_EQ(size_of(job_of("exact", 120, true)).compressed_parameters,
+            size_of(job_of("dense", 120, true)).compressed_parameters);
+}
+
+TEST(ShortcutSizes, GrowWithTheWidth) {
+  for (const char* shortcuts : {"exact", "dense", "0", "8", "100"}) {
+    int64_t before = 0;
+    for (int64_t k = 8; k <= 256; k += 8) {
+      const int64_t parameters = size_of(job_of(shortcuts, k)).compressed_parameters;
+      EXPECT_GT(parameters, before) << shortcuts << " at " << k;
+      before = parameters;
+    }
+  }
+}
+
+const char* const kSource = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 6, "num_attention_heads": 8,
+    "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 4096, "rms_norm_eps": 1e-5,
+    "max_position_embeddings": 2048, "dtype": "bfloat16"})";
+
+ModelConfig written_and_read(const ModelConfig& output) {
+  return parse_model_config(output_config_json(kSource, output), "config.json");
+}
+
+TEST(ShortcutConfig, IsReadAsItIsWritten) {
+  for (const char* shortcuts : {"exact", "dense", "8"}) {
+    for (const int64_t width : {120, 200, 256}) {
+      const ResolvedJob job = job_of(shortcuts, width);
+      const ModelConfig output = output_model_config(small_llama(), job, job.widths);
+      const ModelConfig read = written_and_read(output);
+      EXPECT_EQ(read.shortcuts, output.shortcuts) << shortcuts << " at " << width;
+      EXPECT_EQ(stored_parameters(read), stored_parameters(output));
+    }
+  }
+}
+
+TEST(ShortcutConfig, OfTwoFactorsIsReadAsItIsWritten) {
+  const ResolvedJob job = job_of("exact", 200);
+  ModelConfig output = output_model_config(small_llama(), job, job.widths);
+  for (ShortcutForm& form : output.shortcuts) form.factors = 2;
+  output.shortcuts[3] = {};
+  EXPECT_EQ(written_and_read(output).shortcuts, output.shortcuts);
+  EXPECT_EQ(written_and_read(output).shortcut(3), ShortcutForm{});
+}
+
+TEST(ShortcutConfig, OfAnOlderOutputIsOneMatrixEach) {
+  const ResolvedJob job = job_of("dense", 200);
+  const ModelConfig output = output_model_config(small_llama(), job, job.widths);
+  EXPECT_FALSE(
+      nlohmann::json::parse(output_config_json(kSource, output)).contains("shortcut_ranks"));
+  EXPECT_TRUE(written_and_read(output).shortcut(11).dense());
+}
+
+}  // namespace
+}  // namespace dotresize

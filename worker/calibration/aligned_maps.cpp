@@ -1,0 +1,120 @@
+#include "worker/calibration/aligned_maps.h"
+
+#include <ATen/ATen.h>
+#include <fmt/core.h>
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "worker/maps/spectrum.h"
+#include "worker/transformer/weights.h"
+
+namespace dotresize {
+namespace {
+
+std::string entry(int64_t sublayer) { return fmt::format("shortcut-{}", sublayer); }
+
+bool is_mapped(const CalibrationJob& job, int64_t junction) {
+  return junction < job.mapped_junctions();
+}
+
+}  // namespace
+
+Alignment align_maps(const CalibrationJob& job, const JunctionMap& in, const JunctionMap& out,
+                     int64_t rank, PhaseClock& clock) {
+  const PhaseClock::Scope scope(clock, "align");
+  const DecompositionThreads threads(job.map.decomposition_threads);
+  Alignment found = align(in.M.to(at::kDouble), out.M.to(at::kDouble), rank);
+  if (rank == 0) found.A = at::Tensor();
+  return found;
+}
+
+JunctionMap whole_map(const CalibrationJob& job, const at::Tensor& M, PhaseClock& clock) {
+  const PhaseClock::Scope scope(clock, "align");
+  const DecompositionThreads threads(job.map.decomposition_threads);
+  return JunctionMap(complete_basis(M.to(at::kDouble)).to(job.fold_dtype));
+}
+
+void MapRotation::turn(const Alignment& alignment) {
+  const at::Tensor& Q = alignment.turn;
+  if (!R.defined()) {
+    R = Q;
+    A = alignment.A;
+    return;
+  }
+  A = alignment.A.defined() ? at::mm(R.t(), alignment.A) : at::Tensor();
+  const int64_t before = R.size(1);
+  const at::Tensor turned = at::mm(Q.narrow(1, 0, before), R);
+  R = at::cat({turned, Q.narrow(1, before, Q.size(1) - before)}, 1);
+}
+
+at::Tensor MapRotation::of(const at::Tensor& M) const {
+  return R.defined() ? at::mm(M.to(at::kDouble), R) : M;
+}
+
+AlignedMaps::AlignedMaps(Communicator& comm, const CalibrationJob& job,
+                         const JunctionWidths& widths, PhaseClock& clock)
+    : job_(job), widths_(widths), clock_(clock), forms_(job.shortcut_forms(widths)) {
+  write_alignments(job.shard(comm));
+  comm.barrier();
+}
+
+bool AlignedMaps::is_narrower(int64_t sublayer) const {
+  const auto in = static_cast<size_t>(sublayer);
+  return widths_.all.at(in) > widths_.all.at(in + 1);
+}
+
+void AlignedMaps::write_alignments(const RankShard& shard) {
+  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
+    const bool needed = !form(s).dense() && is_mapped(job_, s + 1) && !job_.shares_map(s);
+    if (!needed || is_narrower(s) || job_.journal.has(entry(s))) continue;
+    const Alignment found =
+        align_maps(job_, job_.load_map(s), job_.load_map(s + 1), *form(s).rank, clock_);
+    std::map<std::string, at::Tensor> tensors = {{"turn", found.turn.to(job_.fold_dtype)}};
+    if (found.A.defined()) tensors["A"] = found.A.to(job_.fold_dtype);
+    job_.journal.put(entry(s), tensors);
+  }
+}
+
+JunctionMap AlignedMaps::map() const {
+  if (!is_mapped(job_, junction_)) return whole_;
+  const PhaseClock::Scope scope(clock_, "align");
+  const DecompositionThreads threads(job_.map.decomposition_threads);
+  return JunctionMap(rotated().to(job_.fold_dtype));
+}
+
+/// Across a sublayer whose maps are rotated into each other.
+void AlignedMaps::turn(int64_t sublayer) {
+  if (is_narrower(sublayer)) {
+    Alignment found = align_maps(job_, JunctionMap(rotated()), job_.load_map(sublayer + 1),
+                                 *form(sublayer).rank, clock_);
+    rotation_ = {std::move(found.turn), std::move(found.A)};
+    return;
+  }
+  const auto kept = job_.journal.get(entry(sublayer));
+  const auto tensor = [&](const char* name) {
+    return kept.contains(name) ? to_device(kept.at(name).to(at::kDouble), job_.device)
+                               : at::Tensor();
+  };
+  rotation_.turn({tensor("turn"), tensor("A")});
+}
+
+void AlignedMaps::next() {
+  const int64_t sublayer = junction_;
+  const PhaseClock::Scope scope(clock_, "align");
+  const DecompositionThreads threads(job_.map.decomposition_threads);
+  rotation_.A.reset();
+  if (job_.shares_map(sublayer)) {
+    // the same map, rotated alike
+  } else if (form(sublayer).dense()) {
+    rotation_.R.reset();
+  } else if (!is_mapped(job_, sublayer + 1)) {
+    whole_ = whole_map(job_, rotated(), clock_);
+  } else {
+    turn(sublayer);
+  }
+  ++junction_;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "base/phase_clock.h"
+#include "job/model/shortcut_form.h"
+#include "job/plan/junction_widths.h"
+#include "worker/calibration/calibration.h"
+#include "worker/maps/alignment.h"
+
+namespace dotresize {
+
+// Maps rotated into each other, junction after junction, so that what is left of the shortcuts has
+// a low rank (docs/method.md, "Shortcuts"). With M_j the map of junction j as it was solved, the
+// rotated one is M_j·R_j, and R_(j+1) = Q·R_j, Q being the turn between M_j and M_(j+1): so the
+// decompositions need only the maps at both sides of a sublayer, and ranks make them side by side.
+// Only products go from junction to junction. If a junction is narrower than the one before, Q
+// depends on R_j.
+
+/// Of two maps in any floating dtype, with the job's number of threads. A is undefined if `rank` is
+/// 0.
+Alignment align_maps(const CalibrationJob& job, const JunctionMap& in, const JunctionMap& out,
+                     int64_t rank, PhaseClock& clock);
+/// A map M [d, k] of any floating dtype, completed to one of the full width, in the fold dtype.
+JunctionMap whole_map(const CalibrationJob& job, const at::Tensor& M, PhaseClock& clock);
+
+/// The product of the turns up to a junction.
+struct MapRotation {
+  at::Tensor R;  ///< [k, k] float64; undefined: the identity
+  at::Tensor A;  ///< float64, of the shortcut to the junction; undefined: it has none
+
+  /// Goes on along the alignment of the maps as they were solved, of which the second is not
+  /// narrower.
+  void turn(const Alignment& alignment);
+  /// M·R in float64, or M itself.
+  at::Tensor of(const at::Tensor& M) const;
+};
+
+/// The maps of the journal, rotated, from junction 0 on. Every rank can go to each of them: what it
+/// finds does not depend on the number of ranks.
+class AlignedMaps {
+ public:
+  /// References outlive the object. Writes the alignments of this rank's sublayers to the journal,
+  /// those that depend on no other; all maps are there. `widths`: of the output. Collective.
+  AlignedMaps(Communicator& comm, const CalibrationJob& job, const JunctionWidths& widths,
+              PhaseClock& clock);
+
+  /// Goes on to the junction behind.
+  void next();
+  int64_t junction() const { return junction_; }
+  /// Of this junction, in the fold dtype. Without M: the identity.
+  JunctionMap map() const;
+  /// A of the shortcut to this junction, in the fold dtype; undefined if it has none.
+  at::Tensor A() const {
+    return rotation_.A.defined() ? rotation_.A.to(job_.fold_dtype) : at::Tensor();
+  }
+  const ShortcutForm& form(int64_t sublayer) const {
+    return forms_.at(static_cast<size_t>(sublayer));
+  }
+
+ private:
+  bool is_narrower(int64_t sublayer) const;
+  void write_alignments(const RankShard& shard);
+  at::Tensor rotated() const { return rotation_.of(job_.load_map(junction_).M); }
+  void turn(int64_t sublayer);
+
+  const CalibrationJob& job_;
+  const JunctionWidths& widths_;
+  PhaseClock& clock_;
+  std::vector<ShortcutForm> forms_;  ///< of the sublayers
+  int64_t junction_ = 0;
+  MapRotation rotation_;
+  JunctionMap whole_;  ///< of a last junction of full width, if it is rotated
+};
+
+}  // namespace dotresize

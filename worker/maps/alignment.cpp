@@ -1,0 +1,60 @@
+// Let [L L'] and [M_out N] be orthogonal, L having min(k_in, k_out) columns of M_in. Of the
+// orthogonal matrix [L L']ᵀ [M_out N] = [S X; Y Z] the blocks have a common decomposition (of
+// cosines and sines: Golub and Van Loan, "Matrix Computations", section 2.5.4):
+//
+//   S = U C Vᵀ    X = -U s Rᵀ    Y = P s Vᵀ    Z = P C Rᵀ    C² + s² = 1
+//
+// so that the small block Z = P C Rᵀ is all that is decomposed:
+//
+//   S - X R (1 + C)⁻¹ Pᵀ Y = U Vᵀ                  the transpose of Q
+//   X R (1 + C)^-½ = -U sqrt(1 - C)                A, of which any sign does
+//
+// Nothing is divided by small numbers, and Q is orthogonal however near the spans are. If
+// k_in < k_out, Z has more rows than columns: P has columns P' beside those of Z, and Q the columns
+// Yᵀ P'. If k_in > k_out, L' begins with the other columns of M_in: their rows of Y Q are P s Uᵀ
+// with the first rows of P, so below -U sqrt(1 - C) A goes on with P (1 + C)^½.
+#include "worker/maps/alignment.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace dotresize {
+
+Alignment align(const at::Tensor& M_in, const at::Tensor& M_out, int64_t rank) {
+  const int64_t d = M_in.size(0);
+  const int64_t k_in = M_in.size(1);
+  const int64_t k_out = M_out.size(1);
+  const int64_t common = std::min(k_in, k_out);
+  const at::Tensor basis = complete_basis(M_in);
+  if (k_out == d) return {at::mm(M_out.t(), basis), at::empty({k_in, 0}, M_in.options())};
+  const at::Tensor L = basis.narrow(1, 0, common);
+  const at::Tensor rest = basis.narrow(1, common, d - common);
+  const at::Tensor N = complete_basis(M_out).narrow(1, k_out, d - k_out);
+  const at::Tensor Y = at::mm(rest.t(), M_out);
+  const auto [P, C, Rt] = at::linalg_svd(at::mm(rest.t(), N), /*full_matrices=*/k_in < k_out);
+  const int64_t values = C.size(0);
+  const at::Tensor P_values = P.narrow(1, 0, values);
+  const at::Tensor XR = at::mm(at::mm(L.t(), N), Rt.t());
+
+  Alignment found;
+  found.turn = (at::mm(L.t(), M_out) - at::mm(XR / (1.0 + C), at::mm(P_values.t(), Y))).t();
+  if (k_in < k_out) {
+    const at::Tensor others = P.narrow(1, values, P.size(1) - values);
+    found.turn = at::cat({found.turn, at::mm(Y.t(), others)}, 1);
+  }
+  const at::Tensor root = (1.0 + C).sqrt();
+  const at::Tensor lower = P_values.narrow(0, 0, k_in - common) * root;
+  // The smallest cosines, which come last, differ most from the identity.
+  found.A = at::cat({XR / root, lower}, 0).narrow(1, values - rank, rank);
+  return found;
+}
+
+at::Tensor complete_basis(const at::Tensor& M) {
+  const int64_t k = M.size(1);
+  const at::Tensor Q = std::get<0>(at::linalg_qr(M, "complete"));
+  return at::cat({M, Q.narrow(1, k, M.size(0) - k)}, 1);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace dotresize {
+
+/// What rotates a map into the one before it, and what the shortcut between them then has beside
+/// the identity (docs/method.md, "Shortcuts"). float64.
+struct Alignment {
+  at::Tensor turn;  ///< Q [k_out, k_out], orthogonal: the map becomes M_out·Q
+  at::Tensor
+      A;  ///< [k_in, rank]: M_inᵀ·M_out·Q = I - A·A', A' being the first rows of A, transposed
+};
+
+/// M_in: [d, k_in], M_out: [d, k_out], both float64 with orthonormal columns. Q is nearest to
+/// making M_inᵀ·M_out·Q the identity, cut or padded to [k_in, k_out] (Procrustes). `rank`: at most
+/// exact_shortcut_rank (job/model/shortcut_form.h), with which the equation holds; with less A has
+/// what differs most from the identity.
+Alignment align(const at::Tensor& M_in, const at::Tensor& M_out, int64_t rank);
+
+/// M [d, k] with orthonormal columns, and d - k more columns: [d, d], orthogonal. float64.
+at::Tensor complete_basis(const at::Tensor& M);
+
+}  // namespace dotresize
