@@ -52,6 +52,7 @@ struct Sizes {
   int64_t dense_sublayer() const { return largest_sublayer(d, d, false); }
   int64_t folded_sublayer() const { return largest_sublayer(k, k, true); }
   int64_t stage_weights() const;
+  int64_t half_folded_of_rank() const;
   /// Of a group, on this rank.
   int64_t junctions() const {
     return std::min(r.shard.junctions_at_once,
@@ -94,6 +95,21 @@ int64_t Sizes::largest_sublayer(int64_t k_in, int64_t k_out, bool folded) const 
     const auto layer = std::ranges::find(mixtures, form) - mixtures.begin();
     if (layer == std::ssize(mixtures)) continue;
     largest = std::max(largest, sublayer_parameters(config, 2 * layer + 1, k_in, k_out, folded));
+  }
+  return largest;
+}
+
+/// Parameters of a sublayer whose in_proj, most of it, is folded, and whose out_proj is not.
+int64_t half_folded(int64_t folded, int64_t dense) { return folded * 2 / 3 + dense / 3; }
+
+/// Of those that wait for the map behind them.
+int64_t Sizes::half_folded_of_rank() const {
+  const int64_t end = r.shard.end_run(mapped_junctions(r.config, r.job.head_sliced));
+  int64_t largest = 0;
+  for (int64_t s = r.shard.first_sublayer; s < end; ++s) {
+    const int64_t folded = sublayer_parameters(r.config, s, k, k, /*folded=*/true);
+    const int64_t dense = sublayer_parameters(r.config, s, d, d, /*folded=*/false);
+    largest = std::max(largest, half_folded(folded, dense));
   }
   return largest;
 }
@@ -243,17 +259,19 @@ int64_t RankMemory::token_parallel() const {
   // Of the maps that are rotated the last one stays, with the product of the turns.
   const int64_t rotated = s.aligns() ? map + s.k * s.k * kDouble : 0;
   const int64_t held =
-      rotated + s.fold_bytes * (s.folded_sublayer() * 2 / 3 + s.dense_sublayer() / 3 +
-                                s.written_beside(s.folded_sublayer()));
+      rotated + s.fold_bytes * (s.half_folded_of_rank() + s.written_beside(s.folded_sublayer()));
   const int64_t aligning = s.aligns() ? map + s.described_beside() + s.aligning() : 0;
   const int64_t junction =
       held + map +
       std::max({s.described_beside() + std::max({first, decomposing, second, solving}),
                 s.waiting_to_solve() + s.describing(), aligning});
+  // What the owner sends is what it holds, unless it computes in another dtype.
   const bool same_dtype = s.compute_bytes == s.fold_bytes;
-  const int64_t forward = held + map + s.described_beside() +
-                          (same_dtype ? 0 : s.compute_bytes * s.dense_sublayer()) +
-                          s.microbatch_stream() + s.insides();
+  const int64_t received =
+      rotated + s.compute_bytes * half_folded(s.folded_sublayer(), s.dense_sublayer());
+  const int64_t sent = held + (same_dtype ? 0 : s.compute_bytes * s.dense_sublayer());
+  const int64_t forward =
+      std::max(sent, received) + map + s.described_beside() + s.microbatch_stream() + s.insides();
   const int64_t folding = s.described_beside() + s.folding();
   return s.share_stream() + std::max({junction, forward, folding});
 }
