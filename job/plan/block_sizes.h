@@ -4,7 +4,8 @@
 
 namespace dotresize {
 
-// How much of a large matrix is worked on at a time: what the worker takes, and the estimates count.
+// How much of a large matrix is worked on at a time: what the worker takes, and the estimates
+// count.
 
 /// Rows of the embedding or the head: in folding, and in evaluation (64 MiB of float32 logits for
 /// 2048 tokens).

@@ -54,8 +54,8 @@ struct ShardPlan {
 
 /// Contiguous sublayers per rank, balanced by estimated time (embedding and head counted), in the
 /// fewest groups of junctions whose peaks are within the job's budgets, with overlaps if there is
-/// memory for them; if nothing is within them, a junction at a time. Deterministic. Throws InputError if there
-/// are more ranks than sublayers.
+/// memory for them; if nothing is within them, a junction at a time. Deterministic. Throws
+/// InputError if there are more ranks than sublayers.
 ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job);
 
 /// Whether every rank's peaks are within the job's budgets.

@@ -39,11 +39,14 @@ TEST_F(OutputDirectoryTest, StoppingIsSeenByOtherRanksUntilTheNextJob) {
     put_file(rank_0.journal() / "map-0.json", "{}");
     OutputDirectory rank_1(out_);
     EXPECT_FALSE(rank_0.stopped());
+    fs::permissions(rank_0.partial(), fs::perms::owner_all);
     rank_1.stop();
     EXPECT_TRUE(rank_0.stopped());
     EXPECT_TRUE(fs::exists(rank_0.journal()));
   }
-  EXPECT_FALSE(OutputDirectory(out_, false).stopped());
+  const OutputDirectory next(out_, false);
+  EXPECT_FALSE(next.stopped());
+  EXPECT_EQ(fs::status(next.partial()).permissions(), fs::perms::owner_all);
 }
 
 TEST_F(OutputDirectoryTest, StoppingIsSeenInADirectoryThatIsGone) {

@@ -17,9 +17,15 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr mode_t kMode = 0755;
 /// In the mode of an unfinished output, which other jobs do not see: a rank was stopped.
 constexpr mode_t kStopped = S_ISVTX;
+
+void mark_stopped(int directory, bool stopped) {
+  struct stat status {};
+  if (::fstat(directory, &status) != 0) return;
+  const mode_t others = status.st_mode & 07777 & ~kStopped;
+  ::fchmod(directory, stopped ? others | kStopped : others);
+}
 
 InputError cannot_write(const fs::path& path) {
   return InputError("output.path", "cannot write " + path.string() + ": " + std::strerror(errno));
@@ -55,7 +61,7 @@ bool same_file(int fd, const fs::path& path) {
 void make_directory(const fs::path& path) {
   std::error_code error;
   fs::create_directories(fs::absolute(path).parent_path(), error);
-  if (::mkdir(path.c_str(), kMode) != 0 && errno != EEXIST) throw cannot_write(path);
+  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) throw cannot_write(path);
 }
 
 UniqueFd open_directory(const fs::path& path) {
@@ -104,7 +110,7 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fres
                                         " is not empty, and no job of dotresize has made it; "
                                         "remove it or choose another path");
   }
-  ::fchmod(directory_.get(), kMode);
+  mark_stopped(directory_.get(), false);
   const std::error_code error = empty_directory(partial_, fresh ? fs::path() : journal());
   if (error) throw InputError("output.path", partial_.string() + ": " + error.message());
   fs::create_directory(journal());
@@ -129,7 +135,7 @@ void OutputDirectory::discard() {
 }
 
 void OutputDirectory::stop() {
-  ::fchmod(directory_.get(), kMode | kStopped);
+  mark_stopped(directory_.get(), true);
   discard();
 }
 
