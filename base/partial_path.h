@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <system_error>
 
 namespace dotresize {
@@ -23,6 +24,9 @@ inline constexpr char kReportFile[] = "report.json";
 
 /// Whether dotresize has made this directory: only such a one is ever overwritten.
 bool is_model_of_dotresize(const std::filesystem::path& dir);
+
+/// Says that `output`, which is there, is none.
+std::string foreign_output_fault(const std::filesystem::path& output);
 
 /// Whether the directory has nothing in it but an empty journal: nothing that could be anybody's.
 bool is_empty_partial(const std::filesystem::path& partial);

@@ -1,7 +1,5 @@
 #include "server/access.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
 #include <sstream>
@@ -14,6 +12,7 @@
 #include "base/printable.h"
 #include "server/api_error.h"
 #include "server/attempt.h"
+#include "server/files.h"
 
 namespace dotresize {
 namespace {
@@ -22,6 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMaxFileBytes = 1 << 20;
 constexpr size_t kMaxName = 64;
+constexpr char kOption[] = "--tokens";
 constexpr std::array<const char*, 3> kRoles = {"read", "submit", "admin"};
 
 struct Line {
@@ -49,12 +49,6 @@ std::string bytes_of(const std::string& digits) {
   return bytes;
 }
 
-void require_private(const fs::path& file) {
-  struct stat status {};
-  if (::stat(file.c_str(), &status) == 0 && (status.st_mode & (S_IRWXG | S_IRWXO)) == 0) return;
-  throw InputError("--tokens", file.string() + " is missing or open to other users; chmod 600");
-}
-
 std::vector<Line> read_lines(const fs::path& file) {
   std::vector<Line> lines;
   std::istringstream text(read_whole_file(file, kMaxFileBytes));
@@ -69,9 +63,9 @@ std::vector<Line> read_lines(const fs::path& file) {
     fields >> line.name >> role >> line.digits;
     if (!is_name(line.name) || !is_hash(line.digits) || fields >> more) {
       // Without the row: it may hold a secret that somebody has put there by mistake.
-      throw InputError("--tokens", file.string() + ":" + std::to_string(number) +
-                                       ": is not NAME ROLE SHA-256, as `dotresize-server token` "
-                                       "writes it");
+      throw InputError(kOption, file.string() + ":" + std::to_string(number) +
+                                    ": is not NAME ROLE SHA-256, as `dotresize-server token` "
+                                    "writes it");
     }
     line.role = role_of(role);
     lines.push_back(std::move(line));
@@ -100,7 +94,7 @@ std::string bearer_token(const grpc::ServerContextBase& context) {
 
 Access::Access(const fs::path& file) : open_to_all_(file.empty()) {
   if (open_to_all_) return;
-  require_private(file);
+  require_private_file(kOption, file);
   for (Line& line : read_lines(file)) {
     entries_.push_back({{std::move(line.name), line.role}, bytes_of(line.digits)});
   }
@@ -137,7 +131,7 @@ std::string add_token(const fs::path& file, const std::string& name, Role role) 
   }
   std::string content;
   if (fs::exists(file)) {
-    require_private(file);
+    require_private_file(kOption, file);
     for (const Line& line : read_lines(file)) {
       if (line.name == name) throw InputError("NAME", "'" + name + "' has a token already");
     }

@@ -1,23 +1,13 @@
 #include "server/credentials.h"
 
-#include <sys/stat.h>
-
 #include "base/errors.h"
 #include "base/input_file.h"
+#include "server/files.h"
 
 namespace dotresize {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr uint64_t kMaxPemBytes = 1 << 20;
-
-void require_private(const fs::path& key) {
-  struct stat status {};
-  if (::stat(key.c_str(), &status) != 0 || (status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    throw InputError("--tls-key", key.string() + " is missing or open to other users; chmod 600");
-  }
-}
 
 }  // namespace
 
@@ -29,7 +19,7 @@ std::shared_ptr<grpc::ServerCredentials> server_credentials(const TlsFiles& file
     if (!files.client_ca.empty()) throw InputError("--tls-client-ca", "needs --tls-cert");
     return grpc::InsecureServerCredentials();
   }
-  require_private(files.key);
+  require_private_file("--tls-key", files.key);
   grpc::SslServerCredentialsOptions options;
   options.pem_key_cert_pairs.push_back(
       {read_whole_file(files.key, kMaxPemBytes), read_whole_file(files.certificate, kMaxPemBytes)});

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/durable_file.h"
+#include "base/errors.h"
 
 namespace dotresize {
 namespace {
@@ -57,6 +58,12 @@ void throw_errno(const std::string& what) {
 
 void write_private_file(const std::filesystem::path& path, std::string_view content) {
   write_file_atomically(path, content, 0600);
+}
+
+void require_private_file(const std::string& option, const std::filesystem::path& file) {
+  struct stat status = {};
+  if (::stat(file.c_str(), &status) == 0 && (status.st_mode & (S_IRWXG | S_IRWXO)) == 0) return;
+  throw InputError(option, file.string() + " is missing or open to other users; chmod 600");
 }
 
 std::optional<std::string> read_file_start(const std::filesystem::path& path, size_t max_bytes) {

@@ -14,6 +14,9 @@ namespace dotresize {
 /// write_file_atomically for the server's user alone: mode 0600. Throws std::system_error.
 void write_private_file(const std::filesystem::path& path, std::string_view content);
 
+/// Throws InputError, in the name of `option`, unless the file is there and closed to other users.
+void require_private_file(const std::string& option, const std::filesystem::path& file);
+
 /// At most `max_bytes` of the file; nothing if it does not exist. Throws std::system_error.
 std::optional<std::string> read_file_start(const std::filesystem::path& path, size_t max_bytes);
 

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -34,6 +35,7 @@ constexpr int kHandshakeTimeoutMs = 10'000;
 constexpr int kBacklog = 512;
 constexpr rlim_t kMaxDescriptors = 4096;
 constexpr std::chrono::milliseconds kPauseWithoutDescriptors{50};
+constexpr std::chrono::seconds kWarningInterval{10};
 
 UniqueFd open_spare() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
@@ -190,6 +192,14 @@ void GuardedServer::accept_loop() {
   }
 }
 
+void GuardedServer::warn_of_refusal() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_warning_) return;
+  next_warning_ = now + kWarningInterval;
+  spdlog::warn("too many connections for {} open files (LimitNOFILE): new ones are closed",
+               max_descriptors_);
+}
+
 void GuardedServer::accept_one(int listener) {
   UniqueFd connection(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!connection && (errno == EMFILE || errno == ENFILE)) {
@@ -197,10 +207,12 @@ void GuardedServer::accept_one(int listener) {
     const int unwanted = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
     if (unwanted >= 0) ::close(unwanted);
     spare_ = open_spare();
+    warn_of_refusal();
     return std::this_thread::sleep_for(kPauseWithoutDescriptors);
   }
   // The lowest free number is given out: so many are in use.
-  if (!connection || connection.get() >= max_descriptors_) return;
+  if (!connection) return;
+  if (connection.get() >= max_descriptors_) return warn_of_refusal();
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
   parameters.fd = connection.release();
   acceptor_->HandleNewConnection(&parameters);

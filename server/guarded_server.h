@@ -57,6 +57,7 @@ class GuardedServer {
  private:
   void accept_loop();
   void accept_one(int listener);
+  void warn_of_refusal();
 
   Listeners listeners_;
   const int max_descriptors_;
@@ -64,6 +65,7 @@ class GuardedServer {
   UniqueFd spare_;  ///< given up to get rid of a connection if there is no other descriptor
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
+  std::chrono::steady_clock::time_point next_warning_;  ///< the accepting thread's
   std::thread thread_;
 };
 

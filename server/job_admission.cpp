@@ -68,9 +68,7 @@ void check_output(const std::string& output, const v1::Output& spec) {
            output + " exists; remove it, choose another path, or set output.overwrite");
   }
   if (exists && !is_model_of_dotresize(output)) {
-    refuse("OUTPUT_FOREIGN", output + " is no model that dotresize has made (it has no " +
-                                 kReportDirectory + "/" + kReportFile +
-                                 "), and is not overwritten");
+    refuse("OUTPUT_FOREIGN", foreign_output_fault(output));
   }
   const fs::path partial = partial_path(output);
   if (!is_free_partial(partial)) {

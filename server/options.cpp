@@ -109,6 +109,19 @@ void add_limit_options(CLI::App& app, ServerOptions& options, int& retry_delay_s
       ->capture_default_str();
 }
 
+/// Prints what the error says: help too is one.
+[[noreturn]] void exit_after(const CLI::App& app, const CLI::ParseError& error) {
+  throw ExitNow{app.exit(error) == 0 ? kExitOk : kExitUsage};
+}
+
+void parse(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    exit_after(app, error);
+  }
+}
+
 }  // namespace
 
 BackupOptions parse_backup_options(int argc, char** argv) {
@@ -122,11 +135,7 @@ BackupOptions parse_backup_options(int argc, char** argv) {
   app.add_option("TARGET", options.target, "Directory to make; a server can be started on it")
       ->required()
       ->type_name("");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    throw ExitNow{app.exit(error) == 0 ? kExitOk : kExitUsage};
-  }
+  parse(app, argc, argv);
   return options;
 }
 
@@ -140,11 +149,7 @@ TokenOptions parse_token_options(int argc, char** argv) {
       ->envname("DOTRESIZE_TOKENS");
   app.add_option("NAME", options.name, "Whose it is")->required()->type_name("");
   app.add_option("ROLE", options.role, "read, submit or admin")->required()->type_name("");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    throw ExitNow{app.exit(error) == 0 ? kExitOk : kExitUsage};
-  }
+  parse(app, argc, argv);
   return options;
 }
 
@@ -177,7 +182,7 @@ ServerOptions parse_options(int argc, char** argv) {
     if (!config_file.empty()) apply_config_file(config_file, app);
     if (options.state_dir.empty()) throw CLI::RequiredError(state->get_name());
   } catch (const CLI::ParseError& error) {
-    throw ExitNow{app.exit(error) == 0 ? kExitOk : kExitUsage};
+    exit_after(app, error);
   } catch (const YAML::Exception& error) {
     app.exit(CLI::ConfigError(config_file + ": " + error.what()));
     throw ExitNow{kExitUsage};

@@ -46,6 +46,7 @@ struct ShardPlan {
   /// Each has its own passes over the tokens: as few as memory allows (the schedule pipeline).
   int64_t junction_groups = 1;
 
+  const RankShard& of_rank(int rank) const { return ranks.at(static_cast<std::size_t>(rank)); }
   /// The rank that owns a sublayer.
   int owner_of_sublayer(int64_t sublayer) const;
   /// Junction 0 belongs to rank 0, junction s+1 to the owner of sublayer s.

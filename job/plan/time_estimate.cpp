@@ -159,7 +159,7 @@ class JobTime {
   void add_moments(PhaseTimes& times, double tokens, double junctions) const;
   double eigen() const { return solve_counts(job_).eigen / rates_.eigen; }
   PhaseTimes solve() const;
-  PhaseTimes record(double beside, double disk_write) const;
+  PhaseTimes record(double meanwhile, double disk_write) const;
   /// Maps of the sublayers from `first` to `end` that are rotated into each other.
   int64_t aligned(int64_t first, int64_t end) const;
   double align(int64_t sublayers) const;
@@ -249,9 +249,9 @@ PhaseTimes JobTime::solve() const {
 }
 
 /// One thread writes a junction into the journal and one describes it until the next one is solved,
-/// which takes `beside`. On a CPU their cores are those of the other work, the disk is not.
+/// which takes `meanwhile`. On a CPU their cores are those of the other work, the disk is not.
 /// `disk_write`: while this rank writes.
-PhaseTimes JobTime::record(double beside, double disk_write) const {
+PhaseTimes JobTime::record(double meanwhile, double disk_write) const {
   const DescribeCounts counts = describe_counts(job_);
   const double describe = counts.eigenvalues / rates_.eigen +
                           counts.condition / rates_.host_memory +
@@ -259,9 +259,10 @@ PhaseTimes JobTime::record(double beside, double disk_write) const {
   const double map = solve_counts(job_).map;
   const double journal = map / disk_write + map / rates_.hash;
   PhaseTimes times;
-  times.add("describe", rates_.cuda ? describe - beside : describe);
-  times.add("journal", rates_.cuda ? journal - std::max(beside, describe)
-                                   : std::max(0.0, map / disk_write - beside) + map / rates_.hash);
+  times.add("describe", rates_.cuda ? describe - meanwhile : describe);
+  times.add("journal", rates_.cuda
+                           ? journal - std::max(meanwhile, describe)
+                           : std::max(0.0, map / disk_write - meanwhile) + map / rates_.hash);
   return times;
 }
 

@@ -53,9 +53,7 @@ struct CalibrationJob {
     return device.is_cuda() && (compute_dtype == at::kHalf || compute_dtype == at::kBFloat16);
   }
   /// Of this rank.
-  const RankShard& shard(const Communicator& comm) const {
-    return plan.ranks.at(static_cast<size_t>(comm.rank()));
-  }
+  const RankShard& shard(const Communicator& comm) const { return plan.of_rank(comm.rank()); }
   /// Junctions 0 .. mapped_junctions()-1 get a map.
   int64_t mapped_junctions() const { return dotresize::mapped_junctions(config, head_sliced); }
   /// Whether the junctions that the sublayer reads and writes have one map.

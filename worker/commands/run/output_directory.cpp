@@ -46,9 +46,7 @@ void exchange(const fs::path& a, const fs::path& b) {
 /// `overwrite` is for models: a slip of the pen must not cost anything else.
 void check_replaceable(const fs::path& path) {
   if (!fs::exists(fs::symlink_status(path)) || is_model_of_dotresize(path)) return;
-  throw InputError("output.path",
-                   path.string() + " is no model that dotresize has made (it has no " +
-                       kReportDirectory + "/" + kReportFile + "), and is not overwritten");
+  throw InputError("output.path", foreign_output_fault(path));
 }
 
 bool same_file(int fd, const fs::path& path) {

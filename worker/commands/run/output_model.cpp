@@ -58,7 +58,7 @@ void OutputShards::begin(const JunctionWidths& widths) {
   layout_ = output_layout(output_, job_);
   if (comm_.rank() == 0) create_shards(dir_, layout_);
   comm_.barrier();
-  const RankShard& shard = plan_.ranks.at(static_cast<size_t>(comm_.rank()));
+  const RankShard& shard = plan_.of_rank(comm_.rank());
   writer_.emplace(dir_, layout_, tensors_of(output_, shard));
   if (!output_.compressed) {
     norm_ = stock_norm(source_.hidden_size, output_.hidden_size, scalar_type(job_.output_dtype));

@@ -65,7 +65,7 @@ RankReport describe_rank(int rank, const RankShard& shard, const PhaseClock& clo
 
 std::vector<RankReport> gather_ranks(Communicator& comm, const ShardPlan& plan,
                                      const PhaseClock& clock, const ChosenDevice& device) {
-  const RankShard& shard = plan.ranks.at(static_cast<size_t>(comm.rank()));
+  const RankShard& shard = plan.of_rank(comm.rank());
   const RankReport mine = describe_rank(comm.rank(), shard, clock, device);
   std::vector<RankReport> reports;
   for (const std::string& text : gather_strings(comm, to_json(mine).dump(), 0)) {

@@ -71,7 +71,7 @@ struct JobContext {
   CheckpointReader source{job.model_path};
 
   bool root() const { return comm.rank() == 0; }
-  const RankShard& shard() const { return plan.ranks.at(static_cast<size_t>(comm.rank())); }
+  const RankShard& shard() const { return plan.of_rank(comm.rank()); }
   /// Where all ranks write while the output is unfinished.
   const fs::path& partial() const { return environment.output.partial(); }
   Progress& progress() const { return environment.progress; }
