@@ -59,6 +59,7 @@ TEST(Report, HasTheDocumentedKeys) {
   EXPECT_EQ(report["method"]["map_sharing"], "junction");
   EXPECT_EQ(report["calibration"]["activations"], "original");
   EXPECT_EQ(report["calibration"]["token_count"], 32768);
+  EXPECT_EQ(report["evaluation"]["predicted_tokens"], 16320);
   EXPECT_EQ(report["evaluation"]["token_count"], 16320);
   EXPECT_EQ(report["junctions"][0]["sinkhorn"]["iterations"], 42);
   EXPECT_EQ(report["junctions"][0]["qr_condition"], 3.5);
