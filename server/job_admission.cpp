@@ -6,6 +6,8 @@
 #include "base/errors.h"
 #include "base/partial_path.h"
 #include "job/model/model_config.h"
+#include "job/plan/check_files.h"
+#include "job/plan/plan_table.h"
 #include "job/plan/resolved_job.h"
 #include "job/plan/shard_plan.h"
 #include "job/spec/validate_spec.h"
@@ -41,16 +43,35 @@ auto with_field(const std::string& default_field, Body&& body) {
   }
 }
 
-void check_against_model(const v1::JobSpec& spec, int max_ranks) {
-  const ModelConfig config =
-      with_field("model.path", [&] { return read_model_config(spec.model().path()); });
+void refuse_fatal(const std::vector<FileFinding>& findings) {
+  std::vector<FieldViolation> violations;
+  for (const FileFinding& finding : findings) {
+    if (finding.fatal) violations.push_back({finding.key, finding.what});
+  }
+  if (!violations.empty()) throw invalid_argument(std::move(violations));
+}
+
+/// Returns the plan, for people.
+std::string check_against_model(const v1::JobSpec& spec, int max_ranks) {
+  const ModelConfig config = with_field("model.path", [&] {
+    require_model_directory(spec.model().path());
+    return read_model_config(spec.model().path());
+  });
   const ResolvedJob job = with_field("spec", [&] { return resolve_job(spec, config); });
-  with_field("resources.ranks", [&] { return make_shard_plan(config, job); });
+  const ShardPlan plan =
+      with_field("resources.ranks", [&] { return make_shard_plan(config, job); });
   if (job.ranks > max_ranks) {
     throw invalid_argument("resources.ranks", std::to_string(job.ranks) +
                                                   " is more than this server runs at once, " +
                                                   std::to_string(max_ranks) + " (--max-ranks)");
   }
+  const std::vector<FileFinding> findings = check_inputs(job, config);
+  refuse_fatal(findings);
+  std::string text = plan_table(config, job, plan) + "\n";
+  for (const FileFinding& finding : findings) {
+    text += "warning: " + finding.key + ": " + finding.what + "\n";
+  }
+  return text;
 }
 
 void check_output(const std::string& output, const v1::Output& spec) {
@@ -89,9 +110,9 @@ NewJob admit(const v1::JobSpec& spec, const std::string& request_id, const Admis
   std::vector<FieldViolation> violations = validate_spec(spec, /*require_absolute_paths=*/true);
   if (!violations.empty()) throw invalid_argument(std::move(violations));
   const v1::JobSpec resolved = paths.resolve(spec);
-  check_against_model(resolved, limits.max_ranks);
+  std::string plan = check_against_model(resolved, limits.max_ranks);
   check_output(resolved.output().path(), resolved.output());
-  return {spec, request_id, resolved.output().path(), claims_of(resolved), ""};
+  return {spec, request_id, resolved.output().path(), claims_of(resolved), "", std::move(plan)};
 }
 
 v1::JobSpec readmit(const v1::JobSpec& spec, const std::string& output, const PathPolicy& paths) {

@@ -163,10 +163,11 @@ std::vector<v1::Event> JobStore::events_after(const std::string& id, int64_t seq
   return reader_.events_after(job.number, seq, limit);
 }
 
-v1::Job JobStore::request_cancel(const std::string& id) {
+v1::Job JobStore::request_cancel(const std::string& id, v1::Job::State* before) {
   JobRow row;
   transact([&] {
     row = load(id);
+    if (before != nullptr) *before = row.job.state();
     if (row.job.state() == v1::Job::QUEUED) {
       enter(row, v1::Job::CANCELLED, "cancelled while queued");
     } else if (is_launched(row.job.state()) && !row.job.cancelling()) {
@@ -221,6 +222,17 @@ void JobStore::remove(const std::string& id, const Step& before_commit) {
 std::optional<v1::Job> JobStore::next_queued() {
   const std::lock_guard lock(mutex_);
   return table_.next_queued();
+}
+
+int JobStore::queue_position(const std::string& id) {
+  const int64_t number = position(id).number;
+  const std::lock_guard lock(read_mutex_);
+  return reader_.queued_before(number) + 1;
+}
+
+int JobStore::queued() {
+  const std::lock_guard lock(read_mutex_);
+  return reader_.count(v1::Job::QUEUED);
 }
 
 std::vector<v1::Job> JobStore::launched() {

@@ -79,7 +79,8 @@ class JobStore {
   std::vector<v1::Event> events_after(const std::string& id, int64_t seq, int limit);
 
   /// Ends a queued job, marks a launched one as `cancelling`, leaves an ended one. NOT_FOUND.
-  v1::Job request_cancel(const std::string& id);
+  /// `before` becomes the state that it had.
+  v1::Job request_cancel(const std::string& id, v1::Job::State* before = nullptr);
 
   /// A step of a transaction: short, for all others wait. `output` as of output_of().
   using Step = std::function<void(const v1::Job& job, const std::string& output)>;
@@ -93,6 +94,9 @@ class JobStore {
 
   /// The oldest QUEUED job whose retry_time has come.
   std::optional<v1::Job> next_queued();
+  /// Of a QUEUED job, 1 for the oldest. NOT_FOUND.
+  int queue_position(const std::string& id);
+  int queued();
   /// STARTING and RUNNING, oldest first.
   std::vector<v1::Job> launched();
 

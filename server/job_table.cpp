@@ -299,10 +299,18 @@ int JobTable::count(v1::Job::State state) {
   return query.getColumn(0).getInt();
 }
 
+int JobTable::queued_before(int64_t number) {
+  auto query = prepare(database_, "SELECT count(*) FROM jobs WHERE state = ? AND number < ?",
+                       v1::Job::QUEUED, number);
+  query.executeStep();
+  return query.getColumn(0).getInt();
+}
+
 std::string list_sql(const JobQuery& query) {
   // One index each way: a union of states, each of which is in order, needs no sorting.
   std::string filter = "number < ?1";
   if (!query.name.empty()) filter += " AND name = ?2";
+  if (!query.id_prefix.empty()) filter += " AND id BETWEEN ?3 AND ?4";
   if (query.states.empty()) return kSelectJobs + filter + " ORDER BY number DESC";
   if (!query.name.empty()) {
     return kSelectJobs + filter + " AND " + is_one_of(query.states) + " ORDER BY number DESC";
@@ -319,6 +327,10 @@ JobPage JobTable::list(const JobQuery& query) {
   SQLite::Statement select(database_, list_sql(query));
   select.bind(1, query.before == 0 ? std::numeric_limits<int64_t>::max() : query.before);
   if (!query.name.empty()) select.bind(2, query.name);
+  if (!query.id_prefix.empty()) {
+    select.bind(3, query.id_prefix);
+    select.bind(4, query.id_prefix + "~");  // after all that an id has
+  }
 
   JobPage page;
   int64_t last = 0;

@@ -19,7 +19,8 @@ struct NewJob {
   std::string request_id;  ///< empty: none
   std::string output;      ///< output.path without symbolic links, see job_admission.h
   std::vector<PathClaim> claims;
-  std::string owner;  ///< empty: none
+  std::string owner;      ///< empty: none
+  std::string plan = {};  ///< for people (v1::Job.plan); not stored
 };
 
 struct JobQuery {
@@ -27,6 +28,7 @@ struct JobQuery {
   int64_t before = 0;                  ///< only jobs older than this position; 0: from the newest
   std::vector<v1::Job::State> states;  ///< empty: all
   std::string name;                    ///< empty: all
+  std::string id_prefix = {};          ///< empty: all
 };
 
 /// Where a job is.
@@ -54,7 +56,8 @@ struct JobRow {
   bool damaged = false;  ///< what is stored cannot be read; save() puts it aside
 };
 
-/// The statement of JobTable::list; parameter 1 is `before`, 2 the name if there is one.
+/// The statement of JobTable::list; parameter 1 is `before`, 2 the name if there is one, 3 and 4
+/// the first and the last id with the prefix if there is one.
 std::string list_sql(const JobQuery& query);
 
 /// The SQL statements on the tables of jobs, events and attempts: rows in, rows out, no rules. Not
@@ -93,6 +96,8 @@ class JobTable {
   /// The oldest QUEUED one whose retry_time has come.
   std::optional<v1::Job> next_queued();
   int count(v1::Job::State state);
+  /// How many QUEUED ones the scheduler starts before this one: older ones.
+  int queued_before(int64_t number);
   JobPage list(const JobQuery& query);
 
   /// A queued job with a new id.

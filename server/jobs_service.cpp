@@ -14,6 +14,7 @@
 #include "server/api_error.h"
 #include "server/files.h"
 #include "server/job_output.h"
+#include "server/launcher.h"
 
 namespace dotresize {
 namespace {
@@ -127,6 +128,10 @@ JobQuery query_of(const v1::ListJobsRequest& request) {
   query.limit = request.page_size() == 0 ? kDefaultPage : request.page_size();
   query.before = read_page_token(request.page_token(), request.filter());
   query.name = request.filter().name();
+  query.id_prefix = request.filter().id_prefix();
+  if (query.id_prefix.size() > kMaxIdBytes || !is_printable(query.id_prefix)) {
+    throw invalid_argument("filter.id_prefix", "is not the beginning of a job's id");
+  }
   for (const int state : request.filter().states()) {
     if (!v1::Job::State_IsValid(state) || state == v1::Job::STATE_UNSPECIFIED) {
       throw invalid_argument("filter.states", std::to_string(state) + " is not the state of a job");
@@ -217,12 +222,17 @@ v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& c
   if (!request.validate_only()) {
     // First: by now the output may exist, made by that very job.
     const auto earlier = store_.find_request(request.request_id(), request.spec(), caller.name);
-    if (earlier) return *earlier;
+    if (earlier) {
+      v1::Job job = *earlier;
+      job.set_already_submitted(true);
+      return job;
+    }
   }
   NewJob admitted = admit(request.spec(), request.request_id(), limits_, paths_);
   if (request.validate_only()) {
     v1::Job job;
     *job.mutable_spec() = admitted.spec;
+    job.set_plan(admitted.plan);
     return job;
   }
   admitted.owner = caller.name;
@@ -240,7 +250,23 @@ grpc::Status JobsService::GetJob(grpc::ServerContext* context, const v1::GetJobR
       const int64_t bytes = size_of_directory(partial_path(store_.output_of(request->id())));
       if (bytes > 0) response->set_unfinished_bytes(bytes);
     }
+    if (response->state() == v1::Job::QUEUED) describe_waiting(*response);
   });
+}
+
+void JobsService::describe_waiting(v1::Job& job) {
+  const int position = store_.queue_position(job.id());
+  job.set_queue_position(position);
+  if (position > 1) {
+    job.set_waiting_for(position == 2 ? "the job before it"
+                                      : fmt::format("the {} jobs before it", position - 1));
+    return;
+  }
+  if (job.has_retry_time()) return;  // which says until when
+  int used = 0;
+  for (const v1::Job& launched : store_.launched()) used += ranks_of(launched.spec());
+  job.set_waiting_for(
+      fmt::format("{} ranks; {} of {} are in use", ranks_of(job.spec()), used, limits_.max_ranks));
 }
 
 grpc::Status JobsService::ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
@@ -273,12 +299,16 @@ grpc::Status JobsService::CancelJob(grpc::ServerContext* context,
 }
 
 void JobsService::cancel(const std::string& id, v1::Job& response) {
-  response = store_.request_cancel(id);
+  v1::Job::State before = v1::Job::STATE_UNSPECIFIED;
+  response = store_.request_cancel(id, &before);
   if (response.state() == v1::Job::CANCELLED && response.attempt() > 0) {
     // It waited for another attempt: the scheduler does not end it.
     JobOutput(store_.output_of(id), id).discard(trash_).remove();
   }
-  spdlog::info("job {}: cancel asked for while {}", id, v1::Job::State_Name(response.state()));
+  if (has_ended(before)) return;  // asked for once more: nothing was done
+  spdlog::info("job {}: {} while {}", id,
+               response.state() == v1::Job::CANCELLED ? "cancelled" : "cancel asked for",
+               v1::Job::State_Name(before));
 }
 
 grpc::Status JobsService::ResumeJob(grpc::ServerContext* context,

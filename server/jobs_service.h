@@ -67,6 +67,8 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
   v1::Job create(const v1::CreateJobRequest& request, const Caller& caller);
   void cancel(const std::string& id, v1::Job& response);
   void remove(const std::string& id);
+  /// Of a queued job.
+  void describe_waiting(v1::Job& job);
   v1::Job resume(const v1::ResumeJobRequest& request);
 
   JobStore& store_;

@@ -22,6 +22,7 @@ struct ServerOptions {
       false;  ///< an address that others reach, though clients need not say who they are
   std::vector<std::filesystem::path>
       allow_roots;                       ///< where jobs may read and write; none: anywhere
+  std::string log_level = "info";        ///< of spdlog: debug, info, warn or error
   int max_ranks = 8;                     ///< running at the same time, over all jobs
   int max_attempts = 3;                  ///< of a job whose processes are lost or killed
   std::chrono::seconds retry_delay{10};  ///< before the second one; doubled with each

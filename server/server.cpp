@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/program.h"
 #include "server/credentials.h"
 #include "server/endpoint.h"
 
@@ -83,6 +84,10 @@ Server::Server(const ServerOptions& options)
         }
       });
   state_.write_endpoint(endpoint_);
+  spdlog::info(
+      "dotresize-server {}: state {}, at most {} ranks at once; {} queued, {} running jobs",
+      kVersion, state_.root().string(), options.max_ranks, store_.queued(),
+      store_.launched().size());
 }
 
 Server::~Server() {
