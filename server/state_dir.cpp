@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -26,6 +27,8 @@ void make_directory(const fs::path& dir) {
   throw std::runtime_error("--state: cannot make the state directory " + dir.string() + ": " +
                            (error ? error.message() : "it is no directory"));
 }
+
+constexpr std::chrono::days kTokensKept{30};
 
 /// It has logs, paths and hashes of tokens, and what is put there is run.
 void require_private(const fs::path& dir) {
@@ -51,6 +54,8 @@ StateDir::StateDir(fs::path root) : root_(std::move(root)) {
                         " is in use by another dotresize-server; give this one its own --state");
   }
   fs::create_directories(root_ / "jobs");
+  fs::create_directories(tokens());
+  remove_old_files(tokens(), kTokensKept);
 }
 
 std::optional<std::string> StateDir::last_endpoint() const {

@@ -189,7 +189,8 @@ def test_plan_sees_what_would_fail_later(offline, job_files, tmp_path):
     assert f"{job}:1: calibration.text: " in offline("plan", job, exit_code=65).stderr
     # A machine elsewhere may have more of it.
     offline("plan", job, "--hardware", HARDWARE / "cpu.yaml")
-    job = job_files("exists", output={"path": str(tmp_path)})
+    (tmp_path / "there").mkdir()
+    job = job_files("exists", output={"path": str(tmp_path / "there")})
     assert "exists" in offline.json("plan", job)["warnings"][0]
     assert "output.path: " in offline("run", job, exit_code=65).stderr
 
@@ -245,7 +246,7 @@ def test_several_reports_are_one_table(offline, job_files, tmp_path):
 
 def test_eval_takes_the_windows_of_the_report(offline, job_files, tmp_path):
     text = tmp_path / "text.txt"
-    text.write_text("The quick brown fox jumps over the lazy dog. " * 400)
+    text.write_text("The quick brown fox jumps over the lazy dog. " * 100)
     offline("run", job_files("windows", calibration={"tokens": None, "text": [str(text)],
                                                      "samples": 4, "seqlen": 128},
                              evaluation={"text": [str(text)]}))
@@ -256,6 +257,24 @@ def test_eval_takes_the_windows_of_the_report(offline, job_files, tmp_path):
     assert found["models"][0]["perplexity"] == pytest.approx(report["compressed"]["perplexity"], rel=1e-5)
     [warning] = offline.json("eval", model, "--text", text, "--seqlen", "64")["warnings"]
     assert "--seqlen 128" in warning
+
+
+def test_eval_continues_a_text_as_transformers_does(offline):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model, prompt = SOURCE / "examples/docs-llama", "The module"
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    ids = tokenizer(prompt, return_tensors="pt", add_special_tokens=False)
+    dense = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    written = dense.generate(**ids, max_new_tokens=8, do_sample=False)[0, ids["input_ids"].shape[1]:]
+    found = offline.json("eval", model, "--generate", prompt, "--generate=-x", "--new-tokens", "8")
+    assert found["generation"] == {"prompts": [prompt, "-x"], "new_tokens": 8}
+    [continuations] = [entry["continuations"] for entry in found["models"]]
+    assert continuations[0] == tokenizer.decode(written) and len(continuations) == 2
+    text = offline("eval", model, "--generate", prompt, "--new-tokens", "8").stdout
+    assert continuations[0].replace("\n", " ") in text
+    offline("eval", model, "--generate", "x", "--runtime", "transformers", exit_code=64)
 
 
 def test_verify_of_a_folder_that_dotresize_has_not_written(offline):

@@ -85,5 +85,18 @@ TEST(StateDirectory, ThatCannotBeMadeIsASentence) {
   }
 }
 
+TEST(StateDirectory, KeepsTokensThatWereUsedLately) {
+  const TemporaryDirectory home;
+  const auto root = home / "state";
+  const std::filesystem::path cache = StateDir(root).tokens() / ".dotresize-cache";
+  std::filesystem::create_directory(cache);
+  for (const char* name : {"old", "new"}) std::ofstream(cache / name) << "tokens";
+  std::filesystem::last_write_time(
+      cache / "old", std::filesystem::file_time_type::clock::now() - std::chrono::days(31));
+  const StateDir again(root);
+  EXPECT_FALSE(std::filesystem::exists(cache / "old"));
+  EXPECT_TRUE(std::filesystem::exists(cache / "new"));
+}
+
 }  // namespace
 }  // namespace dotresize
