@@ -53,7 +53,7 @@ def fill(message, values, folder, prefix=""):
         if field.type == field.TYPE_MESSAGE:
             getattr(message, name).SetInParent()
             fill(getattr(message, name), value, folder, f"{key}.")
-        elif field.label == field.LABEL_REPEATED:
+        elif hasattr(getattr(message, name), "extend"):  # a list
             if not isinstance(value, list):
                 raise BadJobFile(f"{key}: must be a list, as in [a.txt, b.txt]")
             getattr(message, name).extend(str(folder / text) for text in value)
