@@ -300,8 +300,9 @@ int JobTable::count(v1::Job::State state) {
 }
 
 int JobTable::queued_before(int64_t number) {
-  auto query = prepare(database_, "SELECT count(*) FROM jobs WHERE state = ? AND number < ?",
-                       v1::Job::QUEUED, number);
+  auto query = prepare(
+      database_, "SELECT count(*) FROM jobs WHERE state = ? AND number < ? AND retry_ms <= ?",
+      v1::Job::QUEUED, number, TimeUtil::TimestampToMilliseconds(TimeUtil::GetCurrentTime()));
   query.executeStep();
   return query.getColumn(0).getInt();
 }

@@ -178,6 +178,16 @@ def test_prune_forgets_jobs_that_ended_long_ago(own_server, job_files):
     assert cli.json("list")["jobs"] == []
 
 
+def test_jobs_share_their_tokenised_texts(own_server, job_files, tmp_path):
+    cli = Cli(own_server.address)
+    for name in ("first", "second"):
+        text = tmp_path / f"{name}.txt"
+        text.write_text("The quick brown fox jumps over the lazy dog. " * 40)
+        cli("submit", job_files(name, calibration={"tokens": None, "text": [str(text)], "samples": 2,
+                                                   "seqlen": 64}), "--wait")
+    assert len(list((own_server.state / "tokens/.dotresize-cache").glob("*.safetensors"))) == 1
+
+
 def test_a_queued_job_says_what_it_waits_for_and_is_cancelled_once(own_server, job_files):
     cli = Cli(own_server.address)
     running = cli.json("submit", job_files("runs", resources={"ranks": 8}), "--set",
