@@ -96,7 +96,8 @@ class JobTable {
   /// The oldest QUEUED one whose retry_time has come.
   std::optional<v1::Job> next_queued();
   int count(v1::Job::State state);
-  /// How many QUEUED ones the scheduler starts before this one: older ones whose retry_time has come.
+  /// How many QUEUED ones the scheduler starts before this one: older ones whose retry_time has
+  /// come.
   int queued_before(int64_t number);
   JobPage list(const JobQuery& query);
 
