@@ -363,6 +363,7 @@ nlohmann::ordered_json document_of(const ReportedModel& model) {
 
 int print_reports(const std::vector<std::string>& asked, const CommonOptions& common) {
   std::vector<ReportedModel> models;
+  models.reserve(asked.size());
   for (const std::string& what : asked) models.push_back(find_report(what, common));
   if (models.size() == 1) {
     const ReportedModel& model = models.front();
@@ -380,6 +381,7 @@ int print_reports(const std::vector<std::string>& asked, const CommonOptions& co
     return kExitOk;
   }
   std::vector<ReportSummary> summaries;
+  summaries.reserve(models.size());
   for (const ReportedModel& model : models) summaries.push_back(model.summary);
   std::cout << comparison_table(summaries);
   return kExitOk;
