@@ -25,6 +25,12 @@ METHODS = ["magnitude", "dotresize", "slicegpt", "pca_dotresize"]
 SIZES = [0.9, 0.8, 0.7]
 SHORTCUTS = ["dense", "exact", "24", "8"]
 METHODS_OF_SHORTCUTS = ["slicegpt", "pca_dotresize"]
+METHODS_OF_METRICS = ["magnitude", "slicegpt", "pca_dotresize"]
+KINDS_OF_METRICS = {
+    "own maps, exact": {},
+    "own maps, rank 8": {"shortcuts": "8"},
+    "one map": {"map_sharing": "model"},
+}
 
 PAGE = """\
 # Quality at equal net size
@@ -51,6 +57,12 @@ How the shortcuts of own maps are stored ([method.md](method.md#shortcuts)): `de
 bytes, and of rank 24 and 8 at most. Each cell: width, net size, perplexity.
 
 {shortcuts}
+## The metric of the loss
+
+`metric: fisher` ([method.md](method.md#the-metric-of-the-loss)) with the default labels, at the same sizes: its exact shortcuts take two factors, so with them its widths are smaller.
+The activations are `original`. Each cell: width, net size, perplexity; `activation` is the default metric with these activations.
+
+{metrics}
 ## Widths by energy
 
 `widths: {{from: energy, size: S}}`, a map per junction: every width holds at least the same fraction of its junction's energy (`held`).
@@ -60,7 +72,7 @@ methods here, also for magnitude and dotresize, which above have `compressed` on
 {energy}"""
 
 
-def report_of(method):
+def report_of(method, activations="auto"):
     """The report of a job with this section `method`."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -69,7 +81,7 @@ def report_of(method):
             "model": {"path": str(MODEL)},
             "output": {"path": str(folder / "out")},
             "method": method,
-            "calibration": {"tokens": str(CALIBRATION)},
+            "calibration": {"tokens": str(CALIBRATION), "activations": activations},
             "evaluation": {"tokens": str(EVALUATION)},
         }
         (folder / "job.json").write_text(json.dumps(spec))
@@ -79,10 +91,11 @@ def report_of(method):
         return json.loads((folder / "out" / "dotresize" / "report.json").read_text())
 
 
-def reports_of(methods):
+def reports_of(methods, activations="auto"):
     """The report of each of the sections, which are keyed as the reports are."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        return dict(zip(methods, pool.map(report_of, methods.values())))
+        found = pool.map(lambda method: report_of(method, activations), methods.values())
+        return dict(zip(methods, found))
 
 
 def size_cell(report):
@@ -127,6 +140,27 @@ def shortcuts_table(reports):
     return table(["method, size", *SHORTCUTS], rows)
 
 
+def metric_methods():
+    return {
+        (name, size, kind, metric): {"name": name, "size": size, "metric": metric, **options}
+        for size in SIZES
+        for name in METHODS_OF_METRICS
+        for kind, options in KINDS_OF_METRICS.items()
+        for metric in ("activation", "fisher")
+    }
+
+
+def metrics_table(reports):
+    rows = [
+        [f"{name}, {size}, {kind}", *(", ".join(uniform_cells(reports[name, size, kind, metric]))
+                                      for metric in ("activation", "fisher"))]
+        for size in SIZES
+        for name in METHODS_OF_METRICS
+        for kind in KINDS_OF_METRICS
+    ]  # fmt: skip
+    return table(["method, size", "activation", "fisher"], rows)
+
+
 def energy_table(reports):
     header = ["method, size", "widths", "held", "net", "perplexity"]
     rows = [[f"{name}, {size}", *energy_cells(reports[name, size])] for size in SIZES for name in METHODS]
@@ -162,6 +196,7 @@ def main():
         dense=any_report["dense"]["perplexity"],
         uniform=uniform_table(reports),
         shortcuts=shortcuts_table(reports),
+        metrics=metrics_table(reports_of(metric_methods(), "original")),
         energy=energy_table(reports),
     )
     output.write_text(page, encoding="utf-8")

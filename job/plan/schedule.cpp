@@ -6,14 +6,16 @@
 #include <string>
 
 #include "job/plan/memory_estimate.h"
+#include "job/plan/work_counts.h"
 
 namespace dotresize {
 namespace {
 
-/// Every rank counts all tokens once per pass.
+/// Every rank counts all tokens once per pass, and once more on their way back.
 CalibrationWork pipeline_work(const CalibrationSize& size) {
-  const int64_t passes = size.passes * size.junction_groups;
-  return {passes, size.tokens * passes};
+  const int64_t counted = size.passes + (size.gradients ? 1 : 0);
+  const int64_t passes = size.passes + (size.gradients ? kBackwardPasses : 0);
+  return {passes * size.junction_groups, size.tokens * counted * size.junction_groups};
 }
 
 /// Every rank counts its share of the tokens once per sublayer that it runs.
@@ -23,11 +25,11 @@ CalibrationWork token_parallel_work(const CalibrationSize& size) {
 
 constexpr std::array<Schedule, 3> kSchedules = {{
     {"pipeline", "original", "the dense model's", /*shares_maps=*/true, /*energy_widths=*/true,
-     /*pipelined=*/true, &RankMemory::pipeline, pipeline_work},
+     /*gradients=*/true, /*pipelined=*/true, &RankMemory::pipeline, pipeline_work},
     {"layerwise", "original", "the dense model's", /*shares_maps=*/false, /*energy_widths=*/false,
-     /*pipelined=*/false, &RankMemory::layerwise, token_parallel_work},
+     /*gradients=*/false, /*pipelined=*/false, &RankMemory::layerwise, token_parallel_work},
     {"token_parallel", "compressed", "the compressed model's", /*shares_maps=*/false,
-     /*energy_widths=*/false, /*pipelined=*/false, &RankMemory::token_parallel,
+     /*energy_widths=*/false, /*gradients=*/false, /*pipelined=*/false, &RankMemory::token_parallel,
      token_parallel_work},
 }};
 

@@ -70,6 +70,10 @@ def test_groups_do_not_change_shared_maps(name, sharing, check_groups):
     check_groups({"name": name, **sharing})
 
 
+def test_groups_do_not_change_maps_in_the_metric_of_the_loss(check_groups):
+    check_groups({"name": "slicegpt", "metric": "fisher", **OWN})
+
+
 @pytest.mark.parametrize("name", ["dotresize", "pca_dotresize"])
 def test_groups_do_not_change_widths_from_energy(name, check_groups):
     check_groups({"name": name, **BY_ENERGY})

@@ -35,7 +35,7 @@ namespace fs = std::filesystem;
 namespace {
 
 MapOptions map_options(const ResolvedJob& job) {
-  MapOptions options{job.method.basis, job.method.map, job.cost_scale};
+  MapOptions options{job.method.basis, job.method.map, job.metric, job.cost_scale};
   options.sinkhorn = {job.lambda, job.sinkhorn_tolerance, job.sinkhorn_max_iterations};
   options.accept_nonconvergence = job.accept_nonconvergence;
   return options;
@@ -130,8 +130,9 @@ std::vector<ProgressPhase> expected_phases(const JobContext& run, const JobToken
   const int64_t evaluation = tokens.evaluation ? tokens.evaluation->windows.numel() : 0;
   const int64_t calibration = tokens.calibration.windows.numel();
   const int64_t mapped = mapped_junctions(run.config, run.job.head_sliced);
-  const CalibrationWork work = run.job.schedule.work(
-      {calibration, run.comm.size(), run.job.method.passes(), mapped, run.plan.junction_groups});
+  const CalibrationWork work =
+      run.job.schedule.work({calibration, run.comm.size(), run.job.method.passes(),
+                             run.job.gradients(), mapped, run.plan.junction_groups});
   return {
       {"prepare", 0.02 * static_cast<double>(calibration), 0, 0},
       {"evaluate_dense", static_cast<double>(evaluation), evaluation, 0},
@@ -182,6 +183,7 @@ CalibrationJob calibration_job(const JobContext& run, const TokenWindows& tokens
                              run.compute_dtype(), job.junction_groups};
   calibration.map.decomposition_threads = opened.decomposition_threads;
   calibration.shortcuts = job.shortcuts;
+  calibration.labels = {job.labels, job.label_seed};
   calibration.device = run.environment.device.device;
   calibration.fold_dtype = fold_dtype(job.output_dtype);
   if (job.energy) {
