@@ -162,20 +162,18 @@ int64_t Sizes::microbatch() const {
   return transfers + microbatch_stream() + std::max(insides(), at_junction());
 }
 
-/// What each sublayer has read of the microbatches that are not back yet; within a sublayer what
-/// its operations keep and their gradients, or blocks of logits, probabilities and their sums.
+/// What each sublayer has read of the microbatches that are not back yet; of a sublayer what its
+/// operations keep, and their gradients; and blocks of logits and probabilities, whose memory the
+/// allocator may not give to a sublayer.
 int64_t Sizes::backward() const {
   if (!gradients()) return 0;
   const int64_t behind = r.config.num_sublayers() - r.shard.end_sublayer;  // at most so many ranks
   const int64_t under_way = std::min<int64_t>({r.job.ranks, behind + 1, microbatches()});
   const int64_t sublayers = r.shard.end_sublayer - r.shard.first_sublayer;
   const int64_t transfers = r.job.ranks > 1 ? 2 * microbatch_stream() : 0;
-  const int64_t loss =
-      has_head() ? tokens() * (std::min(kGradientVocabularyRows, r.config.vocab_size) * 5 * kFloat +
-                               4 * d * kFloat)
-                 : 0;
-  return under_way * (sublayers + 1) * microbatch_stream() + transfers +
-         std::max(2 * insides(), loss);
+  const int64_t rows = std::min(kGradientVocabularyRows, r.config.vocab_size);
+  const int64_t loss = has_head() ? tokens() * (5 * rows + 4 * d) * kFloat : 0;
+  return under_way * (sublayers + 1) * microbatch_stream() + transfers + 2 * insides() + loss;
 }
 
 int64_t Sizes::second_sums() const {
