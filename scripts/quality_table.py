@@ -26,9 +26,10 @@ SIZES = [0.9, 0.8, 0.7]
 SHORTCUTS = ["dense", "exact", "24", "8"]
 METHODS_OF_SHORTCUTS = ["slicegpt", "pca_dotresize"]
 METRIC_ROWS = [("slicegpt", 0.9), ("slicegpt", 0.8), ("slicegpt", 0.7), ("pca_dotresize", 0.8), ("magnitude", 0.8)]
+METRICS = ["activation", "fisher"]
 METRIC_COLUMNS = {
     "exact": {},
-    "8": {"shortcuts": "8"},
+    "8, head sliced": {"shortcuts": "8", "head": "sliced"},
     "one map": {"map_sharing": "model"},
 }
 
@@ -59,8 +60,9 @@ bytes, and of rank 24 and 8 at most. Each cell: width, net size, perplexity.
 {shortcuts}
 ## The metric of the loss
 
-`metric: fisher` ([method.md](method.md#the-metric-of-the-loss)) with the default labels: own maps with shortcuts `exact` and of rank 8 at most, and one map for the model. Its shortcuts
-take two factors, so at the same size it is narrower. The tables above have the same with the default metric. Each cell: width, net size, perplexity.
+`metric: fisher` ([method.md](method.md#the-metric-of-the-loss)) with the default labels: own maps with `exact` shortcuts and a dense head, with shortcuts
+of rank 8 at most and a sliced head, and one map for the model. With own maps its shortcuts take two factors, so at the same size it is
+narrower. Each cell: width, net size, perplexity.
 
 {metrics}
 ## Widths by energy
@@ -141,18 +143,20 @@ def shortcuts_table(reports):
 
 def metric_methods():
     return {
-        (*row, column): {"name": row[0], "size": row[1], "metric": "fisher", **options}
+        (*row, column, metric): {"name": row[0], "size": row[1], "metric": metric, **options}
         for row in METRIC_ROWS
         for column, options in METRIC_COLUMNS.items()
+        for metric in METRICS
     }
 
 
 def metrics_table(reports):
     rows = [
-        [f"{name}, {size}", *(", ".join(uniform_cells(reports[name, size, column])) for column in METRIC_COLUMNS)]
+        [f"{name}, {size}, {metric}", *(", ".join(uniform_cells(reports[name, size, c, metric])) for c in METRIC_COLUMNS)]
         for name, size in METRIC_ROWS
+        for metric in METRICS
     ]
-    return table(["method, size", *METRIC_COLUMNS], rows)
+    return table(["method, size, metric", *METRIC_COLUMNS], rows)
 
 
 def energy_table(reports):

@@ -6,31 +6,29 @@
 #include <string>
 
 #include "job/plan/memory_estimate.h"
-#include "job/plan/work_counts.h"
 
 namespace dotresize {
 namespace {
 
 /// Every rank counts all tokens once per pass, and once more on their way back.
-CalibrationWork pipeline_work(const CalibrationSize& size) {
-  const int64_t counted = size.passes + (size.gradients ? 1 : 0);
-  const int64_t passes = size.passes + (size.gradients ? kBackwardPasses : 0);
-  return {passes * size.junction_groups, size.tokens * counted * size.junction_groups};
+int64_t seen_by_stage(const CalibrationSize& size) {
+  const int64_t passes = size.passes + (size.gradients ? 1 : 0);
+  return size.tokens * passes * size.junction_groups;
 }
 
 /// Every rank counts its share of the tokens once per sublayer that it runs.
-CalibrationWork token_parallel_work(const CalibrationSize& size) {
-  return {1, size.tokens / size.ranks * (size.mapped_junctions - 1)};
+int64_t seen_by_sharer(const CalibrationSize& size) {
+  return size.tokens / size.ranks * (size.mapped_junctions - 1);
 }
 
 constexpr std::array<Schedule, 3> kSchedules = {{
     {"pipeline", "original", "the dense model's", /*shares_maps=*/true, /*energy_widths=*/true,
-     /*gradients=*/true, /*pipelined=*/true, &RankMemory::pipeline, pipeline_work},
+     /*gradients=*/true, /*pipelined=*/true, &RankMemory::pipeline, seen_by_stage},
     {"layerwise", "original", "the dense model's", /*shares_maps=*/false, /*energy_widths=*/false,
-     /*gradients=*/false, /*pipelined=*/false, &RankMemory::layerwise, token_parallel_work},
+     /*gradients=*/false, /*pipelined=*/false, &RankMemory::layerwise, seen_by_sharer},
     {"token_parallel", "compressed", "the compressed model's", /*shares_maps=*/false,
      /*energy_widths=*/false, /*gradients=*/false, /*pipelined=*/false, &RankMemory::token_parallel,
-     token_parallel_work},
+     seen_by_sharer},
 }};
 
 const Schedule& find(std::string_view Schedule::*field, std::string_view value) {
