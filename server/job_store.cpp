@@ -4,9 +4,12 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <google/protobuf/util/time_util.h>
 
+#include <algorithm>
+#include <array>
 #include <stdexcept>
 #include <utility>
 
+#include "base/failure.h"
 #include "job/spec/job_state.h"
 #include "server/api_error.h"
 
@@ -24,6 +27,13 @@ void complete(v1::Progress& progress) {
   progress.set_eta_s(0.0);
 }
 
+/// A rank may report any code: the figures have one for all that are not known.
+std::string counted_code(const std::string& code) {
+  constexpr std::array<const char*, 6> kKnown = {"",          kInvalidInput, kRankFailed,
+                                                 kRankKilled, kLaunchFailed, kLost};
+  return std::ranges::find(kKnown, code) != kKnown.end() ? code : "OTHER";
+}
+
 /// Whether this attempt is the job's last one and may have processes.
 bool is_launched_attempt(const v1::Job& job, int attempt) {
   return job.attempt() == attempt && is_launched(job.state());
@@ -31,15 +41,27 @@ bool is_launched_attempt(const v1::Job& job, int attempt) {
 
 }  // namespace
 
+void JobTotals::add(const JobTotals& more) {
+  created += more.created;
+  attempts += more.attempts;
+  events += more.events;
+  for (const auto& [end, count] : more.ended) ended[end] += count;
+  last_success = std::max(last_success, more.last_success);
+}
+
 JobStore::JobStore(const std::filesystem::path& database)
-    : table_(database), reader_(database, JobTable::Reader()) {}
+    : table_(database), reader_(database, JobTable::Reader()) {
+  totals_.last_success = table_.last_success();
+}
 
 void JobStore::transact(const std::function<void()>& body) {
   {
     const std::lock_guard lock(mutex_);
+    uncommitted_ = {};
     SQLite::Transaction transaction(table_.database(), SQLite::TransactionBehavior::IMMEDIATE);
     body();
     transaction.commit();
+    totals_.add(uncommitted_);
   }
   changes_.notify();
 }
@@ -57,6 +79,11 @@ JobRow JobStore::read(const std::string& id) {
   return std::move(*row);
 }
 
+void JobStore::append(JobRow& row, v1::Event event) {
+  table_.append(row, std::move(event));
+  ++uncommitted_.events;
+}
+
 void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reason) {
   row.job.set_state(state);
   if (has_ended(state)) {
@@ -64,12 +91,14 @@ void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reaso
     row.job.set_cancelling(false);
     row.job.clear_retry_time();
     table_.release(row.number);
+    ++uncommitted_.ended[{state, counted_code(row.job.error().code())}];
+    if (state == v1::Job::SUCCEEDED) uncommitted_.last_success = unix_time(row.job.end_time());
   }
   v1::Event event;
   event.mutable_state_change()->set_state(state);
   event.mutable_state_change()->set_attempt(row.job.attempt());
   event.mutable_state_change()->set_reason(reason);
-  table_.append(row, std::move(event));
+  append(row, std::move(event));
   table_.save(row);
 }
 
@@ -126,11 +155,27 @@ v1::Job JobStore::create(const NewJob& job) {
     row = table_.insert(job);
     claim(row.number, job.claims);
     enter(row, v1::Job::QUEUED, "");
+    ++uncommitted_.created;
   });
   return row.job;
 }
 
 v1::Job JobStore::get(const std::string& id) { return read(id).job; }
+
+JobTotals JobStore::totals() {
+  const std::lock_guard lock(mutex_);
+  return totals_;
+}
+
+std::map<v1::Job::State, int64_t> JobStore::counts() {
+  const std::lock_guard lock(read_mutex_);
+  return reader_.counts();
+}
+
+std::optional<google::protobuf::Timestamp> JobStore::head_queued_since() {
+  const std::lock_guard lock(read_mutex_);
+  return reader_.head_queued_since();
+}
 
 std::string JobStore::fault() {
   try {
@@ -139,7 +184,7 @@ std::string JobStore::fault() {
                                           SQLite::TransactionBehavior::IMMEDIATE);
     return "";
   } catch (const SQLite::Exception& error) {
-    return std::string("the job table: ") + error.what();
+    return error.what();
   }
 }
 
@@ -242,6 +287,7 @@ std::optional<v1::Job> JobStore::begin_attempt(const std::string& id,
     if (!row->job.has_start_time()) *row->job.mutable_start_time() = TimeUtil::GetCurrentTime();
     table_.insert_attempt(*row, token_sha256);
     enter(*row, v1::Job::STARTING, reason);
+    ++uncommitted_.attempts;
   });
   if (!row) return std::nullopt;
   return row->job;
@@ -305,7 +351,7 @@ void JobStore::record_progress(const std::string& id, int attempt, const v1::Pro
     *row.job.mutable_progress() = progress;
     v1::Event event;
     *event.mutable_progress() = progress;
-    table_.append(row, std::move(event));
+    append(row, std::move(event));
     table_.save(row);
   });
 }

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
@@ -48,6 +50,18 @@ struct Outcome {
   v1::Job::State state = v1::Job::STATE_UNSPECIFIED;  ///< SUCCEEDED, FAILED or CANCELLED
   std::optional<v1::JobError> error;                  ///< FAILED
   std::optional<v1::JobResult> result;                ///< SUCCEEDED
+};
+
+/// What has been stored since the start of the server.
+struct JobTotals {
+  int64_t created = 0;
+  int64_t attempts = 0;
+  int64_t events = 0;
+  /// By final state and code of the error, which is empty without one.
+  std::map<std::pair<v1::Job::State, std::string>, int64_t> ended;
+  double last_success = 0.0;  ///< Unix time of the last success, also of earlier servers; 0: none
+
+  void add(const JobTotals& more);
 };
 
 /// The rules of the durable job table: which change is allowed in which state. Every change is one
@@ -115,6 +129,12 @@ class JobStore {
   void record_failure(const std::string& id, int attempt, const v1::JobError& error);
   std::optional<v1::JobError> reported_failure(const std::string& id, int attempt);
 
+  JobTotals totals();
+  /// How many jobs there are in each state.
+  std::map<v1::Job::State, int64_t> counts();
+  /// When the job at the head of the queue was queued.
+  std::optional<google::protobuf::Timestamp> head_queued_since();
+
   /// Why nothing can be stored at the moment; empty if it can.
   std::string fault();
 
@@ -129,6 +149,7 @@ class JobStore {
                                        const std::string& owner);
   void claim(int64_t number, const std::vector<PathClaim>& claims);
   void refuse_full_queue();
+  void append(JobRow& row, v1::Event event);
   /// The job changes its state, with an event.
   void enter(JobRow& row, v1::Job::State state, const std::string& reason);
   /// Runs `body` as one transaction under the lock, then tells of the change.
@@ -136,6 +157,8 @@ class JobStore {
 
   std::mutex mutex_;
   JobTable table_;
+  JobTotals totals_;
+  JobTotals uncommitted_;  ///< of the transaction
   std::mutex read_mutex_;
   JobTable reader_;  ///< sees what is committed; whoever reads waits for no commit
   ChangeSignal changes_;

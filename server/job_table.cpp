@@ -186,6 +186,10 @@ SQLite::Database open_database(const std::filesystem::path& path) try {
 
 }  // namespace
 
+double unix_time(const google::protobuf::Timestamp& time) {
+  return static_cast<double>(time.seconds()) + 1e-9 * time.nanos();
+}
+
 JobTable::JobTable(const std::filesystem::path& database) : database_(open_database(database)) {}
 
 JobTable::JobTable(const std::filesystem::path& database, Reader)
@@ -297,6 +301,41 @@ int JobTable::count(v1::Job::State state) {
   auto query = prepare(database_, "SELECT count(*) FROM jobs WHERE state = ?", state);
   query.executeStep();
   return query.getColumn(0).getInt();
+}
+
+std::map<v1::Job::State, int64_t> JobTable::counts() {
+  std::map<v1::Job::State, int64_t> counts;
+  auto query = prepare(database_, "SELECT state, count(*) FROM jobs GROUP BY state");
+  while (query.executeStep()) {
+    const int state = query.getColumn(0).getInt();
+    if (v1::Job::State_IsValid(state)) {
+      counts[static_cast<v1::Job::State>(state)] = query.getColumn(1).getInt64();
+    }
+  }
+  return counts;
+}
+
+std::optional<google::protobuf::Timestamp> JobTable::head_queued_since() {
+  // The last event of a queued job says that it was queued.
+  auto query = prepare(database_,
+                       "SELECT number, last_event FROM jobs WHERE state = ? ORDER BY number "
+                       "LIMIT 1",
+                       v1::Job::QUEUED);
+  if (!query.executeStep()) return std::nullopt;
+  const auto events =
+      events_after(query.getColumn(0).getInt64(), query.getColumn(1).getInt64() - 1, 1);
+  if (events.empty()) return std::nullopt;
+  return events.front().time();
+}
+
+double JobTable::last_success() {
+  constexpr int kNewest = 100;
+  double last = 0.0;
+  auto query =
+      prepare(database_, std::string(kSelectJobs) + "state = ? ORDER BY number DESC LIMIT ?",
+              v1::Job::SUCCEEDED, kNewest);
+  while (query.executeStep()) last = std::max(last, unix_time(row_of(query).job.end_time()));
+  return last;
 }
 
 std::string list_sql(const JobQuery& query) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -54,6 +55,9 @@ struct JobRow {
   bool damaged = false;  ///< what is stored cannot be read; save() puts it aside
 };
 
+/// In seconds.
+double unix_time(const google::protobuf::Timestamp& time);
+
 /// The statement of JobTable::list; parameter 1 is `before`, 2 the name if there is one.
 std::string list_sql(const JobQuery& query);
 
@@ -93,6 +97,11 @@ class JobTable {
   /// The oldest QUEUED one whose retry_time has come.
   std::optional<v1::Job> next_queued();
   int count(v1::Job::State state);
+  std::map<v1::Job::State, int64_t> counts();
+  /// When the oldest QUEUED job became that.
+  std::optional<google::protobuf::Timestamp> head_queued_since();
+  /// Unix time at which one of the newest jobs succeeded last; 0 if none has.
+  double last_success();
   JobPage list(const JobQuery& query);
 
   /// A queued job with a new id.

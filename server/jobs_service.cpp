@@ -1,7 +1,6 @@
 #include "server/jobs_service.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <filesystem>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "server/api_error.h"
 #include "server/files.h"
 #include "server/job_output.h"
+#include "server/log_format.h"
 
 namespace dotresize {
 namespace {
@@ -227,7 +227,7 @@ v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& c
   }
   admitted.owner = caller.name;
   v1::Job job = store_.create(admitted);
-  spdlog::info("job {}: accepted, '{}'", job.id(), job.spec().name());
+  log_job(spdlog::level::info, job, "accepted, '" + job.spec().name() + "'");
   return job;
 }
 
@@ -278,7 +278,8 @@ void JobsService::cancel(const std::string& id, v1::Job& response) {
     // It waited for another attempt: the scheduler does not end it.
     JobOutput(store_.output_of(id), id).discard(trash_).remove();
   }
-  spdlog::info("job {}: cancel asked for while {}", id, v1::Job::State_Name(response.state()));
+  log_job(spdlog::level::info, response,
+          "cancel asked for while " + v1::Job::State_Name(response.state()));
 }
 
 grpc::Status JobsService::ResumeJob(grpc::ServerContext* context,
@@ -287,7 +288,8 @@ grpc::Status JobsService::ResumeJob(grpc::ServerContext* context,
                [&](const Caller& caller, std::string& id) {
                  require_own_job(caller, id);
                  *response = resume(*request);
-                 spdlog::info("job {}: queued again{}", id, request->fresh() ? ", afresh" : "");
+                 log_job(spdlog::level::info, *response,
+                         std::string("queued again") + (request->fresh() ? ", afresh" : ""));
                });
 }
 
@@ -324,7 +326,7 @@ void JobsService::remove(const std::string& id) {
   });
   unfinished.remove();
   folder.remove();
-  spdlog::info("job {}: deleted", id);
+  log_job(spdlog::level::info, id, 0, "deleted");
 }
 
 grpc::ServerWriteReactor<v1::LogChunk>* JobsService::GetLogs(grpc::CallbackServerContext* context,

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 
 #include "base/environment.h"
 #include "base/program.h"
@@ -83,6 +84,19 @@ void add_access_options(CLI::App& app, ServerOptions& options) {
       ->type_name("DIR")
       ->envname("DOTRESIZE_ALLOW_ROOT")
       ->delimiter(':');
+}
+
+/// How it is watched.
+void add_watching_options(CLI::App& app, ServerOptions& options) {
+  app.add_option("--http", options.http,
+                 "HOST:PORT of /healthz, /readyz and /metrics (default: none)")
+      ->envname("DOTRESIZE_HTTP")
+      ->check(endpoint_fault);
+  app.add_option("--log-format", options.log_format, "Lines of the log: text or json")
+      ->envname("DOTRESIZE_LOG_FORMAT")
+      ->type_name("FORMAT")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, LogFormat>{
+          {"text", LogFormat::kText}, {"json", LogFormat::kJson}}));
 }
 
 /// How much runs, and how often and how long it is waited for.
@@ -171,6 +185,7 @@ ServerOptions parse_options(int argc, char** argv) {
   CLI::Option* state = app.add_option("--state", options.state_dir, "Directory of the job table")
                            ->envname("DOTRESIZE_STATE")
                            ->capture_default_str();
+  add_watching_options(app, options);
   add_access_options(app, options);
   add_limit_options(app, options, retry_delay_s, heartbeat_timeout_s);
   app.add_option("--config", config_file, "YAML file with these options")

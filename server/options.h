@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/credentials.h"
+#include "server/log_format.h"
 
 namespace dotresize {
 
@@ -15,9 +16,11 @@ namespace dotresize {
 /// file of --config (key `max_ranks` for --max-ranks) > the default here.
 struct ServerOptions {
   std::string listen = "127.0.0.1:50051";  ///< HOST:PORT; port 0: that of the last run, or any
-  std::filesystem::path state_dir;         ///< default: $XDG_STATE_HOME/dotresize or ~/.local/...
-  TlsFiles tls;                            ///< of the connections of clients
-  std::filesystem::path tokens;            ///< of clients (access.h); empty: they need none
+  std::string http;                        ///< HOST:PORT of health and metrics; empty: none
+  LogFormat log_format = LogFormat::kText;
+  std::filesystem::path state_dir;  ///< default: $XDG_STATE_HOME/dotresize or ~/.local/...
+  TlsFiles tls;                     ///< of the connections of clients
+  std::filesystem::path tokens;     ///< of clients (access.h); empty: they need none
   bool insecure =
       false;  ///< an address that others reach, though clients need not say who they are
   std::vector<std::filesystem::path>

@@ -1,5 +1,6 @@
 #include "server/scheduler.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "server/api_error.h"
 #include "server/attempt.h"
 #include "server/job_admission.h"
+#include "server/log_format.h"
 #include "server/outcome.h"
 
 namespace dotresize {
@@ -64,7 +66,7 @@ Scheduler::Scheduler(JobStore& store, Launchers& launchers, Heartbeats& heartbea
       limits_(limits),
       last_round_(Heartbeats::Clock::now()) {
   for (const v1::Job& job : store_.launched()) {
-    spdlog::info("job {}: attempt {} found again", job.id(), job.attempt());
+    log_job(spdlog::level::info, job, "attempt " + std::to_string(job.attempt()) + " found again");
     heartbeats_.begin(job.id());
   }
   thread_ = std::thread([this] { loop(); });
@@ -110,7 +112,7 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
   const v1::Job job = store_.get(seen.id());  // a cancel may have come before the end that we see
   switch (status.liveness) {
     case Liveness::kAlive:
-      if (job.state() == v1::Job::RUNNING) hold_ = std::chrono::seconds(0);
+      if (job.state() == v1::Job::RUNNING) end_hold();
       return stop_if_unwanted(job);
     case Liveness::kExited:
       return end_or_retry(job, outcome_of(job, status.exit));
@@ -199,8 +201,8 @@ bool Scheduler::put_back(const v1::Job& job, const std::string& reason,
   launchers_.of(job).clean_up(job);
   if (!store_.put_back(job.id(), reason, pause)) return false;
   forget(job.id());
-  spdlog::warn("job {}: queued again, for in {} s at the earliest: {}", job.id(), pause.count(),
-               reason);
+  log_job(spdlog::level::warn, job,
+          fmt::format("queued again, for in {} s at the earliest: {}", pause.count(), reason));
   return true;
 }
 
@@ -217,8 +219,14 @@ bool Scheduler::is_ready_for(const v1::Job& job) {
 void Scheduler::hold_queue(const std::string& reason) {
   hold_ = hold_.count() == 0 ? kFirstHold : std::min(2 * hold_, kLongestHold);
   held_until_ = Heartbeats::Clock::now() + hold_;
+  held_ = true;
   spdlog::error("the queue is held for {} s, because this machine cannot start jobs: {}",
                 hold_.count(), reason);
+}
+
+void Scheduler::end_hold() {
+  hold_ = std::chrono::seconds(0);
+  held_ = false;
 }
 
 void Scheduler::start_queued() {
@@ -253,8 +261,8 @@ void Scheduler::start_attempt(const v1::Job& job) {
   const std::optional<v1::Job> started = store_.begin_attempt(job.id(), token.sha256, "");
   if (!started) return;
   heartbeats_.begin(job.id());
-  spdlog::info("job {}: attempt {} with {} ranks", started->id(), started->attempt(),
-               ranks_of(started->spec()));
+  log_job(spdlog::level::info, *started,
+          fmt::format("attempt {} with {} ranks", started->attempt(), ranks_of(started->spec())));
   try {
     v1::Job launched = *started;
     *launched.mutable_spec() = readmit(job.spec(), store_.output_of(job.id()), paths_);
@@ -275,8 +283,9 @@ void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
   if (job.attempt() > 0) launchers_.of(job).clean_up(job);
   store_.finish(job.id(), outcome);
   forget(job.id());
-  spdlog::info("job {}: {}{}", job.id(), v1::Job::State_Name(outcome.state),
-               outcome.error ? ": " + outcome.error->message() : "");
+  log_job(
+      spdlog::level::info, job,
+      v1::Job::State_Name(outcome.state) + (outcome.error ? ": " + outcome.error->message() : ""));
 }
 
 void Scheduler::forget(const std::string& id) {

@@ -1,7 +1,9 @@
 #include "server/server.h"
 
+#include <google/protobuf/util/time_util.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <system_error>
@@ -26,18 +28,18 @@ constexpr std::chrono::seconds kShutdownGrace{3};
 constexpr std::chrono::seconds kLongestRound{30};
 constexpr uintmax_t kLeastSpace = uintmax_t{16} << 20;
 
-/// Whoever may submit jobs can read and write files as this user.
-void require_protection(const Endpoint& endpoint, const ServerOptions& options) {
-  const bool identified = !options.tls.client_ca.empty() || !options.tokens.empty();
+/// Whoever may submit jobs can read and write files as this user, and figures say what runs here.
+/// `identified`: clients say who they are.
+void require_protection(const std::string& option, const Endpoint& endpoint, bool identified,
+                        const ServerOptions& options) {
   if (is_loopback(endpoint.host) || (identified && !options.tls.certificate.empty())) return;
-  const std::string fault =
-      endpoint.host + " is not a loopback address, and " +
-      (identified ? "tokens would be sent without TLS"
-                  : "whoever reaches it could read and write files as this user");
+  const std::string fault = endpoint.host + " is not a loopback address, and " +
+                            (identified ? "tokens would be sent without TLS"
+                                        : "whoever reaches it need not say who they are");
   if (!options.insecure) {
-    throw InputError("--listen", fault +
-                                     ". Set --tls-cert and --tls-key, and --tls-client-ca or "
-                                     "--tokens; or --insecure");
+    throw InputError(option, fault +
+                                 ". Set --tls-cert and --tls-key, and --tls-client-ca or "
+                                 "--tokens; or --insecure");
   }
   spdlog::warn("{}", fault);
 }
@@ -52,6 +54,13 @@ Listeners listen_for_clients(const Endpoint& endpoint, const std::optional<std::
     }
   }
   return listen_on_tcp(endpoint.host, endpoint.port);
+}
+
+std::string first_fault(const std::vector<HealthCheck>& checks) {
+  for (const HealthCheck& check : checks) {
+    if (!check.fault.empty()) return "the " + check.part + ": " + check.fault;
+  }
+  return "";
 }
 
 }  // namespace
@@ -76,16 +85,18 @@ Server::Server(const ServerOptions& options)
                                   SchedulerLimits{options.max_ranks, options.max_attempts,
                                                   options.heartbeat_timeout, options.retry_delay});
   watchdog_ = std::make_unique<Watchdog>(
-      "unix:" + socket().string(), [this] { return fault(); },
+      "unix:" + socket().string(), [this] { return first_fault(health()); },
       [this](bool serving) {
         for (GuardedServer* server : {clients_server_.get(), workers_server_.get()}) {
           server->set_serving(serving);
         }
       });
+  if (!options.http.empty()) listen_for_http(options);
   state_.write_endpoint(endpoint_);
 }
 
 Server::~Server() {
+  http_.reset();
   watchdog_.reset();
   streams_.stop();
   clients_server_->shutdown(kShutdownGrace);
@@ -96,7 +107,8 @@ std::filesystem::path Server::socket() const { return state_.root() / "workers.s
 
 void Server::listen(const ServerOptions& options) {
   const Endpoint endpoint = split_endpoint(options.listen);
-  require_protection(endpoint, options);
+  require_protection("--listen", endpoint,
+                     !options.tls.client_ca.empty() || !options.tokens.empty(), options);
   Listeners listeners = listen_for_clients(endpoint, state_.last_endpoint());
   endpoint_ = endpoint.host + ":" + std::to_string(listeners.port);
   // Jobs of an earlier version call the clients' address.
@@ -104,19 +116,55 @@ void Server::listen(const ServerOptions& options) {
       std::move(listeners), GuardedServerOptions{descriptors_ - kReservedDescriptors,
                                                  kClientThreads,
                                                  {&jobs_, &workers_},
-                                                 server_credentials(options.tls)});
+                                                 server_credentials(options.tls),
+                                                 &metrics_});
   workers_server_ = std::make_unique<GuardedServer>(
       listen_on_unix(socket()),
       GuardedServerOptions{descriptors_ - kReservedFromWorkers, kWorkerThreads, {&workers_}});
 }
 
-std::string Server::fault() {
+void Server::listen_for_http(const ServerOptions& options) {
+  const Endpoint endpoint = split_endpoint(options.http);
+  require_protection("--http", endpoint, !options.tokens.empty(), options);
+  http_ = std::make_unique<HttpServer>(
+      endpoint, options.tls, access_,
+      HttpContent{[this] { return health(); }, [this] { return metrics_.text(figures()); }});
+}
+
+std::vector<HealthCheck> Server::health() {
+  HealthCheck disk{"disk", ""};
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(state_.root(), error);
-  if (error) return state_.root().string() + ": " + error.message();
-  if (space.available < kLeastSpace) return "the disk of " + state_.root().string() + " is full";
-  if (scheduler_->time_since_round() > kLongestRound) return "the scheduler is stuck";
-  return store_.fault();
+  if (error) disk.fault = error.message();
+  if (!error && space.available < kLeastSpace) {
+    disk.fault = "less than " + std::to_string(kLeastSpace >> 20) + " MiB are free";
+  }
+  const bool stuck = scheduler_->time_since_round() > kLongestRound;
+  return {{"job table", store_.fault()},
+          disk,
+          {"scheduler", stuck ? "has not looked at the jobs for long" : ""}};
+}
+
+ServerFigures Server::figures() {
+  ServerFigures figures;
+  figures.jobs = store_.counts();
+  figures.totals = store_.totals();
+  if (const auto since = store_.head_queued_since()) {
+    const auto now = google::protobuf::util::TimeUtil::GetCurrentTime();
+    figures.queue_head_age_s = std::max(0.0, unix_time(now) - unix_time(*since));
+  }
+  figures.longest_silence_s = std::chrono::duration<double>(heartbeats_.longest_silence()).count();
+  figures.streams = streams_.size();
+  figures.serving = first_fault(health()).empty();
+  figures.queue_held = scheduler_->is_held();
+  std::error_code error;
+  const auto space = std::filesystem::space(state_.root(), error);
+  figures.state_free_bytes = error ? 0 : static_cast<int64_t>(space.available);
+  for (const char* suffix : {"", "-wal"}) {
+    const auto size = std::filesystem::file_size(state_.database().string() + suffix, error);
+    if (!error) figures.table_bytes += static_cast<int64_t>(size);
+  }
+  return figures;
 }
 
 }  // namespace dotresize

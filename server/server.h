@@ -3,12 +3,15 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "server/guarded_server.h"
 #include "server/heartbeats.h"
+#include "server/http_server.h"
 #include "server/job_store.h"
 #include "server/jobs_service.h"
 #include "server/launcher.h"
+#include "server/metrics.h"
 #include "server/options.h"
 #include "server/scheduler.h"
 #include "server/state_dir.h"
@@ -28,13 +31,17 @@ class Server {
 
   /// HOST:PORT with the actual port.
   const std::string& endpoint() const { return endpoint_; }
+  /// Where health and metrics are, "http://HOST:PORT"; empty without --http.
+  std::string http_url() const { return http_ ? http_->url() : ""; }
 
  private:
   void listen(const ServerOptions& options);
   /// Where jobs on this machine call their server.
   std::filesystem::path socket() const;
-  /// Why it cannot serve at the moment; empty if it can.
-  std::string fault();
+  void listen_for_http(const ServerOptions& options);
+  /// Whether it can serve at the moment.
+  std::vector<HealthCheck> health();
+  ServerFigures figures();
 
   int descriptors_;  ///< that this process may have
   StateDir state_;
@@ -44,6 +51,7 @@ class Server {
   Access access_;
   AuditLog audit_;
   Heartbeats heartbeats_;
+  Metrics metrics_;
   StreamPump streams_;
   JobsService jobs_;
   WorkersService workers_;
@@ -53,6 +61,7 @@ class Server {
   std::unique_ptr<Launchers> launchers_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Watchdog> watchdog_;
+  std::unique_ptr<HttpServer> http_;  ///< last: it asks all the others
 };
 
 }  // namespace dotresize

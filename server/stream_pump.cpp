@@ -62,6 +62,11 @@ void StreamPump::remove(Stream* stream) {
   streams_.erase(found);
 }
 
+int StreamPump::size() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(streams_.size());
+}
+
 void StreamPump::stop() {
   const std::lock_guard lock(mutex_);
   stopping_ = true;

@@ -39,6 +39,9 @@ class StreamPump {
   /// Its call is over.
   void remove(Stream* stream);
 
+  /// How many there are.
+  int size() const;
+
   /// All streams end: clients come back and resume.
   void stop();
   /// UNAVAILABLE once the server is stopping.
