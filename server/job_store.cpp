@@ -12,6 +12,7 @@
 #include "base/failure.h"
 #include "job/spec/job_state.h"
 #include "server/api_error.h"
+#include "server/outcome.h"
 
 namespace dotresize {
 namespace {
@@ -29,8 +30,8 @@ void complete(v1::Progress& progress) {
 
 /// A rank may report any code: the figures have one for all that are not known.
 std::string counted_code(const std::string& code) {
-  constexpr std::array<const char*, 6> kKnown = {"",          kInvalidInput, kRankFailed,
-                                                 kRankKilled, kLaunchFailed, kLost};
+  constexpr std::array<const char*, 7> kKnown = {
+      "", kInvalidInput, kRankFailed, kRankKilled, kLaunchFailed, kLost, kDeadlineExceeded};
   return std::ranges::find(kKnown, code) != kKnown.end() ? code : "OTHER";
 }
 
@@ -79,6 +80,12 @@ JobRow JobStore::read(const std::string& id) {
   return std::move(*row);
 }
 
+void JobStore::expire(const JobRow& row) {
+  if (!row.job.options().has_ttl_seconds_after_finished()) return;
+  const int64_t ttl_ms = int64_t{1000} * row.job.options().ttl_seconds_after_finished();
+  table_.expire(row.number, TimeUtil::TimestampToMilliseconds(row.job.end_time()) + ttl_ms);
+}
+
 void JobStore::append(JobRow& row, v1::Event event) {
   table_.append(row, std::move(event));
   ++uncommitted_.events;
@@ -86,8 +93,15 @@ void JobStore::append(JobRow& row, v1::Event event) {
 
 void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reason) {
   row.job.set_state(state);
+  if (state == v1::Job::QUEUED) {
+    row.job.clear_gpus();
+    table_.enqueue(row);
+  } else {
+    table_.dequeue(row.number);
+  }
   if (has_ended(state)) {
     *row.job.mutable_end_time() = TimeUtil::GetCurrentTime();
+    expire(row);
     row.job.set_cancelling(false);
     row.job.clear_retry_time();
     table_.release(row.number);
@@ -103,7 +117,8 @@ void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reaso
 }
 
 std::optional<v1::Job> JobStore::request_match(const std::string& request_id,
-                                               const v1::JobSpec& spec, const std::string& owner) {
+                                               const v1::JobSpec& spec, const std::string& owner,
+                                               const v1::JobOptions& options) {
   if (request_id.empty()) return std::nullopt;
   std::optional<v1::Job> job = table_.find_request(request_id);
   if (job && job->owner() != owner) {
@@ -111,19 +126,23 @@ std::optional<v1::Job> JobStore::request_match(const std::string& request_id,
                    "request_id '" + request_id + "' belongs to a job of another owner",
                    {{"request_id", request_id}});
   }
-  if (job && !google::protobuf::util::MessageDifferencer::Equals(job->spec(), spec)) {
-    throw ApiError(grpc::StatusCode::ALREADY_EXISTS, "REQUEST_ID_REUSED",
-                   "request_id '" + request_id + "' belongs to job " + job->id() +
-                       ", which has another spec; use a new request_id for a new job",
-                   {{"id", job->id()}, {"request_id", request_id}});
+  using google::protobuf::util::MessageDifferencer;
+  if (job && !(MessageDifferencer::Equals(job->spec(), spec) &&
+               MessageDifferencer::Equals(job->options(), options))) {
+    throw ApiError(
+        grpc::StatusCode::ALREADY_EXISTS, "REQUEST_ID_REUSED",
+        "request_id '" + request_id + "' belongs to job " + job->id() +
+            ", which has another spec or other options; use a new request_id for a new job",
+        {{"id", job->id()}, {"request_id", request_id}});
   }
   return job;
 }
 
 std::optional<v1::Job> JobStore::find_request(const std::string& request_id,
-                                              const v1::JobSpec& spec, const std::string& owner) {
+                                              const v1::JobSpec& spec, const std::string& owner,
+                                              const v1::JobOptions& options) {
   const std::lock_guard lock(mutex_);
-  return request_match(request_id, spec, owner);
+  return request_match(request_id, spec, owner, options);
 }
 
 void JobStore::claim(int64_t number, const std::vector<PathClaim>& claims) {
@@ -147,7 +166,8 @@ void JobStore::refuse_full_queue() {
 v1::Job JobStore::create(const NewJob& job) {
   JobRow row;
   transact([&] {
-    if (std::optional<v1::Job> earlier = request_match(job.request_id, job.spec, job.owner)) {
+    if (std::optional<v1::Job> earlier =
+            request_match(job.request_id, job.spec, job.owner, job.options)) {
       row.job = *earlier;
       return;
     }
@@ -242,6 +262,8 @@ v1::Job JobStore::requeue(const std::string& id, const std::vector<PathClaim>& c
     claim(row.number, claims);
     row.job.clear_error();
     row.job.clear_end_time();
+    row.job.clear_start_time();
+    table_.expire(row.number, 0);
     row.job.clear_progress();
     before_commit(row.job, row.output);
     enter(row, v1::Job::QUEUED, "resumed");
@@ -263,9 +285,20 @@ void JobStore::remove(const std::string& id, const Step& before_commit) {
   });
 }
 
-std::optional<v1::Job> JobStore::next_queued() {
+std::vector<QueuedJob> JobStore::queued(int limit) {
   const std::lock_guard lock(mutex_);
-  return table_.next_queued();
+  return table_.queued(limit);
+}
+
+int JobStore::queue_position(const std::string& id) {
+  const JobPosition job = position(id);
+  const std::lock_guard lock(read_mutex_);
+  return reader_.queue_position(job.number);
+}
+
+std::vector<std::string> JobStore::expired(int limit) {
+  const std::lock_guard lock(read_mutex_);
+  return reader_.expired(limit);
 }
 
 std::vector<v1::Job> JobStore::launched() {
@@ -275,7 +308,7 @@ std::vector<v1::Job> JobStore::launched() {
 
 std::optional<v1::Job> JobStore::begin_attempt(const std::string& id,
                                                const std::string& token_sha256,
-                                               const std::string& reason) {
+                                               const std::string& reason, const std::string& gpus) {
   std::optional<JobRow> row;
   transact([&] {
     row = table_.find(id);
@@ -284,6 +317,7 @@ std::optional<v1::Job> JobStore::begin_attempt(const std::string& id,
     row->job.set_attempt(row->job.attempt() + 1);
     row->job.clear_progress();
     row->job.clear_retry_time();
+    row->job.set_gpus(gpus);
     if (!row->job.has_start_time()) *row->job.mutable_start_time() = TimeUtil::GetCurrentTime();
     table_.insert_attempt(*row, token_sha256);
     enter(*row, v1::Job::STARTING, reason);

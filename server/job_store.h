@@ -73,9 +73,10 @@ class JobStore {
   explicit JobStore(const std::filesystem::path& database);
 
   /// The job that was created under this request_id, if there is one. ALREADY_EXISTS if it has
-  /// another spec or owner.
+  /// another spec, owner or other options.
   std::optional<v1::Job> find_request(const std::string& request_id, const v1::JobSpec& spec,
-                                      const std::string& owner = "");
+                                      const std::string& owner = "",
+                                      const v1::JobOptions& options = {});
 
   /// Queues the job, or returns the one that `request_id` has created already.
   /// FAILED_PRECONDITION if a job that has not ended uses the same paths, RESOURCE_EXHAUSTED
@@ -105,15 +106,20 @@ class JobStore {
   v1::Job requeue(const std::string& id, const std::vector<PathClaim>& claims,
                   const Step& before_commit);
 
-  /// The oldest QUEUED job whose retry_time has come.
-  std::optional<v1::Job> next_queued();
+  /// The first so many of the queue whose retry_time has come: of higher priority before others,
+  /// older before younger.
+  std::vector<QueuedJob> queued(int limit);
+  /// Place in the queue; 1 is the head. NOT_FOUND.
+  int queue_position(const std::string& id);
+  /// Ended jobs whose ttl_seconds_after_finished are over.
+  std::vector<std::string> expired(int limit);
   /// STARTING and RUNNING, oldest first.
   std::vector<v1::Job> launched();
 
-  /// The job becomes STARTING with the next attempt number, unless it has ended or been cancelled
-  /// meanwhile.
+  /// The job becomes STARTING with the next attempt number and these GPUs, unless it has ended or
+  /// been cancelled meanwhile.
   std::optional<v1::Job> begin_attempt(const std::string& id, const std::string& token_sha256,
-                                       const std::string& reason);
+                                       const std::string& reason, const std::string& gpus = "");
   void finish(const std::string& id, const Outcome& outcome);
   /// A launched job becomes QUEUED again for another attempt, after `pause`. False if it is being
   /// cancelled: then nothing changes.
@@ -146,9 +152,11 @@ class JobStore {
   /// In a transaction. NOT_FOUND.
   JobRow load(const std::string& id);
   std::optional<v1::Job> request_match(const std::string& request_id, const v1::JobSpec& spec,
-                                       const std::string& owner);
+                                       const std::string& owner, const v1::JobOptions& options);
   void claim(int64_t number, const std::vector<PathClaim>& claims);
   void refuse_full_queue();
+  /// An ended job is to be deleted when its time comes.
+  void expire(const JobRow& row);
   void append(JobRow& row, v1::Event event);
   /// The job changes its state, with an event.
   void enter(JobRow& row, v1::Job::State state, const std::string& reason);

@@ -3,6 +3,7 @@
 #include <SQLiteCpp/Column.h>
 #include <SQLiteCpp/Statement.h>
 #include <SQLiteCpp/Transaction.h>
+#include <fmt/format.h>
 #include <google/protobuf/util/time_util.h>
 #include <sqlite3.h>
 
@@ -68,8 +69,10 @@ std::string is_one_of(const std::vector<v1::Job::State>& states) {
   return "state IN (" + numbers + ")";
 }
 
+int64_t now_ms() { return TimeUtil::TimestampToMilliseconds(TimeUtil::GetCurrentTime()); }
+
 constexpr int kBusyTimeoutMs = 2000;  // another program, a backup say, has the file
-constexpr int kSchemaVersion = 2;
+constexpr int kSchemaVersion = 3;
 
 // The columns are what queries need; `body` is the whole v1::Job, v1::Event or v1::JobError.
 constexpr char kSchema[] = R"(
@@ -115,6 +118,63 @@ CREATE TABLE quarantine (                        -- bytes that could not be read
 );
 ALTER TABLE jobs ADD COLUMN retry_ms INTEGER NOT NULL DEFAULT 0;  -- Unix time of retry_time
 )";
+
+// Since version 3.
+constexpr char kSchema3[] = R"(
+ALTER TABLE jobs DROP COLUMN retry_ms;
+ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+CREATE INDEX jobs_by_owner ON jobs (owner, number);
+CREATE TABLE queue (                             -- the QUEUED jobs
+  job      INTEGER PRIMARY KEY REFERENCES jobs (number) ON DELETE CASCADE,
+  priority INTEGER NOT NULL,
+  retry_ms INTEGER NOT NULL,                     -- Unix time of retry_time
+  device   INTEGER NOT NULL,
+  ranks    INTEGER NOT NULL,
+  memory   INTEGER NOT NULL                      -- bytes
+);
+CREATE INDEX queue_order ON queue (priority DESC, job);
+CREATE TABLE labels (
+  key   TEXT NOT NULL,
+  value TEXT NOT NULL,
+  job   INTEGER NOT NULL REFERENCES jobs (number) ON DELETE CASCADE,
+  PRIMARY KEY (key, value, job)
+) WITHOUT ROWID;
+CREATE INDEX labels_by_job ON labels (job);
+CREATE TABLE expiries (                          -- when ended jobs are to be deleted
+  job   INTEGER PRIMARY KEY REFERENCES jobs (number) ON DELETE CASCADE,
+  at_ms INTEGER NOT NULL
+);
+CREATE INDEX expiries_by_time ON expiries (at_ms);
+)";
+
+void insert_into_queue(const SQLite::Database& database, int64_t number, const v1::Job& job) {
+  const v1::Resources& resources = job.spec().resources();
+  prepare(database, "INSERT OR REPLACE INTO queue VALUES (?, ?, ?, ?, ?, ?)", number,
+          job.options().priority(), TimeUtil::TimestampToMilliseconds(job.retry_time()),
+          static_cast<int>(resources.device()),
+          resources.has_ranks() ? static_cast<int64_t>(resources.ranks()) : int64_t{1},
+          job.memory_bytes())
+      .exec();
+}
+
+/// The table of the queue, with the jobs that an earlier version has queued.
+void add_queue(SQLite::Database& database) {
+  database.exec(kSchema3);
+  auto query =
+      prepare(database, "SELECT number, body FROM jobs WHERE " + is_one_of({v1::Job::QUEUED}));
+  while (query.executeStep()) {
+    insert_into_queue(database, query.getColumn(0).getInt64(),
+                      parsed<v1::Job>(query.getColumn(1)).value_or(v1::Job()));
+  }
+  auto owned = prepare(database, "SELECT number, body FROM jobs");
+  while (owned.executeStep()) {
+    const auto job = parsed<v1::Job>(owned.getColumn(1));
+    if (!job || !job->has_owner()) continue;
+    prepare(database, "UPDATE jobs SET owner = ? WHERE number = ?", job->owner(),
+            owned.getColumn(0).getInt64())
+        .exec();
+  }
+}
 
 void insert_claims(const SQLite::Database& database, int64_t number,
                    const std::vector<PathClaim>& claims) {
@@ -176,6 +236,7 @@ SQLite::Database open_database(const std::filesystem::path& path) try {
     SQLite::Transaction transaction(database);
     if (version < 1) database.exec(kSchema);
     if (version < 2) add_claims(database);
+    if (version < 3) add_queue(database);
     database.exec("PRAGMA user_version=" + std::to_string(kSchemaVersion));
     transaction.commit();
   }
@@ -289,12 +350,51 @@ std::vector<v1::Job> JobTable::in_states(const std::vector<v1::Job::State>& stat
   return jobs_of(prepare(database_, kSelectJobs + is_one_of(states) + " ORDER BY number"));
 }
 
-std::optional<v1::Job> JobTable::next_queued() {
-  auto query = prepare(
-      database_, std::string(kSelectJobs) + "state = ? AND retry_ms <= ? ORDER BY number LIMIT 1",
-      v1::Job::QUEUED, TimeUtil::TimestampToMilliseconds(TimeUtil::GetCurrentTime()));
-  if (!query.executeStep()) return std::nullopt;
-  return row_of(query).job;
+void JobTable::enqueue(const JobRow& row) { insert_into_queue(database_, row.number, row.job); }
+
+void JobTable::dequeue(int64_t number) {
+  prepare(database_, "DELETE FROM queue WHERE job = ?", number).exec();
+}
+
+std::vector<QueuedJob> JobTable::queued(int limit) {
+  auto query = prepare(database_,
+                       "SELECT id, device, ranks, memory FROM queue JOIN jobs ON job = number "
+                       "WHERE retry_ms <= ? ORDER BY priority DESC, job LIMIT ?",
+                       now_ms(), limit);
+  std::vector<QueuedJob> jobs;
+  while (query.executeStep()) {
+    const int device = query.getColumn(1).getInt();
+    jobs.push_back({query.getColumn(0).getString(),
+                    v1::Resources::Device_IsValid(device)
+                        ? static_cast<v1::Resources::Device>(device)
+                        : v1::Resources::cpu,
+                    query.getColumn(2).getInt64(), query.getColumn(3).getInt64()});
+  }
+  return jobs;
+}
+
+int JobTable::queue_position(int64_t number) {
+  auto query = prepare(database_,
+                       "SELECT count(*) FROM queue AS other, queue AS self WHERE self.job = ?1 AND "
+                       "(other.priority, -other.job) >= (self.priority, -self.job)",
+                       number);
+  query.executeStep();
+  return query.getColumn(0).getInt();
+}
+
+void JobTable::expire(int64_t number, int64_t at_ms) {
+  prepare(database_, "DELETE FROM expiries WHERE job = ?", number).exec();
+  if (at_ms > 0) prepare(database_, "INSERT INTO expiries VALUES (?, ?)", number, at_ms).exec();
+}
+
+std::vector<std::string> JobTable::expired(int limit) {
+  auto query = prepare(database_,
+                       "SELECT id FROM expiries JOIN jobs ON job = number WHERE at_ms <= ? "
+                       "ORDER BY at_ms LIMIT ?",
+                       now_ms(), limit);
+  std::vector<std::string> ids;
+  while (query.executeStep()) ids.push_back(query.getColumn(0).getString());
+  return ids;
 }
 
 int JobTable::count(v1::Job::State state) {
@@ -318,9 +418,8 @@ std::map<v1::Job::State, int64_t> JobTable::counts() {
 std::optional<google::protobuf::Timestamp> JobTable::head_queued_since() {
   // The last event of a queued job says that it was queued.
   auto query = prepare(database_,
-                       "SELECT number, last_event FROM jobs WHERE state = ? ORDER BY number "
-                       "LIMIT 1",
-                       v1::Job::QUEUED);
+                       "SELECT number, last_event FROM queue JOIN jobs ON job = number "
+                       "ORDER BY priority DESC, job LIMIT 1");
   if (!query.executeStep()) return std::nullopt;
   const auto events =
       events_after(query.getColumn(0).getInt64(), query.getColumn(1).getInt64() - 1, 1);
@@ -342,8 +441,13 @@ std::string list_sql(const JobQuery& query) {
   // One index each way: a union of states, each of which is in order, needs no sorting.
   std::string filter = "number < ?1";
   if (!query.name.empty()) filter += " AND name = ?2";
+  if (!query.owner.empty()) filter += " AND owner = ?3";
+  for (size_t i = 0; i < query.labels.size(); ++i) {
+    filter += fmt::format(" AND number IN (SELECT job FROM labels WHERE key = ?{} AND value = ?{})",
+                          4 + 2 * i, 5 + 2 * i);
+  }
   if (query.states.empty()) return kSelectJobs + filter + " ORDER BY number DESC";
-  if (!query.name.empty()) {
+  if (!query.name.empty() || !query.owner.empty() || !query.labels.empty()) {
     return kSelectJobs + filter + " AND " + is_one_of(query.states) + " ORDER BY number DESC";
   }
   std::string sql;
@@ -358,6 +462,12 @@ JobPage JobTable::list(const JobQuery& query) {
   SQLite::Statement select(database_, list_sql(query));
   select.bind(1, query.before == 0 ? std::numeric_limits<int64_t>::max() : query.before);
   if (!query.name.empty()) select.bind(2, query.name);
+  if (!query.owner.empty()) select.bind(3, query.owner);
+  int parameter = 4;
+  for (const auto& [key, value] : query.labels) {
+    select.bind(parameter++, key);
+    select.bind(parameter++, value);
+  }
 
   JobPage page;
   int64_t last = 0;
@@ -383,16 +493,21 @@ JobRow JobTable::insert(const NewJob& job) {
   *row.job.mutable_spec() = job.spec;
   row.job.set_request_id(job.request_id);
   if (!job.owner.empty()) row.job.set_owner(job.owner);
+  if (job.options.ByteSizeLong() > 0) *row.job.mutable_options() = job.options;
+  if (job.memory > 0) row.job.set_memory_bytes(job.memory);
   row.job.set_state(v1::Job::QUEUED);
   *row.job.mutable_create_time() = TimeUtil::GetCurrentTime();
 
   prepare(database_,
-          "INSERT INTO jobs (id, request_id, name, state, output, last_event, body) "
-          "VALUES (?, NULLIF(?, ''), ?, ?, ?, 0, ?)",
+          "INSERT INTO jobs (id, request_id, name, state, output, last_event, body, owner) "
+          "VALUES (?, NULLIF(?, ''), ?, ?, ?, 0, ?, ?)",
           row.job.id(), job.request_id, job.spec.name(), row.job.state(), job.output,
-          Blob{row.job.SerializeAsString()})
+          Blob{row.job.SerializeAsString()}, job.owner)
       .exec();
   row.number = database_.getLastInsertRowid();
+  for (const auto& [key, value] : job.options.labels()) {
+    prepare(database_, "INSERT INTO labels VALUES (?, ?, ?)", key, value, row.number).exec();
+  }
   return row;
 }
 
@@ -402,10 +517,8 @@ void JobTable::save(JobRow& row) {
             row.number)
         .exec();
   }
-  prepare(database_,
-          "UPDATE jobs SET state = ?, last_event = ?, retry_ms = ?, body = ? WHERE number = ?",
-          row.job.state(), row.last_event, TimeUtil::TimestampToMilliseconds(row.job.retry_time()),
-          Blob{row.job.SerializeAsString()}, row.number)
+  prepare(database_, "UPDATE jobs SET state = ?, last_event = ?, body = ? WHERE number = ?",
+          row.job.state(), row.last_event, Blob{row.job.SerializeAsString()}, row.number)
       .exec();
 }
 

@@ -1,6 +1,10 @@
 #include "server/jobs_service.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/util/time_util.h>
+#include <spdlog/spdlog.h>
 
 #include <filesystem>
 #include <memory>
@@ -9,19 +13,32 @@
 #include "base/parse_number.h"
 #include "base/partial_path.h"
 #include "base/printable.h"
+#include "base/program.h"
 #include "job/spec/job_state.h"
 #include "server/api_error.h"
 #include "server/files.h"
 #include "server/job_output.h"
+#include "server/job_removal.h"
 #include "server/log_format.h"
 
 namespace dotresize {
 namespace {
 
+/// The same bytes for the same filter: maps have no order of their own.
+std::string serialized(const v1::ListJobsRequest::Filter& filter) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream output(&stream);
+  output.SetSerializationDeterministic(true);
+  filter.SerializeToCodedStream(&output);
+  output.Trim();
+  return bytes;
+}
+
 /// FNV-1a over the filter: enough to catch a token that is used with another filter.
 uint64_t fingerprint(const v1::ListJobsRequest::Filter& filter) {
   uint64_t hash = 14695981039346656037u;
-  for (const char c : filter.SerializeAsString()) {
+  for (const char c : serialized(filter)) {
     hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
   }
   return hash;
@@ -30,6 +47,7 @@ uint64_t fingerprint(const v1::ListJobsRequest::Filter& filter) {
 constexpr int kDefaultPage = 100;
 constexpr int kMaxPage = 1000;
 constexpr int kMaxStatesInFilter = 10;
+constexpr int kMaxLabelsInFilter = 16;
 constexpr size_t kMaxNameBytes = 400;  // 100 characters of UTF-8
 constexpr size_t kMaxIdBytes = 64;
 constexpr int kEventsAtOnce = 256;
@@ -120,6 +138,12 @@ JobQuery query_of(const v1::ListJobsRequest& request) {
   if (request.filter().name().size() > kMaxNameBytes) {
     throw invalid_argument("filter.name", "is longer than the name of any job");
   }
+  if (request.filter().owner().size() > kMaxNameBytes) {
+    throw invalid_argument("filter.owner", "is longer than the name of any caller");
+  }
+  if (request.filter().labels_size() > kMaxLabelsInFilter) {
+    throw invalid_argument("filter.labels", "has more entries than a job may have");
+  }
   if (request.filter().states_size() > kMaxStatesInFilter) {
     throw invalid_argument("filter.states", "has more entries than there are states");
   }
@@ -127,6 +151,8 @@ JobQuery query_of(const v1::ListJobsRequest& request) {
   query.limit = request.page_size() == 0 ? kDefaultPage : request.page_size();
   query.before = read_page_token(request.page_token(), request.filter());
   query.name = request.filter().name();
+  query.owner = request.filter().owner();
+  query.labels = {request.filter().labels().begin(), request.filter().labels().end()};
   for (const int state : request.filter().states()) {
     if (!v1::Job::State_IsValid(state) || state == v1::Job::STATE_UNSPECIFIED) {
       throw invalid_argument("filter.states", std::to_string(state) + " is not the state of a job");
@@ -155,17 +181,17 @@ int64_t read_page_token(const std::string& token, const v1::ListJobsRequest::Fil
   return *position;
 }
 
-JobsService::JobsService(JobStore& store, const StateDir& state, Trash& trash, StreamPump& streams,
-                         const PathPolicy& paths, const Access& access, AuditLog& audit,
-                         AdmissionLimits limits)
-    : store_(store),
-      state_(state),
-      trash_(trash),
-      streams_(streams),
-      paths_(paths),
-      access_(access),
-      audit_(audit),
-      limits_(limits) {}
+JobsService::JobsService(const JobsContext& context)
+    : store_(context.store),
+      state_(context.state),
+      trash_(context.trash),
+      streams_(context.streams),
+      paths_(context.paths),
+      access_(context.access),
+      audit_(context.audit),
+      machine_(context.machine),
+      drain_(context.drain),
+      view_(context.view) {}
 
 grpc::Status JobsService::serve(
     const char* method, const grpc::ServerContextBase& context, Role least, std::string id,
@@ -216,13 +242,16 @@ grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
 v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& caller) {
   if (!request.validate_only()) {
     // First: by now the output may exist, made by that very job.
-    const auto earlier = store_.find_request(request.request_id(), request.spec(), caller.name);
+    const auto earlier =
+        store_.find_request(request.request_id(), request.spec(), caller.name, request.options());
     if (earlier) return *earlier;
   }
-  NewJob admitted = admit(request.spec(), request.request_id(), limits_, paths_);
+  if (request.options().priority() > 0) require_role(caller, Role::kAdmin);
+  NewJob admitted = admit(request, machine_.capacity, paths_);
   if (request.validate_only()) {
     v1::Job job;
     *job.mutable_spec() = admitted.spec;
+    job.set_memory_bytes(admitted.memory);
     return job;
   }
   admitted.owner = caller.name;
@@ -236,11 +265,20 @@ grpc::Status JobsService::GetJob(grpc::ServerContext* context, const v1::GetJobR
   return serve("GetJob", *context, Role::kRead, request->id(), [&](const Caller&, std::string&) {
     check_id(request->id());
     *response = store_.get(request->id());
-    if (response->state() == v1::Job::FAILED) {
-      const int64_t bytes = size_of_directory(partial_path(store_.output_of(request->id())));
-      if (bytes > 0) response->set_unfinished_bytes(bytes);
-    }
+    describe(*response);
   });
+}
+
+void JobsService::describe(v1::Job& job) {
+  if (job.state() == v1::Job::FAILED) {
+    const int64_t bytes = size_of_directory(partial_path(store_.output_of(job.id())));
+    if (bytes > 0) job.set_unfinished_bytes(bytes);
+  }
+  if (job.state() != v1::Job::QUEUED) return;
+  job.set_queue_position(store_.queue_position(job.id()));
+  const bool retries =
+      job.has_retry_time() && job.retry_time() > google::protobuf::util::TimeUtil::GetCurrentTime();
+  job.set_waiting_for(retries ? "the time of its next attempt" : view_.reason(job.id()));
 }
 
 grpc::Status JobsService::ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
@@ -311,22 +349,9 @@ grpc::Status JobsService::DeleteJob(grpc::ServerContext* context,
   return serve("DeleteJob", *context, Role::kSubmit, request->id(),
                [&](const Caller& caller, std::string& id) {
                  require_own_job(caller, id);
-                 remove(id);
+                 remove_job(store_, state_, trash_, id);
+                 log_job(spdlog::level::info, id, 0, "deleted");
                });
-}
-
-void JobsService::remove(const std::string& id) {
-  TrashedDirectory unfinished;
-  TrashedDirectory folder;
-  store_.remove(id, [&](const v1::Job& job, const std::string& output) {
-    if (job.state() != v1::Job::SUCCEEDED && job.attempt() > 0) {
-      unfinished = JobOutput(output, id).discard(trash_);
-    }
-    folder = trash_.take(state_.job(id));
-  });
-  unfinished.remove();
-  folder.remove();
-  log_job(spdlog::level::info, id, 0, "deleted");
 }
 
 grpc::ServerWriteReactor<v1::LogChunk>* JobsService::GetLogs(grpc::CallbackServerContext* context,
@@ -335,6 +360,43 @@ grpc::ServerWriteReactor<v1::LogChunk>* JobsService::GetLogs(grpc::CallbackServe
     check_id(request->id());
     check_not_negative("offset", request->offset());
     return std::make_shared<LogStream>(streams_, store_, state_.log(request->id()), *request);
+  });
+}
+
+v1::ServerInfo JobsService::server_info() {
+  std::map<v1::Job::State, int64_t> jobs = store_.counts();
+  v1::ServerInfo info;
+  info.set_version(kVersion);
+  *info.mutable_capacity() = to_message(machine_.capacity);
+  *info.mutable_used() = to_message(view_.used());
+  info.set_queued_jobs(static_cast<int32_t>(jobs[v1::Job::QUEUED]));
+  info.set_running_jobs(static_cast<int32_t>(jobs[v1::Job::STARTING] + jobs[v1::Job::RUNNING]));
+  info.set_drained(drain_.is_on());
+  info.set_paused(view_.paused());
+  return info;
+}
+
+grpc::Status JobsService::GetServerInfo(grpc::ServerContext* context,
+                                        const v1::GetServerInfoRequest*, v1::ServerInfo* response) {
+  return serve("GetServerInfo", *context, Role::kRead, "",
+               [&](const Caller&, std::string&) { *response = server_info(); });
+}
+
+grpc::Status JobsService::DrainServer(grpc::ServerContext* context, const v1::DrainServerRequest*,
+                                      v1::ServerInfo* response) {
+  return serve("DrainServer", *context, Role::kAdmin, "", [&](const Caller&, std::string&) {
+    drain_.set(true);
+    spdlog::info("drained: no job is started from now on");
+    *response = server_info();
+  });
+}
+
+grpc::Status JobsService::ResumeServer(grpc::ServerContext* context, const v1::ResumeServerRequest*,
+                                       v1::ServerInfo* response) {
+  return serve("ResumeServer", *context, Role::kAdmin, "", [&](const Caller&, std::string&) {
+    drain_.set(false);
+    spdlog::info("resumed: jobs are started again");
+    *response = server_info();
   });
 }
 

@@ -76,8 +76,8 @@ std::unique_ptr<spdlog::formatter> text_formatter() {
 }  // namespace
 
 void set_up_log(LogFormat format) {
-  const auto logger = std::make_shared<spdlog::logger>(
-      kLogger, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  const auto logger =
+      std::make_shared<spdlog::logger>(kLogger, std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_formatter(format == LogFormat::kJson ? json_formatter() : text_formatter());
   spdlog::set_default_logger(logger);
 }

@@ -94,9 +94,24 @@ void add_jobs(const ServerFigures& figures, Families& families) {
                  figures.queue_head_age_s);
   families.gauge("dotresize_queue_held", "1 while this machine cannot start jobs.",
                  figures.queue_held ? 1.0 : 0.0);
+  families.gauge("dotresize_drained", "1 while an operator lets no job be started.",
+                 figures.drained ? 1.0 : 0.0);
   families.gauge("dotresize_heartbeat_age_seconds",
                  "Longest time since a heartbeat of a job that runs; 0 if none does.",
                  figures.longest_silence_s);
+}
+
+void add_resources(const ServerFigures& figures, Families& families) {
+  const auto add = [&](const std::string& name, const std::string& what, int64_t capacity,
+                       int64_t used) {
+    families.gauge("dotresize_capacity_" + name, what + " that jobs may take together.",
+                   static_cast<double>(capacity));
+    families.gauge("dotresize_used_" + name, what + " of jobs that run.",
+                   static_cast<double>(used));
+  };
+  add("ranks", "MPI ranks", figures.capacity.ranks, figures.used.ranks);
+  add("gpus", "GPUs", figures.capacity.gpus, figures.used.gpus);
+  add("memory_bytes", "Memory of the host", figures.capacity.memory, figures.used.memory);
 }
 
 void add_totals(const JobTotals& totals, Families& families) {
@@ -124,6 +139,7 @@ std::vector<MetricFamily> families_of(const ServerFigures& figures) {
                  "1 while jobs can be stored and started: what grpc.health.v1 and /readyz say.",
                  figures.serving ? 1.0 : 0.0);
   add_jobs(figures, families);
+  add_resources(figures, families);
   add_totals(figures.totals, families);
   families.gauge("dotresize_streams", "Open WatchJob and GetLogs calls.", figures.streams);
   families.gauge("dotresize_state_free_bytes", "Free space on the disk of the state directory.",

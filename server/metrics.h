@@ -12,6 +12,7 @@
 
 #include "dotresize/v1/jobs.pb.h"
 #include "server/job_store.h"
+#include "server/resources.h"
 
 namespace dotresize {
 
@@ -23,9 +24,12 @@ struct ServerFigures {
   double longest_silence_s = 0.0;  ///< of a running job's heartbeats; 0: none runs
   int streams = 0;                 ///< open WatchJob and GetLogs calls
   bool serving = true;             ///< what grpc.health.v1 says
-  bool queue_held = false;         ///< this machine cannot start jobs
-  int64_t state_free_bytes = 0;    ///< of the disk of the state directory
-  int64_t table_bytes = 0;         ///< of the job table's files
+  Amounts capacity;                ///< of the machine for jobs
+  Amounts used;                    ///< by jobs that run
+  bool drained = false;
+  bool queue_held = false;       ///< this machine cannot start jobs
+  int64_t state_free_bytes = 0;  ///< of the disk of the state directory
+  int64_t table_bytes = 0;       ///< of the job table's files
 };
 
 /// The metrics of the server for Prometheus (docs/operations.md lists them). Safe to use from any

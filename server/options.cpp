@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/environment.h"
+#include "base/human_text.h"
 #include "base/program.h"
 #include "server/endpoint.h"
 
@@ -99,6 +100,10 @@ void add_watching_options(CLI::App& app, ServerOptions& options) {
           {"text", LogFormat::kText}, {"json", LogFormat::kJson}}));
 }
 
+std::string memory_fault(const std::string& text) {
+  return parse_bytes(text).value_or(0) > 0 ? "" : "'" + text + "' is no size, as 256GiB is one";
+}
+
 /// How much runs, and how often and how long it is waited for.
 void add_limit_options(CLI::App& app, ServerOptions& options, int& retry_delay_s,
                        int& heartbeat_timeout_s) {
@@ -106,6 +111,15 @@ void add_limit_options(CLI::App& app, ServerOptions& options, int& retry_delay_s
       ->envname("DOTRESIZE_MAX_RANKS")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
+  app.add_option("--gpus", options.gpus, "GPUs that jobs may have (default: all that are found)")
+      ->envname("DOTRESIZE_GPUS")
+      ->check(CLI::Range(0, 1024));
+  app.add_option_function<std::string>(
+         "--memory", [&options](const std::string& text) { options.memory = *parse_bytes(text); },
+         "Memory that jobs may take together, 256GiB say (default: what there is)")
+      ->envname("DOTRESIZE_MEMORY")
+      ->type_name("SIZE")
+      ->check(memory_fault);
   app.add_option("--max-attempts", options.max_attempts,
                  "Launches of one job whose processes are lost or killed; 1: never again")
       ->envname("DOTRESIZE_MAX_ATTEMPTS")

@@ -26,6 +26,8 @@ struct ServerOptions {
   std::vector<std::filesystem::path>
       allow_roots;                       ///< where jobs may read and write; none: anywhere
   int max_ranks = 8;                     ///< running at the same time, over all jobs
+  int gpus = -1;                         ///< that jobs may have; negative: all that are found
+  int64_t memory = 0;                    ///< bytes of all jobs together; 0: what there is
   int max_attempts = 3;                  ///< of a job whose processes are lost or killed
   std::chrono::seconds retry_delay{10};  ///< before the second one; doubled with each
   mode_t job_umask = 022;                ///< of what jobs write: that of who started the server

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/environment.h"
 #include "base/errors.h"
 #include "server/credentials.h"
 #include "server/endpoint.h"
@@ -56,6 +57,15 @@ Listeners listen_for_clients(const Endpoint& endpoint, const std::optional<std::
   return listen_on_tcp(endpoint.host, endpoint.port);
 }
 
+Machine machine_of(const ServerOptions& options) {
+  Machine machine;
+  machine.gpus = find_gpus(options.gpus);
+  machine.memory_declared = options.memory > 0;
+  machine.capacity = {options.max_ranks, std::ssize(machine.gpus),
+                      machine.memory_declared ? options.memory : usable_memory_bytes()};
+  return machine;
+}
+
 std::string first_fault(const std::vector<HealthCheck>& checks) {
   for (const HealthCheck& check : checks) {
     if (!check.fault.empty()) return "the " + check.part + ": " + check.fault;
@@ -71,19 +81,21 @@ Server::Server(const ServerOptions& options)
       store_(state_.database()),
       trash_(state_.trash()),
       paths_(options.allow_roots, state_.root()),
+      machine_(machine_of(options)),
+      drain_(state_.root() / "drained"),
       access_(options.tokens),
       audit_(state_.root() / "audit.jsonl"),
       streams_(store_.changes()),
-      jobs_(store_, state_, trash_, streams_, paths_, access_, audit_, {options.max_ranks}),
+      jobs_({store_, state_, trash_, streams_, paths_, access_, audit_, machine_, drain_, view_}),
       workers_(store_, heartbeats_) {
   launchers_ = std::make_unique<Launchers>(
       LauncherContext{state_, options.job_umask, "unix:" + socket().string()});
   launchers_->require_ready();
   listen(options);
-  scheduler_ =
-      std::make_unique<Scheduler>(store_, *launchers_, heartbeats_, trash_, paths_,
-                                  SchedulerLimits{options.max_ranks, options.max_attempts,
-                                                  options.heartbeat_timeout, options.retry_delay});
+  scheduler_ = std::make_unique<Scheduler>(
+      SchedulerContext{store_, state_, *launchers_, heartbeats_, trash_, paths_, machine_, drain_,
+                       view_},
+      SchedulerLimits{options.max_attempts, options.heartbeat_timeout, options.retry_delay});
   watchdog_ = std::make_unique<Watchdog>(
       "unix:" + socket().string(), [this] { return first_fault(health()); },
       [this](bool serving) {
@@ -154,6 +166,9 @@ ServerFigures Server::figures() {
     figures.queue_head_age_s = std::max(0.0, unix_time(now) - unix_time(*since));
   }
   figures.longest_silence_s = std::chrono::duration<double>(heartbeats_.longest_silence()).count();
+  figures.capacity = machine_.capacity;
+  figures.used = view_.used();
+  figures.drained = drain_.is_on();
   figures.streams = streams_.size();
   figures.serving = first_fault(health()).empty();
   figures.queue_held = scheduler_->is_held();

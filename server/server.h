@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "server/drain.h"
 #include "server/guarded_server.h"
 #include "server/heartbeats.h"
 #include "server/http_server.h"
@@ -13,6 +14,8 @@
 #include "server/launcher.h"
 #include "server/metrics.h"
 #include "server/options.h"
+#include "server/queue_view.h"
+#include "server/resources.h"
 #include "server/scheduler.h"
 #include "server/state_dir.h"
 #include "server/watchdog.h"
@@ -48,6 +51,9 @@ class Server {
   JobStore store_;
   Trash trash_;
   PathPolicy paths_;
+  const Machine machine_;
+  Drain drain_;
+  QueueView view_;
   Access access_;
   AuditLog audit_;
   Heartbeats heartbeats_;
