@@ -19,8 +19,6 @@ namespace {
 
 using google::protobuf::util::TimeUtil;
 
-constexpr int kMaxQueuedJobs = 10000;
-
 /// A job that has succeeded is done, whatever its last heartbeat said.
 void complete(v1::Progress& progress) {
   progress.set_junctions_done(progress.junctions_total());
@@ -50,8 +48,8 @@ void JobTotals::add(const JobTotals& more) {
   last_success = std::max(last_success, more.last_success);
 }
 
-JobStore::JobStore(const std::filesystem::path& database)
-    : table_(database), reader_(database, JobTable::Reader()) {
+JobStore::JobStore(const std::filesystem::path& database, int max_queued)
+    : max_queued_(max_queued), table_(database), reader_(database, JobTable::Reader()) {
   totals_.last_success = table_.last_success();
 }
 
@@ -156,11 +154,17 @@ void JobStore::claim(int64_t number, const std::vector<PathClaim>& claims) {
   table_.claim(number, claims);
 }
 
-void JobStore::refuse_full_queue() {
-  if (table_.count(v1::Job::QUEUED) < kMaxQueuedJobs) return;
-  throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL",
-                  std::to_string(kMaxQueuedJobs) + " jobs are waiting already; try again later",
-                  std::chrono::seconds(30));
+void JobStore::refuse_full_queue(const std::string& owner) {
+  const auto refuse = [](int count, const std::string& whose) {
+    throw try_again(
+        grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL",
+        std::to_string(count) + " jobs" + whose + " are waiting already; try again later",
+        std::chrono::seconds(30));
+  };
+  if (table_.count_queued(std::nullopt) >= kMaxQueuedJobs) refuse(kMaxQueuedJobs, "");
+  if (table_.count_queued(owner) >= max_queued_) {
+    refuse(max_queued_, owner.empty() ? "" : " of '" + owner + "'");
+  }
 }
 
 v1::Job JobStore::create(const NewJob& job) {
@@ -171,7 +175,7 @@ v1::Job JobStore::create(const NewJob& job) {
       row.job = *earlier;
       return;
     }
-    refuse_full_queue();
+    refuse_full_queue(job.owner);
     row = table_.insert(job);
     claim(row.number, job.claims);
     enter(row, v1::Job::QUEUED, "");
@@ -258,7 +262,7 @@ v1::Job JobStore::requeue(const std::string& id, const std::vector<PathClaim>& c
       throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_NOT_RESUMABLE",
                      "the record of job " + id + " is damaged; submit it anew", {{"id", id}});
     }
-    refuse_full_queue();
+    refuse_full_queue(row.job.owner());
     claim(row.number, claims);
     row.job.clear_error();
     row.job.clear_end_time();

@@ -70,7 +70,11 @@ struct JobTotals {
 /// disk is.
 class JobStore {
  public:
-  explicit JobStore(const std::filesystem::path& database);
+  /// `max_queued`: jobs of one owner.
+  explicit JobStore(const std::filesystem::path& database, int max_queued = kMaxQueuedJobs);
+
+  /// Of all owners.
+  static constexpr int kMaxQueuedJobs = 10000;
 
   /// The job that was created under this request_id, if there is one. ALREADY_EXISTS if it has
   /// another spec, owner or other options.
@@ -154,7 +158,7 @@ class JobStore {
   std::optional<v1::Job> request_match(const std::string& request_id, const v1::JobSpec& spec,
                                        const std::string& owner, const v1::JobOptions& options);
   void claim(int64_t number, const std::vector<PathClaim>& claims);
-  void refuse_full_queue();
+  void refuse_full_queue(const std::string& owner);
   /// An ended job is to be deleted when its time comes.
   void expire(const JobRow& row);
   void append(JobRow& row, v1::Event event);
@@ -163,6 +167,7 @@ class JobStore {
   /// Runs `body` as one transaction under the lock, then tells of the change.
   void transact(const std::function<void()>& body);
 
+  const int max_queued_;
   std::mutex mutex_;
   JobTable table_;
   JobTotals totals_;

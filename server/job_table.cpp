@@ -130,8 +130,10 @@ CREATE TABLE queue (                             -- the QUEUED jobs
   retry_ms INTEGER NOT NULL,                     -- Unix time of retry_time
   device   INTEGER NOT NULL,
   ranks    INTEGER NOT NULL,
-  memory   INTEGER NOT NULL                      -- bytes
+  memory   INTEGER NOT NULL,                     -- bytes
+  owner    TEXT NOT NULL
 );
+CREATE INDEX queue_by_owner ON queue (owner);
 CREATE INDEX queue_order ON queue (priority DESC, job);
 CREATE TABLE labels (
   key   TEXT NOT NULL,
@@ -149,11 +151,11 @@ CREATE INDEX expiries_by_time ON expiries (at_ms);
 
 void insert_into_queue(const SQLite::Database& database, int64_t number, const v1::Job& job) {
   const v1::Resources& resources = job.spec().resources();
-  prepare(database, "INSERT OR REPLACE INTO queue VALUES (?, ?, ?, ?, ?, ?)", number,
+  prepare(database, "INSERT OR REPLACE INTO queue VALUES (?, ?, ?, ?, ?, ?, ?)", number,
           job.options().priority(), TimeUtil::TimestampToMilliseconds(job.retry_time()),
           static_cast<int>(resources.device()),
           resources.has_ranks() ? static_cast<int64_t>(resources.ranks()) : int64_t{1},
-          job.memory_bytes())
+          job.memory_bytes(), job.owner())
       .exec();
 }
 
@@ -397,8 +399,9 @@ std::vector<std::string> JobTable::expired(int limit) {
   return ids;
 }
 
-int JobTable::count(v1::Job::State state) {
-  auto query = prepare(database_, "SELECT count(*) FROM jobs WHERE state = ?", state);
+int JobTable::count_queued(const std::optional<std::string>& owner) {
+  auto query = owner ? prepare(database_, "SELECT count(*) FROM queue WHERE owner = ?", *owner)
+                     : prepare(database_, "SELECT count(*) FROM queue");
   query.executeStep();
   return query.getColumn(0).getInt();
 }

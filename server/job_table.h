@@ -118,7 +118,8 @@ class JobTable {
   void expire(int64_t number, int64_t at_ms);
   /// Jobs whose time that is.
   std::vector<std::string> expired(int limit);
-  int count(v1::Job::State state);
+  /// Jobs in the queue, of this owner if one is given.
+  int count_queued(const std::optional<std::string>& owner);
   std::map<v1::Job::State, int64_t> counts();
   /// When the job at the head of the queue became QUEUED.
   std::optional<google::protobuf::Timestamp> head_queued_since();

@@ -123,11 +123,14 @@ class LogStream final : public PumpedStream<v1::LogChunk> {
   int64_t offset_;
 };
 
-/// Whom the limits of streams are for: who has a token, else an address, without the port.
-std::string stream_holder(const Caller& caller, const grpc::CallbackServerContext& context) {
-  if (!caller.name.empty()) return caller.name;
+std::string address_of(const grpc::ServerContextBase& context) {
   const std::string peer = context.peer();
-  return peer.substr(0, peer.rfind(':'));
+  return peer.substr(0, peer.rfind(':'));  // without the port
+}
+
+/// Whom limits are for: who has a token, else an address.
+std::string holder_of(const Caller& caller, const grpc::ServerContextBase& context) {
+  return caller.name.empty() ? address_of(context) : caller.name;
 }
 
 JobQuery query_of(const v1::ListJobsRequest& request) {
@@ -191,24 +194,39 @@ JobsService::JobsService(const JobsContext& context)
       audit_(context.audit),
       machine_(context.machine),
       drain_(context.drain),
-      view_(context.view) {}
+      view_(context.view),
+      rate_(context.max_rate) {}
 
 grpc::Status JobsService::serve(
     const char* method, const grpc::ServerContextBase& context, Role least, std::string id,
     const std::function<void(const Caller& caller, std::string& id)>& body) {
   Caller caller;
+  bool identified = false;
   grpc::Status status = answer(method, [&] {
-    caller = access_.authenticate(context);
+    caller = identify(context);
+    identified = true;
     require_role(caller, least);
     body(caller, id);
   });
   const grpc::StatusCode code = status.error_code();
   const bool denied =
       code == grpc::StatusCode::UNAUTHENTICATED || code == grpc::StatusCode::PERMISSION_DENIED;
-  if (denied || least != Role::kRead) {
+  if (denied || (identified && least != Role::kRead)) {
     audit_.record({method, caller.name, context.peer(), id, code, status.error_message()});
   }
   return status;
+}
+
+Caller JobsService::identify(const grpc::ServerContextBase& context) {
+  Caller caller;
+  try {
+    caller = access_.authenticate(context);
+  } catch (const ApiError&) {
+    rate_.take(address_of(context));  // each such call is a line in the audit log
+    throw;
+  }
+  rate_.take(holder_of(caller, context));
+  return caller;
 }
 
 template <class Message, class Make>
@@ -219,7 +237,7 @@ grpc::ServerWriteReactor<Message>* JobsService::start_stream(
   const grpc::Status status =
       serve(method, context, Role::kRead, id, [&](const Caller& caller, std::string&) {
         auto stream = make();
-        streams_.add(stream, stream_holder(caller, context));
+        streams_.add(stream, holder_of(caller, context));
         reactor = stream.get();  // kept by the pump until the call is over
       });
   return status.ok() ? reactor : new RefusedStream<Message>(status);

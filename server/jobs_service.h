@@ -11,6 +11,7 @@
 #include "server/job_admission.h"
 #include "server/job_store.h"
 #include "server/queue_view.h"
+#include "server/rate_limit.h"
 #include "server/resources.h"
 #include "server/state_dir.h"
 #include "server/stream_pump.h"
@@ -38,6 +39,7 @@ struct JobsContext {
   const Machine& machine;
   Drain& drain;
   const QueueView& view;
+  int max_rate = 0;  ///< calls of one caller a second; 0: any
 };
 
 /// The public API (proto/dotresize/v1/jobs.proto) on top of the job table; the
@@ -77,6 +79,8 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
   grpc::Status serve(const char* method, const grpc::ServerContextBase& context, Role least,
                      std::string id,
                      const std::function<void(const Caller& caller, std::string& id)>& body);
+  /// Who calls, if that is not too often. UNAUTHENTICATED, RESOURCE_EXHAUSTED.
+  Caller identify(const grpc::ServerContextBase& context);
   /// serve() for a stream, which it returns, or one that is refused.
   template <class Message, class Make>
   grpc::ServerWriteReactor<Message>* start_stream(const char* method,
@@ -102,6 +106,7 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
   const Machine& machine_;
   Drain& drain_;
   const QueueView& view_;
+  RateLimit rate_;
 };
 
 }  // namespace dotresize

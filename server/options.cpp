@@ -137,6 +137,24 @@ void add_limit_options(CLI::App& app, ServerOptions& options, int& retry_delay_s
       ->capture_default_str();
 }
 
+/// What one caller may take of the service.
+void add_caller_options(CLI::App& app, ServerOptions& options) {
+  app.add_option("--max-queued", options.max_queued, "Jobs of one owner that wait in the queue")
+      ->envname("DOTRESIZE_MAX_QUEUED")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  app.add_option("--max-rate", options.max_rate,
+                 "Calls of one caller a second, over ten seconds; 0: any number")
+      ->envname("DOTRESIZE_MAX_RATE")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  app.add_option("--max-streams", options.max_streams,
+                 "Open WatchJob and GetLogs streams of one caller")
+      ->envname("DOTRESIZE_MAX_STREAMS")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+}
+
 /// Prints what the error says: help too is one.
 [[noreturn]] void exit_after(const CLI::App& app, const CLI::ParseError& error) {
   throw ExitNow{app.exit(error) == 0 ? kExitOk : kExitUsage};
@@ -201,6 +219,7 @@ ServerOptions parse_options(int argc, char** argv) {
                            ->capture_default_str();
   add_watching_options(app, options);
   add_access_options(app, options);
+  add_caller_options(app, options);
   add_limit_options(app, options, retry_delay_s, heartbeat_timeout_s);
   app.add_option("--config", config_file, "YAML file with these options")
       ->envname("DOTRESIZE_CONFIG")

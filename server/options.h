@@ -28,6 +28,9 @@ struct ServerOptions {
   int max_ranks = 8;                     ///< running at the same time, over all jobs
   int gpus = -1;                         ///< that jobs may have; negative: all that are found
   int64_t memory = 0;                    ///< bytes of all jobs together; 0: what there is
+  int max_queued = 10000;                ///< jobs of one owner that wait; the queue holds so many
+  int max_rate = 200;                    ///< calls of one caller a second; 0: any
+  int max_streams = 256;                 ///< open streams of one caller
   int max_attempts = 3;                  ///< of a job whose processes are lost or killed
   std::chrono::seconds retry_delay{10};  ///< before the second one; doubled with each
   mode_t job_umask = 022;                ///< of what jobs write: that of who started the server

@@ -29,18 +29,25 @@ constexpr std::chrono::seconds kShutdownGrace{3};
 constexpr std::chrono::seconds kLongestRound{30};
 constexpr uintmax_t kLeastSpace = uintmax_t{16} << 20;
 
-/// Whoever may submit jobs can read and write files as this user, and figures say what runs here.
-/// `identified`: clients say who they are.
-void require_protection(const std::string& option, const Endpoint& endpoint, bool identified,
-                        const ServerOptions& options) {
+/// A port of the server.
+struct Exposure {
+  std::string option;
+  Endpoint endpoint;
+  bool identified = false;  ///< those who reach it must say who they are
+  std::string danger;       ///< what they could do else
+  std::string remedy;
+};
+
+void require_protection(const Exposure& port, const ServerOptions& options) {
+  const bool identified = port.identified;
+  const Endpoint& endpoint = port.endpoint;
   if (is_loopback(endpoint.host) || (identified && !options.tls.certificate.empty())) return;
-  const std::string fault = endpoint.host + " is not a loopback address, and " +
-                            (identified ? "tokens would be sent without TLS"
-                                        : "whoever reaches it need not say who they are");
+  const std::string fault =
+      endpoint.host + " is not a loopback address, and " +
+      (identified ? "tokens would be sent without TLS" : "whoever reaches it could " + port.danger);
   if (!options.insecure) {
-    throw InputError(option, fault +
-                                 ". Set --tls-cert and --tls-key, and --tls-client-ca or "
-                                 "--tokens; or --insecure");
+    throw InputError(port.option, fault + ". Set --tls-cert and --tls-key, and " + port.remedy +
+                                      "; or --insecure");
   }
   spdlog::warn("{}", fault);
 }
@@ -78,15 +85,16 @@ std::string first_fault(const std::vector<HealthCheck>& checks) {
 Server::Server(const ServerOptions& options)
     : descriptors_(raise_descriptor_limit()),
       state_(options.state_dir),
-      store_(state_.database()),
+      store_(state_.database(), options.max_queued),
       trash_(state_.trash()),
       paths_(options.allow_roots, state_.root()),
       machine_(machine_of(options)),
       drain_(state_.root() / "drained"),
       access_(options.tokens),
       audit_(state_.root() / "audit.jsonl"),
-      streams_(store_.changes()),
-      jobs_({store_, state_, trash_, streams_, paths_, access_, audit_, machine_, drain_, view_}),
+      streams_(store_.changes(), options.max_streams),
+      jobs_({store_, state_, trash_, streams_, paths_, access_, audit_, machine_, drain_, view_,
+             options.max_rate}),
       workers_(store_, heartbeats_) {
   launchers_ = std::make_unique<Launchers>(
       LauncherContext{state_, options.job_umask, "unix:" + socket().string()});
@@ -119,8 +127,10 @@ std::filesystem::path Server::socket() const { return state_.root() / "workers.s
 
 void Server::listen(const ServerOptions& options) {
   const Endpoint endpoint = split_endpoint(options.listen);
-  require_protection("--listen", endpoint,
-                     !options.tls.client_ca.empty() || !options.tokens.empty(), options);
+  require_protection(
+      {"--listen", endpoint, !options.tls.client_ca.empty() || !options.tokens.empty(),
+       "read and write files as this user", "--tls-client-ca or --tokens"},
+      options);
   Listeners listeners = listen_for_clients(endpoint, state_.last_endpoint());
   endpoint_ = endpoint.host + ":" + std::to_string(listeners.port);
   // Jobs of an earlier version call the clients' address.
@@ -137,7 +147,8 @@ void Server::listen(const ServerOptions& options) {
 
 void Server::listen_for_http(const ServerOptions& options) {
   const Endpoint endpoint = split_endpoint(options.http);
-  require_protection("--http", endpoint, !options.tokens.empty(), options);
+  require_protection(
+      {"--http", endpoint, !options.tokens.empty(), "see what runs here", "--tokens"}, options);
   http_ = std::make_unique<HttpServer>(
       endpoint, options.tls, access_,
       HttpContent{[this] { return health(); }, [this] { return metrics_.text(figures()); }});
