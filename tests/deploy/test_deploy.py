@@ -169,6 +169,31 @@ def test_script_has_no_syntax_error(file):
     assert run("bash", "-n", DEPLOY / file).returncode == 0
 
 
+def needed_packages():
+    """Debian's packages of the libraries that the programs are linked with."""
+    cache = run("/sbin/ldconfig", "-p").stdout
+    files = set()
+    for program in ("dotresize", "dotresize-server", "dotresize-worker"):
+        for library in re.findall(r"NEEDED\s+(\S+)", run("objdump", "-p", BUILD / "bin" / program).stdout):
+            found = re.search(rf"^\s+{re.escape(library)} .*=> (\S+)$", cache, re.M)
+            if not found:
+                continue  # libtorch
+            file = str(pathlib.Path(found.group(1)).resolve())
+            files |= {file, file.removeprefix("/usr")}  # /lib may be a link
+    owners = run("dpkg-query", "-S", *files).stdout  # a line for each that it knows
+    return {line.split(":")[0] for line in owners.splitlines()} - {"libc6", "libgcc-s1", "libstdc++6"}  # whatever is installed brings them
+
+
+@pytest.mark.skipif(not shutil.which("dpkg-query"), reason="this is no Debian")
+def test_package_and_image_have_the_libraries_of_the_programs():
+    packages = needed_packages()
+    assert len(packages) > 10
+    depends = re.search(r'CPACK_DEBIAN_PACKAGE_DEPENDS "(.*)"', (BUILD / "CPackConfig.cmake").read_text()).group(1)
+    assert packages <= set(depends.split(", ")), "cmake/Package.cmake"
+    image = (DEPLOY / "docker/Dockerfile").read_text().split(" AS dotresize")[1]
+    assert packages <= set(image.split()), "deploy/docker/Dockerfile"
+
+
 def test_installed_programs_run(tmp_path):
     done = run("cmake", "--install", BUILD, "--prefix", tmp_path)
     assert done.returncode == 0, done.stderr
