@@ -33,8 +33,8 @@ std::optional<Message> parsed(const SQLite::Column& column) {
 }
 
 // What row_of() reads.
-constexpr char kSelectJobs[] =
-    "SELECT number, last_event, id, request_id, name, state, output, body FROM jobs WHERE ";
+constexpr char kJobColumns[] = "number, last_event, id, request_id, name, state, output, body";
+const std::string kSelectJobs = std::string("SELECT ") + kJobColumns + " FROM jobs WHERE ";
 enum JobColumn { kNumber, kLastEvent, kId, kRequestId, kName, kState, kOutput, kBody };
 
 struct Blob {
@@ -178,6 +178,22 @@ void add_queue(SQLite::Database& database) {
   }
 }
 
+/// The statement of a list by labels: the rows of the first one are in order, those of the others
+/// are looked up.
+std::string labels_sql(const JobQuery& query, const std::string& filter) {
+  std::string sql = std::string("SELECT ") + kJobColumns +
+                    " FROM labels CROSS JOIN jobs ON number = job WHERE key = ?4 AND value = ?5 "
+                    "AND job < ?1 AND " +
+                    filter;
+  for (size_t i = 1; i < query.labels.size(); ++i) {
+    sql += fmt::format(
+        " AND EXISTS (SELECT 1 FROM labels WHERE key = ?{} AND value = ?{} AND job = number)",
+        4 + 2 * i, 5 + 2 * i);
+  }
+  if (!query.states.empty()) sql += " AND " + is_one_of(query.states);
+  return sql + " ORDER BY job DESC";
+}
+
 void insert_claims(const SQLite::Database& database, int64_t number,
                    const std::vector<PathClaim>& claims) {
   for (const PathClaim& claim : claims) {
@@ -297,7 +313,7 @@ std::vector<v1::Job> JobTable::jobs_of(SQLite::Statement query) {
 }
 
 std::optional<JobRow> JobTable::find(const std::string& id) {
-  auto query = prepare(database_, std::string(kSelectJobs) + "id = ?", id);
+  auto query = prepare(database_, kSelectJobs + "id = ?", id);
   if (!query.executeStep()) return std::nullopt;
   return row_of(query);
 }
@@ -310,7 +326,7 @@ std::optional<JobPosition> JobTable::position(const std::string& id) {
 }
 
 std::optional<v1::Job> JobTable::find_request(const std::string& request_id) {
-  auto query = prepare(database_, std::string(kSelectJobs) + "request_id = ?", request_id);
+  auto query = prepare(database_, kSelectJobs + "request_id = ?", request_id);
   if (!query.executeStep()) return std::nullopt;
   return row_of(query).job;
 }
@@ -433,32 +449,28 @@ std::optional<google::protobuf::Timestamp> JobTable::head_queued_since() {
 double JobTable::last_success() {
   constexpr int kNewest = 100;
   double last = 0.0;
-  auto query =
-      prepare(database_, std::string(kSelectJobs) + "state = ? ORDER BY number DESC LIMIT ?",
-              v1::Job::SUCCEEDED, kNewest);
+  auto query = prepare(database_, kSelectJobs + "state = ? ORDER BY number DESC LIMIT ?",
+                       v1::Job::SUCCEEDED, kNewest);
   while (query.executeStep()) last = std::max(last, unix_time(row_of(query).job.end_time()));
   return last;
 }
 
 std::string list_sql(const JobQuery& query) {
-  // One index each way: a union of states, each of which is in order, needs no sorting.
   std::string filter = "number < ?1";
   if (!query.name.empty()) filter += " AND name = ?2";
   if (!query.owner.empty()) filter += " AND owner = ?3";
-  for (size_t i = 0; i < query.labels.size(); ++i) {
-    filter += fmt::format(" AND number IN (SELECT job FROM labels WHERE key = ?{} AND value = ?{})",
-                          4 + 2 * i, 5 + 2 * i);
+  const std::string newest_first = " ORDER BY number DESC";
+  if (!query.labels.empty()) return labels_sql(query, filter);
+  if (query.states.empty()) return kSelectJobs + filter + newest_first;
+  if (!query.name.empty() || !query.owner.empty()) {
+    return kSelectJobs + filter + " AND " + is_one_of(query.states) + newest_first;
   }
-  if (query.states.empty()) return kSelectJobs + filter + " ORDER BY number DESC";
-  if (!query.name.empty() || !query.owner.empty() || !query.labels.empty()) {
-    return kSelectJobs + filter + " AND " + is_one_of(query.states) + " ORDER BY number DESC";
-  }
+  // One index each way: a union of states, each of which is in order, needs no sorting.
   std::string sql;
   for (const v1::Job::State state : std::set(query.states.begin(), query.states.end())) {
-    sql += (sql.empty() ? "" : " UNION ALL ") + std::string(kSelectJobs) + filter + " AND " +
-           is_one_of({state});
+    sql += (sql.empty() ? "" : " UNION ALL ") + kSelectJobs + filter + " AND " + is_one_of({state});
   }
-  return sql + " ORDER BY number DESC";
+  return sql + newest_first;
 }
 
 JobPage JobTable::list(const JobQuery& query) {

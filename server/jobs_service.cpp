@@ -6,7 +6,9 @@
 #include <google/protobuf/util/time_util.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -91,6 +93,15 @@ class EventStream final : public PumpedStream<v1::Event> {
   int64_t seen_;
 };
 
+/// Where a log begins for this request.
+int64_t first_byte(const std::filesystem::path& log, const v1::GetLogsRequest& request) {
+  if (!request.has_tail_bytes()) return request.offset();
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(log, error);
+  if (error) return request.offset();  // nothing is written yet
+  return std::max(request.offset(), static_cast<int64_t>(size) - request.tail_bytes());
+}
+
 /// The log of a job as far as it is written, or until the job has ended.
 class LogStream final : public PumpedStream<v1::LogChunk> {
  public:
@@ -101,16 +112,21 @@ class LogStream final : public PumpedStream<v1::LogChunk> {
         log_(std::move(log)),
         id_(request.id()),
         follow_(request.follow()),
-        offset_(request.offset()) {}
+        offset_(first_byte(log_, request)),
+        left_(request.has_limit_bytes() ? request.limit_bytes()
+                                        : std::numeric_limits<int64_t>::max()) {}
 
  private:
   bool fill(std::deque<v1::LogChunk>& pending) override {
     // Before the file: once the job has ended, its log is complete.
     const bool ended = has_ended(store_.position(id_).state);
+    if (left_ == 0) return true;
     v1::LogChunk chunk;
-    chunk.set_data(read_chunk(log_, offset_, kLogChunkBytes));
+    const auto most = std::min(left_, static_cast<int64_t>(kLogChunkBytes));
+    chunk.set_data(read_chunk(log_, offset_, static_cast<size_t>(most)));
     if (chunk.data().empty()) return ended || !follow_;
-    offset_ += static_cast<int64_t>(chunk.data().size());
+    offset_ += std::ssize(chunk.data());
+    left_ -= std::ssize(chunk.data());
     chunk.set_next_offset(offset_);
     pending.push_back(std::move(chunk));
     return false;
@@ -121,6 +137,7 @@ class LogStream final : public PumpedStream<v1::LogChunk> {
   const std::string id_;
   const bool follow_;
   int64_t offset_;
+  int64_t left_;  ///< bytes that the caller still wants
 };
 
 std::string address_of(const grpc::ServerContextBase& context) {
@@ -134,10 +151,7 @@ std::string holder_of(const Caller& caller, const grpc::ServerContextBase& conte
 }
 
 JobQuery query_of(const v1::ListJobsRequest& request) {
-  if (request.page_size() < 0 || request.page_size() > kMaxPage) {
-    throw invalid_argument("page_size",
-                           std::to_string(request.page_size()) + " is not from 0 to 1000");
-  }
+  check_not_negative("page_size", request.page_size());
   if (request.filter().name().size() > kMaxNameBytes) {
     throw invalid_argument("filter.name", "is longer than the name of any job");
   }
@@ -151,7 +165,7 @@ JobQuery query_of(const v1::ListJobsRequest& request) {
     throw invalid_argument("filter.states", "has more entries than there are states");
   }
   JobQuery query;
-  query.limit = request.page_size() == 0 ? kDefaultPage : request.page_size();
+  query.limit = request.page_size() == 0 ? kDefaultPage : std::min(request.page_size(), kMaxPage);
   query.before = read_page_token(request.page_token(), request.filter());
   query.name = request.filter().name();
   query.owner = request.filter().owner();
@@ -248,6 +262,17 @@ void JobsService::require_own_job(const Caller& caller, const std::string& id) {
   require_owner(caller, store_.get(id).owner());
 }
 
+bool JobsService::is_missing(const std::string& id) {
+  check_id(id);
+  try {
+    store_.position(id);
+    return false;
+  } catch (const ApiError& error) {
+    if (error.code != grpc::StatusCode::NOT_FOUND) throw;
+    return true;
+  }
+}
+
 grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
                                     const v1::CreateJobRequest* request, v1::Job* response) {
   return serve("CreateJob", *context, Role::kSubmit, "",
@@ -303,7 +328,14 @@ grpc::Status JobsService::ListJobs(grpc::ServerContext* context, const v1::ListJ
                                    v1::ListJobsResponse* response) {
   return serve("ListJobs", *context, Role::kRead, "", [&](const Caller&, std::string&) {
     JobPage page = store_.list(query_of(*request));
-    for (v1::Job& job : page.jobs) *response->add_jobs() = std::move(job);
+    for (v1::Job& job : page.jobs) {
+      if (request->view() == v1::ListJobsRequest::BASIC) {
+        v1::JobSpec name;
+        name.set_name(job.spec().name());
+        *job.mutable_spec() = name;
+      }
+      *response->add_jobs() = std::move(job);
+    }
     if (page.next_before > 0) {
       response->set_next_page_token(make_page_token(page.next_before, request->filter()));
     }
@@ -366,6 +398,7 @@ grpc::Status JobsService::DeleteJob(grpc::ServerContext* context,
                                     const v1::DeleteJobRequest* request, google::protobuf::Empty*) {
   return serve("DeleteJob", *context, Role::kSubmit, request->id(),
                [&](const Caller& caller, std::string& id) {
+                 if (request->allow_missing() && is_missing(id)) return;
                  require_own_job(caller, id);
                  remove_job(store_, state_, trash_, id);
                  log_job(spdlog::level::info, id, 0, "deleted");
@@ -377,6 +410,8 @@ grpc::ServerWriteReactor<v1::LogChunk>* JobsService::GetLogs(grpc::CallbackServe
   return start_stream<v1::LogChunk>("GetLogs", *context, request->id(), [&] {
     check_id(request->id());
     check_not_negative("offset", request->offset());
+    check_not_negative("tail_bytes", request->tail_bytes());
+    check_not_negative("limit_bytes", request->limit_bytes());
     return std::make_shared<LogStream>(streams_, store_, state_.log(request->id()), *request);
   });
 }

@@ -89,6 +89,8 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
   /// NOT_FOUND, PERMISSION_DENIED.
   void require_own_job(const Caller& caller, const std::string& id);
 
+  bool is_missing(const std::string& id);
+
   v1::Job create(const v1::CreateJobRequest& request, const Caller& caller);
   void cancel(const std::string& id, v1::Job& response);
   v1::Job resume(const v1::ResumeJobRequest& request);
