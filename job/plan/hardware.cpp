@@ -162,7 +162,9 @@ RankRates rank_rates(const v1::Hardware& hardware, const ResolvedJob& job) {
   rates.disk_read = hardware.disk().read() / sharers;
   rates.disk_write = hardware.disk().write() / sharers;
   rates.cache_bytes = hardware.disk().cache();
-  rates.hash = hardware.hash() * std::min(1.0, static_cast<double>(hardware.cores()) / sharers);
+  const auto cores = static_cast<double>(hardware.cores());
+  if (!rates.cuda) rates.alone = std::max(1.0, sharers / cores);
+  rates.hash = hardware.hash() * std::min(1.0, cores / sharers);
   return rates;
 }
 

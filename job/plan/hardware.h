@@ -40,6 +40,8 @@ struct RankRates {
   double cache_bytes = 0.0;  ///< not a rate: of files, of all ranks of a host
   double hash = 0.0;
   int ranks_per_host = 1;
+  /// How many times as fast a rank is while the others wait: on a CPU with more ranks than cores.
+  double alone = 1.0;
   bool cuda = false;
 };
 

@@ -11,24 +11,22 @@ namespace dotresize {
 namespace {
 
 /// Every rank counts all tokens once per pass.
-CalibrationWork pipeline_work(const CalibrationSize& size) {
-  const int64_t passes = size.passes * size.junction_groups;
-  return {passes, size.tokens * passes};
+int64_t seen_by_stage(const CalibrationSize& size) {
+  return size.tokens * size.passes * size.junction_groups;
 }
 
 /// Every rank counts its share of the tokens once per sublayer that it runs.
-CalibrationWork token_parallel_work(const CalibrationSize& size) {
-  return {1, size.tokens / size.ranks * (size.mapped_junctions - 1)};
+int64_t seen_by_sharer(const CalibrationSize& size) {
+  return size.tokens / size.ranks * (size.mapped_junctions - 1);
 }
 
 constexpr std::array<Schedule, 3> kSchedules = {{
     {"pipeline", "original", "the dense model's", /*shares_maps=*/true, /*energy_widths=*/true,
-     /*pipelined=*/true, &RankMemory::pipeline, pipeline_work},
+     /*pipelined=*/true, &RankMemory::pipeline, seen_by_stage},
     {"layerwise", "original", "the dense model's", /*shares_maps=*/false, /*energy_widths=*/false,
-     /*pipelined=*/false, &RankMemory::layerwise, token_parallel_work},
+     /*pipelined=*/false, &RankMemory::layerwise, seen_by_sharer},
     {"token_parallel", "compressed", "the compressed model's", /*shares_maps=*/false,
-     /*energy_widths=*/false, /*pipelined=*/false, &RankMemory::token_parallel,
-     token_parallel_work},
+     /*energy_widths=*/false, /*pipelined=*/false, &RankMemory::token_parallel, seen_by_sharer},
 }};
 
 const Schedule& find(std::string_view Schedule::*field, std::string_view value) {

@@ -19,12 +19,6 @@ struct CalibrationSize {
   int64_t junction_groups = 1;  ///< ShardPlan::junction_groups
 };
 
-/// The work of a calibration as its progress counts it.
-struct CalibrationWork {
-  int64_t passes = 1;       ///< of all tokens through the dense model
-  int64_t tokens_seen = 0;  ///< that CalibrationObserver::tokens_seen tells a rank of, all in all
-};
-
 /// The order in which ranks, sublayers and calibration tokens meet: a row of schedules(). The
 /// function that does it is in worker/calibration/calibration.h under the same name.
 struct Schedule {
@@ -37,7 +31,8 @@ struct Schedule {
   /// the tokens. Otherwise they share the tokens, and take one junction after the other.
   bool pipelined = false;
   int64_t (RankMemory::*held)() const = nullptr;
-  CalibrationWork (*work)(const CalibrationSize& size) = nullptr;
+  /// That CalibrationObserver::tokens_seen tells a rank of, all in all.
+  int64_t (*tokens_seen)(const CalibrationSize& size) = nullptr;
 
   /// The most bytes that the rank's computing device holds at a time during calibration.
   int64_t memory(const RankMemory& rank) const;

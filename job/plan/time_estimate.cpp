@@ -3,11 +3,15 @@
 // In a pipeline each of S stages takes t_s for a microbatch, and B of them pass in
 //   Σ_s t_s + (B − 1) · max_s t_s:
 // the slowest stage works for B · max t_s, and waits for the others while the pipeline fills.
+//
+// Ranks that share fewer cores leave theirs to the others while they wait: they are done together
+// when all of the work is, unless the slowest rank alone takes longer.
 #include "job/plan/time_estimate.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -41,8 +45,9 @@ class PhaseTimes {
       found->seconds += seconds;
     }
   }
-  void add(const PhaseTimes& other) {
-    for (const Phase& phase : other.phases_) add(phase.name, phase.seconds);
+  /// `share` of the other times.
+  void add(const PhaseTimes& other, double share = 1.0) {
+    for (const Phase& phase : other.phases_) add(phase.name, share * phase.seconds);
   }
   double total() const {
     return std::transform_reduce(phases_.begin(), phases_.end(), 0.0, std::plus<>(),
@@ -54,17 +59,13 @@ class PhaseTimes {
   std::vector<Phase> phases_;
 };
 
-const PhaseTimes& slowest(const std::vector<PhaseTimes>& ranks) {
-  return *std::ranges::max_element(ranks, {}, &PhaseTimes::total);
+double sum(const std::vector<PhaseTimes>& ranks) {
+  return std::transform_reduce(ranks.begin(), ranks.end(), 0.0, std::plus<>(),
+                               [](const PhaseTimes& rank) { return rank.total(); });
 }
 
-/// Microbatches that flow through the ranks, one after the other.
-PhaseTimes streamed(const std::vector<PhaseTimes>& ranks, double microbatches) {
-  PhaseTimes times = slowest(ranks);
-  const double all = std::transform_reduce(ranks.begin(), ranks.end(), 0.0, std::plus<>(),
-                                           [](const PhaseTimes& rank) { return rank.total(); });
-  times.add("wait", (all - times.total()) / microbatches);
-  return times;
+const PhaseTimes& slowest(const std::vector<PhaseTimes>& ranks) {
+  return *std::ranges::max_element(ranks, {}, &PhaseTimes::total);
 }
 
 class JobTime {
@@ -97,6 +98,23 @@ class JobTime {
     for (const RankShard& shard : plan_.ranks) ranks.push_back(times(shard));
     return ranks;
   }
+  /// Until the last of `working` ranks is done, as a share of what each takes beside all others.
+  double share_of(double working) const { return std::max(working / ranks(), 1.0 / rates_.alone); }
+  /// Until the last rank is done.
+  PhaseTimes side_by_side(const std::vector<PhaseTimes>& ranks) const {
+    PhaseTimes last;
+    last.add(slowest(ranks), 1.0 / rates_.alone);
+    PhaseTimes mean;
+    for (const PhaseTimes& rank : ranks) mean.add(rank, 1.0 / this->ranks());
+    return mean.total() > last.total() ? mean : last;
+  }
+  /// Microbatches that flow through the ranks, one after the other.
+  PhaseTimes streamed(const std::vector<PhaseTimes>& ranks) const {
+    PhaseTimes times = side_by_side(ranks);
+    times.add("wait", (sum(ranks) - slowest(ranks).total()) / microbatches() / rates_.alone);
+    return times;
+  }
+
   int64_t mapped() const { return mapped_junctions(config_, job_.head_sliced); }
   /// Of the junctions that the rank owns.
   int64_t mapped(const RankShard& shard) const { return shard.junctions(mapped()); }
@@ -111,9 +129,10 @@ class JobTime {
     return number((expected_samples(job_) + samples - 1) / samples);
   }
   double microbatch_tokens() const { return number(microbatch_samples(seqlen()) * seqlen()); }
-  /// Tokens of the rank that has most: whole microbatches are dealt out.
+  /// Tokens that take a rank as long as the one that has most: whole microbatches are dealt out.
   double share_of_tokens() const {
-    return std::ceil(microbatches() / ranks()) / microbatches() * tokens();
+    const double most = std::ceil(microbatches() / ranks());
+    return most / microbatches() * tokens() * share_of(microbatches() / most);
   }
   double d() const { return number(config_.hidden_size); }
   double k() const { return number(job_.widths.largest()); }
@@ -188,7 +207,7 @@ PhaseTimes JobTime::read_beside(PhaseTimes work, double disk, double convert) co
 
 PhaseTimes JobTime::check_weights() const {
   const double bytes = number(size_in_bytes(job_.source_dtype));
-  return slowest(of_ranks([&](const RankShard& shard) {
+  return side_by_side(of_ranks([&](const RankShard& shard) {
     double parameters = number(config_.vocab_size) * d() *
                         ((shard.first_sublayer == 0 ? 1.0 : 0.0) + (last(shard) ? 1.0 : 0.0));
     if (checks_sublayers_first(job_)) parameters = number(shard.parameters);
@@ -299,7 +318,7 @@ double JobTime::align(int64_t sublayers) const {
 
 PhaseTimes JobTime::fold_stages() const {
   const ModelConfig model = output();
-  PhaseTimes times = slowest(of_ranks([&](const RankShard& shard) {
+  PhaseTimes times = side_by_side(of_ranks([&](const RankShard& shard) {
     const int64_t mine = aligned(shard.first_sublayer, shard.end_sublayer);
     const double bytes = number(mine) * align_counts(job_).turn;
     PhaseTimes aligning;
@@ -309,12 +328,13 @@ PhaseTimes JobTime::fold_stages() const {
   }));
   times.add("align", number(aligned(0, config_.num_sublayers())) * align_counts(job_).chain /
                          rates_.float64_gemm);
-  times.add(slowest(of_ranks([&](const RankShard& shard) { return fold_stage(model, shard); })));
+  times.add(
+      side_by_side(of_ranks([&](const RankShard& shard) { return fold_stage(model, shard); })));
   return times;
 }
 
 PhaseTimes JobTime::pipeline() const {
-  PhaseTimes times = slowest(of_ranks([&](const RankShard& shard) {
+  PhaseTimes times = side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes loading;
     loading.add("read",
                 disk(number(shard.bytes), stored_bytes(config_, job_.source_dtype),
@@ -332,13 +352,15 @@ PhaseTimes JobTime::pipeline() const {
     stage.add("communicate", sending - stage.total());
     return stage;
   };
-  times.add(streamed(of_ranks(stage_of), microbatches()));
-  int64_t most = 0;
-  for (const RankShard& shard : plan_.ranks) most = std::max(most, mapped(shard));
+  times.add(streamed(of_ranks(stage_of)));
   PhaseTimes junction = solve();
   junction.add(record(beside(junction.total()), rates_.disk_write));
   junction.add("eigen", eigen());
-  for (int64_t i = 0; i < most; ++i) times.add(junction);
+  times.add(side_by_side(of_ranks([&](const RankShard& shard) {
+    PhaseTimes solving;
+    solving.add(junction, number(mapped(shard)));
+    return solving;
+  })));
   times.add(fold_stages());
   return times;
 }
@@ -347,8 +369,9 @@ PhaseTimes JobTime::pipeline() const {
 PhaseTimes JobTime::solve_over_ranks() const {
   PhaseTimes times;
   add_moments(times, share_of_tokens(), 1.0);
-  times.add("eigen", eigen());
-  times.add(solve());
+  PhaseTimes solving = solve();
+  solving.add("eigen", eigen());
+  times.add(solving, share_of(1.0));
   double moved = 8.0 * d() * d();
   if (job_.method.transport()) moved += 8.0 * d() * d();
   if (job_.method.passes() > 1) moved += 4.0 * d() * d();
@@ -387,14 +410,15 @@ PhaseTimes JobTime::token_parallel() const {
     work.add("forward", 2.0 * share_of_tokens() * d() * k() / rates_.float32_gemm);
   }
   const int64_t turned = aligned(0, config_.num_sublayers());
-  work.add("align",
-           align(turned) + number(turned) * align_counts(job_).chain / rates_.float64_gemm);
-  work.add("fold", fold_vocabulary() * (job_.head_sliced ? 2.0 : 1.0));
+  PhaseTimes owners;
+  owners.add("align",
+             align(turned) + number(turned) * align_counts(job_).chain / rates_.float64_gemm);
+  owners.add("fold", fold_vocabulary() * (job_.head_sliced ? 2.0 : 1.0));
   for (int64_t s = 0; s < config_.num_sublayers(); ++s) {
     const FoldCounts folding = fold_counts(config_, s, width);
-    work.add("fold", fold_seconds(folding));
+    owners.add("fold", fold_seconds(folding));
     // The in_proj that the stream has met is turned for the output.
-    if (turned > 0) work.add("fold", folding.in_proj * k() / d() / rates_.fold_gemm);
+    if (turned > 0) owners.add("fold", folding.in_proj * k() / d() / rates_.fold_gemm);
     if (s + 1 >= mapped()) continue;
     const auto sent = number(sublayer_parameters(config_, s, width, config_.hidden_size, false) +
                              width * config_.hidden_size);
@@ -403,12 +427,13 @@ PhaseTimes JobTime::token_parallel() const {
              forward(config_, s, {width, config_.hidden_size, width * config_.hidden_size},
                      share_of_tokens()));
   }
+  work.add(owners, share_of(1.0));
   const double source = stored_bytes(config_, job_.source_dtype);
   PhaseTimes times =
       read_beside(work, disk(source, source, true),
                   convert(number(stored_parameters(config_)), job_.source_dtype, Dtype::kFloat32));
   const ModelConfig model = output();
-  const double write = slowest(of_ranks([&](const RankShard& shard) {
+  const double write = side_by_side(of_ranks([&](const RankShard& shard) {
                          PhaseTimes writing;
                          writing.add("write", written_bytes(model, shard) / rates_.disk_write);
                          return writing;
@@ -429,6 +454,21 @@ PhaseTimes JobTime::hash(double calibrating, double evaluating) const {
   return times;
 }
 
+void count_steps(const PhaseTimes& calibration, TimeEstimate::Steps& steps) {
+  constexpr std::array kOfSublayers = {"fold", "write"};
+  constexpr std::array kOfJunctions = {"eigen",    "sinkhorn", "qr",   "solve",
+                                       "describe", "journal",  "align"};
+  for (const Phase& phase : calibration.phases()) {
+    if (std::ranges::find(kOfSublayers, phase.name) != kOfSublayers.end()) {
+      steps.sublayers += phase.seconds;
+    } else if (std::ranges::find(kOfJunctions, phase.name) != kOfJunctions.end()) {
+      steps.junctions += phase.seconds;
+    } else {
+      steps.tokens += phase.seconds;
+    }
+  }
+}
+
 std::string seconds_text(double seconds) {
   return seconds < 100.0 ? fmt::format("{:.2f}", seconds) : with_separators(std::llround(seconds));
 }
@@ -444,19 +484,25 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
                            const v1::Hardware& hardware) {
   const RankRates rates = rank_rates(hardware, job);
   const JobTime time(config, job, plan, rates);
+  TimeEstimate::Steps steps;
   PhaseTimes times = time.check_weights();
-  if (job.evaluation)
-    times.add("evaluate_dense", time.evaluate(config, job.source_dtype, /*first=*/true).total());
+  steps.check = times.total();
+  if (job.evaluation) {
+    steps.evaluate_dense = time.evaluate(config, job.source_dtype, /*first=*/true).total();
+    times.add("evaluate_dense", steps.evaluate_dense);
+  }
   const PhaseTimes calibration = time.calibrate();
+  count_steps(calibration, steps);
   times.add(calibration);
-  double evaluating = 0.0;
   if (job.evaluation) {
     const ModelConfig output = output_model_config(config, job, job.widths);
-    evaluating = time.evaluate(output, job.output_dtype, /*first=*/false).total();
-    times.add("evaluate_compressed", evaluating);
+    steps.evaluate_compressed = time.evaluate(output, job.output_dtype, /*first=*/false).total();
+    times.add("evaluate_compressed", steps.evaluate_compressed);
   }
-  times.add(time.hash(calibration.total(), evaluating));
-  return {times.phases()};
+  const PhaseTimes hashing = time.hash(calibration.total(), steps.evaluate_compressed);
+  steps.hash = hashing.total();
+  times.add(hashing);
+  return {times.phases(), steps};
 }
 
 std::string time_table(const TimeEstimate& time) {

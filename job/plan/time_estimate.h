@@ -17,7 +17,18 @@ struct TimeEstimate {
     std::string name;  ///< as in the report, except that both evaluations are whole
     double seconds = 0.0;
   };
+  /// The same seconds by what a running job counts.
+  struct Steps {
+    double check = 0.0;  ///< before everything else
+    double evaluate_dense = 0.0;
+    double tokens = 0.0;     ///< of the calibration, what comes with each token
+    double junctions = 0.0;  ///< likewise, with each junction's map
+    double sublayers = 0.0;  ///< likewise, with each sublayer of the output
+    double evaluate_compressed = 0.0;
+    double hash = 0.0;
+  };
   std::vector<Phase> phases;  ///< in the order in which a job first meets them; each above 0
+  Steps steps = {};
 
   double total() const;
 };

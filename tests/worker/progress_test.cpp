@@ -6,10 +6,12 @@ namespace dotresize {
 namespace {
 
 std::vector<ProgressPhase> phases() {
-  return {{"evaluate_dense", 1.0, 100, 0}, {"calibrate", 2.0, 200, 4}, {"finish", 1.0, 0, 0}};
+  return {{.name = "evaluate_dense", .tokens = {100, 1.0}},
+          {.name = "calibrate", .tokens = {200, 1.0}, .junctions = {4, 0.5}, .sublayers = {2, 0.5}},
+          {.name = "finish", .uncounted_seconds = 1.0}};
 }
 
-TEST(Progress, WeighsPhasesByTheirExpectedTime) {
+TEST(Progress, WeighsWorkByItsExpectedTime) {
   Progress progress(nullptr);
   progress.plan(phases());
   progress.enter("evaluate_dense");
@@ -20,7 +22,28 @@ TEST(Progress, WeighsPhasesByTheirExpectedTime) {
   progress.tokens_seen(200);
   EXPECT_DOUBLE_EQ(progress.state().fraction, 0.5);
   progress.junctions_solved(2);
-  EXPECT_DOUBLE_EQ(progress.state().fraction, 0.625);
+  EXPECT_DOUBLE_EQ(progress.state().fraction, 0.5625);
+  progress.sublayers_written(2);
+  EXPECT_DOUBLE_EQ(progress.state().fraction, 0.6875);
+}
+
+TEST(Progress, WhatAnInterruptedRunHasFoundDoesNotMakeThisOneFaster) {
+  Progress resumed(nullptr);
+  resumed.plan(phases());
+  resumed.enter("calibrate");  // the dense model's perplexity is known
+  resumed.junctions_found(3);
+  EXPECT_DOUBLE_EQ(resumed.state().fraction, 0.34375);
+  EXPECT_LT(resumed.state().eta_s, 0.0);
+  resumed.tokens_seen(100);
+  EXPECT_GT(resumed.state().eta_s, 0.0);
+  Progress fresh(nullptr);
+  fresh.plan(phases());
+  fresh.enter("evaluate_dense");
+  fresh.tokens_seen(100);
+  fresh.enter("calibrate");
+  fresh.junctions_solved(3);
+  fresh.tokens_seen(100);
+  EXPECT_DOUBLE_EQ(fresh.state().fraction, resumed.state().fraction);
 }
 
 TEST(Progress, CountsJunctionsOverTheWholeJob) {

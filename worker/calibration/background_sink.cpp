@@ -10,8 +10,13 @@
 namespace dotresize {
 
 BackgroundSink::BackgroundSink(FoldedModelSink& sink, at::Device device, bool waits,
-                               PhaseClock& clock)
-    : sink_(sink), device_(device), stream_(device), waits_(waits), clock_(clock) {}
+                               PhaseClock& clock, std::function<void()> sublayer_put)
+    : sink_(sink),
+      device_(device),
+      stream_(device),
+      waits_(waits),
+      clock_(clock),
+      sublayer_put_(std::move(sublayer_put)) {}
 
 void BackgroundSink::begin(const JunctionWidths& widths) {
   finish();
@@ -28,6 +33,7 @@ void BackgroundSink::put_head_rows(int64_t first, const at::Tensor& rows) {
 
 void BackgroundSink::put_sublayer(const SublayerWeights& weights) {
   start([this, weights] { sink_.put_sublayer(weights); });
+  if (sublayer_put_) sublayer_put_();
 }
 
 void BackgroundSink::finish() {

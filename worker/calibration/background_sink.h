@@ -13,8 +13,10 @@ namespace dotresize {
 /// counts as the phase "write", and throws what its sink threw.
 class BackgroundSink final : public FoldedModelSink {
  public:
-  /// References outlive the object. Weights are on `device`.
-  BackgroundSink(FoldedModelSink& sink, at::Device device, bool waits, PhaseClock& clock);
+  /// References outlive the object. Weights are on `device`. `sublayer_put` is called for each
+  /// sublayer, on the schedule's thread.
+  BackgroundSink(FoldedModelSink& sink, at::Device device, bool waits, PhaseClock& clock,
+                 std::function<void()> sublayer_put = nullptr);
   /// Waits, and throws nothing.
   ~BackgroundSink() override = default;
 
@@ -33,6 +35,7 @@ class BackgroundSink final : public FoldedModelSink {
   KeptStream stream_;
   bool waits_;
   PhaseClock& clock_;
+  std::function<void()> sublayer_put_;
   std::future<void> in_flight_;
 };
 

@@ -85,6 +85,8 @@ struct CalibrationObserver {
   std::function<void(int64_t tokens)> tokens_seen;
   /// So many more junctions are solved, on all ranks together. The same calls on every rank.
   std::function<void(int64_t junctions)> junctions_solved;
+  /// Likewise; an interrupted run has solved them.
+  std::function<void(int64_t junctions)> junctions_found;
 };
 
 // The schedules (docs/method.md, "Which activations"; docs/architecture.md, "Three schedules").

@@ -17,12 +17,14 @@ void calibrate_layerwise(Communicator& comm, const CalibrationJob& job, FoldedMo
   sink.begin(job.widths);
   JunctionRecorder recorder(job.journal, job.fold_dtype, job.device, !job.shard(comm).overlaps);
   const auto solve = [&](int64_t junction, const Microbatches& x) {
-    if (!job.finished.contains(junction)) {
+    if (job.finished.contains(junction)) {
+      observer.junctions_found(1);
+    } else {
       const int owner = job.plan.owner_of_junction(junction);
       std::optional<SolvedJunction> solved = solve_over_ranks(comm, job, junction, x, owner, clock);
       if (solved) recorder.record(junction, std::move(*solved));
+      observer.junctions_solved(1);
     }
-    observer.junctions_solved(1);
   };
 
   const RotaryTable rotary =

@@ -107,7 +107,7 @@ void OwnMaps::solve(JunctionGroup& group, const JunctionWidths& widths) {
 /// Those of an interrupted run.
 void OwnMaps::count_finished(const std::vector<int64_t>& pending) {
   const auto left = sum_over_ranks(comm_, static_cast<int64_t>(pending.size()));
-  if (left < job_.mapped_junctions()) observer_.junctions_solved(job_.mapped_junctions() - left);
+  if (left < job_.mapped_junctions()) observer_.junctions_found(job_.mapped_junctions() - left);
 }
 
 void OwnMaps::solve_all() {

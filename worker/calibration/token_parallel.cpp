@@ -99,14 +99,15 @@ JunctionMap TokenParallelRun::solved_map(int64_t junction, const Microbatches& x
 void TokenParallelRun::solve(int64_t junction, Microbatches& x) {
   JunctionMap before = std::exchange(map_, JunctionMap());
   if (!aligns(junction)) before = JunctionMap();
-  map_ = job_.finished.contains(junction) ? job_.load_map(junction) : solved_map(junction, x);
+  const bool found = job_.finished.contains(junction);
+  map_ = found ? job_.load_map(junction) : solved_map(junction, x);
   if (before.M.defined()) {
     alignment_ = align_maps(job_, before, map_, *form(junction - 1).rank, clock_);
   }
   const PhaseClock::Scope scope(clock_, "forward");
   const at::Tensor M = map_.M.to(at::kFloat);
   for (at::Tensor& batch : x) batch = at::matmul(batch, M);
-  observer_.junctions_solved(1);
+  found ? observer_.junctions_found(1) : observer_.junctions_solved(1);
 }
 
 SublayerWeights TokenParallelRun::fold_in_proj(int64_t sublayer) {

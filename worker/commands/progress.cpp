@@ -10,19 +10,12 @@
 namespace dotresize {
 namespace {
 
-/// Of one phase, from whatever it counts.
-double done_share(const ProgressPhase& phase, int64_t tokens, int64_t junctions) {
-  double share = 0.0;
-  int counted = 0;
-  if (phase.tokens > 0) {
-    share += static_cast<double>(tokens) / static_cast<double>(phase.tokens);
-    ++counted;
-  }
-  if (phase.junctions > 0) {
-    share += static_cast<double>(junctions) / static_cast<double>(phase.junctions);
-    ++counted;
-  }
-  return counted == 0 ? 0.0 : std::min(1.0, share / counted);
+/// From which share of a job on its speed says how long the rest takes.
+constexpr double kLeastKnown = 0.02;
+
+double done_of(const CountedWork& work, int64_t done) {
+  if (work.total <= 0) return 0.0;
+  return work.seconds * std::min(1.0, static_cast<double>(done) / static_cast<double>(work.total));
 }
 
 }  // namespace
@@ -36,9 +29,11 @@ void Progress::enter(const std::string& phase) {
   change([&] {
     const auto found = std::ranges::find(phases_, phase, &ProgressPhase::name);
     if (found == phases_.end()) throw std::logic_error("phase " + phase + " was not planned");
-    current_ = static_cast<size_t>(found - phases_.begin());
+    const auto next = static_cast<size_t>(found - phases_.begin());
+    for (size_t i = current_ + 1; i < next; ++i) found_ += phases_[i].seconds();
+    current_ = next;
     started_ = true;
-    tokens_ = junctions_ = 0;
+    tokens_ = junctions_ = sublayers_ = 0;
     phase_start_ = Clock::now();
   });
 }
@@ -51,30 +46,48 @@ void Progress::junctions_solved(int64_t junctions) {
   change([&] { junctions_ += junctions; });
 }
 
+void Progress::junctions_found(int64_t junctions) {
+  change([&] {
+    junctions_ += junctions;
+    found_ += done_of(phases_[current_].junctions, junctions);
+  });
+}
+
+void Progress::sublayers_written(int64_t sublayers) {
+  change([&] { sublayers_ += sublayers; });
+}
+
+/// Of the expected seconds of all phases.
+double Progress::done_seconds() const {
+  const ProgressPhase& phase = phases_[current_];
+  double done = done_of(phase.tokens, tokens_) + done_of(phase.junctions, junctions_) +
+                done_of(phase.sublayers, sublayers_);
+  for (size_t i = 0; i < current_; ++i) done += phases_[i].seconds();
+  return done;
+}
+
 ProgressState Progress::state() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   ProgressState state;
   if (!started_) return state;
   const ProgressPhase& phase = phases_[current_];
   state.phase = phase.name;
-  double before = 0.0;
   double total = 0.0;
   for (size_t i = 0; i < phases_.size(); ++i) {
-    if (i < current_) before += phases_[i].weight;
-    if (i < current_) state.junctions_done += phases_[i].junctions;
-    state.junctions_total += phases_[i].junctions;
-    total += phases_[i].weight;
+    if (i < current_) state.junctions_done += phases_[i].junctions.total;
+    state.junctions_total += phases_[i].junctions.total;
+    total += phases_[i].seconds();
   }
   state.junctions_done += junctions_;
   const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
   const double in_phase = seconds(Clock::now() - phase_start_);
   if (tokens_ > 0 && in_phase > 0.0)
     state.tokens_per_second = static_cast<double>(tokens_) / in_phase;
-  if (total > 0.0) {
-    state.fraction = (before + phase.weight * done_share(phase, tokens_, junctions_)) / total;
-  }
-  if (state.fraction > 0.02) {
-    state.eta_s = seconds(Clock::now() - job_start_) * (1.0 - state.fraction) / state.fraction;
+  if (total <= 0.0) return state;
+  const double done = done_seconds();
+  state.fraction = done / total;
+  if (const double worked = done - found_; worked > kLeastKnown * total) {
+    state.eta_s = seconds(Clock::now() - job_start_) * (total - done) / worked;
   }
   return state;
 }

@@ -19,12 +19,24 @@ struct ProgressState {
   double fraction = 0.0;           ///< of the whole job, [0, 1]
 };
 
-/// A part of a job with its share of the expected time and the work it counts.
+/// Work that is counted, and how long all of it is expected to take: seconds, or any other unit
+/// that all phases have in common.
+struct CountedWork {
+  int64_t total = 0;  ///< 0: none
+  double seconds = 0.0;
+};
+
+/// A part of a job with the work that it counts.
 struct ProgressPhase {
   std::string name;
-  double weight = 0.0;    ///< expected time, in any unit common to the phases
-  int64_t tokens = 0;     ///< that pass through, 0 if it does not count tokens
-  int64_t junctions = 0;  ///< that are solved, 0 if it solves none
+  CountedWork tokens = {};       ///< that pass through
+  CountedWork junctions = {};    ///< that are solved
+  CountedWork sublayers = {};    ///< that this rank writes
+  double uncounted_seconds = 0;  ///< of which nothing is seen before the next phase
+
+  double seconds() const {
+    return tokens.seconds + junctions.seconds + sublayers.seconds + uncounted_seconds;
+  }
 };
 
 /// Turns what happens into ProgressState. `phases` in order. Thread-safe; `changed` is called on
@@ -40,6 +52,9 @@ class Progress {
   void enter(const std::string& phase);
   void tokens_seen(int64_t tokens);
   void junctions_solved(int64_t junctions);
+  /// An interrupted run has solved them: they tell nothing of how fast this one is.
+  void junctions_found(int64_t junctions);
+  void sublayers_written(int64_t sublayers);
 
   ProgressState state() const;
   /// Phase name; empty before the first.
@@ -47,6 +62,7 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
+  double done_seconds() const;
   /// Runs `step` under the lock, then tells the listener.
   void change(const std::function<void()>& step);
 
@@ -56,7 +72,9 @@ class Progress {
   size_t current_ = 0;
   bool started_ = false;
   int64_t tokens_ = 0;     // of the current phase
-  int64_t junctions_ = 0;  // of the current phase
+  int64_t junctions_ = 0;  // likewise
+  int64_t sublayers_ = 0;  // likewise
+  double found_ = 0.0;     // expected seconds of what did not have to be done
   Clock::time_point job_start_ = Clock::now();
   Clock::time_point phase_start_ = job_start_;
 };

@@ -103,14 +103,16 @@ std::vector<ProgressPhase> Evaluation::phases() const {
       request_.latency ? options.batch * options.tokens() * (options.warmup + options.repetitions)
                        : 0;
   if (request_.runtime == Runtime::kTransformers) {
-    return {{phase_name(kTransformersPhase), static_cast<double>(scored + timed), 0, 0}};
+    return {{.name = phase_name(kTransformersPhase),
+             .uncounted_seconds = static_cast<double>(scored + timed)}};
   }
   std::vector<ProgressPhase> phases;
   if (scored > 0) {
-    phases.push_back({phase_name(kPerplexityPhase), static_cast<double>(scored), scored, 0});
+    phases.push_back({phase_name(kPerplexityPhase), {scored, static_cast<double>(scored)}});
   }
-  if (timed > 0)
-    phases.push_back({phase_name(kLatencyPhase), static_cast<double>(timed), timed, 0});
+  if (timed > 0) {
+    phases.push_back({phase_name(kLatencyPhase), {timed, static_cast<double>(timed)}});
+  }
   return phases;
 }
 

@@ -21,6 +21,7 @@
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/verify.h"
 #include "worker/commands/run/background_hashes.h"
+#include "worker/commands/run/expected_phases.h"
 #include "worker/commands/run/output_model.h"
 #include "worker/commands/run/rank_summary.h"
 #include "worker/commands/run/resume.h"
@@ -125,19 +126,10 @@ JobTokens load_tokens(JobContext& run) {
   return tokens;
 }
 
-/// Expected times in units of one token through the dense model.
-std::vector<ProgressPhase> expected_phases(const JobContext& run, const JobTokens& tokens) {
-  const int64_t evaluation = tokens.evaluation ? tokens.evaluation->windows.numel() : 0;
-  const int64_t calibration = tokens.calibration.windows.numel();
-  const int64_t mapped = mapped_junctions(run.config, run.job.head_sliced);
-  const CalibrationWork work = run.job.schedule.work(
-      {calibration, run.comm.size(), run.job.method.passes(), mapped, run.plan.junction_groups});
-  return {
-      {"prepare", 0.02 * static_cast<double>(calibration), 0, 0},
-      {"evaluate_dense", static_cast<double>(evaluation), evaluation, 0},
-      {"calibrate", 2.0 * static_cast<double>(calibration * work.passes), work.tokens_seen, mapped},
-      {"evaluate_compressed", static_cast<double>(evaluation), evaluation, 0},
-      {"finish", 0.02 * static_cast<double>(calibration), 0, 0}};
+std::vector<ProgressPhase> expected_phases_of(const JobContext& run, const JobTokens& tokens) {
+  const JobSize size{tokens.calibration.windows.numel(),
+                     tokens.evaluation ? tokens.evaluation->windows.numel() : 0};
+  return expected_phases(run.config, run.job, run.plan, size, run.environment.device.facts());
 }
 
 NegativeLogLikelihood evaluate(JobContext& run, const TokenWindows& tokens,
@@ -216,9 +208,11 @@ Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal&
   const auto start = std::chrono::steady_clock::now();
   run.progress().enter("calibrate");
   const CalibrationObserver observer{
-      run.count_tokens(), [&](int64_t junctions) { run.progress().junctions_solved(junctions); }};
+      run.count_tokens(), [&](int64_t junctions) { run.progress().junctions_solved(junctions); },
+      [&](int64_t junctions) { run.progress().junctions_found(junctions); }};
   OutputShards shards(run.comm, run.partial(), run.config, run.job, run.plan);
-  BackgroundSink sink(shards, run.environment.device.device, !run.shard().overlaps, run.clock);
+  BackgroundSink sink(shards, run.environment.device.device, !run.shard().overlaps, run.clock,
+                      [&] { run.progress().sublayers_written(1); });
   calibrate_function(run.job.schedule.name)(run.comm, calibration_job(run, tokens, opened), sink,
                                             observer, run.clock);
   sink.finish();
@@ -312,7 +306,7 @@ Report run_steps(JobContext& run) {
   const PhaseClock::Scope scope(run.clock, "other");
   check_weights(run);
   const JobTokens tokens = load_tokens(run);
-  run.progress().plan(expected_phases(run, tokens));
+  run.progress().plan(expected_phases_of(run, tokens));
   OpenedJournal opened = open_journal_of(run, tokens.calibration);
   const auto dense = evaluate_dense(run, tokens, opened.journal);
   BackgroundHashes of_inputs(run.comm, input_files(run));
@@ -344,8 +338,8 @@ Report run_steps(JobContext& run) {
 Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPlan& plan,
                const RunEnvironment& environment) {
   const c10::InferenceMode no_autograd;
-  environment.progress.plan({{"prepare", 1.0, 0, 0}});
-  environment.progress.enter("prepare");
+  environment.progress.plan({{.name = kPreparePhase, .uncounted_seconds = 1.0}});
+  environment.progress.enter(kPreparePhase);
   JobContext run{job, config, plan, environment};
   run.comm.barrier();  // one origin of time for all ranks
   run.clock.set_origin();

@@ -1,0 +1,31 @@
+#include "job/plan/reference_hardware.h"
+
+#include <string>
+#include <string_view>
+
+#include "job/plan/hardware.h"
+#include "job/plan/hardware_files.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int kAmpere = 80;
+constexpr int kHopper = 90;
+
+std::string_view text_for(const DeviceFacts& facts) {
+  if (facts.device == DeviceKind::kCpu) return cpu_yaml();
+  if (facts.least_capability >= kHopper) return h100x1_yaml();
+  return facts.least_capability >= kAmpere ? a100x8_yaml() : v100x8_yaml();
+}
+
+}  // namespace
+
+v1::Hardware reference_hardware(const DeviceFacts& facts) {
+  v1::Hardware hardware = parse_hardware(std::string(text_for(facts)),
+                                         "the built-in rates of " + to_string(facts.device));
+  // A file of one GPU has no link between ranks; some rate is needed if there are several.
+  if (!hardware.has_link()) hardware.set_link(hardware.host().to_device());
+  return hardware;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,42 @@
+#include "worker/commands/run/expected_phases.h"
+
+#include "job/plan/reference_hardware.h"
+#include "job/plan/time_estimate.h"
+#include "job/plan/token_windows.h"
+
+namespace dotresize {
+namespace {
+
+/// Sublayers that rank 0 writes.
+int64_t written_sublayers(const ShardPlan& plan) {
+  const RankShard& shard = plan.of_rank(0);
+  return shard.end_sublayer - shard.first_sublayer;
+}
+
+}  // namespace
+
+std::vector<ProgressPhase> expected_phases(const ModelConfig& config, const ResolvedJob& job,
+                                           const ShardPlan& plan, const JobSize& size,
+                                           const DeviceFacts& device) {
+  const TimeEstimate::Steps steps =
+      estimate_time(config, job, plan, reference_hardware(device)).steps;
+  // The estimate knows what the job asks for, not how much text there was.
+  const auto expected = static_cast<double>(expected_samples(job) * expected_seqlen(job, config));
+  const double calibration = static_cast<double>(size.calibration) / expected;
+  const double evaluation = static_cast<double>(size.evaluation) / expected;
+  const int64_t mapped = mapped_junctions(config, job.head_sliced);
+  const int64_t seen = job.schedule.tokens_seen(
+      {size.calibration, job.ranks, job.method.passes(), mapped, plan.junction_groups});
+  return {
+      {.name = kPreparePhase, .uncounted_seconds = steps.check},
+      {.name = "evaluate_dense", .tokens = {size.evaluation, evaluation * steps.evaluate_dense}},
+      {.name = "calibrate",
+       .tokens = {seen, calibration * steps.tokens},
+       .junctions = {mapped, steps.junctions},
+       .sublayers = {written_sublayers(plan), steps.sublayers}},
+      {.name = "evaluate_compressed",
+       .tokens = {size.evaluation, evaluation * steps.evaluate_compressed}},
+      {.name = "finish", .uncounted_seconds = steps.hash}};
+}
+
+}  // namespace dotresize
