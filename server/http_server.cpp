@@ -14,7 +14,7 @@
 namespace dotresize {
 namespace {
 
-constexpr size_t kThreads = 4;
+constexpr size_t kThreads = 8;
 constexpr std::ptrdiff_t kMaxConnections = 32;
 constexpr int kTimeoutS = 5;
 constexpr size_t kMaxBody = 1024;

@@ -22,7 +22,7 @@ struct HealthCheck {
   std::string fault;  ///< why it does not; empty if it does
 };
 
-/// What /readyz and /metrics say, asked for anew each time, by threads of the object.
+/// What /readyz and /metrics say; asked for each time, by threads of the object.
 struct HttpContent {
   std::function<std::vector<HealthCheck>()> health;
   std::function<std::string()> metrics;

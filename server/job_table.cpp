@@ -468,7 +468,8 @@ std::string list_sql(const JobQuery& query) {
   // One index each way: a union of states, each of which is in order, needs no sorting.
   std::string sql;
   for (const v1::Job::State state : std::set(query.states.begin(), query.states.end())) {
-    sql += (sql.empty() ? "" : " UNION ALL ") + kSelectJobs + filter + " AND " + is_one_of({state});
+    sql += fmt::format("{}{}{} AND {}", sql.empty() ? "" : " UNION ALL ", kSelectJobs, filter,
+                       is_one_of({state}));
   }
   return sql + newest_first;
 }

@@ -27,6 +27,7 @@ constexpr int kReservedDescriptors = 256;
 constexpr int kReservedFromWorkers = 96;
 constexpr std::chrono::seconds kShutdownGrace{3};
 constexpr std::chrono::seconds kLongestRound{30};
+constexpr std::chrono::seconds kHealthAge{1};
 constexpr uintmax_t kLeastSpace = uintmax_t{16} << 20;
 
 /// A port of the server.
@@ -155,6 +156,15 @@ void Server::listen_for_http(const ServerOptions& options) {
 }
 
 std::vector<HealthCheck> Server::health() {
+  const std::lock_guard lock(health_mutex_);
+  if (health_.empty() || std::chrono::steady_clock::now() - health_time_ > kHealthAge) {
+    health_ = look_after_health();
+    health_time_ = std::chrono::steady_clock::now();
+  }
+  return health_;
+}
+
+std::vector<HealthCheck> Server::look_after_health() {
   HealthCheck disk{"disk", ""};
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(state_.root(), error);

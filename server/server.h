@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -42,8 +44,9 @@ class Server {
   /// Where jobs on this machine call their server.
   std::filesystem::path socket() const;
   void listen_for_http(const ServerOptions& options);
-  /// Whether it can serve at the moment.
+  /// Whether it can serve, as it was a second ago at most: whoever asks often costs nobody time.
   std::vector<HealthCheck> health();
+  std::vector<HealthCheck> look_after_health();
   ServerFigures figures();
 
   int descriptors_;  ///< that this process may have
@@ -58,6 +61,9 @@ class Server {
   AuditLog audit_;
   Heartbeats heartbeats_;
   Metrics metrics_;
+  std::mutex health_mutex_;
+  std::vector<HealthCheck> health_;
+  std::chrono::steady_clock::time_point health_time_;  ///< of `health_`
   StreamPump streams_;
   JobsService jobs_;
   WorkersService workers_;
