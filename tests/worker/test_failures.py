@@ -37,6 +37,16 @@ def test_killed_rank_ends_the_job_within_seconds(activations, spec, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_ranks_of_srun_that_do_not_know_each_other_end_at_once(spec, tmp_path):
+    job = harness.write_job(spec, tmp_path)
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("OMPI_")}
+    done = subprocess.run([harness.BIN / "dotresize-worker", job], capture_output=True, text=True, timeout=60,
+                          env={**alone, "SLURM_STEP_NUM_TASKS": "4"})  # fmt: skip
+    assert done.returncode == 1
+    assert "srun has started 4 processes, and MPI knows of 1: srun needs --mpi=pmix" in done.stderr
+    assert leftovers(tmp_path) == []
+
+
 def test_silent_rank_ends_the_job_at_the_deadline(spec, tmp_path):
     spec["resources"]["timeout_s"] = 3
     running = harness.Running(spec, tmp_path)
