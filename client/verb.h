@@ -33,7 +33,8 @@ void add_output_option(CLI::App& command, CommonOptions& common);
 
 /// run, plan, eval, verify: those that need no server.
 std::vector<Verb> add_local_verbs(CLI::App& app, CommonOptions& common);
-/// submit, status, watch, list, cancel, resume, delete, logs, report.
+/// submit, status, watch, list, cancel, resume, delete, logs, report,
+/// admin.
 std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common);
 
 }  // namespace dotresize

@@ -1,6 +1,7 @@
 #include "job/plan/memory_estimate.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "job/model/model_size.h"
@@ -82,6 +83,7 @@ struct Sizes {
   int64_t describing() const;
   int64_t aligning() const;
   int64_t rotated_maps() const;
+  int64_t last_basis() const;
   /// While something else is computed.
   int64_t described_beside() const { return r.shard.overlaps ? describing() : 0; }
   int64_t written_beside(int64_t bytes) const { return r.shard.overlaps ? bytes : 0; }
@@ -221,12 +223,16 @@ int64_t Sizes::aligning() const {
 }
 
 /// Beside the maps of folding: one in float64 and rotated, its rotation, the turn to the next one
-/// and their product; or the basis that a last junction of full width gets.
+/// and their product.
 int64_t Sizes::rotated_maps() const {
   if (!aligns()) return 0;
-  const bool last = has_head() && !r.job.head_sliced;
-  const int64_t inverse = oblique() ? 2 * rectangle() : 0;
-  return inverse + std::max(2 * rectangle() + 3 * k * k * kDouble, last ? 4 * square() : 0);
+  return (oblique() ? 4 : 2) * rectangle() + 3 * k * k * kDouble;
+}
+
+/// The basis that a last junction of full width gets, once the in_proj before it is folded.
+int64_t Sizes::last_basis() const {
+  if (!aligns() || !has_head() || r.job.head_sliced) return 0;
+  return 4 * square() + (oblique() ? 4 * rectangle() : 0);
 }
 
 /// A sublayer as it was read, its folded in_proj, and the sublayer before it, which is being
@@ -234,17 +240,19 @@ int64_t Sizes::rotated_maps() const {
 int64_t Sizes::folding() const {
   int64_t most = kFoldedVocabularyRows * (d + 2 * k) + d * k;
   int64_t before = 0;
+  int64_t before_last = 0;
   for (int64_t s = r.shard.first_sublayer; s < r.shard.end_sublayer; ++s) {
     const int64_t dense = sublayer_parameters(r.config, s, d, d, /*folded=*/false);
     const int64_t folded = sublayer_parameters(r.config, s, k, k, /*folded=*/true);
     const bool ahead = on_gpu() && s + 1 < r.shard.end_sublayer;  // is uploaded meanwhile
     const int64_t next = ahead ? sublayer_parameters(r.config, s + 1, d, d, false) : 0;
     most = std::max(most, before + dense + next + folded * 2 / 3);
-    before = written_beside(folded);
+    before_last = std::exchange(before, written_beside(folded));
   }
   // Beside both maps one that is scaled by the norm, and rows on their way through it.
-  const int64_t maps = (oblique() ? 5 : 3) * d * k;
-  return fold_bytes * (most + kFoldedVocabularyRows * d + maps) + rotated_maps();
+  const int64_t maps = fold_bytes * (kFoldedVocabularyRows * d + (oblique() ? 5 : 3) * d * k);
+  return maps + std::max(fold_bytes * most + rotated_maps(),
+                         fold_bytes * (before_last + half_folded_of_rank()) + last_basis());
 }
 
 }  // namespace

@@ -53,6 +53,26 @@ def test_an_ended_job_can_be_looked_at_and_deleted(cli, job_files, tmp_path):
     assert (tmp_path / "out-looked-at").exists()
 
 
+def test_drained_server_and_its_queue_are_shown(cli, job_files):
+    assert cli.json("admin", "drain")["drained"]
+    try:
+        job_id = cli("submit", job_files("waiting"), "--label", "team=nlp", "--label", "round=1", "--priority", "-3",
+                     "--deadline", "600", "--ttl", "3600").stdout.strip()
+        deadline = time.monotonic() + 20
+        while "the server is drained" not in (text := cli("status", job_id).stdout):
+            assert time.monotonic() < deadline, text
+        assert "1 in the queue" in text
+        assert "the server is drained" in cli("admin", "info").stdout
+        job, = cli.json("list", "--label", "round=1", "--label", "team=nlp")["jobs"]
+        assert job["options"] == {"priority": -3, "labels": {"team": "nlp", "round": "1"}, "deadline_s": 600,
+                                  "ttl_seconds_after_finished": 3600}
+        assert job_id not in cli("list", "--label", "team=other").stdout
+        cli("list", "--label", "team", exit_code=65)
+        cli("cancel", job_id)
+    finally:
+        cli("admin", "resume")
+
+
 def test_without_wait_only_the_id_is_on_stdout(cli, job_files):
     job_id = cli("submit", job_files("id-only")).stdout.strip()
     assert cli.json("status", job_id)["id"] == job_id

@@ -71,7 +71,7 @@ def test_usage_errors(offline, arguments):
 
 @pytest.mark.parametrize("verb", [
     "run", "plan", "eval", "verify", "submit", "status", "watch", "list", "cancel", "delete",
-    "logs", "report"])
+    "logs", "report", "admin"])
 def test_every_verb_explains_itself(offline, verb):
     help_text = offline(verb, "--help").stdout
     assert "Examples:" in help_text and f"dotresize {verb}" in help_text
