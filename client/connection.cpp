@@ -153,6 +153,18 @@ void Connection::delete_job(const std::string& id) {
   call(*this, &v1::Jobs::Stub::DeleteJob, request);
 }
 
+v1::ServerInfo Connection::server_info() {
+  return call(*this, &v1::Jobs::Stub::GetServerInfo, v1::GetServerInfoRequest());
+}
+
+v1::ServerInfo Connection::drain_server() {
+  return call(*this, &v1::Jobs::Stub::DrainServer, v1::DrainServerRequest());
+}
+
+v1::ServerInfo Connection::resume_server() {
+  return call(*this, &v1::Jobs::Stub::ResumeServer, v1::ResumeServerRequest());
+}
+
 bool Connection::wait(milliseconds length) {
   if (channel_->GetState(true) == GRPC_CHANNEL_READY) {
     std::this_thread::sleep_for(length);

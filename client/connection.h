@@ -44,6 +44,10 @@ class Connection {
   v1::Job cancel_job(const std::string& id);
   v1::Job resume_job(const std::string& id, bool fresh);
   void delete_job(const std::string& id);
+  v1::ServerInfo server_info();
+  /// From now on the server starts no jobs; or it does again.
+  v1::ServerInfo drain_server();
+  v1::ServerInfo resume_server();
 
   /// Waits before another attempt: for `length`, or until a lost connection has been made again,
   /// which it says with true. gRPC connects only while somebody waits for it, so a plain sleep

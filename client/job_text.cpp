@@ -102,11 +102,11 @@ std::string job_text(const v1::Job& job, std::time_t now) {
   Rows rows = {{"job", printable(job.id())},
                {"name", printable(job.spec().name())},
                {"state", state_name(job)}};
-  if (job.has_queue_position() && job.queue_position() > 0) {
+  if (job.has_queue_position()) {
     rows.push_back({"position", std::to_string(job.queue_position()) + " in the queue"});
+    rows.push_back({"waits for", printable(job.waiting_for())});
+    if (job.has_retry_time()) rows.push_back({"not before", date(job.retry_time())});
   }
-  if (!job.waiting_for().empty()) rows.push_back({"waits for", printable(job.waiting_for())});
-  if (job.has_retry_time()) rows.push_back({"not before", date(job.retry_time())});
   if (job.attempt() > 1) rows.push_back({"attempt", std::to_string(job.attempt())});
   if (job.has_progress() && !has_ended(job.state())) {
     rows.push_back({"progress", render_plain(job.progress())});
@@ -126,6 +126,24 @@ std::string job_text(const v1::Job& job, std::time_t now) {
   if (!job.has_result()) return text;
   text += '\n';
   return text + result_table(job.result());
+}
+
+std::string server_text(const v1::ServerInfo& server) {
+  const auto of = [](const std::string& used, const std::string& capacity) {
+    return used + " of " + capacity;
+  };
+  const v1::ResourceAmounts& used = server.used();
+  const v1::ResourceAmounts& capacity = server.capacity();
+  Rows rows = {
+      {"version", printable(server.version())},
+      {"jobs", std::to_string(server.running_jobs()) + " running, " +
+                   std::to_string(server.queued_jobs()) + " queued"},
+      {"ranks", of(std::to_string(used.ranks()), std::to_string(capacity.ranks()))},
+      {"GPUs", of(std::to_string(used.gpus()), std::to_string(capacity.gpus()))},
+      {"memory", of(human_bytes(used.memory_bytes()), human_bytes(capacity.memory_bytes()))},
+      {"drained", server.drained() ? "yes" : "no"}};
+  if (!server.paused().empty()) rows.push_back({"starts no job", printable(server.paused())});
+  return format_table(rows, {Align::kLeft, Align::kLeft});
 }
 
 std::string job_table(const std::vector<v1::Job>& jobs, std::time_t now) {

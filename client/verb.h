@@ -33,7 +33,7 @@ void add_output_option(CLI::App& command, CommonOptions& common);
 
 /// init, run, plan, eval, verify: those that need no server.
 std::vector<Verb> add_local_verbs(CLI::App& app, CommonOptions& common);
-/// submit, status, watch, list, cancel, resume, delete, prune, logs, report.
+/// submit, status, watch, list, cancel, resume, delete, prune, logs, report, admin.
 std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common);
 /// completion: prints what completes the words of `app` in a shell.
 Verb add_completion_verb(CLI::App& app);

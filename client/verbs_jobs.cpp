@@ -100,7 +100,36 @@ struct SubmitOptions {
   std::string request_id;
   bool wait = false;
   bool dry_run = false;
+  std::optional<int> priority;
+  std::vector<std::string> labels;
+  std::optional<uint32_t> deadline_s;
+  std::optional<uint32_t> ttl_s;
 };
+
+/// "team=nlp" as a key and its value. Throws InputError for any other text.
+std::pair<std::string, std::string> label_of(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos)
+    throw InputError("--label", in_quotes(text) + " is not KEY=VALUE");
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+template <class Map>
+void add_labels(const std::vector<std::string>& texts, Map& labels) {
+  for (const std::string& text : texts) {
+    const auto [key, value] = label_of(text);
+    labels[key] = value;
+  }
+}
+
+v1::JobOptions job_options(const SubmitOptions& options) {
+  v1::JobOptions result;
+  if (options.priority) result.set_priority(*options.priority);
+  if (options.deadline_s) result.set_deadline_s(*options.deadline_s);
+  if (options.ttl_s) result.set_ttl_seconds_after_finished(*options.ttl_s);
+  add_labels(options.labels, *result.mutable_labels());
+  return result;
+}
 
 /// Of the fields that the server refuses, those of the spec get their places in the file.
 v1::Job create_job(Connection& connection, const v1::CreateJobRequest& request,
@@ -127,6 +156,8 @@ int submit_job(const SubmitOptions& options, const CommonOptions& common) {
   *request.mutable_spec() = file.spec;
   request.set_request_id(options.request_id.empty() ? new_request_id() : options.request_id);
   request.set_validate_only(options.dry_run);
+  const v1::JobOptions how = job_options(options);
+  if (how.ByteSizeLong() > 0) *request.mutable_options() = how;
   Connection connection = common.connect();
   const v1::Job job = create_job(connection, request, file);
   if (options.dry_run) {
@@ -172,12 +203,16 @@ std::vector<std::string> state_names() {
 struct ListOptions {
   std::vector<std::string> states;
   std::string name;
+  std::string owner;
+  std::vector<std::string> labels;
   int limit = 20;
 };
 
 int list_jobs(const ListOptions& options, const CommonOptions& common) {
   v1::ListJobsRequest::Filter filter;
   filter.set_name(options.name);
+  if (!options.owner.empty()) filter.set_owner(options.owner);
+  add_labels(options.labels, *filter.mutable_labels());
   for (const std::string& name : options.states) filter.add_states(states_by_name().at(name));
   Connection connection = common.connect();
   const std::vector<v1::Job> jobs = connection.list_jobs(filter, options.limit);
@@ -418,6 +453,21 @@ Verb submit_verb(CLI::App& app, CommonOptions& common) {
                   "The same ID gives the same job, however often it is submitted (default: a new "
                   "one)")
       ->type_name("ID");
+  command
+      .add_option("--priority", options->priority,
+                  "Place in the queue: -100 to 100, of which those above 0 are for admins")
+      ->type_name("N");
+  command.add_option("--label", options->labels, "For filters of list; may be given several times")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  command
+      .add_option("--deadline", options->deadline_s,
+                  "Seconds after its start at which the job is stopped")
+      ->type_name("S");
+  command
+      .add_option("--ttl", options->ttl_s,
+                  "Seconds after its end at which the server forgets the job")
+      ->type_name("S");
   return {&command, [options, &common] { return submit_job(*options, common); }};
 }
 
@@ -434,6 +484,12 @@ Verb list_verb(CLI::App& app, CommonOptions& common) {
       ->type_name("STATE,...")
       ->transform(CLI::IsMember(state_names(), CLI::ignore_case).description(""));
   command.add_option("--name", options->name, "Only jobs of this name")->type_name("NAME");
+  command.add_option("--owner", options->owner, "Only jobs of this owner")->type_name("OWNER");
+  command
+      .add_option("--label", options->labels,
+                  "Only jobs with this label; may be given several times")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
   command.add_option("--limit", options->limit, "At most so many")
       ->type_name("N")
       ->check(CLI::Range(1, 1'000'000).description(""))
@@ -504,6 +560,30 @@ Verb prune_verb(CLI::App& app, CommonOptions& common) {
   return {&command, [options, &common] { return prune_jobs(*options, common); }};
 }
 
+int administer(const std::string& action, const CommonOptions& common) {
+  Connection connection = common.connect();
+  const v1::ServerInfo server = action == "drain"    ? connection.drain_server()
+                                : action == "resume" ? connection.resume_server()
+                                                     : connection.server_info();
+  print(server, server_text(server), common);
+  return kExitOk;
+}
+
+Verb admin_verb(CLI::App& app, CommonOptions& common) {
+  CLI::App& command = add_verb(app, common, "admin", "Show the server, or let it start no jobs",
+                               "  dotresize admin info\n"
+                               "  dotresize admin drain\n");
+  auto action = std::make_shared<std::string>();
+  command
+      .add_option("ACTION", *action,
+                  "info: version, capacity, use. drain: no job is started from now on; running "
+                  "ones go on. resume: jobs are started again")
+      ->required()
+      ->type_name("")
+      ->check(CLI::IsMember({"info", "drain", "resume"}).description(""));
+  return {&command, [action, &common] { return administer(*action, common); }};
+}
+
 }  // namespace
 
 std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common) {
@@ -526,6 +606,7 @@ std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common) {
           app, common, "logs", "Print a job's log", "-f,--follow", "Until the job has ended",
           [&common](const std::string& id, bool follow) { return print_logs(id, follow, common); }),
       report_verb(app, common),
+      admin_verb(app, common),
   };
 }
 

@@ -11,6 +11,11 @@ if(NOT EXISTS "${_libtorch_dir}/include/ATen/ATen.h")
   message(FATAL_ERROR "libtorch not found in '${_libtorch_dir}': run scripts/setup.sh, or pass -DLIBTORCH=DIR")
 endif()
 
+# dotresize_install_rpath(TARGETS...): installed, they find libtorch at the same place.
+function(dotresize_install_rpath)
+  set_target_properties(${ARGN} PROPERTIES INSTALL_RPATH ${_libtorch_dir}/lib)
+endfunction()
+
 add_library(libtorch INTERFACE IMPORTED)
 target_compile_options(libtorch INTERFACE
   "SHELL:-idirafter ${_libtorch_dir}/include"

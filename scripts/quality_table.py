@@ -25,6 +25,13 @@ METHODS = ["magnitude", "dotresize", "slicegpt", "pca_dotresize"]
 SIZES = [0.9, 0.8, 0.7]
 SHORTCUTS = ["dense", "exact", "24", "8"]
 METHODS_OF_SHORTCUTS = ["slicegpt", "pca_dotresize"]
+METRIC_ROWS = [("slicegpt", 0.9), ("slicegpt", 0.8), ("slicegpt", 0.7), ("pca_dotresize", 0.8), ("magnitude", 0.8)]
+METRICS = ["activation", "fisher"]
+METRIC_COLUMNS = {
+    "exact": {},
+    "8, head sliced": {"shortcuts": "8", "head": "sliced"},
+    "one map": {"map_sharing": "model"},
+}
 
 PAGE = """\
 # Quality at equal net size
@@ -51,6 +58,13 @@ How the shortcuts of own maps are stored ([method.md](method.md#shortcuts)): `de
 bytes, and of rank 24 and 8 at most. Each cell: width, net size, perplexity.
 
 {shortcuts}
+## The metric of the loss
+
+`metric: fisher` ([method.md](method.md#the-metric-of-the-loss)) with the default labels: own maps with `exact` shortcuts and a dense head, with shortcuts
+of rank 8 at most and a sliced head, and one map for the model. With own maps its shortcuts take two factors, so at the same size it is
+narrower. Each cell: width, net size, perplexity.
+
+{metrics}
 ## Widths by energy
 
 `widths: {{from: energy, size: S}}`, a map per junction: every width holds at least the same fraction of its junction's energy (`held`).
@@ -127,6 +141,24 @@ def shortcuts_table(reports):
     return table(["method, size", *SHORTCUTS], rows)
 
 
+def metric_methods():
+    return {
+        (*row, column, metric): {"name": row[0], "size": row[1], "metric": metric, **options}
+        for row in METRIC_ROWS
+        for column, options in METRIC_COLUMNS.items()
+        for metric in METRICS
+    }
+
+
+def metrics_table(reports):
+    rows = [
+        [f"{name}, {size}, {metric}", *(", ".join(uniform_cells(reports[name, size, c, metric])) for c in METRIC_COLUMNS)]
+        for name, size in METRIC_ROWS
+        for metric in METRICS
+    ]
+    return table(["method, size, metric", *METRIC_COLUMNS], rows)
+
+
 def energy_table(reports):
     header = ["method, size", "widths", "held", "net", "perplexity"]
     rows = [[f"{name}, {size}", *energy_cells(reports[name, size])] for size in SIZES for name in METHODS]
@@ -153,7 +185,7 @@ def main():
         for name in METHODS
         for size in SIZES
     }
-    reports = reports_of({**stock, **own, **energy})
+    reports = reports_of({**stock, **own, **metric_methods(), **energy})
     any_report = next(iter(reports.values()))
     page = PAGE.format(
         parameters=any_report["dense"]["parameters"],
@@ -162,6 +194,7 @@ def main():
         dense=any_report["dense"]["perplexity"],
         uniform=uniform_table(reports),
         shortcuts=shortcuts_table(reports),
+        metrics=metrics_table(reports),
         energy=energy_table(reports),
     )
     output.write_text(page, encoding="utf-8")

@@ -14,7 +14,7 @@ packages=(
   libopenmpi-dev openmpi-bin openssh-client
   libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
   libyaml-cpp-dev libspdlog-dev libfmt-dev libsqlitecpp-dev libsqlite3-dev nlohmann-json3-dev
-  libcli11-dev libssl-dev
+  libcli11-dev libssl-dev pkg-config libcpp-httplib-dev prometheus-cpp-dev
   libhwy-dev libgtest-dev libgmock-dev libbenchmark-dev
 )
 

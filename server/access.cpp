@@ -83,13 +83,16 @@ Role role_of(const std::string& name) {
   return static_cast<Role>(found - kRoles.begin());
 }
 
-std::string bearer_token(const grpc::ServerContextBase& context) {
+std::string token_of_header(std::string_view value) {
   constexpr std::string_view kScheme = "Bearer ";
+  return value.starts_with(kScheme) ? std::string(value.substr(kScheme.size())) : "";
+}
+
+std::string bearer_token(const grpc::ServerContextBase& context) {
   const auto& metadata = context.client_metadata();
   if (metadata.count("authorization") != 1) return "";
   const grpc::string_ref value = metadata.find("authorization")->second;
-  const std::string_view text(value.data(), value.size());
-  return text.starts_with(kScheme) ? std::string(text.substr(kScheme.size())) : "";
+  return token_of_header({value.data(), value.size()});
 }
 
 Access::Access(const fs::path& file) : open_to_all_(file.empty()) {
@@ -101,8 +104,11 @@ Access::Access(const fs::path& file) : open_to_all_(file.empty()) {
 }
 
 Caller Access::authenticate(const grpc::ServerContextBase& context) const {
+  return authenticate(bearer_token(context));
+}
+
+Caller Access::authenticate(const std::string& token) const {
   if (open_to_all_) return {};
-  const std::string token = bearer_token(context);
   const Entry* found = nullptr;
   for (const Entry& entry : entries_) {  // all of them
     if (matches_token(token, entry.sha256)) found = &entry;

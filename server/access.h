@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dotresize {
@@ -24,6 +25,9 @@ struct Caller {
   Role role = Role::kAdmin;
 };
 
+/// The secret of the value "Bearer SECRET" of a header, else empty.
+std::string token_of_header(std::string_view value);
+
 /// The secret of the one "authorization: Bearer SECRET" of a call, else empty.
 std::string bearer_token(const grpc::ServerContextBase& context);
 
@@ -36,6 +40,7 @@ class Access {
 
   /// UNAUTHENTICATED without a token that is known. The time that it takes says nothing of those.
   Caller authenticate(const grpc::ServerContextBase& context) const;
+  Caller authenticate(const std::string& token) const;
 
  private:
   struct Entry {

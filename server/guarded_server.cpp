@@ -21,6 +21,7 @@
 
 #include "dotresize/v1/jobs.grpc.pb.h"
 #include "dotresize/v1/workers.grpc.pb.h"
+#include "server/call_metrics.h"
 #include "server/files.h"
 
 namespace dotresize {
@@ -157,6 +158,11 @@ GuardedServer::GuardedServer(Listeners listeners, const GuardedServerOptions& op
   acceptor_ = builder.experimental().AddExternalConnectionAcceptor(ConnectionType::FROM_FD,
                                                                    options.credentials);
   for (grpc::Service* service : options.services) builder.RegisterService(service);
+  if (options.metrics != nullptr) {
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
+    creators.push_back(std::make_unique<CallMetrics>(*options.metrics));
+    builder.experimental().SetInterceptorCreators(std::move(creators));
+  }
   server_ = builder.BuildAndStart();
   if (!server_) throw std::runtime_error("gRPC does not start");
   thread_ = std::thread([this] { accept_loop(); });

@@ -31,11 +31,14 @@ Listeners listen_on_unix(const std::filesystem::path& path);
 /// Lets this process open as many files as it may, at most 4096. Returns how many it may open now.
 int raise_descriptor_limit();
 
+class Metrics;
+
 struct GuardedServerOptions {
   int max_descriptors = 0;  ///< a connection that would make it more is closed at once
   int max_threads = 0;      ///< for calls that block
   std::vector<grpc::Service*> services;
   std::shared_ptr<grpc::ServerCredentials> credentials = grpc::InsecureServerCredentials();
+  Metrics* metrics = nullptr;  ///< of the calls of the Jobs service; null: nobody counts them
 };
 
 /// A gRPC server that accepts its connections itself: gRPC 1.51 accepts none any more, ever, once

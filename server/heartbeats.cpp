@@ -2,6 +2,8 @@
 
 #include <google/protobuf/util/message_differencer.h>
 
+#include <algorithm>
+
 namespace dotresize {
 namespace {
 
@@ -49,6 +51,14 @@ Heartbeats::Clock::duration Heartbeats::silence(const std::string& id) const {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(id);
   return found == entries_.end() ? Clock::duration::zero() : Clock::now() - found->second.heard;
+}
+
+Heartbeats::Clock::duration Heartbeats::longest_silence() const {
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  Clock::duration longest{0};
+  for (const auto& [id, entry] : entries_) longest = std::max(longest, now - entry.heard);
+  return longest;
 }
 
 }  // namespace dotresize

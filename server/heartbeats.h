@@ -28,6 +28,8 @@ class Heartbeats {
 
   /// Time since the last heartbeat, or since `begin`.
   Clock::duration silence(const std::string& id) const;
+  /// The longest of any; 0 without attempts.
+  Clock::duration longest_silence() const;
 
  private:
   struct Entry {

@@ -4,7 +4,9 @@
 #include <filesystem>
 
 #include "base/errors.h"
+#include "base/human_text.h"
 #include "base/partial_path.h"
+#include "base/printable.h"
 #include "job/model/model_config.h"
 #include "job/plan/check_files.h"
 #include "job/plan/plan_table.h"
@@ -12,6 +14,7 @@
 #include "job/plan/shard_plan.h"
 #include "job/spec/validate_spec.h"
 #include "server/api_error.h"
+#include "server/launcher.h"
 
 namespace dotresize {
 namespace {
@@ -20,6 +23,9 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxSpecBytes = size_t{256} * 1024;
 constexpr size_t kMaxRequestId = 128;
+constexpr int kMaxPriority = 100;
+constexpr int kMaxLabels = 16;
+constexpr size_t kMaxLabel = 63;
 
 void check_request_id(const std::string& id) {
   const bool well_formed =
@@ -51,19 +57,75 @@ void refuse_fatal(const std::vector<FileFinding>& findings) {
   if (!violations.empty()) throw invalid_argument(std::move(violations));
 }
 
-/// Returns the plan, for people.
-std::string check_against_model(const v1::JobSpec& spec, int max_ranks) {
+bool is_word(const std::string& text, size_t least, size_t most) {
+  return text.size() >= least && text.size() <= most && std::ranges::all_of(text, [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  std::string_view("._/-").find(c) != std::string_view::npos;
+         });
+}
+
+void check_options(const v1::JobOptions& options) {
+  if (options.GetReflection()->GetUnknownFields(options).field_count() > 0) {
+    throw invalid_argument("options", "has a field that this server does not know");
+  }
+  if (options.priority() < -kMaxPriority || options.priority() > kMaxPriority) {
+    throw invalid_argument("options.priority",
+                           std::to_string(options.priority()) + " is not from -100 to 100");
+  }
+  if (options.has_deadline_s() && options.deadline_s() == 0) {
+    throw invalid_argument("options.deadline_s", "must be at least 1");
+  }
+  if (options.labels_size() > kMaxLabels) {
+    throw invalid_argument("options.labels", "has more than 16 entries");
+  }
+  for (const auto& [key, value] : options.labels()) {
+    if (!is_word(key, 1, kMaxLabel) || !is_word(value, 0, kMaxLabel)) {
+      throw invalid_argument("options.labels",
+                             in_quotes(key) + ": " + in_quotes(value) +
+                                 " is not 1 and 0 to 63 characters of [A-Za-z0-9._/-]");
+    }
+  }
+}
+
+/// That the machine has so many ranks and GPUs.
+void check_counts(const v1::JobSpec& spec, const Amounts& capacity) {
+  const int ranks = ranks_of(spec);
+  if (ranks > capacity.ranks) {
+    throw invalid_argument("resources.ranks",
+                           std::to_string(ranks) + " is more than this server runs at once, " +
+                               std::to_string(capacity.ranks) + " (--max-ranks)");
+  }
+  if (gpus_needed(spec.resources().device(), ranks, capacity) > capacity.gpus) {
+    throw invalid_argument("resources.device",
+                           "this server has " + std::to_string(capacity.gpus) +
+                               " GPUs for jobs (--gpus); cuda takes one for each of the " +
+                               std::to_string(ranks) + " ranks");
+  }
+}
+
+struct PlannedMemory {
+  int64_t bytes = 0;  ///< of the host, all ranks together
+  std::string plan;   ///< for people
+};
+
+/// By the plan. Each rank has an equal part of the machine's memory as its budget, unless the spec
+/// has one.
+PlannedMemory planned_memory(v1::JobSpec spec, const Amounts& capacity) {
   const ModelConfig config = with_field("model.path", [&] {
     require_model_directory(spec.model().path());
     return read_model_config(spec.model().path());
   });
+  set_memory_budget(spec, capacity.memory);
   const ResolvedJob job = with_field("spec", [&] { return resolve_job(spec, config); });
   const ShardPlan plan =
       with_field("resources.ranks", [&] { return make_shard_plan(config, job); });
-  if (job.ranks > max_ranks) {
-    throw invalid_argument("resources.ranks", std::to_string(job.ranks) +
-                                                  " is more than this server runs at once, " +
-                                                  std::to_string(max_ranks) + " (--max-ranks)");
+  int64_t memory = 0;
+  for (const RankShard& rank : plan.ranks) memory += rank.peak_memory_bytes;
+  if (memory > capacity.memory) {
+    throw invalid_argument("resources.memory", "the ranks take " + human_bytes(memory) +
+                                                   " together, and this server has " +
+                                                   human_bytes(capacity.memory) +
+                                                   " for jobs (--memory)");
   }
   const std::vector<FileFinding> findings = check_inputs(job, config);
   refuse_fatal(findings);
@@ -71,7 +133,7 @@ std::string check_against_model(const v1::JobSpec& spec, int max_ranks) {
   for (const FileFinding& finding : findings) {
     text += "warning: " + finding.key + ": " + finding.what + "\n";
   }
-  return text;
+  return {memory, std::move(text)};
 }
 
 void check_output(const std::string& output, const v1::Output& spec) {
@@ -101,18 +163,33 @@ void check_output(const std::string& output, const v1::Output& spec) {
 
 }  // namespace
 
-NewJob admit(const v1::JobSpec& spec, const std::string& request_id, const AdmissionLimits& limits,
+void set_memory_budget(v1::JobSpec& spec, int64_t memory) {
+  if (spec.resources().has_memory()) return;
+  spec.mutable_resources()->set_memory(std::to_string(memory / ranks_of(spec)));
+}
+
+NewJob admit(const v1::CreateJobRequest& request, const Amounts& capacity,
              const PathPolicy& paths) {
-  check_request_id(request_id);
+  const v1::JobSpec& spec = request.spec();
+  check_request_id(request.request_id());
+  check_options(request.options());
   if (spec.ByteSizeLong() > kMaxSpecBytes) {
     throw invalid_argument("spec", "is larger than " + std::to_string(kMaxSpecBytes) + " bytes");
   }
   std::vector<FieldViolation> violations = validate_spec(spec, /*require_absolute_paths=*/true);
   if (!violations.empty()) throw invalid_argument(std::move(violations));
   const v1::JobSpec resolved = paths.resolve(spec);
-  std::string plan = check_against_model(resolved, limits.max_ranks);
+  check_counts(resolved, capacity);
+  PlannedMemory planned = planned_memory(resolved, capacity);
   check_output(resolved.output().path(), resolved.output());
-  return {spec, request_id, resolved.output().path(), claims_of(resolved), "", std::move(plan)};
+  return {spec,
+          request.request_id(),
+          resolved.output().path(),
+          claims_of(resolved),
+          "",
+          request.options(),
+          planned.bytes,
+          std::move(planned.plan)};
 }
 
 v1::JobSpec readmit(const v1::JobSpec& spec, const std::string& output, const PathPolicy& paths) {

@@ -4,24 +4,33 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <google/protobuf/util/time_util.h>
 
+#include <algorithm>
+#include <array>
 #include <stdexcept>
 #include <utility>
 
+#include "base/failure.h"
 #include "job/spec/job_state.h"
 #include "server/api_error.h"
+#include "server/outcome.h"
 
 namespace dotresize {
 namespace {
 
 using google::protobuf::util::TimeUtil;
 
-constexpr int kMaxQueuedJobs = 10000;
-
 /// A job that has succeeded is done, whatever its last heartbeat said.
 void complete(v1::Progress& progress) {
   progress.set_junctions_done(progress.junctions_total());
   progress.set_fraction(1.0);
   progress.set_eta_s(0.0);
+}
+
+/// A rank may report any code: the figures have one for all that are not known.
+std::string counted_code(const std::string& code) {
+  constexpr std::array<const char*, 7> kKnown = {
+      "", kInvalidInput, kRankFailed, kRankKilled, kLaunchFailed, kLost, kDeadlineExceeded};
+  return std::ranges::find(kKnown, code) != kKnown.end() ? code : "OTHER";
 }
 
 /// Whether this attempt is the job's last one and may have processes.
@@ -31,15 +40,27 @@ bool is_launched_attempt(const v1::Job& job, int attempt) {
 
 }  // namespace
 
-JobStore::JobStore(const std::filesystem::path& database)
-    : table_(database), reader_(database, JobTable::Reader()) {}
+void JobTotals::add(const JobTotals& more) {
+  created += more.created;
+  attempts += more.attempts;
+  events += more.events;
+  for (const auto& [end, count] : more.ended) ended[end] += count;
+  last_success = std::max(last_success, more.last_success);
+}
+
+JobStore::JobStore(const std::filesystem::path& database, int max_queued)
+    : max_queued_(max_queued), table_(database), reader_(database, JobTable::Reader()) {
+  totals_.last_success = table_.last_success();
+}
 
 void JobStore::transact(const std::function<void()>& body) {
   {
     const std::lock_guard lock(mutex_);
+    uncommitted_ = {};
     SQLite::Transaction transaction(table_.database(), SQLite::TransactionBehavior::IMMEDIATE);
     body();
     transaction.commit();
+    totals_.add(uncommitted_);
   }
   changes_.notify();
 }
@@ -57,24 +78,45 @@ JobRow JobStore::read(const std::string& id) {
   return std::move(*row);
 }
 
+void JobStore::expire(const JobRow& row) {
+  if (!row.job.options().has_ttl_seconds_after_finished()) return;
+  const int64_t ttl_ms = int64_t{1000} * row.job.options().ttl_seconds_after_finished();
+  table_.expire(row.number, TimeUtil::TimestampToMilliseconds(row.job.end_time()) + ttl_ms);
+}
+
+void JobStore::append(JobRow& row, v1::Event event) {
+  table_.append(row, std::move(event));
+  ++uncommitted_.events;
+}
+
 void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reason) {
   row.job.set_state(state);
+  if (state == v1::Job::QUEUED) {
+    row.job.clear_gpus();
+    table_.enqueue(row);
+  } else {
+    table_.dequeue(row.number);
+  }
   if (has_ended(state)) {
     *row.job.mutable_end_time() = TimeUtil::GetCurrentTime();
+    expire(row);
     row.job.set_cancelling(false);
     row.job.clear_retry_time();
     table_.release(row.number);
+    ++uncommitted_.ended[{state, counted_code(row.job.error().code())}];
+    if (state == v1::Job::SUCCEEDED) uncommitted_.last_success = unix_time(row.job.end_time());
   }
   v1::Event event;
   event.mutable_state_change()->set_state(state);
   event.mutable_state_change()->set_attempt(row.job.attempt());
   event.mutable_state_change()->set_reason(reason);
-  table_.append(row, std::move(event));
+  append(row, std::move(event));
   table_.save(row);
 }
 
 std::optional<v1::Job> JobStore::request_match(const std::string& request_id,
-                                               const v1::JobSpec& spec, const std::string& owner) {
+                                               const v1::JobSpec& spec, const std::string& owner,
+                                               const v1::JobOptions& options) {
   if (request_id.empty()) return std::nullopt;
   std::optional<v1::Job> job = table_.find_request(request_id);
   if (job && job->owner() != owner) {
@@ -82,19 +124,23 @@ std::optional<v1::Job> JobStore::request_match(const std::string& request_id,
                    "request_id '" + request_id + "' belongs to a job of another owner",
                    {{"request_id", request_id}});
   }
-  if (job && !google::protobuf::util::MessageDifferencer::Equals(job->spec(), spec)) {
-    throw ApiError(grpc::StatusCode::ALREADY_EXISTS, "REQUEST_ID_REUSED",
-                   "request_id '" + request_id + "' belongs to job " + job->id() +
-                       ", which has another spec; use a new request_id for a new job",
-                   {{"id", job->id()}, {"request_id", request_id}});
+  using google::protobuf::util::MessageDifferencer;
+  if (job && !(MessageDifferencer::Equals(job->spec(), spec) &&
+               MessageDifferencer::Equals(job->options(), options))) {
+    throw ApiError(
+        grpc::StatusCode::ALREADY_EXISTS, "REQUEST_ID_REUSED",
+        "request_id '" + request_id + "' belongs to job " + job->id() +
+            ", which has another spec or other options; use a new request_id for a new job",
+        {{"id", job->id()}, {"request_id", request_id}});
   }
   return job;
 }
 
 std::optional<v1::Job> JobStore::find_request(const std::string& request_id,
-                                              const v1::JobSpec& spec, const std::string& owner) {
+                                              const v1::JobSpec& spec, const std::string& owner,
+                                              const v1::JobOptions& options) {
   const std::lock_guard lock(mutex_);
-  return request_match(request_id, spec, owner);
+  return request_match(request_id, spec, owner, options);
 }
 
 void JobStore::claim(int64_t number, const std::vector<PathClaim>& claims) {
@@ -108,29 +154,52 @@ void JobStore::claim(int64_t number, const std::vector<PathClaim>& claims) {
   table_.claim(number, claims);
 }
 
-void JobStore::refuse_full_queue() {
-  if (table_.count(v1::Job::QUEUED) < kMaxQueuedJobs) return;
-  throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL",
-                  std::to_string(kMaxQueuedJobs) + " jobs are waiting already; try again later",
-                  std::chrono::seconds(30));
+void JobStore::refuse_full_queue(const std::string& owner) {
+  const auto refuse = [](int count, const std::string& whose) {
+    throw try_again(
+        grpc::StatusCode::RESOURCE_EXHAUSTED, "QUEUE_FULL",
+        std::to_string(count) + " jobs" + whose + " are waiting already; try again later",
+        std::chrono::seconds(30));
+  };
+  if (table_.count_queued(std::nullopt) >= kMaxQueuedJobs) refuse(kMaxQueuedJobs, "");
+  if (table_.count_queued(owner) >= max_queued_) {
+    refuse(max_queued_, owner.empty() ? "" : " of '" + owner + "'");
+  }
 }
 
 v1::Job JobStore::create(const NewJob& job) {
   JobRow row;
   transact([&] {
-    if (std::optional<v1::Job> earlier = request_match(job.request_id, job.spec, job.owner)) {
+    if (std::optional<v1::Job> earlier =
+            request_match(job.request_id, job.spec, job.owner, job.options)) {
       row.job = *earlier;
       return;
     }
-    refuse_full_queue();
+    refuse_full_queue(job.owner);
     row = table_.insert(job);
     claim(row.number, job.claims);
     enter(row, v1::Job::QUEUED, "");
+    ++uncommitted_.created;
   });
   return row.job;
 }
 
 v1::Job JobStore::get(const std::string& id) { return read(id).job; }
+
+JobTotals JobStore::totals() {
+  const std::lock_guard lock(mutex_);
+  return totals_;
+}
+
+std::map<v1::Job::State, int64_t> JobStore::counts() {
+  const std::lock_guard lock(read_mutex_);
+  return reader_.counts();
+}
+
+std::optional<google::protobuf::Timestamp> JobStore::head_queued_since() {
+  const std::lock_guard lock(read_mutex_);
+  return reader_.head_queued_since();
+}
 
 std::string JobStore::fault() {
   try {
@@ -139,7 +208,7 @@ std::string JobStore::fault() {
                                           SQLite::TransactionBehavior::IMMEDIATE);
     return "";
   } catch (const SQLite::Exception& error) {
-    return std::string("the job table: ") + error.what();
+    return error.what();
   }
 }
 
@@ -194,10 +263,12 @@ v1::Job JobStore::requeue(const std::string& id, const std::vector<PathClaim>& c
       throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_NOT_RESUMABLE",
                      "the record of job " + id + " is damaged; submit it anew", {{"id", id}});
     }
-    refuse_full_queue();
+    refuse_full_queue(row.job.owner());
     claim(row.number, claims);
     row.job.clear_error();
     row.job.clear_end_time();
+    row.job.clear_start_time();
+    table_.expire(row.number, 0);
     row.job.clear_progress();
     before_commit(row.job, row.output);
     enter(row, v1::Job::QUEUED, "resumed");
@@ -219,20 +290,20 @@ void JobStore::remove(const std::string& id, const Step& before_commit) {
   });
 }
 
-std::optional<v1::Job> JobStore::next_queued() {
+std::vector<QueuedJob> JobStore::queued(int limit) {
   const std::lock_guard lock(mutex_);
-  return table_.next_queued();
+  return table_.queued(limit);
 }
 
 int JobStore::queue_position(const std::string& id) {
-  const int64_t number = position(id).number;
+  const JobPosition job = position(id);
   const std::lock_guard lock(read_mutex_);
-  return reader_.queued_before(number) + 1;
+  return reader_.queue_position(job.number);
 }
 
-int JobStore::queued() {
+std::vector<std::string> JobStore::expired(int limit) {
   const std::lock_guard lock(read_mutex_);
-  return reader_.count(v1::Job::QUEUED);
+  return reader_.expired(limit);
 }
 
 std::vector<v1::Job> JobStore::launched() {
@@ -242,7 +313,7 @@ std::vector<v1::Job> JobStore::launched() {
 
 std::optional<v1::Job> JobStore::begin_attempt(const std::string& id,
                                                const std::string& token_sha256,
-                                               const std::string& reason) {
+                                               const std::string& reason, const std::string& gpus) {
   std::optional<JobRow> row;
   transact([&] {
     row = table_.find(id);
@@ -251,9 +322,11 @@ std::optional<v1::Job> JobStore::begin_attempt(const std::string& id,
     row->job.set_attempt(row->job.attempt() + 1);
     row->job.clear_progress();
     row->job.clear_retry_time();
+    row->job.set_gpus(gpus);
     if (!row->job.has_start_time()) *row->job.mutable_start_time() = TimeUtil::GetCurrentTime();
     table_.insert_attempt(*row, token_sha256);
     enter(*row, v1::Job::STARTING, reason);
+    ++uncommitted_.attempts;
   });
   if (!row) return std::nullopt;
   return row->job;
@@ -317,7 +390,7 @@ void JobStore::record_progress(const std::string& id, int attempt, const v1::Pro
     *row.job.mutable_progress() = progress;
     v1::Event event;
     *event.mutable_progress() = progress;
-    table_.append(row, std::move(event));
+    append(row, std::move(event));
     table_.save(row);
   });
 }

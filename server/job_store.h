@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
@@ -50,18 +52,35 @@ struct Outcome {
   std::optional<v1::JobResult> result;                ///< SUCCEEDED
 };
 
+/// What has been stored since the start of the server.
+struct JobTotals {
+  int64_t created = 0;
+  int64_t attempts = 0;
+  int64_t events = 0;
+  /// By final state and code of the error, which is empty without one.
+  std::map<std::pair<v1::Job::State, std::string>, int64_t> ended;
+  double last_success = 0.0;  ///< Unix time of the last success, also of earlier servers; 0: none
+
+  void add(const JobTotals& more);
+};
+
 /// The rules of the durable job table: which change is allowed in which state. Every change is one
 /// committed transaction before the call returns and before `changes()` tells of it. Safe to use
 /// from any thread. Throws ApiError if the caller of the API is at fault, SQLite::Exception if the
 /// disk is.
 class JobStore {
  public:
-  explicit JobStore(const std::filesystem::path& database);
+  /// `max_queued`: jobs of one owner.
+  explicit JobStore(const std::filesystem::path& database, int max_queued = kMaxQueuedJobs);
+
+  /// Of all owners.
+  static constexpr int kMaxQueuedJobs = 10000;
 
   /// The job that was created under this request_id, if there is one. ALREADY_EXISTS if it has
-  /// another spec or owner.
+  /// another spec, owner or other options.
   std::optional<v1::Job> find_request(const std::string& request_id, const v1::JobSpec& spec,
-                                      const std::string& owner = "");
+                                      const std::string& owner = "",
+                                      const v1::JobOptions& options = {});
 
   /// Queues the job, or returns the one that `request_id` has created already.
   /// FAILED_PRECONDITION if a job that has not ended uses the same paths, RESOURCE_EXHAUSTED
@@ -92,18 +111,20 @@ class JobStore {
   v1::Job requeue(const std::string& id, const std::vector<PathClaim>& claims,
                   const Step& before_commit);
 
-  /// The oldest QUEUED job whose retry_time has come.
-  std::optional<v1::Job> next_queued();
-  /// Of a QUEUED job, 1 for the oldest. NOT_FOUND.
+  /// The first so many of the queue whose retry_time has come: of higher priority before others,
+  /// older before younger.
+  std::vector<QueuedJob> queued(int limit);
+  /// Place in the queue; 1 is the head. NOT_FOUND.
   int queue_position(const std::string& id);
-  int queued();
+  /// Ended jobs whose ttl_seconds_after_finished are over.
+  std::vector<std::string> expired(int limit);
   /// STARTING and RUNNING, oldest first.
   std::vector<v1::Job> launched();
 
-  /// The job becomes STARTING with the next attempt number, unless it has ended or been cancelled
-  /// meanwhile.
+  /// The job becomes STARTING with the next attempt number and these GPUs, unless it has ended or
+  /// been cancelled meanwhile.
   std::optional<v1::Job> begin_attempt(const std::string& id, const std::string& token_sha256,
-                                       const std::string& reason);
+                                       const std::string& reason, const std::string& gpus = "");
   void finish(const std::string& id, const Outcome& outcome);
   /// A launched job becomes QUEUED again for another attempt, after `pause`. False if it is being
   /// cancelled: then nothing changes.
@@ -119,6 +140,12 @@ class JobStore {
   void record_failure(const std::string& id, int attempt, const v1::JobError& error);
   std::optional<v1::JobError> reported_failure(const std::string& id, int attempt);
 
+  JobTotals totals();
+  /// How many jobs there are in each state.
+  std::map<v1::Job::State, int64_t> counts();
+  /// When the job at the head of the queue was queued.
+  std::optional<google::protobuf::Timestamp> head_queued_since();
+
   /// Why nothing can be stored at the moment; empty if it can.
   std::string fault();
 
@@ -130,16 +157,22 @@ class JobStore {
   /// In a transaction. NOT_FOUND.
   JobRow load(const std::string& id);
   std::optional<v1::Job> request_match(const std::string& request_id, const v1::JobSpec& spec,
-                                       const std::string& owner);
+                                       const std::string& owner, const v1::JobOptions& options);
   void claim(int64_t number, const std::vector<PathClaim>& claims);
-  void refuse_full_queue();
+  void refuse_full_queue(const std::string& owner);
+  /// An ended job is to be deleted when its time comes.
+  void expire(const JobRow& row);
+  void append(JobRow& row, v1::Event event);
   /// The job changes its state, with an event.
   void enter(JobRow& row, v1::Job::State state, const std::string& reason);
   /// Runs `body` as one transaction under the lock, then tells of the change.
   void transact(const std::function<void()>& body);
 
+  const int max_queued_;
   std::mutex mutex_;
   JobTable table_;
+  JobTotals totals_;
+  JobTotals uncommitted_;  ///< of the transaction
   std::mutex read_mutex_;
   JobTable reader_;  ///< sees what is committed; whoever reads waits for no commit
   ChangeSignal changes_;

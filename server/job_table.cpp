@@ -3,6 +3,7 @@
 #include <SQLiteCpp/Column.h>
 #include <SQLiteCpp/Statement.h>
 #include <SQLiteCpp/Transaction.h>
+#include <fmt/format.h>
 #include <google/protobuf/util/time_util.h>
 #include <sqlite3.h>
 
@@ -32,8 +33,8 @@ std::optional<Message> parsed(const SQLite::Column& column) {
 }
 
 // What row_of() reads.
-constexpr char kSelectJobs[] =
-    "SELECT number, last_event, id, request_id, name, state, output, body FROM jobs WHERE ";
+constexpr char kJobColumns[] = "number, last_event, id, request_id, name, state, output, body";
+const std::string kSelectJobs = std::string("SELECT ") + kJobColumns + " FROM jobs WHERE ";
 enum JobColumn { kNumber, kLastEvent, kId, kRequestId, kName, kState, kOutput, kBody };
 
 struct Blob {
@@ -68,8 +69,10 @@ std::string is_one_of(const std::vector<v1::Job::State>& states) {
   return "state IN (" + numbers + ")";
 }
 
+int64_t now_ms() { return TimeUtil::TimestampToMilliseconds(TimeUtil::GetCurrentTime()); }
+
 constexpr int kBusyTimeoutMs = 2000;  // another program, a backup say, has the file
-constexpr int kSchemaVersion = 2;
+constexpr int kSchemaVersion = 3;
 
 // The columns are what queries need; `body` is the whole v1::Job, v1::Event or v1::JobError.
 constexpr char kSchema[] = R"(
@@ -115,6 +118,84 @@ CREATE TABLE quarantine (                        -- bytes that could not be read
 );
 ALTER TABLE jobs ADD COLUMN retry_ms INTEGER NOT NULL DEFAULT 0;  -- Unix time of retry_time
 )";
+
+// Since version 3.
+constexpr char kSchema3[] = R"(
+ALTER TABLE jobs DROP COLUMN retry_ms;
+ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+CREATE INDEX jobs_by_owner ON jobs (owner, number);
+CREATE TABLE queue (                             -- the QUEUED jobs
+  job      INTEGER PRIMARY KEY REFERENCES jobs (number) ON DELETE CASCADE,
+  priority INTEGER NOT NULL,
+  retry_ms INTEGER NOT NULL,                     -- Unix time of retry_time
+  device   INTEGER NOT NULL,
+  ranks    INTEGER NOT NULL,
+  memory   INTEGER NOT NULL,                     -- bytes
+  owner    TEXT NOT NULL
+);
+CREATE INDEX queue_by_owner ON queue (owner);
+CREATE INDEX queue_order ON queue (priority DESC, job);
+CREATE TABLE labels (
+  key   TEXT NOT NULL,
+  value TEXT NOT NULL,
+  job   INTEGER NOT NULL REFERENCES jobs (number) ON DELETE CASCADE,
+  PRIMARY KEY (key, value, job)
+) WITHOUT ROWID;
+CREATE INDEX labels_by_job ON labels (job);
+CREATE TABLE expiries (                          -- when ended jobs are to be deleted
+  job   INTEGER PRIMARY KEY REFERENCES jobs (number) ON DELETE CASCADE,
+  at_ms INTEGER NOT NULL
+);
+CREATE INDEX expiries_by_time ON expiries (at_ms);
+)";
+
+void insert_into_queue(const SQLite::Database& database, int64_t number, const v1::Job& job) {
+  const v1::Resources& resources = job.spec().resources();
+  prepare(database, "INSERT OR REPLACE INTO queue VALUES (?, ?, ?, ?, ?, ?, ?)", number,
+          job.options().priority(), TimeUtil::TimestampToMilliseconds(job.retry_time()),
+          static_cast<int>(resources.device()),
+          resources.has_ranks() ? static_cast<int64_t>(resources.ranks()) : int64_t{1},
+          job.memory_bytes(), job.owner())
+      .exec();
+}
+
+/// The table of the queue, with the jobs that an earlier version has queued.
+void add_queue(SQLite::Database& database) {
+  database.exec(kSchema3);
+  auto query =
+      prepare(database, "SELECT number, body FROM jobs WHERE " + is_one_of({v1::Job::QUEUED}));
+  while (query.executeStep()) {
+    insert_into_queue(database, query.getColumn(0).getInt64(),
+                      parsed<v1::Job>(query.getColumn(1)).value_or(v1::Job()));
+  }
+  auto owned = prepare(database, "SELECT number, body FROM jobs");
+  while (owned.executeStep()) {
+    const auto job = parsed<v1::Job>(owned.getColumn(1));
+    if (!job || !job->has_owner()) continue;
+    prepare(database, "UPDATE jobs SET owner = ? WHERE number = ?", job->owner(),
+            owned.getColumn(0).getInt64())
+        .exec();
+  }
+}
+
+/// The statement of a list by labels: the rows of the first one are in order, those of the others
+/// are looked up.
+/// Parameter of list_sql: after those of the most labels that a filter can have.
+constexpr int kFirstWithPrefix = 101;
+
+std::string labels_sql(const JobQuery& query, const std::string& filter) {
+  std::string sql = std::string("SELECT ") + kJobColumns +
+                    " FROM labels CROSS JOIN jobs ON number = job WHERE key = ?4 AND value = ?5 "
+                    "AND job < ?1 AND " +
+                    filter;
+  for (size_t i = 1; i < query.labels.size(); ++i) {
+    sql += fmt::format(
+        " AND EXISTS (SELECT 1 FROM labels WHERE key = ?{} AND value = ?{} AND job = number)",
+        4 + 2 * i, 5 + 2 * i);
+  }
+  if (!query.states.empty()) sql += " AND " + is_one_of(query.states);
+  return sql + " ORDER BY job DESC";
+}
 
 void insert_claims(const SQLite::Database& database, int64_t number,
                    const std::vector<PathClaim>& claims) {
@@ -176,6 +257,7 @@ SQLite::Database open_database(const std::filesystem::path& path) try {
     SQLite::Transaction transaction(database);
     if (version < 1) database.exec(kSchema);
     if (version < 2) add_claims(database);
+    if (version < 3) add_queue(database);
     database.exec("PRAGMA user_version=" + std::to_string(kSchemaVersion));
     transaction.commit();
   }
@@ -185,6 +267,10 @@ SQLite::Database open_database(const std::filesystem::path& path) try {
 }
 
 }  // namespace
+
+double unix_time(const google::protobuf::Timestamp& time) {
+  return static_cast<double>(time.seconds()) + 1e-9 * time.nanos();
+}
 
 JobTable::JobTable(const std::filesystem::path& database) : database_(open_database(database)) {}
 
@@ -230,7 +316,7 @@ std::vector<v1::Job> JobTable::jobs_of(SQLite::Statement query) {
 }
 
 std::optional<JobRow> JobTable::find(const std::string& id) {
-  auto query = prepare(database_, std::string(kSelectJobs) + "id = ?", id);
+  auto query = prepare(database_, kSelectJobs + "id = ?", id);
   if (!query.executeStep()) return std::nullopt;
   return row_of(query);
 }
@@ -243,7 +329,7 @@ std::optional<JobPosition> JobTable::position(const std::string& id) {
 }
 
 std::optional<v1::Job> JobTable::find_request(const std::string& request_id) {
-  auto query = prepare(database_, std::string(kSelectJobs) + "request_id = ?", request_id);
+  auto query = prepare(database_, kSelectJobs + "request_id = ?", request_id);
   if (!query.executeStep()) return std::nullopt;
   return row_of(query).job;
 }
@@ -285,52 +371,128 @@ std::vector<v1::Job> JobTable::in_states(const std::vector<v1::Job::State>& stat
   return jobs_of(prepare(database_, kSelectJobs + is_one_of(states) + " ORDER BY number"));
 }
 
-std::optional<v1::Job> JobTable::next_queued() {
-  auto query = prepare(
-      database_, std::string(kSelectJobs) + "state = ? AND retry_ms <= ? ORDER BY number LIMIT 1",
-      v1::Job::QUEUED, TimeUtil::TimestampToMilliseconds(TimeUtil::GetCurrentTime()));
+void JobTable::enqueue(const JobRow& row) { insert_into_queue(database_, row.number, row.job); }
+
+void JobTable::dequeue(int64_t number) {
+  prepare(database_, "DELETE FROM queue WHERE job = ?", number).exec();
+}
+
+std::vector<QueuedJob> JobTable::queued(int limit) {
+  auto query = prepare(database_,
+                       "SELECT id, device, ranks, memory FROM queue JOIN jobs ON job = number "
+                       "WHERE retry_ms <= ? ORDER BY priority DESC, job LIMIT ?",
+                       now_ms(), limit);
+  std::vector<QueuedJob> jobs;
+  while (query.executeStep()) {
+    const int device = query.getColumn(1).getInt();
+    jobs.push_back({query.getColumn(0).getString(),
+                    v1::Resources::Device_IsValid(device)
+                        ? static_cast<v1::Resources::Device>(device)
+                        : v1::Resources::cpu,
+                    query.getColumn(2).getInt64(), query.getColumn(3).getInt64()});
+  }
+  return jobs;
+}
+
+int JobTable::queue_position(int64_t number) {
+  auto query = prepare(database_,
+                       "SELECT count(*) FROM queue AS other, queue AS self WHERE self.job = ?1 AND "
+                       "(other.priority, -other.job) >= (self.priority, -self.job)",
+                       number);
+  query.executeStep();
+  return query.getColumn(0).getInt();
+}
+
+void JobTable::expire(int64_t number, int64_t at_ms) {
+  prepare(database_, "DELETE FROM expiries WHERE job = ?", number).exec();
+  if (at_ms > 0) prepare(database_, "INSERT INTO expiries VALUES (?, ?)", number, at_ms).exec();
+}
+
+std::vector<std::string> JobTable::expired(int limit) {
+  auto query = prepare(database_,
+                       "SELECT id FROM expiries JOIN jobs ON job = number WHERE at_ms <= ? "
+                       "ORDER BY at_ms LIMIT ?",
+                       now_ms(), limit);
+  std::vector<std::string> ids;
+  while (query.executeStep()) ids.push_back(query.getColumn(0).getString());
+  return ids;
+}
+
+int JobTable::count_queued(const std::optional<std::string>& owner) {
+  auto query = owner ? prepare(database_, "SELECT count(*) FROM queue WHERE owner = ?", *owner)
+                     : prepare(database_, "SELECT count(*) FROM queue");
+  query.executeStep();
+  return query.getColumn(0).getInt();
+}
+
+std::map<v1::Job::State, int64_t> JobTable::counts() {
+  std::map<v1::Job::State, int64_t> counts;
+  auto query = prepare(database_, "SELECT state, count(*) FROM jobs GROUP BY state");
+  while (query.executeStep()) {
+    const int state = query.getColumn(0).getInt();
+    if (v1::Job::State_IsValid(state)) {
+      counts[static_cast<v1::Job::State>(state)] = query.getColumn(1).getInt64();
+    }
+  }
+  return counts;
+}
+
+std::optional<google::protobuf::Timestamp> JobTable::head_queued_since() {
+  // The last event of a queued job says that it was queued.
+  auto query = prepare(database_,
+                       "SELECT number, last_event FROM queue JOIN jobs ON job = number "
+                       "ORDER BY priority DESC, job LIMIT 1");
   if (!query.executeStep()) return std::nullopt;
-  return row_of(query).job;
+  const auto events =
+      events_after(query.getColumn(0).getInt64(), query.getColumn(1).getInt64() - 1, 1);
+  if (events.empty()) return std::nullopt;
+  return events.front().time();
 }
 
-int JobTable::count(v1::Job::State state) {
-  auto query = prepare(database_, "SELECT count(*) FROM jobs WHERE state = ?", state);
-  query.executeStep();
-  return query.getColumn(0).getInt();
-}
-
-int JobTable::queued_before(int64_t number) {
-  auto query = prepare(
-      database_, "SELECT count(*) FROM jobs WHERE state = ? AND number < ? AND retry_ms <= ?",
-      v1::Job::QUEUED, number, TimeUtil::TimestampToMilliseconds(TimeUtil::GetCurrentTime()));
-  query.executeStep();
-  return query.getColumn(0).getInt();
+double JobTable::last_success() {
+  constexpr int kNewest = 100;
+  double last = 0.0;
+  auto query = prepare(database_, kSelectJobs + "state = ? ORDER BY number DESC LIMIT ?",
+                       v1::Job::SUCCEEDED, kNewest);
+  while (query.executeStep()) last = std::max(last, unix_time(row_of(query).job.end_time()));
+  return last;
 }
 
 std::string list_sql(const JobQuery& query) {
-  // One index each way: a union of states, each of which is in order, needs no sorting.
   std::string filter = "number < ?1";
   if (!query.name.empty()) filter += " AND name = ?2";
-  if (!query.id_prefix.empty()) filter += " AND id BETWEEN ?3 AND ?4";
-  if (query.states.empty()) return kSelectJobs + filter + " ORDER BY number DESC";
-  if (!query.name.empty()) {
-    return kSelectJobs + filter + " AND " + is_one_of(query.states) + " ORDER BY number DESC";
+  if (!query.owner.empty()) filter += " AND owner = ?3";
+  if (!query.id_prefix.empty()) {
+    filter += fmt::format(" AND id BETWEEN ?{} AND ?{}", kFirstWithPrefix, kFirstWithPrefix + 1);
   }
+  const std::string newest_first = " ORDER BY number DESC";
+  if (!query.labels.empty()) return labels_sql(query, filter);
+  if (query.states.empty()) return kSelectJobs + filter + newest_first;
+  if (!query.name.empty() || !query.owner.empty()) {
+    return kSelectJobs + filter + " AND " + is_one_of(query.states) + newest_first;
+  }
+  // One index each way: a union of states, each of which is in order, needs no sorting.
   std::string sql;
   for (const v1::Job::State state : std::set(query.states.begin(), query.states.end())) {
-    sql += (sql.empty() ? "" : " UNION ALL ") + std::string(kSelectJobs) + filter + " AND " +
-           is_one_of({state});
+    sql += fmt::format("{}{}{} AND {}", sql.empty() ? "" : " UNION ALL ", kSelectJobs, filter,
+                       is_one_of({state}));
   }
-  return sql + " ORDER BY number DESC";
+  return sql + newest_first;
 }
 
 JobPage JobTable::list(const JobQuery& query) {
   SQLite::Statement select(database_, list_sql(query));
   select.bind(1, query.before == 0 ? std::numeric_limits<int64_t>::max() : query.before);
   if (!query.name.empty()) select.bind(2, query.name);
+  if (!query.owner.empty()) select.bind(3, query.owner);
   if (!query.id_prefix.empty()) {
-    select.bind(3, query.id_prefix);
-    select.bind(4, query.id_prefix + "~");  // after all that an id has
+    select.bind(kFirstWithPrefix, query.id_prefix);
+    select.bind(kFirstWithPrefix + 1, query.id_prefix + "~");  // after all that an id has
+  }
+  int parameter = 4;
+  for (const auto& [key, value] : query.labels) {
+    select.bind(parameter++, key);
+    select.bind(parameter++, value);
   }
 
   JobPage page;
@@ -357,16 +519,21 @@ JobRow JobTable::insert(const NewJob& job) {
   *row.job.mutable_spec() = job.spec;
   row.job.set_request_id(job.request_id);
   if (!job.owner.empty()) row.job.set_owner(job.owner);
+  if (job.options.ByteSizeLong() > 0) *row.job.mutable_options() = job.options;
+  if (job.memory > 0) row.job.set_memory_bytes(job.memory);
   row.job.set_state(v1::Job::QUEUED);
   *row.job.mutable_create_time() = TimeUtil::GetCurrentTime();
 
   prepare(database_,
-          "INSERT INTO jobs (id, request_id, name, state, output, last_event, body) "
-          "VALUES (?, NULLIF(?, ''), ?, ?, ?, 0, ?)",
+          "INSERT INTO jobs (id, request_id, name, state, output, last_event, body, owner) "
+          "VALUES (?, NULLIF(?, ''), ?, ?, ?, 0, ?, ?)",
           row.job.id(), job.request_id, job.spec.name(), row.job.state(), job.output,
-          Blob{row.job.SerializeAsString()})
+          Blob{row.job.SerializeAsString()}, job.owner)
       .exec();
   row.number = database_.getLastInsertRowid();
+  for (const auto& [key, value] : job.options.labels()) {
+    prepare(database_, "INSERT INTO labels VALUES (?, ?, ?)", key, value, row.number).exec();
+  }
   return row;
 }
 
@@ -376,10 +543,8 @@ void JobTable::save(JobRow& row) {
             row.number)
         .exec();
   }
-  prepare(database_,
-          "UPDATE jobs SET state = ?, last_event = ?, retry_ms = ?, body = ? WHERE number = ?",
-          row.job.state(), row.last_event, TimeUtil::TimestampToMilliseconds(row.job.retry_time()),
-          Blob{row.job.SerializeAsString()}, row.number)
+  prepare(database_, "UPDATE jobs SET state = ?, last_event = ?, body = ? WHERE number = ?",
+          row.job.state(), row.last_event, Blob{row.job.SerializeAsString()}, row.number)
       .exec();
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,7 +20,9 @@ struct NewJob {
   std::string request_id;  ///< empty: none
   std::string output;      ///< output.path without symbolic links, see job_admission.h
   std::vector<PathClaim> claims;
-  std::string owner;      ///< empty: none
+  std::string owner;  ///< empty: none
+  v1::JobOptions options;
+  int64_t memory = 0;     ///< bytes of the host that all ranks together take
   std::string plan = {};  ///< for people (v1::Job.plan); not stored
 };
 
@@ -28,7 +31,17 @@ struct JobQuery {
   int64_t before = 0;                  ///< only jobs older than this position; 0: from the newest
   std::vector<v1::Job::State> states;  ///< empty: all
   std::string name;                    ///< empty: all
-  std::string id_prefix = {};          ///< empty: all
+  std::string owner;                   ///< empty: all
+  std::map<std::string, std::string> labels;  ///< that a job must have
+  std::string id_prefix = {};                 ///< empty: all
+};
+
+/// What the scheduler must know of a job in the queue.
+struct QueuedJob {
+  std::string id;
+  v1::Resources::Device device = v1::Resources::auto_;
+  int64_t ranks = 1;
+  int64_t memory = 0;  ///< bytes
 };
 
 /// Where a job is.
@@ -56,8 +69,12 @@ struct JobRow {
   bool damaged = false;  ///< what is stored cannot be read; save() puts it aside
 };
 
-/// The statement of JobTable::list; parameter 1 is `before`, 2 the name if there is one, 3 and 4
-/// the first and the last id with the prefix if there is one.
+/// In seconds.
+double unix_time(const google::protobuf::Timestamp& time);
+
+/// The statement of JobTable::list; parameter 1 is `before`, 2 the name and 3 the owner if they are
+/// asked for, then key and value of each label; 101 and 102 the first and the last id with the
+/// prefix, if there is one.
 std::string list_sql(const JobQuery& query);
 
 /// The SQL statements on the tables of jobs, events and attempts: rows in, rows out, no rules. Not
@@ -93,12 +110,24 @@ class JobTable {
   std::optional<Conflict> find_conflict(int64_t number, const std::vector<PathClaim>& claims);
   /// In the order of creation.
   std::vector<v1::Job> in_states(const std::vector<v1::Job::State>& states);
-  /// The oldest QUEUED one whose retry_time has come.
-  std::optional<v1::Job> next_queued();
-  int count(v1::Job::State state);
-  /// How many QUEUED ones the scheduler starts before this one: older ones whose retry_time has
-  /// come.
-  int queued_before(int64_t number);
+  /// The row stands in the queue from now on, or not any more.
+  void enqueue(const JobRow& row);
+  void dequeue(int64_t number);
+  /// The first so many of the queue whose retry_time has come, in its order.
+  std::vector<QueuedJob> queued(int limit);
+  /// Place of a job of the queue; 1 is the head.
+  int queue_position(int64_t number);
+  /// The job is to be deleted then (Unix time in ms); 0: never.
+  void expire(int64_t number, int64_t at_ms);
+  /// Jobs whose time that is.
+  std::vector<std::string> expired(int limit);
+  /// Jobs in the queue, of this owner if one is given.
+  int count_queued(const std::optional<std::string>& owner);
+  std::map<v1::Job::State, int64_t> counts();
+  /// When the job at the head of the queue became QUEUED.
+  std::optional<google::protobuf::Timestamp> head_queued_since();
+  /// Unix time at which one of the newest jobs succeeded last; 0 if none has.
+  double last_success();
   JobPage list(const JobQuery& query);
 
   /// A queued job with a new id.

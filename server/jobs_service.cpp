@@ -1,28 +1,46 @@
 #include "server/jobs_service.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/util/time_util.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <utility>
 
 #include "base/parse_number.h"
 #include "base/partial_path.h"
 #include "base/printable.h"
+#include "base/program.h"
 #include "job/spec/job_state.h"
 #include "server/api_error.h"
 #include "server/files.h"
 #include "server/job_output.h"
-#include "server/launcher.h"
+#include "server/job_removal.h"
+#include "server/log_format.h"
 
 namespace dotresize {
 namespace {
 
+/// The same bytes for the same filter: maps have no order of their own.
+std::string serialized(const v1::ListJobsRequest::Filter& filter) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream output(&stream);
+  output.SetSerializationDeterministic(true);
+  filter.SerializeToCodedStream(&output);
+  output.Trim();
+  return bytes;
+}
+
 /// FNV-1a over the filter: enough to catch a token that is used with another filter.
 uint64_t fingerprint(const v1::ListJobsRequest::Filter& filter) {
   uint64_t hash = 14695981039346656037u;
-  for (const char c : filter.SerializeAsString()) {
+  for (const char c : serialized(filter)) {
     hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
   }
   return hash;
@@ -31,6 +49,7 @@ uint64_t fingerprint(const v1::ListJobsRequest::Filter& filter) {
 constexpr int kDefaultPage = 100;
 constexpr int kMaxPage = 1000;
 constexpr int kMaxStatesInFilter = 10;
+constexpr int kMaxLabelsInFilter = 16;
 constexpr size_t kMaxNameBytes = 400;  // 100 characters of UTF-8
 constexpr size_t kMaxIdBytes = 64;
 constexpr int kEventsAtOnce = 256;
@@ -74,6 +93,15 @@ class EventStream final : public PumpedStream<v1::Event> {
   int64_t seen_;
 };
 
+/// Where a log begins for this request.
+int64_t first_byte(const std::filesystem::path& log, const v1::GetLogsRequest& request) {
+  if (!request.has_tail_bytes()) return request.offset();
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(log, error);
+  if (error) return request.offset();  // nothing is written yet
+  return std::max(request.offset(), static_cast<int64_t>(size) - request.tail_bytes());
+}
+
 /// The log of a job as far as it is written, or until the job has ended.
 class LogStream final : public PumpedStream<v1::LogChunk> {
  public:
@@ -84,16 +112,21 @@ class LogStream final : public PumpedStream<v1::LogChunk> {
         log_(std::move(log)),
         id_(request.id()),
         follow_(request.follow()),
-        offset_(request.offset()) {}
+        offset_(first_byte(log_, request)),
+        left_(request.has_limit_bytes() ? request.limit_bytes()
+                                        : std::numeric_limits<int64_t>::max()) {}
 
  private:
   bool fill(std::deque<v1::LogChunk>& pending) override {
     // Before the file: once the job has ended, its log is complete.
     const bool ended = has_ended(store_.position(id_).state);
+    if (left_ == 0) return true;
     v1::LogChunk chunk;
-    chunk.set_data(read_chunk(log_, offset_, kLogChunkBytes));
+    const auto most = std::min(left_, static_cast<int64_t>(kLogChunkBytes));
+    chunk.set_data(read_chunk(log_, offset_, static_cast<size_t>(most)));
     if (chunk.data().empty()) return ended || !follow_;
-    offset_ += static_cast<int64_t>(chunk.data().size());
+    offset_ += std::ssize(chunk.data());
+    left_ -= std::ssize(chunk.data());
     chunk.set_next_offset(offset_);
     pending.push_back(std::move(chunk));
     return false;
@@ -104,34 +137,43 @@ class LogStream final : public PumpedStream<v1::LogChunk> {
   const std::string id_;
   const bool follow_;
   int64_t offset_;
+  int64_t left_;  ///< bytes that the caller still wants
 };
 
-/// Whom the limits of streams are for: who has a token, else an address, without the port.
-std::string stream_holder(const Caller& caller, const grpc::CallbackServerContext& context) {
-  if (!caller.name.empty()) return caller.name;
+std::string address_of(const grpc::ServerContextBase& context) {
   const std::string peer = context.peer();
-  return peer.substr(0, peer.rfind(':'));
+  return peer.substr(0, peer.rfind(':'));  // without the port
+}
+
+/// Whom limits are for: who has a token, else an address.
+std::string holder_of(const Caller& caller, const grpc::ServerContextBase& context) {
+  return caller.name.empty() ? address_of(context) : caller.name;
 }
 
 JobQuery query_of(const v1::ListJobsRequest& request) {
-  if (request.page_size() < 0 || request.page_size() > kMaxPage) {
-    throw invalid_argument("page_size",
-                           std::to_string(request.page_size()) + " is not from 0 to 1000");
-  }
+  check_not_negative("page_size", request.page_size());
   if (request.filter().name().size() > kMaxNameBytes) {
     throw invalid_argument("filter.name", "is longer than the name of any job");
+  }
+  if (request.filter().owner().size() > kMaxNameBytes) {
+    throw invalid_argument("filter.owner", "is longer than the name of any caller");
+  }
+  if (request.filter().labels_size() > kMaxLabelsInFilter) {
+    throw invalid_argument("filter.labels", "has more entries than a job may have");
   }
   if (request.filter().states_size() > kMaxStatesInFilter) {
     throw invalid_argument("filter.states", "has more entries than there are states");
   }
   JobQuery query;
-  query.limit = request.page_size() == 0 ? kDefaultPage : request.page_size();
+  query.limit = request.page_size() == 0 ? kDefaultPage : std::min(request.page_size(), kMaxPage);
   query.before = read_page_token(request.page_token(), request.filter());
   query.name = request.filter().name();
   query.id_prefix = request.filter().id_prefix();
   if (query.id_prefix.size() > kMaxIdBytes || !is_printable(query.id_prefix)) {
     throw invalid_argument("filter.id_prefix", "is not the beginning of a job's id");
   }
+  query.owner = request.filter().owner();
+  query.labels = {request.filter().labels().begin(), request.filter().labels().end()};
   for (const int state : request.filter().states()) {
     if (!v1::Job::State_IsValid(state) || state == v1::Job::STATE_UNSPECIFIED) {
       throw invalid_argument("filter.states", std::to_string(state) + " is not the state of a job");
@@ -160,34 +202,49 @@ int64_t read_page_token(const std::string& token, const v1::ListJobsRequest::Fil
   return *position;
 }
 
-JobsService::JobsService(JobStore& store, const StateDir& state, Trash& trash, StreamPump& streams,
-                         const PathPolicy& paths, const Access& access, AuditLog& audit,
-                         AdmissionLimits limits)
-    : store_(store),
-      state_(state),
-      trash_(trash),
-      streams_(streams),
-      paths_(paths),
-      access_(access),
-      audit_(audit),
-      limits_(limits) {}
+JobsService::JobsService(const JobsContext& context)
+    : store_(context.store),
+      state_(context.state),
+      trash_(context.trash),
+      streams_(context.streams),
+      paths_(context.paths),
+      access_(context.access),
+      audit_(context.audit),
+      machine_(context.machine),
+      drain_(context.drain),
+      view_(context.view),
+      rate_(context.max_rate) {}
 
 grpc::Status JobsService::serve(
     const char* method, const grpc::ServerContextBase& context, Role least, std::string id,
     const std::function<void(const Caller& caller, std::string& id)>& body) {
   Caller caller;
+  bool identified = false;
   grpc::Status status = answer(method, [&] {
-    caller = access_.authenticate(context);
+    caller = identify(context);
+    identified = true;
     require_role(caller, least);
     body(caller, id);
   });
   const grpc::StatusCode code = status.error_code();
   const bool denied =
       code == grpc::StatusCode::UNAUTHENTICATED || code == grpc::StatusCode::PERMISSION_DENIED;
-  if (denied || least != Role::kRead) {
+  if (denied || (identified && least != Role::kRead)) {
     audit_.record({method, caller.name, context.peer(), id, code, status.error_message()});
   }
   return status;
+}
+
+Caller JobsService::identify(const grpc::ServerContextBase& context) {
+  Caller caller;
+  try {
+    caller = access_.authenticate(context);
+  } catch (const ApiError&) {
+    rate_.take(address_of(context));  // each such call is a line in the audit log
+    throw;
+  }
+  rate_.take(holder_of(caller, context));
+  return caller;
 }
 
 template <class Message, class Make>
@@ -198,7 +255,7 @@ grpc::ServerWriteReactor<Message>* JobsService::start_stream(
   const grpc::Status status =
       serve(method, context, Role::kRead, id, [&](const Caller& caller, std::string&) {
         auto stream = make();
-        streams_.add(stream, stream_holder(caller, context));
+        streams_.add(stream, holder_of(caller, context));
         reactor = stream.get();  // kept by the pump until the call is over
       });
   return status.ok() ? reactor : new RefusedStream<Message>(status);
@@ -207,6 +264,17 @@ grpc::ServerWriteReactor<Message>* JobsService::start_stream(
 void JobsService::require_own_job(const Caller& caller, const std::string& id) {
   check_id(id);
   require_owner(caller, store_.get(id).owner());
+}
+
+bool JobsService::is_missing(const std::string& id) {
+  check_id(id);
+  try {
+    store_.position(id);
+    return false;
+  } catch (const ApiError& error) {
+    if (error.code != grpc::StatusCode::NOT_FOUND) throw;
+    return true;
+  }
 }
 
 grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
@@ -221,23 +289,25 @@ grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
 v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& caller) {
   if (!request.validate_only()) {
     // First: by now the output may exist, made by that very job.
-    const auto earlier = store_.find_request(request.request_id(), request.spec(), caller.name);
+    auto earlier =
+        store_.find_request(request.request_id(), request.spec(), caller.name, request.options());
     if (earlier) {
-      v1::Job job = *earlier;
-      job.set_already_submitted(true);
-      return job;
+      earlier->set_already_submitted(true);
+      return *earlier;
     }
   }
-  NewJob admitted = admit(request.spec(), request.request_id(), limits_, paths_);
+  if (request.options().priority() > 0) require_role(caller, Role::kAdmin);
+  NewJob admitted = admit(request, machine_.capacity, paths_);
   if (request.validate_only()) {
     v1::Job job;
     *job.mutable_spec() = admitted.spec;
+    job.set_memory_bytes(admitted.memory);
     job.set_plan(admitted.plan);
     return job;
   }
   admitted.owner = caller.name;
   v1::Job job = store_.create(admitted);
-  spdlog::info("job {}: accepted, '{}'", job.id(), job.spec().name());
+  log_job(spdlog::level::info, job, "accepted, '" + job.spec().name() + "'");
   return job;
 }
 
@@ -246,34 +316,34 @@ grpc::Status JobsService::GetJob(grpc::ServerContext* context, const v1::GetJobR
   return serve("GetJob", *context, Role::kRead, request->id(), [&](const Caller&, std::string&) {
     check_id(request->id());
     *response = store_.get(request->id());
-    if (response->state() == v1::Job::FAILED) {
-      const int64_t bytes = size_of_directory(partial_path(store_.output_of(request->id())));
-      if (bytes > 0) response->set_unfinished_bytes(bytes);
-    }
-    if (response->state() == v1::Job::QUEUED) describe_waiting(*response);
+    describe(*response);
   });
 }
 
-void JobsService::describe_waiting(v1::Job& job) {
-  const int position = store_.queue_position(job.id());
-  job.set_queue_position(position);
-  if (position > 1) {
-    job.set_waiting_for(position == 2 ? "the job before it"
-                                      : fmt::format("the {} jobs before it", position - 1));
-    return;
+void JobsService::describe(v1::Job& job) {
+  if (job.state() == v1::Job::FAILED) {
+    const int64_t bytes = size_of_directory(partial_path(store_.output_of(job.id())));
+    if (bytes > 0) job.set_unfinished_bytes(bytes);
   }
-  if (job.has_retry_time()) return;  // which says until when
-  int used = 0;
-  for (const v1::Job& launched : store_.launched()) used += ranks_of(launched.spec());
-  job.set_waiting_for(
-      fmt::format("{} ranks; {} of {} are in use", ranks_of(job.spec()), used, limits_.max_ranks));
+  if (job.state() != v1::Job::QUEUED) return;
+  job.set_queue_position(store_.queue_position(job.id()));
+  const bool retries =
+      job.has_retry_time() && job.retry_time() > google::protobuf::util::TimeUtil::GetCurrentTime();
+  job.set_waiting_for(retries ? "the time of its next attempt" : view_.reason(job.id()));
 }
 
 grpc::Status JobsService::ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
                                    v1::ListJobsResponse* response) {
   return serve("ListJobs", *context, Role::kRead, "", [&](const Caller&, std::string&) {
     JobPage page = store_.list(query_of(*request));
-    for (v1::Job& job : page.jobs) *response->add_jobs() = std::move(job);
+    for (v1::Job& job : page.jobs) {
+      if (request->view() == v1::ListJobsRequest::BASIC) {
+        v1::JobSpec name;
+        name.set_name(job.spec().name());
+        *job.mutable_spec() = name;
+      }
+      *response->add_jobs() = std::move(job);
+    }
     if (page.next_before > 0) {
       response->set_next_page_token(make_page_token(page.next_before, request->filter()));
     }
@@ -306,9 +376,9 @@ void JobsService::cancel(const std::string& id, v1::Job& response) {
     JobOutput(store_.output_of(id), id).discard(trash_).remove();
   }
   if (has_ended(before)) return;  // asked for once more: nothing was done
-  spdlog::info("job {}: {} while {}", id,
-               response.state() == v1::Job::CANCELLED ? "cancelled" : "cancel asked for",
-               v1::Job::State_Name(before));
+  const char* done = response.state() == v1::Job::CANCELLED ? "cancelled" : "cancel asked for";
+  log_job(spdlog::level::info, response,
+          std::string(done) + " while " + v1::Job::State_Name(before));
 }
 
 grpc::Status JobsService::ResumeJob(grpc::ServerContext* context,
@@ -317,7 +387,8 @@ grpc::Status JobsService::ResumeJob(grpc::ServerContext* context,
                [&](const Caller& caller, std::string& id) {
                  require_own_job(caller, id);
                  *response = resume(*request);
-                 spdlog::info("job {}: queued again{}", id, request->fresh() ? ", afresh" : "");
+                 log_job(spdlog::level::info, *response,
+                         std::string("queued again") + (request->fresh() ? ", afresh" : ""));
                });
 }
 
@@ -338,23 +409,11 @@ grpc::Status JobsService::DeleteJob(grpc::ServerContext* context,
                                     const v1::DeleteJobRequest* request, google::protobuf::Empty*) {
   return serve("DeleteJob", *context, Role::kSubmit, request->id(),
                [&](const Caller& caller, std::string& id) {
+                 if (request->allow_missing() && is_missing(id)) return;
                  require_own_job(caller, id);
-                 remove(id);
+                 remove_job(store_, state_, trash_, id);
+                 log_job(spdlog::level::info, id, 0, "deleted");
                });
-}
-
-void JobsService::remove(const std::string& id) {
-  TrashedDirectory unfinished;
-  TrashedDirectory folder;
-  store_.remove(id, [&](const v1::Job& job, const std::string& output) {
-    if (job.state() != v1::Job::SUCCEEDED && job.attempt() > 0) {
-      unfinished = JobOutput(output, id).discard(trash_);
-    }
-    folder = trash_.take(state_.job(id));
-  });
-  unfinished.remove();
-  folder.remove();
-  spdlog::info("job {}: deleted", id);
 }
 
 grpc::ServerWriteReactor<v1::LogChunk>* JobsService::GetLogs(grpc::CallbackServerContext* context,
@@ -362,7 +421,46 @@ grpc::ServerWriteReactor<v1::LogChunk>* JobsService::GetLogs(grpc::CallbackServe
   return start_stream<v1::LogChunk>("GetLogs", *context, request->id(), [&] {
     check_id(request->id());
     check_not_negative("offset", request->offset());
+    check_not_negative("tail_bytes", request->tail_bytes());
+    check_not_negative("limit_bytes", request->limit_bytes());
     return std::make_shared<LogStream>(streams_, store_, state_.log(request->id()), *request);
+  });
+}
+
+v1::ServerInfo JobsService::server_info() {
+  std::map<v1::Job::State, int64_t> jobs = store_.counts();
+  v1::ServerInfo info;
+  info.set_version(kVersion);
+  *info.mutable_capacity() = to_message(machine_.capacity);
+  *info.mutable_used() = to_message(view_.used());
+  info.set_queued_jobs(static_cast<int32_t>(jobs[v1::Job::QUEUED]));
+  info.set_running_jobs(static_cast<int32_t>(jobs[v1::Job::STARTING] + jobs[v1::Job::RUNNING]));
+  info.set_drained(drain_.is_on());
+  info.set_paused(view_.paused());
+  return info;
+}
+
+grpc::Status JobsService::GetServerInfo(grpc::ServerContext* context,
+                                        const v1::GetServerInfoRequest*, v1::ServerInfo* response) {
+  return serve("GetServerInfo", *context, Role::kRead, "",
+               [&](const Caller&, std::string&) { *response = server_info(); });
+}
+
+grpc::Status JobsService::DrainServer(grpc::ServerContext* context, const v1::DrainServerRequest*,
+                                      v1::ServerInfo* response) {
+  return serve("DrainServer", *context, Role::kAdmin, "", [&](const Caller&, std::string&) {
+    drain_.set(true);
+    spdlog::info("drained: no job is started from now on");
+    *response = server_info();
+  });
+}
+
+grpc::Status JobsService::ResumeServer(grpc::ServerContext* context, const v1::ResumeServerRequest*,
+                                       v1::ServerInfo* response) {
+  return serve("ResumeServer", *context, Role::kAdmin, "", [&](const Caller&, std::string&) {
+    drain_.set(false);
+    spdlog::info("resumed: jobs are started again");
+    *response = server_info();
   });
 }
 

@@ -7,8 +7,12 @@
 #include "dotresize/v1/jobs.grpc.pb.h"
 #include "server/access.h"
 #include "server/audit_log.h"
+#include "server/drain.h"
 #include "server/job_admission.h"
 #include "server/job_store.h"
+#include "server/queue_view.h"
+#include "server/rate_limit.h"
+#include "server/resources.h"
 #include "server/state_dir.h"
 #include "server/stream_pump.h"
 #include "server/trash.h"
@@ -23,14 +27,27 @@ std::string make_page_token(int64_t next_before, const v1::ListJobsRequest::Filt
 /// filter.
 int64_t read_page_token(const std::string& token, const v1::ListJobsRequest::Filter& filter);
 
+/// What the API works with; all of it outlives the service.
+struct JobsContext {
+  JobStore& store;
+  const StateDir& state;
+  Trash& trash;
+  StreamPump& streams;
+  const PathPolicy& paths;
+  const Access& access;
+  AuditLog& audit;
+  const Machine& machine;
+  Drain& drain;
+  const QueueView& view;
+  int max_rate = 0;  ///< calls of one caller a second; 0: any
+};
+
 /// The public API (proto/dotresize/v1/jobs.proto) on top of the job table; the
 /// scheduler runs the jobs.
 class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
                               v1::Jobs::WithCallbackMethod_GetLogs<v1::Jobs::Service>> {
  public:
-  JobsService(JobStore& store, const StateDir& state, Trash& trash, StreamPump& streams,
-              const PathPolicy& paths, const Access& access, AuditLog& audit,
-              AdmissionLimits limits);
+  explicit JobsService(const JobsContext& context);
 
   grpc::Status CreateJob(grpc::ServerContext* context, const v1::CreateJobRequest* request,
                          v1::Job* response) override;
@@ -48,6 +65,12 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
                          google::protobuf::Empty* response) override;
   grpc::ServerWriteReactor<v1::LogChunk>* GetLogs(grpc::CallbackServerContext* context,
                                                   const v1::GetLogsRequest* request) override;
+  grpc::Status GetServerInfo(grpc::ServerContext* context, const v1::GetServerInfoRequest* request,
+                             v1::ServerInfo* response) override;
+  grpc::Status DrainServer(grpc::ServerContext* context, const v1::DrainServerRequest* request,
+                           v1::ServerInfo* response) override;
+  grpc::Status ResumeServer(grpc::ServerContext* context, const v1::ResumeServerRequest* request,
+                            v1::ServerInfo* response) override;
 
  private:
   /// answer() for a caller who has at least this role, with a line in the audit log for what
@@ -56,6 +79,8 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
   grpc::Status serve(const char* method, const grpc::ServerContextBase& context, Role least,
                      std::string id,
                      const std::function<void(const Caller& caller, std::string& id)>& body);
+  /// Who calls, if that is not too often. UNAUTHENTICATED, RESOURCE_EXHAUSTED.
+  Caller identify(const grpc::ServerContextBase& context);
   /// serve() for a stream, which it returns, or one that is refused.
   template <class Message, class Make>
   grpc::ServerWriteReactor<Message>* start_stream(const char* method,
@@ -64,12 +89,14 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
   /// NOT_FOUND, PERMISSION_DENIED.
   void require_own_job(const Caller& caller, const std::string& id);
 
+  bool is_missing(const std::string& id);
+
   v1::Job create(const v1::CreateJobRequest& request, const Caller& caller);
   void cancel(const std::string& id, v1::Job& response);
-  void remove(const std::string& id);
-  /// Of a queued job.
-  void describe_waiting(v1::Job& job);
   v1::Job resume(const v1::ResumeJobRequest& request);
+  /// Adds to a job what is known of it beside the table.
+  void describe(v1::Job& job);
+  v1::ServerInfo server_info();
 
   JobStore& store_;
   const StateDir& state_;
@@ -78,7 +105,10 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
   const PathPolicy& paths_;
   const Access& access_;
   AuditLog& audit_;
-  const AdmissionLimits limits_;
+  const Machine& machine_;
+  Drain& drain_;
+  const QueueView& view_;
+  RateLimit rate_;
 };
 
 }  // namespace dotresize

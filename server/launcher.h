@@ -20,7 +20,8 @@ class Launcher {
 
   /// Throws ProgramMissing if this machine lacks what any job needs.
   virtual void require_ready() const = 0;
-  /// Starts `job.attempt()`. Throws if that is not possible; then nothing runs.
+  /// Starts `job.attempt()`, which sees `job.gpus()` alone. Throws if that is not possible; then
+  /// nothing runs.
   virtual void launch(const v1::Job& job, const std::string& token) = 0;
   virtual AttemptStatus check(const v1::Job& job) = 0;
   /// Asks the attempt to end. False if it cannot be asked (yet).

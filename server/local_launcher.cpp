@@ -34,7 +34,7 @@ fs::path shared_memory_of(const v1::Job& job) {
 
 /// Whether a job's processes see this variable, "NAME=value", of this process's environment.
 bool is_inherited(std::string_view variable) {
-  constexpr std::array<std::string_view, 12> kNames = {"PATH",
+  constexpr std::array<std::string_view, 11> kNames = {"PATH",
                                                        "HOME",
                                                        "LANG",
                                                        "LC_ALL",
@@ -43,7 +43,6 @@ bool is_inherited(std::string_view variable) {
                                                        "OMP_NUM_THREADS",
                                                        "OMP_WAIT_POLICY",
                                                        "GOMP_SPINCOUNT",
-                                                       "CUDA_VISIBLE_DEVICES",
                                                        "DOTRESIZE_CUDA_MODULE",
                                                        "DOTRESIZE_PYTHON"};
   const std::string_view name = variable.substr(0, variable.find('='));
@@ -74,6 +73,7 @@ void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
                                     state_.tokens().string(), (dir / "job.json").string()});
   attempt.umask = umask_;
   attempt.environment = attempt_environment(job);
+  attempt.environment.push_back("CUDA_VISIBLE_DEVICES=" + job.gpus());
   attempt.environment.push_back("DOTRESIZE_COORDINATOR=" + coordinator_);
   attempt.environment.push_back("DOTRESIZE_ATTEMPT_TOKEN=" + token);
   for (char** variable = environ; *variable != nullptr; ++variable) {

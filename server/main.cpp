@@ -2,7 +2,6 @@
 // mpirun.
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
@@ -15,6 +14,7 @@
 #include "base/program.h"
 #include "server/access.h"
 #include "server/backup.h"
+#include "server/log_format.h"
 #include "server/options.h"
 #include "server/server.h"
 #include "server/supervisor.h"
@@ -34,6 +34,7 @@ sigset_t block_stop_signals() {
 }
 
 int serve(ServerOptions options) {
+  set_up_log(options.log_format);
   spdlog::set_level(spdlog::level::from_str(options.log_level));
   options.job_umask = ::umask(077);  // logs and job files are nobody else's business
   limit_spinning();
@@ -43,6 +44,9 @@ int serve(ServerOptions options) {
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   const Server server(options);
   std::cout << "listening on " << server.endpoint() << std::endl;
+  if (!server.http_url().empty()) {
+    std::cout << "health and metrics at " << server.http_url() << std::endl;
+  }
   int signal = 0;
   sigwait(&stop_signals, &signal);
   spdlog::info("stopping; running jobs go on and are found again by the next start");
@@ -65,7 +69,7 @@ int run_token(const TokenOptions& options) {
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "supervise") return supervise(argc, argv);
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("dotresize-server"));
+  set_up_log(LogFormat::kText);
   try {
     if (argc > 1 && std::string_view(argv[1]) == "backup") {
       return run_backup(parse_backup_options(argc - 1, argv + 1));

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
+#include <map>
 
 #include "base/environment.h"
 #include "base/human_text.h"
@@ -104,6 +105,23 @@ void add_access_options(CLI::App& app, ServerOptions& options) {
       ->delimiter(':');
 }
 
+/// How it is watched.
+void add_watching_options(CLI::App& app, ServerOptions& options) {
+  app.add_option("--http", options.http,
+                 "HOST:PORT of /healthz, /readyz and /metrics (default: none)")
+      ->envname("DOTRESIZE_HTTP")
+      ->check(endpoint_fault);
+  app.add_option("--log-format", options.log_format, "Lines of the log: text or json")
+      ->envname("DOTRESIZE_LOG_FORMAT")
+      ->type_name("FORMAT")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, LogFormat>{
+          {"text", LogFormat::kText}, {"json", LogFormat::kJson}}));
+}
+
+std::string memory_fault(const std::string& text) {
+  return parse_bytes(text).value_or(0) > 0 ? "" : "'" + text + "' is no size, as 256GiB is one";
+}
+
 /// How much runs, and how often and how long it is waited for.
 void add_limit_options(CLI::App& app, ServerOptions& options, int& retry_delay_s,
                        int& heartbeat_timeout_s) {
@@ -111,6 +129,15 @@ void add_limit_options(CLI::App& app, ServerOptions& options, int& retry_delay_s
       ->envname("DOTRESIZE_MAX_RANKS")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
+  app.add_option("--gpus", options.gpus, "GPUs that jobs may have (default: all that are found)")
+      ->envname("DOTRESIZE_GPUS")
+      ->check(CLI::Range(0, 1024));
+  app.add_option_function<std::string>(
+         "--memory", [&options](const std::string& text) { options.memory = *parse_bytes(text); },
+         "Memory that jobs may take together, 256GiB say (default: what there is)")
+      ->envname("DOTRESIZE_MEMORY")
+      ->type_name("SIZE")
+      ->check(memory_fault);
   app.add_option("--max-attempts", options.max_attempts,
                  "Launches of one job whose processes are lost or killed; 1: never again")
       ->envname("DOTRESIZE_MAX_ATTEMPTS")
@@ -125,6 +152,24 @@ void add_limit_options(CLI::App& app, ServerOptions& options, int& retry_delay_s
                  "Seconds of silence after which a job is stopped")
       ->envname("DOTRESIZE_HEARTBEAT_TIMEOUT")
       ->check(CLI::Range(5, 86400))
+      ->capture_default_str();
+}
+
+/// What one caller may take of the service.
+void add_caller_options(CLI::App& app, ServerOptions& options) {
+  app.add_option("--max-queued", options.max_queued, "Jobs of one owner that wait in the queue")
+      ->envname("DOTRESIZE_MAX_QUEUED")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  app.add_option("--max-rate", options.max_rate,
+                 "Calls of one caller a second, over ten seconds; 0: any number")
+      ->envname("DOTRESIZE_MAX_RATE")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  app.add_option("--max-streams", options.max_streams,
+                 "Open WatchJob and GetLogs streams of one caller")
+      ->envname("DOTRESIZE_MAX_STREAMS")
+      ->check(CLI::Range(1, 1024))
       ->capture_default_str();
 }
 
@@ -193,7 +238,9 @@ ServerOptions parse_options(int argc, char** argv) {
   CLI::Option* state = app.add_option("--state", options.state_dir, "Directory of the job table")
                            ->envname("DOTRESIZE_STATE")
                            ->capture_default_str();
+  add_watching_options(app, options);
   add_access_options(app, options);
+  add_caller_options(app, options);
   add_limit_options(app, options, retry_delay_s, heartbeat_timeout_s);
   app.add_option("--log-level", options.log_level,
                  "The least that is logged: debug, info, warn, error")

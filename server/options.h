@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/credentials.h"
+#include "server/log_format.h"
 
 namespace dotresize {
 
@@ -15,15 +16,22 @@ namespace dotresize {
 /// file of --config (key `max_ranks` for --max-ranks) > the default here.
 struct ServerOptions {
   std::string listen = "127.0.0.1:50051";  ///< HOST:PORT; port 0: that of the last run, or any
-  std::filesystem::path state_dir;         ///< default: $XDG_STATE_HOME/dotresize or ~/.local/...
-  TlsFiles tls;                            ///< of the connections of clients
-  std::filesystem::path tokens;            ///< of clients (access.h); empty: they need none
+  std::string http;                        ///< HOST:PORT of health and metrics; empty: none
+  LogFormat log_format = LogFormat::kText;
+  std::filesystem::path state_dir;  ///< default: $XDG_STATE_HOME/dotresize or ~/.local/...
+  TlsFiles tls;                     ///< of the connections of clients
+  std::filesystem::path tokens;     ///< of clients (access.h); empty: they need none
   bool insecure =
       false;  ///< an address that others reach, though clients need not say who they are
   std::vector<std::filesystem::path>
       allow_roots;                       ///< where jobs may read and write; none: anywhere
   std::string log_level = "info";        ///< of spdlog: debug, info, warn or error
   int max_ranks = 8;                     ///< running at the same time, over all jobs
+  int gpus = -1;                         ///< that jobs may have; negative: all that are found
+  int64_t memory = 0;                    ///< bytes of all jobs together; 0: what there is
+  int max_queued = 10000;                ///< jobs of one owner that wait; the queue holds so many
+  int max_rate = 200;                    ///< calls of one caller a second; 0: any
+  int max_streams = 256;                 ///< open streams of one caller
   int max_attempts = 3;                  ///< of a job whose processes are lost or killed
   std::chrono::seconds retry_delay{10};  ///< before the second one; doubled with each
   mode_t job_umask = 022;                ///< of what jobs write: that of who started the server

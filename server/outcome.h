@@ -9,6 +9,9 @@
 
 namespace dotresize {
 
+/// JobError.code of a job that was stopped at its deadline_s.
+inline constexpr char kDeadlineExceeded[] = "DEADLINE_EXCEEDED";
+
 /// What is known of an attempt that has ended without success.
 struct FailureEvidence {
   ExitRecord exit;                       ///< of mpirun, or of the only rank

@@ -1,9 +1,11 @@
 #include "server/scheduler.h"
 
+#include <fmt/format.h>
+#include <google/protobuf/util/time_util.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/program.h"
@@ -12,6 +14,8 @@
 #include "server/api_error.h"
 #include "server/attempt.h"
 #include "server/job_admission.h"
+#include "server/job_removal.h"
+#include "server/log_format.h"
 #include "server/outcome.h"
 
 namespace dotresize {
@@ -23,6 +27,8 @@ constexpr std::chrono::seconds kPauseAfterError{2};
 constexpr std::chrono::seconds kFirstHold{1};
 constexpr std::chrono::seconds kLongestHold{60};
 constexpr std::chrono::seconds kLongestRetryDelay{3600};
+constexpr int kQueueWindow = 200;  // jobs that are looked at, from the head on
+constexpr int kExpiredAtOnce = 20;
 
 Outcome failed(const Failure& failure) {
   return {v1::Job::FAILED, to_job_error(failure), std::nullopt};
@@ -54,17 +60,20 @@ v1::JobResult result_of(const v1::Job& job, const std::string& output) {
 
 }  // namespace
 
-Scheduler::Scheduler(JobStore& store, Launchers& launchers, Heartbeats& heartbeats, Trash& trash,
-                     const PathPolicy& paths, SchedulerLimits limits)
-    : store_(store),
-      launchers_(launchers),
-      heartbeats_(heartbeats),
-      trash_(trash),
-      paths_(paths),
+Scheduler::Scheduler(const SchedulerContext& context, SchedulerLimits limits)
+    : store_(context.store),
+      state_(context.state),
+      launchers_(context.launchers),
+      heartbeats_(context.heartbeats),
+      trash_(context.trash),
+      paths_(context.paths),
+      machine_(context.machine),
+      drain_(context.drain),
+      view_(context.view),
       limits_(limits),
       last_round_(Heartbeats::Clock::now()) {
   for (const v1::Job& job : store_.launched()) {
-    spdlog::info("job {}: attempt {} found again", job.id(), job.attempt());
+    log_job(spdlog::level::info, job, "attempt " + std::to_string(job.attempt()) + " found again");
     heartbeats_.begin(job.id());
   }
   thread_ = std::thread([this] { loop(); });
@@ -86,6 +95,7 @@ void Scheduler::loop() {
       }
     });
     error_seen |= !guarded("queue", [&] { start_queued(); });
+    error_seen |= !guarded("expired jobs", [&] { remove_expired(); });
     if (error_seen) std::this_thread::sleep_for(kPauseAfterError);
     store_.changes().wait_past(version, kPollInterval);
   }
@@ -110,7 +120,7 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
   const v1::Job job = store_.get(seen.id());  // a cancel may have come before the end that we see
   switch (status.liveness) {
     case Liveness::kAlive:
-      if (job.state() == v1::Job::RUNNING) hold_ = std::chrono::seconds(0);
+      if (job.state() == v1::Job::RUNNING) end_hold();
       return stop_if_unwanted(job);
     case Liveness::kExited:
       return end_or_retry(job, outcome_of(job, status.exit));
@@ -125,6 +135,11 @@ void Scheduler::stop_if_unwanted(const v1::Job& job) {
         job.id(), Failure{kLost, -1, "", job.progress().phase(),
                           "no heartbeat for " + std::to_string(limits_.heartbeat_timeout.count()) +
                               " s; the job was stopped"});
+  }
+  const std::string missed = missed_deadline(job, std::chrono::seconds(0));
+  if (!job.cancelling() && !missed.empty()) {
+    stop_reasons_.try_emplace(job.id(),
+                              Failure{kDeadlineExceeded, -1, "", job.progress().phase(), missed});
   }
   const bool unwanted = job.cancelling() || stop_reasons_.contains(job.id());
   if (!unwanted || stopped_attempts_[job.id()] == job.attempt()) return;
@@ -190,6 +205,10 @@ void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
   }
   const int doublings = std::min(job.attempt() - 1, 12);
   const auto pause = std::min(limits_.retry_delay * (1 << doublings), kLongestRetryDelay);
+  const std::string missed = missed_deadline(job, pause);
+  if (!missed.empty()) {
+    return end(job, failed({kDeadlineExceeded, -1, "", "", reason + "; " + missed}));
+  }
   if (!put_back(job, reason, pause)) end(job, cancelled());
 }
 
@@ -199,8 +218,8 @@ bool Scheduler::put_back(const v1::Job& job, const std::string& reason,
   launchers_.of(job).clean_up(job);
   if (!store_.put_back(job.id(), reason, pause)) return false;
   forget(job.id());
-  spdlog::warn("job {}: queued again, for in {} s at the earliest: {}", job.id(), pause.count(),
-               reason);
+  log_job(spdlog::level::warn, job,
+          fmt::format("queued again, for in {} s at the earliest: {}", pause.count(), reason));
   return true;
 }
 
@@ -217,52 +236,108 @@ bool Scheduler::is_ready_for(const v1::Job& job) {
 void Scheduler::hold_queue(const std::string& reason) {
   hold_ = hold_.count() == 0 ? kFirstHold : std::min(2 * hold_, kLongestHold);
   held_until_ = Heartbeats::Clock::now() + hold_;
+  held_ = true;
+  hold_reason_ = reason;
   spdlog::error("the queue is held for {} s, because this machine cannot start jobs: {}",
                 hold_.count(), reason);
 }
 
-void Scheduler::start_queued() {
-  if (Heartbeats::Clock::now() < held_until_) return;
-  const std::vector<v1::Job> launched = store_.launched();
-  int used = std::accumulate(launched.begin(), launched.end(), 0, [](int sum, const v1::Job& job) {
-    return sum + ranks_of(job.spec());
-  });
-  while (const std::optional<v1::Job> job = store_.next_queued()) {
-    if (job->error().code() == kDamagedRecord) {
-      end(*job, {v1::Job::FAILED, job->error(), std::nullopt});
-      continue;
-    }
-    const int ranks = ranks_of(job->spec());
-    if (ranks > limits_.max_ranks) {
-      end(*job, failed({kLaunchFailed, -1, "", "",
-                        "resources.ranks: the job asks for " + std::to_string(ranks) +
-                            " ranks; this server was restarted with a limit of " +
-                            std::to_string(limits_.max_ranks)}));
-      continue;
-    }
-    if (used + ranks > limits_.max_ranks) return;
-    if (!is_ready_for(*job)) return;
-    used += ranks;
-    start_attempt(*job);
-    if (Heartbeats::Clock::now() < held_until_) return;
-  }
+void Scheduler::end_hold() {
+  hold_ = std::chrono::seconds(0);
+  held_ = false;
 }
 
-void Scheduler::start_attempt(const v1::Job& job) {
+std::string Scheduler::pause_reason() const {
+  if (drain_.is_on()) return "the server is drained";
+  if (Heartbeats::Clock::now() < held_until_) {
+    return "this machine cannot start jobs: " + hold_reason_;
+  }
+  return "";
+}
+
+void Scheduler::start_queued() {
+  Leases leases(machine_, store_.launched());
+  QueueState state;
+  state.paused = pause_reason();
+  std::optional<Amounts> head;  // what the first job needs that does not fit
+  for (const QueuedJob& queued : store_.queued(kQueueWindow)) {
+    if (!state.paused.empty()) break;
+    const Amounts need = {queued.ranks, gpus_needed(queued.device, queued.ranks, machine_.capacity),
+                          queued.memory};
+    if (!fits(need, machine_.capacity)) {
+      end(store_.get(queued.id),
+          failed({kLaunchFailed, -1, "", "",
+                  "the job needs " + shortage(need, machine_.capacity, "here") +
+                      "; this server was restarted with less"}));
+      continue;
+    }
+    // A job behind the head takes nothing that the head needs: whichever job ends next, the head
+    // starts no later.
+    const Amounts free = head ? leases.free() - *head : leases.free();
+    if (!fits(need, free)) {
+      state.waiting[queued.id] =
+          shortage(need, free, head ? "free beside what the head of the queue waits for" : "free");
+      if (!head) head = need;
+    } else if (!start(queued, need, leases)) {
+      state.paused = pause_reason();
+    }
+  }
+  state.used = leases.used();
+  view_.set(std::move(state));
+}
+
+bool Scheduler::start(const QueuedJob& queued, const Amounts& need, Leases& leases) {
+  const v1::Job job = store_.get(queued.id);
+  if (job.error().code() == kDamagedRecord) {
+    end(job, {v1::Job::FAILED, job.error(), std::nullopt});
+    return true;
+  }
+  const std::string missed = missed_deadline(job, std::chrono::seconds(0));
+  if (!missed.empty()) {
+    end(job, failed({kDeadlineExceeded, -1, "", "", missed}));
+    return true;
+  }
+  if (!is_ready_for(job)) return false;
+  start_attempt(job, join_gpus(leases.take(need)));
+  return Heartbeats::Clock::now() >= held_until_;
+}
+
+std::string Scheduler::missed_deadline(const v1::Job& job, std::chrono::seconds pause) const {
+  using google::protobuf::util::TimeUtil;
+  if (!job.options().has_deadline_s() || !job.has_start_time()) return "";
+  const int64_t deadline_s = job.options().deadline_s();
+  const int64_t passed_s =
+      TimeUtil::TimestampToSeconds(TimeUtil::GetCurrentTime()) - job.start_time().seconds();
+  if (passed_s + pause.count() < deadline_s) return "";
+  return "the deadline of " + std::to_string(deadline_s) + " s after the start has passed" +
+         (pause.count() > 0 ? " before another attempt" : "");
+}
+
+void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
   const AttemptToken token = make_attempt_token();
-  const std::optional<v1::Job> started = store_.begin_attempt(job.id(), token.sha256, "");
+  const std::optional<v1::Job> started = store_.begin_attempt(job.id(), token.sha256, "", gpus);
   if (!started) return;
   heartbeats_.begin(job.id());
-  spdlog::info("job {}: attempt {} with {} ranks", started->id(), started->attempt(),
-               ranks_of(started->spec()));
+  log_job(spdlog::level::info, *started,
+          fmt::format("attempt {} with {} ranks", started->attempt(), ranks_of(started->spec())));
   try {
     v1::Job launched = *started;
     *launched.mutable_spec() = readmit(job.spec(), store_.output_of(job.id()), paths_);
+    if (machine_.memory_declared) {
+      set_memory_budget(*launched.mutable_spec(), machine_.capacity.memory);
+    }
     launchers_.of(launched).launch(launched, token.secret);
   } catch (const ApiError& error) {  // a path is not what it was at the admission
     end(*started, failed({kInvalidInput, -1, "", "", error.what()}));
   } catch (const std::exception& error) {
     end_or_retry(*started, failed({kLaunchFailed, -1, "", "", error.what()}));
+  }
+}
+
+void Scheduler::remove_expired() {
+  for (const std::string& id : store_.expired(kExpiredAtOnce)) {
+    remove_job(store_, state_, trash_, id);
+    log_job(spdlog::level::info, id, 0, "deleted: its time after the end is over");
   }
 }
 
@@ -275,8 +350,9 @@ void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
   if (job.attempt() > 0) launchers_.of(job).clean_up(job);
   store_.finish(job.id(), outcome);
   forget(job.id());
-  spdlog::info("job {}: {}{}", job.id(), v1::Job::State_Name(outcome.state),
-               outcome.error ? ": " + outcome.error->message() : "");
+  log_job(
+      spdlog::level::info, job,
+      v1::Job::State_Name(outcome.state) + (outcome.error ? ": " + outcome.error->message() : ""));
 }
 
 void Scheduler::forget(const std::string& id) {

@@ -7,36 +7,52 @@
 #include <thread>
 
 #include "base/failure.h"
+#include "server/drain.h"
 #include "server/heartbeats.h"
 #include "server/job_output.h"
 #include "server/job_store.h"
 #include "server/launcher.h"
 #include "server/path_policy.h"
+#include "server/queue_view.h"
+#include "server/resources.h"
 
 namespace dotresize {
 
 struct SchedulerLimits {
-  int max_ranks = 8;     ///< sum over all launched jobs
   int max_attempts = 3;  ///< launches of one job whose processes are lost or killed
   std::chrono::seconds heartbeat_timeout{60};
   std::chrono::seconds retry_delay{10};  ///< before the second attempt; doubled with each
 };
 
-/// Takes jobs through their lives, on one thread of its own: starts the oldest queued job when
-/// there is room for its ranks (strictly first in, first out), polls the attempts of launched jobs
-/// (also of those that an earlier server launched), ends them or puts them back into the queue. If
-/// this machine cannot start any job, the queue is held, for longer each time. It holds no state
-/// that the job table and the attempts' directories do not have, except which processes it has
-/// asked to end.
+/// What the scheduler works with; all of it outlives the scheduler.
+struct SchedulerContext {
+  JobStore& store;
+  const StateDir& state;
+  Launchers& launchers;
+  Heartbeats& heartbeats;
+  Trash& trash;
+  const PathPolicy& paths;
+  const Machine& machine;
+  const Drain& drain;
+  QueueView& view;  ///< is told of each round
+};
+
+/// Takes jobs through their lives, on one thread of its own: starts the job at the head of the
+/// queue once the machine has what it needs, and jobs behind it that fit beside that, polls the
+/// attempts of launched jobs (also of those that an earlier server launched), ends them or puts
+/// them back into the queue, and deletes those whose time is over. If this machine cannot start any
+/// job, the queue is held, for longer each time. It holds no state that the job table and the
+/// attempts' directories do not have, except which processes it has asked to end.
 class Scheduler {
  public:
-  Scheduler(JobStore& store, Launchers& launchers, Heartbeats& heartbeats, Trash& trash,
-            const PathPolicy& paths, SchedulerLimits limits);
+  Scheduler(const SchedulerContext& context, SchedulerLimits limits);
   /// Leaves the running jobs running.
   ~Scheduler();
 
   /// Since it has last looked at all jobs. From any thread.
   Heartbeats::Clock::duration time_since_round() const;
+  /// Whether this machine could not start a job and waits to try again. From any thread.
+  bool is_held() const { return held_; }
 
  private:
   void loop();
@@ -51,10 +67,18 @@ class Scheduler {
   void end_or_retry(const v1::Job& job, const Outcome& outcome);
   bool put_back(const v1::Job& job, const std::string& reason, std::chrono::seconds pause);
   void start_queued();
-  void start_attempt(const v1::Job& job);
+  /// Why no job may be started at all; empty if they may.
+  std::string pause_reason() const;
+  /// False if the job could not be started and the queue is held.
+  bool start(const QueuedJob& queued, const Amounts& need, Leases& leases);
+  void start_attempt(const v1::Job& job, const std::string& gpus);
+  /// Why the job has no time left for another attempt; empty if it has.
+  std::string missed_deadline(const v1::Job& job, std::chrono::seconds pause) const;
+  void remove_expired();
   /// Whether the machine has what the job's launcher needs; else the queue is held.
   bool is_ready_for(const v1::Job& job);
   void hold_queue(const std::string& reason);
+  void end_hold();
   /// What only this process knows of a launched job.
   void forget(const std::string& id);
   JobOutput output_of(const v1::Job& job) const;
@@ -66,16 +90,22 @@ class Scheduler {
   void end(const v1::Job& job, const Outcome& outcome);
 
   JobStore& store_;
+  const StateDir& state_;
   Launchers& launchers_;
   Heartbeats& heartbeats_;
   Trash& trash_;
   const PathPolicy& paths_;
+  const Machine& machine_;
+  const Drain& drain_;
+  QueueView& view_;
   const SchedulerLimits limits_;
   /// Why the server itself is stopping a job, by job.
   std::map<std::string, Failure> stop_reasons_;
   std::atomic<Heartbeats::Clock::time_point> last_round_;
-  Heartbeats::Clock::time_point held_until_;     ///< nothing is started before
-  std::chrono::seconds hold_{0};                 ///< the last one; 0: a job runs
+  Heartbeats::Clock::time_point held_until_;  ///< nothing is started before
+  std::chrono::seconds hold_{0};              ///< the last one; 0: a job runs
+  std::atomic<bool> held_{false};             ///< since then no job has run
+  std::string hold_reason_;
   std::map<std::string, int> stopped_attempts_;  ///< that were asked to end, by job
   std::atomic<bool> stopping_{false};
   std::thread thread_;  ///< last: it uses all the others

@@ -1,12 +1,15 @@
 #include "server/server.h"
 
+#include <google/protobuf/util/time_util.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
+#include "base/environment.h"
 #include "base/errors.h"
 #include "base/program.h"
 #include "server/credentials.h"
@@ -25,20 +28,28 @@ constexpr int kReservedDescriptors = 256;
 constexpr int kReservedFromWorkers = 96;
 constexpr std::chrono::seconds kShutdownGrace{3};
 constexpr std::chrono::seconds kLongestRound{30};
+constexpr std::chrono::seconds kHealthAge{1};
 constexpr uintmax_t kLeastSpace = uintmax_t{16} << 20;
 
-/// Whoever may submit jobs can read and write files as this user.
-void require_protection(const Endpoint& endpoint, const ServerOptions& options) {
-  const bool identified = !options.tls.client_ca.empty() || !options.tokens.empty();
+/// A port of the server.
+struct Exposure {
+  std::string option;
+  Endpoint endpoint;
+  bool identified = false;  ///< those who reach it must say who they are
+  std::string danger;       ///< what they could do else
+  std::string remedy;
+};
+
+void require_protection(const Exposure& port, const ServerOptions& options) {
+  const bool identified = port.identified;
+  const Endpoint& endpoint = port.endpoint;
   if (is_loopback(endpoint.host) || (identified && !options.tls.certificate.empty())) return;
   const std::string fault =
       endpoint.host + " is not a loopback address, and " +
-      (identified ? "tokens would be sent without TLS"
-                  : "whoever reaches it could read and write files as this user");
+      (identified ? "tokens would be sent without TLS" : "whoever reaches it could " + port.danger);
   if (!options.insecure) {
-    throw InputError("--listen", fault +
-                                     ". Set --tls-cert and --tls-key, and --tls-client-ca or "
-                                     "--tokens; or --insecure");
+    throw InputError(port.option, fault + ". Set --tls-cert and --tls-key, and " + port.remedy +
+                                      "; or --insecure");
   }
   spdlog::warn("{}", fault);
 }
@@ -55,42 +66,67 @@ Listeners listen_for_clients(const Endpoint& endpoint, const std::optional<std::
   return listen_on_tcp(endpoint.host, endpoint.port);
 }
 
+Machine machine_of(const ServerOptions& options) {
+  Machine machine;
+  machine.gpus = find_gpus(options.gpus);
+  machine.memory_declared = options.memory > 0;
+  machine.capacity = {options.max_ranks, std::ssize(machine.gpus),
+                      machine.memory_declared ? options.memory : usable_memory_bytes()};
+  return machine;
+}
+
+std::string first_fault(const std::vector<HealthCheck>& checks) {
+  for (const HealthCheck& check : checks) {
+    if (!check.fault.empty()) return "the " + check.part + ": " + check.fault;
+  }
+  return "";
+}
+
 }  // namespace
 
 Server::Server(const ServerOptions& options)
     : descriptors_(raise_descriptor_limit()),
       state_(options.state_dir),
-      store_(state_.database()),
+      store_(state_.database(), options.max_queued),
       trash_(state_.trash()),
       paths_(options.allow_roots, state_.root()),
+      machine_(machine_of(options)),
+      drain_(state_.root() / "drained"),
       access_(options.tokens),
       audit_(state_.root() / "audit.jsonl"),
-      streams_(store_.changes()),
-      jobs_(store_, state_, trash_, streams_, paths_, access_, audit_, {options.max_ranks}),
+      streams_(store_.changes(), options.max_streams),
+      jobs_({store_, state_, trash_, streams_, paths_, access_, audit_, machine_, drain_, view_,
+             options.max_rate}),
       workers_(store_, heartbeats_) {
   launchers_ = std::make_unique<Launchers>(
       LauncherContext{state_, options.job_umask, "unix:" + socket().string()});
   launchers_->require_ready();
   listen(options);
-  scheduler_ =
-      std::make_unique<Scheduler>(store_, *launchers_, heartbeats_, trash_, paths_,
-                                  SchedulerLimits{options.max_ranks, options.max_attempts,
-                                                  options.heartbeat_timeout, options.retry_delay});
+  scheduler_ = std::make_unique<Scheduler>(
+      SchedulerContext{store_, state_, *launchers_, heartbeats_, trash_, paths_, machine_, drain_,
+                       view_},
+      SchedulerLimits{options.max_attempts, options.heartbeat_timeout, options.retry_delay});
   watchdog_ = std::make_unique<Watchdog>(
-      "unix:" + socket().string(), [this] { return fault(); },
+      "unix:" + socket().string(), [this] { return first_fault(health()); },
       [this](bool serving) {
         for (GuardedServer* server : {clients_server_.get(), workers_server_.get()}) {
           server->set_serving(serving);
         }
       });
+  if (!options.http.empty()) listen_for_http(options);
   state_.write_endpoint(endpoint_);
+  const std::map<v1::Job::State, int64_t> jobs = store_.counts();
+  const auto count = [&](v1::Job::State state) {
+    return jobs.contains(state) ? jobs.at(state) : 0;
+  };
   spdlog::info(
       "dotresize-server {}: state {}, at most {} ranks at once; {} queued, {} running jobs",
-      kVersion, state_.root().string(), options.max_ranks, store_.queued(),
-      store_.launched().size());
+      kVersion, state_.root().string(), options.max_ranks, count(v1::Job::QUEUED),
+      count(v1::Job::STARTING) + count(v1::Job::RUNNING));
 }
 
 Server::~Server() {
+  http_.reset();
   watchdog_.reset();
   streams_.stop();
   clients_server_->shutdown(kShutdownGrace);
@@ -101,7 +137,10 @@ std::filesystem::path Server::socket() const { return state_.root() / "workers.s
 
 void Server::listen(const ServerOptions& options) {
   const Endpoint endpoint = split_endpoint(options.listen);
-  require_protection(endpoint, options);
+  require_protection(
+      {"--listen", endpoint, !options.tls.client_ca.empty() || !options.tokens.empty(),
+       "read and write files as this user", "--tls-client-ca or --tokens"},
+      options);
   Listeners listeners = listen_for_clients(endpoint, state_.last_endpoint());
   endpoint_ = endpoint.host + ":" + std::to_string(listeners.port);
   // Jobs of an earlier version call the clients' address.
@@ -109,19 +148,68 @@ void Server::listen(const ServerOptions& options) {
       std::move(listeners), GuardedServerOptions{descriptors_ - kReservedDescriptors,
                                                  kClientThreads,
                                                  {&jobs_, &workers_},
-                                                 server_credentials(options.tls)});
+                                                 server_credentials(options.tls),
+                                                 &metrics_});
   workers_server_ = std::make_unique<GuardedServer>(
       listen_on_unix(socket()),
       GuardedServerOptions{descriptors_ - kReservedFromWorkers, kWorkerThreads, {&workers_}});
 }
 
-std::string Server::fault() {
+void Server::listen_for_http(const ServerOptions& options) {
+  const Endpoint endpoint = split_endpoint(options.http);
+  require_protection(
+      {"--http", endpoint, !options.tokens.empty(), "see what runs here", "--tokens"}, options);
+  http_ = std::make_unique<HttpServer>(
+      endpoint, options.tls, access_,
+      HttpContent{[this] { return health(); }, [this] { return metrics_.text(figures()); }});
+}
+
+std::vector<HealthCheck> Server::health() {
+  const std::lock_guard lock(health_mutex_);
+  if (health_.empty() || std::chrono::steady_clock::now() - health_time_ > kHealthAge) {
+    health_ = look_after_health();
+    health_time_ = std::chrono::steady_clock::now();
+  }
+  return health_;
+}
+
+std::vector<HealthCheck> Server::look_after_health() {
+  HealthCheck disk{"disk", ""};
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(state_.root(), error);
-  if (error) return state_.root().string() + ": " + error.message();
-  if (space.available < kLeastSpace) return "the disk of " + state_.root().string() + " is full";
-  if (scheduler_->time_since_round() > kLongestRound) return "the scheduler is stuck";
-  return store_.fault();
+  if (error) disk.fault = error.message();
+  if (!error && space.available < kLeastSpace) {
+    disk.fault = "less than " + std::to_string(kLeastSpace >> 20) + " MiB are free";
+  }
+  const bool stuck = scheduler_->time_since_round() > kLongestRound;
+  return {{"job table", store_.fault()},
+          disk,
+          {"scheduler", stuck ? "has not looked at the jobs for long" : ""}};
+}
+
+ServerFigures Server::figures() {
+  ServerFigures figures;
+  figures.jobs = store_.counts();
+  figures.totals = store_.totals();
+  if (const auto since = store_.head_queued_since()) {
+    const auto now = google::protobuf::util::TimeUtil::GetCurrentTime();
+    figures.queue_head_age_s = std::max(0.0, unix_time(now) - unix_time(*since));
+  }
+  figures.longest_silence_s = std::chrono::duration<double>(heartbeats_.longest_silence()).count();
+  figures.capacity = machine_.capacity;
+  figures.used = view_.used();
+  figures.drained = drain_.is_on();
+  figures.streams = streams_.size();
+  figures.serving = first_fault(health()).empty();
+  figures.queue_held = scheduler_->is_held();
+  std::error_code error;
+  const auto space = std::filesystem::space(state_.root(), error);
+  figures.state_free_bytes = error ? 0 : static_cast<int64_t>(space.available);
+  for (const char* suffix : {"", "-wal"}) {
+    const auto size = std::filesystem::file_size(state_.database().string() + suffix, error);
+    if (!error) figures.table_bytes += static_cast<int64_t>(size);
+  }
+  return figures;
 }
 
 }  // namespace dotresize

@@ -1,15 +1,23 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
+#include "server/drain.h"
 #include "server/guarded_server.h"
 #include "server/heartbeats.h"
+#include "server/http_server.h"
 #include "server/job_store.h"
 #include "server/jobs_service.h"
 #include "server/launcher.h"
+#include "server/metrics.h"
 #include "server/options.h"
+#include "server/queue_view.h"
+#include "server/resources.h"
 #include "server/scheduler.h"
 #include "server/state_dir.h"
 #include "server/watchdog.h"
@@ -28,22 +36,34 @@ class Server {
 
   /// HOST:PORT with the actual port.
   const std::string& endpoint() const { return endpoint_; }
+  /// Where health and metrics are, "http://HOST:PORT"; empty without --http.
+  std::string http_url() const { return http_ ? http_->url() : ""; }
 
  private:
   void listen(const ServerOptions& options);
   /// Where jobs on this machine call their server.
   std::filesystem::path socket() const;
-  /// Why it cannot serve at the moment; empty if it can.
-  std::string fault();
+  void listen_for_http(const ServerOptions& options);
+  /// Whether it can serve, as it was a second ago at most: whoever asks often costs nobody time.
+  std::vector<HealthCheck> health();
+  std::vector<HealthCheck> look_after_health();
+  ServerFigures figures();
 
   int descriptors_;  ///< that this process may have
   StateDir state_;
   JobStore store_;
   Trash trash_;
   PathPolicy paths_;
+  const Machine machine_;
+  Drain drain_;
+  QueueView view_;
   Access access_;
   AuditLog audit_;
   Heartbeats heartbeats_;
+  Metrics metrics_;
+  std::mutex health_mutex_;
+  std::vector<HealthCheck> health_;
+  std::chrono::steady_clock::time_point health_time_;  ///< of `health_`
   StreamPump streams_;
   JobsService jobs_;
   WorkersService workers_;
@@ -53,6 +73,7 @@ class Server {
   std::unique_ptr<Launchers> launchers_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Watchdog> watchdog_;
+  std::unique_ptr<HttpServer> http_;  ///< last: it asks all the others
 };
 
 }  // namespace dotresize

@@ -6,7 +6,6 @@ namespace dotresize {
 namespace {
 
 constexpr size_t kMaxStreams = 1024;
-constexpr int kMaxStreamsOfCaller = 256;
 // Logs are files: nobody tells of their growth.
 constexpr std::chrono::milliseconds kPollInterval{250};
 // Many changes in a row are one.
@@ -14,7 +13,8 @@ constexpr std::chrono::milliseconds kLeastInterval{20};
 
 }  // namespace
 
-StreamPump::StreamPump(const ChangeSignal& changes) : changes_(changes) {
+StreamPump::StreamPump(const ChangeSignal& changes, int max_streams)
+    : changes_(changes), max_streams_(max_streams) {
   pump_ = std::thread([this] { pump(); });
   watcher_ = std::thread([this] { watch_changes(); });
 }
@@ -32,7 +32,7 @@ StreamPump::~StreamPump() {
 void StreamPump::add(const std::shared_ptr<Stream>& stream, const std::string& caller) {
   {
     const std::lock_guard lock(mutex_);
-    if (streams_.size() >= kMaxStreams || callers_[caller] >= kMaxStreamsOfCaller) {
+    if (streams_.size() >= kMaxStreams || callers_[caller] >= max_streams_) {
       throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_STREAMS",
                       "too many clients follow jobs on this server; try again later");
     }
@@ -60,6 +60,11 @@ void StreamPump::remove(Stream* stream) {
   const auto caller = callers_.find(found->second.caller);
   if (--caller->second == 0) callers_.erase(caller);
   streams_.erase(found);
+}
+
+int StreamPump::size() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(streams_.size());
 }
 
 void StreamPump::stop() {

@@ -28,7 +28,8 @@ class StreamPump {
     virtual void advance() = 0;
   };
 
-  explicit StreamPump(const ChangeSignal& changes);
+  /// `max_streams`: of one caller.
+  StreamPump(const ChangeSignal& changes, int max_streams);
   ~StreamPump();
 
   /// Advances the stream from now on, whenever a job changes. RESOURCE_EXHAUSTED if there are too
@@ -38,6 +39,9 @@ class StreamPump {
   void ready(Stream* stream);
   /// Its call is over.
   void remove(Stream* stream);
+
+  /// How many there are.
+  int size() const;
 
   /// All streams end: clients come back and resume.
   void stop();
@@ -54,6 +58,7 @@ class StreamPump {
   void watch_changes();
 
   const ChangeSignal& changes_;
+  const int max_streams_;
   mutable std::mutex mutex_;
   std::condition_variable filled_;
   std::map<Stream*, Entry> streams_;

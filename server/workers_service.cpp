@@ -1,12 +1,13 @@
 #include "server/workers_service.h"
 
-#include <spdlog/spdlog.h>
+#include <fmt/format.h>
 
 #include <cmath>
 
 #include "server/access.h"
 #include "server/api_error.h"
 #include "server/attempt.h"
+#include "server/log_format.h"
 #include "server/outcome.h"
 
 namespace dotresize {
@@ -74,8 +75,8 @@ grpc::Status WorkersService::ReportFailure(grpc::ServerContext* context,
     authenticate(*context, request->job_id(), request->attempt());
     const v1::JobError error = checked_error(request->error());
     store_.record_failure(request->job_id(), request->attempt(), error);
-    spdlog::warn("job {}: rank {} reports {}: {}", request->job_id(), error.rank(), error.code(),
-                 error.message());
+    log_job(spdlog::level::warn, request->job_id(), request->attempt(),
+            fmt::format("rank {} reports {}: {}", error.rank(), error.code(), error.message()));
   });
 }
 

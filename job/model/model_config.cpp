@@ -241,7 +241,7 @@ std::vector<ShortcutForm> read_shortcuts(const ConfigFields& fields, const Model
       const int64_t most = shared ? 0 : least;
       result.push_back({fields.required_integer(kRanks, rank, 0, most), factors});
     } else if (!shared) {
-      result.emplace_back();
+      result.push_back({.factors = factors});
     } else {
       fields.fail(kRanks, "is null within a group, whose shortcuts are the identity: 0");
     }

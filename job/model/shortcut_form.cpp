@@ -14,7 +14,9 @@ int64_t shortcut_products(const ShortcutForm& form, int64_t k_in, int64_t k_out)
   return *form.rank * (k_in + (form.factors == 1 ? std::min(k_in, k_out) : k_out));
 }
 
-int64_t exact_shortcut_rank(int64_t k_in, int64_t k_out, int64_t d) {
+int64_t exact_shortcut_rank(int64_t k_in, int64_t k_out, int64_t d, int64_t factors) {
+  // What both spans have in common, M_inv_in·M_out leaves as it is.
+  if (factors == 2) return std::min(k_in, d - k_in);
   // Both maps' spans have at least k_in + k_out - d dimensions in common. The identity, cut to
   // k_out < k_in columns, keeps 2 k_out - d of them.
   return std::min({k_in, k_out, d - k_out});
@@ -22,10 +24,10 @@ int64_t exact_shortcut_rank(int64_t k_in, int64_t k_out, int64_t d) {
 
 ShortcutForm smallest_shortcut(int64_t k_in, int64_t k_out, int64_t d, int64_t factors,
                                std::optional<int64_t> most) {
-  const int64_t exact = exact_shortcut_rank(k_in, k_out, d);
+  const int64_t exact = exact_shortcut_rank(k_in, k_out, d, factors);
   const ShortcutForm form{std::min(most.value_or(exact), exact), factors};
   const bool smaller = shortcut_parameters(form, k_in, k_out) < k_in * k_out;
-  return smaller ? form : ShortcutForm{};
+  return smaller ? form : ShortcutForm{.factors = factors};
 }
 
 }  // namespace dotresize

@@ -10,10 +10,11 @@ namespace dotresize {
 /// low rank (docs/method.md, "Shortcuts"):
 ///   1 factor:   I - A·A'   A [k_in, rank], A' the first k_out rows of A, transposed (rows of zeros
 ///               are added if there are not so many); only for orthonormal maps
-///   2 factors:  I + A·B    B [rank, k_out]
+///   2 factors:  I + A·B    B [rank, k_out]; of oblique maps, whose M_inv is not M transposed
 struct ShortcutForm {
   std::optional<int64_t> rank = {};  ///< absent: one matrix
-  int64_t factors = 1;               ///< 1 or 2; of no meaning without a rank, or if that is 0
+  /// 1 or 2. Without a rank, or if that is 0, it only says whether the maps are oblique.
+  int64_t factors = 1;
 
   bool dense() const { return !rank.has_value(); }
   bool operator==(const ShortcutForm&) const = default;
@@ -28,8 +29,9 @@ int64_t shortcut_parameters(const ShortcutForm& form, int64_t k_in, int64_t k_ou
 /// Multiplications that a token takes.
 int64_t shortcut_products(const ShortcutForm& form, int64_t k_in, int64_t k_out);
 
-/// The largest rank that maps of d channels, rotated into each other, leave beside the identity.
-int64_t exact_shortcut_rank(int64_t k_in, int64_t k_out, int64_t d);
+/// The largest rank that maps of d channels, rotated into each other, leave beside the identity. Of
+/// 2 factors: k_in <= k_out.
+int64_t exact_shortcut_rank(int64_t k_in, int64_t k_out, int64_t d, int64_t factors);
 
 /// The form with fewest parameters of rank exact_shortcut_rank, or `most` if that is less; one
 /// matrix if none has fewer.

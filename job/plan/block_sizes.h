@@ -11,6 +11,8 @@ namespace dotresize {
 /// 2048 tokens).
 inline constexpr int64_t kFoldedVocabularyRows = 4096;
 inline constexpr int64_t kEvaluatedVocabularyRows = 8192;
+/// Rows of the head for the gradient of the loss, which takes more matrices of this width.
+inline constexpr int64_t kGradientVocabularyRows = 2048;
 /// Tokens of a Gram matrix's block in float64 on the CPU (worker/maps/moments.cpp, which knows no
 /// plans, says it again).
 inline constexpr int64_t kGramBlockTokens = 1024;

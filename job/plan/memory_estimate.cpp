@@ -35,6 +35,9 @@ struct Sizes {
   bool pca() const { return r.job.method.pca(); }
   bool transport() const { return r.job.method.transport(); }
   bool second_pass() const { return r.job.method.passes() > 1; }
+  bool gradients() const { return r.job.gradients(); }
+  bool oblique() const { return r.job.oblique_maps(); }
+  bool has_head() const { return r.shard.end_sublayer == r.config.num_sublayers(); }
   bool aligns() const;
 
   int64_t square() const { return d * d * kDouble; }
@@ -42,10 +45,11 @@ struct Sizes {
   int64_t tokens() const { return microbatch_samples(seqlen) * seqlen; }
   /// The residual stream of a microbatch, and of a rank's share of the windows.
   int64_t microbatch_stream() const { return tokens() * d * kFloat; }
+  int64_t microbatches() const {
+    return (expected_samples(r.job) * seqlen + tokens() - 1) / std::max<int64_t>(1, tokens());
+  }
   int64_t share_stream() const {
-    const int64_t microbatches =
-        (expected_samples(r.job) * seqlen + tokens() - 1) / std::max<int64_t>(1, tokens());
-    return (microbatches + r.job.ranks - 1) / r.job.ranks * microbatch_stream();
+    return (microbatches() + r.job.ranks - 1) / r.job.ranks * microbatch_stream();
   }
 
   /// Of a sublayer of this rank's and of any rank: the largest, in parameters.
@@ -64,8 +68,14 @@ struct Sizes {
   int64_t at_junction() const;
   /// Of a pass over the tokens, beside weights and sums.
   int64_t microbatch() const;
+  /// Of the way back, beside these.
+  int64_t backward() const;
 
-  int64_t first_sums() const { return square() * (transport() && !pca() ? 2 : 1); }
+  int64_t first_sums() const {
+    return square() * ((transport() && !pca() ? 2 : 1) + (gradients() ? 1 : 0));
+  }
+  /// Beside U: the factor of the metric and the Gram matrix, which wait with it.
+  int64_t metric() const { return oblique() ? 2 * square() : 0; }
   int64_t second_sums() const;
   int64_t waiting_to_solve() const;
   int64_t eigen() const { return pca() ? (on_gpu() ? 4 : 3) * square() : 0; }
@@ -117,8 +127,9 @@ int64_t Sizes::half_folded_of_rank() const {
 }
 
 int64_t Sizes::stage_weights() const {
-  const int64_t end = r.shard.end_run(mapped_junctions(r.config, r.job.head_sliced));
-  int64_t parameters = 0;
+  const int64_t end = gradients() ? r.shard.end_sublayer
+                                  : r.shard.end_run(mapped_junctions(r.config, r.job.head_sliced));
+  int64_t parameters = gradients() && has_head() ? r.config.vocab_size * d : 0;
   for (int64_t sublayer = r.shard.first_sublayer; sublayer < end; ++sublayer) {
     parameters += sublayer_parameters(r.config, sublayer, d, d, /*folded=*/false);
   }
@@ -153,50 +164,75 @@ int64_t Sizes::microbatch() const {
   return transfers + microbatch_stream() + std::max(insides(), at_junction());
 }
 
+/// What each sublayer has read of the microbatches that are not back yet; of a sublayer what its
+/// operations keep, and their gradients; and blocks of logits and probabilities, whose memory the
+/// allocator may not give to a sublayer.
+int64_t Sizes::backward() const {
+  if (!gradients()) return 0;
+  const int64_t behind = r.config.num_sublayers() - r.shard.end_sublayer;  // at most so many ranks
+  const int64_t under_way = std::min<int64_t>({r.job.ranks, behind + 1, microbatches()});
+  const int64_t sublayers = r.shard.end_sublayer - r.shard.first_sublayer;
+  const int64_t transfers = r.job.ranks > 1 ? 2 * microbatch_stream() : 0;
+  const int64_t rows = std::min(kGradientVocabularyRows, r.config.vocab_size);
+  const int64_t loss = has_head() ? tokens() * (5 * rows + 4 * d) * kFloat : 0;
+  return under_way * (sublayers + 1) * microbatch_stream() + transfers + 2 * insides() + loss;
+}
+
 int64_t Sizes::second_sums() const {
   if (!second_pass()) return 0;
-  return square() + square() / 2 + (on_gpu() ? 0 : square());
+  return square() + square() / 2 + (on_gpu() ? 0 : square() + metric());
 }
 
 /// Per junction of a group, after the passes.
 int64_t Sizes::waiting_to_solve() const {
   if (!pca()) return first_sums();
-  return (transport() ? square() : 0) + (on_gpu() ? 0 : square());
+  return (transport() ? square() : 0) + (on_gpu() ? 0 : square() + metric());
 }
 
 /// Beside what waited: Sinkhorn's costs, kernel and plan, or the plan, its decomposition and Q; and
 /// M.
 int64_t Sizes::solving() const {
-  const int64_t uploaded = on_gpu() && pca() ? square() : 0;
-  if (!transport()) return uploaded + 2 * rectangle();
+  const int64_t uploaded = on_gpu() && pca() ? square() + metric() : 0;
+  // Of an oblique map its decomposition, M_inv and two products.
+  const int64_t turned = oblique() ? 4 * rectangle() + 2 * k * k * kDouble : 0;
+  if (!transport()) return uploaded + 2 * rectangle() + turned;
   const int64_t kernel_and_plan = on_gpu() ? 7 * rectangle() : 3 * rectangle();
-  return uploaded + std::max(kernel_and_plan, 3 * rectangle() + 2 * k * k * kDouble);
+  return uploaded + std::max(kernel_and_plan, 3 * rectangle() + 2 * k * k * kDouble + turned);
 }
 
 /// Of a junction that is solved, in the background, where its map is written too.
 int64_t Sizes::describing() const {
   const int64_t R = transport() ? k * k * kDouble : 0;
-  const int64_t written = fold_bytes == kDouble ? 0 : d * k * fold_bytes;
-  return written + (pca() ? 2 * rectangle() + R : 2 * square() + 2 * rectangle() + R);
+  const int64_t maps = (oblique() ? 2 : 1) * rectangle();
+  const int64_t written = fold_bytes == kDouble ? 0 : maps / kDouble * fold_bytes;
+  const int64_t decomposed = pca() && !oblique() ? 0 : 2 * square();
+  return written + decomposed + maps + rectangle() + R;
 }
 
 bool Sizes::aligns() const {
-  return std::ranges::any_of(
-      shortcut_forms(r.job.shortcuts, r.job.widths.all, r.job.junction_groups, d),
-      [](const ShortcutForm& form) { return !form.dense(); });
+  return std::ranges::any_of(shortcut_forms(r.job.shortcuts, r.job.widths.all,
+                                            r.job.junction_groups, d, r.job.oblique_maps()),
+                             [](const ShortcutForm& form) { return !form.dense(); });
 }
 
 /// Two maps, each completed to a basis, and the products of their parts.
-int64_t Sizes::aligning() const { return aligns() ? 4 * rectangle() + 3 * square() : 0; }
+int64_t Sizes::aligning() const {
+  if (!aligns()) return 0;
+  const int64_t shortcut = oblique() ? 2 * rectangle() + 3 * k * k * kDouble : 0;
+  return 4 * rectangle() + 3 * square() + shortcut;
+}
 
 /// Beside the maps of folding: one in float64 and rotated, its rotation, the turn to the next one
 /// and their product.
-int64_t Sizes::rotated_maps() const { return aligns() ? 2 * rectangle() + 3 * k * k * kDouble : 0; }
+int64_t Sizes::rotated_maps() const {
+  if (!aligns()) return 0;
+  return (oblique() ? 4 : 2) * rectangle() + 3 * k * k * kDouble;
+}
 
 /// The basis that a last junction of full width gets, once the in_proj before it is folded.
 int64_t Sizes::last_basis() const {
-  const bool last = r.shard.end_sublayer == r.config.num_sublayers();
-  return aligns() && last && !r.job.head_sliced ? 4 * square() : 0;
+  if (!aligns() || !has_head() || r.job.head_sliced) return 0;
+  return 4 * square() + (oblique() ? 4 * rectangle() : 0);
 }
 
 /// A sublayer as it was read, its folded in_proj, and the sublayer before it, which is being
@@ -214,7 +250,7 @@ int64_t Sizes::folding() const {
     before_last = std::exchange(before, written_beside(folded));
   }
   // Beside both maps one that is scaled by the norm, and rows on their way through it.
-  const int64_t maps = fold_bytes * (kFoldedVocabularyRows * d + 3 * d * k);
+  const int64_t maps = fold_bytes * (kFoldedVocabularyRows * d + (oblique() ? 5 : 3) * d * k);
   return maps + std::max(fold_bytes * most + rotated_maps(),
                          fold_bytes * (before_last + half_folded_of_rank()) + last_basis());
 }
@@ -225,10 +261,13 @@ int64_t RankMemory::pipeline() const {
   const Sizes s(*this);
   const int64_t n = s.junctions();
   const int64_t weights = s.stage_weights();
-  const int64_t first = n * s.first_sums() + s.microbatch();
+  const int64_t first = n * s.first_sums() + s.microbatch() + s.backward();
   // A shared map's sums, and those that are added to them.
   const int64_t shared = job.junction_groups.empty() ? 0 : 2 * s.first_sums() + s.square();
-  const int64_t decomposing = std::max(n * s.square(), shared) + s.eigen();
+  // In the metric of the loss a matrix more is decomposed, and what is left is as large as the
+  // sums.
+  const int64_t metric = s.oblique() ? s.square() : 0;
+  const int64_t decomposing = std::max(n * (s.square() + s.metric()), shared) + s.eigen() + metric;
   const int64_t second = s.second_pass() ? n * s.second_sums() + s.microbatch() : 0;
   const int64_t last = std::max(s.solving(), s.describing());
   const int64_t more = n > 1 ? std::max(s.described_beside() + s.solving(), s.describing()) : 0;
@@ -296,7 +335,7 @@ int64_t RankMemory::evaluation() const {
 int64_t RankMemory::host_beside_gpu() const {
   const Sizes s(*this);
   const int64_t n = s.junctions();
-  const int64_t waiting = s.pca() ? n * s.square() : 0;
+  const int64_t waiting = s.pca() ? n * (s.square() + s.metric()) : 0;
   const int64_t read = s.dense_sublayer() * std::max(s.fold_bytes, s.compute_bytes);
   return waiting + 3 * read;  // as read, in pinned memory, and one more of these
 }

@@ -24,6 +24,10 @@ const Method& method_named(std::string_view name) {
   return *found;
 }
 
+std::string to_string(Metric metric) { return metric == Metric::kFisher ? "fisher" : "activation"; }
+
+std::string to_string(Labels labels) { return labels == Labels::kText ? "text" : "model"; }
+
 std::string to_string(CostScale scale) {
   switch (scale) {
     case CostScale::kMax:

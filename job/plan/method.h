@@ -21,6 +21,23 @@ enum class MapKind {
 /// What the transport costs are divided by (`method.cost_scale`).
 enum class CostScale { kMax, kMean, kNone };
 
+/// In which metric a map leaves out as little as possible (`method.metric`; docs/method.md, "The
+/// metric of the loss").
+enum class Metric {
+  kActivation,  ///< the activations' own
+  kFisher,      ///< that of the loss
+};
+
+/// Of which labels the gradients of the loss are (`method.labels`).
+enum class Labels {
+  kModel,  ///< drawn from the model's own distribution
+  kText,   ///< the next tokens of the calibration text
+};
+
+/// "activation", "fisher"; "model", "text".
+std::string to_string(Metric metric);
+std::string to_string(Labels labels);
+
 /// "max", "mean", "none".
 std::string to_string(CostScale scale);
 /// Throws std::invalid_argument if there is no such scale.

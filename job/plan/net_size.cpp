@@ -25,8 +25,8 @@ ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& jo
   } else {
     output.compressed = true;
     output.junction_groups = job.junction_groups;
-    output.shortcuts =
-        shortcut_forms(job.shortcuts, widths.all, job.junction_groups, source.hidden_size);
+    output.shortcuts = shortcut_forms(job.shortcuts, widths.all, job.junction_groups,
+                                      source.hidden_size, job.oblique_maps());
   }
   return output;
 }

@@ -63,8 +63,10 @@ std::string passes_row(const ModelConfig& config, const ResolvedJob& job, const 
     return fmt::format("passes      1 over the tokens, one of {} junctions at a time{}", junctions,
                        writing);
   }
-  return fmt::format("passes      {} over the tokens, {} junctions in {} {}{}", passes(job, plan),
-                     junctions, plan.junction_groups,
+  const std::string back =
+      job.gradients() ? fmt::format(" and {} back", plan.junction_groups) : std::string();
+  return fmt::format("passes      {} over the tokens{}, {} junctions in {} {}{}", passes(job, plan),
+                     back, junctions, plan.junction_groups,
                      plan.junction_groups == 1 ? "group" : "groups", writing);
 }
 
@@ -113,9 +115,10 @@ std::string shortcuts_text(const ModelConfig& config, const ResolvedJob& job) {
 
 std::string heading(const ModelConfig& config, const ResolvedJob& job) {
   return fmt::format(
-      "{}: {}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}\nshortcuts   {}\n",
-      job.name, job.method.name, to_string(job.map_sharing), job.schedule.name, target_text(job),
-      nominal_text(job), shortcuts_text(config, job));
+      "{}: {}{}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}\nshortcuts   {}\n",
+      job.name, job.method.name, job.gradients() ? ", metric fisher" : "",
+      to_string(job.map_sharing), job.schedule.name, target_text(job), nominal_text(job),
+      shortcuts_text(config, job));
 }
 
 /// The result's size, or what is known of it before its widths are.
@@ -211,12 +214,14 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
   json document = {{"schema_version", 1},
                    {"name", job.name},
                    {"method", job.method.name},
+                   {"metric", to_string(job.metric)},
                    {"map_sharing", to_string(job.map_sharing)},
                    {"shortcuts", job.stock_output() ? "none" : to_string(job.shortcuts)},
                    {"target", target_text(job)},
                    {"hidden_size", config.hidden_size},
                    {"schedule", job.schedule.name},
                    {"passes", passes(job, plan)},
+                   {"backward_passes", job.gradients() ? plan.junction_groups : 0},
                    {"junction_groups", plan.junction_groups},
                    {"overlaps", plan.ranks.front().overlaps},
                    {"traffic", traffic_json(estimate_traffic(config, job, plan))},

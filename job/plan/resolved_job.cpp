@@ -31,7 +31,7 @@ constexpr int kFirstCapabilityWithBfloat16 = 80;
 /// Whether the schedule has all that the job asks of one.
 bool offers(const Schedule& schedule, const ResolvedJob& job) {
   return (schedule.shares_maps || !job.map_sharing.shares()) &&
-         (schedule.energy_widths || job.widths_known());
+         (schedule.energy_widths || job.widths_known()) && (schedule.gradients || !job.gradients());
 }
 
 const Schedule& schedule_of(v1::Calibration::Activations activations, const ResolvedJob& job) {
@@ -43,7 +43,8 @@ const Schedule& schedule_of(v1::Calibration::Activations activations, const Reso
   const Schedule& asked = schedule_for_activations(v1::Calibration::Activations_Name(activations));
   if (!offers(asked, job)) {
     fail("calibration.activations",
-         std::string(asked.activations) + " does not go with shared maps or widths from energy");
+         std::string(asked.activations) +
+             " does not go with shared maps, widths from energy or the metric fisher");
   }
   return asked;
 }
@@ -65,6 +66,11 @@ void resolve_device(const v1::JobSpec& spec, const std::optional<LaunchFacts>& l
       job.device == DeviceKind::kCuda
           ? *job.gpu_compute_dtype
           : find_dtype(v1::ComputeDtype::Name_Name(dtype)).value_or(Dtype::kFloat32);
+  if (job.gradients() && (job.compute_dtype == Dtype::kFloat16 ||
+                          job.gpu_compute_dtype.value_or(Dtype::kFloat32) == Dtype::kFloat16)) {
+    fail("resources.compute_dtype",
+         "float16 is too narrow for the gradients of method.metric: fisher; float32 is available");
+  }
 }
 
 void require_regular_file(const std::string& key, const fs::path& path) {
@@ -217,6 +223,9 @@ void resolve_method(const v1::Method& given, const ModelConfig& config, Resolved
   job.method = method_named(v1::Method::Name_Name(given.name()));
   job.map_sharing = parse_map_sharing(given.map_sharing()).value();
   job.shortcuts = parse_shortcuts(given.shortcuts()).value();
+  if (given.metric() == v1::Method::fisher) job.metric = Metric::kFisher;
+  if (given.labels() == v1::Method::text) job.labels = Labels::kText;
+  job.label_seed = given.label_seed();
   if (given.has_lambda()) job.lambda = given.lambda();
   job.cost_scale = cost_scale_named(v1::Method::CostScale_Name(given.cost_scale()));
   job.head_sliced = given.head() == v1::Method::sliced || job.stock_output();

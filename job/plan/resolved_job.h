@@ -71,6 +71,15 @@ struct ResolvedJob {
   MapSharing map_sharing;
   std::vector<int64_t> junction_groups;  ///< as in ModelConfig; empty if no map is shared
   Shortcuts shortcuts;                   ///< of no meaning in a stock output
+  Metric metric = Metric::kActivation;
+  // kFisher only:
+  Labels labels = Labels::kModel;
+  uint32_t label_seed = 0;  ///< kModel only
+
+  /// The tokens go through the dense model and back.
+  bool gradients() const { return metric == Metric::kFisher; }
+  /// Of its maps M_inv is not the transpose of M (docs/method.md, "The metric of the loss").
+  bool oblique_maps() const { return metric == Metric::kFisher && method.pca(); }
 
   /// The output is a model of the source family, without code of its own.
   bool stock_output() const { return map_sharing.kind == MapSharing::Kind::kModel; }

@@ -10,9 +10,10 @@
 namespace dotresize {
 namespace {
 
-/// Every rank counts all tokens once per pass.
+/// Every rank counts all tokens once per pass, and once more on their way back.
 int64_t seen_by_stage(const CalibrationSize& size) {
-  return size.tokens * size.passes * size.junction_groups;
+  const int64_t passes = size.passes + (size.gradients ? 1 : 0);
+  return size.tokens * passes * size.junction_groups;
 }
 
 /// Every rank counts its share of the tokens once per sublayer that it runs.
@@ -22,11 +23,12 @@ int64_t seen_by_sharer(const CalibrationSize& size) {
 
 constexpr std::array<Schedule, 3> kSchedules = {{
     {"pipeline", "original", "the dense model's", /*shares_maps=*/true, /*energy_widths=*/true,
-     /*pipelined=*/true, &RankMemory::pipeline, seen_by_stage},
+     /*gradients=*/true, /*pipelined=*/true, &RankMemory::pipeline, seen_by_stage},
     {"layerwise", "original", "the dense model's", /*shares_maps=*/false, /*energy_widths=*/false,
-     /*pipelined=*/false, &RankMemory::layerwise, seen_by_sharer},
+     /*gradients=*/false, /*pipelined=*/false, &RankMemory::layerwise, seen_by_sharer},
     {"token_parallel", "compressed", "the compressed model's", /*shares_maps=*/false,
-     /*energy_widths=*/false, /*pipelined=*/false, &RankMemory::token_parallel, seen_by_sharer},
+     /*energy_widths=*/false, /*gradients=*/false, /*pipelined=*/false, &RankMemory::token_parallel,
+     seen_by_sharer},
 }};
 
 const Schedule& find(std::string_view Schedule::*field, std::string_view value) {

@@ -14,7 +14,8 @@ struct RankMemory;
 struct CalibrationSize {
   int64_t tokens = 0;
   int ranks = 1;
-  int passes = 1;  ///< Method::passes()
+  int passes = 1;          ///< Method::passes()
+  bool gradients = false;  ///< ResolvedJob::gradients()
   int64_t mapped_junctions = 1;
   int64_t junction_groups = 1;  ///< ShardPlan::junction_groups
 };
@@ -27,6 +28,7 @@ struct Schedule {
   std::string_view sees;         ///< whose activations these are, for people
   bool shares_maps = false;      ///< junctions may have a map together
   bool energy_widths = false;    ///< widths may follow from the activations
+  bool gradients = false;        ///< maps may be in the metric of the loss (Metric::kFisher)
   /// Ranks are stages of a pipeline, and take the moments of a group of junctions in each pass over
   /// the tokens. Otherwise they share the tokens, and take one junction after the other.
   bool pipelined = false;

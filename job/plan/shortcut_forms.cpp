@@ -3,17 +3,14 @@
 #include <optional>
 
 namespace dotresize {
-namespace {
-
-/// Of the maps of all methods M_inv is the transpose of M.
-constexpr int64_t kFactors = 1;
-
-}  // namespace
 
 std::vector<ShortcutForm> shortcut_forms(const Shortcuts& shortcuts,
                                          std::span<const int64_t> widths,
-                                         std::span<const int64_t> groups, int64_t hidden_size) {
-  if (shortcuts.kind == Shortcuts::Kind::kDense) return {};
+                                         std::span<const int64_t> groups, int64_t hidden_size,
+                                         bool oblique) {
+  const int64_t factors = oblique ? 2 : 1;
+  const bool dense = shortcuts.kind == Shortcuts::Kind::kDense;
+  if (dense && !oblique) return {};
   std::optional<int64_t> most;
   if (shortcuts.kind == Shortcuts::Kind::kRank) most = shortcuts.rank;
   std::vector<ShortcutForm> forms;
@@ -23,10 +20,12 @@ std::vector<ShortcutForm> shortcut_forms(const Shortcuts& shortcuts,
       forms.push_back(kIdentityShortcut);
       continue;
     }
-    forms.push_back(smallest_shortcut(widths[in], widths[in + 1], hidden_size, kFactors, most));
+    forms.push_back(
+        dense ? ShortcutForm{.factors = factors}
+              : smallest_shortcut(widths[in], widths[in + 1], hidden_size, factors, most));
     any_rank = any_rank || !forms.back().dense();
   }
-  return any_rank ? forms : std::vector<ShortcutForm>{};
+  return any_rank || oblique ? forms : std::vector<ShortcutForm>{};
 }
 
 }  // namespace dotresize

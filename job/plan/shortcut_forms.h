@@ -10,10 +10,11 @@
 namespace dotresize {
 
 /// Of each sublayer of a model of junction_widths `widths` that was made of one of width
-/// `hidden_size`. `groups`: ModelConfig::junction_groups. Empty if none has a rank but those within
-/// groups: as in ModelConfig.
+/// `hidden_size`. `groups`: ModelConfig::junction_groups. `oblique`: ResolvedJob::oblique_maps().
+/// Empty if maps are not oblique and none has a rank but those within groups: as in ModelConfig.
 std::vector<ShortcutForm> shortcut_forms(const Shortcuts& shortcuts,
                                          std::span<const int64_t> widths,
-                                         std::span<const int64_t> groups, int64_t hidden_size);
+                                         std::span<const int64_t> groups, int64_t hidden_size,
+                                         bool oblique);
 
 }  // namespace dotresize

@@ -91,6 +91,7 @@ class JobTime {
   bool is_pipeline() const { return job_.schedule.pipelined; }
   /// Passes of all calibration tokens through the pipeline.
   double forward_passes() const { return number(job_.method.passes() * plan_.junction_groups); }
+  double backward_passes() const { return job_.gradients() ? number(plan_.junction_groups) : 0.0; }
 
   template <class Times>
   std::vector<PhaseTimes> of_ranks(const Times& times) const {
@@ -176,6 +177,8 @@ class JobTime {
     return forward(forward_counts(model, sublayer, widths, tokens, seqlen(), job_.compute_dtype));
   }
   void add_moments(PhaseTimes& times, double tokens, double junctions) const;
+  /// Of the rank's sublayers, and the head of the last one, for the gradients of all junctions.
+  void add_gradients(PhaseTimes& times, const RankShard& shard) const;
   double eigen() const { return solve_counts(job_).eigen / rates_.eigen; }
   PhaseTimes solve() const;
   PhaseTimes record(double meanwhile, double disk_write) const;
@@ -251,10 +254,26 @@ void JobTime::add_moments(PhaseTimes& times, double tokens, double junctions) co
   const double blocks = tokens / std::min<double>(microbatch_tokens(), kGramBlockTokens);
   const double gram =
       tokens * counts.gram / (rates_.cuda ? rates_.float32_gemm : rates_.float64_gemm) +
-      blocks * gram_block_bytes(config_.hidden_size) / rates_.memory;
+      (job_.gradients() ? 2.0 : 1.0) * blocks * gram_block_bytes(config_.hidden_size) /
+          rates_.memory;
   times.add("gram", junctions * gram);
   times.add("rotate", junctions * tokens * counts.rotate / rates_.float32_gemm);
   times.add("cost", junctions * tokens * counts.pairs / rates_.l1_cost);
+}
+
+void JobTime::add_gradients(PhaseTimes& times, const RankShard& shard) const {
+  if (!job_.gradients()) return;
+  const double back = backward_passes() * number(kBackwardPasses);
+  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
+    const double once = forward(config_, s, widths_of(config_, s), tokens());
+    if (s >= shard.end_run(mapped())) times.add("forward", forward_passes() * once);
+    times.add("backward", back * once);
+  }
+  if (!last(shard)) return;
+  // The logits twice, and a product with their gradients.
+  times.add("backward",
+            3.0 * backward_passes() *
+                forward(head_counts(config_, config_.hidden_size, tokens(), job_.compute_dtype)));
 }
 
 /// From the moments to the map.
@@ -347,8 +366,10 @@ PhaseTimes JobTime::pipeline() const {
     for (int64_t s = shard.first_sublayer; s < shard.end_run(mapped()); ++s) {
       stage.add("forward", forward_passes() * forward(config_, s, widths_of(config_, s), tokens()));
     }
+    add_gradients(stage, shard);
     add_moments(stage, tokens(), number(mapped(shard)));
-    const double sending = forward_passes() * 4.0 * tokens() * d() / rates_.link;
+    const double sending =
+        (forward_passes() + backward_passes()) * 4.0 * tokens() * d() / rates_.link;
     stage.add("communicate", sending - stage.total());
     return stage;
   };

@@ -37,11 +37,16 @@ int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t square = kDouble * d * d;
   const bool shared = !job.junction_groups.empty();
   const int64_t maps = shared ? job.junction_groups.back() + 1 : junctions;
-  int64_t bytes = (std::min(maps, junctions) * d * k + turns(config, job)) * fold;
+  const int64_t matrices = job.oblique_maps() ? 2 : 1;  // M, and M_inv if that is another one
+  int64_t bytes = (std::min(maps, junctions) * matrices * d * k + turns(config, job)) * fold;
   const bool second = job.method.passes() > 1;
-  const int64_t first_sums = square * (job.method.transport() && !second ? 2 : 1);
+  const int64_t sums = (job.method.transport() && !second ? 2 : 1) + (job.gradients() ? 1 : 0);
+  const int64_t first_sums = square * sums;
   if (shared) {
-    bytes += junctions * (first_sums + (second ? square : 0)) + (second ? maps * square : 0);
+    // The basis of the second pass; in the metric of the loss with the metric's factor and the
+    // sums.
+    const int64_t basis = job.oblique_maps() ? 3 * square : square;
+    bytes += junctions * (first_sums + (second ? square : 0)) + (second ? maps * basis : 0);
   } else if (job.energy) {
     bytes += junctions * first_sums;
   }
@@ -57,7 +62,8 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
   const int64_t weights = others * model * compute;
   const int64_t evaluation = job.evaluation ? 2 * weights : 0;
   if (job.schedule.pipelined) {
-    return evaluation + others * tokens * d * kFloat * job.method.passes() * plan.junction_groups;
+    const int64_t passes = job.method.passes() + (job.gradients() ? 1 : 0);
+    return evaluation + others * tokens * d * kFloat * passes * plan.junction_groups;
   }
   const int64_t matrices = 2 + (job.method.passes() > 1 ? 1 : 0);  // sums, rotation and map, about
   return evaluation + weights +

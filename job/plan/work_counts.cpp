@@ -1,14 +1,17 @@
 // n tokens, junction width d, map width k, P weights, of which a token meets A (all but the experts
 // that it is not sent to):
 //   forward     2 A n, and for attention 2 n seqlen heads·head_dim (causal: half the pairs)
-//   Gram        n d² above the diagonal, in blocks of rows that cover an eighth more
+//   Gram        n d² above the diagonal, in blocks of rows that cover an eighth more; in the metric
+//               of the loss two of them
+//   metric      Cholesky d³/3, LᵀGL 4 d³, the map 5 d² k + 2 d k² and a QR
 //   rotation    2 n d², costs n d²/2 pairs
 //   eigen       20 d³, for eigenvalues alone 5 d³
 //   Sinkhorn    8 d k bytes an iteration
 //   QR          2 d k²
 //   solve       2 d² k: the map in the original basis
 //   align       r = d - k: two complete QR 4 d² k, singular values 60 r³, products 4 d k² + 4 d k r
-//               + 2 k² r, and 2 k³ for each junction
+//               + 2 k² r, and 2 k³ for each junction; oblique maps: singular values 20 k r², and
+//               products 2 d k² + 2 k³ + 2 k² r
 //   folding     2 P k, and 2 d k² for the shortcut
 #include "job/plan/work_counts.h"
 
@@ -91,7 +94,7 @@ ForwardCounts head_counts(const ModelConfig& config, int64_t width, double token
 MomentCounts moment_counts(const ResolvedJob& job) {
   const double d = number(job.hidden_size);
   MomentCounts counts;
-  counts.gram = 1.125 * d * d;
+  counts.gram = 1.125 * d * d * (job.gradients() ? 2.0 : 1.0);
   if (job.method.transport()) counts.pairs = d * d / 2.0;
   if (job.method.passes() > 1) counts.rotate = 2.0 * d * d;
   return counts;
@@ -113,6 +116,11 @@ SolveCounts solve_counts(const ResolvedJob& job) {
   }
   if (job.method.transport() && job.method.pca()) counts.solve = 2.0 * d * d * k;
   counts.map = d * k * (folds_in_float64(job.output_dtype) ? 8.0 : 4.0);
+  if (job.oblique_maps()) {
+    counts.qr += 2.0 * d * k * k;
+    counts.solve += 4.4 * d * d * d + 5.0 * d * d * k + 2.0 * d * k * k;
+    counts.map *= 2.0;
+  }
   return counts;
 }
 
@@ -120,8 +128,14 @@ AlignCounts align_counts(const ResolvedJob& job) {
   const double d = number(job.hidden_size);
   const double k = number(job.widths.largest());
   const double r = d - k;
-  return {4.0 * d * d * k, 60.0 * r * r * r, 4.0 * d * k * k + 4.0 * d * k * r + 2.0 * k * k * r,
-          2.0 * k * k * k, k * k * (folds_in_float64(job.output_dtype) ? 8.0 : 4.0)};
+  AlignCounts counts = {4.0 * d * d * k, 60.0 * r * r * r,
+                        4.0 * d * k * k + 4.0 * d * k * r + 2.0 * k * k * r, 2.0 * k * k * k,
+                        k * k * (folds_in_float64(job.output_dtype) ? 8.0 : 4.0)};
+  if (job.oblique_maps()) {
+    counts.values += 20.0 * k * r * r;
+    counts.products += 2.0 * d * k * k + 2.0 * k * k * k + 2.0 * k * k * r;
+  }
+  return counts;
 }
 
 DescribeCounts describe_counts(const ResolvedJob& job) {
@@ -129,7 +143,7 @@ DescribeCounts describe_counts(const ResolvedJob& job) {
   const double k = number(job.widths.largest());
   DescribeCounts counts;
   if (job.method.transport()) counts.condition = kConditionSteps * 3.0 * 8.0 * k * k;
-  if (!job.method.pca()) {
+  if (!job.method.pca() || job.oblique_maps()) {
     counts.eigenvalues = 5.0 * d * d * d;
     counts.energy = 2.0 * d * d * k;
   }

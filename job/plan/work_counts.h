@@ -17,6 +17,10 @@ struct SublayerWidths {
 /// Those of the model, dense or compressed.
 SublayerWidths widths_of(const ModelConfig& config, int64_t sublayer);
 
+/// Forward passes that the gradients of a pass take as long as: a sublayer again, and two products
+/// for each of its own.
+inline constexpr int64_t kBackwardPasses = 3;
+
 /// Of tokens on their way through a sublayer.
 struct ForwardCounts {
   double gemm = 0.0;       ///< floating-point operations in the compute dtype

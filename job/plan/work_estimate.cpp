@@ -1,8 +1,9 @@
 // Operations per sublayer, n calibration tokens, junction width d, map width k, P weights, of
 // which a token meets A (all but the experts that it is not sent to):
 //   forward, per pass   2 A n, and for attention 2 n seqlen heads·head_dim (causal: half the pairs)
-//   passes              1 (2 for pca with transport), and 2 with an evaluation: before and after
-//   Gram                2 n d²
+//   passes              1 (2 for pca with transport), and 2 with an evaluation: before and after;
+//                       3 more for gradients
+//   Gram                2 n d², and as much for that of the gradients
 //   costs               3 n d²/2 (subtract, absolute value, add per pair), pca: rotation 2 n d²
 //   eigenvectors        20 d³ (10 d³ multiply-adds)
 //   transport           4 d k per Sinkhorn iteration, about 100 of them, and QR 2 d k²
@@ -14,6 +15,7 @@
 #include "job/model/model_size.h"
 #include "job/plan/junction_widths.h"
 #include "job/plan/token_windows.h"
+#include "job/plan/work_counts.h"
 
 namespace dotresize {
 namespace {
@@ -35,8 +37,12 @@ struct WorkModel {
            (is_attention(sublayer) ? 2.0 * tokens * seqlen * attention_width : 0.0);
   }
 
+  double backward_passes() const {
+    return job.gradients() ? static_cast<double>(kBackwardPasses) : 0.0;
+  }
+
   double junction() const {
-    double work = 2.0 * tokens * d * d + 20.0 * d * d * d;
+    double work = (job.gradients() ? 4.0 : 2.0) * tokens * d * d + 20.0 * d * d * d;
     if (job.method.transport()) {
       work += 1.5 * tokens * d * d;
       if (job.method.pca()) work += 2.0 * tokens * d * d;
@@ -49,13 +55,14 @@ struct WorkModel {
     const auto parameters = static_cast<double>(sublayer_parameters(
         config, index, config.hidden_size, config.hidden_size, /*folded=*/false));
     const bool mapped = index + 1 < mapped_junctions(config, job.head_sliced);
-    return forward_pass(index) * (job.method.passes() + evaluation_passes()) +
+    return forward_pass(index) * (job.method.passes() + evaluation_passes() + backward_passes()) +
            (mapped ? junction() : 0.0) + 2.0 * parameters * k;
   }
 
   double fold_vocabulary() const { return 2.0 * static_cast<double>(config.vocab_size) * d * k; }
   double head() const {
-    return evaluation_passes() * 2.0 * static_cast<double>(config.vocab_size) * d * tokens +
+    return (evaluation_passes() + backward_passes()) * 2.0 *
+               static_cast<double>(config.vocab_size) * d * tokens +
            fold_vocabulary();
   }
 };

@@ -34,6 +34,7 @@ std::string method_sentence(const Report& report, const ModelConfig& config) {
       "The residual stream was narrowed from {} to {} channels with `{}`, on {} calibration "
       "activations",
       config.hidden_size, width_range(report.widths), job.method.name, job.schedule.sees);
+  if (job.gradients()) text += ", in the metric of the loss";
   if (job.method.transport()) {
     text += fmt::format(" (λ = {}, cost scale `{}`)", job.lambda, to_string(job.cost_scale));
   }

@@ -76,7 +76,7 @@ std::vector<ShortcutReport> report_shortcuts(const ModelConfig& output) {
     const int64_t k_out = output.junction_widths.at(in + 1);
     const ShortcutForm form = output.shortcut(s);
     reports.push_back({sublayer_name(s), form.rank,
-                       exact_shortcut_rank(k_in, k_out, output.hidden_size),
+                       exact_shortcut_rank(k_in, k_out, output.hidden_size, form.factors),
                        shortcut_parameters(form, k_in, k_out)});
   }
   return reports;

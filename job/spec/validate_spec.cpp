@@ -167,6 +167,27 @@ class Validator {
     }
   }
 
+  void check_metric(const v1::Method& method) {
+    const bool fisher = method.metric() == v1::Method::fisher;
+    if (!fisher && method.has_labels()) {
+      add("method.labels", "is of use with method.metric: fisher alone");
+    }
+    if (method.has_label_seed() && (!fisher || method.labels() == v1::Method::text)) {
+      add("method.label_seed",
+          "is of use with method.metric: fisher and method.labels: model alone");
+    }
+    if (!fisher) return;
+    if (method.name() == v1::Method::dotresize) {
+      add("method.metric",
+          "fisher does not go with dotresize, whose transport compares channels as they are: "
+          "magnitude, slicegpt and pca_dotresize are available");
+    }
+    if (method.has_widths()) {
+      add("method.metric",
+          "fisher does not go with method.widths, which are those of the activations' energy");
+    }
+  }
+
   void check_activations(const v1::JobSpec& spec) {
     if (spec.calibration().activations() != v1::Calibration::compressed) return;
     const auto refuse_with = [&](const std::string& what) {
@@ -178,6 +199,8 @@ class Validator {
       refuse_with("method.widths, which");
     } else if (sharing && sharing->shares()) {
       refuse_with("method.map_sharing: " + to_string(*sharing) + ", whose maps");
+    } else if (spec.method().metric() == v1::Method::fisher) {
+      refuse_with("method.metric: fisher, whose gradients are the dense model's: they");
     }
   }
 
@@ -285,6 +308,7 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_
   validator.check_method(spec.method());
   validator.check_map_sharing(spec.method());
   validator.check_shortcuts(spec.method());
+  validator.check_metric(spec.method());
   validator.check_activations(spec);
   validator.check_source("calibration", spec.calibration());
   if (spec.calibration().has_samples()) {

@@ -82,7 +82,7 @@ def test_usage_errors(offline, arguments):
 
 @pytest.mark.parametrize("verb", [
     "init", "run", "plan", "eval", "verify", "submit", "status", "watch", "list", "cancel", "delete",
-    "prune", "logs", "report", "completion"])
+    "prune", "logs", "report", "completion", "admin"])
 def test_every_verb_explains_itself(offline, verb):
     help_text = offline(verb, "--help").stdout
     assert "Examples:" in help_text and f"dotresize {verb}" in help_text

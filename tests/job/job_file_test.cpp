@@ -23,7 +23,8 @@ method: {sparsity: 0.2}
 calibration: {text: [a.txt, ../b.txt]}
 )";
 
-// Every key, none with the value that an absent one has.
+// Every key, none with the value that an absent one has but labels, whose other value needs no
+// seed.
 constexpr const char* kEverything = R"(
 name: everything
 model:
@@ -33,7 +34,7 @@ output:
   dtype: bfloat16
   overwrite: true
 method:
-  name: dotresize
+  name: slicegpt
   sparsity: 0.25
   lambda: 1e-1
   cost_scale: mean
@@ -44,6 +45,9 @@ method:
   on_nonconvergence: accept
   map_sharing: 3
   shortcuts: 8
+  metric: fisher
+  labels: model
+  label_seed: 3
   allow_larger: true
 calibration:
   text: [/c.txt]
@@ -107,7 +111,7 @@ TEST(JobFile, AnAmountOfMemoryIsCheckedByItsKey) {
 TEST(JobFile, ValuesArrive) {
   const v1::JobSpec spec = parse(kEverything);
   EXPECT_EQ(spec.output().dtype(), v1::Output::bfloat16);
-  EXPECT_EQ(spec.method().name(), v1::Method::dotresize);
+  EXPECT_EQ(spec.method().name(), v1::Method::slicegpt);
   EXPECT_EQ(spec.method().sparsity(), 0.25);
   EXPECT_EQ(spec.method().lambda(), 0.1);
   EXPECT_EQ(spec.method().sinkhorn_max_iterations(), 500u);

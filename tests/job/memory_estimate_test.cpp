@@ -114,6 +114,22 @@ TEST(MemoryEstimate, OverlapsAreGivenUpForMemoryAndSaveSome) {
   EXPECT_LE(peak_memory(lean), *job.memory);
 }
 
+TEST(MemoryEstimate, OfGradientsCountsTheirSumsAndWhatIsUnderWay) {
+  const ModelConfig config = llama31();
+  ResolvedJob job = small_job(config, 8);
+  job.method = method_named("slicegpt");
+  const auto peak = [&](std::size_t rank, int64_t junctions) {
+    RankShard shard = make_shard_plan(config, job).ranks[rank];
+    shard.junctions_at_once = junctions;
+    return estimate_peak_memory(config, job, shard);
+  };
+  const int64_t without = peak(0, 2);
+  job.metric = Metric::kFisher;
+  EXPECT_GT(peak(0, 2), without);
+  // Decomposed: U, the metric's factor and the Gram matrix, on the CPU.
+  EXPECT_EQ(peak(1, 6) - peak(1, 5), int64_t{3} * 8 * 4096 * 4096);
+}
+
 TEST(MemoryEstimate, OfAGroupCountsEachOfItsJunctions) {
   const ModelConfig config = llama31();
   ResolvedJob job = small_job(config, 8);

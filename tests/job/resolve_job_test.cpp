@@ -382,5 +382,28 @@ TEST_F(ResolveJob, RefusesInputsThatTheOutputWouldReplace) {
               testing::AllOf(HasSubstr("evaluation.text: "), HasSubstr("lies in output.path")));
 }
 
+TEST_F(ResolveJob, TheMetricOfTheLossSeesTheDenseModelInAPipeline) {
+  text(
+      "name: n\nmodel: {path: m}\noutput: {path: o}\n"
+      "method: {name: magnitude, sparsity: 0.2, metric: fisher, label_seed: 7}\n"
+      "calibration: {text: [c.txt]}\n");
+  const ResolvedJob job = resolve();
+  EXPECT_EQ(job.schedule, schedule_named("pipeline"));
+  EXPECT_EQ(job.metric, Metric::kFisher);
+  EXPECT_EQ(job.labels, Labels::kModel);
+  EXPECT_EQ(job.label_seed, 7);
+  EXPECT_FALSE(job.oblique_maps());
+  spec_.mutable_method()->set_name(v1::Method::slicegpt);
+  EXPECT_TRUE(resolve().oblique_maps());
+}
+
+TEST_F(ResolveJob, GradientsAreNotComputedInFloat16) {
+  text(
+      "name: n\nmodel: {path: m}\noutput: {path: o}\n"
+      "method: {name: slicegpt, sparsity: 0.2, metric: fisher}\n"
+      "calibration: {text: [c.txt]}\nresources: {compute_dtype: float16}\n");
+  EXPECT_THAT(error(), HasSubstr("resources.compute_dtype: float16 is too narrow"));
+}
+
 }  // namespace
 }  // namespace dotresize

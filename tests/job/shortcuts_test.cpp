@@ -56,7 +56,7 @@ TEST(ShortcutForms, ARankIsAtMostTheExactOne) {
   const std::vector<int64_t> widths = {200, 200, 250, 240, 256};
   const auto ranks = [&](const Shortcuts& shortcuts) {
     std::vector<int64_t> found;
-    for (const ShortcutForm& form : shortcut_forms(shortcuts, widths, {}, 256)) {
+    for (const ShortcutForm& form : shortcut_forms(shortcuts, widths, {}, 256, false)) {
       found.push_back(form.rank.value_or(-1));
     }
     return found;
@@ -70,7 +70,7 @@ TEST(ShortcutForms, WithinAGroupThereIsNone) {
   const std::vector<int64_t> widths(5, 200);
   const std::vector<int64_t> groups = {0, 0, 1, 1, 1};
   EXPECT_THAT(
-      shortcut_forms({}, widths, groups, 256),
+      shortcut_forms({}, widths, groups, 256, false),
       ElementsAre(kIdentityShortcut, ShortcutForm{56}, kIdentityShortcut, kIdentityShortcut));
 }
 
@@ -142,9 +142,9 @@ TEST(ShortcutConfig, OfTwoFactorsIsReadAsItIsWritten) {
   const ResolvedJob job = job_of("exact", 200);
   ModelConfig output = output_model_config(small_llama(), job, job.widths);
   for (ShortcutForm& form : output.shortcuts) form.factors = 2;
-  output.shortcuts[3] = {};
+  output.shortcuts[3] = {.factors = 2};
   EXPECT_EQ(written_and_read(output).shortcuts, output.shortcuts);
-  EXPECT_EQ(written_and_read(output).shortcut(3), ShortcutForm{});
+  EXPECT_TRUE(written_and_read(output).shortcut(3).dense());
 }
 
 TEST(ShortcutConfig, OfAnOlderOutputIsOneMatrixEach) {
@@ -153,6 +153,19 @@ TEST(ShortcutConfig, OfAnOlderOutputIsOneMatrixEach) {
   EXPECT_FALSE(
       nlohmann::json::parse(output_config_json(kSource, output)).contains("shortcut_ranks"));
   EXPECT_TRUE(written_and_read(output).shortcut(11).dense());
+}
+
+TEST(ShortcutForms, OfObliqueMapsHaveTwoFactors) {
+  const std::vector<int64_t> widths = {200, 200, 256};
+  const auto forms = [&](const Shortcuts& shortcuts) {
+    return shortcut_forms(shortcuts, widths, {}, 256, /*oblique=*/true);
+  };
+  EXPECT_THAT(forms({}), testing::ElementsAre(ShortcutForm{56, 2}, ShortcutForm{56, 2}));
+  EXPECT_THAT(forms({Shortcuts::Kind::kRank, 8}),
+              testing::ElementsAre(ShortcutForm{8, 2}, ShortcutForm{8, 2}));
+  // A model whose shortcuts are matrices says all the same that its maps are oblique.
+  const ShortcutForm matrix{.factors = 2};
+  EXPECT_THAT(forms({Shortcuts::Kind::kDense, 0}), testing::ElementsAre(matrix, matrix));
 }
 
 }  // namespace

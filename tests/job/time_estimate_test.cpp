@@ -68,6 +68,18 @@ void scale_rates(google::protobuf::Message& message, double factor) {
   }
 }
 
+TEST(TimeEstimate, OfGradientsIsThatOfThreeMorePassesAndTheHead) {
+  ResolvedJob job = job_of(1, "pipeline", "slicegpt");
+  const TimeEstimate without = estimate(job);
+  EXPECT_EQ(seconds(without, "backward"), 0.0);
+  job.metric = Metric::kFisher;
+  const TimeEstimate with = estimate(job);
+  EXPECT_GT(seconds(with, "backward"), 3.0 * seconds(without, "forward"));
+  EXPECT_LT(seconds(with, "backward"), 5.0 * seconds(without, "forward"));
+  EXPECT_GT(seconds(with, "gram"), 1.9 * seconds(without, "gram"));
+  EXPECT_GT(with.steps.tokens, without.steps.tokens + seconds(with, "backward"));
+}
+
 TEST(TimeEstimate, TwiceTheRatesTakeHalfTheTime) {
   v1::Hardware twice = plain_cpu();
   scale_rates(twice, 2.0);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace dotresize {
 namespace {
@@ -120,6 +121,51 @@ TEST(CompleteBasis, IsOrthogonalAndBeginsWithTheMap) {
     EXPECT_TRUE(at::equal(basis.narrow(1, 0, k), M));
     EXPECT_LT(largest(at::mm(basis.t(), basis) - at::eye(24, at::kDouble)), 1e-12);
   }
+}
+
+/// An oblique map with these columns.
+JunctionMap oblique(const at::Tensor& M) {
+  const int64_t d = M.size(0);
+  const at::Tensor others = complete_basis(M).narrow(1, M.size(1), d - M.size(1));
+  const at::Tensor slant = at::randn({M.size(1), d - M.size(1)}, at::kDouble);
+  return {M, M.t() + at::mm(slant, others.t())};
+}
+
+TEST(AlignOblique, LeavesTheIdentityAndAProductOfLowRank) {
+  at::manual_seed(5);
+  for (const auto& [d, k] : {std::pair<int64_t, int64_t>{24, 18}, {24, 23}, {24, 24}, {24, 7}}) {
+    const JunctionMap in = oblique(orthonormal(d, k));
+    const at::Tensor M_out = orthonormal(d, k);
+    const int64_t rank = std::min(k, d - k);
+    const Alignment found = align_oblique(in, M_out, rank);
+    ASSERT_EQ(found.A.sizes(), (at::IntArrayRef{k, rank}));
+    ASSERT_EQ(found.B.sizes(), (at::IntArrayRef{rank, k}));
+    const at::Tensor shortcut = at::mm(in.M_inv, at::mm(M_out, found.turn));
+    const at::Tensor identity = at::eye(k, at::kDouble);
+    EXPECT_LT(largest(shortcut - identity - at::mm(found.A, found.B)), 1e-10) << k;
+    EXPECT_LT(largest(found.turn - align(in.M, M_out, rank).turn), 1e-12);
+  }
+}
+
+TEST(AlignOblique, CutToARankIsTheNearestOfIt) {
+  at::manual_seed(6);
+  const JunctionMap in = oblique(orthonormal(24, 18));
+  const at::Tensor M_out = orthonormal(24, 18);
+  const Alignment found = align_oblique(in, M_out, 2);
+  const at::Tensor rest = at::mm(in.M_inv, at::mm(M_out, found.turn)) - at::eye(18, at::kDouble);
+  const at::Tensor values = at::linalg_svdvals(rest);
+  const double left = (rest - at::mm(found.A, found.B)).norm().item<double>();
+  EXPECT_NEAR(left, values.narrow(0, 2, 16).norm().item<double>(), 1e-9);
+}
+
+TEST(AlignOblique, ToTheWholeWidthNeedsWhatThereIsBeyondTheMap) {
+  at::manual_seed(7);
+  const JunctionMap in = oblique(orthonormal(24, 18));
+  const at::Tensor basis = complete_basis(in.M);
+  const Alignment found = align_oblique_to_whole(in, basis, 6);
+  const at::Tensor shortcut = at::mm(in.M_inv, basis);
+  const at::Tensor padded = at::eye(18, 24, at::kDouble);
+  EXPECT_LT(largest(shortcut - padded - at::mm(found.A, found.B)), 1e-10);
 }
 
 }  // namespace

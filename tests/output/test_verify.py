@@ -153,6 +153,17 @@ SHORTCUTS = {
 }
 
 
+@pytest.mark.parametrize("shortcuts", ["dense", "exact"])
+def test_shortcuts_of_oblique_maps_may_stretch(folder, shortcuts):
+    method = {"name": "slicegpt", "width": 40, "metric": "fisher", "shortcuts": shortcuts}
+    output = compress(folder, f"oblique-{shortcuts}", method, "float32")
+    assert verify(output).endswith(" OK\n")
+    if shortcuts == "dense":
+        tensors = load_file(next(output.glob("*.safetensors")))
+        matrices = [tensor for name, tensor in tensors.items() if "shortcut" in name]
+        assert max(torch.linalg.matrix_norm(matrix, 2) for matrix in matrices) > 1.01
+
+
 @pytest.mark.parametrize("case", SHORTCUTS)
 def test_shortcuts_that_no_maps_can_give_are_found(request, tmp_path, case):
     model, name, change, said = SHORTCUTS[case]

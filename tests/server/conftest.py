@@ -150,6 +150,10 @@ class Server:
         line = self.process.stdout.readline()
         assert line.startswith("listening on "), line
         self.endpoint = line.split()[-1]
+        if "--http" in self.command:
+            line = self.process.stdout.readline()
+            assert line.startswith("health and metrics at "), line
+            self.http = line.split()[-1]
         assert (self.state / "endpoint").read_text().strip() == self.endpoint
         self.connect()
         return self

@@ -50,6 +50,11 @@ grpc::StatusCode code_of(const std::function<void()>& call) {
 
 class Store : public ::testing::Test {
  protected:
+  /// The job that is started next; empty if there is none.
+  std::string head() {
+    const std::vector<QueuedJob> queued = store_.queued(1);
+    return queued.empty() ? "" : queued[0].id;
+  }
   Outcome succeeded() const { return {v1::Job::SUCCEEDED, std::nullopt, v1::JobResult()}; }
 
   TemporaryDirectory home_;
@@ -139,13 +144,77 @@ TEST_F(Store, NoPathOfAnUnfinishedJobIsTouchedByAnother) {
   EXPECT_EQ(code(clashes[0]), grpc::StatusCode::OK) << "it has ended";
 }
 
+/// Takes back what version 3 of the schema has added.
+const std::string kWithoutSchema3 =
+    "DROP TABLE queue; DROP TABLE labels; DROP TABLE expiries; DROP INDEX jobs_by_owner;"
+    "ALTER TABLE jobs DROP COLUMN owner;";
+
+TEST_F(Store, QueueOfTheSecondSchemaKeepsItsOrderAndRetryTimes) {
+  NewJob owned = new_job("a");
+  owned.owner = "ada";
+  owned.spec.mutable_resources()->set_ranks(3);
+  const std::string first = store_.create(owned).id();
+  const std::string second = store_.create(new_job("b")).id();
+  const std::string late = store_.create(new_job("c")).id();
+  store_.begin_attempt(late, "hash", "");
+  store_.put_back(late, "lost", std::chrono::hours(1));
+  {
+    SQLite::Database database(file_.string(), SQLite::OPEN_READWRITE);
+    database.exec(kWithoutSchema3 +
+                  "ALTER TABLE jobs ADD COLUMN retry_ms INTEGER NOT NULL DEFAULT 0;"
+                  "PRAGMA user_version=2");
+  }
+  JobStore migrated(file_);
+  const std::vector<QueuedJob> queued = migrated.queued(10);
+  ASSERT_EQ(queued.size(), 2u);
+  EXPECT_EQ(queued[0].id, first);
+  EXPECT_EQ(queued[0].ranks, 3);
+  EXPECT_EQ(queued[1].id, second);
+  JobQuery query;
+  query.owner = "ada";
+  EXPECT_THAT(names(migrated.list(query)), ElementsAre("a"));
+}
+
+TEST_F(Store, QueueHasHigherPrioritiesFirst) {
+  const auto create = [this](const std::string& name, int priority) {
+    NewJob job = new_job(name);
+    job.options.set_priority(priority);
+    return store_.create(job).id();
+  };
+  const std::string low = create("low", -1);
+  const std::string first = create("first", 0);
+  const std::string second = create("second", 0);
+  const std::string high = create("high", 5);
+  std::vector<std::string> order;
+  for (const QueuedJob& job : store_.queued(10)) order.push_back(job.id);
+  EXPECT_THAT(order, ElementsAre(high, first, second, low));
+  EXPECT_EQ(store_.queue_position(high), 1);
+  EXPECT_EQ(store_.queue_position(low), 4);
+  store_.begin_attempt(first, "hash", "");
+  EXPECT_EQ(store_.queue_position(second), 2);
+}
+
+TEST_F(Store, EndedJobsExpireUnlessTheyAreQueuedAgain) {
+  NewJob job = new_job("a");
+  job.options.set_ttl_seconds_after_finished(0);
+  const std::string id = store_.create(job).id();
+  EXPECT_THAT(store_.expired(10), IsEmpty());
+  store_.request_cancel(id);
+  EXPECT_THAT(store_.expired(10), ElementsAre(id));
+  store_.requeue(id, job.claims, [](const v1::Job&, const std::string&) {});
+  EXPECT_THAT(store_.expired(10), IsEmpty());
+  job = new_job("b");
+  job.options.set_ttl_seconds_after_finished(3600);
+  store_.request_cancel(store_.create(job).id());
+  EXPECT_THAT(store_.expired(10), IsEmpty());
+}
+
 TEST_F(Store, UnfinishedJobOfTheFirstSchemaKeepsItsPaths) {
   const std::string id = store_.create(new_job("a")).id();
   {
     SQLite::Database database(file_.string(), SQLite::OPEN_READWRITE);
-    database.exec(
-        "DROP TABLE claims; DROP TABLE quarantine; DROP INDEX jobs_by_name;"
-        "ALTER TABLE jobs DROP COLUMN retry_ms; PRAGMA user_version=1");
+    database.exec("DROP TABLE claims; DROP TABLE quarantine; DROP INDEX jobs_by_name;" +
+                  kWithoutSchema3 + "PRAGMA user_version=1");
   }
   JobStore migrated(file_);
   EXPECT_EQ(migrated.get(id).state(), v1::Job::QUEUED);
@@ -173,9 +242,9 @@ TEST_F(DamagedStore, OneBadRowHidesNoOther) {
   EXPECT_EQ(job.state(), v1::Job::QUEUED);
   EXPECT_EQ(job.error().code(), kDamagedRecord);
   EXPECT_EQ(job.spec().output().path(), "/out/bad");
-  ASSERT_EQ(store_.next_queued()->id(), bad);
+  ASSERT_EQ(head(), bad);
   store_.finish(bad, {v1::Job::FAILED, job.error(), std::nullopt});
-  EXPECT_EQ(store_.next_queued()->id(), good);
+  EXPECT_EQ(head(), good);
   EXPECT_EQ(count("quarantine"), 1) << "the bytes are kept";
   EXPECT_EQ(code_of([&] { store_.requeue(bad, {}, [](const v1::Job&, const std::string&) {}); }),
             grpc::StatusCode::FAILED_PRECONDITION);
@@ -212,23 +281,41 @@ TEST_F(DamagedStore, FileThatIsNoTableIsRefusedByName) {
   }
 }
 
-TEST_F(Store, ListsOfAnyFilterSortAndScanNothing) {
-  for (const char* name : {"a", "b"}) store_.create(new_job(name));
+class Lists : public Store {
+ protected:
+  /// The query has jobs, and an index gives them in order.
+  void expect_direct(const JobQuery& query) {
+    EXPECT_FALSE(store_.list(query).jobs.empty()) << list_sql(query);
+    SQLite::Database database(file_.string());
+    SQLite::Statement plan(database, "EXPLAIN QUERY PLAN " + list_sql(query));
+    std::string steps;
+    while (plan.executeStep()) steps += plan.getColumn(3).getString() + "\n";
+    EXPECT_THAT(steps, ::testing::Not(::testing::HasSubstr("TEMP B-TREE"))) << list_sql(query);
+    if (!query.name.empty() || !query.owner.empty() || !query.states.empty()) {
+      EXPECT_THAT(steps, ::testing::Not(::testing::HasSubstr("SCAN "))) << list_sql(query);
+    }
+  }
+};
+
+TEST_F(Lists, OfAnyFilterSortAndScanNothing) {
+  for (const char* name : {"a", "b"}) {
+    NewJob job = new_job(name);
+    job.owner = "ada";
+    (*job.options.mutable_labels())["team"] = "nlp";
+    (*job.options.mutable_labels())["round"] = "1";
+    store_.create(job);
+  }
   for (const bool by_name : {false, true}) {
     for (const std::vector<v1::Job::State>& states :
          {std::vector<v1::Job::State>{}, {v1::Job::QUEUED}, {v1::Job::QUEUED, v1::Job::FAILED}}) {
       JobQuery query;
       query.states = states;
       if (by_name) query.name = "a";
-      EXPECT_FALSE(store_.list(query).jobs.empty());
-      SQLite::Database database(file_.string());
-      SQLite::Statement plan(database, "EXPLAIN QUERY PLAN " + list_sql(query));
-      std::string steps;
-      while (plan.executeStep()) steps += plan.getColumn(3).getString() + "\n";
-      EXPECT_THAT(steps, ::testing::Not(::testing::HasSubstr("TEMP B-TREE"))) << list_sql(query);
-      if (by_name || !states.empty()) {
-        EXPECT_THAT(steps, ::testing::Not(::testing::HasSubstr("SCAN jobs"))) << list_sql(query);
-      }
+      expect_direct(query);
+      query.owner = "ada";
+      expect_direct(query);
+      query.labels = {{"round", "1"}, {"team", "nlp"}};
+      expect_direct(query);
     }
   }
 }
@@ -309,9 +396,9 @@ TEST_F(Store, ListsByStateAndName) {
 TEST_F(Store, QueueIsFirstInFirstOut) {
   const std::string first = store_.create(new_job("a")).id();
   const std::string second = store_.create(new_job("b")).id();
-  EXPECT_EQ(store_.next_queued()->id(), first);
+  EXPECT_EQ(head(), first);
   store_.begin_attempt(first, "hash", "");
-  EXPECT_EQ(store_.next_queued()->id(), second);
+  EXPECT_EQ(head(), second);
   ASSERT_EQ(store_.launched().size(), 1u);
 }
 
@@ -321,12 +408,12 @@ TEST_F(Store, JobThatIsPutBackWaitsForItsTimeAndHoldsUpNoOther) {
   ASSERT_TRUE(store_.put_back(first, "lost", std::chrono::hours(1)));
   EXPECT_EQ(store_.get(first).state(), v1::Job::QUEUED);
   EXPECT_TRUE(store_.get(first).has_retry_time());
-  EXPECT_FALSE(store_.next_queued());
+  EXPECT_EQ(head(), "");
   const std::string second = store_.create(new_job("b")).id();
-  EXPECT_EQ(store_.next_queued()->id(), second);
+  EXPECT_EQ(head(), second);
   EXPECT_FALSE(store_.begin_attempt(first, "hash", "")->has_retry_time());
   ASSERT_TRUE(store_.put_back(first, "lost", std::chrono::seconds(0)));
-  EXPECT_EQ(store_.next_queued()->id(), first) << "it is the older one";
+  EXPECT_EQ(head(), first) << "it is the older one";
   store_.begin_attempt(second, "hash", "");
   store_.request_cancel(second);
   EXPECT_FALSE(store_.put_back(second, "lost", std::chrono::seconds(0)));
@@ -358,7 +445,7 @@ TEST_F(Store, QueuesFailedAndCancelledJobsAgain) {
   EXPECT_EQ(queued.state(), v1::Job::QUEUED);
   EXPECT_FALSE(queued.has_error());
   EXPECT_FALSE(queued.has_end_time());
-  EXPECT_EQ(store_.next_queued()->id(), id);
+  EXPECT_EQ(head(), id);
   EXPECT_EQ(store_.begin_attempt(id, "hash", "")->attempt(), 2);
   store_.finish(id, {v1::Job::SUCCEEDED, std::nullopt, v1::JobResult()});
   EXPECT_EQ(code_of([&] { store_.requeue(id, claims, nothing); }),

@@ -266,3 +266,63 @@ def test_insecure_address_is_warned_about(tmp_path):
     server.start()
     server.close()
     assert "whoever reaches it could read and write files" in server.log()
+
+
+def test_one_caller_does_not_fill_the_queue_of_others(make_server, tokens, tmp_path):
+    file, secrets = tokens
+    server = make_server("--tokens", str(file), "--max-queued", "2", "--max-ranks", "1",
+                         DOTRESIZE_WORKER=script(tmp_path / "worker", "sleep 300"))
+    ann, ben = (Client(server, secrets[name]) for name in ("ann", "ben"))
+    running = ann.create(spec(tmp_path / "running", resources__ranks=1)).id
+    eventually(20, lambda: ann.get(running).state != jobs_pb2.Job.QUEUED)
+    waiting = [ann.create(spec(tmp_path / f"out{i}", resources__ranks=1)).id for i in range(2)]
+    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED) as found:
+        ann.create(spec(tmp_path / "more", resources__ranks=1))
+    assert found[0] == "QUEUE_FULL"
+    ben.create(spec(tmp_path / "of-ben", resources__ranks=1))
+    ann.call("CancelJob", jobs_pb2.CancelJobRequest(id=waiting[0]))
+    ann.create(spec(tmp_path / "more", resources__ranks=1))
+    owned = ann.call("ListJobs", jobs_pb2.ListJobsRequest(filter=jobs_pb2.ListJobsRequest.Filter(owner="ben")))
+    assert [job.owner for job in owned.jobs] == ["ben"]
+
+
+def test_one_caller_does_not_call_too_often(make_server, tokens):
+    file, secrets = tokens
+    server = make_server("--tokens", str(file), "--max-rate", "1", "--max-streams", "1",
+                         DOTRESIZE_WORKER="/bin/false")
+    ann, ben, nobody = (Client(server, secrets.get(name, "wrong")) for name in ("ann", "ben", "nobody"))
+
+    def codes(client, method, request):
+        found = []
+        for _ in range(40):
+            try:
+                client.call(method, request)
+                found.append(grpc.StatusCode.OK)
+            except grpc.RpcError as error:
+                found.append(error.code())
+        return found
+
+    request = jobs_pb2.ListJobsRequest()
+    assert set(codes(ann, "ListJobs", request)) == {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
+    assert not ben.call("ListJobs", request).jobs
+    assert set(codes(nobody, "CancelJob", jobs_pb2.CancelJobRequest(id="j"))) == {
+        grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.RESOURCE_EXHAUSTED}
+    with open(server.state / "audit.jsonl") as lines:
+        assert len(list(lines)) < 30, "who calls too often does not fill the disk"
+
+
+def test_priority_above_others_and_drain_are_for_admins(make_server, tokens, tmp_path):
+    file, secrets = tokens
+    server = make_server("--tokens", str(file), DOTRESIZE_WORKER="/bin/false")
+    ann, root = (Client(server, secrets[name]) for name in ("ann", "root"))
+    request = jobs_pb2.CreateJobRequest(spec=spec(tmp_path / "out"), validate_only=True,
+                                        options=jobs_pb2.JobOptions(priority=1))
+    for call in (lambda: ann.call("CreateJob", request),
+                 lambda: ann.call("DrainServer", jobs_pb2.DrainServerRequest()),
+                 lambda: ann.call("ResumeServer", jobs_pb2.ResumeServerRequest())):
+        with refused(grpc.StatusCode.PERMISSION_DENIED):
+            call()
+    assert not ann.call("GetServerInfo", jobs_pb2.GetServerInfoRequest()).drained
+    root.call("CreateJob", request)
+    request.options.priority = -1
+    ann.call("CreateJob", request)

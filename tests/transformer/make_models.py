@@ -3,7 +3,9 @@
 usage: make_models.py OUT_DIR
 
 Each case becomes OUT_DIR/NAME with the model as transformers saves it, and expected.safetensors:
-"ids" [batch, tokens] int64 and "logits" [batch, tokens, vocab] float32.
+"ids" [batch, tokens] int64, "logits" [batch, tokens, vocab] float32, and "gradients"
+[junctions, batch, tokens, hidden_size] float32 of the summed loss of "labels" [batch, tokens] with
+respect to the residual stream.
 """
 
 import json
@@ -228,6 +230,26 @@ def make_model(name: str, options: dict) -> torch.nn.Module:
     return model.float().eval()
 
 
+def gradients(model: torch.nn.Module, ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    junctions = []
+
+    def keep(_, arguments):
+        arguments[0].retain_grad()
+        junctions.append(arguments[0])
+
+    readers = [
+        norm
+        for layer in model.model.layers
+        for norm in (layer.input_layernorm, layer.post_attention_layernorm)
+    ]
+    hooks = [norm.register_forward_pre_hook(keep) for norm in (*readers, model.model.norm)]
+    logits = model(ids, use_cache=False).logits.flatten(0, 1)
+    torch.nn.functional.cross_entropy(logits, labels.flatten(), reduction="sum").backward()
+    for hook in hooks:
+        hook.remove()
+    return torch.stack([x.grad for x in junctions])
+
+
 def make_case(directory: pathlib.Path, seed: int, options: dict) -> None:
     options = dict(options)
     version_4 = options.pop("v4", False)
@@ -236,8 +258,15 @@ def make_case(directory: pathlib.Path, seed: int, options: dict) -> None:
     ids = torch.randint(0, BASE["vocab_size"], (BATCH, TOKENS))
     with torch.inference_mode():
         logits = model(ids).logits
+    labels = torch.randint(0, BASE["vocab_size"], (BATCH, TOKENS))
+    expected = {
+        "ids": ids,
+        "logits": logits.clone(),
+        "labels": labels,
+        "gradients": gradients(model, ids, labels),
+    }
     model.save_pretrained(directory)
-    save_file({"ids": ids, "logits": logits.clone()}, directory / "expected.safetensors")
+    save_file(expected, directory / "expected.safetensors")
     if version_4:
         path = directory / "config.json"
         path.write_text(json.dumps(as_transformers_4(json.loads(path.read_text())), indent=2))

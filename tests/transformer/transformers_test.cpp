@@ -1,7 +1,8 @@
 // The dense forward pass against the logits that transformers gave for the same models
-// (make_models.py).
+// (make_models.py), and the gradients of the loss against those of its autograd.
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +14,10 @@
 #include "job/model/tensor_table.h"
 #include "tests/transformer/whole_model.h"
 #include "worker/checkpoint/reader.h"
+#include "worker/transformer/backward.h"
+#include "worker/transformer/forward.h"
+#include "worker/transformer/loss_gradient.h"
+#include "worker/transformer/stage.h"
 
 namespace dotresize::testing {
 namespace {
@@ -45,6 +50,28 @@ TEST_P(Transformers, GivesTheSameLogits) {
   const WholeModel model = load_model(dir_);
   EXPECT_LT(largest_difference(logits(model, expected_.tensor("ids")), expected_.tensor("logits")),
             1e-4);
+}
+
+TEST_P(Transformers, GivesTheSameGradients) {
+  const c10::InferenceMode with_autograd(false);
+  const c10::NoGradGuard until_it_is_needed;
+  const WholeModel model = load_model(dir_);
+  const at::Tensor ids = expected_.tensor("ids");
+  const RotaryTable rotary = make_rotary_table(model.config, ids.size(1));
+  std::vector<at::Tensor> x = {embed(model.embedding, ids)};
+  for (const SublayerWeights& weights : model.sublayers) {
+    x.push_back(sublayer_forward(model.config, weights, rotary, x.back()));
+  }
+  const at::Tensor labels = expected_.tensor("labels").reshape(-1);
+  at::Tensor g = loss_gradient(model.config, model.head, x.back(), {{}, labels});
+  for (int64_t junction = model.config.num_sublayers();; --junction) {
+    const at::Tensor expected = expected_.tensor("gradients")[junction];
+    EXPECT_LT(largest_difference(g, expected), 1e-4 * expected.abs().max().item<double>())
+        << junction_name(junction);
+    if (junction == 0) break;
+    const auto reader = static_cast<size_t>(junction - 1);
+    g = sublayer_gradient(model.config, model.sublayers[reader], rotary, x[reader], g);
+  }
 }
 
 TEST_P(Transformers, StoresTheExpectedTensors) {

@@ -1,6 +1,7 @@
 // dump_maps MODEL TOKENS METHOD WIDTH pipeline|layerwise|token_parallel DIR GROUPS: under mpirun,
-// writes support and M of every junction to DIR/junction-NN.safetensors, so that a test can compare
-// the maps of different numbers of ranks.
+// writes support, M and, of oblique maps, M_inv of every junction to DIR/junction-NN.safetensors,
+// so that a test can compare the maps of different numbers of ranks. METHOD may be followed by a
+// comma and the metric.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/core.h>
@@ -8,6 +9,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <set>
 #include <string>
 
 #include "job/plan/method.h"
@@ -33,13 +35,16 @@ void write_maps(const std::string& dir, const CalibrationJob& job) {
   for (int64_t junction = 0; junction < job.mapped_junctions(); ++junction) {
     const auto found = job.journal.get(fmt::format("map-{}", job.map_of(junction)));
     ShardLayout layout;
-    layout.shards.push_back({fmt::format("junction-{:02}.safetensors", junction),
-                             {{"M", at::kDouble, found.at("M").sizes().vec()},
-                              {"support", at::kDouble, found.at("support").sizes().vec()}}});
+    ShardLayout::Shard& shard = layout.shards.emplace_back();
+    shard.file = fmt::format("junction-{:02}.safetensors", junction);
+    std::set<std::string> names;
+    for (const auto& [name, tensor] : found) {
+      shard.tensors.push_back({name, at::kDouble, tensor.sizes().vec()});
+      names.insert(name);
+    }
     create_shards(dir, layout);
-    ShardWriter writer(dir, layout, {"M", "support"});
-    writer.write("M", found.at("M"));
-    writer.write("support", found.at("support").to(at::kDouble));
+    ShardWriter writer(dir, layout, names);
+    for (const auto& [name, tensor] : found) writer.write(name, tensor.to(at::kDouble));
     writer.finish();
   }
 }
@@ -61,7 +66,9 @@ void dump(char** argv) {
   comm.barrier();
   Journal journal(journal_dir);
   comm.barrier();
-  const Method& method = method_named(argv[3]);
+  const std::string name = argv[3];
+  const Method& method = method_named(name.substr(0, name.find(',')));
+  const Metric metric = name.ends_with(",fisher") ? Metric::kFisher : Metric::kActivation;
   const int64_t junctions = config.num_junctions();
   const int64_t groups = std::stoll(argv[7]);
   const CalibrationJob job{
@@ -71,7 +78,7 @@ void dump(char** argv) {
       .journal = journal,
       .finished = {},
       .windows = calibration_windows(tokens.tokens, 16, 256),
-      .map = {.basis = method.basis, .kind = method.map},
+      .map = {.basis = method.basis, .kind = method.map, .metric = metric},
       .widths = uniform_widths(config, /*head_sliced=*/true, std::stoll(argv[4])),
       .head_sliced = true,
       .sharing = groups < junctions ? make_junction_groups(groups, junctions, junctions)

@@ -75,6 +75,15 @@ def run(spec, directory, ranks=None, threads=None, options=()):
     )  # fmt: skip
 
 
+def leftovers(directory):
+    """What a job at directory/out has left there, but for a journal from which it could go on."""
+    names = [path.name for path in directory.iterdir() if path.name.startswith("out")]
+    partial = directory / "out.partial"
+    if partial.name in names and [path.name for path in partial.iterdir()] == ["journal"]:
+        names.remove(partial.name)
+    return names
+
+
 def run_to_report(spec, directory, ranks=None, threads=None, options=()):
     done = run(spec, directory, ranks, threads, options)
     assert done.returncode == 0, done.stderr

@@ -61,6 +61,7 @@ SHORTCUTS = [
     ("magnitude", "original", {"width": 176}),
     ("slicegpt", "original", {"width": 208, "map_sharing": 4}),
     ("dotresize", "original", {"widths": {"keep": 0.97}}),
+    ("slicegpt", "original", {"width": 200, "metric": "fisher"}),
     ("dotresize", "compressed", {"width": 176}),
     ("slicegpt", "compressed", {"width": 200, "head": "sliced"}),
 ]

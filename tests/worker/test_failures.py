@@ -1,19 +1,15 @@
 """A job ends with a reason and leaves nothing behind, whatever happens to its ranks."""
 
 import contextlib
-import json
 import os
 import pathlib
 import re
 import signal
-import subprocess
 import threading
 import time
 
 import psutil
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
 import harness
 
@@ -23,14 +19,6 @@ def spec(tmp_path):
     return harness.job(
         tmp_path / "out", method={"name": "pca_dotresize", "width": 200}, ranks=4, evaluate=False
     )
-
-
-def leftovers(tmp_path):
-    names = [path.name for path in tmp_path.iterdir() if path.name.startswith("out")]
-    partial = tmp_path / "out.partial"
-    if partial.name in names and [path.name for path in partial.iterdir()] == ["journal"]:
-        names.remove(partial.name)  # from which the job could go on
-    return names
 
 
 @pytest.mark.parametrize("activations", ["original", "compressed"])
@@ -49,6 +37,16 @@ def test_killed_rank_ends_the_job_within_seconds(activations, spec, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_ranks_of_srun_that_do_not_know_each_other_end_at_once(spec, tmp_path):
+    job = harness.write_job(spec, tmp_path)
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("OMPI_")}
+    done = subprocess.run([harness.BIN / "dotresize-worker", job], capture_output=True, text=True, timeout=60,
+                          env={**alone, "SLURM_STEP_NUM_TASKS": "4"})  # fmt: skip
+    assert done.returncode == 1
+    assert "srun has started 4 processes, and MPI knows of 1: srun needs --mpi=pmix" in done.stderr
+    assert leftovers(tmp_path) == []
+
+
 def test_silent_rank_ends_the_job_at_the_deadline(spec, tmp_path):
     spec["resources"]["timeout_s"] = 3
     running = harness.Running(spec, tmp_path)
@@ -64,7 +62,7 @@ def test_silent_rank_ends_the_job_at_the_deadline(spec, tmp_path):
         running.log
     )
     assert harness.all_gone(ranks)
-    assert leftovers(tmp_path) == []
+    assert harness.leftovers(tmp_path) == []
 
 
 @contextlib.contextmanager
@@ -142,7 +140,7 @@ def test_silent_rank_ends_a_job_that_waits_for_nobody(slow_tokenizer, spec, tmp_
         in running.log
     )
     assert harness.all_gone(ranks)
-    assert leftovers(tmp_path) == []
+    assert harness.leftovers(tmp_path) == []
 
 
 @pytest.mark.parametrize(("event", "expected"), [("deadline", 1), ("sigterm", 2)])
@@ -169,7 +167,7 @@ def test_rank_0_that_cannot_clean_up_leaves_nothing(event, expected, spec, tmp_p
 
     assert code == expected
     assert harness.all_gone([rank_0, *others])
-    assert leftovers(tmp_path) == []
+    assert harness.leftovers(tmp_path) == []
 
 
 @pytest.mark.parametrize("rank", [0, 2])
@@ -182,7 +180,7 @@ def test_sigterm_to_a_rank_cancels_the_job(rank, spec, tmp_path):
 
     assert code == 2
     assert harness.all_gone(ranks)
-    assert leftovers(tmp_path) == []
+    assert harness.leftovers(tmp_path) == []
 
 
 def test_sigterm_to_mpirun_leaves_nothing(spec, tmp_path):
@@ -194,7 +192,7 @@ def test_sigterm_to_mpirun_leaves_nothing(spec, tmp_path):
 
     assert code != 0
     assert harness.all_gone(ranks)
-    assert leftovers(tmp_path) == []
+    assert harness.leftovers(tmp_path) == []
 
 
 def test_ranks_die_with_a_killed_mpirun(spec, tmp_path):
@@ -212,30 +210,8 @@ def test_leftover_of_a_killed_job_is_no_obstacle(spec, tmp_path):
     (partial / "model-00001-of-00009.safetensors").write_text("torn")
     spec["calibration"]["samples"] = 4
     harness.run_to_report(spec, tmp_path)
-    assert leftovers(tmp_path) == ["out"]
+    assert harness.leftovers(tmp_path) == ["out"]
     assert not (tmp_path / "out" / "model-00001-of-00009.safetensors").exists()
-
-
-def test_existing_output_is_refused_unless_overwrite(spec, tmp_path):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "precious").write_text("data")
-    refused = harness.run(spec, tmp_path)
-    assert refused.returncode == 65
-    assert "output.overwrite" in refused.stderr
-    assert (out / "precious").read_text() == "data"
-
-    spec["output"]["overwrite"] = True
-    refused = harness.run(spec, tmp_path)
-    assert refused.returncode == 65
-    assert "no model that dotresize has made" in refused.stderr
-    assert (out / "precious").read_text() == "data"
-
-    (out / "dotresize").mkdir()
-    (out / "dotresize" / "report.json").write_text("{}")
-    spec["calibration"]["samples"] = 4
-    harness.run_to_report(spec, tmp_path)
-    assert not (out / "precious").exists()
 
 
 def test_second_job_on_the_same_output_is_refused(spec, tmp_path):
@@ -246,175 +222,3 @@ def test_second_job_on_the_same_output_is_refused(spec, tmp_path):
     assert "another job" in second.stderr
     first.process.terminate()
     first.end()
-
-
-def copy_model(tmp_path, **changed):
-    """The example model with some tensors replaced."""
-    model = tmp_path / "model"
-    model.mkdir()
-    for name in ["config.json", "tokenizer.json"]:
-        (model / name).write_bytes((harness.MODEL / name).read_bytes())
-    tensors = load_file(harness.MODEL / "model.safetensors")
-    tensors.update({name.replace("__", "."): tensor for name, tensor in changed.items()})
-    save_file(tensors, model / "model.safetensors", metadata={"format": "pt"})
-    return str(model)
-
-
-@pytest.mark.parametrize(
-    "name, tensor, expected",
-    [
-        (
-            "model__layers__5__mlp__down_proj__weight",
-            torch.full((256, 768), float("nan"), dtype=torch.bfloat16),
-            "NaN or infinity",
-        ),
-        (
-            "model__layers__2__self_attn__q_proj__weight",
-            torch.zeros(256, 255, dtype=torch.bfloat16),
-            "[256, 255]",
-        ),
-    ],
-)
-def test_bad_weights_are_refused_by_tensor(name, tensor, expected, spec, tmp_path):
-    spec["model"]["path"] = copy_model(tmp_path, **{name: tensor})
-    refused = harness.run(spec, tmp_path)
-    assert refused.returncode == 65
-    assert name.replace("__", ".") in refused.stderr
-    assert expected in refused.stderr
-    assert "junctions" not in refused.stderr  # before any of them is begun
-    assert leftovers(tmp_path) == []
-
-
-def test_overflow_of_float16_advises_another_dtype(spec, tmp_path):
-    large = torch.full((256, 768), 1e4, dtype=torch.bfloat16)
-    spec["model"]["path"] = copy_model(tmp_path, model__layers__1__mlp__down_proj__weight=large)
-    spec["resources"].update(ranks=1, compute_dtype="float16")
-    spec["calibration"]["samples"] = 2
-    failed = harness.run(spec, tmp_path)
-    assert failed.returncode == 1
-    assert re.search(
-        r"junction .*: the activations are not finite \(float16 ends at 65504; "
-        r"resources.compute_dtype: float32 or bfloat16 has the range\)\n",
-        failed.stderr,
-    ), failed.stderr
-    assert leftovers(tmp_path) == []
-
-
-def write_phi3(directory, change):
-    """A small phi3 in two shards, after `change` of its tensors and of its index."""
-    config = {
-        "model_type": "phi3", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 64,
-    }  # fmt: skip
-    layer = "model.layers.0."
-    shapes = {
-        "model.embed_tokens.weight": (64, 32),
-        "lm_head.weight": (64, 32),
-        "model.norm.weight": (32,),
-        layer + "input_layernorm.weight": (32,),
-        layer + "post_attention_layernorm.weight": (32,),
-        layer + "self_attn.qkv_proj.weight": (64, 32),
-        layer + "self_attn.o_proj.weight": (32, 32),
-        layer + "mlp.gate_up_proj.weight": (96, 32),
-        layer + "mlp.down_proj.weight": (32, 48),
-    }
-    tensors = {name: torch.randn(shape) for name, shape in shapes.items()}
-    index = {
-        name: f"model-0000{2 if 'mlp' in name else 1}-of-00002.safetensors" for name in tensors
-    }
-    change(tensors, index)
-    directory.mkdir()
-    (directory / "config.json").write_text(json.dumps(config))
-    (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
-    for shard in sorted(set(index.values()) - {"absent.safetensors"}):
-        held = {name: tensors[name] for name in index if index[name] == shard}
-        save_file(held, directory / shard, metadata={"format": "pt"})
-
-
-def without_qkv(tensors, index):
-    del index["model.layers.0.self_attn.qkv_proj.weight"]
-
-
-def with_gate_alone(tensors, index):
-    tensors["model.layers.0.mlp.gate_up_proj.weight"] = torch.randn(48, 32)
-
-
-def with_an_absent_shard(tensors, index):
-    index["model.layers.0.mlp.down_proj.weight"] = "absent.safetensors"
-
-
-@pytest.mark.parametrize(
-    "change, expected",
-    [
-        (without_qkv, ["no tensor 'model.layers.0.self_attn.qkv_proj.weight'"]),
-        (with_gate_alone, ["'model.layers.0.mlp.gate_up_proj.weight'", "[48, 32]", "[96, 32]"]),
-        (with_an_absent_shard, ["absent.safetensors"]),
-    ],
-)
-def test_bad_fused_checkpoint_is_refused_by_tensor_or_shard(change, expected, spec, tmp_path):
-    write_phi3(tmp_path / "model", change)
-    spec["model"]["path"] = str(tmp_path / "model")
-    spec["method"]["width"] = 24
-    spec["calibration"] = {"tokens": str(tmp_path / "tokens.safetensors")}
-    save_file({"tokens": torch.arange(64).view(4, 16)}, tmp_path / "tokens.safetensors")
-    spec["resources"]["ranks"] = 1
-    refused = harness.run(spec, tmp_path, ranks=0)
-    assert refused.returncode == 65, refused.stderr
-    for part in expected:
-        assert part in refused.stderr
-    assert "calibrate" not in refused.stderr
-    assert leftovers(tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    "change, expected",
-    [
-        ({"calibration": {"samples": 1000}}, "1000"),
-        ({"calibration": {"tokens": "/nonexistent.safetensors"}}, "calibration.tokens"),
-        ({"method": {"width": 257}}, "method.width"),
-        ({"method": {"sparsity": 0.2}}, "exactly one"),
-        ({"resources": {"device": "gpu"}}, "resources.device"),
-        ({"metod": {}}, "metod"),
-    ],
-)
-def test_bad_job_is_refused_by_key(change, expected, spec, tmp_path):
-    for section, values in change.items():
-        spec.setdefault(section, {}).update(values)
-    refused = harness.run(spec, tmp_path)
-    assert refused.returncode == 65
-    assert expected in refused.stderr
-
-
-def test_more_ranks_than_sublayers_is_refused(spec, tmp_path):
-    refused = harness.run(spec, tmp_path, ranks=13)
-    assert refused.returncode == 65
-    assert "12" in refused.stderr and "ranks" in refused.stderr
-
-
-def test_token_outside_the_vocabulary_is_refused(spec, tmp_path):
-    tokens = load_file(harness.CALIBRATION)["tokens"]
-    tokens[3, 17] = 4096
-    save_file({"tokens": tokens}, tmp_path / "tokens.safetensors")
-    spec["calibration"]["tokens"] = str(tmp_path / "tokens.safetensors")
-    refused = harness.run(spec, tmp_path)
-    assert refused.returncode == 65
-    assert "4096" in refused.stderr
-
-
-def test_sinkhorn_that_does_not_converge_fails_unless_accepted(spec, tmp_path):
-    spec["calibration"]["samples"] = 4
-    spec["method"]["sinkhorn_max_iterations"] = 2
-    failed = harness.run(spec, tmp_path)
-    assert failed.returncode == 1
-    assert "junction" in failed.stderr and "2 iterations" in failed.stderr
-
-    spec["method"]["on_nonconvergence"] = "accept"
-    report = harness.run_to_report(spec, tmp_path)
-    text = "Sinkhorn did not converge in 2 iterations"
-    assert sum(text in warning for warning in report["warnings"]) == 12
-
-
-def test_usage_errors_exit_with_64():
-    for arguments in [[], ["--no-such-option"], ["eval", str(harness.MODEL)]]:
-        done = subprocess.run([harness.WORKER, *arguments], capture_output=True, text=True)
-        assert done.returncode == 64, (arguments, done.stderr)

@@ -44,5 +44,18 @@ def test_golden_perplexity(case, tmp_path):
     assert compressed == pytest.approx(case["perplexity"], rel=GOLDEN["tolerance"])
 
 
+def test_perplexity_in_the_metric_of_the_loss(tmp_path):
+    """To a hundredth of the increase, of the maps of a prototype of its own."""
+    method = {"name": "slicegpt", "width": 200, "metric": "fisher"}
+    harness.run_to_report(
+        harness.job(tmp_path / "out", method=method, ranks=2, evaluate=False), tmp_path
+    )
+    dense = GOLDEN["cases"][0]["dense_perplexity"]
+    expected = 27.93
+    assert measured_perplexity(tmp_path / "out") == pytest.approx(
+        expected, abs=0.01 * (expected - dense)
+    )
+
+
 def test_measured_in_job_names_cases():
     assert set(MEASURED_IN_JOB) <= {case["name"] for case in GOLDEN["cases"]}

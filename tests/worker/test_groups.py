@@ -45,8 +45,8 @@ def alone(tmp_path_factory):
 
 @pytest.fixture
 def check_groups(alone, tmp_path):
-    def check(method):
-        for groups in GROUPS[1:]:
+    def check(method, all_groups=GROUPS[1:]):
+        for groups in all_groups:
             spec = small_job(tmp_path / str(groups), method)
             spec["resources"]["memory"] = harness.budget_for(spec, tmp_path, groups)
             assert harness.plan(spec, tmp_path)["junction_groups"] == groups
@@ -68,6 +68,10 @@ def test_groups_do_not_change_the_model(name, check_groups):
 )
 def test_groups_do_not_change_shared_maps(name, sharing, check_groups):
     check_groups({"name": name, **sharing})
+
+
+def test_groups_do_not_change_maps_in_the_metric_of_the_loss(check_groups):
+    check_groups({"name": "slicegpt", "metric": "fisher", **OWN}, all_groups=[2])
 
 
 @pytest.mark.parametrize("name", ["dotresize", "pca_dotresize"])

@@ -47,8 +47,8 @@ def check_ranks(tokens, directory, method, schedule, more_ranks=RANKS[1:], group
     for ranks in more_ranks:
         shared = maps(tokens, method, schedule, ranks, directory / str(ranks), groups)
         for one, other in zip(alone, shared):
-            assert torch.equal(one["support"], other["support"])
-            assert torch.equal(one["M"], other["M"])
+            assert one.keys() == other.keys()
+            assert all(torch.equal(one[name], other[name]) for name in one)
     return alone
 
 
@@ -56,6 +56,20 @@ def check_ranks(tokens, directory, method, schedule, more_ranks=RANKS[1:], group
 @pytest.mark.parametrize("method", ["magnitude", "dotresize", "slicegpt", "pca_dotresize"])
 def test_maps_do_not_depend_on_the_ranks(tokens, method, schedule, tmp_path):
     check_ranks(tokens, tmp_path, method, schedule)
+
+
+def test_maps_in_the_metric_of_the_loss_do_not_depend_on_the_ranks(tokens, tmp_path):
+    alone = check_ranks(tokens, tmp_path, "slicegpt,fisher", "pipeline", more_ranks=[2, 3, 8])
+    for found in alone:
+        identity = torch.eye(WIDTH, dtype=torch.float64)
+        assert torch.allclose(found["M_inv"] @ found["M"], identity, atol=1e-9)
+        assert not torch.allclose(found["M_inv"], found["M"].T, atol=1e-2)
+
+
+def test_a_shared_map_in_the_metric_of_the_loss_does_not_depend_on_the_ranks(tokens, tmp_path):
+    check_ranks(
+        tokens, tmp_path, "pca_dotresize,fisher", "pipeline", more_ranks=[3], groups=3
+    )
 
 
 @pytest.mark.parametrize("method", ["dotresize", "pca_dotresize"])

@@ -22,6 +22,7 @@ SCHEDULES = {
     "shared maps": ("original", {"width": 160, "map_sharing": "4"}),
     "widths from energy": ("original", {"widths": {"keep": 0.9}}),
     "token_parallel": ("compressed", {"width": 160}),
+    "metric of the loss": ("original", {"width": 160, "metric": "fisher"}),
 }
 
 
@@ -66,6 +67,7 @@ def uninterrupted(tmp_path_factory):
         ("shared maps", "rank 0", 2, 3, 1),
         ("widths from energy", "all ranks", 1, 3, 1),
         ("token_parallel", "mpirun", 3, 1, 2),
+        ("metric of the loss", "another rank", 3, 2, 1),
     ],
 )
 def test_a_killed_job_goes_on(

@@ -25,8 +25,10 @@ Alignment align_maps(const CalibrationJob& job, const JunctionMap& in, const Jun
                      int64_t rank, PhaseClock& clock) {
   const PhaseClock::Scope scope(clock, "align");
   const DecompositionThreads threads(job.map.decomposition_threads);
-  Alignment found = align(in.M.to(at::kDouble), out.M.to(at::kDouble), rank);
-  if (rank == 0) found.A = at::Tensor();
+  const at::Tensor M_out = out.M.to(at::kDouble);
+  Alignment found = in.oblique ? align_oblique(in.to(at::kDouble), M_out, rank)
+                               : align(in.M.to(at::kDouble), M_out, rank);
+  if (rank == 0) found.A = found.B = at::Tensor();
   return found;
 }
 
@@ -41,9 +43,11 @@ void MapRotation::turn(const Alignment& alignment) {
   if (!R.defined()) {
     R = Q;
     A = alignment.A;
+    B = alignment.B;
     return;
   }
   A = alignment.A.defined() ? at::mm(R.t(), alignment.A) : at::Tensor();
+  B = alignment.B.defined() ? at::mm(alignment.B, R) : at::Tensor();
   const int64_t before = R.size(1);
   const at::Tensor turned = at::mm(Q.narrow(1, 0, before), R);
   R = at::cat({turned, Q.narrow(1, before, Q.size(1) - before)}, 1);
@@ -51,6 +55,12 @@ void MapRotation::turn(const Alignment& alignment) {
 
 at::Tensor MapRotation::of(const at::Tensor& M) const {
   return R.defined() ? at::mm(M.to(at::kDouble), R) : M;
+}
+
+JunctionMap MapRotation::of(const JunctionMap& map) const {
+  if (!map.oblique) return JunctionMap(of(map.M));
+  if (!R.defined()) return map;
+  return {of(map.M), at::mm(R.t(), map.M_inv.to(at::kDouble))};
 }
 
 AlignedMaps::AlignedMaps(Communicator& comm, const CalibrationJob& job,
@@ -73,6 +83,7 @@ void AlignedMaps::write_alignments(const RankShard& shard) {
         align_maps(job_, job_.load_map(s), job_.load_map(s + 1), *form(s).rank, clock_);
     std::map<std::string, at::Tensor> tensors = {{"turn", found.turn.to(job_.fold_dtype)}};
     if (found.A.defined()) tensors["A"] = found.A.to(job_.fold_dtype);
+    if (found.B.defined()) tensors["B"] = found.B.to(job_.fold_dtype);
     job_.journal.put(entry(s), tensors);
   }
 }
@@ -81,15 +92,15 @@ JunctionMap AlignedMaps::map() const {
   if (!is_mapped(job_, junction_)) return whole_;
   const PhaseClock::Scope scope(clock_, "align");
   const DecompositionThreads threads(job_.map.decomposition_threads);
-  return JunctionMap(rotated().to(job_.fold_dtype));
+  return rotated().to(job_.fold_dtype);
 }
 
 /// Across a sublayer whose maps are rotated into each other.
 void AlignedMaps::turn(int64_t sublayer) {
   if (is_narrower(sublayer)) {
-    Alignment found = align_maps(job_, JunctionMap(rotated()), job_.load_map(sublayer + 1),
-                                 *form(sublayer).rank, clock_);
-    rotation_ = {std::move(found.turn), std::move(found.A)};
+    Alignment found =
+        align_maps(job_, rotated(), job_.load_map(sublayer + 1), *form(sublayer).rank, clock_);
+    rotation_ = {std::move(found.turn), std::move(found.A), {}};
     return;
   }
   const auto kept = job_.journal.get(entry(sublayer));
@@ -97,7 +108,18 @@ void AlignedMaps::turn(int64_t sublayer) {
     return kept.contains(name) ? to_device(kept.at(name).to(at::kDouble), job_.device)
                                : at::Tensor();
   };
-  rotation_.turn({tensor("turn"), tensor("A")});
+  rotation_.turn({tensor("turn"), tensor("A"), tensor("B")});
+}
+
+/// To a last junction of full width. Behind an oblique map it needs factors.
+void AlignedMaps::turn_to_whole(int64_t sublayer) {
+  const JunctionMap before = rotated();
+  whole_ = whole_map(job_, before.M, clock_);
+  if (!before.oblique || *form(sublayer).rank == 0) return;
+  Alignment found = align_oblique_to_whole(before.to(at::kDouble), whole_.M.to(at::kDouble),
+                                           *form(sublayer).rank);
+  rotation_.A = std::move(found.A);
+  rotation_.B = std::move(found.B);
 }
 
 void AlignedMaps::next() {
@@ -105,12 +127,13 @@ void AlignedMaps::next() {
   const PhaseClock::Scope scope(clock_, "align");
   const DecompositionThreads threads(job_.map.decomposition_threads);
   rotation_.A.reset();
+  rotation_.B.reset();
   if (job_.shares_map(sublayer)) {
     // the same map, rotated alike
   } else if (form(sublayer).dense()) {
     rotation_.R.reset();
   } else if (!is_mapped(job_, sublayer + 1)) {
-    whole_ = whole_map(job_, rotated(), clock_);
+    turn_to_whole(sublayer);
   } else {
     turn(sublayer);
   }

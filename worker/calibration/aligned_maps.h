@@ -10,6 +10,7 @@
 #include "job/plan/junction_widths.h"
 #include "worker/calibration/calibration.h"
 #include "worker/maps/alignment.h"
+#include "worker/transformer/fold_sublayer.h"
 
 namespace dotresize {
 
@@ -20,8 +21,8 @@ namespace dotresize {
 // Only products go from junction to junction. If a junction is narrower than the one before, Q
 // depends on R_j.
 
-/// Of two maps in any floating dtype, with the job's number of threads. A is undefined if `rank` is
-/// 0.
+/// Of two maps in any floating dtype, with the job's number of threads. A and B are undefined if
+/// `rank` is 0.
 Alignment align_maps(const CalibrationJob& job, const JunctionMap& in, const JunctionMap& out,
                      int64_t rank, PhaseClock& clock);
 /// A map M [d, k] of any floating dtype, completed to one of the full width, in the fold dtype.
@@ -30,13 +31,17 @@ JunctionMap whole_map(const CalibrationJob& job, const at::Tensor& M, PhaseClock
 /// The product of the turns up to a junction.
 struct MapRotation {
   at::Tensor R;  ///< [k, k] float64; undefined: the identity
-  at::Tensor A;  ///< float64, of the shortcut to the junction; undefined: it has none
+  // Of the shortcut to the junction, float64; undefined: it has none.
+  at::Tensor A;
+  at::Tensor B;  ///< of oblique maps
 
   /// Goes on along the alignment of the maps as they were solved, of which the second is not
   /// narrower.
   void turn(const Alignment& alignment);
   /// M·R in float64, or M itself.
   at::Tensor of(const at::Tensor& M) const;
+  /// M·R and R'·M_inv in float64, or the map itself.
+  JunctionMap of(const JunctionMap& map) const;
 };
 
 /// The maps of the journal, rotated, from junction 0 on. Every rank can go to each of them: what it
@@ -53,9 +58,12 @@ class AlignedMaps {
   int64_t junction() const { return junction_; }
   /// Of this junction, in the fold dtype. Without M: the identity.
   JunctionMap map() const;
-  /// A of the shortcut to this junction, in the fold dtype; undefined if it has none.
-  at::Tensor A() const {
-    return rotation_.A.defined() ? rotation_.A.to(job_.fold_dtype) : at::Tensor();
+  /// Of the shortcut to this junction, in the fold dtype; undefined if it has none.
+  ShortcutFactors factors() const {
+    const auto folded = [&](const at::Tensor& factor) {
+      return factor.defined() ? factor.to(job_.fold_dtype) : at::Tensor();
+    };
+    return {folded(rotation_.A), folded(rotation_.B)};
   }
   const ShortcutForm& form(int64_t sublayer) const {
     return forms_.at(static_cast<size_t>(sublayer));
@@ -64,8 +72,9 @@ class AlignedMaps {
  private:
   bool is_narrower(int64_t sublayer) const;
   void write_alignments(const RankShard& shard);
-  at::Tensor rotated() const { return rotation_.of(job_.load_map(junction_).M); }
+  JunctionMap rotated() const { return rotation_.of(job_.load_map(junction_)); }
   void turn(int64_t sublayer);
+  void turn_to_whole(int64_t sublayer);
 
   const CalibrationJob& job_;
   const JunctionWidths& widths_;

@@ -29,7 +29,7 @@ int64_t first_with_same_map(const std::vector<int64_t>& sharing, int64_t junctio
 
 std::vector<ShortcutForm> CalibrationJob::shortcut_forms(const JunctionWidths& all) const {
   std::vector<ShortcutForm> forms =
-      dotresize::shortcut_forms(shortcuts, all.all, sharing, config.hidden_size);
+      dotresize::shortcut_forms(shortcuts, all.all, sharing, config.hidden_size, map.oblique());
   for (int64_t s = std::ssize(forms); s < config.num_sublayers(); ++s) {
     forms.push_back(shares_map(s) ? kIdentityShortcut : ShortcutForm{});
   }
@@ -37,8 +37,9 @@ std::vector<ShortcutForm> CalibrationJob::shortcut_forms(const JunctionWidths& a
 }
 
 JunctionMap CalibrationJob::load_map(int64_t junction) const {
-  const at::Tensor M = journal.map(map_of(junction));
-  return JunctionMap(to_device(M.to(fold_dtype), device));
+  const JunctionMap kept = journal.map(map_of(junction)).to(fold_dtype);
+  const at::Tensor M = to_device(kept.M, device);
+  return kept.oblique ? JunctionMap(M, to_device(kept.M_inv, device)) : JunctionMap(M);
 }
 
 CalibrateFunction calibrate_function(std::string_view schedule) {

@@ -17,6 +17,7 @@
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
 #include "worker/maps/junction_map.h"
+#include "worker/transformer/loss_gradient.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {
@@ -45,6 +46,7 @@ struct CalibrationJob {
   /// calibrate_pipeline without shared maps only.
   std::function<JunctionWidths(const at::Tensor& spectra)> choose_widths = nullptr;
   Shortcuts shortcuts = {};
+  LabelSource labels = {};                  ///< in the metric of the loss: calibrate_pipeline only
   at::Device device = at::kCPU;             ///< of this rank, and of the tensors of `comm`
   at::ScalarType fold_dtype = at::kDouble;  ///< of maps and weights in folding (maps/fold.h)
 
@@ -62,7 +64,7 @@ struct CalibrationJob {
   int64_t map_of(int64_t junction) const { return first_with_same_map(sharing, junction); }
   /// Of each sublayer of an output of these widths.
   std::vector<ShortcutForm> shortcut_forms(const JunctionWidths& widths) const;
-  /// M [d, k] of the junction from the journal, in the fold dtype on the device.
+  /// That of the junction from the journal, in the fold dtype on the device.
   JunctionMap load_map(int64_t junction) const;
 };
 

@@ -57,11 +57,11 @@ void fold_head_rows(const CalibrationJob& job, const JunctionMap& map, FoldedMod
   });
 }
 
-SublayerWeights fold_behind(SublayerWeights weights, const JunctionMap& map, const at::Tensor& A,
-                            const ShortcutForm& form) {
+SublayerWeights fold_behind(SublayerWeights weights, const JunctionMap& map,
+                            const ShortcutFactors& factors, const ShortcutForm& form) {
   if (!form.dense()) weights.shortcut = at::Tensor();  // needs no M_inv·M
   if (map.M.defined()) weights = fold_output(weights, map.M);
-  if (!form.dense()) set_shortcut_factor(weights, A);
+  if (!form.dense()) set_shortcut_factors(weights, factors);
   return weights;
 }
 
@@ -80,7 +80,7 @@ void fold_stage(Communicator& comm, const CalibrationJob& job, const JunctionWid
     weights = fold_input(weights, map.M_inv);
     maps.next();
     map = maps.map();
-    sink.put_sublayer(fold_behind(weights, map, maps.A(), maps.form(sublayer)));
+    sink.put_sublayer(fold_behind(weights, map, maps.factors(), maps.form(sublayer)));
   }
   if (shard.end_sublayer == job.config.num_sublayers()) fold_head_rows(job, map, sink, clock);
 }

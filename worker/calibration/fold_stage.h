@@ -2,6 +2,7 @@
 
 #include "base/phase_clock.h"
 #include "worker/calibration/calibration.h"
+#include "worker/transformer/fold_sublayer.h"
 
 namespace dotresize {
 
@@ -13,9 +14,9 @@ void fold_stage(Communicator& comm, const CalibrationJob& job, const JunctionWid
                 FoldedModelSink& sink, PhaseClock& clock);
 
 /// Parts of it. A sublayer whose in_proj is folded, folded with the map behind it (without M: the
-/// identity) and its shortcut in this form; A: its factor, if it has one.
-SublayerWeights fold_behind(SublayerWeights weights, const JunctionMap& map, const at::Tensor& A,
-                            const ShortcutForm& form);
+/// identity) and its shortcut in this form, with its factors, if it has any.
+SublayerWeights fold_behind(SublayerWeights weights, const JunctionMap& map,
+                            const ShortcutFactors& factors, const ShortcutForm& form);
 /// `map`: of junction 0, and of the last one.
 void fold_embedding_rows(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,
                          PhaseClock& clock);

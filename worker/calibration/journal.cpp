@@ -160,12 +160,17 @@ std::vector<std::string> Journal::remove_damaged(int part, int parts) {
 
 bool Journal::has_map(int64_t first_junction) const { return has(map_entry(first_junction)); }
 
-void Journal::put_map(int64_t first_junction, const at::Tensor& M, const at::Tensor& support) {
-  put(map_entry(first_junction), {{"M", M}, {"support", support}});
+void Journal::put_map(int64_t first_junction, const JunctionMap& map, const at::Tensor& support) {
+  std::map<std::string, at::Tensor> tensors = {{"M", map.M}, {"support", support}};
+  if (map.oblique) tensors["M_inv"] = map.M_inv;
+  put(map_entry(first_junction), tensors);
 }
 
-at::Tensor Journal::map(int64_t first_junction) const {
-  return get(map_entry(first_junction)).at("M");
+JunctionMap Journal::map(int64_t first_junction) const {
+  const std::map<std::string, at::Tensor> tensors = get(map_entry(first_junction));
+  const at::Tensor& M = tensors.at("M");
+  const auto M_inv = tensors.find("M_inv");
+  return M_inv == tensors.end() ? JunctionMap(M) : JunctionMap(M, M_inv->second);
 }
 
 void Journal::put_value(const std::string& name, const Json& value) {
@@ -215,8 +220,8 @@ void JunctionRecorder::record(int64_t junction, SolvedJunction solved) {
   };
   junction_ = junction;
   map_written_ = start(
-      writing_, [this, junction, M = solved.solution.map.M.to(dtype_),
-                 support = solved.solution.support] { journal_.put_map(junction, M, support); });
+      writing_, [this, junction, map = solved.solution.map.to(dtype_),
+                 support = solved.solution.support] { journal_.put_map(junction, map, support); });
   described_ = start(describing_, [found = solved.solution.diagnostics,
                                    describe = std::move(solved.describe)]() mutable {
     describe(found);

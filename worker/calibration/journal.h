@@ -45,10 +45,10 @@ class Journal {
 
   // Maps, each under its first junction, and the junctions that are finished.
   bool has_map(int64_t first_junction) const;
-  /// M [d, k] of any floating dtype.
-  void put_map(int64_t first_junction, const at::Tensor& M, const at::Tensor& support);
-  /// M, on the CPU.
-  at::Tensor map(int64_t first_junction) const;
+  /// In any floating dtype. Of a map that is not oblique M alone is kept.
+  void put_map(int64_t first_junction, const JunctionMap& map, const at::Tensor& support);
+  /// On the CPU.
+  JunctionMap map(int64_t first_junction) const;
   /// The junction has its map and is described: the last that is written of it.
   void put_diagnostics(int64_t junction, const MapDiagnostics& diagnostics);
   bool has_diagnostics(int64_t junction) const;

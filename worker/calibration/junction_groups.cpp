@@ -1,9 +1,13 @@
 #include "worker/calibration/junction_groups.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 #include <numeric>
+
+#include "worker/transformer/gradient_stream.h"
+#include "worker/transformer/load.h"
 
 namespace dotresize {
 namespace {
@@ -72,18 +76,41 @@ void in_groups(Communicator& comm, const CalibrationJob& job, const std::vector<
   }
 }
 
-void PipelinePasses::stream(const JunctionVisitor& visit) {
-  if (!stage_) {
-    const PhaseClock::Scope scope(clock_, "read");
-    const RankShard& shard = job_.shard(comm_);
-    stage_ = load_stage(job_.reader, job_.config, shard, shard.end_run(job_.mapped_junctions()),
-                        job_.compute_dtype, job_.device);
+void PipelinePasses::load() {
+  if (stage_) return;
+  const PhaseClock::Scope scope(clock_, "read");
+  // What autograd keeps for the way back must not be made in inference mode.
+  std::optional<c10::InferenceMode> with_autograd;
+  if (gradients()) with_autograd.emplace(false);
+  const RankShard& shard = job_.shard(comm_);
+  const int64_t end = gradients() ? shard.end_sublayer : shard.end_run(job_.mapped_junctions());
+  stage_ = load_stage(job_.reader, job_.config, shard, end, job_.compute_dtype, job_.device);
+  if (gradients() && comm_.rank() == comm_.size() - 1) {
+    head_ = to_device(load_head(job_.reader, job_.config, job_.compute_dtype), job_.device);
   }
+}
+
+void PipelinePasses::stream(const JunctionVisitor& visit) {
+  load();
   const PhaseClock::Scope scope(clock_, "forward");
   stream_through_stages(comm_, job_.config, *stage_, job_.windows, visit, observer_.tokens_seen);
 }
 
+void PipelinePasses::stream_and_back(JunctionGroup& group) {
+  load();
+  const PhaseClock::Scope scope(clock_, "forward");
+  const auto visit = [&](int64_t junction, const at::Tensor& x) {
+    if (StageJunction* found = group.find(junction)) add_first(job_, *found, x);
+  };
+  const auto visit_gradient = [&](int64_t junction, const at::Tensor& g) {
+    if (StageJunction* found = group.find(junction)) found->first->add_gradient(g);
+  };
+  stream_gradients(comm_, job_.config, *stage_, {job_.windows, head_, job_.labels}, visit,
+                   visit_gradient, observer_.tokens_seen, clock_);
+}
+
 void PipelinePasses::first(JunctionGroup& group) {
+  if (gradients()) return stream_and_back(group);
   stream([&](int64_t junction, const at::Tensor& x) {
     if (StageJunction* found = group.find(junction)) add_first(job_, *found, x);
   });

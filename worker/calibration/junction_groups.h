@@ -48,20 +48,29 @@ class PipelinePasses {
       : comm_(comm), job_(job), observer_(observer), clock_(clock) {}
 
   /// FirstPass or SecondPass (whose rotation is known) of each junction of the group. The first x
-  /// of a junction decides in which precision its costs are summed. Collective.
+  /// of a junction decides in which precision its costs are summed. In the metric of the loss the
+  /// first pass goes back too. Collective.
   void first(JunctionGroup& group);
   void second(JunctionGroup& group);
   /// Gives the stage's weights back; another pass would load them again.
-  void unload() { stage_.reset(); }
+  void unload() {
+    stage_.reset();
+    head_ = {};
+  }
 
  private:
+  /// In the metric of the loss the way back needs all sublayers of the stage, and the head.
+  bool gradients() const { return job_.map.metric == Metric::kFisher; }
+  void load();
   void stream(const JunctionVisitor& visit);
+  void stream_and_back(JunctionGroup& group);
 
   Communicator& comm_;
   const CalibrationJob& job_;
   const CalibrationObserver& observer_;
   PhaseClock& clock_;
   std::optional<Stage> stage_;
+  HeadWeights head_;  ///< on the last rank, if gradients()
 };
 
 }  // namespace dotresize

@@ -9,6 +9,7 @@
 #include "job/model/model_config.h"
 #include "worker/calibration/reason.h"
 #include "worker/kernels/l1_cost.h"
+#include "worker/maps/metric.h"
 
 namespace dotresize {
 namespace {
@@ -125,20 +126,39 @@ SecondPass::SecondPass(const JunctionSetup& setup, at::Tensor rotation,
 void SecondPass::add(const at::Tensor& x) { costs_.add(rotate(setup_, x, rotation_)); }
 
 DecomposedJunction::DecomposedJunction(const JunctionSetup& setup, int64_t tokens, at::Tensor gram,
-                                       std::optional<CostSums> costs)
-    : setup_(setup), tokens_(tokens), gram_(std::move(gram)), costs_(std::move(costs)) {
+                                       at::Tensor fisher, std::optional<CostSums> costs)
+    : setup_(setup),
+      tokens_(tokens),
+      gram_(std::move(gram)),
+      fisher_(std::move(fisher)),
+      costs_(std::move(costs)) {
   if (setup_.map.basis == Basis::kIdentity) return;
-  at_junction(setup_, "eigen", [&] {
-    const DecompositionThreads threads(setup_.map.decomposition_threads);
-    eigenbasis_ = eigenbasis(gram_.div_(static_cast<double>(tokens)));
+  at_junction(setup_, "eigen", [&] { decompose(); });
+}
+
+void DecomposedJunction::decompose() {
+  const DecompositionThreads threads(setup_.map.decomposition_threads);
+  gram_.div_(static_cast<double>(tokens_));
+  if (setup_.map.oblique()) {
+    factor_ = metric_factor(fisher_.div_(static_cast<double>(tokens_)));
+    fisher_.reset();
+    eigenbasis_ = eigenbasis(gram_in_metric(gram_, factor_));
+    factor_ = factor_.cpu();
+    gram_ = gram_.cpu();
+  } else {
+    eigenbasis_ = eigenbasis(gram_);
     gram_.reset();
-    eigenbasis_.vectors = eigenbasis_.vectors.cpu();
-  });
+  }
+  eigenbasis_.vectors = eigenbasis_.vectors.cpu();
 }
 
 DecomposedJunction::DecomposedJunction(const JunctionSetup& setup, int64_t tokens,
                                        const NamedTensors& tensors)
-    : setup_(setup), tokens_(tokens), gram_(tensor_named(tensors, "gram", setup.device)) {
+    : setup_(setup),
+      tokens_(tokens),
+      gram_(tensor_named(tensors, "gram", setup.map.oblique() ? at::kCPU : setup.device)),
+      fisher_(tensor_named(tensors, "fisher", setup.device)),
+      factor_(tensor_named(tensors, "factor", at::kCPU)) {
   eigenbasis_ = {tensor_named(tensors, "values", setup.device),
                  tensor_named(tensors, "vectors", at::kCPU)};
   if (tensors.contains("precision")) costs_.emplace(setup, tensors);
@@ -147,6 +167,8 @@ DecomposedJunction::DecomposedJunction(const JunctionSetup& setup, int64_t token
 NamedTensors DecomposedJunction::tensors() const {
   NamedTensors tensors = costs_ ? costs_->tensors() : NamedTensors{};
   if (gram_.defined()) tensors["gram"] = gram_;
+  if (fisher_.defined()) tensors["fisher"] = fisher_;
+  if (factor_.defined()) tensors["factor"] = factor_;
   if (eigenbasis_.values.defined()) tensors["values"] = eigenbasis_.values;
   if (eigenbasis_.vectors.defined()) tensors["vectors"] = eigenbasis_.vectors;
   return tensors;
@@ -163,13 +185,18 @@ at::Tensor DecomposedJunction::eigenvalues() {
 }
 
 at::Tensor DecomposedJunction::rotation() const {
-  return eigenbasis_.vectors.to(at::kFloat).to(setup_.device);
+  const at::Tensor& vectors = eigenbasis_.vectors;
+  if (!setup_.map.oblique()) return vectors.to(at::kFloat).to(setup_.device);
+  return at::mm(factor_.to(setup_.device), vectors.to(setup_.device)).to(at::kFloat);
 }
 
 SolvedJunction DecomposedJunction::solve(int64_t width, std::optional<SecondPass> second) && {
   TORCH_CHECK(second.has_value() == needs_second_pass(setup_.map),
               "a second pass that the map does not need, or none that it needs");
-  JunctionStatistics statistics{.tokens = tokens_, .gram = std::move(gram_)};
+  JunctionStatistics statistics{.tokens = tokens_,
+                                .gram = std::move(gram_),
+                                .fisher = std::move(fisher_),
+                                .metric_factor = std::move(factor_)};
   std::optional<CostSums> costs = second ? std::move(second->costs()) : std::move(costs_);
   second.reset();
   const CostPrecision precision = costs ? costs->precision() : CostPrecision{};
@@ -186,6 +213,10 @@ SolvedJunction DecomposedJunction::solve(int64_t width, std::optional<SecondPass
     if (eigenbasis_.vectors.defined()) {
       eigenbasis_.vectors = eigenbasis_.vectors.to(setup_.device);
     }
+    if (setup_.map.oblique()) {
+      statistics.gram = statistics.gram.to(setup_.device);
+      statistics.metric_factor = statistics.metric_factor.to(setup_.device);
+    }
     return solve_map(statistics, eigenbasis_, setup_.map, width, run);
   });
   note(precision, solved.solution.diagnostics);
@@ -199,18 +230,28 @@ SolvedJunction DecomposedJunction::solve(int64_t width, std::optional<SecondPass
 FirstPass::FirstPass(const JunctionSetup& setup, const CostPrecision& precision)
     : setup_(setup),
       gram_(setup.hidden_size, {.gram = true}, setup.device, {.reproducible = setup.reproducible}) {
+  if (setup.map.metric == Metric::kFisher) {
+    fisher_.emplace(
+        setup.hidden_size, MomentKinds{.gram = true}, setup.device,
+        MomentOptions{.reproducible = setup.reproducible, .what = "gradients of the loss"});
+  }
   if (setup.sums_in_first_pass()) costs_.emplace(setup, precision);
 }
 
 FirstPass::FirstPass(const JunctionSetup& setup, const NamedTensors& tensors)
     : setup_(setup), gram_(setup.hidden_size, {}, setup.device) {
   gram_.gram = tensor_named(tensors, "gram", setup.device);
+  if (tensors.contains("fisher")) {
+    fisher_.emplace(setup.hidden_size, MomentKinds{}, setup.device);
+    fisher_->gram = tensor_named(tensors, "fisher", setup.device);
+  }
   if (tensors.contains("precision")) costs_.emplace(setup, tensors);
 }
 
 NamedTensors FirstPass::tensors() const {
   NamedTensors tensors = costs_ ? costs_->tensors() : NamedTensors{};
   tensors["gram"] = gram_.gram;
+  if (fisher_) tensors["fisher"] = fisher_->gram;
   return tensors;
 }
 
@@ -219,8 +260,13 @@ void FirstPass::add(const at::Tensor& x) {
   if (costs_) costs_->add(x);
 }
 
+void FirstPass::add_gradient(const at::Tensor& g) {
+  at_junction(setup_, "gram", [&] { fisher_->add(g); });
+}
+
 std::vector<at::Tensor> FirstPass::sums() const {
   std::vector<at::Tensor> sums = gram_.sums();
+  if (fisher_) sums.push_back(fisher_->gram);
   if (!costs_) return sums;
   for (const at::Tensor& sum : costs_->sums()) sums.push_back(sum);
   return sums;
@@ -228,7 +274,9 @@ std::vector<at::Tensor> FirstPass::sums() const {
 
 DecomposedJunction FirstPass::finish(int64_t tokens) && {
   gram_.mirror();
-  return {setup_, tokens, std::move(gram_.gram), std::move(costs_)};
+  if (fisher_) fisher_->mirror();
+  return {setup_, tokens, std::move(gram_.gram), fisher_ ? std::move(fisher_->gram) : at::Tensor(),
+          std::move(costs_)};
 }
 
 double FirstPass::mean_square(int64_t tokens) const {
@@ -243,6 +291,7 @@ double FirstPass::mean_square(int64_t tokens) const {
 void FirstPass::add_scaled(const FirstPass& other, int64_t tokens) {
   const double mean_square = other.mean_square(tokens);
   gram_.gram.add_(other.gram_.gram, 1.0 / mean_square);
+  if (fisher_) fisher_->gram.add_(other.fisher_->gram, mean_square);
   if (costs_) costs_->add_scaled(*other.costs_, 1.0 / std::sqrt(mean_square));
 }
 

@@ -111,6 +111,7 @@ class DecomposedJunction {
   /// basis they are computed now.
   at::Tensor eigenvalues();
   /// U [d, d] float32 on the junction's device: the basis of a second pass.
+  /// In the metric of the loss it is L·B, B being the eigenbasis of LᵀGL (maps/metric.h).
   at::Tensor rotation() const;
   NamedTensors tensors() const;
   /// `second` is the second pass over all tokens if the map needs one.
@@ -118,17 +119,21 @@ class DecomposedJunction {
 
  private:
   friend class FirstPass;
-  DecomposedJunction(const JunctionSetup& setup, int64_t tokens, at::Tensor gram,
+  DecomposedJunction(const JunctionSetup& setup, int64_t tokens, at::Tensor gram, at::Tensor fisher,
                      std::optional<CostSums> costs);
+  void decompose();
 
   JunctionSetup setup_;
   int64_t tokens_;
-  at::Tensor gram_;  ///< in the identity basis
+  at::Tensor gram_;    ///< in the identity basis, or on the host in the metric of the loss
+  at::Tensor fisher_;  ///< in the identity basis, in the metric of the loss
+  at::Tensor factor_;  ///< of the metric, on the host
   std::optional<CostSums> costs_;
   Eigenbasis eigenbasis_;  ///< vectors on the host, if there are any
 };
 
-/// The Gram matrix and, in the identity basis, the other sums.
+/// The Gram matrix and, in the identity basis, the other sums; in the metric of the loss the Gram
+/// matrix of the gradients too.
 class FirstPass {
  public:
   FirstPass(const JunctionSetup& setup, const CostPrecision& precision);
@@ -137,6 +142,8 @@ class FirstPass {
 
   /// x: [..., d] float32.
   void add(const at::Tensor& x);
+  /// Of the loss with respect to an x, of the same shape. In the metric of the loss alone.
+  void add_gradient(const at::Tensor& g);
   /// What ranks add up. Of matrices the upper triangle counts (Moments).
   std::vector<at::Tensor> sums() const;
   NamedTensors tensors() const;
@@ -146,8 +153,8 @@ class FirstPass {
   /// The mean square of an activation. Throws std::runtime_error if all of them are zero.
   double mean_square(int64_t tokens) const;
   /// Adds the sums of another junction over `tokens` tokens, divided by its mean square (Gram) or
-  /// the root of that (costs): junctions with one map count alike, however large their activations
-  /// are (docs/method.md, "Sharing maps").
+  /// the root of that (costs), or times it (gradients): junctions with one map count alike, however
+  /// large their activations are (docs/method.md, "Sharing maps").
   void add_scaled(const FirstPass& other, int64_t tokens);
   /// Diagnostics of a map that others share, with what this junction's own tokens say about it.
   /// `precision`: of this junction's costs. M: [d, k].
@@ -158,6 +165,7 @@ class FirstPass {
  private:
   JunctionSetup setup_;
   Moments gram_;
+  std::optional<Moments> fisher_;
   std::optional<CostSums> costs_;
 };
 

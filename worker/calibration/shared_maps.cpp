@@ -163,7 +163,7 @@ void SharedMaps::solve() {
     JunctionSolution& solution = solved.solution;
     solved.describe(solution.diagnostics);
     job_.journal.put_shared_diagnostics(map, solution.diagnostics);
-    job_.journal.put_map(map, solution.map.M.to(job_.fold_dtype), solution.support);
+    job_.journal.put_map(map, solution.map.to(job_.fold_dtype), solution.support);
   }
   comm_.barrier();
 }
@@ -176,7 +176,7 @@ void SharedMaps::describe() {
     const CostPrecision precision =
         needs_second_pass(job_.map) ? CostPrecision::from(job_.journal.get(second_entry(junction)))
                                     : sums.precision();
-    const at::Tensor M = job_.journal.map(map).to(at::kDouble).to(job_.device);
+    const at::Tensor M = job_.journal.map(map).M.to(at::kDouble).to(job_.device);
     job_.journal.put_diagnostics(
         junction, std::move(sums).describe(job_.journal.shared_diagnostics(map), M, precision));
   }

@@ -156,7 +156,7 @@ SublayerWeights TokenParallelRun::fold_out_proj(const SublayerWeights& folded) {
   }
   last_ = JunctionMap(rotation_.of(map_.M).to(job_.fold_dtype));
   const at::Tensor A = rotation_.A.defined() ? rotation_.A.to(job_.fold_dtype) : at::Tensor();
-  return fold_behind(weights, last_, A, form);
+  return fold_behind(weights, last_, {A, {}}, form);
 }
 
 void TokenParallelRun::hand_over(int64_t sublayer) {

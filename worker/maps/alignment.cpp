@@ -21,6 +21,19 @@
 #include <tuple>
 
 namespace dotresize {
+namespace {
+
+/// A·B of this rank at most, the nearest to E·Vᵀ. V has orthonormal columns.
+Alignment two_factors(const at::Tensor& E, const at::Tensor& V, int64_t rank) {
+  const auto [P, values, Wt] = at::linalg_svd(E, /*full_matrices=*/false);
+  const int64_t kept = std::min(rank, values.size(0));
+  const at::Tensor root = values.narrow(0, 0, kept).sqrt();
+  return {.turn = {},
+          .A = P.narrow(1, 0, kept) * root,
+          .B = root.unsqueeze(1) * at::mm(Wt.narrow(0, 0, kept), V.t())};
+}
+
+}  // namespace
 
 Alignment align(const at::Tensor& M_in, const at::Tensor& M_out, int64_t rank) {
   const int64_t d = M_in.size(0);
@@ -49,6 +62,26 @@ Alignment align(const at::Tensor& M_in, const at::Tensor& M_out, int64_t rank) {
   // The smallest cosines, which come last, differ most from the identity.
   found.A = at::cat({XR / root, lower}, 0).narrow(1, values - rank, rank);
   return found;
+}
+
+// A token that lies in both spans is the same in both maps, whether they are oblique or not: so
+// M_inv_in·M_out·Q - I is zero but on the columns of the A of M_inᵀ·M_out·Q.
+Alignment align_oblique(const JunctionMap& in, const at::Tensor& M_out, int64_t rank) {
+  const int64_t d = in.M.size(0);
+  const int64_t k = in.M.size(1);
+  const Alignment orthonormal = align(in.M, M_out, std::min(k, d - k));
+  const at::Tensor V = std::get<0>(at::linalg_qr(orthonormal.A, "reduced"));
+  const at::Tensor E = at::mm(in.M_inv, at::mm(M_out, at::mm(orthonormal.turn, V))) - V;
+  Alignment found = two_factors(E, V, rank);
+  found.turn = orthonormal.turn;
+  return found;
+}
+
+Alignment align_oblique_to_whole(const JunctionMap& in, const at::Tensor& basis, int64_t rank) {
+  const int64_t d = in.M.size(0);
+  const int64_t k = in.M.size(1);
+  const at::Tensor others = at::eye(d, basis.options()).narrow(1, k, d - k);
+  return two_factors(at::mm(in.M_inv, basis.narrow(1, k, d - k)), others, rank);
 }
 
 at::Tensor complete_basis(const at::Tensor& M) {

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "worker/maps/junction_map.h"
+
 namespace dotresize {
 
 /// What rotates a map into the one before it, and what the shortcut between them then has beside
@@ -12,6 +14,7 @@ struct Alignment {
   at::Tensor turn;  ///< Q [k_out, k_out], orthogonal: the map becomes M_out·Q
   at::Tensor
       A;  ///< [k_in, rank]: M_inᵀ·M_out·Q = I - A·A', A' being the first rows of A, transposed
+  at::Tensor B = {};  ///< [rank, k_out], of oblique maps: M_inv_in·M_out·Q = I + A·B
 };
 
 /// M_in: [d, k_in], M_out: [d, k_out], both float64 with orthonormal columns. Q is nearest to
@@ -19,6 +22,15 @@ struct Alignment {
 /// exact_shortcut_rank (job/model/shortcut_form.h), with which the equation holds; with less A has
 /// what differs most from the identity.
 Alignment align(const at::Tensor& M_in, const at::Tensor& M_out, int64_t rank);
+
+/// Of oblique maps of one width, k of d channels: the same Q, and two factors of at most `rank`;
+/// from rank min(k, d - k) on the equation holds, with less A·B is the nearest to it. M_out: [d,
+/// k].
+Alignment align_oblique(const JunctionMap& in, const at::Tensor& M_out, int64_t rank);
+
+/// From an oblique map to one of full width, which goes on as complete_basis(in.M): Q is the
+/// identity, and undefined.
+Alignment align_oblique_to_whole(const JunctionMap& in, const at::Tensor& basis, int64_t rank);
 
 /// M [d, k] with orthonormal columns, and d - k more columns: [d, d], orthogonal. float64.
 at::Tensor complete_basis(const at::Tensor& M);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "worker/maps/metric.h"
 
 namespace dotresize {
 namespace {
@@ -32,6 +33,10 @@ void check(const JunctionStatistics& statistics, const Eigenbasis& eigenbasis,
   const MomentKinds needed = moments_in_basis(options);
   if (needed.cost) check_sum("cost", statistics.cost, {d, d});
   if (needed.abs_sum) check_sum("abs_sum", statistics.abs_sum, {d});
+  if (options.oblique()) check_sum("metric_factor", statistics.metric_factor, {d, d});
+  if (options.metric == Metric::kFisher && !options.oblique()) {
+    check_sum("fisher", statistics.fisher, {d, d});
+  }
   if (statistics.tokens < 1) throw std::runtime_error("the junction has seen no tokens");
   if (!(energy(statistics, eigenbasis) > 0)) {
     throw std::runtime_error("all activations of the junction are zero");
@@ -50,6 +55,23 @@ int64_t hidden_size(const JunctionStatistics& statistics, const Eigenbasis& eige
 /// tr(Mᵀ G M) = Σ_i e_i ‖Q_i‖², which takes no product with G.
 double retained_in_eigenbasis(const at::Tensor& eigenvalues, const at::Tensor& Q) {
   return ((eigenvalues * Q.square().sum(1)).sum() / eigenvalues.sum()).item<double>();
+}
+
+/// The activations' own energies and rank: in the metric of the loss the eigenvalues are others.
+std::function<void(MapDiagnostics&)> describe_with(const JunctionStatistics& statistics,
+                                                   const Eigenbasis& eigenbasis,
+                                                   const MapOptions& options, const MapInBasis& map,
+                                                   const at::Tensor& M) {
+  const bool decomposed = options.basis == Basis::kPca && !options.oblique();
+  return
+      [R = map.R, Q = decomposed ? map.Q : at::Tensor(), M,
+       gram = decomposed ? at::Tensor() : statistics.gram,
+       values = options.oblique() ? at::Tensor() : eigenbasis.values](MapDiagnostics& diagnostics) {
+        if (R.defined()) diagnostics.qr_condition = triangular_condition(R);
+        diagnostics.effective_rank = effective_rank(values.defined() ? values : spectrum(gram));
+        diagnostics.retained_energy =
+            gram.defined() ? retained_energy(gram, M) : retained_in_eigenbasis(values, Q);
+      };
 }
 
 }  // namespace
@@ -75,15 +97,15 @@ SolvedJunction solve_map(const JunctionStatistics& statistics, const Eigenbasis&
   JunctionSolution& solution = solved.solution;
   solution.support = problem.support = select_support(algorithm.scores(problem), width);
   const MapInBasis map = algorithm.solve(problem, solution.diagnostics, run);
-  solution.map = JunctionMap(map.M.contiguous());
-
-  const at::Tensor gram = options.basis == Basis::kIdentity ? statistics.gram : at::Tensor();
-  solved.describe = [map, gram, values = eigenbasis.values](MapDiagnostics& diagnostics) {
-    if (map.R.defined()) diagnostics.qr_condition = triangular_condition(map.R);
-    diagnostics.effective_rank = effective_rank(values.defined() ? values : spectrum(gram));
-    diagnostics.retained_energy =
-        gram.defined() ? retained_energy(gram, map.M) : retained_in_eigenbasis(values, map.Q);
-  };
+  if (options.oblique()) {
+    run("qr", [&] {
+      const DecompositionThreads threads(options.decomposition_threads);
+      solution.map = map_from_metric(statistics.metric_factor, map.M);
+    });
+  } else {
+    solution.map = JunctionMap(map.M.contiguous());
+  }
+  solved.describe = describe_with(statistics, eigenbasis, options, map, solution.map.M);
   return solved;
 }
 

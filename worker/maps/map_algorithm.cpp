@@ -47,8 +47,10 @@ bool needs_second_pass(const MapOptions& options) {
 void run_step(const char*, const std::function<void()>& step) { step(); }
 
 at::Tensor channel_energies(const MapProblem& problem) {
-  return problem.options.basis == Basis::kIdentity ? problem.statistics.gram.diagonal()
-                                                   : problem.eigenbasis.values;
+  if (problem.options.basis != Basis::kIdentity) return problem.eigenbasis.values;
+  const at::Tensor energies = problem.statistics.gram.diagonal();
+  const at::Tensor& fisher = problem.statistics.fisher;
+  return fisher.defined() ? energies * fisher.diagonal() : energies;
 }
 
 }  // namespace dotresize

@@ -50,7 +50,8 @@ const MapAlgorithm& map_algorithm(MapKind kind);
 MomentKinds moments_in_basis(const MapOptions& options);
 bool needs_second_pass(const MapOptions& options);
 
-/// The mean squares of the channels of the map's basis, up to a common factor.
+/// The mean squares of the channels of the map's basis, up to a common factor; in the metric of the
+/// loss those of channels that are not rotated times their mean squared gradients.
 at::Tensor channel_energies(const MapProblem& problem);
 
 }  // namespace dotresize

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "base/errors.h"
 #include "worker/kernels/l1_cost.h"
@@ -20,10 +21,10 @@ at::Tensor zeros(bool wanted, at::IntArrayRef shape, at::Device device) {
 }
 
 /// A float64 sum of float32 numbers cannot overflow: it is finite if all of them are.
-void check_finite(at::TensorList blocks) {
+void check_finite(at::TensorList blocks, const char* what) {
   for (const at::Tensor& block : blocks) {
     if (!std::isfinite(block.sum(at::kDouble).item<double>())) {
-      throw NonFiniteError("the activations are not finite");
+      throw NonFiniteError(std::string("the ") + what + " are not finite");
     }
   }
 }
@@ -46,7 +47,8 @@ Moments::Moments(int64_t width, MomentKinds kinds, at::Device device, const Mome
       abs_sum(zeros(kinds.abs_sum, {width}, device)),
       cost(zeros(kinds.cost, {width, width}, device)),
       width_(width),
-      half_cost_(options.half_cost) {
+      half_cost_(options.half_cost),
+      what_(options.what) {
   // Sums of zeros are exact as they are.
   if (!options.reproducible || options.reproducible->max_norm == 0.0) return;
   const auto n = static_cast<double>(options.reproducible->tokens);
@@ -62,7 +64,8 @@ void Moments::add(const at::Tensor& x) {
               x.scalar_type());
   const at::Tensor tokens = x.reshape({-1, width_}).contiguous();
   const std::vector<at::Tensor> blocks = tokens.split(kBlockTokens);
-  check_finite(tokens.is_cuda() ? at::TensorList(tokens) : at::TensorList(blocks));  // one wait
+  // On a GPU one wait.
+  check_finite(tokens.is_cuda() ? at::TensorList(tokens) : at::TensorList(blocks), what_);
   for (const at::Tensor& block : blocks) {
     if (gram.defined()) add_gram(block);
     if (!abs_sum.defined()) continue;

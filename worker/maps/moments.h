@@ -29,6 +29,7 @@ struct MomentOptions {
   /// do not depend on the order of addition, hence not on the number of ranks, bit by bit. The
   /// quantum is 2^-50 of the largest sum that the bounds allow.
   std::optional<SumBounds> reproducible = {};
+  const char* what = "activations";  ///< that are summed, for errors
 };
 
 /// Sums over the tokens at one junction (docs/method.md, "Moments"). However the tokens are split
@@ -60,6 +61,7 @@ class Moments {
 
   int64_t width_;
   bool half_cost_;
+  const char* what_;
   // What is added and subtracted to round; 0 rounds nothing.
   double gram_shift_ = 0.0;
   double abs_sum_shift_ = 0.0;

@@ -23,9 +23,15 @@ SublayerWeights fold_input(const SublayerWeights& weights, const at::Tensor& M_i
 /// multiplied by M. In either order with fold_input.
 SublayerWeights fold_output(const SublayerWeights& weights, const at::Tensor& M);
 
-/// The skip path of a sublayer, folded on both sides by maps that are rotated into each other, is
-/// the identity minus A·A' (job/model/shortcut_form.h). A: [k_in, rank], or undefined.
-void set_shortcut_factor(SublayerWeights& weights, const at::Tensor& A);
+/// What the shortcut between two maps that are rotated into each other has beside the identity
+/// (job/model/shortcut_form.h): -A·A', or of oblique maps A·B. Both undefined: nothing.
+struct ShortcutFactors {
+  at::Tensor A;  ///< [k_in, rank]
+  at::Tensor B;  ///< [rank, k_out]
+};
+
+/// The skip path of a sublayer, folded on both sides by such maps.
+void set_shortcut_factors(SublayerWeights& weights, const ShortcutFactors& factors);
 
 /// lm_head' = W · diag(γ) · M_invᵀ; norm becomes undefined. M_inv undefined: the identity, and
 /// the result has the head's dtype.

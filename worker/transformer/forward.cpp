@@ -48,8 +48,8 @@ at::Tensor update_of(const ModelConfig& config, const SublayerWeights& weights,
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t divisor, double eps) {
-  at::Tensor scale = at::linalg_vector_norm(x, 2, at::IntArrayRef{-1}, /*keepdim=*/true);
-  scale.square_().div_(divisor).add_(eps).rsqrt_();
+  at::Tensor scale = at::linalg_vector_norm(x, 2, at::IntArrayRef{-1}, /*keepdim=*/true).square();
+  scale = scale.div_(divisor).add_(eps).rsqrt();
   at::Tensor normed = x * scale;
   if (gamma.defined()) normed.mul_(gamma);
   return normed;

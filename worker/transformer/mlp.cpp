@@ -11,7 +11,11 @@ at::Tensor mlp_forward(const std::vector<Linear>& in_proj, const Linear& out_pro
   const int64_t rows = out_proj.weight.size(1);
   const std::vector<at::Tensor> parts = apply_in_proj(in_proj, x, {rows, rows});
   at::Tensor hidden = parts[0];
-  at::silu_(hidden).mul_(parts[1]);
+  if (hidden.requires_grad()) {
+    hidden = at::silu(hidden) * parts[1];
+  } else {
+    at::silu_(hidden).mul_(parts[1]);
+  }
   return at::linear(hidden, out_proj.weight, out_proj.bias);
 }
 

@@ -111,6 +111,22 @@ RotaryTable rotary_rows(const RotaryTable& table, int64_t first, int64_t tokens)
   return {table.cos.narrow(0, first, tokens), table.sin.narrow(0, first, tokens)};
 }
 
+namespace {
+
+// Without writing into a tensor, so that autograd can follow. cos, sin: [tokens, turning].
+at::Tensor rotated_for_gradients(const at::Tensor& input, const at::Tensor& cos,
+                                 const at::Tensor& sin) {
+  const int64_t turning = cos.size(-1);
+  const int64_t half = turning / 2;
+  const at::Tensor channels = input.narrow(-1, 0, turning);
+  const at::Tensor beside =
+      at::cat({channels.narrow(-1, half, half).neg(), channels.narrow(-1, 0, half)}, -1);
+  return at::cat(
+      {channels * cos + beside * sin, input.narrow(-1, turning, input.size(-1) - turning)}, -1);
+}
+
+}  // namespace
+
 at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table) {
   const int64_t tokens = x.size(-2);
   const int64_t turning = table.cos.size(-1);
@@ -118,6 +134,7 @@ at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table) {
   const at::Tensor cos = table.cos.narrow(0, 0, tokens);
   const at::Tensor sin = table.sin.narrow(0, 0, tokens);
   const at::Tensor input = x.to(at::kFloat);
+  if (x.requires_grad()) return rotated_for_gradients(input, cos, sin).to(x.scalar_type());
   at::Tensor result = at::empty_like(input);
   at::Tensor rotated = result.narrow(-1, 0, turning);
   at::mul_out(rotated, input.narrow(-1, 0, turning), cos);

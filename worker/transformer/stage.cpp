@@ -3,71 +3,16 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <optional>
+#include <utility>
+#include <vector>
 
 #include "job/plan/token_windows.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/load.h"
 #include "worker/transformer/rotary.h"
+#include "worker/transformer/stage_transfers.h"
 
 namespace dotresize {
-namespace {
-
-/// Receives one microbatch ahead: while one of the two buffers computes, the other one fills.
-class Incoming {
- public:
-  Incoming(Communicator& comm, const at::Tensor& windows, int64_t width, at::Device device)
-      : comm_(comm), windows_(windows), width_(width), device_(device) {
-    post();
-  }
-
-  at::Tensor take() {
-    transfer_->wait();
-    at::Tensor x = buffer_;
-    post();
-    return x;
-  }
-
- private:
-  void post() {
-    const int64_t samples =
-        std::min(microbatch_samples(windows_.size(1)), windows_.size(0) - next_);
-    if (samples == 0) return;
-    buffer_ = at::empty({samples, windows_.size(1), width_}, at::dtype(at::kFloat).device(device_));
-    transfer_ = comm_.receive(buffer_, comm_.rank() - 1);
-    next_ += samples;
-  }
-
-  Communicator& comm_;
-  at::Tensor windows_;
-  int64_t width_;
-  at::Device device_;
-  int64_t next_ = 0;  // first sample of the next microbatch
-  at::Tensor buffer_;
-  std::unique_ptr<Transfer> transfer_;
-};
-
-/// One send in flight.
-class Outgoing {
- public:
-  explicit Outgoing(Communicator& comm) : comm_(comm) {}
-
-  void put(const at::Tensor& x) {
-    drain();
-    transfer_ = comm_.send(x.contiguous(), comm_.rank() + 1);
-  }
-
-  void drain() {
-    if (transfer_) transfer_->wait();
-    transfer_.reset();
-  }
-
- private:
-  Communicator& comm_;
-  std::unique_ptr<Transfer> transfer_;
-};
-
-}  // namespace
 
 Stage load_stage(const CheckpointReader& reader, const ModelConfig& config, const RankShard& shard,
                  int64_t end_sublayer, at::ScalarType compute_dtype, at::Device device) {
@@ -99,13 +44,17 @@ void stream_through_stages(Communicator& comm, const ModelConfig& config, const 
   const int64_t step = microbatch_samples(seqlen);
   const RotaryTable rotary = to_device(make_rotary_table(config, seqlen), stage.device);
   const auto width = config.junction_widths[static_cast<size_t>(stage.first_sublayer)];
-  std::optional<Incoming> incoming;
-  if (!first) incoming.emplace(comm, windows, width, stage.device);
-  Outgoing outgoing(comm);
+  std::vector<Incoming::Message> expected;
+  for (int64_t begin = 0; !first && begin < windows.size(0); begin += step) {
+    const int64_t samples = std::min(step, windows.size(0) - begin);
+    expected.push_back({comm.rank() - 1, {samples, seqlen, width}});
+  }
+  Incoming incoming(comm, std::move(expected), stage.device);
+  Outgoing outgoing(comm, comm.rank() + 1);
 
   for (int64_t begin = 0; begin < windows.size(0); begin += step) {
     const at::Tensor ids = windows.slice(0, begin, std::min(begin + step, windows.size(0)));
-    at::Tensor x = first ? stage.embed(ids) : incoming->take();
+    at::Tensor x = first ? stage.embed(ids) : incoming.take();
     if (first) visit(0, x);
     for (const SublayerWeights& weights : stage.sublayers) {
       x = sublayer_forward(config, weights, rotary, x);

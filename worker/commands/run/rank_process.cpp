@@ -8,12 +8,26 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "base/program.h"
 
 namespace dotresize {
+
+namespace {
+
+/// How many processes srun has started beside this one and with it; empty if it was not srun.
+std::string processes_of_srun() {
+  const char* started = std::getenv("SLURM_STEP_NUM_TASKS");
+  // An mpirun within an allocation starts its daemons with srun.
+  const bool by_mpirun = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
+  return started == nullptr || by_mpirun ? "" : started;
+}
+
+}  // namespace
 
 StopSignals::StopSignals() {
   sigemptyset(&signals_);
@@ -36,8 +50,14 @@ void die_with_launcher() {
 }
 
 MpiSession::MpiSession() {
+  const std::string started = processes_of_srun();
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  if (started.empty() || started == std::to_string(world_size())) return;
+  const std::string size = std::to_string(world_size());
+  MPI_Finalize();
+  throw std::runtime_error("srun has started " + started + " processes, and MPI knows of " + size +
+                           ": srun needs --mpi=pmix");
 }
 
 MpiSession::~MpiSession() { MPI_Finalize(); }

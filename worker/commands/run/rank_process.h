@@ -30,6 +30,8 @@ void die_with_launcher();
 /// MPI from MPI_Init to MPI_Finalize.
 class MpiSession {
  public:
+  /// Throws std::runtime_error if srun has started several processes that MPI does not know of each
+  /// other: each would compute the whole job.
   MpiSession();
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;

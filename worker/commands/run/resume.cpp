@@ -44,6 +44,11 @@ Json method_options(const ResolvedJob& job) {
                   {"sinkhorn_tolerance", job.sinkhorn_tolerance},
                   {"sinkhorn_max_iterations", job.sinkhorn_max_iterations},
                   {"accept_nonconvergence", job.accept_nonconvergence}};
+  if (job.gradients()) {
+    options["metric"] = to_string(job.metric);
+    options["labels"] = to_string(job.labels);
+    options["label_seed"] = job.label_seed;
+  }
   if (!job.energy) {
     options["width"] = job.widths.largest();
     return options;

@@ -36,7 +36,7 @@ namespace fs = std::filesystem;
 namespace {
 
 MapOptions map_options(const ResolvedJob& job) {
-  MapOptions options{job.method.basis, job.method.map, job.cost_scale};
+  MapOptions options{job.method.basis, job.method.map, job.metric, job.cost_scale};
   options.sinkhorn = {job.lambda, job.sinkhorn_tolerance, job.sinkhorn_max_iterations};
   options.accept_nonconvergence = job.accept_nonconvergence;
   return options;
@@ -174,6 +174,7 @@ CalibrationJob calibration_job(const JobContext& run, const TokenWindows& tokens
                              run.compute_dtype(), job.junction_groups};
   calibration.map.decomposition_threads = opened.decomposition_threads;
   calibration.shortcuts = job.shortcuts;
+  calibration.labels = {job.labels, job.label_seed};
   calibration.device = run.environment.device.device;
   calibration.fold_dtype = fold_dtype(job.output_dtype);
   if (job.energy) {

@@ -45,8 +45,8 @@ void verify_dtypes(const CheckpointReader& reader, const ModelConfig& config, Pr
 /// Of a tensor of the sublayer; nothing if no maps can be seen in it.
 std::optional<std::string> problem_of(const ModelConfig& config, int64_t sublayer, TensorRole role,
                                       const at::Tensor& tensor) {
+  if (config.shortcut(sublayer).factors != 1) return {};  // oblique maps may stretch
   if (role == TensorRole::kShortcut) return shortcut_problem(tensor, config.hidden_size);
-  if (role != TensorRole::kShortcutA || config.shortcut(sublayer).factors != 1) return {};
   return shortcut_factor_problem(tensor,
                                  config.junction_widths.at(static_cast<size_t>(sublayer) + 1));
 }

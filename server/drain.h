@@ -1,0 +1,24 @@
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+
+namespace dotresize {
+
+/// Whether an operator has told the server to start no jobs. A file says so to later servers. Safe
+/// to use from any thread.
+class Drain {
+ public:
+  /// `file` is there while the server is drained.
+  explicit Drain(std::filesystem::path file);
+
+  bool is_on() const { return on_; }
+  /// Throws std::runtime_error if the file cannot be made or removed.
+  void set(bool on);
+
+ private:
+  const std::filesystem::path file_;
+  std::atomic<bool> on_;
+};
+
+}  // namespace dotresize

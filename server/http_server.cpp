@@ -1,0 +1,135 @@
+#include "server/http_server.h"
+
+#include <httplib.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+
+#include <semaphore>
+#include <stdexcept>
+#include <utility>
+
+#include "server/api_error.h"
+#include "server/files.h"
+
+namespace dotresize {
+namespace {
+
+constexpr size_t kThreads = 8;
+constexpr std::ptrdiff_t kMaxConnections = 32;
+constexpr int kTimeoutS = 5;
+constexpr size_t kMaxBody = 1024;
+constexpr char kText[] = "text/plain; charset=utf-8";
+constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
+
+/// A pool of threads that makes the listener wait while there are so many connections: it takes no
+/// descriptors from the rest of the server.
+class BoundedPool final : public httplib::TaskQueue {
+ public:
+  void enqueue(std::function<void()> answer) override {
+    room_.acquire();
+    pool_.enqueue([this, answer = std::move(answer)] {
+      answer();
+      room_.release();
+    });
+  }
+  void shutdown() override { pool_.shutdown(); }
+
+ private:
+  std::counting_semaphore<kMaxConnections> room_{kMaxConnections};
+  httplib::ThreadPool pool_{kThreads};
+};
+
+std::unique_ptr<httplib::Server> make_server(const TlsFiles& tls) {
+  if (tls.certificate.empty()) return std::make_unique<httplib::Server>();
+  auto server = std::make_unique<httplib::SSLServer>(tls.certificate.c_str(), tls.key.c_str());
+  if (!server->is_valid()) {
+    throw std::runtime_error("--http: " + tls.certificate.string() + " and " + tls.key.string() +
+                             " cannot be used for HTTPS");
+  }
+  return server;
+}
+
+void set_limits(httplib::Server& server) {
+  server.new_task_queue = [] { return new BoundedPool; };
+  server.set_keep_alive_max_count(1);
+  server.set_keep_alive_timeout(kTimeoutS);
+  server.set_read_timeout(kTimeoutS);
+  server.set_write_timeout(kTimeoutS);
+  server.set_payload_max_length(kMaxBody);
+  // The library's own options would let a second server have the same port.
+  server.set_socket_options([](int socket) {
+    constexpr int kOn = 1;
+    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &kOn, sizeof(kOn));
+  });
+  // The library's own answer quotes the exception.
+  server.set_exception_handler(
+      [](const httplib::Request& request, httplib::Response& response, std::exception_ptr thrown) {
+        try {
+          std::rethrow_exception(std::move(thrown));
+        } catch (const std::exception& error) {
+          spdlog::error("HTTP {}: {}", request.path, error.what());
+        }
+        response.status = 500;
+        response.set_content("the server could not do this; its log says why\n", kText);
+      });
+}
+
+void show_health(const std::vector<HealthCheck>& checks, httplib::Response& response) {
+  std::string text;
+  for (const HealthCheck& check : checks) {
+    text += check.part + ": " + (check.fault.empty() ? "ok" : check.fault) + "\n";
+    if (!check.fault.empty()) response.status = 503;
+  }
+  response.set_content(text, kText);
+}
+
+std::string bearer_token(const httplib::Request& request) {
+  if (request.get_header_value_count("Authorization") != 1) return "";
+  return token_of_header(request.get_header_value("Authorization"));
+}
+
+}  // namespace
+
+HttpServer::HttpServer(const Endpoint& endpoint, const TlsFiles& tls, const Access& access,
+                       HttpContent content)
+    : access_(access), content_(std::move(content)), server_(make_server(tls)) {
+  set_limits(*server_);
+  add_pages();
+  std::string host = endpoint.host;
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const int port = endpoint.port == 0                           ? server_->bind_to_any_port(host)
+                   : server_->bind_to_port(host, endpoint.port) ? endpoint.port
+                                                                : -1;
+  if (port < 0) {
+    throw_errno("--http: cannot listen on " + endpoint.host + ":" + std::to_string(endpoint.port));
+  }
+  url_ = (tls.certificate.empty() ? "http://" : "https://") + endpoint.host + ":" +
+         std::to_string(port);
+  thread_ = std::thread([this] { server_->listen_after_bind(); });
+}
+
+HttpServer::~HttpServer() {
+  server_->stop();
+  thread_.join();
+}
+
+void HttpServer::add_pages() {
+  server_->Get("/healthz", [](const httplib::Request&, httplib::Response& response) {
+    response.set_content("ok\n", kText);
+  });
+  server_->Get("/readyz", [this](const httplib::Request&, httplib::Response& response) {
+    show_health(content_.health(), response);
+  });
+  server_->Get("/metrics", [this](const httplib::Request& request, httplib::Response& response) {
+    try {
+      access_.authenticate(bearer_token(request));
+    } catch (const ApiError& error) {
+      response.status = 401;
+      response.set_header("WWW-Authenticate", "Bearer");
+      return response.set_content(std::string(error.what()) + "\n", kText);
+    }
+    response.set_content(content_.metrics(), kPrometheusText);
+  });
+}
+
+}  // namespace dotresize

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "server/access.h"
+#include "server/credentials.h"
+#include "server/endpoint.h"
+
+namespace httplib {
+class Server;
+}
+
+namespace dotresize {
+
+/// Whether a part of the server works.
+struct HealthCheck {
+  std::string part;
+  std::string fault;  ///< why it does not; empty if it does
+};
+
+/// What /readyz and /metrics say; asked for each time, by threads of the object.
+struct HttpContent {
+  std::function<std::vector<HealthCheck>()> health;
+  std::function<std::string()> metrics;
+};
+
+/// Plain HTTP, or HTTPS if there is a certificate, for those who watch the server:
+///   /healthz  200 as long as the process answers
+///   /readyz   200, or 503 if a part does not work; a line for each
+///   /metrics  for Prometheus; with the token of a reader if `access` wants one
+class HttpServer {
+ public:
+  /// Listens until the end of the object. `access` outlives it. Throws std::runtime_error if the
+  /// address is not available or the certificate cannot be used.
+  HttpServer(const Endpoint& endpoint, const TlsFiles& tls, const Access& access,
+             HttpContent content);
+  ~HttpServer();
+
+  /// "http://HOST:PORT" with the actual port.
+  const std::string& url() const { return url_; }
+
+ private:
+  void add_pages();
+
+  const Access& access_;
+  const HttpContent content_;
+  std::unique_ptr<httplib::Server> server_;
+  std::string url_;
+  std::thread thread_;
+};
+
+}  // namespace dotresize

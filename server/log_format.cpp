@@ -1,0 +1,97 @@
+#include "server/log_format.h"
+
+#include <google/protobuf/util/time_util.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/printable.h"
+
+namespace dotresize {
+namespace {
+
+constexpr char kLogger[] = "dotresize-server";
+
+/// What the line is about that this thread is writing.
+struct Subject {
+  std::string job;
+  int attempt = 0;
+};
+
+thread_local const Subject* current_subject = nullptr;
+
+std::string json_line(const spdlog::details::log_msg& message) {
+  using google::protobuf::util::TimeUtil;
+  const int64_t ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(message.time.time_since_epoch()).count();
+  const auto level = spdlog::level::to_string_view(message.level);
+  nlohmann::ordered_json line = {
+      {"time", TimeUtil::ToString(TimeUtil::NanosecondsToTimestamp(ns))},
+      {"level", std::string_view(level.data(), level.size())},
+      {"message", printable(std::string_view(message.payload.data(), message.payload.size()))}};
+  if (current_subject != nullptr) {
+    line["job"] = current_subject->job;
+    if (current_subject->attempt > 0) line["attempt"] = current_subject->attempt;
+  }
+  return line.dump() + "\n";
+}
+
+/// Runs on the thread that logs.
+class JsonFormatter final : public spdlog::formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& out) override {
+    const std::string line = json_line(message);
+    out.append(line.data(), line.data() + line.size());
+  }
+  std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<JsonFormatter>();
+  }
+};
+
+std::unique_ptr<spdlog::formatter> json_formatter() { return std::make_unique<JsonFormatter>(); }
+
+/// Of a pattern: the job, if the line is about one.
+class SubjectFlag final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg&, const std::tm&, spdlog::memory_buf_t& out) override {
+    if (current_subject == nullptr) return;
+    const std::string text = "job " + current_subject->job + ": ";
+    out.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<spdlog::custom_flag_formatter> clone() const override {
+    return std::make_unique<SubjectFlag>();
+  }
+};
+
+std::unique_ptr<spdlog::formatter> text_formatter() {
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<SubjectFlag>('*').set_pattern("[%Y-%m-%d %H:%M:%S.%e] [%n] [%l] %*%v");
+  return formatter;
+}
+
+}  // namespace
+
+void set_up_log(LogFormat format) {
+  const auto logger =
+      std::make_shared<spdlog::logger>(kLogger, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_formatter(format == LogFormat::kJson ? json_formatter() : text_formatter());
+  spdlog::set_default_logger(logger);
+}
+
+void log_job(spdlog::level::level_enum level, const std::string& id, int attempt,
+             const std::string& message) {
+  const Subject subject{id, attempt};
+  current_subject = &subject;
+  spdlog::log(level, "{}", message);
+  current_subject = nullptr;
+}
+
+void log_job(spdlog::level::level_enum level, const v1::Job& job, const std::string& message) {
+  log_job(level, job.id(), job.attempt(), message);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "server/resources.h"
+
+namespace dotresize {
+
+/// What the scheduler has found in its last round.
+struct QueueState {
+  std::string paused;  ///< why it starts no job at all; empty: it does
+  Amounts used;
+  std::map<std::string, std::string> waiting;  ///< what jobs near the head wait for, by id
+};
+
+/// Tells others of it. Safe to use from any thread.
+class QueueView {
+ public:
+  void set(QueueState state) {
+    const std::lock_guard lock(mutex_);
+    state_ = std::move(state);
+  }
+  std::string paused() const {
+    const std::lock_guard lock(mutex_);
+    return state_.paused;
+  }
+  Amounts used() const {
+    const std::lock_guard lock(mutex_);
+    return state_.used;
+  }
+  /// What this job waits for.
+  std::string reason(const std::string& id) const {
+    const std::lock_guard lock(mutex_);
+    if (!state_.paused.empty()) return state_.paused;
+    const auto found = state_.waiting.find(id);
+    return found == state_.waiting.end() ? "the jobs before it" : found->second;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  QueueState state_;
+};
+
+}  // namespace dotresize

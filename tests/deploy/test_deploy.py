@@ -1,0 +1,205 @@
+"""The files of deploy/ fit together and name what the programs have; an installation runs."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import urllib.request
+
+import pytest
+import yaml
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+DEPLOY = SOURCE / "deploy"
+BUILD = pathlib.Path(os.environ.get("DOTRESIZE_BUILD", SOURCE / "build"))
+SERVER = BUILD / "bin/dotresize-server"
+MANIFESTS = DEPLOY / "kubernetes/server"
+
+
+def run(*command, **options):
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=60, **options)
+
+
+def documents(file):
+    return list(yaml.safe_load_all(file.read_text()))
+
+
+def find(kind, name=None):
+    """The manifest of the server of this kind."""
+    found = [document for file in MANIFESTS.glob("*.yaml") for document in documents(file)
+             if document["kind"] == kind and name in (None, document["metadata"]["name"])]
+    assert len(found) == 1, (kind, name)
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def server_help():
+    return run(SERVER, "--help").stdout
+
+
+@pytest.fixture(scope="module")
+def metric_names(tmp_path_factory):
+    """Of a server that has answered one call."""
+    state = tmp_path_factory.mktemp("server") / "state"
+    process = subprocess.Popen(
+        [SERVER, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--state", state, "--gpus", "0"],
+        env={**os.environ, "DOTRESIZE_WORKER": "/bin/false"}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    endpoint, url = (process.stdout.readline().split()[-1] for _ in range(2))
+    assert run(BUILD / "bin/dotresize", "list", "--server", endpoint).returncode == 0
+    with urllib.request.urlopen(f"{url}/metrics", timeout=20) as answer:
+        text = answer.read().decode()
+    process.terminate()
+    assert process.wait(20) == 0
+    return set(re.findall(r"^# TYPE (\S+)", text, re.M))
+
+
+@pytest.mark.parametrize("file", sorted([*DEPLOY.rglob("*.yaml"), *DEPLOY.rglob("*.json")]),
+                         ids=lambda file: str(file.relative_to(DEPLOY)))
+def test_file_is_well_formed(file):
+    assert documents(file) if file.suffix == ".yaml" else json.loads(file.read_text())
+
+
+def expressions():
+    rules = documents(DEPLOY / "monitoring/alerts.yaml")[0]["groups"][0]["rules"]
+    panels = json.loads((DEPLOY / "monitoring/dashboard.json").read_text())["panels"]
+    return [rule["expr"] for rule in rules] + [target["expr"] for panel in panels for target in panel["targets"]]
+
+
+def test_alerts_and_dashboard_ask_for_metrics_that_there_are(metric_names):
+    for expression in expressions():
+        for name in re.findall(r"dotresize_\w+", expression):
+            assert re.sub(r"_bucket$", "", name) in metric_names, expression
+
+
+def test_every_metric_and_every_alert_is_in_the_documents(metric_names):
+    text = (SOURCE / "docs/operations.md").read_text()
+    for name in metric_names:
+        short = re.sub(r"dotresize_(capacity|used)", "", name)
+        assert f"`{name}" in text or f"`{short}`" in text, name
+    for rule in documents(DEPLOY / "monitoring/alerts.yaml")[0]["groups"][0]["rules"]:
+        assert f"`{rule['alert']}`" in text, rule["alert"]
+
+
+def test_options_of_the_server_exist(server_help):
+    compose = documents(DEPLOY / "docker/compose.yaml")[0]["services"]["server"]["command"]
+    container = find("Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
+    flags = {part.split("=")[0] for part in compose + container if part.startswith("--")}
+    flags |= {"--" + key.replace("_", "-") for key in documents(DEPLOY / "systemd/server.yaml")[0]}
+    assert len(flags) > 8
+    for flag in flags:
+        assert re.search(rf"^\s+{flag} ", server_help, re.M), flag
+    unit = (DEPLOY / "systemd/dotresize-server.service").read_text()
+    for variable in set(re.findall(r"DOTRESIZE_[A-Z_]+", unit)):
+        assert variable in server_help
+
+
+def test_configuration_of_the_unit_is_taken(tmp_path):
+    done = run(SERVER, "--config", DEPLOY / "systemd/server.yaml", "--state", tmp_path / "state",
+               "--allow-root", tmp_path, env={**os.environ, "DOTRESIZE_WORKER": "/bin/false"})
+    assert done.returncode == 64
+    assert "/etc/dotresize/" in done.stderr, "all keys were taken; then its files are missing"
+
+
+def test_deployment_fits_together():
+    pod = find("Deployment")["spec"]["template"]
+    labels, pod = pod["metadata"]["labels"], pod["spec"]
+    assert find("Deployment")["spec"]["selector"]["matchLabels"] == labels == find("Service")["spec"]["selector"]
+    assert find("NetworkPolicy")["spec"]["podSelector"]["matchLabels"] == labels
+    find("ServiceAccount", pod["serviceAccountName"])
+    find("ServiceAccount", find("RoleBinding")["subjects"][0]["name"])
+    assert find("RoleBinding")["roleRef"]["name"] == find("Role")["metadata"]["name"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    assert volumes["state"]["persistentVolumeClaim"]["claimName"] == find("PersistentVolumeClaim")["metadata"]["name"]
+    server = pod["containers"][0]
+    for container in pod["containers"] + pod["initContainers"]:
+        assert {mount["name"] for mount in container["volumeMounts"]} <= volumes.keys()
+        assert container["securityContext"]["readOnlyRootFilesystem"]
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    ports = {port["name"]: port["containerPort"] for port in server["ports"]}
+    arguments = dict(argument[2:].split("=") for argument in server["args"] if argument.startswith("--"))
+    assert arguments["listen"] == f"0.0.0.0:{ports['grpc']}"
+    assert arguments["http"] == f"0.0.0.0:{ports['http']}"
+    mounts = {mount["mountPath"] for mount in server["volumeMounts"]}
+    for option in ("state", "tls-cert", "tls-key", "tokens", "allow-root"):
+        assert any(f"{arguments[option]}/".startswith(f"{mount}/") for mount in mounts), option
+    assert {port["targetPort"] for port in find("Service")["spec"]["ports"]} == ports.keys()
+    assert {entry["port"] for rule in find("NetworkPolicy")["spec"]["ingress"] for entry in rule["ports"]} == ports.keys()
+
+
+def test_mpijob_starts_a_rank_for_each_slot():
+    spec = documents(DEPLOY / "kubernetes/mpijob/mpijob.yaml")[0]["spec"]
+    launcher, worker = (spec["mpiReplicaSpecs"][kind] for kind in ("Launcher", "Worker"))
+    command = launcher["template"]["spec"]["containers"][0]["command"]
+    slots = spec["slotsPerWorker"]
+    assert command[command.index("-np") + 1] == str(slots * worker["replicas"])
+    container = worker["template"]["spec"]["containers"][0]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == slots
+    job = documents(DEPLOY / "kubernetes/mpijob/job.yaml")[0]
+    assert job["resources"]["ranks"] == slots * worker["replicas"]
+    assert command[-1] == "/job/job.yaml"
+    assert "/job" in {mount["mountPath"] for mount in container["volumeMounts"]}
+
+
+@pytest.mark.skipif(not shutil.which("kubectl"), reason="there is no kubectl")
+@pytest.mark.parametrize("folder, kinds", [("server", 9), ("mpijob", 2)])
+def test_kustomize_renders_the_folder(folder, kinds):
+    done = run("kubectl", "kustomize", DEPLOY / "kubernetes" / folder)
+    assert done.returncode == 0, done.stderr
+    rendered = list(yaml.safe_load_all(done.stdout))
+    assert len(rendered) == kinds
+    assert "image: dotresize:0.1.0" in done.stdout
+    assert all(document["metadata"].get("namespace", "dotresize") == "dotresize" for document in rendered)
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze")
+def test_unit_is_valid_and_hardened(tmp_path):
+    unit = (DEPLOY / "systemd/dotresize-server.service").read_text()
+    file = tmp_path / "dotresize-server.service"
+    file.write_text(unit.replace("/usr/bin/dotresize-server", str(SERVER)))
+    done = run("systemd-analyze", "verify", "--man=no", file)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = run("systemd-analyze", "security", "--offline=true", "--threshold=30", file)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("file", ["slurm/dotresize.sbatch", "debian/postinst"])
+def test_script_has_no_syntax_error(file):
+    assert run("bash", "-n", DEPLOY / file).returncode == 0
+
+
+def needed_packages():
+    """Debian's packages of the libraries that the programs are linked with."""
+    cache = run("/sbin/ldconfig", "-p").stdout
+    files = set()
+    for program in ("dotresize", "dotresize-server", "dotresize-worker"):
+        for library in re.findall(r"NEEDED\s+(\S+)", run("objdump", "-p", BUILD / "bin" / program).stdout):
+            found = re.search(rf"^\s+{re.escape(library)} .*=> (\S+)$", cache, re.M)
+            if not found:
+                continue  # libtorch
+            file = str(pathlib.Path(found.group(1)).resolve())
+            files |= {file, file.removeprefix("/usr")}  # /lib may be a link
+    owners = run("dpkg-query", "-S", *files).stdout  # a line for each that it knows
+    return {line.split(":")[0] for line in owners.splitlines()} - {"libc6", "libgcc-s1", "libstdc++6"}  # whatever is installed brings them
+
+
+@pytest.mark.skipif(not shutil.which("dpkg-query"), reason="this is no Debian")
+def test_package_and_image_have_the_libraries_of_the_programs():
+    packages = needed_packages()
+    assert len(packages) > 10
+    depends = re.search(r'CPACK_DEBIAN_PACKAGE_DEPENDS "(.*)"', (BUILD / "CPackConfig.cmake").read_text()).group(1)
+    assert packages <= set(depends.split(", ")), "cmake/Package.cmake"
+    image = (DEPLOY / "docker/Dockerfile").read_text().split(" AS dotresize")[1]
+    assert packages <= set(image.split()), "deploy/docker/Dockerfile"
+
+
+def test_installed_programs_run(tmp_path):
+    done = run("cmake", "--install", BUILD, "--prefix", tmp_path)
+    assert done.returncode == 0, done.stderr
+    for program in ("dotresize", "dotresize-server", "dotresize-worker"):
+        done = run(tmp_path / "bin" / program, "--help")
+        assert (done.returncode, done.stderr) == (0, ""), program
+    for file in ("lib/systemd/system/dotresize-server.service", "lib/sysusers.d/dotresize.conf",
+                 "share/doc/dotresize/operations.md", "share/doc/dotresize/examples/monitoring/alerts.yaml"):
+        assert (tmp_path / file).is_file(), file

@@ -1,0 +1,63 @@
+#include "server/resources.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "base/errors.h"
+
+namespace dotresize {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class Gpus : public ::testing::Test {
+ protected:
+  ~Gpus() override { ::unsetenv("CUDA_VISIBLE_DEVICES"); }
+  static void show(const char* list) { ::setenv("CUDA_VISIBLE_DEVICES", list, 1); }
+};
+
+TEST_F(Gpus, AreThoseThatTheServerItselfMaySee) {
+  show("2,GPU-5b1e,7");
+  EXPECT_THAT(find_gpus(-1), ElementsAre("2", "GPU-5b1e", "7"));
+  EXPECT_THAT(find_gpus(2), ElementsAre("2", "GPU-5b1e"));
+  EXPECT_THROW(find_gpus(4), InputError);
+  EXPECT_THAT(find_gpus(0), IsEmpty());
+}
+
+TEST_F(Gpus, AreNumberedIfOnlyTheirNumberIsKnown) {
+  show("");
+  EXPECT_THAT(find_gpus(-1), IsEmpty());
+  EXPECT_THAT(find_gpus(2), ElementsAre("0", "1"));
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_THAT(find_gpus(3), ElementsAre("0", "1", "2"));
+}
+
+TEST_F(Gpus, OfAutoAreOneARankOrNone) {
+  const Amounts capacity{16, 4, 0};
+  EXPECT_EQ(gpus_needed(v1::Resources::cpu, 2, capacity), 0);
+  EXPECT_EQ(gpus_needed(v1::Resources::auto_, 4, capacity), 4);
+  EXPECT_EQ(gpus_needed(v1::Resources::auto_, 5, capacity), 0);
+  EXPECT_EQ(gpus_needed(v1::Resources::cuda, 5, capacity), 5);
+}
+
+TEST(Leases, CountJobsOfAnEarlierServerAlsoBeyondTheCapacity) {
+  Machine machine;
+  machine.capacity = {4, 3, 1000};
+  machine.gpus = {"0", "1", "2"};
+  v1::Job job;
+  job.mutable_spec()->mutable_resources()->set_ranks(2);
+  job.set_gpus("1,9");
+  job.set_memory_bytes(1500);
+  Leases leases(machine, {job});
+  EXPECT_EQ(leases.free().ranks, 2);
+  EXPECT_EQ(leases.free().gpus, 1);
+  EXPECT_EQ(leases.free().memory, 0);
+  EXPECT_THAT(leases.take({1, 1, 0}), ElementsAre("0"));
+  EXPECT_EQ(leases.free().gpus, 0);
+}
+
+}  // namespace
+}  // namespace dotresize

@@ -1,0 +1,174 @@
+"""What a monitoring system sees: health, metrics, logs."""
+
+import json
+import os
+import re
+import signal
+import socket
+import sqlite3
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+from conftest import ENDED, PROGRAM, SOURCE, eventually, jobs_pb2, processes_of, script, spec
+
+HTTP = ("--http", "127.0.0.1:0")
+
+
+def fetch(server, page, token=None, context=None):
+    """(status, text)"""
+    request = urllib.request.Request(server.http + page)
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=20, context=context) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def metrics(server):
+    """{"name{labels}": value}, checked for Prometheus' rules."""
+    status, text = fetch(server, "/metrics")
+    assert status == 200
+    values, types = {}, {}
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split()
+            assert name.startswith("dotresize_")
+            assert (kind == "counter") == name.endswith("_total")
+            types[name] = kind
+        elif not line.startswith("#"):
+            sample, _, value = line.rpartition(" ")
+            assert re.sub(r"(_bucket|_sum|_count)?({.*})?$", "", sample) in types, line
+            values[sample] = float(value)
+    return values
+
+
+def test_metrics_tell_what_the_server_does(make_server, tmp_path):
+    server = make_server(*HTTP, "--max-ranks", "1", "--max-attempts", "1",
+                         DOTRESIZE_WORKER=script(tmp_path / "worker", f"test -e {tmp_path}/go || sleep 300; exit 65"))
+    first = server.create(spec(tmp_path / "out0", resources__ranks=1)).id
+    eventually(20, lambda: processes_of(first))
+    second = server.create(spec(tmp_path / "out1", resources__ranks=1)).id
+    seen = metrics(server)
+    assert seen['dotresize_jobs{state="queued"}'] == 1
+    assert seen['dotresize_jobs{state="starting"}'] == 1
+    eventually(10, lambda: 1 <= metrics(server)["dotresize_queue_head_age_seconds"] < 60)
+    assert seen["dotresize_jobs_created_total"] == 2
+    assert seen["dotresize_attempts_total"] == 1
+    assert seen["dotresize_last_success_timestamp_seconds"] == 0
+    assert seen["dotresize_state_free_bytes"] > 0
+    assert seen["dotresize_table_bytes"] > 0
+    assert seen["dotresize_serving"] == 1
+    assert seen["dotresize_queue_held"] == 0
+    (tmp_path / "go").touch()
+    server.cancel(first)
+    assert server.wait(second).error.code == "INVALID_INPUT"
+    server.wait(first)
+    seen = metrics(server)
+    assert seen['dotresize_jobs_ended_total{state="cancelled",code=""}'] == 1
+    assert seen['dotresize_jobs_ended_total{state="failed",code="INVALID_INPUT"}'] == 1
+    assert seen["dotresize_events_total"] == 6
+    assert seen["dotresize_queue_head_age_seconds"] == 0
+
+
+def test_calls_are_counted_by_method_and_code(make_server):
+    server = make_server(*HTTP, DOTRESIZE_WORKER="/bin/false")
+    server.jobs.ListJobs(jobs_pb2.ListJobsRequest(), timeout=20)
+    for call in (lambda: server.get("j-0"), lambda: list(server.watch("j-0"))):
+        with pytest.raises(Exception, match="NOT_FOUND"):
+            call()
+    unknown = server.channel.unary_unary("/dotresize.v1.Jobs/NoSuchMethod")
+    with pytest.raises(Exception, match="UNIMPLEMENTED"):
+        unknown(b"", timeout=20)
+    seen = metrics(server)
+    calls = {name: value for name, value in seen.items() if name.startswith("dotresize_calls_total")}
+    assert len(calls) == 3, calls
+    assert seen['dotresize_call_duration_seconds_count{method="ListJobs"}'] == 1
+    assert 'dotresize_call_duration_seconds_count{method="WatchJob"}' not in seen, "a stream takes as long as its job"
+    assert {tuple(sorted(re.findall(r'"(\w+)"', name))) for name in calls} == {
+        ("ListJobs", "OK"), ("GetJob", "NOT_FOUND"), ("NOT_FOUND", "WatchJob")}
+
+
+def test_readiness_is_that_of_the_job_table(make_server):
+    server = make_server(*HTTP, DOTRESIZE_WORKER="/bin/false")
+    assert fetch(server, "/readyz") == (200, "job table: ok\ndisk: ok\nscheduler: ok\n")
+    other = sqlite3.connect(server.state / "jobs.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    status, text = eventually(20, lambda: (answer := fetch(server, "/readyz"))[0] == 503 and answer)
+    assert "job table: database is locked\n" in text
+    assert fetch(server, "/healthz") == (200, "ok\n"), "a restart would not help"
+    assert metrics(server)["dotresize_serving"] == 0
+    other.execute("ROLLBACK")
+    eventually(20, lambda: fetch(server, "/readyz")[0] == 200)
+    assert fetch(server, "/jobs")[0] == 404
+
+
+def test_metrics_need_a_token_if_calls_do(make_server, tmp_path):
+    tokens = tmp_path / "tokens"
+    secret = subprocess.run([PROGRAM, "token", "--tokens", tokens, "prometheus", "read"],
+                            check=True, capture_output=True, text=True).stdout.strip()
+    server = make_server(*HTTP, "--tokens", str(tokens), DOTRESIZE_WORKER="/bin/false")
+    assert fetch(server, "/metrics")[0] == 401
+    assert fetch(server, "/metrics", "wrong")[0] == 401
+    assert fetch(server, "/metrics", secret)[0] == 200
+    assert fetch(server, "/healthz")[0] == fetch(server, "/readyz")[0] == 200
+
+
+def test_http_is_https_with_a_certificate(make_server, tmp_path):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                    "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
+                    "-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem"],
+                   check=True, capture_output=True)
+    (tmp_path / "key.pem").chmod(0o600)
+    server = make_server(*HTTP, "--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem"),
+                         DOTRESIZE_WORKER="/bin/false")
+    assert server.http.startswith("https://")
+    context = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+    assert fetch(server, "/readyz", context=context)[0] == 200
+
+
+@pytest.mark.parametrize("options", [["--http", "0.0.0.0:0"], ["--http", "nowhere"], ["--log-format", "xml"]])
+def test_what_others_reach_or_nobody_knows_is_refused(tmp_path, options):
+    done = subprocess.run([PROGRAM, "--listen", "127.0.0.1:0", "--state", tmp_path / "state", *options],
+                          env={**os.environ, "DOTRESIZE_WORKER": "/bin/false"}, capture_output=True, text=True,
+                          timeout=20)
+    assert done.returncode == 64
+    assert options[0] in done.stderr
+
+
+def test_idle_http_connections_take_nothing_from_the_rest(make_server, tmp_path):
+    server = make_server(*HTTP, DOTRESIZE_WORKER=script(tmp_path / "worker", "exit 65"))
+    host, port = server.http.removeprefix("http://").split(":")
+    connections = [socket.create_connection((host, int(port)), timeout=20) for _ in range(40)]
+    assert server.wait(server.create(spec(tmp_path / "out", resources__ranks=1)).id).state in ENDED
+    for connection in connections:
+        connection.close()
+    assert fetch(server, "/healthz")[0] == 200
+
+
+def test_port_of_another_server_is_not_shared(make_server, tmp_path):
+    server = make_server(*HTTP, DOTRESIZE_WORKER="/bin/false")
+    done = subprocess.run([PROGRAM, "--listen", "127.0.0.1:0", "--state", tmp_path / "other", "--http",
+                           server.http.removeprefix("http://")], env=server.environment, capture_output=True,
+                          text=True, timeout=20)
+    assert done.returncode == 69
+    assert "--http: cannot listen on" in done.stderr
+
+
+def test_json_log_says_of_which_job_and_attempt_it_is(make_server, tmp_path):
+    server = make_server("--log-format", "json",
+                         DOTRESIZE_WORKER=script(tmp_path / "worker", "exit 65"))
+    id_ = server.create(spec(tmp_path / "out", name="a \"b\" é", resources__ranks=1)).id
+    server.wait(id_)
+    server.end(signal.SIGTERM)
+    lines = [json.loads(line) for line in server.log().splitlines()]
+    assert all({"time", "level", "message"} <= line.keys() for line in lines)
+    of_job = [line for line in lines if line.get("job") == id_]
+    assert of_job[0]["message"] == "accepted, 'a \"b\" é'"
+    assert of_job[-1]["message"].startswith("FAILED: ")
+    assert of_job[-1]["attempt"] == 1
+    assert "job" not in lines[-1], "it is about the server"

@@ -1,0 +1,155 @@
+// One forward, one backward (Narayanan et al., "PipeDream", 2019): rank r of R starts with R-1-r
+// microbatches forward; from then on each further one is followed by the oldest one back. So no
+// rank has more than R-r of them, and none waits but at both ends.
+#include "worker/transformer/gradient_stream.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "job/plan/token_windows.h"
+#include "worker/transformer/backward.h"
+#include "worker/transformer/forward.h"
+#include "worker/transformer/rotary.h"
+#include "worker/transformer/stage_transfers.h"
+
+namespace dotresize {
+namespace {
+
+/// A microbatch that is under way: what each sublayer of the stage has read, and what it returned.
+struct UnderWay {
+  int64_t first_sample = 0;
+  at::Tensor ids;
+  std::vector<at::Tensor> x;
+};
+
+class GradientStream {
+ public:
+  GradientStream(Communicator& comm, const ModelConfig& config, const Stage& stage,
+                 const LossOfWindows& loss)
+      : comm_(comm),
+        config_(config),
+        stage_(stage),
+        loss_(loss),
+        step_(microbatch_samples(loss.windows.size(1))),
+        count_((loss.windows.size(0) + step_ - 1) / step_),
+        rotary_(to_device(make_rotary_table(config, loss.windows.size(1)), stage.device)),
+        incoming_(comm, expected(), stage.device),
+        onward_(comm, comm.rank() + 1),
+        back_(comm, comm.rank() - 1) {}
+
+  int64_t microbatches() const { return count_; }
+  /// Microbatches that this rank sends forward before the first one comes back.
+  int64_t ahead() const { return comm_.size() - 1 - comm_.rank(); }
+  /// Both return the number of tokens.
+  int64_t forward(int64_t microbatch, const JunctionVisitor& visit);
+  int64_t backward(const JunctionVisitor& visit);
+  void drain() {
+    onward_.drain();
+    back_.drain();
+  }
+
+ private:
+  bool first() const { return comm_.rank() == 0; }
+  bool last() const { return comm_.rank() == comm_.size() - 1; }
+  at::Tensor ids_of(int64_t microbatch) const {
+    const int64_t begin = microbatch * step_;
+    return loss_.windows.slice(0, begin, std::min(begin + step_, loss_.windows.size(0)));
+  }
+  std::vector<Incoming::Message> expected() const;
+
+  Communicator& comm_;
+  const ModelConfig& config_;
+  const Stage& stage_;
+  const LossOfWindows& loss_;
+  int64_t step_;
+  int64_t count_;
+  RotaryTable rotary_;
+  Incoming incoming_;
+  Outgoing onward_;
+  Outgoing back_;
+  std::deque<UnderWay> under_way_;
+};
+
+/// In the order of use: of two messages that are received in another order than they are needed,
+/// each could wait for the other.
+std::vector<Incoming::Message> GradientStream::expected() const {
+  std::vector<Incoming::Message> messages;
+  const auto expect = [&](int from, int64_t microbatch) {
+    const at::Tensor ids = ids_of(microbatch);
+    messages.push_back({from, {ids.size(0), ids.size(1), config_.hidden_size}});
+  };
+  for (int64_t m = 0; m < count_ + ahead(); ++m) {
+    if (m < count_ && !first()) expect(comm_.rank() - 1, m);
+    if (m >= ahead() && !last()) expect(comm_.rank() + 1, m - ahead());
+  }
+  return messages;
+}
+
+int64_t GradientStream::forward(int64_t microbatch, const JunctionVisitor& visit) {
+  UnderWay kept{microbatch * step_, ids_of(microbatch), {}};
+  at::Tensor x = first() ? stage_.embed(kept.ids) : incoming_.take();
+  if (first()) visit(0, x);
+  for (const SublayerWeights& weights : stage_.sublayers) {
+    kept.x.push_back(x);
+    x = sublayer_forward(config_, weights, rotary_, x);
+    visit(weights.sublayer + 1, x);
+  }
+  if (last()) {
+    kept.x.push_back(x);
+  } else {
+    onward_.put(x);
+  }
+  under_way_.push_back(std::move(kept));
+  return under_way_.back().ids.numel();
+}
+
+int64_t GradientStream::backward(const JunctionVisitor& visit) {
+  UnderWay kept = std::move(under_way_.front());
+  under_way_.pop_front();
+  at::Tensor g;
+  if (last()) {
+    g = loss_gradient(config_, loss_.head, kept.x.back(),
+                      labels_of(loss_.labels, kept.ids, kept.first_sample));
+    kept.x.pop_back();
+  } else {
+    g = incoming_.take();
+  }
+  for (auto weights = stage_.sublayers.rbegin(); weights != stage_.sublayers.rend(); ++weights) {
+    visit(weights->sublayer + 1, g);
+    g = sublayer_gradient(config_, *weights, rotary_, kept.x.back(), g);
+    kept.x.pop_back();
+  }
+  if (first()) {
+    visit(0, g);
+  } else {
+    back_.put(g);
+  }
+  return kept.ids.numel();
+}
+
+}  // namespace
+
+void stream_gradients(Communicator& comm, const ModelConfig& config, const Stage& stage,
+                      const LossOfWindows& loss, const JunctionVisitor& visit,
+                      const JunctionVisitor& visit_gradient,
+                      const std::function<void(int64_t tokens)>& after_microbatch,
+                      PhaseClock& clock) {
+  const c10::InferenceMode with_autograd(false);
+  const c10::NoGradGuard until_it_is_needed;
+  GradientStream stream(comm, config, stage, loss);
+  for (int64_t m = 0; m < stream.microbatches() + stream.ahead(); ++m) {
+    if (m < stream.microbatches()) after_microbatch(stream.forward(m, visit));
+    if (m < stream.ahead()) continue;
+    const PhaseClock::Scope scope(clock, "backward");
+    after_microbatch(stream.backward(visit_gradient));
+  }
+  stream.drain();
+}
+
+}  // namespace dotresize

@@ -1,0 +1,116 @@
+#include "worker/transformer/loss_gradient.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/PhiloxRNGEngine.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "job/plan/block_sizes.h"
+#include "worker/transformer/backward.h"
+#include "worker/transformer/forward.h"
+
+namespace dotresize {
+namespace {
+
+/// Calls visit(rows, logits [tokens, count] float32) block by block.
+template <class Visit>
+void for_each_block(const at::Tensor& head, const at::Tensor& normed, const Visit& visit) {
+  for (const at::Tensor& rows : head.split(kGradientVocabularyRows)) {
+    visit(rows, at::linear(normed, rows).to(at::kFloat));
+  }
+}
+
+/// log Σ exp of each token's logits, [tokens, 1] float64.
+at::Tensor log_sums(const at::Tensor& head, const at::Tensor& normed) {
+  at::Tensor largest = at::full({normed.size(0), 1}, -std::numeric_limits<float>::infinity(),
+                                normed.options().dtype(at::kFloat));
+  at::Tensor sum = at::zeros_like(largest, at::kDouble);
+  for_each_block(head, normed, [&](const at::Tensor&, const at::Tensor& logits) {
+    const at::Tensor before = largest;
+    largest = at::maximum(before, logits.amax(1, /*keepdim=*/true));
+    sum *= (before - largest).to(at::kDouble).exp();
+    sum += (logits - largest).exp_().sum(1, /*keepdim=*/true, at::kDouble);
+  });
+  return largest.to(at::kDouble) + sum.log();
+}
+
+/// The tokens at which the sums of the probabilities exceed these numbers, from blocks in order.
+class LabelDraw {
+ public:
+  explicit LabelDraw(const at::Tensor& uniforms)
+      : uniforms_(uniforms.unsqueeze(1)),
+        mass_(at::zeros_like(uniforms_)),
+        labels_(at::zeros_like(uniforms, at::kLong)) {}
+
+  /// Sums are float32 within a block.
+  void add(const at::Tensor& probabilities) {
+    labels_ += (probabilities.cumsum(1) <= (uniforms_ - mass_).to(at::kFloat)).sum(1);
+    mass_ += probabilities.sum(1, /*keepdim=*/true, at::kDouble);
+  }
+  /// All probabilities together may be less than 1 by rounding: then the last token is drawn.
+  at::Tensor labels(int64_t vocabulary) const { return labels_.clamp_max(vocabulary - 1); }
+
+ private:
+  at::Tensor uniforms_;
+  at::Tensor mass_;
+  at::Tensor labels_;
+};
+
+/// With respect to the normed stream [tokens, d] in the compute dtype: p·W - W[label], float32.
+at::Tensor normed_gradient(const at::Tensor& head, const at::Tensor& normed,
+                           const WindowLabels& given) {
+  const at::Tensor log_sum = log_sums(head, normed).to(at::kFloat);
+  at::Tensor gradient = at::zeros(normed.sizes(), normed.options().dtype(at::kFloat));
+  std::optional<LabelDraw> draw;
+  if (given.uniforms.defined()) draw.emplace(given.uniforms.to(normed.device()));
+  for_each_block(head, normed, [&](const at::Tensor& rows, const at::Tensor& logits) {
+    const at::Tensor probabilities = (logits - log_sum).exp_();
+    if (draw) draw->add(probabilities);
+    gradient += at::mm(probabilities.to(rows.scalar_type()), rows).to(at::kFloat);
+  });
+  if (draw) {
+    return gradient.sub_(head.index_select(0, draw->labels(head.size(0))).to(at::kFloat));
+  }
+  const at::Tensor labels = given.labels.to(normed.device());
+  gradient.sub_(head.index_select(0, labels.clamp_min(0)).to(at::kFloat));
+  return gradient.mul_((labels >= 0).unsqueeze(1));
+}
+
+}  // namespace
+
+at::Tensor token_uniforms(uint32_t seed, int64_t first_token, int64_t count) {
+  at::Tensor uniforms = at::empty({count}, at::kDouble);
+  auto* values = uniforms.mutable_data_ptr<double>();
+  for (int64_t i = 0; i < count; ++i) {
+    at::Philox4_32 generator(seed, static_cast<uint64_t>(first_token + i));
+    const uint64_t high = generator();
+    const uint64_t bits = (high << 32 | generator()) >> 11;
+    values[i] = std::ldexp(static_cast<double>(bits), -53);
+  }
+  return uniforms;
+}
+
+WindowLabels labels_of(const LabelSource& source, const at::Tensor& ids, int64_t first_sample) {
+  if (source.kind == Labels::kModel) {
+    return {token_uniforms(source.seed, first_sample * ids.size(1), ids.numel()), {}};
+  }
+  at::Tensor next = ids.roll(-1, 1);
+  next.narrow(1, ids.size(1) - 1, 1).fill_(-1);
+  return {{}, next.reshape(-1)};
+}
+
+at::Tensor loss_gradient(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x,
+                         const WindowLabels& labels) {
+  const at::Tensor tokens = x.reshape({-1, x.size(-1)});
+  const auto norm = [&](const at::Tensor& input) {
+    return rms_norm(input, head.norm, config.hidden_size, config.rms_norm_eps);
+  };
+  const at::Tensor of_normed =
+      normed_gradient(head.weight, norm(tokens).to(head.weight.scalar_type()), labels);
+  return gradient_through(norm, tokens, of_normed).view(x.sizes());
+}
+
+}  // namespace dotresize
