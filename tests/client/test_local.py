@@ -154,7 +154,9 @@ def test_a_failing_run_says_one_line(offline, job_files, tmp_path):
     errors = [line for line in lines if "error" in line.lower()]
     assert len(errors) == 1 and "16 are needed" in errors[0], lines
     assert not any("MPI" in line or "----" in line for line in lines), lines
-    assert "MPI_ABORT" in offline("run", job, "--verbose", exit_code=65).stderr
+    # Its help, or, if mpirun ends before that has arrived, its own error.
+    verbose = offline("run", job, "--verbose", exit_code=65).stderr
+    assert "MPI_ABORT" in verbose or "ORTE_ERROR_LOG" in verbose, verbose
 
 
 def test_an_unknown_verb_comes_with_the_nearest_one(offline):
