@@ -207,3 +207,40 @@ def test_bad_options_are_refused_with_their_field(make_patient_server, tmp_path,
     with refused(grpc.StatusCode.INVALID_ARGUMENT) as found:
         create(server, spec(tmp_path / "out", **ONE), **options)
     assert list(found[1]) == [f"options.{next(iter(options))}"]
+
+
+def leases_in(log):
+    """{GPU: [(begin, end), ...]} of the attempts that wrote the log, in their order."""
+    attempts = {}
+    for line in log.read_text().splitlines():
+        attempt, gpu, moment, what = line.split(",")
+        attempts.setdefault((attempt, gpu), {})[what] = float(moment)
+    leases = {}
+    for (_, gpu), moments in attempts.items():
+        leases.setdefault(gpu, []).append((moments["begin"], moments["end"]))
+    return {gpu: sorted(moments) for gpu, moments in leases.items()}
+
+
+def test_leases_stay_disjoint_over_kills_of_the_server(make_server, tmp_path):
+    def note(what):
+        return f'echo "$DOTRESIZE_JOB_ID-$DOTRESIZE_ATTEMPT,$CUDA_VISIBLE_DEVICES,$(date +%s.%N),{what}" >> {tmp_path}/log'
+
+    server = make_server("--gpus", "3", "--max-ranks", "5", "--memory", "1TiB", DOTRESIZE_WORKER=script(
+        tmp_path / "worker", f"{note('begin')}; sleep 0.3; {note('end')}; exit 65"))
+    ids = []
+    for i in range(24):
+        device = job_pb2.Resources.cpu if i % 3 == 0 else job_pb2.Resources.cuda
+        ids.append(server.create(spec(tmp_path / f"out{i}", resources__ranks=1, resources__device=device)).id)
+        if i % 5 == 4:
+            server.kill_and_restart()
+    for id_ in ids:
+        assert server.wait(id_).error.code == "INVALID_INPUT"
+        ends = [event for event in server.watch(id_) if event.state_change.state in ENDED]
+        assert len(ends) == 1
+    leases = leases_in(tmp_path / "log")
+    assert {"", "0", "1"} <= leases.keys() <= {"", "0", "1", "2"}
+    for gpu in leases.keys() - {""}:
+        for (_, end), (begin, _) in zip(leases[gpu], leases[gpu][1:]):
+            assert end <= begin, f"two jobs had GPU {gpu} at once"
+    eventually(20, lambda: server.jobs.GetServerInfo(
+        jobs_pb2.GetServerInfoRequest(), timeout=20).used == jobs_pb2.ResourceAmounts())
