@@ -106,6 +106,7 @@ HttpServer::HttpServer(const Endpoint& endpoint, const TlsFiles& tls, const Acce
   url_ = (tls.certificate.empty() ? "http://" : "https://") + endpoint.host + ":" +
          std::to_string(port);
   thread_ = std::thread([this] { server_->listen_after_bind(); });
+  while (!server_->is_running()) std::this_thread::yield();  // stop() does nothing before
 }
 
 HttpServer::~HttpServer() {

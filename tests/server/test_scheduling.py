@@ -64,9 +64,13 @@ def test_jobs_lease_disjoint_gpus_and_a_small_one_is_backfilled(make_patient_ser
     assert [environment["CUDA_VISIBLE_DEVICES"] for environment in ranks(server, small, 1)] == [""]
     job = waits_for(server, third, "4 GPUs (0 free)")
     assert job.queue_position == 1
-    info = server.jobs.GetServerInfo(jobs_pb2.GetServerInfoRequest(), timeout=20)
-    assert (info.capacity.gpus, info.used.gpus, info.used.ranks) == (8, 8, 9)
-    assert (info.queued_jobs, info.running_jobs) == (1, 3)
+
+    def is_counted():
+        info = server.jobs.GetServerInfo(jobs_pb2.GetServerInfoRequest(), timeout=20)
+        assert (info.capacity.gpus, info.queued_jobs, info.running_jobs) == (8, 1, 3)
+        return (info.used.gpus, info.used.ranks) == (8, 9)
+
+    eventually(20, is_counted)
     server.kill_and_restart()
     waits_for(server, third, "4 GPUs (0 free)")
     server.cancel(second)
