@@ -1,14 +1,18 @@
 #include "base/child_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/program.h"
@@ -56,31 +60,81 @@ ProgramMissing cannot_start(const std::string& program) {
 }
 
 /// Between fork and exec. Never returns.
-[[noreturn]] void become_child(const std::vector<char*>& arguments, const sigset_t& signals) {
+[[noreturn]] void become_child(const std::vector<char*>& arguments, const sigset_t& signals,
+                               int standard_output, int standard_error) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   setpgid(0, 0);
   dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+  dup2(standard_output, STDOUT_FILENO);
+  dup2(standard_error, STDERR_FILENO);
   sigprocmask(SIG_SETMASK, &signals, nullptr);
   execvp(arguments[0], arguments.data());
   _exit(kExitCannotExecute);
 }
 
-/// Waits for the child; signals that ask us to stop are passed on once, as SIGTERM.
-int wait_passing_signals(pid_t child, const sigset_t& watched) {
-  bool stopped = false;
-  for (;;) {
-    int signal = 0;
-    sigwait(&watched, &signal);
-    if (signal != SIGCHLD && !stopped) {
-      stopped = true;
-      kill(child, SIGTERM);
+/// A child with a process group of its own that is read and waited for.
+class WatchedChild {
+ public:
+  /// `signals` are blocked: those that end the child, and SIGCHLD.
+  WatchedChild(pid_t pid, const sigset_t& signals, UniqueFd standard_output,
+               UniqueFd standard_error)
+      : pid_(pid),
+        signals_(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK)),
+        streams_{std::move(standard_output), std::move(standard_error)} {
+    require(signals_ ? 0 : errno, "signalfd");
+  }
+
+  /// Until it has ended and all that it wrote is read; returns its exit code.
+  int wait(ProgramOutput& output) {
+    constexpr int kTickMs = 200;
+    while (!status_ || streams_[0] || streams_[1]) {
+      std::array<pollfd, 3> polled = {{{signals_.get(), POLLIN, 0},
+                                       {streams_[0].get(), POLLIN, 0},
+                                       {streams_[1].get(), POLLIN, 0}}};
+      const int ready = ::poll(polled.data(), polled.size(), kTickMs);
+      if (ready == 0) {
+        // What it has started may keep the pipes open.
+        if (status_) break;
+        output.tick();
+      }
+      if (ready <= 0) continue;
+      if (polled[1].revents != 0) read(0, output);
+      if (polled[2].revents != 0) read(1, output);
+      if (polled[0].revents != 0) take_signals();
+    }
+    return stopped_ ? kExitCancelled : exit_code_of(*status_);
+  }
+
+ private:
+  void read(size_t stream, ProgramOutput& output) {
+    std::array<char, 16384> buffer;
+    const ssize_t got = ::read(streams_[stream].get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) return;
+    if (got <= 0) {
+      streams_[stream] = UniqueFd();
+      return;
+    }
+    const std::string_view bytes(buffer.data(), static_cast<size_t>(got));
+    stream == 0 ? output.standard_output(bytes) : output.standard_error(bytes);
+  }
+
+  void take_signals() {
+    signalfd_siginfo signal = {};
+    while (::read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
+      if (signal.ssi_signo == SIGCHLD || stopped_ || status_) continue;
+      stopped_ = true;
+      ::kill(pid_, SIGTERM);
     }
     int status = 0;
-    if (signal != SIGCHLD || waitpid(child, &status, WNOHANG) != child) continue;
-    if (stopped) return kExitCancelled;
-    return exit_code_of(status);
+    if (!status_ && ::waitpid(pid_, &status, WNOHANG) == pid_) status_ = status;
   }
-}
+
+  pid_t pid_;
+  UniqueFd signals_;
+  std::array<UniqueFd, 2> streams_;  ///< its standard output and error; empty once they have ended
+  std::optional<int> status_;        ///< as of waitpid, once it has ended
+  bool stopped_ = false;
+};
 
 }  // namespace
 
@@ -184,17 +238,22 @@ void exec_program(const std::vector<std::string>& command) {
   throw cannot_start(command.front());
 }
 
-int run_program(const std::vector<std::string>& command) {
+int run_program(const std::vector<std::string>& command, ProgramOutput& output) {
   sigset_t watched;
   sigemptyset(&watched);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&watched, signal);
   sigset_t previous;
   sigprocmask(SIG_BLOCK, &watched, &previous);
   const std::vector<char*> arguments = exec_vector(command);
-  const pid_t child = fork();
-  if (child < 0) throw cannot_start(command.front());
-  if (child == 0) become_child(arguments, previous);
-  const int code = wait_passing_signals(child, watched);
+  Pipe out = make_pipe();
+  Pipe err = make_pipe();
+  const pid_t pid = fork();
+  if (pid < 0) throw cannot_start(command.front());
+  if (pid == 0) become_child(arguments, previous, out.write_end.get(), err.write_end.get());
+  out.write_end = UniqueFd();
+  err.write_end = UniqueFd();
+  WatchedChild child(pid, watched, std::move(out.read_end), std::move(err.read_end));
+  const int code = child.wait(output);
   sigprocmask(SIG_SETMASK, &previous, nullptr);
   if (code == kExitCannotExecute) {
     throw ProgramMissing("cannot start " + command.front() + ": is it installed?");

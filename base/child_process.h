@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dotresize {
@@ -64,10 +65,20 @@ std::vector<std::string> launch_command(int ranks, const std::filesystem::path& 
 /// ProgramMissing.
 [[noreturn]] void exec_program(const std::vector<std::string>& command);
 
-/// Runs `command` to its end, without standard input and in a process group of its own, and returns
-/// its exit code. SIGINT, SIGTERM and SIGHUP become one SIGTERM for it, and the result is then
-/// kExitCancelled. It does not outlive this program. Throws ProgramMissing. Call before any other
-/// thread is started.
-int run_program(const std::vector<std::string>& command);
+/// Takes what a program writes, and the time that passes meanwhile.
+class ProgramOutput {
+ public:
+  virtual ~ProgramOutput() = default;
+  virtual void standard_output(std::string_view bytes) = 0;
+  virtual void standard_error(std::string_view bytes) = 0;
+  /// Several times a second while nothing is written.
+  virtual void tick() = 0;
+};
+
+/// Runs `command` to its end, without standard input and in a process group of its own, hands what
+/// it writes to `output`, and returns its exit code. SIGINT, SIGTERM and SIGHUP become one SIGTERM
+/// for it, and the result is then kExitCancelled. It does not outlive this program. Throws
+/// ProgramMissing. Call before any other thread is started.
+int run_program(const std::vector<std::string>& command, ProgramOutput& output);
 
 }  // namespace dotresize

@@ -49,6 +49,10 @@ std::string listed(const std::vector<std::string>& words) {
   return text;
 }
 
+std::string counted(int64_t number, const std::string& noun) {
+  return with_separators(number) + " " + noun + (number == 1 ? "" : "s");
+}
+
 std::string closest(std::string_view word, const std::vector<std::string>& candidates) {
   constexpr std::size_t kMaxWord = 60;  // nothing longer is a mistyped key
   if (word.size() > kMaxWord) return "";

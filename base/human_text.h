@@ -11,6 +11,9 @@ namespace dotresize {
 /// "a, b, c".
 std::string listed(const std::vector<std::string>& words);
 
+/// "1 problem", "2,048 problems": of a noun that takes an s.
+std::string counted(int64_t number, const std::string& noun);
+
 /// The candidate with the smallest edit distance to `word`, if a typing error may explain it
 /// (at most a third of the letters); otherwise empty.
 std::string closest(std::string_view word, const std::vector<std::string>& candidates);

@@ -1,5 +1,7 @@
 #include "client/job_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -9,6 +11,7 @@
 #include "base/printable.h"
 #include "base/program.h"
 #include "client/progress_bar.h"
+#include "job/report/result_table.h"
 #include "job/spec/job_state.h"
 
 namespace dotresize {
@@ -22,15 +25,18 @@ std::string date(const Timestamp& time) {
   std::tm local{};
   std::array<char, 64> buffer{};
   if (localtime_r(&seconds, &local) == nullptr) return "?";
-  return {buffer.data(), std::strftime(buffer.data(), buffer.size(), "%Y-%m-%d %H:%M:%S", &local)};
+  return {buffer.data(),
+          std::strftime(buffer.data(), buffer.size(), "%Y-%m-%d %H:%M:%S %Z", &local)};
 }
 
 double seconds_between(const Timestamp& from, const Timestamp& to) {
   return static_cast<double>(to.seconds() - from.seconds()) + 1e-9 * (to.nanos() - from.nanos());
 }
 
-/// How long the job has computed, or "" if it has not begun.
+/// How long the job has computed, or "" if it has not begun. Of one that has succeeded what its
+/// ranks have measured: the same everywhere.
 std::string time_taken(const v1::Job& job, std::time_t now) {
+  if (job.has_result()) return format_duration(job.result().wall_time_s());
   if (!job.has_start_time()) return "";
   Timestamp end;
   end.set_seconds(now);
@@ -38,24 +44,14 @@ std::string time_taken(const v1::Job& job, std::time_t now) {
   return format_duration(seconds_between(job.start_time(), end));
 }
 
-std::vector<std::string> size_row(const std::string& name, int64_t before, int64_t after,
-                                  std::string (*format)(int64_t)) {
-  return {name, format(before), format(after),
-          format_change(static_cast<double>(before), static_cast<double>(after))};
+ModelReport model_report(const v1::ModelSize& size) {
+  ModelReport model{size.parameters(), size.bytes(), std::nullopt};
+  if (size.perplexity() > 0.0) model.perplexity = size.perplexity();
+  return model;
 }
 
-/// The table that a compression is about. Without a perplexity (0) that row is left out.
-std::string result_table(const v1::ModelSize& dense, const v1::ModelSize& compressed) {
-  Rows rows = {{"", "dense", "compressed", "change"}};
-  if (dense.perplexity() > 0.0 && compressed.perplexity() > 0.0) {
-    rows.push_back({"perplexity", format_perplexity(dense.perplexity()),
-                    format_perplexity(compressed.perplexity()),
-                    format_change(dense.perplexity(), compressed.perplexity())});
-  }
-  rows.push_back(
-      size_row("parameters", dense.parameters(), compressed.parameters(), with_separators));
-  rows.push_back(size_row("bytes", dense.bytes(), compressed.bytes(), human_bytes));
-  return format_table(rows, {Align::kLeft, Align::kRight, Align::kRight, Align::kRight});
+std::string result_table(const v1::JobResult& result) {
+  return result_table(model_report(result.dense()), model_report(result.compressed()));
 }
 
 std::string error_text(const v1::JobError& error) {
@@ -107,8 +103,9 @@ std::string job_text(const v1::Job& job, std::time_t now) {
                {"name", printable(job.spec().name())},
                {"state", state_name(job)}};
   if (job.has_queue_position()) {
-    rows.push_back({"place", std::to_string(job.queue_position()) + " in the queue"});
+    rows.push_back({"position", std::to_string(job.queue_position()) + " in the queue"});
     rows.push_back({"waits for", printable(job.waiting_for())});
+    if (job.has_retry_time()) rows.push_back({"not before", date(job.retry_time())});
   }
   if (job.attempt() > 1) rows.push_back({"attempt", std::to_string(job.attempt())});
   if (job.has_progress() && !has_ended(job.state())) {
@@ -128,7 +125,7 @@ std::string job_text(const v1::Job& job, std::time_t now) {
   std::string text = format_table(rows, {Align::kLeft, Align::kLeft});
   if (!job.has_result()) return text;
   text += '\n';
-  return text + result_table(job.result().dense(), job.result().compressed());
+  return text + result_table(job.result());
 }
 
 std::string server_text(const v1::ServerInfo& server) {
@@ -164,19 +161,58 @@ std::string outcome_text(const v1::Job& job) {
   if (job.state() == v1::Job::CANCELLED) return "the job was cancelled\n";
   if (job.state() == v1::Job::FAILED) return "the job failed: " + error_text(job.error()) + "\n";
   const v1::JobResult& result = job.result();
-  return result_table(result.dense(), result.compressed()) + "\n" +
+  return result_table(result) + "\n" +
          format_table({{"output", printable(result.output_path())},
                        {"took", format_duration(result.wall_time_s())}},
                       {Align::kLeft, Align::kLeft});
 }
 
+/// Why the perplexities of the reports cannot be compared; empty if they can.
+std::string comparison_note(const std::vector<ReportSummary>& summaries) {
+  const auto tokens_of = [](const ReportSummary& summary) {
+    const auto found = summary.fingerprints.find("evaluation_tokens");
+    return found == summary.fingerprints.end() ? std::string() : found->second;
+  };
+  const bool same = std::ranges::all_of(summaries, [&](const ReportSummary& summary) {
+    return tokens_of(summary) == tokens_of(summaries.front());
+  });
+  return same ? "" : "\nnot all perplexities are over the same tokens: they cannot be compared\n";
+}
+
+std::string width_text(const ReportSummary& summary) {
+  return summary.width_range +
+         (summary.hidden_size ? " of " + std::to_string(*summary.hidden_size) : "");
+}
+
+std::string comparison_table(const std::vector<ReportSummary>& summaries) {
+  Rows rows = {{"name", "method", "target", "width", "parameters", "bytes", "of dense",
+                "perplexity", "change", "took"}};
+  for (const ReportSummary& summary : summaries) {
+    const ModelReport& dense = summary.dense;
+    const ModelReport& compressed = summary.compressed;
+    const bool scored = dense.perplexity && compressed.perplexity;
+    rows.push_back({printable(summary.name), printable(summary.method), printable(summary.target),
+                    width_text(summary), with_separators(compressed.parameters),
+                    human_bytes(compressed.bytes),
+                    fmt::format("{:.1f} %", 100.0 * static_cast<double>(compressed.bytes) /
+                                                static_cast<double>(dense.bytes)),
+                    scored ? format_perplexity(*compressed.perplexity) : "",
+                    scored ? format_change(*dense.perplexity, *compressed.perplexity) : "",
+                    format_duration(summary.wall_time_s)});
+  }
+  std::vector<Align> alignment(rows.front().size(), Align::kRight);
+  std::fill_n(alignment.begin(), 3, Align::kLeft);
+  return format_table(rows, alignment) + comparison_note(summaries);
+}
+
 std::string report_text(const ReportSummary& summary) {
   return format_table({{"name", printable(summary.name)},
                        {"method", printable(summary.method)},
-                       {"width", std::to_string(summary.width)},
+                       {"target", printable(summary.target)},
+                       {"width", width_text(summary)},
                        {"took", format_duration(summary.wall_time_s)}},
                       {Align::kLeft, Align::kLeft}) +
-         "\n" + result_table(to_message(summary.dense), to_message(summary.compressed));
+         "\n" + result_table(summary.dense, summary.compressed);
 }
 
 }  // namespace dotresize

@@ -8,6 +8,7 @@
 #include "base/program.h"
 #include "client/json_output.h"
 #include "client/rpc_error.h"
+#include "client/usage.h"
 #include "client/verb.h"
 
 namespace dotresize {
@@ -60,10 +61,14 @@ int main(int argc, char** argv) {
   add_output_option(app, common);
   std::vector<Verb> verbs = add_local_verbs(app, common);
   for (Verb& verb : add_job_verbs(app, common)) verbs.push_back(std::move(verb));
+  verbs.push_back(add_completion_verb(app));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+    if (error.get_exit_code() == 0) return app.exit(error);  // help, version
+    std::cerr << "dotresize: error: " << usage_fault(app, error)
+              << "\n`dotresize --help` lists the verbs, `dotresize VERB --help` explains one.\n";
+    return kExitUsage;
   }
   return perform(verbs, common);
 }

@@ -15,16 +15,14 @@ namespace {
 constexpr int kShortestBar = 8;
 constexpr int kMaxBar = 40;
 constexpr double kRounding = 1e-9;  // 0.58 * 100 is a little less than 58
-constexpr size_t kPhaseWidth = sizeof("evaluate compressed") - 1;
+constexpr size_t kPhaseWidth = sizeof("evaluate_compressed") - 1;
 
 double fraction_of(const v1::Progress& progress) {
   return std::isnan(progress.fraction()) ? 0.0 : std::clamp(progress.fraction(), 0.0, 1.0);
 }
 
 std::string phase_name(const v1::Progress& progress) {
-  std::string name = progress.phase().empty() ? "starting" : printable(progress.phase());
-  std::replace(name.begin(), name.end(), '_', ' ');
-  return name;
+  return progress.phase().empty() ? "starting" : printable(progress.phase());
 }
 
 struct Details {

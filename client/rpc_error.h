@@ -26,11 +26,18 @@ class RpcError : public std::runtime_error {
   /// `status` is not OK; `server` is the address, for the message.
   RpcError(const grpc::Status& status, const std::string& server);
 
+  /// The same error in other words.
+  RpcError with_message(const std::string& message) const;
+
   grpc::StatusCode code() const { return code_; }
   /// From google.rpc.BadRequest; empty if the server sent none.
   const std::vector<FieldViolation>& violations() const { return violations_; }
 
  private:
+  RpcError(const std::string& message, grpc::StatusCode code,
+           const std::vector<FieldViolation>& violations)
+      : std::runtime_error(message), code_(code), violations_(violations) {}
+
   grpc::StatusCode code_;
   std::vector<FieldViolation> violations_;
 };

@@ -34,4 +34,14 @@ void add_output_option(CLI::App& command, CommonOptions& common) {
       ->capture_default_str();
 }
 
+void add_set_option(CLI::App& command, std::vector<std::string>& changes) {
+  command
+      .add_option("--set", changes,
+                  "Changes a key of the job file, as in --set method.size=0.7; several times")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+}
+
 }  // namespace dotresize

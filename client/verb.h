@@ -31,10 +31,14 @@ struct Verb {
 void add_server_option(CLI::App& command, CommonOptions& common);
 void add_output_option(CLI::App& command, CommonOptions& common);
 
-/// run, plan, eval, verify: those that need no server.
+/// init, run, plan, eval, verify: those that need no server.
 std::vector<Verb> add_local_verbs(CLI::App& app, CommonOptions& common);
-/// submit, status, watch, list, cancel, resume, delete, logs, report,
-/// admin.
+/// submit, status, watch, list, cancel, resume, delete, prune, logs, report, admin.
 std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common);
+/// completion: prints what completes the words of `app` in a shell.
+Verb add_completion_verb(CLI::App& app);
+
+/// --set KEY=VALUE, several times (job/spec/job_changes.h).
+void add_set_option(CLI::App& command, std::vector<std::string>& changes);
 
 }  // namespace dotresize

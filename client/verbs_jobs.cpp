@@ -4,19 +4,24 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <optional>
 
 #include "base/errors.h"
+#include "base/failure.h"
+#include "base/human_text.h"
 #include "base/printable.h"
 #include "base/program.h"
 #include "client/connection.h"
 #include "client/follow.h"
+#include "client/job_id.h"
 #include "client/job_text.h"
 #include "client/json_output.h"
 #include "client/log_output.h"
+#include "client/planned_job.h"
 #include "client/rpc_error.h"
 #include "client/terminal.h"
 #include "client/verb.h"
@@ -79,8 +84,10 @@ std::map<std::string, v1::Job::State> states_by_name() {
 }
 
 /// The model directory of a job that has succeeded. Throws InputError for any other.
-fs::path output_of(const std::string& id, const CommonOptions& common) {
-  const v1::Job job = common.connect().get_job(id);
+fs::path output_of(const std::string& id_or_prefix, const CommonOptions& common) {
+  Connection connection = common.connect();
+  const std::string id = find_job_id(connection, id_or_prefix);
+  const v1::Job job = connection.get_job(id);
   if (job.state() != v1::Job::SUCCEEDED) {
     throw InputError("job " + id + " has no report: it is " + state_name(job));
   }
@@ -89,8 +96,10 @@ fs::path output_of(const std::string& id, const CommonOptions& common) {
 
 struct SubmitOptions {
   std::string job_file;
+  std::vector<std::string> changes;
   std::string request_id;
   bool wait = false;
+  bool dry_run = false;
   std::optional<int> priority;
   std::vector<std::string> labels;
   std::optional<uint32_t> deadline_s;
@@ -122,34 +131,64 @@ v1::JobOptions job_options(const SubmitOptions& options) {
   return result;
 }
 
+/// Of the fields that the server refuses, those of the spec get their places in the file.
+v1::Job create_job(Connection& connection, const v1::CreateJobRequest& request,
+                   const JobFile& file) {
+  try {
+    return connection.create_job(request, [](const std::string& why) {
+      std::cerr << "dotresize: " << why << "; trying again for ten seconds\n";
+    });
+  } catch (const RpcError& error) {
+    std::string message = "the server refused the job";
+    for (const FieldViolation& violation : error.violations()) {
+      const bool of_file = violation.field != "request_id";
+      message += "\n  " + (of_file ? located(file, violation.field, violation.description)
+                                   : violation.field + ": " + violation.description);
+    }
+    if (error.violations().empty()) throw;
+    throw error.with_message(message);
+  }
+}
+
 int submit_job(const SubmitOptions& options, const CommonOptions& common) {
+  const JobFile file = open_job_file(options.job_file, options.changes);
   v1::CreateJobRequest request;
-  *request.mutable_spec() = read_job_file(options.job_file);
+  *request.mutable_spec() = file.spec;
   request.set_request_id(options.request_id.empty() ? new_request_id() : options.request_id);
+  request.set_validate_only(options.dry_run);
   const v1::JobOptions how = job_options(options);
   if (how.ByteSizeLong() > 0) *request.mutable_options() = how;
   Connection connection = common.connect();
-  const v1::Job job = connection.create_job(request, [](const std::string& why) {
-    std::cerr << "dotresize: " << why << "; trying again for ten seconds\n";
-  });
+  const v1::Job job = create_job(connection, request, file);
+  if (options.dry_run) {
+    print(job, job.plan(), common);
+    std::cerr << "the server would accept this job; nothing was submitted\n";
+    return kExitOk;
+  }
   if (options.wait) {
     const auto ended = follow(connection, job.id(), progress_view());
     return ended ? finish(*ended, common) : kExitInterrupted;
   }
   print(job, job.id() + "\n", common);
-  if (!common.json()) std::cerr << "submitted; to follow it: dotresize watch " << job.id() << "\n";
+  if (!common.json()) {
+    std::cerr << (job.already_submitted() ? "already submitted, it is " + state_name(job)
+                                          : "submitted")
+              << "; to follow it: dotresize watch " << job.id() << "\n";
+  }
   return kExitOk;
 }
 
 int print_status(const std::string& id, const CommonOptions& common) {
-  const v1::Job job = common.connect().get_job(id);
+  Connection connection = common.connect();
+  const v1::Job job = connection.get_job(find_job_id(connection, id));
   print(job, job_text(job, std::time(nullptr)), common);
   return kExitOk;
 }
 
 /// Shows the job's progress until it has ended.
-int print_progress(const std::string& id, const CommonOptions& common) {
+int print_progress(const std::string& id_or_prefix, const CommonOptions& common) {
   Connection connection = common.connect();
+  const std::string id = find_job_id(connection, id_or_prefix);
   const auto job = follow(connection, id, common.json() ? json_view() : progress_view());
   if (!job) return kExitInterrupted;
   return common.json() ? exit_code_for(*job) : finish(*job, common);
@@ -181,31 +220,131 @@ int list_jobs(const ListOptions& options, const CommonOptions& common) {
   return kExitOk;
 }
 
-/// `wait`: until the job's processes are gone.
-int cancel_job(const std::string& id, bool wait, const CommonOptions& common) {
+using Ids = std::vector<std::string>;
+
+/// What an action on one of several jobs has come to.
+struct JobAnswer {
+  nlohmann::ordered_json document;
+  std::string text;
+  int exit_code = kExitOk;
+};
+
+/// Does `act` with each job in turn, one that fails included. A single job's document stands alone,
+/// and its error is the program's; those of several are a list. Returns the first exit code that is
+/// not 0.
+int for_each_job(const Ids& ids, const CommonOptions& common,
+                 const std::function<JobAnswer(Connection&, const std::string& id)>& act) {
   Connection connection = common.connect();
-  v1::Job job = connection.cancel_job(id);
-  if (wait && !has_ended(job.state())) {
-    const auto ended = follow(connection, id, progress_view());
-    if (!ended) return kExitInterrupted;
-    job = *ended;
+  const auto show = [&](const JobAnswer& answer) {
+    if (!common.json()) std::cout << answer.text;
+  };
+  if (ids.size() == 1) {
+    const JobAnswer answer = act(connection, find_job_id(connection, ids.front()));
+    show(answer);
+    if (common.json()) print_json(answer.document);
+    return answer.exit_code;
   }
-  print(job, job.id() + " " + state_name(job) + "\n", common);
-  return kExitOk;
+  nlohmann::ordered_json documents = nlohmann::ordered_json::array();
+  int exit_code = kExitOk;
+  const auto take_error = [&](const std::string& id, int code, const std::string& name,
+                              const std::string& what) {
+    std::cerr << "dotresize: error: " << printable(id) << ": " << what << "\n";
+    nlohmann::ordered_json document = error_json(name, what, code);
+    document["id"] = id;
+    documents.push_back(std::move(document));
+    if (exit_code == kExitOk) exit_code = code;
+  };
+  for (const std::string& id : ids) {
+    try {
+      JobAnswer answer = act(connection, find_job_id(connection, id));
+      show(answer);
+      documents.push_back(std::move(answer.document));
+      if (exit_code == kExitOk) exit_code = answer.exit_code;
+    } catch (const RpcError& error) {
+      take_error(id, exit_code_for(error.code()), code_name(error.code()), error.what());
+    } catch (const InputError& error) {
+      take_error(id, kExitBadData, kInvalidInput, error.what());
+    }
+  }
+  if (common.json()) print_json({{"jobs", std::move(documents)}});
+  return exit_code;
 }
 
-int resume_job(const std::string& id, bool fresh, const CommonOptions& common) {
-  const v1::Job job = common.connect().resume_job(id, fresh);
-  print(job, job.id() + " " + state_name(job) + "\n", common);
-  return kExitOk;
+JobAnswer state_answer(const v1::Job& job) {
+  return {to_json(job), job.id() + " " + state_name(job) + "\n"};
 }
 
-int delete_job(const std::string& id, const CommonOptions& common) {
-  common.connect().delete_job(id);
+/// `wait`: until the jobs' processes are gone.
+int cancel_jobs(const Ids& ids, bool wait, const CommonOptions& common) {
+  return for_each_job(ids, common, [&](Connection& connection, const std::string& id) {
+    v1::Job job = connection.cancel_job(id);
+    if (wait && !has_ended(job.state())) {
+      const auto ended = follow(connection, id, progress_view());
+      if (!ended) return JobAnswer{to_json(job), "", kExitInterrupted};
+      job = *ended;
+    }
+    return state_answer(job);
+  });
+}
+
+int resume_jobs(const Ids& ids, bool fresh, const CommonOptions& common) {
+  return for_each_job(ids, common, [&](Connection& connection, const std::string& id) {
+    return state_answer(connection.resume_job(id, fresh));
+  });
+}
+
+int delete_jobs(const Ids& ids, const CommonOptions& common) {
+  return for_each_job(ids, common, [&](Connection& connection, const std::string& id) {
+    connection.delete_job(id);
+    return JobAnswer{{{"id", id}, {"deleted", true}}, id + " deleted\n"};
+  });
+}
+
+struct PruneOptions {
+  int keep_days = 30;
+  bool dry_run = false;
+};
+
+/// Of a job that has ended.
+bool ended_before(const v1::Job& job, std::time_t time) { return job.end_time().seconds() < time; }
+
+/// False, with a note, for somebody else's job.
+bool delete_own(Connection& connection, const std::string& id) {
+  try {
+    connection.delete_job(id);
+    return true;
+  } catch (const RpcError& error) {
+    if (error.code() != grpc::PERMISSION_DENIED) throw;
+    std::cerr << "dotresize: kept " << printable(id) << ": " << error.what() << "\n";
+    return false;
+  }
+}
+
+/// Deletes jobs that ended longer ago.
+int prune_jobs(const PruneOptions& options, const CommonOptions& common) {
+  constexpr int kAll = 1'000'000;
+  constexpr std::time_t kDay = 86400;
+  v1::ListJobsRequest::Filter filter;
+  for (const auto state : {v1::Job::SUCCEEDED, v1::Job::FAILED, v1::Job::CANCELLED}) {
+    filter.add_states(state);
+  }
+  Connection connection = common.connect();
+  std::vector<v1::Job> jobs = connection.list_jobs(filter, kAll);
+  const std::time_t before = std::time(nullptr) - options.keep_days * kDay;
+  std::erase_if(jobs, [&](const v1::Job& job) { return !ended_before(job, before); });
+  if (!options.dry_run) {
+    std::erase_if(jobs, [&](const v1::Job& job) { return !delete_own(connection, job.id()); });
+  }
+  const std::string done = counted(static_cast<int64_t>(jobs.size()), "job") +
+                           (options.dry_run ? " would be deleted\n" : " deleted\n");
   if (common.json()) {
-    print_json({{"id", id}, {"deleted", true}});
+    nlohmann::ordered_json ids = nlohmann::ordered_json::array();
+    for (const v1::Job& job : jobs) ids.push_back(job.id());
+    print_json({{"deleted", !options.dry_run}, {"ids", std::move(ids)}});
+  } else if (jobs.empty()) {
+    std::cout << done;
   } else {
-    std::cout << id << " deleted\n";
+    std::cout << job_table(jobs, std::time(nullptr)) << done;
   }
   return kExitOk;
 }
@@ -216,8 +355,9 @@ LogOutput::Form log_form(const CommonOptions& common) {
 }
 
 /// `follow_log`: until the job has ended.
-int print_logs(const std::string& id, bool follow_log, const CommonOptions& common) {
+int print_logs(const std::string& id_or_prefix, bool follow_log, const CommonOptions& common) {
   Connection connection = common.connect();
+  const std::string id = find_job_id(connection, id_or_prefix);
   LogOutput output(std::cout, log_form(common), id);
   try {
     read_logs(connection, id, follow_log, [&](const std::string& piece) { output.add(piece); });
@@ -231,8 +371,15 @@ int print_logs(const std::string& id, bool follow_log, const CommonOptions& comm
   return kExitOk;
 }
 
+/// A model directory with a report.
+struct ReportedModel {
+  fs::path dir;
+  fs::path file;
+  ReportSummary summary;
+};
+
 /// `what`: the id of a job that has succeeded, or a model directory.
-int print_report(const std::string& what, const CommonOptions& common) {
+ReportedModel find_report(const std::string& what, const CommonOptions& common) {
   const fs::path model_dir = fs::is_directory(what) ? fs::path(what) : output_of(what, common);
   const fs::path file = model_dir / "dotresize" / "report.json";
   if (!fs::exists(file)) {
@@ -241,13 +388,37 @@ int print_report(const std::string& what, const CommonOptions& common) {
                           ? "; is this a model that dotresize wrote?"
                           : "; `dotresize status " + what + "` shows what the server knows"));
   }
-  const ReportSummary summary = read_report_summary(model_dir);
-  if (common.json()) {
-    std::ifstream stream(file);
-    print_json(nlohmann::ordered_json::parse(stream));
-  } else {
-    std::cout << report_text(summary) << "\noutput  " << model_dir.string() << "\n";
+  return {model_dir, file, read_report_summary(model_dir)};
+}
+
+nlohmann::ordered_json document_of(const ReportedModel& model) {
+  std::ifstream stream(model.file);
+  return nlohmann::ordered_json::parse(stream);
+}
+
+int print_reports(const std::vector<std::string>& asked, const CommonOptions& common) {
+  std::vector<ReportedModel> models;
+  models.reserve(asked.size());
+  for (const std::string& what : asked) models.push_back(find_report(what, common));
+  if (models.size() == 1) {
+    const ReportedModel& model = models.front();
+    if (common.json()) {
+      print_json(document_of(model));
+    } else {
+      std::cout << report_text(model.summary) << "\noutput  " << model.dir.string() << "\n";
+    }
+    return kExitOk;
   }
+  if (common.json()) {
+    nlohmann::ordered_json reports = nlohmann::ordered_json::array();
+    for (const ReportedModel& model : models) reports.push_back(document_of(model));
+    print_json({{"reports", std::move(reports)}});
+    return kExitOk;
+  }
+  std::vector<ReportSummary> summaries;
+  summaries.reserve(models.size());
+  for (const ReportedModel& model : models) summaries.push_back(model.summary);
+  std::cout << comparison_table(summaries);
   return kExitOk;
 }
 
@@ -264,13 +435,19 @@ CLI::App& add_verb(CLI::App& app, CommonOptions& common, const std::string& name
 Verb submit_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command = add_verb(app, common, "submit", "Give a job to the server",
                                "  dotresize submit job.yaml --wait\n"
+                               "  dotresize submit job.yaml --set method.size=0.7 --dry-run\n"
                                "  id=$(dotresize submit job.yaml)\n");
   auto options = std::make_shared<SubmitOptions>();
   command.add_option("JOB", options->job_file, "Job file (YAML or JSON)")
       ->required()
       ->type_name("");
-  command.add_flag("--wait", options->wait,
-                   "Show progress until the job has ended, and its result");
+  add_set_option(command, options->changes);
+  CLI::Option* wait = command.add_flag("--wait", options->wait,
+                                       "Show progress until the job has ended, and its result");
+  command
+      .add_flag("--dry-run", options->dry_run,
+                "Only ask the server whether it would accept the job, and for its plan")
+      ->excludes(wait);
   command
       .add_option("--request-id", options->request_id,
                   "The same ID gives the same job, however often it is submitted (default: a new "
@@ -320,31 +497,67 @@ Verb list_verb(CLI::App& app, CommonOptions& common) {
   return {&command, [options, &common] { return list_jobs(*options, common); }};
 }
 
+constexpr char kIdHelp[] = "The job, as submit and list print it, or how its id begins";
+
+std::string examples_of(const std::string& name, const std::string& arguments,
+                        const std::string& flag) {
+  const std::string call = "  dotresize " + name + " " + arguments;
+  return call + "\n" + (flag.empty() ? "" : call + " " + flag.substr(0, flag.find(',')) + "\n");
+}
+
 /// A verb whose only argument is a job, and perhaps one flag.
 Verb id_verb(CLI::App& app, CommonOptions& common, const std::string& name,
              const std::string& description, const std::string& flag,
              const std::string& flag_description,
              const std::function<int(const std::string&, bool)>& action) {
-  const std::string call = "  dotresize " + name + " j-451f3da65440ea8f";
-  const std::string with_flag =
-      flag.empty() ? "" : call + " " + flag.substr(0, flag.find(',')) + "\n";
-  CLI::App& command = add_verb(app, common, name, description, call + "\n" + with_flag);
+  CLI::App& command =
+      add_verb(app, common, name, description, examples_of(name, "j-451f3da65440ea8f", flag));
   auto id = std::make_shared<std::string>();
   auto set = std::make_shared<bool>(false);
-  command.add_option("ID", *id, "The job, as submit and list print it")->required()->type_name("");
+  command.add_option("ID", *id, kIdHelp)->required()->type_name("");
   if (!flag.empty()) command.add_flag(flag, *set, flag_description);
   return {&command, [id, set, action] { return action(*id, *set); }};
 }
 
+/// The same for several jobs.
+Verb ids_verb(CLI::App& app, CommonOptions& common, const std::string& name,
+              const std::string& description, const std::string& flag,
+              const std::string& flag_description,
+              const std::function<int(const Ids&, bool)>& action) {
+  CLI::App& command =
+      add_verb(app, common, name, description,
+               examples_of(name, "j-451f3da65440ea8f", flag) + examples_of(name, "451f 8c02", ""));
+  auto ids = std::make_shared<Ids>();
+  auto set = std::make_shared<bool>(false);
+  command.add_option("ID", *ids, kIdHelp)->required()->type_name("...");
+  if (!flag.empty()) command.add_flag(flag, *set, flag_description);
+  return {&command, [ids, set, action] { return action(*ids, *set); }};
+}
+
 Verb report_verb(CLI::App& app, CommonOptions& common) {
-  CLI::App& command = add_verb(app, common, "report", "Show what a compression gave",
-                               "  dotresize report out/docs-llama-80\n"
-                               "  dotresize report j-451f3da65440ea8f -o json\n");
-  auto what = std::make_shared<std::string>();
-  command.add_option("ID|DIR", *what, "A job that has succeeded, or a model directory")
+  CLI::App& command =
+      add_verb(app, common, "report", "Show what a compression gave, or compare several",
+               "  dotresize report out/docs-llama-80\n"
+               "  dotresize report out/docs-llama-80 out/docs-llama-70\n"
+               "  dotresize report j-451f3da65440ea8f -o json\n");
+  auto what = std::make_shared<std::vector<std::string>>();
+  command.add_option("ID|DIR", *what, "Jobs that have succeeded, or model directories")
       ->required()
-      ->type_name("");
-  return {&command, [what, &common] { return print_report(*what, common); }};
+      ->type_name("...");
+  return {&command, [what, &common] { return print_reports(*what, common); }};
+}
+
+Verb prune_verb(CLI::App& app, CommonOptions& common) {
+  CLI::App& command =
+      add_verb(app, common, "prune", "Forget jobs that ended long ago; their models stay",
+               "  dotresize prune --keep-days 7 --dry-run\n");
+  auto options = std::make_shared<PruneOptions>();
+  command.add_option("--keep-days", options->keep_days, "Keep those that ended since so many days")
+      ->required()
+      ->type_name("N")
+      ->check(CLI::Range(0, 36500).description(""));
+  command.add_flag("--dry-run", options->dry_run, "Only show which");
+  return {&command, [options, &common] { return prune_jobs(*options, common); }};
 }
 
 int administer(const std::string& action, const CommonOptions& common) {
@@ -381,14 +594,14 @@ std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common) {
       id_verb(app, common, "watch", "Show a job's progress until it has ended", "", "",
               [&common](const std::string& id, bool) { return print_progress(id, common); }),
       list_verb(app, common),
-      id_verb(app, common, "cancel", "End a job", "--wait", "Until its processes are gone",
-              [&common](const std::string& id, bool wait) { return cancel_job(id, wait, common); }),
-      id_verb(
-          app, common, "resume", "Go on with a failed or cancelled job", "--fresh",
-          "Start anew, without what its last attempt has found",
-          [&common](const std::string& id, bool fresh) { return resume_job(id, fresh, common); }),
-      id_verb(app, common, "delete", "Forget an ended job; its model directory stays", "", "",
-              [&common](const std::string& id, bool) { return delete_job(id, common); }),
+      ids_verb(app, common, "cancel", "End jobs", "--wait", "Until their processes are gone",
+               [&common](const Ids& ids, bool wait) { return cancel_jobs(ids, wait, common); }),
+      ids_verb(app, common, "resume", "Go on with failed or cancelled jobs", "--fresh",
+               "Start anew, without what their last attempts have found",
+               [&common](const Ids& ids, bool fresh) { return resume_jobs(ids, fresh, common); }),
+      ids_verb(app, common, "delete", "Forget ended jobs; their model directories stay", "", "",
+               [&common](const Ids& ids, bool) { return delete_jobs(ids, common); }),
+      prune_verb(app, common),
       id_verb(
           app, common, "logs", "Print a job's log", "-f,--follow", "Until the job has ended",
           [&common](const std::string& id, bool follow) { return print_logs(id, follow, common); }),

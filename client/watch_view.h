@@ -6,9 +6,8 @@
 
 namespace dotresize {
 
-/// Shows a job's progress on stderr: a line at the bottom that is redrawn in place if stderr is a
-/// terminal; else, for logs, a line for each change of state or phase, and every so often in
-/// between.
+/// Shows a job's progress on stderr (client/progress_display.h), and each change of its state as a
+/// line.
 std::unique_ptr<WatchObserver> progress_view();
 
 /// Every event as one line of JSON on stdout.

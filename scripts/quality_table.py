@@ -190,7 +190,7 @@ def main():
     page = PAGE.format(
         parameters=any_report["dense"]["parameters"],
         bytes=any_report["dense"]["bytes"],
-        tokens=any_report["evaluation"]["token_count"],
+        tokens=any_report["evaluation"]["predicted_tokens"],
         dense=any_report["dense"]["perplexity"],
         uniform=uniform_table(reports),
         shortcuts=shortcuts_table(reports),

@@ -52,6 +52,18 @@ UniqueFd try_lock(UniqueFd fd, const std::filesystem::path& path) {
 
 }  // namespace
 
+void remove_old_files(const std::filesystem::path& dir, std::chrono::seconds age) {
+  namespace fs = std::filesystem;
+  const auto oldest = fs::file_time_type::clock::now() - age;
+  std::error_code error;
+  for (const fs::directory_entry& file : fs::recursive_directory_iterator(dir, error)) {
+    std::error_code one;
+    if (!file.is_regular_file(one) || one) continue;
+    const auto modified = file.last_write_time(one);
+    if (!one && modified < oldest) fs::remove(file.path(), one);
+  }
+}
+
 void throw_errno(const std::string& what) {
   throw std::system_error(errno, std::generic_category(), what);
 }

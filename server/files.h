@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -34,6 +35,9 @@ UniqueFd try_lock_file(const std::filesystem::path& path);
 /// The same for an existing directory. None also if there is no directory of this name (a
 /// symbolic link is none).
 UniqueFd try_lock_directory(const std::filesystem::path& path);
+
+/// Removes the files in and below `dir` that were last modified longer ago, as far as it can.
+void remove_old_files(const std::filesystem::path& dir, std::chrono::seconds age);
 
 [[noreturn]] void throw_errno(const std::string& what);
 

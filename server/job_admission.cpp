@@ -8,6 +8,8 @@
 #include "base/partial_path.h"
 #include "base/printable.h"
 #include "job/model/model_config.h"
+#include "job/plan/check_files.h"
+#include "job/plan/plan_table.h"
 #include "job/plan/resolved_job.h"
 #include "job/plan/shard_plan.h"
 #include "job/spec/validate_spec.h"
@@ -45,6 +47,14 @@ auto with_field(const std::string& default_field, Body&& body) {
     throw invalid_argument(error.field().empty() ? default_field : error.field(),
                            error.description());
   }
+}
+
+void refuse_fatal(const std::vector<FileFinding>& findings) {
+  std::vector<FieldViolation> violations;
+  for (const FileFinding& finding : findings) {
+    if (finding.fatal) violations.push_back({finding.key, finding.what});
+  }
+  if (!violations.empty()) throw invalid_argument(std::move(violations));
 }
 
 bool is_word(const std::string& text, size_t least, size_t most) {
@@ -93,11 +103,18 @@ void check_counts(const v1::JobSpec& spec, const Amounts& capacity) {
   }
 }
 
-/// The memory of the host that all ranks take together, by the plan. Each has an equal part of the
-/// machine's as its budget, unless the spec has one.
-int64_t planned_memory(v1::JobSpec spec, const Amounts& capacity) {
-  const ModelConfig config =
-      with_field("model.path", [&] { return read_model_config(spec.model().path()); });
+struct PlannedMemory {
+  int64_t bytes = 0;  ///< of the host, all ranks together
+  std::string plan;   ///< for people
+};
+
+/// By the plan. Each rank has an equal part of the machine's memory as its budget, unless the spec
+/// has one.
+PlannedMemory planned_memory(v1::JobSpec spec, const Amounts& capacity) {
+  const ModelConfig config = with_field("model.path", [&] {
+    require_model_directory(spec.model().path());
+    return read_model_config(spec.model().path());
+  });
   set_memory_budget(spec, capacity.memory);
   const ResolvedJob job = with_field("spec", [&] { return resolve_job(spec, config); });
   const ShardPlan plan =
@@ -110,7 +127,13 @@ int64_t planned_memory(v1::JobSpec spec, const Amounts& capacity) {
                                                    human_bytes(capacity.memory) +
                                                    " for jobs (--memory)");
   }
-  return memory;
+  const std::vector<FileFinding> findings = check_inputs(job, config);
+  refuse_fatal(findings);
+  std::string text = plan_table(config, job, plan) + "\n";
+  for (const FileFinding& finding : findings) {
+    text += "warning: " + finding.key + ": " + finding.what + "\n";
+  }
+  return {memory, std::move(text)};
 }
 
 void check_output(const std::string& output, const v1::Output& spec) {
@@ -157,7 +180,7 @@ NewJob admit(const v1::CreateJobRequest& request, const Amounts& capacity,
   if (!violations.empty()) throw invalid_argument(std::move(violations));
   const v1::JobSpec resolved = paths.resolve(spec);
   check_counts(resolved, capacity);
-  const int64_t memory = planned_memory(resolved, capacity);
+  PlannedMemory planned = planned_memory(resolved, capacity);
   check_output(resolved.output().path(), resolved.output());
   return {spec,
           request.request_id(),
@@ -165,7 +188,8 @@ NewJob admit(const v1::CreateJobRequest& request, const Amounts& capacity,
           claims_of(resolved),
           "",
           request.options(),
-          memory};
+          planned.bytes,
+          std::move(planned.plan)};
 }
 
 v1::JobSpec readmit(const v1::JobSpec& spec, const std::string& output, const PathPolicy& paths) {

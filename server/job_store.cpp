@@ -232,10 +232,11 @@ std::vector<v1::Event> JobStore::events_after(const std::string& id, int64_t seq
   return reader_.events_after(job.number, seq, limit);
 }
 
-v1::Job JobStore::request_cancel(const std::string& id) {
+v1::Job JobStore::request_cancel(const std::string& id, v1::Job::State* before) {
   JobRow row;
   transact([&] {
     row = load(id);
+    if (before != nullptr) *before = row.job.state();
     if (row.job.state() == v1::Job::QUEUED) {
       enter(row, v1::Job::CANCELLED, "cancelled while queued");
     } else if (is_launched(row.job.state()) && !row.job.cancelling()) {

@@ -98,7 +98,8 @@ class JobStore {
   std::vector<v1::Event> events_after(const std::string& id, int64_t seq, int limit);
 
   /// Ends a queued job, marks a launched one as `cancelling`, leaves an ended one. NOT_FOUND.
-  v1::Job request_cancel(const std::string& id);
+  /// `before` becomes the state that it had.
+  v1::Job request_cancel(const std::string& id, v1::Job::State* before = nullptr);
 
   /// A step of a transaction: short, for all others wait. `output` as of output_of().
   using Step = std::function<void(const v1::Job& job, const std::string& output)>;

@@ -180,6 +180,9 @@ void add_queue(SQLite::Database& database) {
 
 /// The statement of a list by labels: the rows of the first one are in order, those of the others
 /// are looked up.
+/// Parameter of list_sql: after those of the most labels that a filter can have.
+constexpr int kFirstWithPrefix = 101;
+
 std::string labels_sql(const JobQuery& query, const std::string& filter) {
   std::string sql = std::string("SELECT ") + kJobColumns +
                     " FROM labels CROSS JOIN jobs ON number = job WHERE key = ?4 AND value = ?5 "
@@ -459,6 +462,9 @@ std::string list_sql(const JobQuery& query) {
   std::string filter = "number < ?1";
   if (!query.name.empty()) filter += " AND name = ?2";
   if (!query.owner.empty()) filter += " AND owner = ?3";
+  if (!query.id_prefix.empty()) {
+    filter += fmt::format(" AND id BETWEEN ?{} AND ?{}", kFirstWithPrefix, kFirstWithPrefix + 1);
+  }
   const std::string newest_first = " ORDER BY number DESC";
   if (!query.labels.empty()) return labels_sql(query, filter);
   if (query.states.empty()) return kSelectJobs + filter + newest_first;
@@ -479,6 +485,10 @@ JobPage JobTable::list(const JobQuery& query) {
   select.bind(1, query.before == 0 ? std::numeric_limits<int64_t>::max() : query.before);
   if (!query.name.empty()) select.bind(2, query.name);
   if (!query.owner.empty()) select.bind(3, query.owner);
+  if (!query.id_prefix.empty()) {
+    select.bind(kFirstWithPrefix, query.id_prefix);
+    select.bind(kFirstWithPrefix + 1, query.id_prefix + "~");  // after all that an id has
+  }
   int parameter = 4;
   for (const auto& [key, value] : query.labels) {
     select.bind(parameter++, key);

@@ -22,7 +22,8 @@ struct NewJob {
   std::vector<PathClaim> claims;
   std::string owner;  ///< empty: none
   v1::JobOptions options;
-  int64_t memory = 0;  ///< bytes of the host that all ranks together take
+  int64_t memory = 0;     ///< bytes of the host that all ranks together take
+  std::string plan = {};  ///< for people (v1::Job.plan); not stored
 };
 
 struct JobQuery {
@@ -32,6 +33,7 @@ struct JobQuery {
   std::string name;                    ///< empty: all
   std::string owner;                   ///< empty: all
   std::map<std::string, std::string> labels;  ///< that a job must have
+  std::string id_prefix = {};                 ///< empty: all
 };
 
 /// What the scheduler must know of a job in the queue.
@@ -71,7 +73,8 @@ struct JobRow {
 double unix_time(const google::protobuf::Timestamp& time);
 
 /// The statement of JobTable::list; parameter 1 is `before`, 2 the name and 3 the owner if they are
-/// asked for, then key and value of each label.
+/// asked for, then key and value of each label; 101 and 102 the first and the last id with the
+/// prefix, if there is one.
 std::string list_sql(const JobQuery& query);
 
 /// The SQL statements on the tables of jobs, events and attempts: rows in, rows out, no rules. Not

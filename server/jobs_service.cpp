@@ -168,6 +168,10 @@ JobQuery query_of(const v1::ListJobsRequest& request) {
   query.limit = request.page_size() == 0 ? kDefaultPage : std::min(request.page_size(), kMaxPage);
   query.before = read_page_token(request.page_token(), request.filter());
   query.name = request.filter().name();
+  query.id_prefix = request.filter().id_prefix();
+  if (query.id_prefix.size() > kMaxIdBytes || !is_printable(query.id_prefix)) {
+    throw invalid_argument("filter.id_prefix", "is not the beginning of a job's id");
+  }
   query.owner = request.filter().owner();
   query.labels = {request.filter().labels().begin(), request.filter().labels().end()};
   for (const int state : request.filter().states()) {
@@ -285,9 +289,12 @@ grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
 v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& caller) {
   if (!request.validate_only()) {
     // First: by now the output may exist, made by that very job.
-    const auto earlier =
+    auto earlier =
         store_.find_request(request.request_id(), request.spec(), caller.name, request.options());
-    if (earlier) return *earlier;
+    if (earlier) {
+      earlier->set_already_submitted(true);
+      return *earlier;
+    }
   }
   if (request.options().priority() > 0) require_role(caller, Role::kAdmin);
   NewJob admitted = admit(request, machine_.capacity, paths_);
@@ -295,6 +302,7 @@ v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& c
     v1::Job job;
     *job.mutable_spec() = admitted.spec;
     job.set_memory_bytes(admitted.memory);
+    job.set_plan(admitted.plan);
     return job;
   }
   admitted.owner = caller.name;
@@ -361,13 +369,16 @@ grpc::Status JobsService::CancelJob(grpc::ServerContext* context,
 }
 
 void JobsService::cancel(const std::string& id, v1::Job& response) {
-  response = store_.request_cancel(id);
+  v1::Job::State before = v1::Job::STATE_UNSPECIFIED;
+  response = store_.request_cancel(id, &before);
   if (response.state() == v1::Job::CANCELLED && response.attempt() > 0) {
     // It waited for another attempt: the scheduler does not end it.
     JobOutput(store_.output_of(id), id).discard(trash_).remove();
   }
+  if (has_ended(before)) return;  // asked for once more: nothing was done
+  const char* done = response.state() == v1::Job::CANCELLED ? "cancelled" : "cancel asked for";
   log_job(spdlog::level::info, response,
-          "cancel asked for while " + v1::Job::State_Name(response.state()));
+          std::string(done) + " while " + v1::Job::State_Name(before));
 }
 
 grpc::Status JobsService::ResumeJob(grpc::ServerContext* context,

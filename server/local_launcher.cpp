@@ -61,17 +61,16 @@ void LocalLauncher::require_ready() const {
 
 void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   const fs::path dir = state_.job(job.id());
-  const fs::path work = dir / "work";
-  fs::create_directories(work);
+  fs::create_directories(dir);
   write_private_file(dir / "job.json", job_spec_to_json(job.spec()));
 
   AttemptCommand attempt;
   attempt.dir = state_.attempt(job.id(), job.attempt());
   const fs::path shared_memory = shared_memory_of(job);
   fs::create_directory(shared_memory);
-  attempt.command = launch_command(
-      ranks_of(job.spec()), shared_memory,
-      {worker_program().string(), "--work-dir", work.string(), (dir / "job.json").string()});
+  attempt.command = launch_command(ranks_of(job.spec()), shared_memory,
+                                   {worker_program().string(), "--work-dir",
+                                    state_.tokens().string(), (dir / "job.json").string()});
   attempt.umask = umask_;
   attempt.environment = attempt_environment(job);
   attempt.environment.push_back("CUDA_VISIBLE_DEVICES=" + job.gpus());

@@ -35,6 +35,7 @@ sigset_t block_stop_signals() {
 
 int serve(ServerOptions options) {
   set_up_log(options.log_format);
+  spdlog::set_level(spdlog::level::from_str(options.log_level));
   options.job_umask = ::umask(077);  // logs and job files are nobody else's business
   limit_spinning();
   const sigset_t stop_signals = block_stop_signals();

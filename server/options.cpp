@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iostream>
 #include <map>
 
 #include "base/environment.h"
@@ -27,36 +28,53 @@ std::string flag_of_key(std::string key) {
   return "--" + key;
 }
 
+std::string key_of_flag(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 std::vector<std::string> values_of(const YAML::Node& node) {
   return node.IsScalar() ? std::vector{node.as<std::string>()}
                          : node.as<std::vector<std::string>>();
 }
 
-/// Gives the options that neither a flag nor the environment has set the file's values.
+/// Gives the option the values of an entry of the file, unless a flag or the environment has set
+/// it.
+void apply_entry(const YAML::Node& value, const std::string& key, CLI::App& app) {
+  CLI::Option* option = app.get_option_no_throw(flag_of_key(key));
+  if (option == nullptr || !option->get_configurable()) {
+    std::vector<std::string> known;
+    for (const CLI::Option* each : app.get_options()) {
+      if (each->get_configurable()) known.push_back(key_of_flag(each->get_single_name()));
+    }
+    const std::string suggestion = closest(key, known);
+    throw CLI::ConfigError(suggestion.empty() ? "unknown key; see dotresize-server --help"
+                                              : "unknown key, did you mean " + suggestion + "?");
+  }
+  const bool list = value.IsSequence() && option->get_items_expected_max() > 1;
+  if (!value.IsScalar() && !list) throw CLI::ConfigError("a single value expected");
+  if (option->count() > 0) return;
+  for (const std::string& text : values_of(value)) option->add_result(text);
+  option->run_callback();
+}
+
+/// All entries of the file. Throws CLI::ConfigError with a line for each that is wrong.
 void apply_config_file(const std::string& file, CLI::App& app) {
   const YAML::Node root = YAML::LoadFile(file);
   if (root.IsNull()) return;
   if (!root.IsMap())
     throw CLI::ConfigError(file + ": a mapping of option names to values expected");
+  std::string faults;
   for (const auto& entry : root) {
     const std::string key = entry.first.as<std::string>();
-    const std::string where = fmt::format("{}:{}: {}", file, entry.first.Mark().line + 1, key);
-    CLI::Option* option = app.get_option_no_throw(flag_of_key(key));
-    if (option == nullptr || !option->get_configurable()) {
-      throw CLI::ConfigError(where + ": unknown key; see dotresize-server --help");
-    }
-    const bool list = entry.second.IsSequence() && option->get_items_expected_max() > 1;
-    if (!entry.second.IsScalar() && !list) {
-      throw CLI::ConfigError(where + ": a single value expected");
-    }
-    if (option->count() > 0) continue;
     try {
-      for (const std::string& value : values_of(entry.second)) option->add_result(value);
-      option->run_callback();
+      apply_entry(entry.second, key, app);
     } catch (const CLI::ParseError& error) {
-      throw CLI::ConfigError(where + ": " + error.what());
+      faults += fmt::format("{}{}:{}: {}: {}", faults.empty() ? "" : "\n", file,
+                            entry.first.Mark().line + 1, key, error.what());
     }
   }
+  if (!faults.empty()) throw CLI::ConfigError(faults);
 }
 
 /// Who may call, and which paths jobs may name.
@@ -157,7 +175,10 @@ void add_caller_options(CLI::App& app, ServerOptions& options) {
 
 /// Prints what the error says: help too is one.
 [[noreturn]] void exit_after(const CLI::App& app, const CLI::ParseError& error) {
-  throw ExitNow{app.exit(error) == 0 ? kExitOk : kExitUsage};
+  if (error.get_exit_code() == 0) throw ExitNow{app.exit(error)};
+  std::cerr << app.get_name() << ": error: " << error.what() << "\n`" << app.get_name()
+            << " --help` explains the options.\n";
+  throw ExitNow{kExitUsage};
 }
 
 void parse(CLI::App& app, int argc, char** argv) {
@@ -221,6 +242,12 @@ ServerOptions parse_options(int argc, char** argv) {
   add_access_options(app, options);
   add_caller_options(app, options);
   add_limit_options(app, options, retry_delay_s, heartbeat_timeout_s);
+  app.add_option("--log-level", options.log_level,
+                 "The least that is logged: debug, info, warn, error")
+      ->envname("DOTRESIZE_LOG_LEVEL")
+      ->type_name("LEVEL")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}).description(""))
+      ->capture_default_str();
   app.add_option("--config", config_file, "YAML file with these options")
       ->envname("DOTRESIZE_CONFIG")
       ->check(CLI::ExistingFile)
@@ -232,8 +259,7 @@ ServerOptions parse_options(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     exit_after(app, error);
   } catch (const YAML::Exception& error) {
-    app.exit(CLI::ConfigError(config_file + ": " + error.what()));
-    throw ExitNow{kExitUsage};
+    exit_after(app, CLI::ConfigError(config_file + ": " + error.what()));
   }
   options.state_dir = std::filesystem::absolute(options.state_dir);
   options.retry_delay = std::chrono::seconds(retry_delay_s);

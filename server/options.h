@@ -25,6 +25,7 @@ struct ServerOptions {
       false;  ///< an address that others reach, though clients need not say who they are
   std::vector<std::filesystem::path>
       allow_roots;                       ///< where jobs may read and write; none: anywhere
+  std::string log_level = "info";        ///< of spdlog: debug, info, warn or error
   int max_ranks = 8;                     ///< running at the same time, over all jobs
   int gpus = -1;                         ///< that jobs may have; negative: all that are found
   int64_t memory = 0;                    ///< bytes of all jobs together; 0: what there is

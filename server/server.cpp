@@ -11,6 +11,7 @@
 
 #include "base/environment.h"
 #include "base/errors.h"
+#include "base/program.h"
 #include "server/credentials.h"
 #include "server/endpoint.h"
 
@@ -114,6 +115,14 @@ Server::Server(const ServerOptions& options)
       });
   if (!options.http.empty()) listen_for_http(options);
   state_.write_endpoint(endpoint_);
+  const std::map<v1::Job::State, int64_t> jobs = store_.counts();
+  const auto count = [&](v1::Job::State state) {
+    return jobs.contains(state) ? jobs.at(state) : 0;
+  };
+  spdlog::info(
+      "dotresize-server {}: state {}, at most {} ranks at once; {} queued, {} running jobs",
+      kVersion, state_.root().string(), options.max_ranks, count(v1::Job::QUEUED),
+      count(v1::Job::STARTING) + count(v1::Job::RUNNING));
 }
 
 Server::~Server() {

@@ -3,6 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "server/endpoint.h"
@@ -12,6 +15,20 @@ namespace dotresize {
 namespace fs = std::filesystem;
 
 namespace {
+
+/// Closed to other users if it was not there.
+void make_directory(const fs::path& dir) {
+  std::error_code error;
+  fs::create_directories(dir.parent_path(), error);
+  if (!error && fs::create_directory(dir, error)) {
+    fs::permissions(dir, fs::perms::owner_all, error);
+  }
+  if (!error && fs::is_directory(dir)) return;
+  throw std::runtime_error("--state: cannot make the state directory " + dir.string() + ": " +
+                           (error ? error.message() : "it is no directory"));
+}
+
+constexpr std::chrono::days kTokensKept{30};
 
 /// It has logs, paths and hashes of tokens, and what is put there is run.
 void require_private(const fs::path& dir) {
@@ -29,8 +46,7 @@ void require_private(const fs::path& dir) {
 }  // namespace
 
 StateDir::StateDir(fs::path root) : root_(std::move(root)) {
-  fs::create_directories(root_.parent_path());
-  if (fs::create_directory(root_)) fs::permissions(root_, fs::perms::owner_all);
+  make_directory(root_);
   require_private(root_);
   lock_ = try_lock_file(root_ / "lock");
   if (!lock_) {
@@ -38,6 +54,8 @@ StateDir::StateDir(fs::path root) : root_(std::move(root)) {
                         " is in use by another dotresize-server; give this one its own --state");
   }
   fs::create_directories(root_ / "jobs");
+  fs::create_directories(tokens());
+  remove_old_files(tokens(), kTokensKept);
 }
 
 std::optional<std::string> StateDir::last_endpoint() const {

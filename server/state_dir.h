@@ -19,14 +19,17 @@ class StateDir {
  public:
   /// Creates the directory (0700) if it is missing. Throws std::runtime_error if it belongs to
   /// another user or is open to others, StateDirInUse if another server holds it, std::system_error
-  /// or std::filesystem::filesystem_error if it cannot be used.
+  /// or std::filesystem::filesystem_error if it cannot be used. Removes tokenised texts that no job
+  /// has used for thirty days.
   explicit StateDir(std::filesystem::path root);
 
   std::filesystem::path database() const { return root_ / "jobs.sqlite"; }
-  /// Folder of a job that has been launched: job.json, log, work/, attempt-N/.
+  /// Folder of a job that has been launched: job.json, log, attempt-N/.
   std::filesystem::path job(const std::string& id) const { return root_ / "jobs" / id; }
   /// What is being removed (server/trash.h).
   std::filesystem::path trash() const { return root_ / "trash"; }
+  /// Where all jobs keep their tokenised texts: one that another job has tokenised is found again.
+  std::filesystem::path tokens() const { return root_ / "tokens"; }
   std::filesystem::path log(const std::string& id) const { return job(id) / "log"; }
   std::filesystem::path attempt(const std::string& id, int number) const {
     return job(id) / ("attempt-" + std::to_string(number));

@@ -21,6 +21,7 @@ struct Arguments {
   EvalRequest eval;
   VerifyRequest verify;
   std::string output = "text";
+  std::string progress = "text";
 };
 
 void add_output_option(CLI::App& app, Arguments& arguments) {
@@ -28,9 +29,18 @@ void add_output_option(CLI::App& app, Arguments& arguments) {
       ->check(CLI::IsMember({"text", "json"}));
 }
 
-int run(const CLI::App* eval, const CLI::App* verify, const Arguments& arguments) {
+void add_progress_option(CLI::App& app, Arguments& arguments) {
+  app.add_option("--progress", arguments.progress,
+                 "On stderr: text, or json for a program: a JSON text sequence (RFC 7464) of the "
+                 "API's Progress")
+      ->check(CLI::IsMember({"text", "json"}));
+}
+
+int run(const CLI::App* eval, const CLI::App* verify, Arguments& arguments) {
   const bool json = arguments.output == "json";
-  if (eval->parsed()) return eval_command(arguments.eval, json);
+  const bool progress_records = arguments.progress == "json";
+  if (eval->parsed()) return eval_command(arguments.eval, json, progress_records);
+  arguments.job.progress_records = progress_records;
   if (verify->parsed()) return verify_command(arguments.verify, json);
   return run_job_command(arguments.job);
 }
@@ -56,9 +66,16 @@ int main(int argc, char** argv) {
                  "Timeline of all ranks to write, for chrome://tracing and Perfetto");
   app.add_flag("--fresh", arguments.job.fresh,
                "Start anew even if an interrupted run of the job has left a journal");
+  app.add_option("--set", arguments.job.changes,
+                 "KEY=VALUE: changes a key of the job file; several times")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+  add_progress_option(app, arguments);
   CLI::App* eval = app.add_subcommand("eval", "Perplexity and latency of models");
   add_eval_options(*eval, arguments.eval);
   add_output_option(*eval, arguments);
+  add_progress_option(*eval, arguments);
   CLI::App* verify = app.add_subcommand("verify", "Check an output directory");
   add_verify_options(*verify, arguments.verify);
   add_output_option(*verify, arguments);
@@ -67,7 +84,9 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
     if (app.get_subcommands().empty() && job->empty()) throw CLI::RequiredError("job");
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+    if (error.get_exit_code() == 0) return app.exit(error);
+    std::fprintf(stderr, "dotresize-worker: error: %s\n", error.what());
+    return kExitUsage;
   }
   try {
     return run(eval, verify, arguments);

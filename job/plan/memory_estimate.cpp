@@ -174,8 +174,8 @@ int64_t Sizes::backward() const {
   const int64_t sublayers = r.shard.end_sublayer - r.shard.first_sublayer;
   const int64_t transfers = r.job.ranks > 1 ? 2 * microbatch_stream() : 0;
   const int64_t rows = std::min(kGradientVocabularyRows, r.config.vocab_size);
-  const int64_t loss = has_head() ? tokens() * (5 * rows + 4 * d) * kFloat : 0;
-  return under_way * (sublayers + 1) * microbatch_stream() + transfers + 2 * insides() + loss;
+  const int64_t loss = has_head() ? tokens() * (6 * rows + 4 * d) * kFloat : 0;
+  return under_way * (sublayers + 1) * microbatch_stream() + transfers + 3 * insides() + loss;
 }
 
 int64_t Sizes::second_sums() const {

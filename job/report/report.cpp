@@ -1,5 +1,8 @@
 #include "job/report/report.h"
 
+#include <algorithm>
+#include <sstream>
+
 #include "base/checked_json.h"
 #include "base/input_file.h"
 #include "dotresize/v1/jobs.pb.h"
@@ -60,7 +63,8 @@ json calibration_json(const Report& report) {
   json object = source_json(report.job.calibration, report.calibration_tokens);
   if (report.calibration_s > 0) {
     object["seconds"] = report.calibration_s;
-    object["tokens_per_s"] = report.tokens_per_second();
+    object["tokens_per_second"] = report.tokens_per_second();
+    object["tokens_per_s"] = report.tokens_per_second();  // its name in earlier versions
   }
   object["schedule"] = report.job.schedule.name;
   object["activations"] = report.job.schedule.activations;
@@ -99,6 +103,39 @@ std::map<std::string, std::string> read_fingerprints(const ConfigFields& root) {
     fingerprints[name] = fields->text(name).value_or("");
   }
   return fingerprints;
+}
+
+/// Of the junctions that have a map: energy may have made them different.
+std::string read_width_range(const json& document, const std::string& origin, int64_t largest) {
+  const json junctions = document.value("junctions", json::array());
+  int64_t least = largest;
+  for (const json& entry : junctions) {
+    if (!entry.is_object()) continue;
+    const ConfigFields junction(entry, origin, "junctions.");
+    if (junction.boolean("mapped", true)) {
+      least = std::min(least, junction.required_integer("width", 1, kAny));
+    }
+  }
+  return least == largest ? std::to_string(largest)
+                          : std::to_string(least) + " to " + std::to_string(largest);
+}
+
+/// "sparsity 0.2"; a part of target_text (job/plan/plan_table.h) for each key that is there.
+std::string read_target(const ConfigFields& method) {
+  std::ostringstream text;
+  const auto add = [&](const ConfigFields& fields, const char* key) {
+    const json& value = fields.raw(key);
+    if (value.is_number()) text << (text.tellp() > 0 ? ", " : "") << key << " " << value;
+  };
+  if (const auto widths = method.object("widths")) {
+    text << "widths from energy";
+    add(*widths, "keep");
+    add(*widths, "size");
+  } else {
+    add(method, "sparsity");
+    add(method, "size");
+  }
+  return text.str();
 }
 
 }  // namespace
@@ -152,6 +189,7 @@ std::string report_to_json(const Report& report) {
     json& evaluation = document["evaluation"] =
         source_json(*job.evaluation, report.evaluation_tokens);
     set_if(evaluation, "seqlen", report.evaluation_seqlen);
+    evaluation["predicted_tokens"] = report.evaluation_tokens;
   }
   for (const auto& junction : report.junctions) document["junctions"].push_back(to_json(junction));
   for (const auto& rank : report.ranks) document["ranks"].push_back(to_json(rank));
@@ -174,6 +212,9 @@ ReportSummary read_report_summary(const std::filesystem::path& model_dir) {
   summary.method = method->text("name").value_or("");
   if (summary.method.empty()) method->fail("name", "is missing");
   summary.width = method->required_integer("width", 1, kAny);
+  summary.width_range = read_width_range(document, path.string(), summary.width);
+  summary.target = read_target(*method);
+  summary.hidden_size = method->integer("hidden_size", 1, kAny);
   summary.dense = read_model_report(root, "dense");
   summary.compressed = read_model_report(root, "compressed");
   summary.wall_time_s = root.required_positive("wall_time_s", 1e12);

@@ -62,7 +62,10 @@ std::string report_to_json(const Report& report);
 struct ReportSummary {
   std::string name;
   std::string method;
-  int64_t width = 0;
+  int64_t width = 0;        ///< the largest
+  std::string width_range;  ///< "216", "168 to 216"
+  std::string target;       ///< "sparsity 0.2"; empty: the width itself
+  std::optional<int64_t> hidden_size;
   ModelReport dense;
   ModelReport compressed;
   double wall_time_s = 0.0;

@@ -81,14 +81,30 @@ void add_eval_options(CLI::App& app, EvalRequest& request) {
       ->type_name("");
   add_source_options(app, request.source, "Perplexity over");
   add_latency_options(app, request);
+  auto* generate = app.add_option("--generate", request.prompts,
+                                  "Let the models continue this text, to be compared by reading; "
+                                  "several times")
+                       ->type_name("TEXT")
+                       ->expected(1)
+                       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+                       ->allow_extra_args(false);
+  app.add_option("--new-tokens", request.new_tokens, "Tokens after each such text")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{65536}).description(""))
+      ->capture_default_str()
+      ->needs(generate);
   app.add_option("--runtime", request.runtime,
                  "own, or transformers: in a Python process, as a user would run the model")
       ->type_name("NAME")
       ->transform(CLI::CheckedTransformer(kRuntimes).description(""));
   app.callback([&request] {
     check_source_options(request.source);
-    if (!request.perplexity() && !request.latency) {
-      throw CLI::ValidationError("eval needs --text or --tokens for perplexity, or --latency");
+    if (!request.perplexity() && !request.latency && !request.generation()) {
+      throw CLI::ValidationError(
+          "eval needs --text or --tokens for perplexity, --latency or --generate");
+    }
+    if (request.generation() && request.runtime == Runtime::kTransformers) {
+      throw CLI::ValidationError("--generate does not go with --runtime transformers");
     }
   });
 }
@@ -102,6 +118,10 @@ std::vector<std::string> eval_arguments(const EvalRequest& request) {
       append(arguments, count.name, std::to_string(request.latency_options.*count.value));
     }
   }
+  for (const std::string& prompt : request.prompts) {
+    arguments.push_back("--generate=" + prompt);  // it may begin with a hyphen
+  }
+  if (request.generation()) append(arguments, "--new-tokens", std::to_string(request.new_tokens));
   arguments.push_back("--");
   for (const auto& model : request.models) arguments.push_back(model.string());
   return arguments;

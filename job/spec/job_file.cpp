@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/input_file.h"
+#include "job/spec/job_changes.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/validate_spec.h"
 #include "job/spec/yaml_file.h"
@@ -15,31 +16,56 @@ namespace dotresize {
 namespace {
 
 constexpr std::size_t kMaxJobFileBytes = std::size_t{1} << 20;
-void make_absolute(v1::JobSpec& spec, const std::filesystem::path& base_dir) {
-  for (const SpecPath& path : paths_of(spec)) {
-    if (!path.value->empty()) *path.value = absolute_path(*path.value, base_dir).string();
+
+/// The change that has set the key or a section around it; empty if the file has.
+std::string change_of(const std::map<std::string, std::string>& changed, std::string key) {
+  while (!key.empty()) {
+    if (const auto found = changed.find(key); found != changed.end()) return found->second;
+    const std::size_t dot = key.rfind('.');
+    key.resize(dot == std::string::npos ? 0 : dot);
   }
+  return "";
 }
 
 }  // namespace
 
-v1::JobSpec parse_job_text(const std::string& text, const std::string& origin,
-                           const std::filesystem::path& base_dir) {
-  v1::JobSpec spec;
-  YamlMessageReader reader;
-  read_yaml_text(text, origin, reader, spec);
-
-  make_absolute(spec, base_dir);
-  std::vector<Fault> faults;
-  for (const FieldViolation& violation : validate_spec(spec, /*require_absolute_paths=*/true)) {
-    faults.push_back({reader.line_of(violation.field), violation.field, violation.description});
-  }
-  if (!faults.empty()) throw_faults(origin, std::move(faults));
-  return spec;
+std::string JobFile::place_of(const std::string& key) const {
+  const std::string change = change_of(changed, key);
+  return change.empty() ? origin + ":" + std::to_string(line_of(lines, key)) : change;
 }
 
-v1::JobSpec read_job_file(const std::filesystem::path& path) {
-  return parse_job_text(read_whole_file(path, kMaxJobFileBytes), path.string(), path.parent_path());
+JobFile parse_job(const std::string& text, const std::string& origin,
+                  const std::filesystem::path& base_dir, const std::vector<std::string>& changes) {
+  JobFile job;
+  job.origin = origin;
+  YamlMessageReader reader;
+  read_yaml_text(text, origin, reader, job.spec);
+  job.lines = reader.lines();
+  make_absolute(job.spec, base_dir);
+  job.changed = apply_changes(changes, job.spec);
+  std::vector<Fault> faults;
+  for (const FieldViolation& violation : validate_spec(job.spec, /*require_absolute_paths=*/true)) {
+    const std::string& key = violation.field;
+    faults.push_back(
+        {line_of(job.lines, key), key, violation.description, change_of(job.changed, key)});
+  }
+  if (!faults.empty()) throw_faults(origin, std::move(faults));
+  return job;
+}
+
+v1::JobSpec parse_job_text(const std::string& text, const std::string& origin,
+                           const std::filesystem::path& base_dir) {
+  return parse_job(text, origin, base_dir).spec;
+}
+
+JobFile open_job_file(const std::filesystem::path& path, const std::vector<std::string>& changes) {
+  return parse_job(read_whole_file(path, kMaxJobFileBytes), path.string(), path.parent_path(),
+                   changes);
+}
+
+v1::JobSpec read_job_file(const std::filesystem::path& path,
+                          const std::vector<std::string>& changes) {
+  return open_job_file(path, changes).spec;
 }
 
 std::string job_spec_to_json(const v1::JobSpec& spec) {

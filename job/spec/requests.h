@@ -37,7 +37,10 @@ struct EvalRequest {
   bool latency = false;
   LatencyOptions latency_options;
   Runtime runtime = Runtime::kOwn;
+  std::vector<std::string> prompts;  ///< that the models continue, for people to compare
+  int64_t new_tokens = 48;           ///< after each
 
+  bool generation() const { return !prompts.empty(); }
   bool perplexity() const { return source.given(); }
 };
 

@@ -31,6 +31,12 @@ fs::path absolute_path(const fs::path& path, const fs::path& base_dir) {
   return climbs ? fs::weakly_canonical(result) : result;
 }
 
+void make_absolute(v1::JobSpec& spec, const fs::path& base_dir) {
+  for (const SpecPath& path : paths_of(spec)) {
+    if (!path.value->empty()) *path.value = absolute_path(*path.value, base_dir).string();
+  }
+}
+
 bool is_within(const fs::path& path, const fs::path& folder) {
   const auto ends = std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
   return ends.first == folder.end();

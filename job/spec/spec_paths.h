@@ -22,6 +22,9 @@ std::vector<SpecPath> paths_of(v1::JobSpec& spec);
 std::filesystem::path absolute_path(const std::filesystem::path& path,
                                     const std::filesystem::path& base_dir);
 
+/// Makes every path of the spec absolute, in this way. Empty ones stay empty.
+void make_absolute(v1::JobSpec& spec, const std::filesystem::path& base_dir);
+
 /// Whether `path` is `folder` or lies in it, by their names.
 bool is_within(const std::filesystem::path& path, const std::filesystem::path& folder);
 

@@ -33,6 +33,14 @@ bool has_control_character(const std::string& text) {
                      [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
+/// For a fraction that may have been meant in percent.
+std::string percent_hint(double fraction) {
+  if (fraction < 2.0 || fraction >= 100.0) return "";
+  std::ostringstream text;
+  text << "; did you mean " << fraction / 100.0 << "?";
+  return text.str();
+}
+
 class Validator {
  public:
   std::vector<FieldViolation> violations;
@@ -72,22 +80,29 @@ class Validator {
     if (method.has_size()) given.push_back("size");
     if (method.has_widths()) given.push_back("widths");
     if (given.size() == 1) return;
-    add("method." + (given.empty() ? "sparsity" : given.front()),
-        "exactly one of sparsity, width, size and widths is required, " +
-            (given.empty() ? "none is given" : "given are " + listed(given)));
+    if (given.empty()) {
+      add("method.sparsity", "one of sparsity, width, size and widths must be given");
+    } else {
+      std::string names = given.front();
+      for (std::size_t i = 1; i < given.size(); ++i) {
+        names += (i + 1 == given.size() ? " and " : ", ") + given[i];
+      }
+      add("method." + given.front(), names + " are given: only one of them can be");
+    }
   }
 
   void check_size(const std::string& field, double size, bool allow_larger) {
     if (!(size > 0.0)) {
       refuse(field, size, "above 0");
     } else if (size >= 1.0 && !allow_larger) {
-      refuse(field, size, "below 1, as it must be without method.allow_larger: true");
+      refuse(field, size,
+             "below 1, as it must be without method.allow_larger: true" + percent_hint(size));
     }
   }
 
   void check_widths(const v1::Widths& widths, bool allow_larger) {
     if (!widths.has_keep() && !widths.has_size()) {
-      add("method.widths.keep", "at least one of keep and size is required, none is given");
+      add("method.widths.keep", "keep or size must be given, or both");
     }
     if (widths.has_keep() && !(widths.keep() > 0.0 && widths.keep() <= 1.0)) {
       refuse("method.widths.keep", widths.keep(), "above 0 and at most 1");
@@ -101,7 +116,8 @@ class Validator {
     if (method.has_widths()) check_widths(method.widths(), method.allow_larger());
     // Negated comparisons: they refuse NaN too.
     if (method.has_sparsity() && !(method.sparsity() >= 0.0 && method.sparsity() < 1.0)) {
-      refuse("method.sparsity", method.sparsity(), "in [0, 1)");
+      refuse("method.sparsity", method.sparsity(),
+             "a fraction of the width: 0 or more, and below 1" + percent_hint(method.sparsity()));
     }
     if (method.has_width()) check_range("method.width", method.width(), 1, kMaxWidth);
     if (method.has_lambda() && !(method.lambda() > 0.0 && method.lambda() <= kMaxLambda)) {
@@ -191,8 +207,9 @@ class Validator {
   template <class Source>
   void check_source(const std::string& section, const Source& source) {
     if ((source.text_size() > 0) == !source.tokens().empty()) {
-      add(section + ".text", std::string("exactly one of text and tokens is required, ") +
-                                 (source.text_size() > 0 ? "both are given" : "none is given"));
+      add(section + ".text", source.text_size() > 0
+                                 ? "text and tokens are given: only one of them can be"
+                                 : "one of text and tokens must be given");
     }
     if (source.text_size() > kMaxTextFiles) {
       refuse(section + ".text", source.text_size(),

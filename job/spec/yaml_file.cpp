@@ -14,14 +14,6 @@ namespace {
 
 constexpr std::size_t kMaxFaultsShown = 50;
 
-void require_utf8(const std::string& text, const std::string& origin) {
-  try {
-    nlohmann::json(text).dump();
-  } catch (const nlohmann::json::type_error&) {
-    throw_faults(origin, {{1, "", "is not UTF-8 text"}});
-  }
-}
-
 /// The character of a pair of JSON's \uXXXX escapes, each half of it with its four digits.
 std::string character_of(std::string_view high, std::string_view low) {
   return nlohmann::json::parse("\"\\u" + std::string(high) + "\\u" + std::string(low) + "\"");
@@ -71,14 +63,24 @@ YAML::Node load_document(const std::string& text, const std::string& origin) {
 
 }  // namespace
 
+bool is_utf8(const std::string& text) {
+  try {
+    nlohmann::json(text).dump();
+    return true;
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
+}
+
 void throw_faults(const std::string& origin, std::vector<Fault> faults) {
   std::stable_sort(faults.begin(), faults.end(),
                    [](const Fault& a, const Fault& b) { return a.line < b.line; });
   std::string message;
   for (std::size_t i = 0; i < std::min(faults.size(), kMaxFaultsShown); ++i) {
     const Fault& fault = faults[i];
-    message += (i == 0 ? "" : "\n") + origin + ":" + std::to_string(fault.line) + ": " +
-               (fault.key.empty() ? "" : fault.key + ": ") + fault.what;
+    message += (i == 0 ? "" : "\n") +
+               (fault.place.empty() ? origin + ":" + std::to_string(fault.line) : fault.place) +
+               ": " + (fault.key.empty() ? "" : fault.key + ": ") + fault.what;
   }
   if (faults.size() > kMaxFaultsShown) {
     message +=
@@ -89,7 +91,7 @@ void throw_faults(const std::string& origin, std::vector<Fault> faults) {
 
 void read_yaml_text(const std::string& text, const std::string& origin, YamlMessageReader& reader,
                     google::protobuf::Message& message) {
-  require_utf8(text, origin);
+  if (!is_utf8(text)) throw_faults(origin, {{1, "", "is not UTF-8 text"}});
   reader.read(load_document(without_surrogate_pairs(text), origin), message);
   if (!reader.faults().empty()) throw_faults(origin, reader.faults());
 }

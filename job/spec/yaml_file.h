@@ -7,9 +7,11 @@
 
 namespace dotresize {
 
-/// Throws InputError: each fault on a line, "ORIGIN:LINE: KEY: WHAT", sorted by line. Needs at
-/// least one.
+/// Throws InputError: each fault on a line, "ORIGIN:LINE: KEY: WHAT" or "PLACE: KEY: WHAT", sorted
+/// by line. Needs at least one.
 [[noreturn]] void throw_faults(const std::string& origin, std::vector<Fault> faults);
+
+bool is_utf8(const std::string& text);
 
 /// Fills `message` from the untrusted text of a YAML file with one map. Throws InputError for what
 /// is not UTF-8 or YAML, for other than one document, and for each fault that `reader` finds.

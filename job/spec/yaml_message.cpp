@@ -1,5 +1,6 @@
 #include "job/spec/yaml_message.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -39,6 +40,17 @@ std::string unknown_key(const std::string& key, const Descriptor& descriptor) {
                             : "unknown key, did you mean '" + suggestion + "'?";
 }
 
+/// As it was written if that could be a key, else in quotes.
+std::string shown_key(const std::string& name) {
+  constexpr std::size_t kMaxKey = 100;
+  const bool word =
+      !name.empty() && name.size() <= kMaxKey && std::ranges::all_of(name, [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               c == '_' || c == '-';
+      });
+  return word ? name : in_quotes(name);
+}
+
 /// A number written as one: "0.2" in quotes is a text.
 template <class Number>
 std::optional<Number> plain_number(const YAML::Node& node) {
@@ -58,10 +70,10 @@ void YamlMessageReader::read(const YAML::Node& root, Message& message) {
   read_map(root, "", message);
 }
 
-int YamlMessageReader::line_of(const std::string& key) const {
+int line_of(const KeyLines& lines, const std::string& key) {
   std::string at = key;
   while (!at.empty()) {
-    if (const auto found = lines_.find(at); found != lines_.end()) return found->second;
+    if (const auto found = lines.find(at); found != lines.end()) return found->second;
     const std::size_t dot = at.rfind('.');
     at.resize(dot == std::string::npos ? 0 : dot);
   }
@@ -81,9 +93,10 @@ void YamlMessageReader::read_map(const YAML::Node& node, const std::string& pref
     const FieldDescriptor* field = descriptor.FindFieldByName(name);
     const std::string key = prefix + name;
     if (field == nullptr) {
-      add_fault(entry.first, prefix + in_quotes(name), unknown_key(name, descriptor));
+      add_fault(entry.first, prefix + shown_key(name), unknown_key(name, descriptor));
     } else if (!seen.insert(name).second) {
-      add_fault(entry.first, key, "is given twice, first in line " + std::to_string(line_of(key)));
+      add_fault(entry.first, key,
+                "is given twice, first in line " + std::to_string(lines_.at(key)));
     } else {
       lines_[key] = entry.first.Mark().line + 1;
       read_field(entry.second, key, *field, message);
@@ -170,7 +183,7 @@ void YamlMessageReader::read_scalar(const YAML::Node& node, const std::string& k
 
 void YamlMessageReader::add_fault(const YAML::Node& node, const std::string& key,
                                   const std::string& what) {
-  const int line = node.Mark().is_null() ? line_of(key) : node.Mark().line + 1;
+  const int line = node.Mark().is_null() ? line_of(lines_, key) : node.Mark().line + 1;
   faults_.push_back({line, key, what});
 }
 

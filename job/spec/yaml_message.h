@@ -14,7 +14,14 @@ struct Fault {
   int line = 1;     ///< from 1
   std::string key;  ///< "method.sparsity"; empty for the file as a whole
   std::string what;
+  std::string place = {};  ///< in place of file and line; empty: these
 };
+
+/// Lines of the keys that a file has, from 1.
+using KeyLines = std::map<std::string, int>;
+
+/// Line of a key, or of the nearest key above it that is given.
+int line_of(const KeyLines& lines, const std::string& key);
 
 /// Fills a protobuf message from YAML, following the message's descriptor: keys are field names,
 /// enum values their names, a null is an absent field. Collects every fault and goes on.
@@ -25,8 +32,7 @@ class YamlMessageReader {
   void read(const YAML::Node& root, google::protobuf::Message& message);
 
   const std::vector<Fault>& faults() const { return faults_; }
-  /// Line of a key, or of the nearest key above it that is given.
-  int line_of(const std::string& key) const;
+  const KeyLines& lines() const { return lines_; }
 
  private:
   void read_map(const YAML::Node& node, const std::string& prefix,
@@ -43,7 +49,7 @@ class YamlMessageReader {
   void add_fault(const YAML::Node& node, const std::string& key, const std::string& what);
 
   std::vector<Fault> faults_;
-  std::map<std::string, int> lines_;
+  KeyLines lines_;
 };
 
 }  // namespace dotresize

@@ -2,9 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <string>
 #include <system_error>
+
+#include "base/errors.h"
+#include "base/program.h"
 
 namespace dotresize {
 namespace {
@@ -35,6 +40,40 @@ TEST(RunChild, SaysWhatCannotBeStarted) {
   EXPECT_THAT([] { run_child({"/no/such/program"}); },
               testing::ThrowsMessage<std::system_error>(
                   "cannot start /no/such/program: No such file or directory"));
+}
+
+struct Recorded : ProgramOutput {
+  void standard_output(std::string_view bytes) override { output += bytes; }
+  void standard_error(std::string_view bytes) override { error += bytes; }
+  void tick() override {}
+
+  std::string output, error;
+};
+
+TEST(RunProgram, HandsOnWhatIsWrittenAndTheExitCode) {
+  Recorded recorded;
+  const std::string many = "i=0; while [ $i -lt 20000 ]; do echo 12345678; i=$((i+1)); done; ";
+  EXPECT_EQ(run_program({"sh", "-c", many + "echo last >&2; exit 65"}, recorded), 65);
+  EXPECT_EQ(recorded.output.size(), 20000 * 9);
+  EXPECT_EQ(recorded.error, "last\n");
+}
+
+TEST(RunProgram, ItsOrphansDoNotKeepItRunning) {
+  Recorded recorded;
+  EXPECT_EQ(run_program({"sh", "-c", "sleep 600 & echo $!"}, recorded), 0);
+  ::kill(std::stoi(recorded.output), SIGKILL);
+}
+
+TEST(RunProgram, ASignalToUsEndsItAndIsACancel) {
+  struct Stopper : Recorded {
+    void standard_output(std::string_view) override { ::kill(::getpid(), SIGINT); }
+  } stopper;
+  EXPECT_EQ(run_program({"sh", "-c", "echo begun; exec sleep 600"}, stopper), kExitCancelled);
+}
+
+TEST(RunProgram, SaysWhatCannotBeStarted) {
+  Recorded recorded;
+  EXPECT_THROW(run_program({"/no/such/program"}, recorded), ProgramMissing);
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ TEST(CalibrationWindows, AreAtFloorOfIWOverSamples) {
 TEST(CalibrationWindows, SayHowMuchTextIsMissing) {
   const at::Tensor tokens = at::arange(32, at::kLong);
   EXPECT_THAT(fault_of([&] { calibration_windows(tokens, 11, 3); }),
-              HasSubstr("32 tokens hold 10 whole windows of seqlen 3, needed are 11"));
+              HasSubstr("32 tokens hold 10 whole windows of seqlen 3, and 11 are needed"));
   EXPECT_THAT(fault_of([&] { calibration_windows(tokens, 0, 3); }), HasSubstr("at least 1"));
   EXPECT_THAT(fault_of([&] { calibration_windows(tokens, 1, 0); }), HasSubstr("at least 1"));
 }

@@ -117,6 +117,8 @@ class JobFiles:
         }
         for section, values in options.items():
             spec[section] = spec.get(section, {}) | values
+            for key in [key for key, value in values.items() if value is None]:
+                del spec[section][key]
         file = self.folder / f"{name}.json"
         file.write_text(json.dumps(spec))
         return file

@@ -20,6 +20,10 @@ class FakeServer::Service final : public v1::Jobs::Service {
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::Job* job) override {
     return answers_.get ? answers_.get(*job) : kUnimplemented;
   }
+  grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
+                        v1::ListJobsResponse* response) override {
+    return answers_.list ? answers_.list(*request, *response) : kUnimplemented;
+  }
   grpc::Status WatchJob(grpc::ServerContext*, const v1::WatchJobRequest* request,
                         grpc::ServerWriter<v1::Event>* writer) override {
     return answers_.watch ? answers_.watch(*request, *writer) : kUnimplemented;

@@ -91,6 +91,60 @@ TEST(JobText, ACancelThatHasNotTakenEffectIsShown) {
   EXPECT_THAT(job_text(job, kNow), HasSubstr("cancelling"));
 }
 
+TEST(JobText, AQueuedJobSaysWhereItIsAndWhatItWaitsFor) {
+  v1::Job job = job_in(v1::Job::QUEUED);
+  job.set_queue_position(3);
+  job.set_waiting_for("the 2 jobs before it");
+  EXPECT_THAT(job_text(job, kNow), HasSubstr("position   3 in the queue\n"));
+  EXPECT_THAT(job_text(job, kNow), HasSubstr("waits for  the 2 jobs before it\n"));
+}
+
+TEST(JobText, TimesHaveTheirZone) {
+  ::setenv("TZ", "UTC", 1);
+  ::tzset();
+  EXPECT_THAT(job_text(job_in(v1::Job::RUNNING), kNow),
+              HasSubstr("created  2023-11-14 22:13:20 UTC\n"));
+}
+
+TEST(JobText, TheTimeThatASuccessTookIsTheSameEverywhere) {
+  v1::Job job = succeeded_job();
+  job.mutable_end_time()->set_seconds(kNow - 90 + 63);  // the result says 61 s
+  EXPECT_THAT(job_text(job, kNow), HasSubstr("took     1 min 1 s\n"));
+  EXPECT_THAT(job_table({job}, kNow), HasSubstr("1 min 1 s\n"));
+}
+
+ReportSummary summary_of(const std::string& name, const std::string& tokens) {
+  ReportSummary summary;
+  summary.name = name;
+  summary.method = "slicegpt";
+  summary.target = "size 0.8";
+  summary.width = 216;
+  summary.width_range = "168 to 216";
+  summary.hidden_size = 256;
+  summary.dense = {1000, 2000, 10.0};
+  summary.compressed = {800, 1600, 11.0};
+  summary.wall_time_s = 61.0;
+  summary.fingerprints = {{"evaluation_tokens", tokens}};
+  return summary;
+}
+
+TEST(ReportText, WidthsByEnergyAreARange) {
+  EXPECT_THAT(report_text(summary_of("a", "1")), HasSubstr("width   168 to 216 of 256\n"));
+}
+
+TEST(ReportText, SeveralReportsAreOneTable) {
+  EXPECT_EQ(
+      comparison_table({summary_of("a", "1"), summary_of("b", "1")}),
+      "name  method    target                width  parameters     bytes  of dense  perplexity   "
+      "change       took\n"
+      "a     slicegpt  size 0.8  168 to 216 of 256         800  1.56 KiB    80.0 %      11.000  "
+      "+10.0 %  1 min 1 s\n"
+      "b     slicegpt  size 0.8  168 to 216 of 256         800  1.56 KiB    80.0 %      11.000  "
+      "+10.0 %  1 min 1 s\n");
+  EXPECT_THAT(comparison_table({summary_of("a", "1"), summary_of("b", "2")}),
+              HasSubstr("not all perplexities are over the same tokens"));
+}
+
 TEST(JobText, ASucceededJobShowsItsResult) {
   EXPECT_THAT(job_text(succeeded_job(), kNow), HasSubstr("perplexity     10.000"));
 }

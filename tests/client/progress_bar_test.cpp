@@ -115,7 +115,7 @@ TEST(PlainProgress, LeavesOutWhatIsNotKnown) {
   v1::Progress progress;
   progress.set_phase("evaluate_dense");
   progress.set_eta_s(-1.0);
-  EXPECT_EQ(render_plain(progress), "evaluate dense 0 %");
+  EXPECT_EQ(render_plain(progress), "evaluate_dense 0 %");
 }
 
 }  // namespace

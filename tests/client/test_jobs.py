@@ -1,6 +1,8 @@
 """Jobs on a real server, computed by the real worker."""
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -91,6 +93,8 @@ def test_the_same_request_id_gives_the_same_job(cli, job_files):
     file = job_files("once")
     ids = {cli.json("submit", file, "--request-id", request_id)["id"] for _ in range(2)}
     assert len(ids) == 1
+    again = cli("submit", file, "--request-id", request_id)
+    assert again.stderr.startswith("already submitted, it is ")
     cli("submit", job_files("other"), "--request-id", request_id, exit_code=65)
     cli("watch", ids.pop())
 
@@ -163,9 +167,99 @@ def test_watch_survives_a_server_that_is_killed(own_server, job_files):
     assert "back" in stderr
 
 
+def test_a_dry_run_shows_the_plan_and_submits_nothing(cli, job_files):
+    done = cli("submit", job_files("dry"), "--dry-run")
+    assert "peak memory" in done.stdout and "nothing was submitted" in done.stderr
+    assert cli.json("list", "--name", "dry")["jobs"] == []
+    job = job_files("dry", method={"width": 999})
+    error = cli("submit", job, "--dry-run", exit_code=65).stderr
+    assert f"{job}:1: method.width: 999 is more than" in error
+    cli("submit", job, "--dry-run", "--set", "method.width=64")
+
+
+def test_jobs_are_named_by_the_beginning_of_their_ids_and_several_at_once(cli, job_files):
+    ids = [cli.json("submit", job_files(f"prefix-{n}"))["id"] for n in range(2)]
+    for job_id in ids:
+        cli("watch", job_id[:12])
+        assert cli.json("status", job_id[2:12])["id"] == job_id
+    done = cli.json("delete", *ids, "j-0000000000000000", exit_code=65)["jobs"]
+    assert [entry.get("deleted") for entry in done] == [True, True, None]
+    assert done[2]["error"]["code"] == "NOT_FOUND"
+    for job_id in ids:
+        cli("status", job_id, exit_code=65)
+
+
+def test_prune_forgets_jobs_that_ended_long_ago(own_server, job_files):
+    cli = Cli(own_server.address)
+    job_id = cli.json("submit", job_files("old"), "--wait")["id"]
+    assert cli.json("prune", "--keep-days", "1")["ids"] == []
+    time.sleep(1.1)  # times of jobs are compared in seconds
+    assert cli.json("prune", "--keep-days", "0", "--dry-run") == {"deleted": False, "ids": [job_id]}
+    assert cli.json("prune", "--keep-days", "0") == {"deleted": True, "ids": [job_id]}
+    assert cli.json("list")["jobs"] == []
+
+
+def test_jobs_share_their_tokenised_texts(own_server, job_files, tmp_path):
+    cli = Cli(own_server.address)
+    for name in ("first", "second"):
+        text = tmp_path / f"{name}.txt"
+        text.write_text("The quick brown fox jumps over the lazy dog. " * 40)
+        cli("submit", job_files(name, calibration={"tokens": None, "text": [str(text)], "samples": 2,
+                                                   "seqlen": 64}), "--wait")
+    assert len(list((own_server.state / "tokens/.dotresize-cache").glob("*.safetensors"))) == 1
+
+
+def test_a_queued_job_says_what_it_waits_for_and_is_cancelled_once(own_server, job_files):
+    cli = Cli(own_server.address)
+    running = cli.json("submit", job_files("runs", resources={"ranks": 8}), "--set",
+                       "method={name: dotresize, width: 128, lambda: 0.001, "
+                       "sinkhorn_tolerance: 1e-300, sinkhorn_max_iterations: 100000000}")["id"]
+    wait_for_state(cli, running, "RUNNING")
+    first, second = (cli("submit", job_files(f"waits-{n}")).stdout.strip() for n in range(2))
+    assert cli.json("status", first)["queue_position"] == 1
+    assert re.search(r"^waits for  .*2 ranks", cli("status", first).stdout, re.M)
+    assert cli.json("status", second)["queue_position"] == 2
+    cli("cancel", first, second, running, "--wait")
+    assert cli.json("status", first)["state"] == "CANCELLED"
+
+
+EXAMPLE = [sys.executable, SOURCE / "examples" / "submit.py"]
+
+
+def run_example(*arguments, **environment):
+    return subprocess.run([*EXAMPLE, *arguments], capture_output=True, text=True, timeout=120,
+                          env=os.environ | environment)
+
+
 def test_the_python_example_submits_a_job(server, job_files):
-    done = subprocess.run(
-        [sys.executable, SOURCE / "examples" / "submit.py", server.address,
-         job_files.evaluated("python")], capture_output=True, text=True, timeout=120)
+    job = job_files.evaluated("python")
+    done = run_example(server.address, job, "--request-id", "python-1")
     assert done.returncode == 0, done.stderr
     assert "perplexity" in done.stdout
+    again = run_example(server.address, job, "--request-id", "python-1")
+    assert again.returncode == 0 and "already submitted" in again.stderr
+
+
+def test_the_python_example_ends_as_the_command_line_does(server, cli, job_files, tmp_path):
+    assert run_example(server.address).returncode == 64
+    assert run_example("127.0.0.1:1", job_files()).returncode == 69
+    # Refused by the server, with its field; failed; a typing error; a text that is no list.
+    refused = run_example(server.address, job_files("wide", method={"width": 999}))
+    assert refused.returncode == 65 and "method.width: 999" in refused.stderr
+    short = job_files("short", calibration={"samples": 1000})
+    failed = run_example(server.address, short)
+    assert failed.returncode == 65 and "failed: INVALID_INPUT" in failed.stderr
+    for line, fault in (("method: {sparsty: 0.2}", "method.sparsty: unknown key"),
+                        ("method: {sparsity: much}", "method.sparsity: 'much' is not"),
+                        ("calibration: {text: a.txt}", "calibration.text: must be a list")):
+        job = tmp_path / "bad.yaml"
+        job.write_text(line + "\n")
+        bad = run_example(server.address, job)
+        assert bad.returncode == 65 and fault in bad.stderr and "Traceback" not in bad.stderr
+
+
+def test_the_python_example_sends_a_token_over_tls_alone(job_files, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    done = run_example("example.org:50051", job_files(), DOTRESIZE_TOKEN_FILE=str(token))
+    assert done.returncode == 65 and "TLS alone" in done.stderr

@@ -1,10 +1,21 @@
 """What needs no server: plan, run, eval, verify, usage."""
 
+import fcntl
 import json
+import os
 import pathlib
+import pty
+import re
 import signal
+import struct
+import subprocess
+import termios
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
+
+from conftest import BIN, SOURCE
 
 HARDWARE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "hardware"
 
@@ -70,8 +81,8 @@ def test_usage_errors(offline, arguments):
 
 
 @pytest.mark.parametrize("verb", [
-    "run", "plan", "eval", "verify", "submit", "status", "watch", "list", "cancel", "delete",
-    "logs", "report", "admin"])
+    "init", "run", "plan", "eval", "verify", "submit", "status", "watch", "list", "cancel", "delete",
+    "prune", "logs", "report", "completion", "admin"])
 def test_every_verb_explains_itself(offline, verb):
     help_text = offline(verb, "--help").stdout
     assert "Examples:" in help_text and f"dotresize {verb}" in help_text
@@ -105,6 +116,170 @@ def test_an_interrupt_of_run_ends_its_ranks(offline, job_files, tmp_path):
     _, stderr = run.communicate(timeout=60)
     assert run.returncode == 2, stderr
     assert not list(tmp_path.glob("out-endless*"))
+
+
+def terminal(command, environment=os.environ, timeout=120):
+    """What a program shows on a terminal of 100 columns, and its exit code."""
+    pid, screen = pty.fork()
+    if pid == 0:
+        os.environ.update(environment, TERM="xterm", NO_COLOR="1", LC_ALL="C")
+        os.execv(command[0], [str(word) for word in command])
+    fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    shown = b""
+    while True:
+        try:
+            piece = os.read(screen, 65536)
+        except OSError:  # EIO: the program has ended
+            piece = b""
+        if not piece:
+            return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        shown += piece
+
+
+def test_run_draws_one_line_on_a_terminal_and_ends_with_the_table_of_watch(job_files):
+    shown, code = terminal([BIN / "dotresize", "run", job_files.evaluated()])
+    assert code == 0
+    assert re.search(r"\rcalibrate +#*-*  +\d+ %  junctions \d+/", shown), shown
+    assert "\x1e" not in shown and " tokens/s, " not in shown
+    last = shown.rsplit("\x1b[K", 1)[1]  # after the bar was taken away
+    assert re.search(r"perplexity +[\d.]+ +[\d.]+ +\+[\d.]+ %", last), last
+    assert "\nwidth   128 of 256" in last and "\ntook    " in last
+
+
+def test_a_failing_run_says_one_line(offline, job_files, tmp_path):
+    short = tmp_path / "short.safetensors"
+    save_file({"tokens": np.zeros(100, dtype=np.int32)}, short)
+    job = job_files("short", calibration={"tokens": str(short), "samples": 16, "seqlen": 64})
+    lines = offline("run", job, exit_code=65).stderr.splitlines()
+    errors = [line for line in lines if "error" in line.lower()]
+    assert len(errors) == 1 and "16 are needed" in errors[0], lines
+    assert not any("MPI" in line or "----" in line for line in lines), lines
+    assert "MPI_ABORT" in offline("run", job, "--verbose", exit_code=65).stderr
+
+
+def test_an_unknown_verb_comes_with_the_nearest_one(offline):
+    error = offline("pla", "job.yaml", exit_code=64).stderr
+    assert error.startswith("dotresize: error: unknown verb 'pla', did you mean plan?\n")
+    error = offline("plan", "job.yaml", "--hardwear", exit_code=64).stderr
+    assert error.startswith("dotresize: error: plan: unknown option '--hardwear', did you mean --hardware?")
+
+
+def test_what_the_model_refuses_has_file_and_line_too(offline, tmp_path):
+    job = tmp_path / "job.yaml"
+    job.write_text(f"""name: wide
+model: {{path: {SOURCE / "examples/docs-llama"}}}
+output: {{path: out}}
+method:
+  width: 999
+calibration: {{tokens: {SOURCE / "tests/data/evaluation.safetensors"}}}
+""")
+    assert f"{job}:5: method.width: 999 is more than" in offline("plan", job, exit_code=65).stderr
+    change = "resources.ranks=1000"
+    error = offline("plan", job, "--set", "method.width=8", "--set", change, exit_code=65).stderr
+    assert f"--set {change}: resources.ranks: 1000 is more than" in error
+    job.write_text(job.read_text().replace(str(SOURCE / "examples/docs-llama"), "org/model-1B"))
+    error = offline("plan", job, exit_code=65).stderr
+    assert f"{job}:2: model.path: " in error and "hf download org/model-1B" in error
+
+
+def test_plan_sees_what_would_fail_later(offline, job_files, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("too short")
+    job = job_files("text", calibration={"tokens": None, "text": [str(text)]})
+    assert f"{job}:1: calibration.text: " in offline("plan", job, exit_code=65).stderr
+    # A machine elsewhere may have more of it.
+    offline("plan", job, "--hardware", HARDWARE / "cpu.yaml")
+    (tmp_path / "there").mkdir()
+    job = job_files("exists", output={"path": str(tmp_path / "there")})
+    assert "exists" in offline.json("plan", job)["warnings"][0]
+    assert "output.path: " in offline("run", job, exit_code=65).stderr
+
+
+def test_set_changes_the_job(offline, job_files, tmp_path):
+    job = job_files()
+    assert offline.json("plan", job, "--set", "method.size=0.7")["target"] == "size 0.7"
+    offline("run", job, "--set", "method.width=64", "--set", f"output.path={tmp_path / 'other'}")
+    assert offline.json("report", tmp_path / "other")["method"]["width"] == 64
+    error = offline("run", job, "--set", "method.sise=0.7", exit_code=65).stderr
+    assert "--set method.sise=0.7: method.sise: unknown key, did you mean 'size'?" in error
+    assert not (tmp_path / "out-tiny").exists()
+
+
+def test_init_writes_a_job_that_can_be_planned_and_overwrites_nothing(offline, tmp_path):
+    job, text = tmp_path / "job.yaml", tmp_path / "text.txt"
+    text.write_text("word " * 300_000)
+    offline("init", SOURCE / "examples/docs-llama/", job, "--text", text)
+    plan = offline.json("plan", job)
+    assert plan["target"] == "size 0.8" and plan["warnings"] == []
+    assert f"width {plan['width']} of 256" in job.read_text()
+    before = job.read_text()
+    assert "is not overwritten" in offline("init", SOURCE / "examples/docs-llama", job, exit_code=65).stderr
+    assert job.read_text() == before
+
+
+def test_completion_completes_verbs_options_and_nothing_else(offline, tmp_path):
+    def completed(*words):
+        script = offline("completion", "bash").stdout
+        line = " ".join(f"'{word}'" for word in words)
+        return subprocess.run(
+            ["bash", "-c", f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _dotresize; "
+                           'echo "${COMPREPLY[*]}"'],
+            capture_output=True, text=True, check=True).stdout.split()
+    assert completed("dotresize", "pl") == ["plan"]
+    assert completed("dotresize", "plan", "--hard") == ["--hardware"]
+    assert completed("dotresize", "plan", "-o", "") == ["text", "json"]
+    assert "--keep-days" in completed("dotresize", "prune", "--")
+    assert completed("dotresize", "frob") == []
+    assert offline("completion", "zsh").stdout.startswith("#compdef dotresize\n")
+
+
+def test_several_reports_are_one_table(offline, job_files, tmp_path):
+    for width in (64, 128):
+        offline("run", job_files.evaluated(f"w{width}", method={"width": width}))
+    models = [tmp_path / "out-w64", tmp_path / "out-w128"]
+    lines = offline("report", *models).stdout.splitlines()
+    assert lines[0].split()[:3] == ["name", "method", "target"] and len(lines) == 3
+    assert "64 of 256" in lines[1] and "128 of 256" in lines[2]
+    reports = offline.json("report", *models)["reports"]
+    assert [report["method"]["width"] for report in reports] == [64, 128]
+
+
+def test_eval_takes_the_windows_of_the_report(offline, job_files, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("The quick brown fox jumps over the lazy dog. " * 100)
+    offline("run", job_files("windows", calibration={"tokens": None, "text": [str(text)],
+                                                     "samples": 4, "seqlen": 128},
+                             evaluation={"text": [str(text)]}))
+    model = tmp_path / "out-windows"
+    report = offline.json("report", model)
+    found = offline.json("eval", model, "--text", text)
+    assert found["models"][0]["seqlen"] == 128 and found["warnings"] == []
+    assert found["models"][0]["perplexity"] == pytest.approx(report["compressed"]["perplexity"], rel=1e-5)
+    [warning] = offline.json("eval", model, "--text", text, "--seqlen", "64")["warnings"]
+    assert "--seqlen 128" in warning
+
+
+def test_eval_continues_a_text_as_transformers_does(offline):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model, prompt = SOURCE / "examples/docs-llama", "The module"
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    ids = tokenizer(prompt, return_tensors="pt", add_special_tokens=False)
+    dense = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    written = dense.generate(**ids, max_new_tokens=8, do_sample=False)[0, ids["input_ids"].shape[1]:]
+    found = offline.json("eval", model, "--generate", prompt, "--generate=-x", "--new-tokens", "8")
+    assert found["generation"] == {"prompts": [prompt, "-x"], "new_tokens": 8}
+    [continuations] = [entry["continuations"] for entry in found["models"]]
+    assert continuations[0] == tokenizer.decode(written) and len(continuations) == 2
+    text = offline("eval", model, "--generate", prompt, "--new-tokens", "8").stdout
+    assert continuations[0].replace("\n", " ") in text
+    offline("eval", model, "--generate", "x", "--runtime", "transformers", exit_code=64)
+
+
+def test_verify_of_a_folder_that_dotresize_has_not_written(offline):
+    error = offline("verify", SOURCE / "examples/docs-llama", exit_code=65).stderr
+    assert "not written by dotresize" in error
 
 
 def test_report_of_a_folder_that_is_no_model(offline, tmp_path):

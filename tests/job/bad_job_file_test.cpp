@@ -53,10 +53,10 @@ std::vector<BadJob> bad_jobs() {
       {"NotUtf8", "name: \xff\xfe", "1: is not UTF-8 text"},
       {"UnknownAnchor", good_with("docs", "*docs"), "1: is not valid YAML"},
       {"MisspeltKey", good_with("sparsity", "sparsty"),
-       "8: method.'sparsty': unknown key, did you mean 'sparsity'?"},
+       "8: method.sparsty: unknown key, did you mean 'sparsity'?"},
       {"MisspeltSection", good_with("calibration", "callibration"),
-       "9: 'callibration': unknown key, did you mean 'calibration'?"},
-      {"ForeignKey", method_with("xyzzy: 1"), "9: method.'xyzzy': unknown key; the keys here are "},
+       "9: callibration: unknown key, did you mean 'calibration'?"},
+      {"ForeignKey", method_with("xyzzy: 1"), "9: method.xyzzy: unknown key; the keys here are "},
       {"KeyThatIsAList", std::string("? [a]\n: 1\n") + kGood, "1: ?: a key must be a word"},
       {"KeyGivenTwice", method_with("sparsity: 0.3"),
        "9: method.sparsity: is given twice, first in line 8"},
@@ -110,21 +110,28 @@ std::vector<BadJob> bad_jobs() {
       {"ModelInOutput", good_with("path: /m", "path: /o/m"), "5: output.path: '/o' and model.path"},
       {"NulInPath", good_with("/o", "\"/o\\0x\""), R"(5: output.path: '/o\x00x' has control)"},
       {"LongPath", good_with("/o", "/" + std::string(5000, 'o')), "5: output.path: is longer than"},
-      {"SparsityOne", good_with("0.2", "1.0"), "8: method.sparsity: 1 is not in [0, 1)"},
-      {"NegativeSparsity", good_with("0.2", "-0.1"), "8: method.sparsity: -0.1 is not in [0, 1)"},
+      {"SparsityOne", good_with("0.2", "1.0"),
+       "8: method.sparsity: 1 is not a fraction of the width: 0 or more, and below 1"},
+      {"NegativeSparsity", good_with("0.2", "-0.1"), "8: method.sparsity: -0.1 is not a fraction"},
+      {"SparsityInPercent", good_with("0.2", "20"),
+       "8: method.sparsity: 20 is not a fraction of the width: 0 or more, and below 1; did you "
+       "mean "
+       "0.2?"},
+      {"SizeInPercent", good_with("sparsity: 0.2", "size: 70"),
+       "8: method.size: 70 is not below 1, as it must be without method.allow_larger: true; did "
+       "you "
+       "mean 0.7?"},
       {"SparsityAndWidth", method_with("width: 200"),
-       "8: method.sparsity: exactly one of sparsity, width, size and widths is required, given are "
-       "sparsity, width"},
+       "8: method.sparsity: sparsity and width are given: only one of them can be"},
       {"SizeAndWidths", good_with("sparsity: 0.2", "size: 0.8\n  widths: {keep: 0.9}"),
-       "8: method.size: exactly one of sparsity, width, size and widths is required, given are "
-       "size"},
+       "8: method.size: size and widths are given: only one of them can be"},
       {"NoTarget", good_with("  sparsity: 0.2\n", ""),
-       "6: method.sparsity: exactly one of sparsity, width, size and widths is required, none is"},
+       "6: method.sparsity: one of sparsity, width, size and widths must be given"},
       {"SizeZero", good_with("sparsity: 0.2", "size: 0"), "8: method.size: 0 is not above 0"},
       {"SizeOne", good_with("sparsity: 0.2", "size: 1"),
        "8: method.size: 1 is not below 1, as it must be without method.allow_larger: true"},
       {"WidthsOfNothing", good_with("sparsity: 0.2", "widths: {from: energy}"),
-       "8: method.widths.keep: at least one of keep and size is required, none is given"},
+       "8: method.widths.keep: keep or size must be given, or both"},
       {"WidthsFromElsewhere", good_with("sparsity: 0.2", "widths: {from: luck, keep: 0.9}"),
        "8: method.widths.from: 'luck' is not one of energy"},
       {"KeepZero", good_with("sparsity: 0.2", "widths: {keep: 0}"),
@@ -174,10 +181,10 @@ std::vector<BadJob> bad_jobs() {
       {"NoSamples", good_with("  tokens: /c.safetensors", "  tokens: /c\n  samples: 0"),
        "11: calibration.samples: 0 is not from 1 to"},
       {"TextAndTokens", good_with("  text: [/e.txt]", "  text: [/e.txt]\n  tokens: /e"),
-       "12: evaluation.text: exactly one of text and tokens is required, both are given"},
+       "12: evaluation.text: text and tokens are given: only one of them can be"},
       {"NeitherTextNorTokens", good_with("  text: [/e.txt]", "  seqlen: 8"),
-       "11: evaluation.text: exactly one of text and tokens is required, none is given"},
-      {"EmptyListOfTexts", good_with("[/e.txt]", "[]"), "12: evaluation.text: exactly one of"},
+       "11: evaluation.text: one of text and tokens must be given"},
+      {"EmptyListOfTexts", good_with("[/e.txt]", "[]"), "12: evaluation.text: one of"},
       {"EmptyTextName", good_with("[/e.txt]", "['']"), "12: evaluation.text: a file name in the"},
       {"NoRanks", good_with("ranks: 8", "ranks: 0"),
        "14: resources.ranks: 0 is not from 1 to 4096"},
@@ -215,7 +222,7 @@ TEST(BadJobFile, TheUnspoiltFileIsAccepted) { EXPECT_EQ(error_of(kGood), "was ac
 
 TEST(BadJobFile, EveryFaultIsListedInTheOrderOfTheFile) {
   EXPECT_EQ(error_of("modl: 1\nmethod:\n  sparsity: x\n  head: round\nname: [1]\n"),
-            "job.yaml:1: 'modl': unknown key, did you mean 'model'?\n"
+            "job.yaml:1: modl: unknown key, did you mean 'model'?\n"
             "job.yaml:3: method.sparsity: 'x' is not a finite number\n"
             "job.yaml:4: method.head: 'round' is not one of dense, sliced\n"
             "job.yaml:5: name: must be one value, not a list");

@@ -43,6 +43,20 @@ TEST(EvalOptions, ComeOutOfTheirOwnArgumentsAgain) {
   }
 }
 
+TEST(EvalOptions, TextsToContinueMayBeginWithAHyphen) {
+  const auto request = parsed<EvalRequest>(
+      {"a", "--generate", "one two", "--generate=-x", "--new-tokens", "7"}, add_eval_options);
+  const auto again = parsed<EvalRequest>(eval_arguments(request), add_eval_options);
+  EXPECT_THAT(again.prompts, ElementsAre("one two", "-x"));
+  EXPECT_THAT(again.models, ElementsAre("a"));
+  EXPECT_EQ(again.new_tokens, 7);
+  EXPECT_THROW(
+      parsed<EvalRequest>({"a", "--generate", "x", "--runtime", "transformers"}, add_eval_options),
+      CLI::ParseError);
+  EXPECT_THROW(parsed<EvalRequest>({"a", "--latency", "--new-tokens", "7"}, add_eval_options),
+               CLI::ParseError);
+}
+
 TEST(EvalOptions, NeedSomethingToMeasure) {
   EXPECT_THROW(parsed<EvalRequest>({"a"}, add_eval_options), CLI::ParseError);
   EXPECT_THROW(parsed<EvalRequest>({"--latency"}, add_eval_options), CLI::ParseError);

@@ -59,6 +59,7 @@ TEST(Report, HasTheDocumentedKeys) {
   EXPECT_EQ(report["method"]["map_sharing"], "junction");
   EXPECT_EQ(report["calibration"]["activations"], "original");
   EXPECT_EQ(report["calibration"]["token_count"], 32768);
+  EXPECT_EQ(report["evaluation"]["predicted_tokens"], 16320);
   EXPECT_EQ(report["evaluation"]["token_count"], 16320);
   EXPECT_EQ(report["junctions"][0]["sinkhorn"]["iterations"], 42);
   EXPECT_EQ(report["junctions"][0]["qr_condition"], 3.5);
@@ -217,6 +218,25 @@ TEST_F(ReportOnDisk, SummaryIsReadBack) {
   EXPECT_EQ(summary.dense.perplexity, 26.03);
   EXPECT_EQ(summary.compressed.bytes, 1600);
   EXPECT_EQ(summary.wall_time_s, 12.5);
+}
+
+TEST_F(ReportOnDisk, SummaryHasTheTargetAndTheWidthsThatEnergyChose) {
+  json document = json::parse(report_to_json(example()));
+  document["method"].erase("sparsity");
+  document["method"]["widths"] = {{"from", "energy"}, {"keep", 0.99}, {"size", 0.8}};
+  document["method"]["hidden_size"] = 256;
+  const auto junction = [](int width, bool mapped) {
+    return json{{"name", "j"}, {"width", width}, {"mapped", mapped}};
+  };
+  document["junctions"] = {junction(168, true), junction(200, true), junction(64, false)};
+  write(document.dump());
+  ReportSummary summary = read_report_summary(dir_.path());
+  EXPECT_EQ(summary.width_range, "168 to 200");
+  EXPECT_EQ(summary.hidden_size, 256);
+  EXPECT_EQ(summary.target, "widths from energy, keep 0.99, size 0.8");
+  document["junctions"] = {3, junction(-1, true)};
+  write(document.dump());
+  EXPECT_THAT(error(), HasSubstr("junctions.width: -1 is not"));
 }
 
 // tests/data/compat/README.md

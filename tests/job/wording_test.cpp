@@ -28,6 +28,12 @@ TEST(HumanNumbers, SeparatorsStandBetweenThousands) {
   EXPECT_EQ(with_separators(-123456), "-123,456");
 }
 
+TEST(HumanNumbers, OneThingIsNotSeveral) {
+  EXPECT_EQ(counted(1, "problem"), "1 problem");
+  EXPECT_EQ(counted(0, "problem"), "0 problems");
+  EXPECT_EQ(counted(2048, "file"), "2,048 files");
+}
+
 TEST(HumanNumbers, BytesAreInBinaryUnits) {
   EXPECT_EQ(human_bytes(0), "0 B");
   EXPECT_EQ(human_bytes(1023), "1023 B");

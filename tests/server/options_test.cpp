@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "base/program.h"
+#include "server/state_dir.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {
@@ -58,6 +59,43 @@ TEST_F(Options, BadValuesAreUsageErrorsWhereverTheyStand) {
   EXPECT_EQ(exit_code({"--config", config("config: other\n")}), kExitUsage);
   EXPECT_EQ(exit_code({"--config", config("[1, 2")}), kExitUsage);
   EXPECT_EQ(exit_code({"--help"}), kExitOk);
+}
+
+TEST_F(Options, EveryFaultOfAFileIsNamedWithItsLine) {
+  const std::string file = config("max_ranks: many\nlisten: 127.0.0.1:0\nmax_atempts: 3\n");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(exit_code({"--config", file}), kExitUsage);
+  const std::string faults = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(faults.starts_with("dotresize-server: error: " + file + ":1: max_ranks: ")) << faults;
+  EXPECT_NE(faults.find(file + ":3: max_atempts: unknown key, did you mean max_attempts?"),
+            std::string::npos)
+      << faults;
+}
+
+TEST(StateDirectory, ThatCannotBeMadeIsASentence) {
+  const TemporaryDirectory home;
+  home.write("file", "");
+  try {
+    StateDir(home / "file/state");
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_EQ(std::string(error.what()).find("filesystem error"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("--state: cannot make the state directory"),
+              std::string::npos);
+  }
+}
+
+TEST(StateDirectory, KeepsTokensThatWereUsedLately) {
+  const TemporaryDirectory home;
+  const auto root = home / "state";
+  const std::filesystem::path cache = StateDir(root).tokens() / ".dotresize-cache";
+  std::filesystem::create_directory(cache);
+  for (const char* name : {"old", "new"}) std::ofstream(cache / name) << "tokens";
+  std::filesystem::last_write_time(
+      cache / "old", std::filesystem::file_time_type::clock::now() - std::chrono::days(31));
+  const StateDir again(root);
+  EXPECT_FALSE(std::filesystem::exists(cache / "old"));
+  EXPECT_TRUE(std::filesystem::exists(cache / "new"));
 }
 
 }  // namespace

@@ -12,8 +12,8 @@ import time
 
 import grpc
 import pytest
-from conftest import (BINARIES, ENDED, PROGRAM, details, eventually, jobs_pb2, jobs_pb2_grpc,
-                      processes_of, refused, script, spec)
+from conftest import (BINARIES, ENDED, PROGRAM, details, endless_spec, eventually, jobs_pb2,
+                      jobs_pb2_grpc, processes_of, refused, script, spec)
 
 SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
 
@@ -280,3 +280,18 @@ def test_secret_of_an_attempt_goes_to_no_port_that_another_program_may_have(make
     processes = eventually(20, lambda: processes_of(id_))
     coordinators = {environment["DOTRESIZE_COORDINATOR"] for environment in processes.values()}
     assert coordinators == {f"unix:{server.state}/workers.sock"}
+
+
+def test_log_says_what_was_found_at_the_start_and_every_cancel_once(make_server, tmp_path):
+    server = make_server("--max-ranks", "2")
+    running = server.create(endless_spec(tmp_path / "running")).id
+    queued = server.create(spec(tmp_path / "queued")).id
+    assert server.get(queued).queue_position == 1
+    for _ in range(2):
+        server.cancel(queued)
+    server.cancel(running)
+    eventually(30, lambda: server.get(running).state == jobs_pb2.Job.CANCELLED)
+    log = server.log()
+    assert "at most 2 ranks at once; 0 queued, 0 running jobs" in log
+    assert [line.split(": ")[-1] for line in log.splitlines() if queued in line and "cancel" in line] == [
+        "cancelled while QUEUED"]

@@ -71,7 +71,7 @@ def test_the_run_ends_with_the_phases(traced):
     for phase in its_report["ranks"][0]["seconds"]:
         assert f"\n{phase} " in printed
     assert "peak memory" in printed and "tokens/s" in printed
-    assert its_report["calibration"]["tokens_per_s"] > 0
+    assert its_report["calibration"]["tokens_per_second"] > 0
 
 
 def test_costs_are_counted(traced):

@@ -25,8 +25,9 @@ int64_t whole_windows(const at::Tensor& tokens, int64_t seqlen, int64_t needed) 
   const int64_t windows = tokens.size(0) / seqlen;
   if (windows < needed) {
     throw InputError(std::to_string(tokens.size(0)) + " tokens hold " + std::to_string(windows) +
-                     " whole windows of seqlen " + std::to_string(seqlen) + ", needed are " +
-                     std::to_string(needed) + "; give more text, or a smaller seqlen");
+                     " whole windows of seqlen " + std::to_string(seqlen) + ", and " +
+                     std::to_string(needed) + (needed == 1 ? " is" : " are") +
+                     " needed: give more text, fewer samples or a smaller seqlen");
   }
   return windows;
 }

@@ -30,7 +30,7 @@ void Progress::enter(const std::string& phase) {
     const auto found = std::ranges::find(phases_, phase, &ProgressPhase::name);
     if (found == phases_.end()) throw std::logic_error("phase " + phase + " was not planned");
     const auto next = static_cast<size_t>(found - phases_.begin());
-    for (size_t i = current_ + 1; i < next; ++i) found_ += phases_[i].seconds();
+    for (size_t i = started_ ? current_ + 1 : 0; i < next; ++i) found_ += phases_[i].seconds();
     current_ = next;
     started_ = true;
     tokens_ = junctions_ = sublayers_ = 0;

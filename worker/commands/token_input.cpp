@@ -28,7 +28,11 @@ fs::path tokenize_text(const std::vector<fs::path>& text, const fs::path& model_
         " has no tokenizer.json: give calibration.tokens and evaluation.tokens instead of text");
   }
   fs::path out = cache_dir / ("tokens-" + cache_key(text, model_dir) + ".safetensors");
-  if (fs::exists(out)) return out;
+  if (fs::exists(out)) {
+    std::error_code not_ours;  // then its age does not matter either
+    fs::last_write_time(out, fs::file_time_type::clock::now(), not_ours);
+    return out;
+  }
   fs::create_directories(cache_dir);
   std::vector<std::string> arguments = {model_dir.string(), out.string()};
   for (const fs::path& file : text) arguments.push_back(file.string());

@@ -5,10 +5,14 @@
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/human_text.h"
+#include "base/printable.h"
 #include "base/program.h"
 #include "worker/commands/eval/measure_models.h"
+#include "worker/commands/eval/reported_windows.h"
+#include "worker/commands/progress_records.h"
 #include "worker/commands/token_input.h"
 
 namespace dotresize {
@@ -38,6 +42,7 @@ json model_json(const MeasuredModel& model) {
     object["prompt_ms_per_token"] = spread_json(model.latency->prompt_ms);
     object["decode_ms_per_token"] = spread_json(model.latency->decode_ms);
   }
+  if (!model.continuations.empty()) object["continuations"] = model.continuations;
   return object;
 }
 
@@ -98,7 +103,21 @@ std::vector<std::string> comparison_warnings(const std::vector<MeasuredModel>& e
     warnings.push_back(model.model.string() + " has another vocabulary or other tokens than " +
                        first.model.string() + ": their perplexities cannot be compared");
   }
+  for (std::string& warning : seqlen_warnings(evaluations)) warnings.push_back(std::move(warning));
   return warnings;
+}
+
+/// What each model writes after each prompt, one below the other.
+std::string continuations_text(const EvalRequest& request,
+                               const std::vector<MeasuredModel>& evaluations) {
+  std::string text;
+  for (size_t i = 0; i < request.prompts.size(); ++i) {
+    text += "\n" + printable(request.prompts[i]) + "\n";
+    for (const MeasuredModel& model : evaluations) {
+      text += "  " + model.model.string() + ": " + printable(model.continuations.at(i)) + "\n";
+    }
+  }
+  return text;
 }
 
 /// A row for each model; changes are those against the first one, of comparable perplexities.
@@ -110,7 +129,8 @@ std::string evaluation_table(const EvalRequest& request,
   }
   std::vector<Align> alignment(rows.front().size(), Align::kRight);
   alignment.front() = Align::kLeft;
-  return format_table(rows, alignment) + "\n" + conditions(request, evaluations.front());
+  return format_table(rows, alignment) + "\n" + conditions(request, evaluations.front()) +
+         continuations_text(request, evaluations);
 }
 
 /// The document of `dotresize eval -o json` (docs/cli.md).
@@ -129,6 +149,9 @@ std::string evaluation_json(const EvalRequest& request,
                            {"repetitions", options.repetitions},
                            {"warmup", options.warmup}};
   }
+  if (request.generation()) {
+    document["generation"] = {{"prompts", request.prompts}, {"new_tokens", request.new_tokens}};
+  }
   for (const MeasuredModel& model : evaluations) document["models"].push_back(model_json(model));
   // Paths need not be UTF-8, JSON must be.
   return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
@@ -136,10 +159,15 @@ std::string evaluation_json(const EvalRequest& request,
 
 }  // namespace
 
-int eval_command(const EvalRequest& request, bool json) {
+int eval_command(const EvalRequest& asked, bool json, bool progress_records) {
   const c10::InferenceMode no_autograd;
+  EvalRequest request = asked;
+  take_reported_seqlen(request);
   ProgressLines lines;
-  Progress progress([&](const ProgressState& state) { lines.show(state); });
+  ProgressRecords records;
+  Progress progress([&](const ProgressState& state) {
+    progress_records ? records.show(state) : lines.show(state);
+  });
   const std::filesystem::path cache_dir = token_cache_dir(request.source);
   const std::vector<MeasuredModel> results = measure_models(request, cache_dir, progress);
   for (const std::string& warning : comparison_warnings(results)) {

@@ -7,6 +7,7 @@
 #include "base/errors.h"
 #include "job/model/model_size.h"
 #include "job/model/tensor_table.h"
+#include "worker/commands/eval/generation.h"
 #include "worker/commands/eval/transformers_runtime.h"
 #include "worker/commands/token_input.h"
 #include "worker/evaluation/perplexity.h"
@@ -45,6 +46,7 @@ class Evaluation {
   void load_windows(const fs::path& cache_dir);
   void own_perplexity(Progress& progress);
   void own_latency(Progress& progress);
+  void own_generation(Progress& progress);
   void in_transformers();
   void set_latency(const LatencySamples& samples) {
     result_.latency = {spread_of(samples.prompt_ms), spread_of(samples.decode_ms)};
@@ -57,10 +59,12 @@ class Evaluation {
   MeasuredModel result_;
   fs::path token_file_;  // empty: no perplexity is asked for
   at::Tensor windows_;
+  PromptIds prompts_;
 };
 
 constexpr char kPerplexityPhase[] = "perplexity";
 constexpr char kLatencyPhase[] = "latency";
+constexpr char kGenerationPhase[] = "generate";
 constexpr char kTransformersPhase[] = "in transformers";
 
 Evaluation::Evaluation(const EvalRequest& request, size_t number, const fs::path& cache_dir)
@@ -77,6 +81,11 @@ Evaluation::Evaluation(const EvalRequest& request, size_t number, const fs::path
   if (request.latency) {
     check_positions(result_.model, config_, "prompt and decoding",
                     request.latency_options.tokens());
+  }
+  if (request.generation()) {
+    prompts_ = tokenize_prompts(request.prompts, result_.model, config_.vocab_size);
+    check_positions(result_.model, config_, "text and continuation",
+                    prompts_.longest + request.new_tokens);
   }
 }
 
@@ -113,6 +122,11 @@ std::vector<ProgressPhase> Evaluation::phases() const {
   if (timed > 0) {
     phases.push_back({phase_name(kLatencyPhase), {timed, static_cast<double>(timed)}});
   }
+  if (request_.generation()) {
+    int64_t tokens = 0;
+    for (const at::Tensor& ids : prompts_.ids) tokens += ids.size(1) + request_.new_tokens - 1;
+    phases.push_back({phase_name(kGenerationPhase), {tokens, static_cast<double>(tokens)}});
+  }
   return phases;
 }
 
@@ -123,6 +137,7 @@ MeasuredModel Evaluation::measure(Progress& progress) {
   } else {
     if (request_.perplexity()) own_perplexity(progress);
     if (request_.latency) own_latency(progress);
+    if (request_.generation()) own_generation(progress);
   }
   return result_;
 }
@@ -140,6 +155,13 @@ void Evaluation::own_latency(Progress& progress) {
   const WholeModel model = load_whole_model(reader_, config_, at::kFloat);
   set_latency(measure_latency(model, request_.latency_options,
                               [&](int64_t tokens) { progress.tokens_seen(tokens); }));
+}
+
+void Evaluation::own_generation(Progress& progress) {
+  progress.enter(phase_name(kGenerationPhase));
+  const WholeModel model = load_whole_model(reader_, config_, at::kFloat);
+  result_.continuations = continue_prompts(model, result_.model, prompts_, request_.new_tokens,
+                                           [&](int64_t tokens) { progress.tokens_seen(tokens); });
 }
 
 void Evaluation::in_transformers() {

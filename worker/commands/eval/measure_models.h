@@ -32,6 +32,7 @@ struct MeasuredModel {
   int64_t bytes = 0;  ///< of the stored tensors, tied ones once
   std::optional<PerplexityResult> perplexity;
   std::optional<LatencyResult> latency;
+  std::vector<std::string> continuations;  ///< of the request's prompts, in their order
 };
 
 /// Measures the models of the request one after the other, in order. Text becomes tokens with each

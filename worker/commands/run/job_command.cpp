@@ -21,12 +21,14 @@
 #include "job/plan/shard_plan.h"
 #include "job/report/phase_table.h"
 #include "job/report/report.h"
+#include "job/report/result_table.h"
 #include "job/spec/job_file.h"
 #include "worker/calibration/reason.h"
 #include "worker/comm/heartbeats.h"
 #include "worker/comm/mpi_communicator.h"
 #include "worker/comm/peer_sockets.h"
 #include "worker/commands/progress.h"
+#include "worker/commands/progress_records.h"
 #include "worker/commands/run/progress_client.h"
 #include "worker/commands/run/rank_process.h"
 #include "worker/commands/run/resume.h"
@@ -39,10 +41,11 @@ namespace fs = std::filesystem;
 namespace {
 
 /// Rank 0 reads the job file, and every rank gets it.
-v1::JobSpec share_spec(Communicator& comm, const fs::path& job_file) {
+v1::JobSpec share_spec(Communicator& comm, const fs::path& job_file,
+                       const std::vector<std::string>& changes) {
   v1::JobSpec spec;
   if (comm.rank() == 0) {
-    spec = read_job_file(job_file);
+    spec = read_job_file(job_file, changes);
     const auto asked = static_cast<int>(spec.resources().ranks());
     if (spec.resources().has_ranks() && asked != comm.size()) {
       fmt::print(stderr, "note: the job asks for {} ranks and was launched with {}\n", asked,
@@ -80,20 +83,13 @@ std::string overflow_advice(const ResolvedJob& job, const ChosenDevice& device) 
 }
 
 void print_summary(const Report& report) {
-  const auto row = [](const char* name, const ModelReport& model) {
-    return std::vector<std::string>{
-        name, std::to_string(model.parameters), std::to_string(model.bytes),
-        model.perplexity ? fmt::format("{:.4f}", *model.perplexity) : "-"};
-  };
   using enum Align;
-  fmt::print("{}", format_table({{"", "parameters", "bytes", "perplexity"},
-                                 row("dense", report.dense),
-                                 row("compressed", report.compressed)},
-                                {kLeft, kRight, kRight, kRight}));
-  fmt::print("{}: {}, {:.1f} % of the dense bytes\n", target_text(report.job),
-             widths_text(report.widths, report.job.hidden_size),
-             100.0 * net_size(report).bytes_fraction());
-  fmt::print("{} in {:.1f} s\n\n{}", report.job.output_path.string(), report.wall_time_s,
+  fmt::print("{}\n{}\n{}", result_table(report.dense, report.compressed),
+             format_table({{"target", target_text(report.job)},
+                           {"width", width_text(report.widths, report.job.hidden_size)},
+                           {"output", report.job.output_path.string()},
+                           {"took", format_duration(report.wall_time_s)}},
+                          {kLeft, kLeft}),
              phase_table(report));
 }
 
@@ -131,9 +127,12 @@ class JobCommand {
                    ".dotresize-cache"),
         trace_(options.trace),
         fresh_(options.fresh),
+        changes_(options.changes),
+        progress_records_(options.progress_records),
         coordinator_(CoordinatorAddress::from_environment()),
         progress_([this](const ProgressState& state) {
-          if (rank_ == 0) lines_.show(state);
+          if (rank_ != 0) return;
+          progress_records_ ? records_.show(state) : lines_.show(state);
         }) {}
 
   int run(StopSignals& signals);
@@ -152,11 +151,14 @@ class JobCommand {
   fs::path cache_dir_;
   fs::path trace_;
   bool fresh_;
+  std::vector<std::string> changes_;
+  bool progress_records_;
   std::optional<CoordinatorAddress> coordinator_;
   int rank_ = world_rank();
   std::once_flag told_;
   std::string overflow_advice_;
   ProgressLines lines_;
+  ProgressRecords records_;
   Progress progress_;
   // These are members because they live on while a failure is told and MPI aborted: what ends a
   // communicator of ranks that have failed may block.
@@ -183,7 +185,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
   set_threads(ranks);
   if (rank_ == 0 && !trace_.empty()) check_trace_path(trace_);
   MpiCommunicator before_job(MPI_COMM_WORLD, wait_at_most(std::chrono::minutes(10)));
-  const v1::JobSpec spec = share_spec(before_job, job_file_);
+  const v1::JobSpec spec = share_spec(before_job, job_file_, changes_);
   const ChosenDevice device = choose_device(asked_device(spec), before_job, ranks.rank);
   if (rank_ == 0 && !device.why_not_cuda.empty()) {
     fmt::print(stderr, "dotresize-worker: warning: {}\n", device.why_not_cuda);

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 namespace dotresize {
 
@@ -9,6 +11,8 @@ struct JobCommandOptions {
   std::filesystem::path work_dir;  ///< where tokenised text is cached; empty: beside the job file
   std::filesystem::path trace;     ///< timeline of all ranks to write; empty: none
   bool fresh = false;              ///< does not go on from the journal of an earlier run
+  std::vector<std::string> changes = {};  ///< of the job file, see job/spec/job_changes.h
+  bool progress_records = false;          ///< as ProgressRecords, not ProgressLines
 };
 
 /// `dotresize-worker JOB`: this process is one rank of one job. Returns the exit code; a failing

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
+#include "base/human_text.h"
+#include "base/partial_path.h"
 #include "base/printable.h"
 #include "base/program.h"
 #include "job/model/model_config.h"
@@ -70,6 +72,10 @@ void verify_shortcuts(const CheckpointReader& reader, const ModelConfig& config,
 /// no such directory or its config.json cannot be used.
 VerifyResult verify_output(const fs::path& dir) {
   if (!fs::is_directory(dir)) throw InputError(dir.string() + ": no such directory");
+  if (!is_model_of_dotresize(dir) && !fs::exists(dir / "SHA256SUMS")) {
+    throw InputError(dir.string() + ": not written by dotresize: it has neither " +
+                     kReportDirectory + "/" + kReportFile + " nor SHA256SUMS");
+  }
   const ModelConfig config = read_model_config(dir);
   VerifyResult result = verify_model_dir(dir, expected_shapes(config));
   try {
@@ -100,9 +106,9 @@ int verify_command(const VerifyRequest& request, bool json) {
     fmt::print("{}\n", document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     for (const std::string& problem : result.problems) fmt::print("{}\n", problem);
-    fmt::print("{}: {} files, {} tensors, {} parameters, {}\n", request.dir.string(), result.files,
-               result.tensors, result.parameters,
-               result.problems.empty() ? "OK" : fmt::format("{} problems", result.problems.size()));
+    fmt::print("{}: {}, {}, {}, {}\n", request.dir.string(), counted(result.files, "file"),
+               counted(result.tensors, "tensor"), counted(result.parameters, "parameter"),
+               result.problems.empty() ? "OK" : counted(result.problems.size(), "problem"));
   }
   return result.problems.empty() ? kExitOk : kExitBadData;
 }

@@ -1,0 +1,100 @@
+#include "client/planned_job.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/errors.h"
+#include "job/plan/hardware.h"
+#include "job/plan/plan_table.h"
+
+namespace dotresize {
+namespace {
+
+constexpr char kOutputKey[] = "output.path";
+
+/// A fault of a key of the job that `body` finds gets its place in the file. One without a key is
+/// of `default_key`.
+template <class Body>
+auto with_place(const JobFile& file, const std::string& default_key, const Body& body) {
+  try {
+    return body();
+  } catch (const InputError& error) {
+    if (error.field().starts_with("--")) throw;
+    const std::string key = error.field().empty() ? default_key : error.field();
+    throw InputError(located(file, key, error.description()));
+  }
+}
+
+/// As the job would run on the hardware, in place of what is here.
+ResolvedJob resolve_on_hardware(const v1::JobSpec& spec, const ModelConfig& model,
+                                const v1::Hardware& hardware) {
+  const int ranks = spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
+  const LaunchFacts launch = launch_facts(hardware, ranks);
+  const std::optional<DeviceKind> asked = asked_device(spec);
+  if (asked && *asked != launch.devices.device) {
+    throw InputError("--hardware", "is a file of device: " + to_string(launch.devices.device) +
+                                       ", the job asks for " + to_string(*asked));
+  }
+  return resolve_job(spec, model, launch);
+}
+
+std::vector<FileFinding> find_faults(const ResolvedJob& job, const ModelConfig& model) {
+  std::vector<FileFinding> findings = check_inputs(job, model);
+  const std::string fault = output_fault(job.output_path, job.overwrite);
+  if (!fault.empty()) findings.push_back({kOutputKey, fault});
+  return findings;
+}
+
+}  // namespace
+
+std::string located(const JobFile& file, const std::string& key, const std::string& what) {
+  return file.place_of(key) + ": " + key + ": " + what;
+}
+
+PlannedJob plan_job(const PlanRequest& request) {
+  PlannedJob planned;
+  planned.file = open_job_file(request.job_file, request.changes);
+  const v1::JobSpec& spec = planned.file.spec;
+  planned.model = with_place(planned.file, "model.path", [&] {
+    require_model_directory(spec.model().path());
+    return read_model_config(spec.model().path());
+  });
+  std::optional<v1::Hardware> hardware;
+  if (!request.hardware.empty()) hardware = read_hardware(request.hardware);
+  planned.job = with_place(planned.file, "method", [&] {
+    return hardware ? resolve_on_hardware(spec, planned.model, *hardware)
+                    : resolve_job(spec, planned.model);
+  });
+  planned.plan = with_place(planned.file, "resources.ranks",
+                            [&] { return make_shard_plan(planned.model, planned.job); });
+  if (hardware) planned.time = estimate_time(planned.model, planned.job, planned.plan, *hardware);
+  planned.findings = find_faults(planned.job, planned.model);
+  return planned;
+}
+
+void require_runnable(const PlannedJob& planned, bool to_write) {
+  std::string faults;
+  for (const FileFinding& finding : planned.findings) {
+    if (!finding.fatal || (finding.key == kOutputKey && !to_write)) continue;
+    faults += (faults.empty() ? "" : "\n") + located(planned.file, finding.key, finding.what);
+  }
+  if (!faults.empty()) throw InputError(faults);
+}
+
+std::string plan_text(const PlannedJob& planned) {
+  std::string text = plan_table(planned.model, planned.job, planned.plan, planned.time) + "\n";
+  for (const FileFinding& finding : planned.findings) {
+    text += "warning: " + located(planned.file, finding.key, finding.what) + "\n";
+  }
+  return text;
+}
+
+std::string plan_json(const PlannedJob& planned) {
+  nlohmann::ordered_json document = nlohmann::ordered_json::parse(
+      plan_to_json(planned.model, planned.job, planned.plan, planned.time));
+  for (const FileFinding& finding : planned.findings) {
+    document["warnings"].push_back(finding.key + ": " + finding.what);
+  }
+  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace dotresize

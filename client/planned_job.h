@@ -1,0 +1,47 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "job/model/model_config.h"
+#include "job/plan/check_files.h"
+#include "job/plan/resolved_job.h"
+#include "job/plan/shard_plan.h"
+#include "job/plan/time_estimate.h"
+#include "job/spec/job_file.h"
+
+namespace dotresize {
+
+/// Which job is planned, and for what.
+struct PlanRequest {
+  std::string job_file;
+  std::vector<std::string> changes;  ///< of the file, see job/spec/job_changes.h
+  std::string hardware;              ///< file with the rates of a machine; empty: this one
+};
+
+struct PlannedJob {
+  JobFile file;
+  ModelConfig model;
+  ResolvedJob job;
+  ShardPlan plan;
+  std::optional<TimeEstimate> time;
+  std::vector<FileFinding> findings;  ///< of its inputs, and of an output that exists
+};
+
+/// Plans the job as it would run here, or on the hardware. Throws InputError, with file and line of
+/// the key that is at fault.
+PlannedJob plan_job(const PlanRequest& request);
+
+/// Throws InputError for the findings that are fatal, each on a line; that the output exists is one
+/// if `to_write`.
+void require_runnable(const PlannedJob& planned, bool to_write);
+
+/// For people, or one JSON document; both end with the findings as warnings.
+std::string plan_text(const PlannedJob& planned);
+std::string plan_json(const PlannedJob& planned);
+
+/// The fault as read_job_file would word it, with file and line.
+std::string located(const JobFile& file, const std::string& key, const std::string& what);
+
+}  // namespace dotresize

@@ -1,0 +1,112 @@
+#include "job/plan/check_files.h"
+
+#include <algorithm>
+#include <system_error>
+
+#include "base/errors.h"
+#include "base/human_text.h"
+#include "base/partial_path.h"
+#include "base/printable.h"
+#include "job/plan/token_windows.h"
+
+namespace dotresize {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Of English text with the tokenizers of the families that we know: 3.5 to 5.
+constexpr int64_t kUsualBytesPerToken = 4;
+/// What a tokenizer may add to a text that has none of its own bytes.
+constexpr int64_t kAddedTokens = 16;
+
+/// Also of the blank lines between the files.
+int64_t bytes_of(const std::vector<fs::path>& texts) {
+  int64_t bytes = 0;
+  for (const fs::path& text : texts) {
+    std::error_code error;
+    const auto size = fs::file_size(text, error);
+    if (!error) bytes += static_cast<int64_t>(size) + 2;
+  }
+  return bytes;
+}
+
+/// `windows` of `seqlen` tokens out of the texts, each of whose tokens has a byte at least.
+void check_length(const std::string& key, const std::vector<fs::path>& texts, int64_t windows,
+                  int64_t seqlen, std::vector<FileFinding>& findings) {
+  const int64_t needed = windows * seqlen;
+  const int64_t bytes = bytes_of(texts);
+  const std::string wanted =
+      counted(windows, "window") + " of " + std::to_string(seqlen) + " tokens";
+  const std::string remedy = ": give more text, fewer samples or a smaller seqlen";
+  if (bytes + kAddedTokens < needed) {
+    findings.push_back({key, counted(bytes, "byte") + " of text cannot be " + wanted + remedy});
+  } else if (bytes / kUsualBytesPerToken < needed) {
+    findings.push_back({key,
+                        counted(bytes, "byte") + " of text, about " +
+                            counted(bytes / kUsualBytesPerToken, "token") + ", may be less than " +
+                            wanted + remedy,
+                        /*fatal=*/false});
+  }
+}
+
+/// "org/name", if the path ends like that and not even "org" is there.
+std::string hub_name(const fs::path& path) {
+  const fs::path organisation = path.parent_path();
+  std::error_code error;
+  if (fs::exists(organisation, error) || !organisation.has_filename()) return "";
+  const std::string name = organisation.filename().string() + "/" + path.filename().string();
+  const bool possible = std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("-_./").find(c) != std::string_view::npos;
+  });
+  return possible ? name : "";
+}
+
+}  // namespace
+
+std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig& config) {
+  std::vector<FileFinding> findings;
+  const bool evaluates_text = job.evaluation && !job.evaluation->text.empty();
+  if (!job.calibration.text.empty() || evaluates_text) {
+    std::error_code error;
+    if (!fs::exists(job.model_path / "tokenizer.json", error)) {
+      findings.push_back(
+          {"model.path", in_quotes(job.model_path.string()) +
+                             " has no tokenizer.json, which text needs: give "
+                             "tokens in place of text, or a model with a tokenizer"});
+    }
+  }
+  if (!job.calibration.text.empty()) {
+    check_length("calibration.text", job.calibration.text, expected_samples(job),
+                 expected_seqlen(job, config), findings);
+  }
+  if (evaluates_text) {
+    check_length("evaluation.text", job.evaluation->text, 1,
+                 job.evaluation->seqlen.value_or(kDefaultSeqlen), findings);
+  }
+  return findings;
+}
+
+std::string output_fault(const fs::path& output, bool overwrite) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(output, error))) return "";
+  if (!overwrite) {
+    return in_quotes(output.string()) +
+           " exists: remove it, choose another path, or set output.overwrite: true";
+  }
+  return is_model_of_dotresize(output) ? "" : foreign_output_fault(output);
+}
+
+void require_model_directory(const fs::path& model_path) {
+  std::error_code error;
+  if (fs::is_directory(model_path, error)) return;
+  const std::string name = hub_name(model_path);
+  throw InputError("model.path",
+                   in_quotes(model_path.string()) + " is not a local directory" +
+                       (name.empty() ? ""
+                                     : "; a model of the Hugging Face Hub is fetched with hf "
+                                       "download " +
+                                           name + " --local-dir " + model_path.string()));
+}
+
+}  // namespace dotresize

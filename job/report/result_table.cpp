@@ -1,0 +1,35 @@
+#include "job/report/result_table.h"
+
+#include <vector>
+
+#include "base/human_text.h"
+#include "job/plan/plan_table.h"
+
+namespace dotresize {
+namespace {
+
+std::vector<std::string> size_row(const std::string& name, int64_t before, int64_t after,
+                                  std::string (*format)(int64_t)) {
+  return {name, format(before), format(after),
+          format_change(static_cast<double>(before), static_cast<double>(after))};
+}
+
+}  // namespace
+
+std::string result_table(const ModelReport& dense, const ModelReport& compressed) {
+  std::vector<std::vector<std::string>> rows = {{"", "dense", "compressed", "change"}};
+  if (dense.perplexity && compressed.perplexity) {
+    rows.push_back({"perplexity", format_perplexity(*dense.perplexity),
+                    format_perplexity(*compressed.perplexity),
+                    format_change(*dense.perplexity, *compressed.perplexity)});
+  }
+  rows.push_back(size_row("parameters", dense.parameters, compressed.parameters, with_separators));
+  rows.push_back(size_row("bytes", dense.bytes, compressed.bytes, human_bytes));
+  return format_table(rows, {Align::kLeft, Align::kRight, Align::kRight, Align::kRight});
+}
+
+std::string width_text(const JunctionWidths& widths, int64_t hidden_size) {
+  return width_range(widths) + " of " + std::to_string(hidden_size);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "job/report/report.h"
+
+namespace dotresize {
+
+/// The table that a compression is about: sizes of both models, and their perplexities if there are
+/// any. Ends with a newline.
+std::string result_table(const ModelReport& dense, const ModelReport& compressed);
+
+/// "216 of 256", "168 to 216 of 256" if energy has decided the widths.
+std::string width_text(const JunctionWidths& widths, int64_t hidden_size);
+
+}  // namespace dotresize

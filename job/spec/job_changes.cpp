@@ -1,0 +1,127 @@
+#include "job/spec/job_changes.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <array>
+
+#include "base/errors.h"
+#include "base/printable.h"
+#include "job/spec/spec_paths.h"
+#include "job/spec/yaml_file.h"
+
+namespace dotresize {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using Keys = std::vector<std::string>;
+
+/// Keys of which a job has one.
+const std::array<Keys, 3> kAlternatives = {
+    {{"method.sparsity", "method.width", "method.size", "method.widths"},
+     {"calibration.text", "calibration.tokens"},
+     {"evaluation.text", "evaluation.tokens"}}};
+
+Keys parts_of(const std::string& key) {
+  Keys parts;
+  std::size_t begin = 0;
+  for (std::size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', begin)) {
+    parts.push_back(key.substr(begin, dot - begin));
+    begin = dot + 1;
+  }
+  parts.push_back(key.substr(begin));
+  return parts;
+}
+
+bool is_or_lies_in(const std::string& key, const std::string& section) {
+  return key == section || key.starts_with(section + ".");
+}
+
+void clear(const std::string& key, Message& message) {
+  Message* at = &message;
+  const Keys parts = parts_of(key);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const FieldDescriptor* field = at->GetDescriptor()->FindFieldByName(parts[i]);
+    const google::protobuf::Reflection& reflection = *at->GetReflection();
+    if (i + 1 == parts.size()) return reflection.ClearField(at, field);
+    if (!reflection.HasField(*at, field)) return;
+    at = reflection.MutableMessage(at, field);
+  }
+}
+
+void clear_alternatives(const std::string& key, v1::JobSpec& spec) {
+  for (const Keys& keys : kAlternatives) {
+    for (const std::string& chosen : keys) {
+      if (!is_or_lies_in(key, chosen)) continue;
+      for (const std::string& other : keys) {
+        if (other != chosen) clear(other, spec);
+      }
+    }
+  }
+}
+
+/// One change, taken apart.
+struct Change {
+  std::string key;
+  bool removes = false;
+  v1::JobSpec spec;  ///< with this key alone
+};
+
+/// Adds to `faults` what is wrong with it.
+Change parse_change(const std::string& text, std::vector<Fault>& faults) {
+  const auto fault = [&](const std::string& key, const std::string& what) {
+    faults.push_back({1, key, what, "--set " + printable(text)});
+  };
+  Change change;
+  if (!is_utf8(text)) {
+    fault("", "is not UTF-8 text");
+    return change;
+  }
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    fault("", "is not KEY=VALUE, as in method.size=0.7");
+    return change;
+  }
+  change.key = text.substr(0, equals);
+  YAML::Node node;
+  try {
+    node = YAML::Load(text.substr(equals + 1));
+  } catch (const YAML::Exception& error) {
+    fault(printable(change.key), "the value is not valid YAML: " + error.msg);
+    return change;
+  }
+  change.removes = node.IsNull();
+  const Keys parts = parts_of(change.key);
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    YAML::Node outer;
+    outer[*part] = node;
+    node.reset(outer);  // an assignment would make a node of itself
+  }
+  YamlMessageReader reader;
+  reader.read(node, change.spec);
+  for (const Fault& found : reader.faults()) fault(found.key, found.what);
+  return change;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> apply_changes(const std::vector<std::string>& changes,
+                                                 v1::JobSpec& spec) {
+  std::map<std::string, std::string> places;
+  std::vector<Fault> faults;
+  for (const std::string& text : changes) {
+    const std::size_t before = faults.size();
+    Change change = parse_change(text, faults);
+    if (faults.size() > before) continue;
+    clear(change.key, spec);
+    places[change.key] = "--set " + printable(text);
+    if (change.removes) continue;
+    clear_alternatives(change.key, spec);
+    make_absolute(change.spec, "");
+    spec.MergeFrom(change.spec);
+  }
+  if (!faults.empty()) throw_faults("--set", std::move(faults));
+  return places;
+}
+
+}  // namespace dotresize

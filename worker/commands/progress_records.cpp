@@ -1,0 +1,28 @@
+#include "worker/commands/progress_records.h"
+
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace dotresize {
+
+void ProgressRecords::show(const ProgressState& state) {
+  constexpr std::chrono::milliseconds kInterval(100);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto now = Clock::now();
+  if (state.phase == phase_ && now - last_ < kInterval) return;
+  phase_ = state.phase;
+  last_ = now;
+  const nlohmann::json record = {{"phase", state.phase},
+                                 {"junctions_done", state.junctions_done},
+                                 {"junctions_total", state.junctions_total},
+                                 {"tokens_per_second", state.tokens_per_second},
+                                 {"eta_s", state.eta_s},
+                                 {"fraction", state.fraction}};
+  // Phases of `eval` have paths, which need not be UTF-8.
+  fmt::print(stderr, "\x1e{}\n",
+             record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+}  // namespace dotresize

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <string>
+
+#include "worker/commands/progress.h"
+
+namespace dotresize {
+
+/// Progress on stderr for the program that has started this one (`--progress json`): a JSON text
+/// sequence (RFC 7464: each record begins with the control character RS and ends with a newline)
+/// with the keys of the message Progress of proto/dotresize/v1/jobs.proto. One when the phase
+/// changes, then at most ten a second. Thread-safe.
+class ProgressRecords {
+ public:
+  void show(const ProgressState& state);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::mutex mutex_;
+  std::string phase_;
+  Clock::time_point last_;
+};
+
+}  // namespace dotresize
