@@ -83,7 +83,7 @@ void dump(char** argv) {
       .head_sliced = true,
       .sharing = groups < junctions ? make_junction_groups(groups, junctions, junctions)
                                     : std::vector<int64_t>{}};
-  const CalibrationObserver observer{[](int64_t) {}, [](int64_t) {}};
+  const CalibrationObserver observer{[](int64_t) {}, [](int64_t) {}, [](int64_t) {}};
   NoOutput sink;
   PhaseClock clock;
   calibrate_function(argv[5])(comm, job, sink, observer, clock);
