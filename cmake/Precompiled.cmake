@@ -2,16 +2,21 @@
 # gRPC take seconds to read, their users far less.
 #
 # dotresize_precompiled(TARGETS...): these use it.
-if(NOT DOTRESIZE_NUMERICS_ONLY)
+# dotresize_plain_header(TARGET): carries such a header.
+function(dotresize_plain_header name)
+  add_library(${name} OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
+  dotresize_warnings(${name})  # -Wpedantic changes predefined macros: all users must agree on it
+  target_link_libraries(${name} PRIVATE gRPC::grpc++ nlohmann_json::nlohmann_json)
+  target_precompile_headers(${name} PRIVATE
+    <algorithm> <chrono> <filesystem> <functional> <map> <memory> <mutex> <optional> <string> <thread> <vector>
+    <google/protobuf/util/json_util.h> <grpcpp/grpcpp.h> <nlohmann/json.hpp>)
+endfunction()
+
+if(NOT DOTRESIZE_NUMERICS_ONLY AND NOT TARGET dotresize_plain_pch)
   find_package(gRPC CONFIG REQUIRED GLOBAL)
   find_package(nlohmann_json 3.11 REQUIRED GLOBAL)
   find_package(Protobuf REQUIRED GLOBAL)
-  add_library(dotresize_plain_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
-  dotresize_warnings(dotresize_plain_pch)  # -Wpedantic changes predefined macros: all users must agree on it
-  target_link_libraries(dotresize_plain_pch PRIVATE gRPC::grpc++ nlohmann_json::nlohmann_json)
-  target_precompile_headers(dotresize_plain_pch PRIVATE
-    <algorithm> <chrono> <filesystem> <functional> <map> <memory> <mutex> <optional> <string> <thread> <vector>
-    <google/protobuf/util/json_util.h> <grpcpp/grpcpp.h> <nlohmann/json.hpp>)
+  dotresize_plain_header(dotresize_plain_pch)
 endif()
 
 function(dotresize_precompiled)

@@ -1,14 +1,21 @@
 # dotresize_sanitized_library(NAME SOURCES ... LIBRARIES ...): sources once more, under AddressSanitizer and
 # UndefinedBehaviorSanitizer. Whatever links it is compiled and linked with them too; an error ends the program.
 # -O0: optimising instrumented code takes minutes. -Wno-restrict: g++ 12 warns of its own std::string there.
+include(Precompiled)
+set(DOTRESIZE_SANITIZERS -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+if(NOT TARGET dotresize_sanitized_pch)
+  dotresize_plain_header(dotresize_sanitized_pch)
+  target_compile_options(dotresize_sanitized_pch PRIVATE ${DOTRESIZE_SANITIZERS} -O0 -g1 -Wno-restrict)
+endif()
+
 function(dotresize_sanitized_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
-  set(flags -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_library(${name} STATIC ${ARG_SOURCES})
   dotresize_warnings(${name})
   target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
-  target_compile_options(${name} PUBLIC ${flags} -O0 -g1 -Wno-restrict)
-  target_link_options(${name} PUBLIC ${flags})
+  target_compile_options(${name} PUBLIC ${DOTRESIZE_SANITIZERS} -O0 -g1 -Wno-restrict PRIVATE -pthread)
+  target_precompile_headers(${name} REUSE_FROM dotresize_sanitized_pch)
+  target_link_options(${name} PUBLIC ${DOTRESIZE_SANITIZERS})
   target_link_libraries(${name} PUBLIC ${ARG_LIBRARIES})
 endfunction()
 

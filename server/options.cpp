@@ -111,11 +111,13 @@ void add_watching_options(CLI::App& app, ServerOptions& options) {
                  "HOST:PORT of /healthz, /readyz and /metrics (default: none)")
       ->envname("DOTRESIZE_HTTP")
       ->check(endpoint_fault);
-  app.add_option("--log-format", options.log_format, "Lines of the log: text or json")
+  app.add_option("--log-format", options.log_format, "How lines of the log are written")
       ->envname("DOTRESIZE_LOG_FORMAT")
-      ->type_name("FORMAT")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, LogFormat>{
-          {"text", LogFormat::kText}, {"json", LogFormat::kJson}}));
+      ->type_name("text|json")
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, LogFormat>{{"text", LogFormat::kText},
+                                                                   {"json", LogFormat::kJson}})
+              .description(""));
 }
 
 std::string memory_fault(const std::string& text) {

@@ -286,7 +286,7 @@ def test_log_says_what_was_found_at_the_start_and_every_cancel_once(make_server,
     server = make_server("--max-ranks", "2")
     running = server.create(endless_spec(tmp_path / "running")).id
     queued = server.create(spec(tmp_path / "queued")).id
-    assert server.get(queued).queue_position == 1
+    eventually(10, lambda: server.get(queued).queue_position == 1)  # the other one has started
     for _ in range(2):
         server.cancel(queued)
     server.cancel(running)

@@ -8,6 +8,7 @@ from transformers import AutoModelForCausalLM
 import harness
 
 METHODS = ["magnitude", "dotresize", "slicegpt", "pca_dotresize"]
+SHORT = {"seqlen": 128}  # 8 samples are still more tokens than there are channels
 
 
 def logits(model_dir):
@@ -31,6 +32,7 @@ def test_full_width_is_exact(method, activations, dense_logits, tmp_path):
         tmp_path / "out",
         method={"name": method, "width": 256, "head": "sliced"},
         samples=8,
+        calibration=SHORT,
         evaluate=False,
         activations=activations,
         ranks=2,
@@ -47,6 +49,7 @@ def test_full_width_is_exact_with_shared_maps(method, sharing, dense_logits, tmp
         tmp_path / "out",
         method={"name": method, "width": 256, "map_sharing": sharing},
         samples=8,
+        calibration=SHORT,
         evaluate=False,
         ranks=2,
     )
@@ -75,6 +78,7 @@ def test_exact_shortcuts_compute_what_matrices_do(method, activations, target, t
             tmp_path / shortcuts,
             method={"name": method, "shortcuts": shortcuts, **target},
             samples=8,
+            calibration=SHORT,
             evaluate=False,
             activations=activations,
             ranks=2,
@@ -93,6 +97,7 @@ def test_a_rank_is_what_is_stored(activations, tmp_path):
         tmp_path / "out",
         method={"name": "slicegpt", "width": 200, "shortcuts": 8},
         samples=8,
+        calibration=SHORT,
         evaluate=False,
         activations=activations,
         ranks=2,

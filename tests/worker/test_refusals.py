@@ -164,7 +164,7 @@ def test_bad_fused_checkpoint_is_refused_by_tensor_or_shard(change, expected, sp
         ({"calibration": {"samples": 1000}}, "1000"),
         ({"calibration": {"tokens": "/nonexistent.safetensors"}}, "calibration.tokens"),
         ({"method": {"width": 257}}, "method.width"),
-        ({"method": {"sparsity": 0.2}}, "exactly one"),
+        ({"method": {"sparsity": 0.2}}, "only one"),
         ({"resources": {"device": "gpu"}}, "resources.device"),
         ({"metod": {}}, "metod"),
     ],
