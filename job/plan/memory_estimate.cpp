@@ -210,9 +210,8 @@ int64_t Sizes::describing() const {
 }
 
 bool Sizes::aligns() const {
-  return std::ranges::any_of(shortcut_forms(r.job.shortcuts, r.job.widths.all,
-                                            r.job.junction_groups, d, r.job.oblique_maps()),
-                             [](const ShortcutForm& form) { return !form.dense(); });
+  return has_low_rank_shortcut(r.job.shortcuts, r.job.widths.all, r.job.junction_groups, d,
+                               r.job.oblique_maps());
 }
 
 /// Two maps, each completed to a basis, and the products of their parts.

@@ -3,29 +3,47 @@
 #include <optional>
 
 namespace dotresize {
+namespace {
+
+bool within_group(std::span<const int64_t> groups, std::size_t in) {
+  return !groups.empty() && groups[in] == groups[in + 1];
+}
+
+/// From junction `in` to the next one, of another group.
+ShortcutForm form_between(const Shortcuts& shortcuts, std::span<const int64_t> widths,
+                          std::size_t in, int64_t hidden_size, bool oblique) {
+  const int64_t factors = oblique ? 2 : 1;
+  if (shortcuts.kind == Shortcuts::Kind::kDense) return {.factors = factors};
+  std::optional<int64_t> most;
+  if (shortcuts.kind == Shortcuts::Kind::kRank) most = shortcuts.rank;
+  return smallest_shortcut(widths[in], widths[in + 1], hidden_size, factors, most);
+}
+
+}  // namespace
+
+bool has_low_rank_shortcut(const Shortcuts& shortcuts, std::span<const int64_t> widths,
+                           std::span<const int64_t> groups, int64_t hidden_size, bool oblique) {
+  for (std::size_t in = 0; in + 1 < widths.size(); ++in) {
+    if (within_group(groups, in)) continue;
+    if (!form_between(shortcuts, widths, in, hidden_size, oblique).dense()) return true;
+  }
+  return false;
+}
 
 std::vector<ShortcutForm> shortcut_forms(const Shortcuts& shortcuts,
                                          std::span<const int64_t> widths,
                                          std::span<const int64_t> groups, int64_t hidden_size,
                                          bool oblique) {
-  const int64_t factors = oblique ? 2 : 1;
-  const bool dense = shortcuts.kind == Shortcuts::Kind::kDense;
-  if (dense && !oblique) return {};
-  std::optional<int64_t> most;
-  if (shortcuts.kind == Shortcuts::Kind::kRank) most = shortcuts.rank;
-  std::vector<ShortcutForm> forms;
-  bool any_rank = false;
-  for (std::size_t in = 0; in + 1 < widths.size(); ++in) {
-    if (!groups.empty() && groups[in] == groups[in + 1]) {
-      forms.push_back(kIdentityShortcut);
-      continue;
-    }
-    forms.push_back(
-        dense ? ShortcutForm{.factors = factors}
-              : smallest_shortcut(widths[in], widths[in + 1], hidden_size, factors, most));
-    any_rank = any_rank || !forms.back().dense();
+  if (!oblique && !has_low_rank_shortcut(shortcuts, widths, groups, hidden_size, oblique)) {
+    return {};
   }
-  return any_rank || oblique ? forms : std::vector<ShortcutForm>{};
+  std::vector<ShortcutForm> forms;
+  for (std::size_t in = 0; in + 1 < widths.size(); ++in) {
+    forms.push_back(within_group(groups, in)
+                        ? kIdentityShortcut
+                        : form_between(shortcuts, widths, in, hidden_size, oblique));
+  }
+  return forms;
 }
 
 }  // namespace dotresize

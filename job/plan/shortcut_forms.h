@@ -17,4 +17,8 @@ std::vector<ShortcutForm> shortcut_forms(const Shortcuts& shortcuts,
                                          std::span<const int64_t> groups, int64_t hidden_size,
                                          bool oblique);
 
+/// Whether one between groups has a rank, so that the maps at its ends are rotated into each other.
+bool has_low_rank_shortcut(const Shortcuts& shortcuts, std::span<const int64_t> widths,
+                           std::span<const int64_t> groups, int64_t hidden_size, bool oblique);
+
 }  // namespace dotresize
