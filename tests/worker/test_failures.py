@@ -45,7 +45,7 @@ def test_ranks_of_srun_that_do_not_know_each_other_end_at_once(spec, tmp_path):
                           env={**alone, "SLURM_STEP_NUM_TASKS": "4"})  # fmt: skip
     assert done.returncode == 1
     assert "srun has started 4 processes, and MPI knows of 1: srun needs --mpi=pmix" in done.stderr
-    assert leftovers(tmp_path) == []
+    assert harness.leftovers(tmp_path) == []
 
 
 def test_silent_rank_ends_the_job_at_the_deadline(spec, tmp_path):
