@@ -74,6 +74,15 @@ def test_groups_do_not_change_maps_in_the_metric_of_the_loss(check_groups):
     check_groups({"name": "slicegpt", "metric": "fisher", **OWN}, all_groups=[2])
 
 
+def test_groups_do_not_change_cut_mlps(alone, tmp_path):
+    method = {"name": "slicegpt", "metric": "fisher", "mlp": {"width": 640}, **OWN}
+    spec = small_job(tmp_path / "few", method, ranks=3)
+    spec["resources"]["memory"] = harness.budget_for(spec, tmp_path, 2)
+    assert harness.plan(spec, tmp_path)["mlp_groups"] > 1
+    harness.run_to_report(spec, tmp_path, threads=THREADS)
+    assert harness.shard_hashes(spec["output"]["path"]) == alone(method)
+
+
 @pytest.mark.parametrize("name", ["dotresize", "pca_dotresize"])
 def test_groups_do_not_change_widths_from_energy(name, check_groups):
     check_groups({"name": name, **BY_ENERGY})
@@ -99,6 +108,7 @@ def test_a_job_takes_as_many_groups_as_planned(groups, tmp_path):
         ({"name": "pca_dotresize", **OWN}, "compressed"),
         ({"name": "pca_dotresize", **SHARED_BY_SOME}, "original"),
         ({"name": "pca_dotresize", **BY_ENERGY}, "original"),
+        ({"name": "slicegpt", "mlp": {"width": 640}, **OWN}, "compressed"),
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else value,
 )
