@@ -34,7 +34,7 @@ METRIC_COLUMNS = {
 }
 
 # Sizes and the d_ff that is left of 768.
-MLP_ROWS = [(0.9, 704), (0.8, 704), (0.8, 640), (0.8, 576), (0.7, 640), (0.7, 576)]
+MLP_ROWS = [(0.9, 704), (0.8, 704), (0.8, 640), (0.7, 576)]
 MLP_COLUMNS = {
     "one map, activation": {"map_sharing": "model"},
     "one map, fisher": {"map_sharing": "model", "metric": "fisher"},

@@ -57,7 +57,7 @@ TEST(OutputConfig, SaysHowWideMlpsAndExpertsAre) {
     const ModelConfig source = parse_model_config(text, "config.json");
     ResolvedJob job;
     job.map_sharing.kind = MapSharing::Kind::kModel;
-    job.mlp = {.width = source.mixture ? 0 : 512, .expert_width = source.mixture ? 256 : 0};
+    job.mlp = MlpTarget{{}, source.mixture ? 0 : 512, source.mixture ? 256 : 0};
     const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/true, 384);
     const ModelConfig output = parse_model_config(
         output_config_json(text, output_model_config(source, job, widths)), "config.json");
