@@ -220,11 +220,12 @@ int64_t Sizes::at_features() const {
   return tokens() * f * kFloat + block + 2 * kDouble * f * std::clamp<int64_t>(f / 8, 64, 1024);
 }
 
-/// Beside the sums: a Gram matrix, its factor and its inverse, one of them in place of the sum;
-/// down, in the metric of the loss too, what is left of it, and all that the journal gets.
+/// Beside the sums: of a Gram matrix, which is one of them, the factor and the inverse with down,
+/// also in the metric of the loss; then with the inverse alone what the removal makes of down, and
+/// all that the journal gets.
 int64_t Sizes::removing() const {
   const int64_t f = features();
-  return 2 * f * f * kDouble + 6 * d * f * kDouble + (gradients() ? 3 * square() : 0);
+  return kDouble * std::max(2 * f * f + 2 * d * f, 6 * d * f) + (gradients() ? 3 * square() : 0);
 }
 
 int64_t Sizes::second_sums() const {

@@ -177,10 +177,10 @@ std::vector<CutFeatures> MlpCuts::remove(MlpSums& sums) const {
     Moments& features = sums.features.at(stored.index);
     features.mirror();
     at::Tensor gram = std::move(features.gram);
+    gram.div_(tokens());
     const at::Tensor down =
         to_device(load_rows(job_.reader, stored, 0, stored.shape.at(0), at::kDouble), job_.device);
-    cuts.push_back(
-        remove_features(gram.div_(tokens()), down, metric, mlp_width(cut_, sums.sublayer)));
+    cuts.push_back(remove_features(std::move(gram), down, metric, mlp_width(cut_, sums.sublayer)));
   }
   return cuts;
 }
@@ -212,8 +212,8 @@ void MlpCuts::cut(MlpSums sums) {
   const PhaseClock::Scope scope(clock_, "cut", sublayer_name(sums.sublayer));
   const std::vector<CutFeatures> cuts =
       with_context(sublayer_name(sums.sublayer), [&] { return remove(sums); });
-  std::vector<double> rises;
-  for (const CutFeatures& each : cuts) rises.push_back(each.predicted_rise);
+  std::vector<double> rises(cuts.size());
+  std::ranges::transform(cuts, rises.begin(), &CutFeatures::predicted_rise);
   std::map<std::string, at::Tensor> tensors = changed_tensors(sums.sublayer, cuts);
   tensors[kRise] = at::tensor(rises, at::kDouble);
   tensors[kTokens] = at::tensor(sums.tokens, at::kLong);
