@@ -19,8 +19,8 @@ bool is_mapped(const CalibrationJob& job, int64_t junction) {
   return junction < job.mapped_junctions();
 }
 
-}  // namespace
-
+/// Of two maps in any floating dtype, with the job's number of threads. A and B are undefined if
+/// `rank` is 0.
 Alignment align_maps(const CalibrationJob& job, const JunctionMap& in, const JunctionMap& out,
                      int64_t rank, PhaseClock& clock) {
   const PhaseClock::Scope scope(clock, "align");
@@ -32,11 +32,7 @@ Alignment align_maps(const CalibrationJob& job, const JunctionMap& in, const Jun
   return found;
 }
 
-JunctionMap whole_map(const CalibrationJob& job, const at::Tensor& M, PhaseClock& clock) {
-  const PhaseClock::Scope scope(clock, "align");
-  const DecompositionThreads threads(job.map.decomposition_threads);
-  return JunctionMap(complete_basis(M.to(at::kDouble)).to(job.fold_dtype));
-}
+}  // namespace
 
 void MapRotation::turn(const Alignment& alignment) {
   const at::Tensor& Q = alignment.turn;
@@ -114,7 +110,7 @@ void AlignedMaps::turn(int64_t sublayer) {
 /// To a last junction of full width. Behind an oblique map it needs factors.
 void AlignedMaps::turn_to_whole(int64_t sublayer) {
   const JunctionMap before = rotated();
-  whole_ = whole_map(job_, before.M, clock_);
+  whole_ = JunctionMap(complete_basis(before.M.to(at::kDouble)).to(job_.fold_dtype));
   if (!before.oblique || *form(sublayer).rank == 0) return;
   Alignment found = align_oblique_to_whole(before.to(at::kDouble), whole_.M.to(at::kDouble),
                                            *form(sublayer).rank);
