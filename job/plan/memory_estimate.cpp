@@ -229,11 +229,12 @@ bool Sizes::aligns() const {
                                r.job.oblique_maps());
 }
 
-/// Two maps, each completed to a basis, and the products of their parts.
+/// Two maps, each completed to a basis, and the products of their parts; the turn and the factors
+/// of the two before, which are being written.
 int64_t Sizes::aligning() const {
   if (!aligns()) return 0;
   const int64_t shortcut = oblique() ? 2 * rectangle() + 3 * k * k * kDouble : 0;
-  return 4 * rectangle() + 3 * square() + shortcut;
+  return 4 * rectangle() + 3 * square() + shortcut + written_beside(fold_bytes * k * (2 * d - k));
 }
 
 /// Beside the maps of folding: one in float64 and rotated, its rotation, the turn to the next one
@@ -296,8 +297,7 @@ int64_t RankMemory::layerwise() const {
   const int64_t sublayers = s.on_gpu() ? 2 : 1;
   const int64_t forward = s.described_beside() + sublayers * s.dense_sublayer() * s.compute_bytes +
                           s.microbatch_stream() + s.insides();
-  return std::max(
-      {s.share_stream() + std::max(s.junction(), forward), s.aligning(), s.folding()});
+  return std::max({s.share_stream() + std::max(s.junction(), forward), s.aligning(), s.folding()});
 }
 
 int64_t RankMemory::token_parallel() const {
@@ -312,8 +312,8 @@ int64_t RankMemory::token_parallel() const {
   const int64_t forward =
       s.compute_bytes * sent + std::max(converting, s.microbatch_stream() + s.insides());
   const int64_t sublayer = s.described_beside() + map + std::max(folding, forward);
-  return std::max({s.share_stream() + ahead + std::max(s.junction(), sublayer), s.aligning(),
-                   s.folding()});
+  return std::max(
+      {s.share_stream() + ahead + std::max(s.junction(), sublayer), s.aligning(), s.folding()});
 }
 
 int64_t RankMemory::evaluation() const {

@@ -304,7 +304,7 @@ PhaseTimes JobTime::record(double meanwhile, double disk_write) const {
   return times;
 }
 
-/// Reading ahead and writing go on while a rank folds.
+/// Reading ahead and writing go on while a rank multiplies the turns up to its own and folds.
 PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard) const {
   double fold = shard.first_sublayer == 0 ? fold_vocabulary() : 0.0;
   if (last(shard) && job_.head_sliced) fold += fold_vocabulary();
@@ -312,6 +312,8 @@ PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard
     fold += fold_seconds(fold_counts(config_, s, job_.widths.largest()));
   }
   PhaseTimes folding;
+  folding.add("align", number(aligned(0, shard.end_sublayer)) * align_counts(job_).chain /
+                           rates_.float64_gemm);
   folding.add("fold", fold);
   PhaseTimes times = read_beside(
       folding, disk(number(shard.bytes), stored_bytes(config_, job_.source_dtype), true),
@@ -342,11 +344,12 @@ PhaseTimes JobTime::fold_stages() const {
     const double bytes = number(mine) * align_counts(job_).turn;
     PhaseTimes aligning;
     aligning.add("align", align(mine));
-    aligning.add("journal", bytes / rates_.disk_write + bytes / rates_.hash);
+    const double hash = bytes / rates_.hash;
+    const double beside_disk = beside(aligning.total()) - (rates_.cuda ? hash : 0.0);
+    aligning.add("journal", std::max(0.0, bytes / rates_.disk_write - beside_disk) +
+                                (rates_.cuda ? 0.0 : hash));
     return aligning;
   }));
-  times.add("align", number(aligned(0, config_.num_sublayers())) * align_counts(job_).chain /
-                         rates_.float64_gemm);
   times.add(
       side_by_side(of_ranks([&](const RankShard& shard) { return fold_stage(model, shard); })));
   return times;
@@ -435,8 +438,8 @@ PhaseTimes JobTime::token_parallel() const {
     if (junction + 1 == mapped()) break;
     const int64_t s = junction;  // the sublayer that reads it
     in_turn.add("fold", fold_counts(config_, s, width).in_proj / rates_.fold_gemm);
-    read += number(
-        sublayer_parameters(config_, s, config_.hidden_size, config_.hidden_size, false));
+    read +=
+        number(sublayer_parameters(config_, s, config_.hidden_size, config_.hidden_size, false));
     const auto sent = number(sublayer_parameters(config_, s, width, config_.hidden_size, false) +
                              width * config_.hidden_size);
     work.add("communicate", collective(sent * number(size_in_bytes(job_.compute_dtype))));

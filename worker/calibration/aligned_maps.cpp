@@ -1,13 +1,16 @@
 #include "worker/calibration/aligned_maps.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 #include <fmt/core.h>
 
+#include <future>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "worker/maps/spectrum.h"
+#include "worker/transformer/stream_guard.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {
@@ -71,17 +74,34 @@ bool AlignedMaps::is_narrower(int64_t sublayer) const {
   return widths_.all.at(in) > widths_.all.at(in + 1);
 }
 
-void AlignedMaps::write_alignments(const RankShard& shard) {
+std::vector<int64_t> AlignedMaps::missing_alignments(const RankShard& shard) const {
+  std::vector<int64_t> missing;
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
     const bool needed = !form(s).dense() && is_mapped(job_, s + 1) && !job_.shares_map(s);
-    if (!needed || is_narrower(s) || job_.journal.has(entry(s))) continue;
+    if (needed && !is_narrower(s) && !job_.journal.has(entry(s))) missing.push_back(s);
+  }
+  return missing;
+}
+
+void AlignedMaps::write_alignments(const RankShard& shard) {
+  const KeptStream writing(job_.device);
+  std::future<void> written;  // one is written while the next one is computed
+  for (const int64_t s : missing_alignments(shard)) {
     const Alignment found =
         align_maps(job_, job_.load_map(s), job_.load_map(s + 1), *form(s).rank, clock_);
     std::map<std::string, at::Tensor> tensors = {{"turn", found.turn.to(job_.fold_dtype)}};
     if (found.A.defined()) tensors["A"] = found.A.to(job_.fold_dtype);
     if (found.B.defined()) tensors["B"] = found.B.to(job_.fold_dtype);
-    job_.journal.put(entry(s), tensors);
+    if (written.valid()) written.get();
+    written = std::async(std::launch::async, [this, &writing, s, tensors = std::move(tensors),
+                                              computed = RecordedEvent(job_.device)] {
+      const c10::InferenceMode no_autograd;
+      const StreamGuard stream(writing, computed);
+      job_.journal.put(entry(s), tensors);
+    });
+    if (!shard.overlaps) written.wait();
   }
+  if (written.valid()) written.get();
 }
 
 JunctionMap AlignedMaps::map() const {

@@ -64,6 +64,7 @@ class AlignedMaps {
 
  private:
   bool is_narrower(int64_t sublayer) const;
+  std::vector<int64_t> missing_alignments(const RankShard& shard) const;
   void write_alignments(const RankShard& shard);
   JunctionMap rotated() const { return rotation_.of(job_.load_map(junction_)); }
   void turn(int64_t sublayer);
