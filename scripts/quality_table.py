@@ -76,7 +76,8 @@ narrower. Each cell: width, net size, perplexity.
 ## Narrower MLPs
 
 `mlp: {{width: W}}` ([method.md](method.md#narrower-mlps)) with slicegpt: features of each MLP, 768 in the dense model, for which the stream is wider at the
-same size. Each cell: width, net size, perplexity. With 768 features they are in the table above.
+same size. Each cell: width, net size, perplexity. With 768 features they are in the table above. Other labels (`label_seed`) change what fisher
+gives by some hundredths.
 
 {mlps}
 ## Widths by energy

@@ -74,13 +74,28 @@ def test_groups_do_not_change_maps_in_the_metric_of_the_loss(check_groups):
     check_groups({"name": "slicegpt", "metric": "fisher", **OWN}, all_groups=[2])
 
 
-def test_groups_do_not_change_cut_mlps(alone, tmp_path):
-    method = {"name": "slicegpt", "metric": "fisher", "mlp": {"width": 640}, **OWN}
-    spec = small_job(tmp_path / "few", method, ranks=3)
-    spec["resources"]["memory"] = harness.budget_for(spec, tmp_path, 2)
-    assert harness.plan(spec, tmp_path)["mlp_groups"] > 1
-    harness.run_to_report(spec, tmp_path, threads=THREADS)
-    assert harness.shard_hashes(spec["output"]["path"]) == alone(method)
+@pytest.mark.parametrize(
+    "activations, more",
+    [("original", {"metric": "fisher"}), ("compressed", {})],
+    ids=["original", "compressed"],
+)
+def test_neither_ranks_nor_groups_change_cut_mlps(activations, more, tmp_path):
+    method = {"name": "slicegpt", "mlp": {"width": 640}, **more, **OWN}
+    short = {"samples": 16, "calibration": {"seqlen": 128}, "evaluate": False}
+    alone, together = (
+        harness.job(
+            tmp_path / str(ranks), method=method, activations=activations, ranks=ranks, **short
+        )
+        for ranks in RANKS
+    )
+    if activations == "original":
+        together["resources"]["memory"] = harness.budget_for(together, tmp_path, 2)
+        assert harness.plan(together, tmp_path)["mlp_groups"] > 1
+    for spec in (alone, together):
+        harness.run_to_report(spec, tmp_path, threads=THREADS)
+    assert harness.shard_hashes(together["output"]["path"]) == harness.shard_hashes(
+        alone["output"]["path"]
+    )
 
 
 @pytest.mark.parametrize("name", ["dotresize", "pca_dotresize"])
@@ -108,7 +123,6 @@ def test_a_job_takes_as_many_groups_as_planned(groups, tmp_path):
         ({"name": "pca_dotresize", **OWN}, "compressed"),
         ({"name": "pca_dotresize", **SHARED_BY_SOME}, "original"),
         ({"name": "pca_dotresize", **BY_ENERGY}, "original"),
-        ({"name": "slicegpt", "mlp": {"width": 640}, **OWN}, "compressed"),
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else value,
 )

@@ -63,6 +63,8 @@ class MlpCuts {
   /// Of the features of all ranks' tokens.
   std::vector<SumBounds> bounds_of(const SublayerWeights& weights, const RotaryTable& rotary,
                                    const Microbatches& x);
+  /// The rank that cuts an MLP whose tokens are shared.
+  int owner_of(int64_t sublayer) const { return rank_in_turn(comm_, layer_of(sublayer)); }
   /// At the owner those of all ranks; x becomes what the sublayer returns.
   MlpSums sum_over_ranks(const SublayerWeights& weights, const RotaryTable& rotary,
                          Microbatches& x);
@@ -249,7 +251,7 @@ MlpSums MlpCuts::sum_over_ranks(const SublayerWeights& weights, const RotaryTabl
     batch = sublayer_forward(job_.config, weights, rotary, batch, nullptr, visit);
     observer_.tokens_seen(batch.size(0) * batch.size(1));
   }
-  const int owner = job_.plan.owner_of_sublayer(weights.sublayer);
+  const int owner = owner_of(weights.sublayer);
   for (Moments& features : sums.features) comm_.reduce_sum(features.gram, owner);
   at::Tensor counts = at::tensor(sums.tokens, at::kDouble);
   comm_.all_reduce_sum(counts);
@@ -275,7 +277,7 @@ void MlpCuts::run_shares() {
     const SublayerWeights weights = sublayers.next();
     if (left.contains(s)) {
       MlpSums sums = sum_over_ranks(weights, rotary, x);
-      if (job_.plan.owner_of_sublayer(s) == comm_.rank()) cut(std::move(sums));
+      if (owner_of(s) == comm_.rank()) cut(std::move(sums));
       continue;
     }
     for (at::Tensor& batch : x) {

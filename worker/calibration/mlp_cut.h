@@ -12,9 +12,10 @@
 namespace dotresize {
 
 // Narrower MLPs (docs/method.md, "Narrower MLPs"): the dense model's features are summed over the
-// tokens before the calibration proper, and each MLP is cut by the rank that owns its sublayer. The
-// journal keeps of each what has changed of its tensors, under their names in the checkpoint, and
-// the rest of the calibration reads the model with these in place of the others.
+// tokens before the calibration proper, and each MLP is cut by one rank: the one that has its
+// sublayer, or if ranks share the tokens by one after the other. The journal keeps of each what has
+// changed of its tensors, under their names in the checkpoint, and the rest of the calibration
+// reads the model with these in place of the others.
 
 /// How ranks meet the tokens.
 enum class FeaturePasses {
