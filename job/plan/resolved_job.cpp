@@ -402,6 +402,7 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
   check_seqlen("calibration", job.calibration, config);
   if (spec.has_evaluation()) {
     job.evaluation = evaluation_source(spec.evaluation(), job.calibration);
+    job.kl = !spec.evaluation().has_kl() || spec.evaluation().kl();
     check_seqlen("evaluation", *job.evaluation, config);
   }
   check_output_is_apart(job);

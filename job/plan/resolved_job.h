@@ -89,6 +89,10 @@ struct ResolvedJob {
 
   TokenSource calibration;
   std::optional<TokenSource> evaluation;
+  bool kl = true;  ///< of an evaluation: `evaluation.kl`
+
+  /// The compressed model's predictions are compared with the dense one's.
+  bool compares_predictions() const { return evaluation && kl; }
 
   int ranks = 1;
   /// Before the launch `auto` is the CPU, and the dtype that of most GPUs if one is asked for.

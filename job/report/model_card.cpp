@@ -20,12 +20,21 @@ std::string size_table(const Report& report) {
          row("dense", report.dense) + row("this one", report.compressed);
 }
 
+std::string divergence_sentence(const ModelReport& compressed) {
+  if (!compressed.kl || !compressed.agreement) return "";
+  return fmt::format(
+      "Over the same tokens KL(dense ‖ this one) is {} nats, and the most likely token is the same "
+      "at {} of them. ",
+      format_nats(*compressed.kl), format_percent(*compressed.agreement));
+}
+
 std::string evaluation_sentence(const Report& report) {
   if (!report.job.evaluation) return "";
   const auto& seqlen = report.evaluation_seqlen;
   return fmt::format("Perplexity is over {} predicted tokens{}. ",
                      with_separators(report.evaluation_tokens),
-                     seqlen ? fmt::format(" in windows of {}", *seqlen) : "");
+                     seqlen ? fmt::format(" in windows of {}", *seqlen) : "") +
+         divergence_sentence(report.compressed);
 }
 
 std::string method_sentence(const Report& report, const ModelConfig& config) {

@@ -1,5 +1,7 @@
 #include "job/report/report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <sstream>
 
@@ -74,6 +76,8 @@ json calibration_json(const Report& report) {
 json model_json(const ModelReport& model) {
   json object = {{"parameters", model.parameters}, {"bytes", model.bytes}};
   set_if(object, "perplexity", model.perplexity);
+  set_if(object, "kl", model.kl);
+  set_if(object, "agreement", model.agreement);
   return object;
 }
 
@@ -85,6 +89,16 @@ json compressed_json(const Report& report) {
   return object;
 }
 
+std::optional<double> read_number(const ConfigFields& fields, const std::string& key, double low,
+                                  double high) {
+  const json& value = fields.raw(key);
+  if (value.is_null()) return std::nullopt;
+  if (!value.is_number() || !(value.get<double>() >= low && value.get<double>() <= high)) {
+    fields.fail(key, fmt::format("is not a number from {:g} to {:g}", low, high));
+  }
+  return value.get<double>();
+}
+
 ModelReport read_model_report(const ConfigFields& root, const std::string& key) {
   const auto fields = root.object(key);
   if (!fields) root.fail(key, "is missing");
@@ -92,6 +106,8 @@ ModelReport read_model_report(const ConfigFields& root, const std::string& key) 
   model.parameters = fields->required_integer("parameters", 0, kAny);
   model.bytes = fields->required_integer("bytes", 0, kAny);
   model.perplexity = fields->positive("perplexity", 1e300);
+  model.kl = read_number(*fields, "kl", -1.0, 1e300);  // rounding may leave it below 0
+  model.agreement = read_number(*fields, "agreement", 0.0, 1.0);
   return model;
 }
 
@@ -145,6 +161,8 @@ v1::ModelSize to_message(const ModelReport& model) {
   size.set_parameters(model.parameters);
   size.set_bytes(model.bytes);
   size.set_perplexity(model.perplexity.value_or(0.0));
+  if (model.kl) size.set_kl(*model.kl);
+  if (model.agreement) size.set_agreement(*model.agreement);
   return size;
 }
 

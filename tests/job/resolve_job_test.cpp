@@ -300,6 +300,14 @@ TEST_F(ResolveJob, EvaluationTakesTheSeqlenOfCalibration) {
   EXPECT_EQ(resolve().evaluation->seqlen, 64);
 }
 
+TEST_F(ResolveJob, PredictionsAreComparedUnlessTheJobSaysNo) {
+  EXPECT_FALSE(resolve().compares_predictions());  // without an evaluation
+  spec_.mutable_evaluation()->add_text((dir_.path() / "e.txt").string());
+  EXPECT_TRUE(resolve().compares_predictions());
+  spec_.mutable_evaluation()->set_kl(false);
+  EXPECT_FALSE(resolve().compares_predictions());
+}
+
 TEST_F(ResolveJob, ATokenFileKeepsItsOwnShapeUnlessOneIsGiven) {
   text(
       "name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {sparsity: 0.2}\n"
