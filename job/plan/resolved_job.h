@@ -52,6 +52,8 @@ struct ResolvedJob {
   bool overwrite = false;
   Dtype source_dtype = Dtype::kFloat32;
   Dtype output_dtype = Dtype::kFloat32;
+  /// Family of a stock output that is not its source's (`output.architecture`).
+  std::optional<std::string> stock_family = {};
 
   Method method;
   int64_t hidden_size = 0;  ///< d of the model

@@ -68,6 +68,14 @@ std::string shortcuts_sentence(const ResolvedJob& job) {
                      job.shortcuts.rank);
 }
 
+std::string family_sentence(const ResolvedJob& job, const std::string& source) {
+  if (!job.stock_family) return "";
+  return fmt::format(
+      " Its `config.json` calls it a `{}`, which computes the same as a `{}` and is read by more "
+      "engines with heads of this width.",
+      *job.stock_family, source);
+}
+
 std::string usage(const ResolvedJob& job, const std::string& family) {
   const std::string remote = job.stock_output() ? "" : ", trust_remote_code=True";
   const std::string why =
@@ -118,8 +126,10 @@ A `{0}` model made narrower with dotresize {2}.
 `sha256sum -c SHA256SUMS` checks the files. The terms of the source model's license apply.
 )",
       config.family, job.name, report.tool_version,
-      method_sentence(report, config) + sharing_sentence(job) + shortcuts_sentence(job),
-      size_table(report), evaluation_sentence(report), usage(job, config.family));
+      method_sentence(report, config) + sharing_sentence(job) + shortcuts_sentence(job) +
+          family_sentence(job, config.family),
+      size_table(report), evaluation_sentence(report),
+      usage(job, job.stock_family.value_or(config.family)));
 }
 
 }  // namespace dotresize

@@ -203,6 +203,7 @@ std::string report_to_json(const Report& report) {
       {"wall_time_s", report.wall_time_s},
       {"fingerprints", report.fingerprints},
       {"warnings", report.warnings}};
+  set_if(document["output"], "model_type", job.stock_family);
   if (job.evaluation) {
     json& evaluation = document["evaluation"] =
         source_json(*job.evaluation, report.evaluation_tokens);
