@@ -1,6 +1,7 @@
 #include "worker/commands/kept_states.h"
 
 #include <ATen/ATen.h>
+#include <fmt/core.h>
 
 #include <charconv>
 #include <utility>
@@ -39,7 +40,8 @@ void KeptStates::find(const std::string& entry) {
     const char* end = name.data() + name.size();
     const auto parsed = std::from_chars(name.data(), end, microbatch);
     if (parsed.ec != std::errc() || parsed.ptr != end || microbatch < 0) {
-      throw InputError(entry + " of the journal: " + name + " is no number of a microbatch");
+      throw InputError(
+          fmt::format("{} of the journal: {} is no number of a microbatch", entry, name));
     }
     views_[microbatch] = view;
   }

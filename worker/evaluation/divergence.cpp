@@ -30,6 +30,8 @@ at::Tensor RunningDivergence::Side::advance(const at::Tensor& logits, int64_t fi
   return factor;
 }
 
+at::Tensor RunningDivergence::Side::log_sum() const { return largest + sum.log(); }
+
 RunningDivergence::RunningDivergence(int64_t tokens, at::Device device)
     : p_(empty_side(tokens, device)),
       q_(empty_side(tokens, device)),

@@ -32,7 +32,7 @@ class RunningDivergence {
 
     /// Takes over what a block has, and rescales `sum`; returns its factor.
     at::Tensor advance(const at::Tensor& logits, int64_t first);
-    at::Tensor log_sum() const { return largest + sum.log(); }
+    at::Tensor log_sum() const;
   };
   static Side empty_side(int64_t tokens, at::Device device);
 
