@@ -185,4 +185,10 @@ std::string format_perplexity(double value) {
   return fmt::format("{:.{}f}", value, value < 10.0 ? 4 : 3);
 }
 
+std::string format_nats(double value) {
+  return std::abs(value) < 0.001 ? fmt::format("{:.1e}", value) : fmt::format("{:.4f}", value);
+}
+
+std::string format_percent(double fraction) { return fmt::format("{:.1f} %", 100.0 * fraction); }
+
 }  // namespace dotresize

@@ -50,5 +50,9 @@ std::string format_duration(double seconds);
 std::string format_change(double before, double after);
 /// A number that people compare: "12.345", "0.01234".
 std::string format_perplexity(double value);
+/// A divergence in nats: "0.0421", "3.2e-11".
+std::string format_nats(double value);
+/// "91.2 %"
+std::string format_percent(double fraction);
 
 }  // namespace dotresize

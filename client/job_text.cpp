@@ -47,6 +47,8 @@ std::string time_taken(const v1::Job& job, std::time_t now) {
 ModelReport model_report(const v1::ModelSize& size) {
   ModelReport model{size.parameters(), size.bytes(), std::nullopt};
   if (size.perplexity() > 0.0) model.perplexity = size.perplexity();
+  if (size.has_kl()) model.kl = size.kl();
+  if (size.has_agreement()) model.agreement = size.agreement();
   return model;
 }
 
@@ -186,19 +188,20 @@ std::string width_text(const ReportSummary& summary) {
 
 std::string comparison_table(const std::vector<ReportSummary>& summaries) {
   Rows rows = {{"name", "method", "target", "width", "parameters", "bytes", "of dense",
-                "perplexity", "change", "took"}};
+                "perplexity", "change", "KL", "agreement", "took"}};
   for (const ReportSummary& summary : summaries) {
     const ModelReport& dense = summary.dense;
     const ModelReport& compressed = summary.compressed;
     const bool scored = dense.perplexity && compressed.perplexity;
-    rows.push_back({printable(summary.name), printable(summary.method), printable(summary.target),
-                    width_text(summary), with_separators(compressed.parameters),
-                    human_bytes(compressed.bytes),
-                    fmt::format("{:.1f} %", 100.0 * static_cast<double>(compressed.bytes) /
-                                                static_cast<double>(dense.bytes)),
-                    scored ? format_perplexity(*compressed.perplexity) : "",
-                    scored ? format_change(*dense.perplexity, *compressed.perplexity) : "",
-                    format_duration(summary.wall_time_s)});
+    rows.push_back(
+        {printable(summary.name), printable(summary.method), printable(summary.target),
+         width_text(summary), with_separators(compressed.parameters), human_bytes(compressed.bytes),
+         format_percent(static_cast<double>(compressed.bytes) / static_cast<double>(dense.bytes)),
+         scored ? format_perplexity(*compressed.perplexity) : "",
+         scored ? format_change(*dense.perplexity, *compressed.perplexity) : "",
+         compressed.kl ? format_nats(*compressed.kl) : "",
+         compressed.agreement ? format_percent(*compressed.agreement) : "",
+         format_duration(summary.wall_time_s)});
   }
   std::vector<Align> alignment(rows.front().size(), Align::kRight);
   std::fill_n(alignment.begin(), 3, Align::kLeft);

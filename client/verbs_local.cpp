@@ -152,6 +152,7 @@ Verb eval_verb(CLI::App& app, CommonOptions& common) {
       command, common,
       "  dotresize eval out/docs-llama-80 --text evaluation.txt\n"
       "  dotresize eval examples/docs-llama out/docs-llama-80 --tokens evaluation.safetensors\n"
+      "  dotresize eval out/docs-llama-80 --reference examples/docs-llama --text evaluation.txt\n"
       "  dotresize eval examples/docs-llama out/docs-llama-80 --latency --runtime transformers\n"
       "  dotresize eval examples/docs-llama out/docs-llama-80 --generate 'The module'\n",
       [request, &common] {

@@ -73,10 +73,19 @@ void write_custom_code(json& config, const ModelConfig& output) {
   if (!output.shortcuts.empty()) write_shortcuts(config, output.shortcuts);
 }
 
+/// Of a family that is not the source's: also what absent keys would mean otherwise.
+void write_family(json& config, const ModelConfig& output) {
+  config["model_type"] = output.family;
+  config["architectures"] = {find_family(output.family)->architecture};
+  config["max_position_embeddings"] = output.max_position_embeddings;
+  config["sliding_window"] = output.sliding_window ? json(*output.sliding_window) : json();
+}
+
 void write_stock(json& config, const ModelConfig& output) {
   config.erase("auto_map");
   config["hidden_size"] = output.hidden_size;
   config["rms_norm_eps"] = output.rms_norm_eps;
+  if (config["model_type"] != output.family) write_family(config, output);
 }
 
 /// Sizes of MLPs, which may have been cut, and the number of experts, in the dialects of

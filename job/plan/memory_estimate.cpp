@@ -51,6 +51,13 @@ struct Sizes {
   int64_t share_stream() const {
     return (microbatches() + r.job.ranks - 1) / r.job.ranks * microbatch_stream();
   }
+  /// The states before both heads, blocks of both, logits of both and their exponentials, and what
+  /// is compared in float64.
+  int64_t comparing() const {
+    const int64_t states = std::max(share_stream(), 2 * share_stream() / kFloat * compute_bytes);
+    const int64_t rows = 2 * d * compute_bytes + 4 * tokens() * kFloat;
+    return states + kComparedVocabularyRows * (rows + 4 * kComparedTokens * kDouble);
+  }
 
   /// Of a sublayer of this rank's and of any rank: the largest, in parameters.
   int64_t largest_sublayer(int64_t k_in, int64_t k_out, bool folded) const;
@@ -373,7 +380,8 @@ int64_t RankMemory::evaluation() const {
   const int64_t sublayer = std::max(s.dense_sublayer(), s.folded_sublayer()) * s.compute_bytes;
   const int64_t forward = sublayers * sublayer + s.microbatch_stream() + s.insides();
   const int64_t head = kEvaluatedVocabularyRows * (s.d * s.compute_bytes + 3 * s.tokens() * kFloat);
-  return s.share_stream() + std::max(forward, head);
+  const int64_t alone = s.share_stream() + std::max(forward, head);
+  return job.compares_predictions() ? std::max(alone, s.comparing()) : alone;
 }
 
 int64_t RankMemory::mlp_cut() const {

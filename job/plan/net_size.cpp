@@ -20,6 +20,7 @@ ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& jo
   if (job.stock_output()) {
     // Σx²/k + eps·d/k is what the dense model's norm has under the root, times d/k.
     output.hidden_size = widths.largest();
+    output.family = job.stock_family.value_or(source.family);
     output.rms_norm_eps *=
         static_cast<double>(source.hidden_size) / static_cast<double>(output.hidden_size);
   } else {

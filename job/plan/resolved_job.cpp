@@ -125,7 +125,8 @@ void check_seqlen(const std::string& section, const TokenSource& source,
 /// The widths that the output's architecture can have are multiples of this.
 int64_t width_unit(const ModelConfig& config, const ResolvedJob& job) {
   const bool heads_count =
-      job.stock_output() && find_family(config.family)->heads_divide_hidden_size;
+      job.stock_output() &&
+      find_family(job.stock_family.value_or(config.family))->heads_divide_hidden_size;
   return heads_count ? config.num_heads : 1;
 }
 
@@ -202,6 +203,37 @@ void check_stock_output(const ModelConfig& config) {
   }
 }
 
+constexpr char kLlama[] = "llama";
+constexpr char kMistral[] = "mistral";
+
+/// What the job asks for by name. A mistral computes what a llama without biases does.
+void resolve_architecture(v1::Output::Architecture asked, const ModelConfig& config,
+                          ResolvedJob& job) {
+  if (asked == v1::Output::auto_) return;
+  const auto refuse = [&](const std::string& reason) {
+    fail("output.architecture", v1::Output::Architecture_Name(asked) + " " + reason);
+  };
+  if (!job.stock_output()) {
+    refuse("is for a stock output: method.map_sharing is not model");
+  }
+  if (asked != v1::Output::mistral || config.family == kMistral) return;
+  if (config.family != kLlama) refuse("can be made of a llama, not of a " + config.family);
+  if (config.attention_bias || config.mlp_bias) refuse("has no biases, and this llama has some");
+  job.stock_family = kMistral;
+}
+
+/// Loaders that take the heads of a llama to be hidden_size / num_attention_heads wide read
+/// head_dim of a mistral (docs/serving.md).
+bool is_read_better_as_mistral(const ModelConfig& config, const ResolvedJob& job) {
+  // Of a larger vocabulary transformers takes a mistral's tokenizer for one that needs a repair.
+  constexpr int64_t kVocabularyWithoutWarning = 100'000;
+  // The only ones that such a loader reads of a mistral as of a llama.
+  const bool rotary = config.rotary.type == "default" || config.rotary.type == "linear";
+  return config.family == kLlama && !config.attention_bias && !config.mlp_bias && rotary &&
+         config.vocab_size <= kVocabularyWithoutWarning &&
+         config.num_heads * config.head_dim != job.widths.largest();
+}
+
 void resolve_map_sharing(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
   const int64_t mapped = mapped_junctions(config, job.head_sliced);
   switch (job.map_sharing.kind) {
@@ -221,7 +253,9 @@ void resolve_map_sharing(const v1::Method& given, const ModelConfig& config, Res
   }
 }
 
-void resolve_method(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
+void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, ResolvedJob& job) {
+  const v1::Method& given = spec.method();
+  const v1::Output::Architecture architecture = spec.output().architecture();
   job.method = method_named(v1::Method::Name_Name(given.name()));
   job.map_sharing = parse_map_sharing(given.map_sharing()).value();
   job.shortcuts = parse_shortcuts(given.shortcuts()).value();
@@ -237,9 +271,14 @@ void resolve_method(const v1::Method& given, const ModelConfig& config, Resolved
   }
   job.accept_nonconvergence = given.on_nonconvergence() == v1::Method::accept;
   resolve_map_sharing(given, config, job);
+  resolve_architecture(architecture, config, job);
   job.hidden_size = config.hidden_size;
   job.mlp = mlp_target(given, asked_round_to(given, config), config);
   resolve_widths(given, config, job);
+  if (architecture == v1::Output::auto_ && job.stock_output() &&
+      is_read_better_as_mistral(config, job)) {
+    job.stock_family = kMistral;
+  }
 }
 
 int resolve_ranks(const v1::Resources& resources, const std::optional<LaunchFacts>& launch,
@@ -393,7 +432,7 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
   job.source_dtype = find_dtype(config.dtype).value_or(Dtype::kFloat32);
   job.output_dtype =
       find_dtype(v1::Output::Dtype_Name(spec.output().dtype())).value_or(job.source_dtype);
-  resolve_method(spec.method(), config, job);
+  resolve_method(spec, config, job);
   job.schedule = schedule_of(spec.calibration().activations(), job);
   job.ranks = resolve_ranks(spec.resources(), launch, config);
   resolve_device(spec, launch, job);
@@ -405,6 +444,7 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
   check_seqlen("calibration", job.calibration, config);
   if (spec.has_evaluation()) {
     job.evaluation = evaluation_source(spec.evaluation(), job.calibration);
+    job.kl = !spec.evaluation().has_kl() || spec.evaluation().kl();
     check_seqlen("evaluation", *job.evaluation, config);
   }
   check_output_is_apart(job);

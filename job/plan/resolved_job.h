@@ -53,6 +53,8 @@ struct ResolvedJob {
   bool overwrite = false;
   Dtype source_dtype = Dtype::kFloat32;
   Dtype output_dtype = Dtype::kFloat32;
+  /// Family of a stock output that is not its source's (`output.architecture`).
+  std::optional<std::string> stock_family = {};
 
   Method method;
   int64_t hidden_size = 0;  ///< d of the model
@@ -92,6 +94,10 @@ struct ResolvedJob {
 
   TokenSource calibration;
   std::optional<TokenSource> evaluation;
+  bool kl = true;  ///< of an evaluation: `evaluation.kl`
+
+  /// The compressed model's predictions are compared with the dense one's.
+  bool compares_predictions() const { return evaluation && kl; }
 
   int ranks = 1;
   /// Before the launch `auto` is the CPU, and the dtype that of most GPUs if one is asked for.

@@ -78,6 +78,9 @@ class JobTime {
   PhaseTimes check_weights() const;
   /// Perplexity of the source (`first`: which nobody has read yet) or of the output.
   PhaseTimes evaluate(const ModelConfig& model, Dtype stored, bool first) const;
+  /// What evaluating the dense model and the output takes longer if their predictions are compared.
+  PhaseTimes keep_states() const;
+  PhaseTimes compare(const ModelConfig& output) const;
   PhaseTimes calibrate() const;
   /// Of the dense model, before the calibration.
   PhaseTimes cut_mlps() const;
@@ -249,6 +252,29 @@ PhaseTimes JobTime::evaluate(const ModelConfig& model, Dtype stored, bool first)
   times.add("read", disk(head * size, stored_bytes(model, stored), true) +
                         convert(head, stored, job_.compute_dtype));
   times.add("communicate", collective(sublayers * number(size_in_bytes(job_.compute_dtype))));
+  return times;
+}
+
+PhaseTimes JobTime::keep_states() const {
+  const double bytes =
+      number(kept_states_bytes(config_, job_, expected_samples(job_) * seqlen())) / ranks();
+  PhaseTimes times;
+  times.add("journal", bytes / rates_.disk_write + bytes / rates_.hash);
+  return times;
+}
+
+PhaseTimes JobTime::compare(const ModelConfig& output) const {
+  const double tokens = share_of_tokens();
+  const double head = number(config_.vocab_size * config_.hidden_size);
+  const double states = number(kept_states_bytes(config_, job_, expected_samples(job_) * seqlen()));
+  PhaseTimes times;
+  times.add("forward",
+            forward(head_counts(config_, config_.hidden_size, tokens, job_.compute_dtype)) +
+                forward(comparison_counts(output, tokens)));
+  times.add("read", disk(head * number(size_in_bytes(job_.source_dtype)),
+                         stored_bytes(config_, job_.source_dtype), true) +
+                        convert(head, job_.source_dtype, job_.compute_dtype) +
+                        disk(states / ranks(), states, true));
   return times;
 }
 
@@ -590,6 +616,7 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   steps.check = times.total();
   if (job.evaluation) {
     steps.evaluate_dense = time.evaluate(config, job.source_dtype, /*first=*/true).total();
+    if (job.kl) steps.evaluate_dense += time.keep_states().total();
     times.add("evaluate_dense", steps.evaluate_dense);
   }
   const ModelConfig cut_config = with_cut_mlps(config, job.mlp);
@@ -600,6 +627,7 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   if (job.evaluation) {
     const ModelConfig output = output_model_config(config, job, job.widths);
     steps.evaluate_compressed = time.evaluate(output, job.output_dtype, /*first=*/false).total();
+    if (job.kl) steps.evaluate_compressed += time.compare(output).total();
     times.add("evaluate_compressed", steps.evaluate_compressed);
   }
   const PhaseTimes hashing = time.hash(calibration.total(), steps.evaluate_compressed);

@@ -57,6 +57,10 @@ int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   return bytes;
 }
 
+int64_t expected_states_bytes(const ModelConfig& config, const ResolvedJob& job) {
+  return kept_states_bytes(config, job, expected_samples(job) * expected_seqlen(job, config));
+}
+
 int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
                    int64_t model) {
   const int64_t others = job.ranks - 1;
@@ -84,6 +88,11 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
 
 }  // namespace
 
+int64_t kept_states_bytes(const ModelConfig& config, const ResolvedJob& job, int64_t tokens) {
+  if (!job.compares_predictions()) return 0;
+  return tokens * config.hidden_size * size_in_bytes(job.compute_dtype);
+}
+
 bool checks_sublayers_first(const ResolvedJob& job) {
   return !job.evaluation && !job.schedule.pipelined;
 }
@@ -95,8 +104,9 @@ Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, cons
       3 + (checks_sublayers_first(job) ? 1 : 0) + (job.evaluation ? 1 : 0) + (job.mlp ? 2 : 0);
   const int64_t of_output = 1 + (job.evaluation ? 1 : 0);
   Traffic traffic;
-  traffic.journal_bytes = journal_bytes(config, job);
-  traffic.read_bytes = of_source * size.dense_bytes + of_output * size.compressed_bytes;
+  const int64_t states = expected_states_bytes(config, job);
+  traffic.journal_bytes = journal_bytes(config, job) + states;
+  traffic.read_bytes = of_source * size.dense_bytes + of_output * size.compressed_bytes + states;
   traffic.written_bytes = size.compressed_bytes + traffic.journal_bytes;
   traffic.sent_bytes = sent_bytes(config, job, plan, size.dense_parameters);
   return traffic;

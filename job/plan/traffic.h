@@ -19,6 +19,10 @@ struct Traffic {
 
 Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan);
 
+/// What the journal keeps of the dense model, for the comparison of the predictions: its states
+/// before the head, of so many evaluation tokens. 0 if nothing is compared.
+int64_t kept_states_bytes(const ModelConfig& config, const ResolvedJob& job, int64_t tokens);
+
 /// Whether the sublayers' values are read for their check alone. With an evaluation the dense model
 /// is evaluated first, and a pipeline begins with loading its stages: they see all of them.
 bool checks_sublayers_first(const ResolvedJob& job);

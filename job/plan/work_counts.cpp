@@ -93,6 +93,14 @@ ForwardCounts head_counts(const ModelConfig& config, int64_t width, double token
   return counts;
 }
 
+ForwardCounts comparison_counts(const ModelConfig& config, double tokens) {
+  ForwardCounts counts;
+  // The maxima of both, and in float64 both, their exponentials, difference and product, which are
+  // written and read.
+  counts.bytes = tokens * number(config.vocab_size) * (2.0 * 4.0 + 2.0 * 4.0 + 10.0 * 8.0);
+  return counts;
+}
+
 MomentCounts moment_counts(const ResolvedJob& job) {
   const double d = number(job.hidden_size);
   MomentCounts counts;

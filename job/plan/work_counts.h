@@ -36,6 +36,9 @@ ForwardCounts forward_counts(const ModelConfig& config, int64_t sublayer,
 /// Of the head of that width and the log-likelihood; `gemm` and `bytes`.
 ForwardCounts head_counts(const ModelConfig& config, int64_t width, double tokens, Dtype compute);
 
+/// Of comparing the predictions of two heads, beside computing them: `bytes`.
+ForwardCounts comparison_counts(const ModelConfig& config, double tokens);
+
 /// What a token brings to the moments of a mapped junction.
 struct MomentCounts {
   double gram = 0.0;    ///< floating-point operations: float64, on a GPU float32

@@ -20,12 +20,21 @@ std::string size_table(const Report& report) {
          row("dense", report.dense) + row("this one", report.compressed);
 }
 
+std::string divergence_sentence(const ModelReport& compressed) {
+  if (!compressed.kl || !compressed.agreement) return "";
+  return fmt::format(
+      "Over the same tokens KL(dense ‖ this one) is {} nats, and the most likely token is the same "
+      "at {} of them. ",
+      format_nats(*compressed.kl), format_percent(*compressed.agreement));
+}
+
 std::string evaluation_sentence(const Report& report) {
   if (!report.job.evaluation) return "";
   const auto& seqlen = report.evaluation_seqlen;
   return fmt::format("Perplexity is over {} predicted tokens{}. ",
                      with_separators(report.evaluation_tokens),
-                     seqlen ? fmt::format(" in windows of {}", *seqlen) : "");
+                     seqlen ? fmt::format(" in windows of {}", *seqlen) : "") +
+         divergence_sentence(report.compressed);
 }
 
 std::string method_sentence(const Report& report, const ModelConfig& config) {
@@ -71,6 +80,14 @@ std::string mlp_sentence(const ResolvedJob& job, const ModelConfig& config) {
                         config.mixture->intermediate_size, job.mlp->expert_width);
   }
   return text;
+}
+
+std::string family_sentence(const ResolvedJob& job, const std::string& source) {
+  if (!job.stock_family) return "";
+  return fmt::format(
+      " Its `config.json` calls it a `{}`, which computes the same as a `{}` and is read by more "
+      "engines with heads of this width.",
+      *job.stock_family, source);
 }
 
 std::string usage(const ResolvedJob& job, const std::string& family) {
@@ -124,8 +141,9 @@ A `{0}` model made narrower with dotresize {2}.
 )",
       config.family, job.name, report.tool_version,
       method_sentence(report, config) + sharing_sentence(job) + shortcuts_sentence(job) +
-          mlp_sentence(job, config),
-      size_table(report), evaluation_sentence(report), usage(job, config.family));
+          mlp_sentence(job, config) + family_sentence(job, config.family),
+      size_table(report), evaluation_sentence(report),
+      usage(job, job.stock_family.value_or(config.family)));
 }
 
 }  // namespace dotresize

@@ -1,5 +1,7 @@
 #include "job/report/report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <sstream>
 
@@ -83,6 +85,8 @@ json calibration_json(const Report& report) {
 json model_json(const ModelReport& model) {
   json object = {{"parameters", model.parameters}, {"bytes", model.bytes}};
   set_if(object, "perplexity", model.perplexity);
+  set_if(object, "kl", model.kl);
+  set_if(object, "agreement", model.agreement);
   return object;
 }
 
@@ -94,6 +98,16 @@ json compressed_json(const Report& report) {
   return object;
 }
 
+std::optional<double> read_number(const ConfigFields& fields, const std::string& key, double low,
+                                  double high) {
+  const json& value = fields.raw(key);
+  if (value.is_null()) return std::nullopt;
+  if (!value.is_number() || !(value.get<double>() >= low && value.get<double>() <= high)) {
+    fields.fail(key, fmt::format("is not a number from {:g} to {:g}", low, high));
+  }
+  return value.get<double>();
+}
+
 ModelReport read_model_report(const ConfigFields& root, const std::string& key) {
   const auto fields = root.object(key);
   if (!fields) root.fail(key, "is missing");
@@ -101,6 +115,8 @@ ModelReport read_model_report(const ConfigFields& root, const std::string& key) 
   model.parameters = fields->required_integer("parameters", 0, kAny);
   model.bytes = fields->required_integer("bytes", 0, kAny);
   model.perplexity = fields->positive("perplexity", 1e300);
+  model.kl = read_number(*fields, "kl", -1.0, 1e300);  // rounding may leave it below 0
+  model.agreement = read_number(*fields, "agreement", 0.0, 1.0);
   return model;
 }
 
@@ -154,6 +170,8 @@ v1::ModelSize to_message(const ModelReport& model) {
   size.set_parameters(model.parameters);
   size.set_bytes(model.bytes);
   size.set_perplexity(model.perplexity.value_or(0.0));
+  if (model.kl) size.set_kl(*model.kl);
+  if (model.agreement) size.set_agreement(*model.agreement);
   return size;
 }
 
@@ -200,6 +218,7 @@ std::string report_to_json(const Report& report) {
       {"wall_time_s", report.wall_time_s},
       {"fingerprints", report.fingerprints},
       {"warnings", report.warnings}};
+  set_if(document["output"], "model_type", job.stock_family);
   if (job.evaluation) {
     json& evaluation = document["evaluation"] =
         source_json(*job.evaluation, report.evaluation_tokens);

@@ -21,6 +21,11 @@ struct ModelReport {
   int64_t parameters = 0;
   int64_t bytes = 0;
   std::optional<double> perplexity;
+  /// Of the compressed model: KL(dense || compressed), the mean over the predicted tokens in
+  /// nats...
+  std::optional<double> kl = {};
+  /// ... and the fraction of them of which both models hold the same token for the most likely one.
+  std::optional<double> agreement = {};
 };
 
 /// `dotresize/report.json` (docs/output.md). Schema version 1: fields are added, never changed.

@@ -23,6 +23,10 @@ std::string result_table(const ModelReport& dense, const ModelReport& compressed
                     format_perplexity(*compressed.perplexity),
                     format_change(*dense.perplexity, *compressed.perplexity)});
   }
+  if (compressed.kl) rows.push_back({"KL", "", format_nats(*compressed.kl), ""});
+  if (compressed.agreement) {
+    rows.push_back({"agreement", "", format_percent(*compressed.agreement), ""});
+  }
   rows.push_back(size_row("parameters", dense.parameters, compressed.parameters, with_separators));
   rows.push_back(size_row("bytes", dense.bytes, compressed.bytes, human_bytes));
   return format_table(rows, {Align::kLeft, Align::kRight, Align::kRight, Align::kRight});

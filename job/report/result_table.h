@@ -6,8 +6,9 @@
 
 namespace dotresize {
 
-/// The table that a compression is about: sizes of both models, and their perplexities if there are
-/// any. Ends with a newline.
+/// The table that a compression is about: sizes of both models, and their perplexities and how far
+/// the compressed one's predictions are from the dense one's, if that was measured. Ends with a
+/// newline.
 std::string result_table(const ModelReport& dense, const ModelReport& compressed);
 
 /// "216 of 256", "168 to 216 of 256" if energy has decided the widths.

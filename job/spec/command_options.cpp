@@ -79,6 +79,10 @@ void add_eval_options(CLI::App& app, EvalRequest& request) {
   app.add_option("MODEL_DIR", request.models, "Dense or compressed models")
       ->required()
       ->type_name("");
+  app.add_option("--reference", request.reference,
+                 "Also how far the models' predictions are from those of this one, with the same "
+                 "vocabulary: KL divergence, and agreement on the most likely token")
+      ->type_name("MODEL_DIR");
   add_source_options(app, request.source, "Perplexity over");
   add_latency_options(app, request);
   auto* generate = app.add_option("--generate", request.prompts,
@@ -103,6 +107,12 @@ void add_eval_options(CLI::App& app, EvalRequest& request) {
       throw CLI::ValidationError(
           "eval needs --text or --tokens for perplexity, --latency or --generate");
     }
+    if (!request.reference.empty() && !request.perplexity()) {
+      throw CLI::ValidationError("--reference needs --text or --tokens");
+    }
+    if (!request.reference.empty() && request.runtime == Runtime::kTransformers) {
+      throw CLI::ValidationError("--reference does not go with --runtime transformers");
+    }
     if (request.generation() && request.runtime == Runtime::kTransformers) {
       throw CLI::ValidationError("--generate does not go with --runtime transformers");
     }
@@ -111,6 +121,7 @@ void add_eval_options(CLI::App& app, EvalRequest& request) {
 
 std::vector<std::string> eval_arguments(const EvalRequest& request) {
   std::vector<std::string> arguments = {"--runtime", to_string(request.runtime)};
+  if (!request.reference.empty()) append(arguments, "--reference", request.reference.string());
   append_source_arguments(request.source, arguments);
   if (request.latency) {
     arguments.push_back("--latency");

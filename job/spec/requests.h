@@ -33,6 +33,8 @@ inline std::string to_string(Runtime runtime) {
 /// What `dotresize eval` is asked for.
 struct EvalRequest {
   std::vector<std::filesystem::path> models;
+  /// With whose predictions those of `models` are compared; empty: none.
+  std::filesystem::path reference;
   TokenSource source;  ///< of perplexity; neither text nor tokens: none is asked for
   bool latency = false;
   LatencyOptions latency_options;

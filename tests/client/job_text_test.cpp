@@ -34,6 +34,8 @@ v1::Job succeeded_job() {
   result.mutable_compressed()->set_parameters(800'000);
   result.mutable_compressed()->set_bytes(1'600'000);
   result.mutable_compressed()->set_perplexity(11.0);
+  result.mutable_compressed()->set_kl(0.0421);
+  result.mutable_compressed()->set_agreement(0.9123);
   return job;
 }
 
@@ -41,6 +43,8 @@ TEST(Outcome, SucceededIsATableOfBothModels) {
   EXPECT_EQ(outcome_text(succeeded_job()),
             "                dense  compressed   change\n"
             "perplexity     10.000      11.000  +10.0 %\n"
+            "KL                         0.0421\n"
+            "agreement                  91.2 %\n"
             "parameters  1,000,000     800,000  -20.0 %\n"
             "bytes        1.91 MiB    1.53 MiB  -20.0 %\n"
             "\n"
@@ -53,6 +57,14 @@ TEST(Outcome, WithoutAnEvaluationThereIsNoPerplexity) {
   job.mutable_result()->mutable_dense()->clear_perplexity();
   job.mutable_result()->mutable_compressed()->clear_perplexity();
   EXPECT_THAT(outcome_text(job), Not(HasSubstr("perplexity")));
+}
+
+TEST(Outcome, WhatWasNotComparedHasNoRow) {
+  v1::Job job = succeeded_job();
+  job.mutable_result()->mutable_compressed()->clear_kl();
+  job.mutable_result()->mutable_compressed()->clear_agreement();
+  EXPECT_THAT(outcome_text(job), Not(HasSubstr("KL")));
+  EXPECT_THAT(outcome_text(job), Not(HasSubstr("agreement")));
 }
 
 TEST(Outcome, FailedSaysWhereAndWhy) {
@@ -133,14 +145,17 @@ TEST(ReportText, WidthsByEnergyAreARange) {
 }
 
 TEST(ReportText, SeveralReportsAreOneTable) {
+  ReportSummary first = summary_of("a", "1");
+  first.compressed.kl = 3.2e-5;
+  first.compressed.agreement = 0.9123;
   EXPECT_EQ(
-      comparison_table({summary_of("a", "1"), summary_of("b", "1")}),
+      comparison_table({first, summary_of("b", "1")}),
       "name  method    target                width  parameters     bytes  of dense  perplexity   "
-      "change       took\n"
+      "change       KL  agreement       took\n"
       "a     slicegpt  size 0.8  168 to 216 of 256         800  1.56 KiB    80.0 %      11.000  "
-      "+10.0 %  1 min 1 s\n"
+      "+10.0 %  3.2e-05     91.2 %  1 min 1 s\n"
       "b     slicegpt  size 0.8  168 to 216 of 256         800  1.56 KiB    80.0 %      11.000  "
-      "+10.0 %  1 min 1 s\n");
+      "+10.0 %                      1 min 1 s\n");
   EXPECT_THAT(comparison_table({summary_of("a", "1"), summary_of("b", "2")}),
               HasSubstr("not all perplexities are over the same tokens"));
 }

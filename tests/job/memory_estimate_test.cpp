@@ -168,6 +168,20 @@ TEST(MemoryEstimate, OfTokenParallelDoesNotGrowWithTheModelsDepth) {
   EXPECT_EQ(peak_memory(make_shard_plan(config, job)), peak);
 }
 
+TEST(MemoryEstimate, OfAComparisonCountsTheStatesOfBothModels) {
+  const ModelConfig config = llama31();
+  ResolvedJob job = small_job(config, 1);
+  job.calibration.samples = 8192;  // 8 GiB of stream, more than all else
+  const ShardPlan plan = make_shard_plan(config, job);
+  RankMemory rank{config, job, plan.ranks.front(), DeviceKind::kCpu, Dtype::kFloat32};
+  const int64_t stream = int64_t{8192} * 256 * 4096 * 4;
+  const int64_t compared = rank.evaluation();
+  EXPECT_GT(compared, 2 * stream);
+  job.kl = false;
+  EXPECT_GT(rank.evaluation(), stream);
+  EXPECT_LT(rank.evaluation(), compared - stream / 2);
+}
+
 TEST(MemoryEstimate, MoreRanksNeedLessEach) {
   const ModelConfig config = llama31_70b();
   for (const char* schedule : {"pipeline", "token_parallel"}) {

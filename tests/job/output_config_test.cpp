@@ -84,6 +84,27 @@ TEST(OutputConfig, OfAStockModelIsThatOfANarrowerModelOfTheFamily) {
   }
 }
 
+TEST(OutputConfig, OfAStockModelOfAnotherFamilySaysWhatThatHasOtherDefaultsFor) {
+  const std::string text = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
+      "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
+      "num_attention_heads": 8, "vocab_size": 100})";
+  const ModelConfig source = parse_model_config(text, "config.json");
+  ResolvedJob job;
+  job.map_sharing.kind = MapSharing::Kind::kModel;
+  job.stock_family = "mistral";
+  const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/true, 40);
+  const std::string written = output_config_json(text, output_model_config(source, job, widths));
+  const ModelConfig output = parse_model_config(written, "config.json");
+  EXPECT_EQ(output.family, "mistral");
+  EXPECT_EQ(output.hidden_size, 40);
+  EXPECT_EQ(output.head_dim, 8);
+  EXPECT_EQ(output.num_kv_heads, 8);
+  EXPECT_EQ(output.max_position_embeddings, source.max_position_embeddings);
+  EXPECT_EQ(output.sliding_window, std::nullopt);
+  EXPECT_EQ(output.rotary, source.rotary);
+  EXPECT_EQ(json::parse(written)["architectures"], json({"MistralForCausalLM"}));
+}
+
 TEST(OutputConfig, OfAStockModelNamesNoCode) {
   const std::string source = with(kLlama31Config, R"("use_cache": true)",
                                   R"("use_cache": true, "auto_map": {"AutoConfig": "x.Y"})");

@@ -39,7 +39,7 @@ Report example() {
   kept.width = 256;
   kept.mapped = false;
   report.dense = {1000, 2000, 26.03};
-  report.compressed = {800, 1600, 29.05};
+  report.compressed = {800, 1600, 29.05, 0.125, 0.75};
   report.ranks = {{0, "host", 0, 6, {{"calibrate", 1.5}}, 1 << 20},
                   {1, "host", 6, 12, {{"calibrate", 1.25}}, 1 << 21}};
   report.wall_time_s = 12.5;
@@ -69,6 +69,9 @@ TEST(Report, HasTheDocumentedKeys) {
             json({{"name", "layers.5.mlp"}, {"width", 256}, {"mapped", false}}));
   EXPECT_EQ(report["dense"]["perplexity"], 26.03);
   EXPECT_EQ(report["compressed"]["bytes"], 1600);
+  EXPECT_EQ(report["compressed"]["kl"], 0.125);
+  EXPECT_EQ(report["compressed"]["agreement"], 0.75);
+  EXPECT_FALSE(report["dense"].contains("kl"));
   EXPECT_EQ(report["ranks"][1]["seconds"]["calibrate"], 1.25);
   EXPECT_EQ(report["fingerprints"]["config.json"], "ab12");
   EXPECT_EQ(report["warnings"], json({"careful"}));
@@ -216,6 +219,8 @@ TEST_F(ReportOnDisk, SummaryIsReadBack) {
   EXPECT_EQ(summary.width, 200);
   EXPECT_EQ(summary.dense.parameters, 1000);
   EXPECT_EQ(summary.dense.perplexity, 26.03);
+  EXPECT_EQ(summary.compressed.kl, 0.125);
+  EXPECT_EQ(summary.compressed.agreement, 0.75);
   EXPECT_EQ(summary.compressed.bytes, 1600);
   EXPECT_EQ(summary.wall_time_s, 12.5);
 }
@@ -280,6 +285,10 @@ TEST_F(ReportOnDisk, MalformedReportsAreRefusedWithTheKey) {
   document["dense"] = {{"parameters", -1}};
   write(document.dump());
   EXPECT_THAT(error(), HasSubstr("dense.parameters: -1 is not"));
+  document = json::parse(report_to_json(example()));
+  document["compressed"]["agreement"] = 1.5;
+  write(document.dump());
+  EXPECT_THAT(error(), HasSubstr("compressed.agreement: is not a number from 0 to 1"));
 }
 
 TEST(ModelCard, SaysWhatItIsHowToLoadItAndTheNumbers) {
@@ -290,6 +299,8 @@ TEST(ModelCard, SaysWhatItIsHowToLoadItAndTheNumbers) {
   EXPECT_THAT(card, HasSubstr("| dense | 1,000 | 1.95 KiB | 26.0300 |"));
   EXPECT_THAT(card, HasSubstr("| this one | 800 | 1.56 KiB | 29.0500 |"));
   EXPECT_THAT(card, HasSubstr("16,320 predicted tokens in windows of 256"));
+  EXPECT_THAT(card, HasSubstr("KL(dense ‖ this one) is 0.1250 nats"));
+  EXPECT_THAT(card, HasSubstr("the same at 75.0 % of them"));
 }
 
 TEST(ModelCard, DependsOnNoTime) {

@@ -247,6 +247,42 @@ TEST_F(ResolveJob, SharedMapsSeeTheDenseModel) {
   EXPECT_EQ(resolve().schedule, schedule_named("pipeline"));
 }
 
+TEST_F(ResolveJob, ALlamaWithHeadsOfAnotherWidthBecomesAMistralIfThatIsTheSame) {
+  EXPECT_EQ(resolve().stock_family, std::nullopt);
+  spec_.mutable_method()->set_map_sharing("model");
+  EXPECT_EQ(resolve().stock_family, "mistral");
+  const ModelConfig plain = config_;
+  config_.rotary.type = "llama3";
+  EXPECT_EQ(resolve().stock_family, std::nullopt);
+  config_ = plain;
+  config_.attention_bias = true;
+  EXPECT_EQ(resolve().stock_family, std::nullopt);
+  config_ = plain;
+  config_.vocab_size = 128256;
+  EXPECT_EQ(resolve().stock_family, std::nullopt);
+  config_ = plain;
+  config_.head_dim = static_cast<int64_t>(resolve().widths.largest()) / config_.num_heads;
+  EXPECT_EQ(resolve().stock_family, std::nullopt);
+}
+
+TEST_F(ResolveJob, TheArchitectureOfAStockModelMayBeAskedFor) {
+  spec_.mutable_method()->set_map_sharing("model");
+  spec_.mutable_output()->set_architecture(v1::Output::source);
+  EXPECT_EQ(resolve().stock_family, std::nullopt);
+  spec_.mutable_output()->set_architecture(v1::Output::mistral);
+  config_.rotary.type = "llama3";
+  config_.num_heads = 12;
+  spec_.mutable_method()->clear_sparsity();
+  spec_.mutable_method()->set_width(200);  // no multiple of the heads
+  EXPECT_EQ(resolve().stock_family, "mistral");
+  config_.attention_bias = true;
+  EXPECT_THAT(error(), HasSubstr("output.architecture: mistral has no biases"));
+  config_.family = "qwen3";
+  EXPECT_THAT(error(), HasSubstr("mistral can be made of a llama, not of a qwen3"));
+  spec_.mutable_method()->clear_map_sharing();
+  EXPECT_THAT(error(), HasSubstr("output.architecture: mistral is for a stock output"));
+}
+
 TEST_F(ResolveJob, AStockModelHasAWidthThatItsFamilyAllows) {
   config_.num_heads = 12;
   spec_.mutable_method()->set_map_sharing("model");
@@ -298,6 +334,14 @@ TEST_F(ResolveJob, EvaluationTakesTheSeqlenOfCalibration) {
   EXPECT_EQ(resolve().evaluation->seqlen, 512);
   spec_.mutable_evaluation()->set_seqlen(64);
   EXPECT_EQ(resolve().evaluation->seqlen, 64);
+}
+
+TEST_F(ResolveJob, PredictionsAreComparedUnlessTheJobSaysNo) {
+  EXPECT_FALSE(resolve().compares_predictions());  // without an evaluation
+  spec_.mutable_evaluation()->add_text((dir_.path() / "e.txt").string());
+  EXPECT_TRUE(resolve().compares_predictions());
+  spec_.mutable_evaluation()->set_kl(false);
+  EXPECT_FALSE(resolve().compares_predictions());
 }
 
 TEST_F(ResolveJob, ATokenFileKeepsItsOwnShapeUnlessOneIsGiven) {

@@ -8,6 +8,7 @@
 #include "job/model/model_size.h"
 #include "job/plan/hardware.h"
 #include "job/plan/plan_table.h"
+#include "job/plan/traffic.h"
 #include "tests/job/hardware_text.h"
 #include "tests/job/test_configs.h"
 
@@ -224,6 +225,21 @@ TEST(TimeEstimate, WithoutAnEvaluationThereIsNone) {
   job.evaluation.reset();
   EXPECT_EQ(seconds(estimate(job), "evaluate_dense"), 0.0);
   EXPECT_EQ(seconds(estimate(job), "evaluate_compressed"), 0.0);
+}
+
+TEST(TimeEstimate, AComparisonTakesTimeAndSpace) {
+  ResolvedJob job = job_of(2, "pipeline", "pca_dotresize");
+  const TimeEstimate with = estimate(job);
+  const ShardPlan plan = make_shard_plan(small_llama(), job);
+  const Traffic traffic = estimate_traffic(small_llama(), job, plan);
+  job.kl = false;
+  const TimeEstimate without = estimate(job);
+  EXPECT_GT(with.steps.evaluate_dense, without.steps.evaluate_dense);
+  EXPECT_GT(with.steps.evaluate_compressed, 1.1 * without.steps.evaluate_compressed);
+  const Traffic less = estimate_traffic(small_llama(), job, plan);
+  const int64_t states = int64_t{128} * 256 * 256 * 4;
+  EXPECT_EQ(traffic.journal_bytes - less.journal_bytes, states);
+  EXPECT_EQ(traffic.written_bytes - less.written_bytes, states);
 }
 
 TEST(TimeEstimate, RanksThatShareAProcessorGainNothing) {

@@ -9,7 +9,8 @@ import pytest
 import torch
 from narrowing import fold, output_keys, random_dense, random_maps, tiny_keys, write_output
 from running import WORKER
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
 KEYS = tiny_keys("llama", sliding_window=None)
 WIDTHS = [40] * 6 + [48]
@@ -113,6 +114,46 @@ def test_perplexities_over_another_vocabulary_are_not_compared(folder):
     assert "%" not in result.stdout
 
 
+@torch.no_grad()
+def log_probabilities(directory, windows):
+    model = AutoModelForCausalLM.from_pretrained(
+        directory, trust_remote_code=True, dtype=torch.float32
+    ).eval()
+    return model(windows).logits[:, :-1].double().log_softmax(-1)
+
+
+def test_the_divergence_is_that_of_transformers(folder):
+    arguments = [folder / "narrow", "--reference", folder / "dense", "--tokens", folder / "tokens.safetensors"]
+    found = document(*arguments)
+    reference, model = found["models"]
+    windows = load_file(folder / "tokens.safetensors")["tokens"]
+    p, q = (log_probabilities(folder / name, windows) for name in ("dense", "narrow"))
+    assert model["kl"] == pytest.approx((p.exp() * (p - q)).sum(-1).mean().item(), rel=1e-5)
+    assert model["agreement"] == (p.argmax(-1) == q.argmax(-1)).double().mean().item()
+    assert 0 < model["agreement"] < 1
+    assert found["reference"] == reference["model"] == str(folder / "dense")
+    assert "kl" not in reference
+
+    printed = evaluate(*arguments).stdout
+    lines = printed.splitlines()
+    assert lines[0].split()[3:] == ["perplexity", "change", "KL", "agreement"]
+    assert f"{model['kl']:.4f}  {100 * model['agreement']:>7.1f} %" in lines[2]
+    assert f"KL({folder / 'dense'} ‖ model) in nats a token" in printed
+
+
+def test_a_model_does_not_diverge_from_itself(folder):
+    arguments = ["--reference", folder / "narrow", "--tokens", folder / "tokens.safetensors"]
+    model = document(folder / "narrow", *arguments)["models"][1]
+    assert (model["kl"], model["agreement"]) == (0, 1)
+
+
+def test_a_reference_of_another_vocabulary_is_refused(folder):
+    arguments = ["--reference", folder / "stranger", "--tokens", folder / "tokens.safetensors"]
+    refusal = evaluate(folder / "narrow", *arguments, exit_code=65).stderr
+    assert f"{folder / 'narrow'}: cannot be compared with {folder / 'stranger'}: " in refusal
+    assert "its vocabulary has 97 tokens, not 120" in refusal
+
+
 def append(path):
     path.write_text(path.read_text() + "\n")
 
@@ -147,6 +188,8 @@ def test_code_that_is_not_dotresizes_is_not_run(folder, tmp_path, file, change):
         (["--seqlen", 8, "--latency"], 64, "--seqlen"),
         (["--prompt", 8, "--tokens", "t"], 64, "--prompt"),
         (["--latency", "--runtime", "other"], 64, "--runtime"),
+        (["--latency", "--reference", "m"], 64, "--reference needs"),
+        (["--tokens", "t", "--reference", "m", "--runtime", "transformers"], 64, "--reference"),
         (["--latency", "--repetitions", 0], 64, "--repetitions"),
         (["--latency", "--prompt", 250, "--decode", 7], 65, "max_position_embeddings"),
         (["--tokens", "no.safetensors"], 65, "no.safetensors"),

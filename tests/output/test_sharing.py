@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,16 +11,21 @@ import torch
 from narrowing import CODE_FILES, ROTARY_SOURCES, random_dense, tiny_keys
 from running import DATA, EXAMPLE, ROOT, VERSIONS, WORKER, run_python, run_worker, score_all
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
+from tokenizers import Tokenizer, models
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-# method.map_sharing and output.dtype
+# method.map_sharing, output.dtype and output.architecture
 KINDS = {
-    "stock-float32": ("model", "float32"),
-    "stock-bfloat16": ("model", "bfloat16"),
-    "groups": (3, "float32"),
+    "stock-float32": ("model", "float32", "auto"),
+    "stock-bfloat16": ("model", "bfloat16", "source"),
+    "groups": (3, "float32", "auto"),
 }
-STOCK = [kind for kind in KINDS if kind.startswith("stock")]
+# model_type and architecture
+STOCK = {
+    "stock-float32": ("mistral", "MistralForCausalLM"),
+    "stock-bfloat16": ("llama", "LlamaForCausalLM"),
+}
 
 
 def as_text(command):
@@ -35,7 +41,7 @@ def outputs(tmp_path_factory, evaluation):
             {
                 "name": name,
                 "model": {"path": str(EXAMPLE)},
-                "output": {"path": str(folder / name), "dtype": dtype},
+                "output": {"path": str(folder / name), "dtype": dtype, "architecture": architecture},
                 "method": {
                     "name": "pca_dotresize",
                     "width": 208,
@@ -48,7 +54,7 @@ def outputs(tmp_path_factory, evaluation):
             },
             ranks=3,
         )
-        for name, (sharing, dtype) in KINDS.items()
+        for name, (sharing, dtype, architecture) in KINDS.items()
     }
 
 
@@ -64,10 +70,14 @@ def tensors_of(directory):
 
 
 @pytest.mark.parametrize("kind", STOCK)
-def test_a_stock_output_is_a_model_of_the_source_family(outputs, kind):
+def test_a_stock_output_is_a_model_of_a_family(outputs, kind):
     directory = outputs[kind]
     keys = json.loads((directory / "config.json").read_text())
-    assert (keys["model_type"], keys["architectures"]) == ("llama", ["LlamaForCausalLM"])
+    family, architecture = STOCK[kind]
+    assert (keys["model_type"], keys["architectures"]) == (family, [architecture])
+    named = report_of(directory)["output"].get("model_type")
+    assert named == (family if family != "llama" else None)
+    assert ("calls it a `mistral`" in (directory / "README.md").read_text()) == (named is not None)
     assert (keys["hidden_size"], keys["head_dim"]) == (208, 32)
     assert "auto_map" not in keys
     assert not list(directory.glob("*.py"))
@@ -119,7 +129,7 @@ def test_transformers_generates(outputs, kind, version):
     program = Path(__file__).parent / "check_generation.py"
     result = json.loads(run_python(version, program, outputs[kind]))
     assert result["transformers"].startswith(version + ".")
-    assert result["class"] == ("LlamaForCausalLM" if kind in STOCK else "DotResizeForCausalLM")
+    assert result["class"] == (STOCK[kind][1] if kind in STOCK else "DotResizeForCausalLM")
     assert result["unloaded"] == result["unexpected"] == []
     assert result["together"] == result["alone"] == result["without_cache"]
 
@@ -252,3 +262,35 @@ def test_narrow_stock_models_generate_without_code_of_their_own(narrow, version)
     printed = run_python(version, "-c", GENERATE_ALL, *[stock for stock, _ in narrow.values()])
     classes = [MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[keys["model_type"]] for keys, _ in SOURCES.values()]
     assert printed.splitlines() == [f"{name} 24" for name in classes]
+
+
+def in_ctranslate2(directory, windows, folder):
+    """The perplexity of a converted model, of which the words are numbers."""
+    from ctranslate2 import Generator
+    from ctranslate2.converters import TransformersConverter
+
+    size = json.loads((directory / "config.json").read_text())["vocab_size"]
+    words = [f"t{i}" for i in range(size)]
+    words[size - 1] = "<|endoftext|>"  # which the tokenizer of a Qwen adds if it is not there
+    model = models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="t0")
+    names = {"bos_token": "t0", "eos_token": "t1", "unk_token": "t0"}
+    source = shutil.copytree(directory, folder / "source")
+    PreTrainedTokenizerFast(tokenizer_object=Tokenizer(model), **names).save_pretrained(source)
+    TransformersConverter(str(source)).convert(str(folder / "converted"))
+    engine = Generator(str(folder / "converted"), compute_type="float32", intra_threads=1)
+    scores = engine.score_batch([[words[i] for i in window] for window in windows.tolist()])
+    log_probabilities = [value for score in scores for value in score.log_probs]
+    assert len(log_probabilities) == windows.shape[0] * (windows.shape[1] - 1)
+    return math.exp(-sum(log_probabilities) / len(log_probabilities))
+
+
+# What it can load of stock models: docs/serving.md.
+@pytest.mark.parametrize("name", ["llama", "qwen3-wide-heads", "qwen3-biases"])
+def test_ctranslate2_measures_the_reported_perplexity(outputs, narrow, evaluation, name, tmp_path):
+    directory = outputs["stock-float32"] if name == "llama" else narrow[name][0]
+    windows = load_file(evaluation)["tokens"][:4] if name == "llama" else IDS
+    tokens = tmp_path / "tokens.safetensors"
+    save_file({"tokens": windows}, tokens)
+    command = [WORKER, "eval", directory, "--tokens", tokens, "-o", "json"]
+    (model,) = json.loads(as_text(command))["models"]
+    assert in_ctranslate2(directory, windows, tmp_path) == pytest.approx(model["perplexity"], rel=1e-3)

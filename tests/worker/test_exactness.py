@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import harness
@@ -25,21 +25,31 @@ def dense_logits():
     return logits(harness.MODEL)
 
 
+@pytest.fixture(scope="module")
+def two_windows(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tokens") / "evaluation.safetensors"
+    save_file({"tokens": load_file(harness.EVALUATION)["tokens"][:2].clone()}, path)
+    return path
+
+
 @pytest.mark.parametrize("activations", ["original", "compressed"])
 @pytest.mark.parametrize("method", METHODS)
-def test_full_width_is_exact(method, activations, dense_logits, tmp_path):
+def test_full_width_is_exact(method, activations, dense_logits, two_windows, tmp_path):
     spec = harness.job(
         tmp_path / "out",
         method={"name": method, "width": 256, "head": "sliced"},
         samples=8,
         calibration=SHORT,
-        evaluate=False,
+        evaluation={"tokens": str(two_windows)},
         activations=activations,
         ranks=2,
     )
-    harness.run_to_report(spec, tmp_path)
+    report = harness.run_to_report(spec, tmp_path)
 
     assert (logits(tmp_path / "out") - dense_logits).abs().max() < 1e-4
+    # Half of the mean square of differences that float32 makes of the logits.
+    assert -1e-12 < report["compressed"]["kl"] < 1e-9
+    assert report["compressed"]["agreement"] == 1
 
 
 @pytest.mark.parametrize("sharing", ["model", 4])

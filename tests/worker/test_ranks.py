@@ -90,9 +90,9 @@ def test_shared_maps_do_not_depend_on_the_ranks(tokens, method, groups, tmp_path
 
 
 @pytest.mark.parametrize("activations", ["original", "compressed"])
-def test_perplexity_does_not_depend_on_the_ranks(tokens, activations, tmp_path):
-    perplexities = []
-    for ranks in RANKS:
+def test_the_evaluation_does_not_depend_on_the_ranks(tokens, activations, tmp_path):
+    found = []
+    for ranks in [1, 2, 3]:
         spec = harness.job(
             tmp_path / f"out-{ranks}",
             method={"name": "pca_dotresize", "width": WIDTH},
@@ -101,8 +101,11 @@ def test_perplexity_does_not_depend_on_the_ranks(tokens, activations, tmp_path):
             ranks=ranks,
             evaluation={"tokens": str(tokens / harness.EVALUATION.name)},
         )
-        perplexities.append(harness.run_to_report(spec, tmp_path)["compressed"]["perplexity"])
-    assert perplexities == pytest.approx([perplexities[0]] * len(RANKS), rel=1e-4)
+        report = harness.run_to_report(spec, tmp_path, threads=1)
+        compressed = report["compressed"]
+        found.append((report["dense"]["perplexity"], *map(compressed.get, ["perplexity", "kl", "agreement"])))
+    assert found == [found[0]] * len(found)
+    assert found[0][2] > 0.01 and 0.5 < found[0][3] < 1
 
 
 def test_one_process_without_mpirun_is_one_rank(tmp_path):

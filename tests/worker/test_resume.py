@@ -324,26 +324,32 @@ def test_another_budget_goes_on(spec, uninterrupted, tmp_path):
     assert harness.shard_hashes(tmp_path / "out") == uninterrupted("own maps")
 
 
-def with_evaluation(spec, directory, seqlen):
+def with_evaluation(spec, directory, seqlen, kl=True):
     path = directory / "evaluation.safetensors"
     save_file({"tokens": load_file(harness.EVALUATION)["tokens"][:4].contiguous()}, path)
-    return {**copy.deepcopy(spec), "evaluation": {"tokens": str(path), "seqlen": seqlen}}
+    evaluation = {"tokens": str(path), "seqlen": seqlen, "kl": kl}
+    return {**copy.deepcopy(spec), "evaluation": evaluation}
 
 
-@pytest.mark.parametrize("seqlen", [512, 256])
-def test_the_dense_loss_is_kept_for_the_same_windows_alone(seqlen, tmp_path):
-    spec = small_job(tmp_path / "out")
-    before = in_many_groups(with_evaluation(spec, tmp_path, 512), tmp_path)
+@pytest.mark.parametrize("kl_before, seqlen, kept", [(True, 512, True), (True, 256, False), (False, 512, False)])
+def test_the_dense_evaluation_is_kept_for_the_same_windows_alone(kl_before, seqlen, kept, tmp_path):
+    """What the predictions are compared with is a part of it."""
+    spec = small_job(tmp_path / "out", ranks=3)
+    before = in_many_groups(with_evaluation(spec, tmp_path, 512, kl_before), tmp_path)
     kill = functools.partial(interrupted.kill, kind="rank 0")
-    interrupted.run_to_entries(before, tmp_path, 1, kill)
-    assert any(name.startswith("dense-") for name in interrupted.entries(interrupted.journal_of(spec)))
+    interrupted.run_to_entries(before, tmp_path, 4 if kl_before else 1, kill)
+    names = sorted(name.split("-")[0] for name in interrupted.entries(interrupted.journal_of(spec)))
+    assert names[:4] == (["dense", *3 * ["states"]] if kl_before else ["dense"])
 
+    spec["resources"]["ranks"] = 2
     resumed = harness.run(with_evaluation(spec, tmp_path, seqlen), tmp_path, threads=1)
     assert resumed.returncode == 0, resumed.stderr
-    assert ("evaluate_dense" in resumed.stderr) == (seqlen == 256)
+    assert ("evaluate_dense" not in resumed.stderr) == kept
     fresh = with_evaluation(small_job(tmp_path / "fresh"), tmp_path, seqlen)
-    expected = harness.run_to_report(fresh, tmp_path, threads=1)["dense"]["perplexity"]
-    assert harness.report(tmp_path / "out")["dense"]["perplexity"] == expected
+    expected = harness.run_to_report(fresh, tmp_path, threads=1)
+    found = harness.report(tmp_path / "out")
+    for model, values in [("dense", ["perplexity"]), ("compressed", ["perplexity", "kl", "agreement"])]:
+        assert [found[model][value] for value in values] == [expected[model][value] for value in values]
 
 
 def test_nothing_of_the_journal_is_in_the_output(spec, tmp_path):

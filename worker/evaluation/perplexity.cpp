@@ -3,12 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <limits>
 #include <utility>
 
-#include "base/errors.h"
-#include "job/plan/block_sizes.h"
 #include "job/plan/token_windows.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/load.h"
@@ -19,78 +17,46 @@
 namespace dotresize {
 namespace {
 
-/// As many as a usual calibration has.
-constexpr int64_t kTokensAtOnceAlone = kDefaultSamples * kDefaultSeqlen;
-
-/// log Σ exp of a microbatch's logits over the blocks so far, and the logits of its targets.
-class RunningLikelihood {
- public:
-  /// normed: [tokens, k] in the compute dtype; targets: [tokens, 1] int64, likewise on the device.
-  RunningLikelihood(at::Tensor normed, at::Tensor targets)
-      : normed_(std::move(normed)),
-        targets_(std::move(targets)),
-        largest_(at::full_like(targets_, -std::numeric_limits<double>::infinity(), at::kFloat)),
-        sum_(at::zeros_like(targets_, at::kDouble)),
-        target_(at::zeros_like(targets_, at::kFloat)) {}
-
-  /// rows: [count, k] of the head from `first` on.
-  void add(const at::Tensor& rows, int64_t first) {
-    const at::Tensor logits = at::linear(normed_, rows).to(at::kFloat);
-    const at::Tensor largest = at::maximum(largest_, logits.amax(1, /*keepdim=*/true));
-    sum_ *= (largest_ - largest).to(at::kDouble).exp();
-    sum_ += (logits - largest).exp_().sum(1, /*keepdim=*/true, at::kDouble);
-    largest_ = largest;
-    const at::Tensor place = targets_ - first;
-    const at::Tensor here = (place >= 0).logical_and(place < rows.size(0));
-    target_ = at::where(here, logits.gather(1, place.clamp(0, rows.size(0) - 1)), target_);
-  }
-
-  /// −log p of each token's target, [tokens, 1] float64.
-  at::Tensor nll() const { return largest_.to(at::kDouble) + sum_.log() - target_; }
-
- private:
-  at::Tensor normed_;
-  at::Tensor targets_;
-  at::Tensor largest_;
-  at::Tensor sum_;
-  at::Tensor target_;
-};
-
-/// The last position of a window predicts nothing: it is given a target all the same, and dropped
-/// from the sum.
-NegativeLogLikelihood sum_of_windows(const at::Tensor& nll, const at::Tensor& ids) {
-  NegativeLogLikelihood result;
-  result.tokens = ids.size(0) * (ids.size(1) - 1);
-  result.nll = nll.view(ids.sizes()).narrow(1, 0, ids.size(1) - 1).sum().item<double>();
-  if (!std::isfinite(result.nll)) {
-    throw NonFiniteError("the negative log-likelihood of the evaluation tokens is not finite");
-  }
-  return result;
-}
-
 /// The sum over all ranks' microbatches in one order, whatever the number of ranks.
-NegativeLogLikelihood sum_over_ranks(Communicator& comm, const at::Tensor& windows,
-                                     const std::vector<NegativeLogLikelihood>& mine) {
-  at::Tensor parts = at::zeros({count_microbatches(windows), 2}, at::kDouble);
+EvaluationSums sum_over_ranks(Communicator& comm, const at::Tensor& windows,
+                              const std::vector<EvaluationSums>& mine, bool compared) {
+  at::Tensor parts = at::zeros({count_microbatches(windows), 4}, at::kDouble);
   int64_t index = first_microbatch(comm, windows);
-  for (const NegativeLogLikelihood& part : mine) {
-    parts[index][0] = part.nll;
-    parts[index++][1] = static_cast<double>(part.tokens);
+  for (const EvaluationSums& part : mine) {
+    const Divergence divergence = part.divergence.value_or(Divergence());
+    const std::array<double, 4> row = {part.loss.nll, static_cast<double>(part.loss.tokens),
+                                       divergence.kl, static_cast<double>(divergence.agreeing)};
+    std::copy(row.begin(), row.end(), parts[index++].mutable_data_ptr<double>());
   }
   comm.all_reduce_sum(parts);  // exact: all summands but one are zero
-  NegativeLogLikelihood sum;
+  EvaluationSums sum;
+  Divergence divergence;
   for (const at::Tensor& part : parts.unbind()) {
-    sum.nll += part[0].item<double>();
-    sum.tokens += static_cast<int64_t>(part[1].item<double>());
+    const auto* row = part.const_data_ptr<double>();
+    sum.loss.nll += row[0];
+    sum.loss.tokens += static_cast<int64_t>(row[1]);
+    divergence.kl += row[2];
+    divergence.agreeing += static_cast<int64_t>(row[3]);
   }
+  divergence.tokens = sum.loss.tokens;
+  if (compared) sum.divergence = divergence;
   return sum;
+}
+
+void add(const EvaluationSums& part, EvaluationSums& sum) {
+  sum.loss.nll += part.loss.nll;
+  sum.loss.tokens += part.loss.tokens;
+  if (!part.divergence) return;
+  if (!sum.divergence) sum.divergence.emplace();
+  sum.divergence->kl += part.divergence->kl;
+  sum.divergence->agreeing += part.divergence->agreeing;
+  sum.divergence->tokens += part.divergence->tokens;
 }
 
 Vocabulary vocabulary_of(const CheckpointReader& reader, const ModelConfig& config,
                          at::ScalarType dtype, at::Device device) {
   const StoredTensor matrix = head_matrix(config);
-  return {config.vocab_size, to_device(load_final_norm(reader, config, dtype), device),
-          [&reader, matrix, dtype, device](int64_t first, int64_t count) {
+  return {config.vocab_size, [&reader, matrix, dtype, device](int64_t first, int64_t count) {
             return to_device(load_rows(reader, matrix, first, count, dtype), device);
           }};
 }
@@ -115,49 +81,6 @@ class WholeModelTokens {
   int64_t told_ = 0;
 };
 
-}  // namespace
-
-double NegativeLogLikelihood::perplexity() const {
-  return std::exp(nll / static_cast<double>(tokens));
-}
-
-std::vector<NegativeLogLikelihood> vocabulary_nll(const ModelConfig& config,
-                                                  const Vocabulary& vocabulary,
-                                                  std::vector<at::Tensor> x,
-                                                  const std::vector<at::Tensor>& ids) {
-  std::vector<RunningLikelihood> running;
-  for (int64_t first = 0; first < vocabulary.size; first += kEvaluatedVocabularyRows) {
-    const int64_t count = std::min(kEvaluatedVocabularyRows, vocabulary.size - first);
-    const at::Tensor rows = vocabulary.rows(first, count);
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      if (first == 0) {
-        const at::Tensor tokens = x[i].reshape({-1, x[i].size(-1)});
-        running.emplace_back(
-            rms_norm(tokens, vocabulary.norm, config.hidden_size, config.rms_norm_eps)
-                .to(rows.scalar_type()),
-            ids[i].to(x[i].device()).roll(-1, 1).reshape({-1, 1}));
-        x[i].reset();
-      }
-      running[i].add(rows, first);
-    }
-  }
-  std::vector<NegativeLogLikelihood> results;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    results.push_back(sum_of_windows(running[i].nll(), ids[i]));
-  }
-  return results;
-}
-
-NegativeLogLikelihood window_nll(const ModelConfig& config, const HeadWeights& head,
-                                 const at::Tensor& x, const at::Tensor& ids) {
-  const Vocabulary vocabulary{head.weight.size(0), head.norm, [&](int64_t first, int64_t count) {
-                                return head.weight.narrow(0, first, count);
-                              }};
-  return vocabulary_nll(config, vocabulary, {x}, {ids}).front();
-}
-
-namespace {
-
 /// Tokens of rounds in which every rank has work, in whole microbatches.
 int64_t windows_at_once(const Communicator& comm, const at::Tensor& windows,
                         int64_t tokens_at_once) {
@@ -166,70 +89,118 @@ int64_t windows_at_once(const Communicator& comm, const at::Tensor& windows,
   return samples * std::max<int64_t>(comm.size(), microbatches);
 }
 
-/// One round of checkpoint_nll.
+/// A part of the windows on its way through the model.
 class EvaluationRound {
  public:
-  EvaluationRound(Communicator& comm, const CheckpointReader& reader, const ModelConfig& config,
-                  at::ScalarType dtype, at::Device device)
-      : comm_(comm), reader_(reader), config_(config), dtype_(dtype), device_(device) {}
+  /// `first`: number of the part's first microbatch.
+  EvaluationRound(Communicator& comm, const CheckpointEvaluation& evaluation,
+                  const at::Tensor& windows, int64_t first)
+      : comm_(comm),
+        evaluation_(evaluation),
+        windows_(windows),
+        first_(first + first_microbatch(comm, windows)),
+        ids_(microbatches_of_rank(comm, windows)) {}
 
-  NegativeLogLikelihood operator()(const at::Tensor& windows, WholeModelTokens& tokens) const;
+  EvaluationSums run(WholeModelTokens& tokens);
 
  private:
+  /// The stream of this rank's microbatches at the last junction.
+  Microbatches last_junction(WholeModelTokens& tokens) const;
+  ReferencePredictions reference_predictions() const;
+
   Communicator& comm_;
-  const CheckpointReader& reader_;
-  const ModelConfig& config_;
-  at::ScalarType dtype_;
-  at::Device device_;
+  const CheckpointEvaluation& evaluation_;
+  const at::Tensor& windows_;
+  int64_t first_;
+  Microbatches ids_;
 };
 
-NegativeLogLikelihood EvaluationRound::operator()(const at::Tensor& windows,
-                                                  WholeModelTokens& tokens) const {
-  const Microbatches ids = microbatches_of_rank(comm_, windows);
+Microbatches EvaluationRound::last_junction(WholeModelTokens& tokens) const {
+  const CheckpointReader& reader = evaluation_.reader;
+  const ModelConfig& config = evaluation_.config;
+  const at::ScalarType dtype = evaluation_.compute_dtype;
+  const at::Device device = evaluation_.device;
   Microbatches x;
-  for (const at::Tensor& batch : ids) {
-    x.push_back(embed_from(reader_, config_, batch, dtype_, device_));
+  for (const at::Tensor& batch : ids_) {
+    x.push_back(embed_from(reader, config, batch, dtype, device));
   }
-  const RotaryTable rotary = to_device(make_rotary_table(config_, windows.size(1)), device_);
-  SublayerStream sublayers(comm_, reader_, config_, dtype_, device_);
-  for (int64_t sublayer = 0; sublayer < config_.num_sublayers(); ++sublayer) {
+  const RotaryTable rotary = to_device(make_rotary_table(config, windows_.size(1)), device);
+  SublayerStream sublayers(comm_, reader, config, dtype, device);
+  for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
     const SublayerWeights weights = sublayers.next();
     for (at::Tensor& batch : x) {
-      batch = sublayer_forward(config_, weights, rotary, batch);
+      batch = sublayer_forward(config, weights, rotary, batch);
       tokens.add(batch.size(0) * batch.size(1));
     }
   }
-  const std::vector<NegativeLogLikelihood> parts =
-      vocabulary_nll(config_, vocabulary_of(reader_, config_, dtype_, device_), std::move(x), ids);
-  for (const at::Tensor& batch : ids) tokens.add(batch.numel());
-  return sum_over_ranks(comm_, windows, parts);
+  return x;
+}
+
+ReferencePredictions EvaluationRound::reference_predictions() const {
+  const EvaluatedReference& reference = *evaluation_.reference;
+  ReferencePredictions predictions{vocabulary_of(reference.reader, reference.config,
+                                                 evaluation_.compute_dtype, evaluation_.device),
+                                   {}};
+  for (int64_t i = 0; i < std::ssize(ids_); ++i) {
+    predictions.states.push_back(to_device(reference.states(first_ + i), evaluation_.device));
+  }
+  return predictions;
+}
+
+EvaluationSums EvaluationRound::run(WholeModelTokens& tokens) {
+  const CheckpointReader& reader = evaluation_.reader;
+  const ModelConfig& config = evaluation_.config;
+  const at::ScalarType dtype = evaluation_.compute_dtype;
+  const at::Device device = evaluation_.device;
+  const at::Tensor gamma = to_device(load_final_norm(reader, config, dtype), device);
+  const std::vector<at::Tensor> states = final_states(config, gamma, last_junction(tokens), dtype);
+  if (evaluation_.keep && !states.empty()) evaluation_.keep(first_, states);
+  const Vocabulary vocabulary = vocabulary_of(reader, config, dtype, device);
+  const bool compared = evaluation_.reference != nullptr;
+  std::vector<EvaluationSums> parts;
+  if (compared) {
+    const ReferencePredictions reference = reference_predictions();
+    parts = vocabulary_sums(vocabulary, states, ids_, &reference);
+  } else {
+    parts = vocabulary_sums(vocabulary, states, ids_, nullptr);
+  }
+  for (const at::Tensor& batch : ids_) tokens.add(batch.numel());
+  return sum_over_ranks(comm_, windows_, parts, compared);
 }
 
 }  // namespace
 
-NegativeLogLikelihood checkpoint_nll(Communicator& comm, const CheckpointReader& reader,
-                                     const ModelConfig& config, const at::Tensor& windows,
-                                     at::ScalarType compute_dtype, at::Device device,
-                                     int64_t tokens_at_once,
-                                     const std::function<void(int64_t tokens)>& tokens_seen) {
-  const EvaluationRound round(comm, reader, config, compute_dtype, device);
-  WholeModelTokens tokens(config.num_sublayers() + 1, comm.size(), tokens_seen);
-  NegativeLogLikelihood sum;
-  for (const at::Tensor& part : windows.split(windows_at_once(comm, windows, tokens_at_once))) {
-    const NegativeLogLikelihood found = round(part, tokens);
-    sum.nll += found.nll;
-    sum.tokens += found.tokens;
+double NegativeLogLikelihood::perplexity() const {
+  return std::exp(nll / static_cast<double>(tokens));
+}
+
+EvaluationSums evaluate_checkpoint(Communicator& comm, const CheckpointEvaluation& evaluation) {
+  WholeModelTokens tokens(evaluation.config.num_sublayers() + 1, comm.size(),
+                          evaluation.tokens_seen);
+  const at::Tensor& windows = evaluation.windows;
+  EvaluationSums sum;
+  int64_t first = 0;
+  for (const at::Tensor& part :
+       windows.split(windows_at_once(comm, windows, evaluation.tokens_at_once))) {
+    add(EvaluationRound(comm, evaluation, part, first).run(tokens), sum);
+    first += count_microbatches(part);
   }
   return sum;
 }
 
+int64_t tokens_at_once_alone() { return kDefaultSamples * kDefaultSeqlen; }
+
 NegativeLogLikelihood checkpoint_nll_alone(const CheckpointReader& reader,
                                            const ModelConfig& config, const at::Tensor& windows,
-                                           at::ScalarType compute_dtype,
-                                           const std::function<void(int64_t tokens)>& tokens_seen) {
+                                           at::ScalarType compute_dtype) {
   SelfCommunicator self;
-  return checkpoint_nll(self, reader, config, windows, compute_dtype, at::kCPU, kTokensAtOnceAlone,
-                        tokens_seen);
+  return evaluate_checkpoint(self, {.reader = reader,
+                                    .config = config,
+                                    .windows = windows,
+                                    .compute_dtype = compute_dtype,
+                                    .tokens_at_once = tokens_at_once_alone(),
+                                    .tokens_seen = [](int64_t) {}})
+      .loss;
 }
 
 }  // namespace dotresize

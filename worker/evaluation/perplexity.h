@@ -9,57 +9,51 @@
 #include "job/model/model_config.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
-#include "worker/transformer/weights.h"
+#include "worker/evaluation/evaluation_sums.h"
+#include "worker/evaluation/vocabulary_sums.h"
 
 namespace dotresize {
 
-/// Σ NLL and the number of predicted tokens.
-struct NegativeLogLikelihood {
-  double nll = 0.0;
-  int64_t tokens = 0;
-
-  /// exp(nll / tokens).
-  double perplexity() const;
+/// A model with which others are compared: it has been through the same windows with
+/// CheckpointEvaluation::keep. References outlive it.
+struct EvaluatedReference {
+  const CheckpointReader& reader;
+  const ModelConfig& config;
+  /// The final states of a microbatch, as `keep` was given them, on the CPU.
+  std::function<at::Tensor(int64_t microbatch)> states;
 };
 
-/// The head's matrix, a block of rows at a time.
-struct Vocabulary {
-  int64_t size = 0;
-  at::Tensor norm;  ///< γ [d]; undefined if the model is compressed
-  /// Rows [first, first + count) [count, k_2L], in the compute dtype on the device.
-  std::function<at::Tensor(int64_t first, int64_t count)> rows;
+/// How a dense or compressed checkpoint is evaluated. References outlive it.
+struct CheckpointEvaluation {
+  const CheckpointReader& reader;
+  const ModelConfig& config;
+  at::Tensor windows;  ///< ids [W, seqlen] int64
+  at::ScalarType compute_dtype = at::kFloat;
+  at::Device device = at::kCPU;
+  /// The stream of so many tokens (at least a microbatch for each rank) is in memory at a time;
+  /// more tokens take as many rounds, each of which reads the model.
+  int64_t tokens_at_once = 0;
+  /// Of all ranks, tokens through the whole model.
+  std::function<void(int64_t tokens)> tokens_seen;
+  /// If there is one: gets the final states (final_states) of this rank's microbatches, numbered
+  /// over all windows whatever the number of ranks, from `first` on.
+  std::function<void(int64_t first, const std::vector<at::Tensor>& states)> keep = {};
+  /// With the same vocabulary, or null. Its final states take as much memory as this model's.
+  const EvaluatedReference* reference = nullptr;
 };
 
-/// Of microbatches at the last junction: each window predicts its last seqlen−1 tokens. x: [batch,
-/// seqlen, k_2L] float32 each; ids: [batch, seqlen] int64 within the vocabulary. Each block of the
-/// vocabulary is read once and meets all microbatches: logits of a whole one never exist at once.
-/// Logits in float32, the sums of their exponentials and of the result in float64. One result for
-/// each microbatch. Throws std::runtime_error if one is not finite.
-std::vector<NegativeLogLikelihood> vocabulary_nll(const ModelConfig& config,
-                                                  const Vocabulary& vocabulary,
-                                                  std::vector<at::Tensor> x,
-                                                  const std::vector<at::Tensor>& ids);
+/// Negative log-likelihood, thus perplexity, and the divergence from the reference if there is one,
+/// over the windows. Each rank takes its share of them through one sublayer after the other, on its
+/// device: no rank holds more of the model than two sublayers. The result does not depend on the
+/// number of ranks. Collective; every rank gets the result.
+EvaluationSums evaluate_checkpoint(Communicator& comm, const CheckpointEvaluation& evaluation);
 
-/// Of one microbatch, the whole head in memory.
-NegativeLogLikelihood window_nll(const ModelConfig& config, const HeadWeights& head,
-                                 const at::Tensor& x, const at::Tensor& ids);
+/// As many tokens at once as a usual calibration has: for a process that is alone.
+int64_t tokens_at_once_alone();
 
-/// Negative log-likelihood, thus perplexity, of a dense or compressed checkpoint over the windows
-/// [W, seqlen]. Each rank takes its share of the windows through one sublayer after the other, on
-/// its device: no rank holds more of the model than two sublayers. The result does not depend on
-/// the number of ranks. Collective; every rank gets the result. `tokens_seen`: of all ranks, tokens
-/// through the whole model. The stream of `tokens_at_once` tokens (at least a microbatch for each
-/// rank) is in memory at a time; more tokens take as many rounds, each of which reads the model.
-NegativeLogLikelihood checkpoint_nll(Communicator& comm, const CheckpointReader& reader,
-                                     const ModelConfig& config, const at::Tensor& windows,
-                                     at::ScalarType compute_dtype, at::Device device,
-                                     int64_t tokens_at_once,
-                                     const std::function<void(int64_t tokens)>& tokens_seen);
-
-/// The same in this process alone, on the CPU.
+/// The loss of a checkpoint, in this process alone, on the CPU.
 NegativeLogLikelihood checkpoint_nll_alone(const CheckpointReader& reader,
                                            const ModelConfig& config, const at::Tensor& windows,
-                                           at::ScalarType compute_dtype,
-                                           const std::function<void(int64_t tokens)>& tokens_seen);
+                                           at::ScalarType compute_dtype);
 
 }  // namespace dotresize

@@ -37,6 +37,10 @@ json model_json(const MeasuredModel& model) {
     object["predicted_tokens"] = model.perplexity->predicted_tokens;
     object["seqlen"] = model.perplexity->seqlen;
     object["tokens_sha256"] = model.perplexity->tokens_fingerprint;
+    if (const auto& divergence = model.perplexity->divergence) {
+      object["kl"] = divergence->mean_kl();
+      object["agreement"] = divergence->agreement();
+    }
   }
   if (model.latency) {
     object["prompt_ms_per_token"] = spread_json(model.latency->prompt_ms);
@@ -53,11 +57,13 @@ std::string spread_text(const Spread& spread) {
 std::vector<std::string> header(const EvalRequest& request) {
   std::vector<std::string> row = {"model", "parameters", "bytes"};
   if (request.perplexity()) row.insert(row.end(), {"perplexity", "change"});
+  if (!request.reference.empty()) row.insert(row.end(), {"KL", "agreement"});
   if (request.latency) row.insert(row.end(), {"prompt ms/token", "decode ms/token"});
   return row;
 }
 
-std::vector<std::string> model_row(const MeasuredModel& model, const MeasuredModel& first) {
+std::vector<std::string> model_row(const EvalRequest& request, const MeasuredModel& model,
+                                   const MeasuredModel& first) {
   std::vector<std::string> row = {model.model.string(), with_separators(model.parameters),
                                   human_bytes(model.bytes)};
   if (model.perplexity) {
@@ -65,6 +71,11 @@ std::vector<std::string> model_row(const MeasuredModel& model, const MeasuredMod
     const bool changes = &model != &first && comparable(model, first);
     row.push_back(fmt::format("{:.4f}", model.perplexity->value));
     row.push_back(changes ? fmt::format("{:+.2f} %", 100.0 * (ratio - 1.0)) : "");
+  }
+  if (!request.reference.empty()) {
+    const auto& divergence = model.perplexity->divergence;
+    row.push_back(divergence ? format_nats(divergence->mean_kl()) : "");
+    row.push_back(divergence ? format_percent(divergence->agreement()) : "");
   }
   if (model.latency) {
     row.push_back(spread_text(model.latency->prompt_ms));
@@ -82,6 +93,10 @@ std::string conditions(const EvalRequest& request, const MeasuredModel& first) {
     text +=
         fmt::format("perplexity over {} tokens in windows of {}\n",
                     with_separators(first.perplexity->predicted_tokens), first.perplexity->seqlen);
+  }
+  if (!request.reference.empty()) {
+    text += fmt::format("KL({} ‖ model) in nats a token; agreement: on the most likely token\n",
+                        request.reference.string());
   }
   if (request.latency) {
     const LatencyOptions& options = request.latency_options;
@@ -125,7 +140,7 @@ std::string evaluation_table(const EvalRequest& request,
                              const std::vector<MeasuredModel>& evaluations) {
   std::vector<std::vector<std::string>> rows = {header(request)};
   for (const MeasuredModel& model : evaluations) {
-    rows.push_back(model_row(model, evaluations.front()));
+    rows.push_back(model_row(request, model, evaluations.front()));
   }
   std::vector<Align> alignment(rows.front().size(), Align::kRight);
   alignment.front() = Align::kLeft;
@@ -149,6 +164,7 @@ std::string evaluation_json(const EvalRequest& request,
                            {"repetitions", options.repetitions},
                            {"warmup", options.warmup}};
   }
+  if (!request.reference.empty()) document["reference"] = request.reference.string();
   if (request.generation()) {
     document["generation"] = {{"prompts", request.prompts}, {"new_tokens", request.new_tokens}};
   }

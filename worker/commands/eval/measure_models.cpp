@@ -5,10 +5,12 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/scratch_directory.h"
 #include "job/model/model_size.h"
 #include "job/model/tensor_table.h"
 #include "worker/commands/eval/generation.h"
 #include "worker/commands/eval/transformers_runtime.h"
+#include "worker/commands/kept_states.h"
 #include "worker/commands/token_input.h"
 #include "worker/evaluation/perplexity.h"
 
@@ -35,16 +37,21 @@ void check_positions(const fs::path& model_dir, const ModelConfig& config, const
 /// One model of a request: what it is and its tokens are known before it is measured.
 class Evaluation {
  public:
-  /// `number`: 1 for the first model of the request.
-  Evaluation(const EvalRequest& request, size_t number, const fs::path& cache_dir);
+  /// The model `number` of `count`, from 1 on.
+  Evaluation(const EvalRequest& request, const fs::path& model, size_t number, size_t count,
+             const fs::path& cache_dir);
 
   std::vector<ProgressPhase> phases() const;
-  MeasuredModel measure(Progress& progress);
+  /// `kept`: final states over the same windows, which the reference puts there and other models
+  /// are compared with. Null: nothing is compared.
+  MeasuredModel measure(Progress& progress, const Evaluation* reference, KeptStates* kept);
+  /// Throws InputError if the predictions of the models cannot be compared.
+  void require_comparable(const Evaluation& reference) const;
 
  private:
   std::string phase_name(const char* what) const;
   void load_windows(const fs::path& cache_dir);
-  void own_perplexity(Progress& progress);
+  void own_perplexity(Progress& progress, const Evaluation* reference, KeptStates* kept);
   void own_latency(Progress& progress);
   void own_generation(Progress& progress);
   void in_transformers();
@@ -54,6 +61,7 @@ class Evaluation {
 
   const EvalRequest& request_;
   size_t number_;
+  size_t count_;
   ModelConfig config_;
   CheckpointReader reader_;
   MeasuredModel result_;
@@ -67,12 +75,14 @@ constexpr char kLatencyPhase[] = "latency";
 constexpr char kGenerationPhase[] = "generate";
 constexpr char kTransformersPhase[] = "in transformers";
 
-Evaluation::Evaluation(const EvalRequest& request, size_t number, const fs::path& cache_dir)
+Evaluation::Evaluation(const EvalRequest& request, const fs::path& model, size_t number,
+                       size_t count, const fs::path& cache_dir)
     : request_(request),
       number_(number),
-      config_(read_model_config(request.models.at(number - 1))),
-      reader_(request.models.at(number - 1)) {
-  result_.model = request.models.at(number - 1);
+      count_(count),
+      config_(read_model_config(model)),
+      reader_(model) {
+  result_.model = model;
   result_.vocab_size = config_.vocab_size;
   result_.parameters = stored_parameters(config_);
   result_.bytes = stored_bytes(reader_, config_);
@@ -101,8 +111,8 @@ void Evaluation::load_windows(const fs::path& cache_dir) {
 }
 
 std::string Evaluation::phase_name(const char* what) const {
-  return std::to_string(number_) + "/" + std::to_string(request_.models.size()) + " " +
-         result_.model.string() + ": " + what;
+  return std::to_string(number_) + "/" + std::to_string(count_) + " " + result_.model.string() +
+         ": " + what;
 }
 
 std::vector<ProgressPhase> Evaluation::phases() const {
@@ -130,24 +140,53 @@ std::vector<ProgressPhase> Evaluation::phases() const {
   return phases;
 }
 
-MeasuredModel Evaluation::measure(Progress& progress) {
+void Evaluation::require_comparable(const Evaluation& reference) const {
+  const std::string both = result_.model.string() + ": cannot be compared with " +
+                           reference.result_.model.string() + ": ";
+  if (config_.vocab_size != reference.config_.vocab_size) {
+    throw InputError(both + "its vocabulary has " + std::to_string(config_.vocab_size) +
+                     " tokens, not " + std::to_string(reference.config_.vocab_size));
+  }
+  if (result_.perplexity->tokens_fingerprint != reference.result_.perplexity->tokens_fingerprint) {
+    throw InputError(both + "its tokenizer reads the text as other tokens");
+  }
+}
+
+MeasuredModel Evaluation::measure(Progress& progress, const Evaluation* reference,
+                                  KeptStates* kept) {
   if (request_.runtime == Runtime::kTransformers) {
     progress.enter(phase_name(kTransformersPhase));
     in_transformers();
   } else {
-    if (request_.perplexity()) own_perplexity(progress);
+    if (request_.perplexity()) own_perplexity(progress, reference, kept);
     if (request_.latency) own_latency(progress);
     if (request_.generation()) own_generation(progress);
   }
   return result_;
 }
 
-void Evaluation::own_perplexity(Progress& progress) {
+void Evaluation::own_perplexity(Progress& progress, const Evaluation* reference, KeptStates* kept) {
   progress.enter(phase_name(kPerplexityPhase));
-  const NegativeLogLikelihood sum =
-      checkpoint_nll_alone(reader_, config_, windows_, at::kFloat,
-                           [&](int64_t tokens) { progress.tokens_seen(tokens); });
-  result_.perplexity->value = sum.perplexity();
+  CheckpointEvaluation evaluation{
+      .reader = reader_,
+      .config = config_,
+      .windows = windows_,
+      .tokens_at_once = tokens_at_once_alone(),
+      .tokens_seen = [&](int64_t tokens) { progress.tokens_seen(tokens); }};
+  std::optional<EvaluatedReference> compared;
+  if (reference != nullptr) {
+    compared.emplace(EvaluatedReference{reference->reader_, reference->config_,
+                                        [&](int64_t microbatch) { return kept->get(microbatch); }});
+    evaluation.reference = &*compared;
+  } else if (kept != nullptr) {
+    evaluation.keep = [&](int64_t first, const std::vector<at::Tensor>& states) {
+      kept->put(first, states);
+    };
+  }
+  SelfCommunicator self;
+  const EvaluationSums sums = evaluate_checkpoint(self, evaluation);
+  result_.perplexity->value = sums.loss.perplexity();
+  result_.perplexity->divergence = sums.divergence;
 }
 
 void Evaluation::own_latency(Progress& progress) {
@@ -174,20 +213,39 @@ void Evaluation::in_transformers() {
   if (measured.latency) set_latency(*measured.latency);
 }
 
+/// The reference's final states, on the disk while the other models are measured.
+struct ScratchStates {
+  ScratchDirectory directory;
+  Journal journal{directory.path()};
+  KeptStates kept{journal, "states"};
+};
+
 }  // namespace
 
 std::vector<MeasuredModel> measure_models(const EvalRequest& request, const fs::path& cache_dir,
                                           Progress& progress) {
+  const bool compared = !request.reference.empty();
+  std::vector<fs::path> dirs = request.models;
+  if (compared) dirs.insert(dirs.begin(), request.reference);
   std::vector<Evaluation> models;
   std::vector<ProgressPhase> phases;
-  for (size_t number = 1; number <= request.models.size(); ++number) {
-    const Evaluation& model = models.emplace_back(request, number, cache_dir);
+  models.reserve(dirs.size());
+  for (const fs::path& dir : dirs) {
+    const Evaluation& model =
+        models.emplace_back(request, dir, models.size() + 1, dirs.size(), cache_dir);
+    if (compared) model.require_comparable(models.front());
     for (ProgressPhase& phase : model.phases()) phases.push_back(std::move(phase));
   }
   progress.plan(std::move(phases));
+  std::optional<ScratchStates> scratch;
+  if (compared) scratch.emplace();
   std::vector<MeasuredModel> results;
   results.reserve(models.size());
-  for (Evaluation& model : models) results.push_back(model.measure(progress));
+  for (Evaluation& model : models) {
+    const bool first = &model == &models.front();
+    results.push_back(model.measure(progress, compared && !first ? &models.front() : nullptr,
+                                    compared ? &scratch->kept : nullptr));
+  }
   return results;
 }
 

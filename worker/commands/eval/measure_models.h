@@ -8,6 +8,7 @@
 
 #include "job/spec/requests.h"
 #include "worker/commands/progress.h"
+#include "worker/evaluation/evaluation_sums.h"
 #include "worker/evaluation/latency.h"
 
 namespace dotresize {
@@ -15,8 +16,9 @@ namespace dotresize {
 struct PerplexityResult {
   double value = 0.0;
   int64_t predicted_tokens = 0;
-  int64_t seqlen = 0;              ///< tokens per window
-  std::string tokens_fingerprint;  ///< SHA-256 of the windows' ids
+  int64_t seqlen = 0;                         ///< tokens per window
+  std::string tokens_fingerprint;             ///< SHA-256 of the windows' ids
+  std::optional<Divergence> divergence = {};  ///< from the reference's predictions
 };
 
 struct LatencyResult {
@@ -35,10 +37,11 @@ struct MeasuredModel {
   std::vector<std::string> continuations;  ///< of the request's prompts, in their order
 };
 
-/// Measures the models of the request one after the other, in order. Text becomes tokens with each
-/// model's own tokenizer, kept in `cache_dir`. Plans and enters the phases of `progress`. Throws
-/// InputError before anything is measured if a model or its tokens cannot be used, also if
-/// they exceed ModelConfig::longest_window().
+/// Measures the models of the request one after the other, in order, after the reference if there
+/// is one. Text becomes tokens with each model's own tokenizer, kept in `cache_dir`. Plans and
+/// enters the phases of `progress`. Throws InputError before anything is measured if a model or its
+/// tokens cannot be used, also if they exceed ModelConfig::longest_window(), or are not those of
+/// the reference.
 std::vector<MeasuredModel> measure_models(const EvalRequest& request,
                                           const std::filesystem::path& cache_dir,
                                           Progress& progress);

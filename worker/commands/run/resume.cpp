@@ -155,6 +155,11 @@ JunctionReport describe_junction(const std::string& name, int64_t width,
   return report;
 }
 
+std::string name_of(const TokenWindows& evaluation) {
+  return fmt::format("{}-{}x{}", evaluation.fingerprint, evaluation.windows.size(0),
+                     evaluation.windows.size(1));
+}
+
 }  // namespace
 
 std::string journal_schedule(const fs::path& output) {
@@ -190,8 +195,11 @@ Json job_fingerprint(const ResolvedJob& job, const TokenWindows& calibration,
 }
 
 std::string dense_loss_entry(const TokenWindows& evaluation) {
-  return fmt::format("dense-{}-{}x{}", evaluation.fingerprint, evaluation.windows.size(0),
-                     evaluation.windows.size(1));
+  return "dense-" + name_of(evaluation);
+}
+
+std::string dense_states_entry(const TokenWindows& evaluation) {
+  return "states-" + name_of(evaluation);
 }
 
 OpenedJournal open_journal(Communicator& comm, const fs::path& dir, const Json& fingerprint,

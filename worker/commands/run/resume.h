@@ -32,6 +32,9 @@ nlohmann::json job_fingerprint(const ResolvedJob& job, const TokenWindows& calib
 /// The journal's entry for the dense model's loss over these windows.
 std::string dense_loss_entry(const TokenWindows& evaluation);
 
+/// How the names of its entries for the dense model's final states over them begin.
+std::string dense_states_entry(const TokenWindows& evaluation);
+
 /// A journal that is this job's.
 struct OpenedJournal {
   Journal journal;

@@ -21,6 +21,7 @@
 #include "worker/calibration/mlp_cut.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/verify.h"
+#include "worker/commands/kept_states.h"
 #include "worker/commands/run/background_hashes.h"
 #include "worker/commands/run/expected_phases.h"
 #include "worker/commands/run/output_model.h"
@@ -31,6 +32,7 @@
 #include "worker/evaluation/perplexity.h"
 #include "worker/transformer/fold_sublayer.h"
 #include "worker/transformer/load.h"
+#include "worker/transformer/microbatches.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -133,37 +135,71 @@ std::vector<ProgressPhase> expected_phases_of(const JobContext& run, const JobTo
   return expected_phases(run.config, run.job, run.plan, size, run.environment.device.facts());
 }
 
-NegativeLogLikelihood evaluate(JobContext& run, const TokenWindows& tokens,
-                               const CheckpointReader& reader, const ModelConfig& config,
-                               const std::string& phase) {
+CheckpointEvaluation evaluation_of(const JobContext& run, const TokenWindows& tokens,
+                                   const CheckpointReader& reader, const ModelConfig& config) {
+  return {.reader = reader,
+          .config = config,
+          .windows = tokens.windows,
+          .compute_dtype = run.compute_dtype(),
+          .device = run.environment.device.device,
+          .tokens_at_once = evaluation_tokens_at_once(run.job, run.config),
+          .tokens_seen = run.count_tokens()};
+}
+
+EvaluationSums evaluate(JobContext& run, const CheckpointEvaluation& evaluation,
+                        const std::string& phase) {
   const PhaseClock::Scope scope(run.clock, phase);
   run.progress().enter(phase);
-  return checkpoint_nll(run.comm, reader, config, tokens.windows, run.compute_dtype(),
-                        run.environment.device.device,
-                        evaluation_tokens_at_once(run.job, run.config), run.count_tokens());
+  return evaluate_checkpoint(run.comm, evaluation);
 }
+
+/// What is known of the dense model, for the comparison with the output.
+struct DenseEvaluation {
+  NegativeLogLikelihood loss;
+  std::optional<KeptStates> states;  ///< if predictions are compared
+};
 
 /// That of an interrupted run, if it was of the same tokens. Nothing if the job has no evaluation.
-std::optional<NegativeLogLikelihood> evaluate_dense(JobContext& run, const JobTokens& tokens,
-                                                    Journal& journal) {
+std::optional<DenseEvaluation> evaluate_dense(JobContext& run, const JobTokens& tokens,
+                                              Journal& journal) {
   if (!tokens.evaluation) return std::nullopt;
   const std::string entry = dense_loss_entry(*tokens.evaluation);
-  if (journal.has(entry)) {
+  DenseEvaluation dense;
+  if (run.job.kl) dense.states.emplace(journal, dense_states_entry(*tokens.evaluation));
+  const int64_t microbatches = count_microbatches(tokens.evaluation->windows);
+  if (journal.has(entry) && (!dense.states || dense.states->complete(microbatches))) {
     const nlohmann::json found = journal.value(entry);
-    return NegativeLogLikelihood{found.at("nll"), found.at("tokens")};
+    dense.loss = {found.at("nll"), found.at("tokens")};
+    return dense;
   }
-  const NegativeLogLikelihood sum =
-      evaluate(run, *tokens.evaluation, run.source, run.config, "evaluate_dense");
-  if (run.root()) journal.put_value(entry, {{"nll", sum.nll}, {"tokens", sum.tokens}});
-  return sum;
+  CheckpointEvaluation evaluation = evaluation_of(run, *tokens.evaluation, run.source, run.config);
+  if (dense.states) {
+    evaluation.keep = [&](int64_t first, const std::vector<at::Tensor>& states) {
+      dense.states->put(first, states);
+    };
+  }
+  dense.loss = evaluate(run, evaluation, "evaluate_dense").loss;
+  if (run.root()) {
+    journal.put_value(entry, {{"nll", dense.loss.nll}, {"tokens", dense.loss.tokens}});
+  }
+  return dense;
 }
 
-/// What was written, likewise.
-std::optional<NegativeLogLikelihood> evaluate_compressed(JobContext& run, const JobTokens& tokens) {
+/// What was written, likewise, and how far its predictions are from the dense model's.
+std::optional<EvaluationSums> evaluate_compressed(JobContext& run, const JobTokens& tokens,
+                                                  const std::optional<DenseEvaluation>& dense) {
   if (!tokens.evaluation) return std::nullopt;
-  const fs::path written = run.partial();
-  return evaluate(run, *tokens.evaluation, CheckpointReader(written), read_model_config(written),
-                  "evaluate_compressed");
+  const CheckpointReader written(run.partial());
+  const ModelConfig config = read_model_config(run.partial());
+  CheckpointEvaluation evaluation = evaluation_of(run, *tokens.evaluation, written, config);
+  std::optional<EvaluatedReference> reference;
+  if (dense->states) {
+    reference.emplace(EvaluatedReference{run.source, run.config, [&](int64_t microbatch) {
+                                           return dense->states->get(microbatch);
+                                         }});
+    evaluation.reference = &*reference;
+  }
+  return evaluate(run, evaluation, "evaluate_compressed");
 }
 
 /// Of the source, or of the source with cut MLPs.
@@ -206,13 +242,20 @@ struct Calibrated {
 };
 
 /// The job's journal, once it is known that the disk has room for what comes.
-OpenedJournal open_journal_of(JobContext& run, const TokenWindows& tokens) {
+OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
   const fs::path dir = run.environment.output.journal();
   if (run.root()) {
     const Traffic traffic = estimate_traffic(run.config, run.job, run.plan);
-    check_space(run.partial(), traffic.written_bytes - size_of_directory(dir));
+    int64_t bytes = traffic.written_bytes - size_of_directory(dir);
+    if (tokens.evaluation) {  // of which the estimate does not know how long it is
+      const int64_t more =
+          tokens.evaluation->windows.numel() - evaluation_tokens_at_once(run.job, run.config);
+      bytes += kept_states_bytes(run.config, run.job, more);
+    }
+    check_space(run.partial(), bytes);
   }
-  return open_journal(run.comm, dir, job_fingerprint(run.job, tokens, run.source.files()),
+  return open_journal(run.comm, dir,
+                      job_fingerprint(run.job, tokens.calibration, run.source.files()),
                       mapped_junctions(run.config, run.job.head_sliced), run.job.junction_groups);
 }
 
@@ -325,11 +368,14 @@ Report make_report(const JobContext& run, const JobTokens& tokens, const Calibra
   return report;
 }
 
-void add_perplexity(Report& report, ModelReport& model,
-                    const std::optional<NegativeLogLikelihood>& sum) {
-  if (!sum) return;
-  model.perplexity = sum->perplexity();
-  report.evaluation_tokens = sum->tokens;
+void add_evaluation(Report& report, const NegativeLogLikelihood& dense,
+                    const EvaluationSums& compressed) {
+  report.evaluation_tokens = dense.tokens;
+  report.dense.perplexity = dense.perplexity();
+  report.compressed.perplexity = compressed.loss.perplexity();
+  if (!compressed.divergence) return;
+  report.compressed.kl = compressed.divergence->mean_kl();
+  report.compressed.agreement = compressed.divergence->agreement();
 }
 
 /// Rank 0: writes what describes the output, and gives it its name.
@@ -350,13 +396,13 @@ Report run_steps(JobContext& run) {
   check_weights(run);
   const JobTokens tokens = load_tokens(run);
   run.progress().plan(expected_phases_of(run, tokens));
-  OpenedJournal opened = open_journal_of(run, tokens.calibration);
+  OpenedJournal opened = open_journal_of(run, tokens);
   const auto dense = evaluate_dense(run, tokens, opened.journal);
   BackgroundHashes of_inputs(run.comm, input_files(run));
   const Calibrated calibrated = calibrate(run, tokens.calibration, opened);
   BackgroundHashes of_shards(run.comm, shard_files(run, calibrated.layout));
   write_companions(run, calibrated);
-  const auto compressed = evaluate_compressed(run, tokens);
+  const auto compressed = evaluate_compressed(run, tokens, dense);
   const Hashes shards = gather(run, of_shards);
   const Hashes inputs = gather(run, of_inputs);
   const double wall_time_s = seconds_since(start);
@@ -368,8 +414,7 @@ Report run_steps(JobContext& run) {
       gather_ranks(run.comm, run.plan, run.clock, run.environment.device);
   if (!run.root()) return {};
   Report report = make_report(run, tokens, calibrated, inputs);
-  add_perplexity(report, report.dense, dense);
-  add_perplexity(report, report.compressed, compressed);
+  if (dense) add_evaluation(report, dense->loss, *compressed);
   report.ranks = std::move(ranks);
   report.wall_time_s = wall_time_s;
   publish(run.environment.output, report, run.config, shards);

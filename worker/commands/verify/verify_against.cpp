@@ -169,8 +169,7 @@ void Comparison::compare_perplexity(const char* what, const fs::path& dir,
                                     double reported) {
   const at::ScalarType dtype = scalar_type(dtype_named(report_.compute_dtype));
   const double measured =
-      checkpoint_nll_alone(CheckpointReader(dir), config, windows, dtype, [](int64_t) {
-      }).perplexity();
+      checkpoint_nll_alone(CheckpointReader(dir), config, windows, dtype).perplexity();
   if (std::abs(measured / reported - 1) <= kPerplexityTolerance) return;
   problems_.push_back(
       fmt::format("the {} perplexity is {:.6g}, the report says {:.6g}", what, measured, reported));

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace dotresize {
+
+/// Σ NLL and the number of predicted tokens.
+struct NegativeLogLikelihood {
+  double nll = 0.0;
+  int64_t tokens = 0;
+
+  /// exp(nll / tokens).
+  double perplexity() const;
+};
+
+/// How far a model's predictions are from those of a reference with the same vocabulary.
+struct Divergence {
+  double kl = 0.0;       ///< Σ KL(reference ‖ model) over the predicted tokens, in nats
+  int64_t agreeing = 0;  ///< predicted tokens of which both hold the same one for the most likely
+  int64_t tokens = 0;    ///< predicted tokens
+
+  double mean_kl() const { return kl / static_cast<double>(tokens); }
+  /// In [0, 1].
+  double agreement() const { return static_cast<double>(agreeing) / static_cast<double>(tokens); }
+};
+
+/// Over the predicted tokens of some windows.
+struct EvaluationSums {
+  NegativeLogLikelihood loss;
+  std::optional<Divergence> divergence;  ///< if there is a reference
+};
+
+}  // namespace dotresize
