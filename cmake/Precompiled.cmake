@@ -1,15 +1,15 @@
 # The precompiled header of all that is not libtorch's (that has one of its own, TorchTarget.cmake): JSON, protobuf and
 # gRPC take seconds to read, their users far less.
 #
-# dotresize_precompiled(TARGETS...): these use it.
-# dotresize_plain_header(TARGET): carries such a header.
+# dotresize_precompiled(TARGETS...): these use it. dotresize_precompiled_by(HEADER TARGETS...): another such header.
+# dotresize_plain_header(TARGET [HEADERS...]): carries such a header, with these headers in it.
 function(dotresize_plain_header name)
   add_library(${name} OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
   dotresize_warnings(${name})  # -Wpedantic changes predefined macros: all users must agree on it
   target_link_libraries(${name} PRIVATE gRPC::grpc++ nlohmann_json::nlohmann_json)
   target_precompile_headers(${name} PRIVATE
     <algorithm> <chrono> <filesystem> <functional> <map> <memory> <mutex> <optional> <string> <thread> <vector>
-    <google/protobuf/util/json_util.h> <grpcpp/grpcpp.h> <nlohmann/json.hpp>)
+    <google/protobuf/util/json_util.h> <grpcpp/grpcpp.h> <nlohmann/json.hpp> ${ARGN})
 endfunction()
 
 if(NOT DOTRESIZE_NUMERICS_ONLY AND NOT TARGET dotresize_plain_pch)
@@ -20,6 +20,10 @@ if(NOT DOTRESIZE_NUMERICS_ONLY AND NOT TARGET dotresize_plain_pch)
 endif()
 
 function(dotresize_precompiled)
+  dotresize_precompiled_by(dotresize_plain_pch ${ARGN})
+endfunction()
+
+function(dotresize_precompiled_by header)
   foreach(target IN LISTS ARGN)
     get_target_property(type ${target} TYPE)
     if(type STREQUAL EXECUTABLE)  # the precompiled header is -fPIC code, a program by default -fPIE
@@ -27,6 +31,6 @@ function(dotresize_precompiled)
       target_compile_options(${target} PRIVATE -fPIC)
     endif()
     target_compile_options(${target} PRIVATE -pthread)  # defines a macro, as gRPC's users have it
-    target_precompile_headers(${target} REUSE_FROM dotresize_plain_pch)
+    target_precompile_headers(${target} REUSE_FROM ${header})
   endforeach()
 endfunction()

@@ -1,18 +1,26 @@
 # dotresize_torch_library(NAME SOURCES... [LIBRARIES ...]): a library of worker/ that uses ATen, through the one
 # precompiled header of the project (an ATen translation unit costs 5 s without it).
-add_library(dotresize_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
-dotresize_warnings(dotresize_pch)  # -Wpedantic changes predefined macros: all users must agree on it
-target_link_libraries(dotresize_pch PUBLIC libtorch)
-target_precompile_headers(dotresize_pch PRIVATE <ATen/ATen.h> <string> <vector> <memory> <optional>)
+#
+# dotresize_torch_header(TARGET [HEADERS...]): carries such a header, with these headers in it.
+# dotresize_torch_target(TARGET [HEADER]): uses it, or the one that HEADER carries.
+function(dotresize_torch_header name)
+  add_library(${name} OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
+  dotresize_warnings(${name})  # -Wpedantic changes predefined macros: all users must agree on it
+  target_link_libraries(${name} PUBLIC libtorch)
+  target_precompile_headers(${name} PRIVATE <ATen/ATen.h> <string> <vector> <memory> <optional> ${ARGN})
+endfunction()
+dotresize_torch_header(dotresize_pch)
 
 function(dotresize_torch_target target)
+  set(header dotresize_pch ${ARGN})
+  list(GET header -1 header)
   target_link_libraries(${target} PUBLIC libtorch)
   get_target_property(type ${target} TYPE)
   if(type STREQUAL EXECUTABLE)  # the precompiled header is -fPIC code, a program by default -fPIE
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
   endif()
-  target_precompile_headers(${target} REUSE_FROM dotresize_pch)
+  target_precompile_headers(${target} REUSE_FROM ${header})
 endfunction()
 
 function(dotresize_torch_library name)
