@@ -127,11 +127,24 @@ std::string memory_fault(const std::string& text) {
 
 /// What the options say in the units and words of people.
 struct RawOptions {
-  int heartbeat_timeout_s = 0;
-  int retry_delay_s = 0;
+  explicit RawOptions(const ServerOptions& defaults)
+      : heartbeat_timeout_s(static_cast<int>(defaults.heartbeat_timeout.count())),
+        retry_delay_s(static_cast<int>(defaults.retry_delay.count())),
+        slurm_poll_s(static_cast<int>(defaults.slurm.poll.count())),
+        external_timeout_s(static_cast<int>(defaults.external_timeout.count())) {}
+
+  void set_times(ServerOptions& options) const {
+    options.heartbeat_timeout = std::chrono::seconds(heartbeat_timeout_s);
+    options.retry_delay = std::chrono::seconds(retry_delay_s);
+    options.slurm.poll = std::chrono::seconds(slurm_poll_s);
+    options.external_timeout = std::chrono::seconds(external_timeout_s);
+  }
+
+  int heartbeat_timeout_s;
+  int retry_delay_s;
+  int slurm_poll_s;
+  int external_timeout_s;
   std::vector<std::string> launchers = {"local"};
-  int slurm_poll_s = 0;
-  int external_timeout_s = 0;
 };
 
 /// How much runs, and how often and how long it is waited for.
@@ -208,14 +221,23 @@ void add_launcher_options(CLI::App& app, ServerOptions& options, RawOptions& raw
       ->envname("DOTRESIZE_MAX_REMOTE_JOBS")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
+  app.add_option("--external-timeout", raw.external_timeout_s,
+                 "Seconds after which a job fails whose command nobody has run; 0: never")
+      ->envname("DOTRESIZE_EXTERNAL_TIMEOUT")
+      ->check(CLI::Range(0, 2'000'000))
+      ->capture_default_str();
+}
+
+/// How Slurm is given jobs, and asked for them.
+void add_slurm_options(CLI::App& app, SlurmOptions& options, RawOptions& raw) {
   app.add_option(
-         "--slurm-option", options.slurm.arguments,
+         "--slurm-option", options.arguments,
          "Further option of sbatch, --slurm-option=--partition=gpu say; may be given several "
          "times")
       ->type_name("OPTION")
       ->envname("DOTRESIZE_SLURM_OPTION")
       ->delimiter(' ');
-  app.add_option("--slurm-cpus", options.slurm.cpus, "Processors of a rank under Slurm")
+  app.add_option("--slurm-cpus", options.cpus, "Processors of a rank under Slurm")
       ->envname("DOTRESIZE_SLURM_CPUS")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -223,11 +245,6 @@ void add_launcher_options(CLI::App& app, ServerOptions& options, RawOptions& raw
                  "Seconds between questions to Slurm, each for all jobs")
       ->envname("DOTRESIZE_SLURM_POLL")
       ->check(CLI::Range(1, 600))
-      ->capture_default_str();
-  app.add_option("--external-timeout", raw.external_timeout_s,
-                 "Seconds after which a job fails whose command nobody has run; 0: never")
-      ->envname("DOTRESIZE_EXTERNAL_TIMEOUT")
-      ->check(CLI::Range(0, 2'000'000))
       ->capture_default_str();
 }
 
@@ -304,14 +321,13 @@ TokenOptions parse_token_options(int argc, char** argv) {
 ServerOptions parse_options(int argc, char** argv) {
   ServerOptions options;
   options.state_dir = default_state_dir();
-  RawOptions raw;
-  raw.heartbeat_timeout_s = static_cast<int>(options.heartbeat_timeout.count());
-  raw.retry_delay_s = static_cast<int>(options.retry_delay.count());
-  raw.slurm_poll_s = static_cast<int>(options.slurm.poll.count());
+  RawOptions raw(options);
   std::string config_file;
 
-  CLI::App app("The dotresize coordinator: takes jobs over gRPC and runs them under mpirun.",
-               "dotresize-server");
+  CLI::App app(
+      "The dotresize coordinator: takes jobs over gRPC and runs them under mpirun, or has Slurm "
+      "or others run them.",
+      "dotresize-server");
   app.set_version_flag("--version", kVersion)->configurable(false);
   app.get_help_ptr()->configurable(false);
   app.add_option("--listen", options.listen, "HOST:PORT; port 0 takes the last run's, or any free")
@@ -326,6 +342,7 @@ ServerOptions parse_options(int argc, char** argv) {
   add_caller_options(app, options);
   add_limit_options(app, options, raw);
   add_launcher_options(app, options, raw);
+  add_slurm_options(app, options.slurm, raw);
   app.add_option("--log-level", options.log_level,
                  "The least that is logged: debug, info, warn, error")
       ->envname("DOTRESIZE_LOG_LEVEL")
@@ -348,10 +365,7 @@ ServerOptions parse_options(int argc, char** argv) {
     exit_after(app, CLI::ConfigError(config_file + ": " + error.what()));
   }
   options.state_dir = std::filesystem::absolute(options.state_dir);
-  options.retry_delay = std::chrono::seconds(raw.retry_delay_s);
-  options.heartbeat_timeout = std::chrono::seconds(raw.heartbeat_timeout_s);
-  options.slurm.poll = std::chrono::seconds(raw.slurm_poll_s);
-  options.external_timeout = std::chrono::seconds(raw.external_timeout_s);
+  raw.set_times(options);
   return options;
 }
 

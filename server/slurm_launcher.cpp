@@ -161,9 +161,13 @@ AttemptStatus SlurmLauncher::check(const v1::Job& job) {
     submitted_.insert(name);
   }
   const SlurmQueue::Answer answer = queue_.find(name);
-  if (answer.job) return status_of(*answer.job, record->restart);
-  if (answer.asked) return missing(job, *record);
   const std::string fault = queue_.fault();
+  if (answer.job) {
+    AttemptStatus status = status_of(*answer.job, record->restart);
+    if (!fault.empty()) status.note += "; no answer since: " + fault;
+    return status;
+  }
+  if (answer.asked) return missing(job, *record);
   unknown.note = "Slurm has not answered yet" + (fault.empty() ? "" : ": " + fault);
   return unknown;
 }
@@ -211,6 +215,7 @@ void SlurmLauncher::clean_up(const v1::Job& job) {
   const std::string name = name_of(job, record->submitted_by);
   queue_.forget(name);
   submitted_.erase(name);
+  std::erase_if(records_, [&](const auto& known) { return known.first.first == job.id(); });
   std::error_code error;
   for (int restart = 0; restart <= record->restart; ++restart) {
     fs::remove(start_file(job, {record->submitted_by, restart, 0}), error);
@@ -222,14 +227,17 @@ std::string SlurmLauncher::log_tail(const v1::Job& job) {
   return read_tail(state_.log(job.id()), record ? record->log_offset : 0, kLogTailBytes);
 }
 
-std::optional<SlurmLauncher::Record> SlurmLauncher::record_of(const v1::Job& job) const {
+std::optional<SlurmLauncher::Record> SlurmLauncher::record_of(const v1::Job& job) {
+  const auto known = records_.find({job.id(), job.attempt()});
+  if (known != records_.end()) return known->second;
   const fs::path file = state_.attempt(job.id(), job.attempt()) / "slurm.json";
   const std::optional<std::string> text = read_file_start(file, kMaxAnswer);
   if (!text) return std::nullopt;
   try {
     const Json content = Json::parse(*text);
-    return Record{content.at("submitted_by").get<int>(), content.at("restart").get<int>(),
-                  content.at("log_offset").get<int64_t>()};
+    const Record record = {content.at("submitted_by").get<int>(), content.at("restart").get<int>(),
+                           content.at("log_offset").get<int64_t>()};
+    return records_[{job.id(), job.attempt()}] = record;
   } catch (const Json::exception& error) {
     throw std::runtime_error(file.string() + " is damaged: " + error.what());
   }

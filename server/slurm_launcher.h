@@ -3,9 +3,11 @@
 #include <sys/types.h>
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
@@ -41,7 +43,7 @@ class SlurmLauncher final : public Launcher {
     int64_t log_offset = 0;
   };
 
-  std::optional<Record> record_of(const v1::Job& job) const;
+  std::optional<Record> record_of(const v1::Job& job);
   /// Writes that of this attempt into its folder, which is made.
   void write_record(const v1::Job& job, int attempt, int submitted_by, int restart) const;
   /// What the ranks of a start of the batch job read, which its script waits for.
@@ -57,7 +59,8 @@ class SlurmLauncher final : public Launcher {
   const RemoteWorkers server_;
   const SlurmOptions options_;
   SlurmQueue queue_;
-  std::set<std::string> submitted_;  ///< names of which sbatch has ended
+  std::map<std::pair<std::string, int>, Record> records_;  ///< read already, by job and attempt
+  std::set<std::string> submitted_;                        ///< names of which sbatch has ended
   std::vector<pid_t> children_;
 };
 

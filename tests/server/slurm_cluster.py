@@ -63,11 +63,15 @@ class SlurmCluster:
         self.daemons = {}
         self.environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin",
                             "SLURM_CONF": str(self.folder / "slurm.conf")}
-        self._configure()
-        self._start_munge()
-        self.start("slurmctld", "-D", "-i")
-        self.start("slurmd", "-D", "-N", self.host)
-        self.wait_for_node("idle")
+        try:
+            self._configure()
+            self._start_munge()
+            self.start("slurmctld", "-D", "-i")
+            self.start("slurmd", "-D", "-N", self.host)
+            self.wait_for_node("idle")
+        except BaseException:
+            self.stop()
+            raise
 
     def _configure(self):
         for name in ("sockets", "controller", "gpus"):
@@ -93,8 +97,10 @@ class SlurmCluster:
             time.sleep(0.02)
 
     def start(self, name, *arguments):
+        """A daemon that does not outlive this process."""
         with open(self.folder / f"{name}.out", "ab") as output:
-            self.daemons[name] = subprocess.Popen([name, *arguments], env=self.environment, stdout=output, stderr=output)
+            self.daemons[name] = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", name, *arguments],
+                                                  env=self.environment, stdout=output, stderr=output)
 
     def signal(self, name, number):
         self.daemons[name].send_signal(number)
