@@ -119,6 +119,12 @@ void add_watching_options(CLI::App& app, ServerOptions& options) {
           CLI::CheckedTransformer(std::map<std::string, LogFormat>{{"text", LogFormat::kText},
                                                                    {"json", LogFormat::kJson}})
               .description(""));
+  app.add_option("--log-level", options.log_level,
+                 "The least that is logged: debug, info, warn, error")
+      ->envname("DOTRESIZE_LOG_LEVEL")
+      ->type_name("LEVEL")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}).description(""))
+      ->capture_default_str();
 }
 
 std::string memory_fault(const std::string& text) {
@@ -343,12 +349,6 @@ ServerOptions parse_options(int argc, char** argv) {
   add_limit_options(app, options, raw);
   add_launcher_options(app, options, raw);
   add_slurm_options(app, options.slurm, raw);
-  app.add_option("--log-level", options.log_level,
-                 "The least that is logged: debug, info, warn, error")
-      ->envname("DOTRESIZE_LOG_LEVEL")
-      ->type_name("LEVEL")
-      ->check(CLI::IsMember({"debug", "info", "warn", "error"}).description(""))
-      ->capture_default_str();
   app.add_option("--config", config_file, "YAML file with these options")
       ->envname("DOTRESIZE_CONFIG")
       ->check(CLI::ExistingFile)

@@ -189,18 +189,24 @@ Outcome Scheduler::succeeded(const v1::Job& job) const {
 }
 
 Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) const {
-  if (status.exit.exit_code == kExitOk || has_output(job)) return succeeded(job);
+  const bool here = job.launcher() == v1::Resources::local;
+  const bool ended_well = status.exit.exit_code == kExitOk;
+  if (has_output(job) || (ended_well && here)) return succeeded(job);
   if (job.cancelling()) return cancelled();
   const auto reason = stop_reasons_.find(job.id());
   if (reason != stop_reasons_.end()) return failed(reason->second);
   if (status.failure) return failed(*status.failure);
   Launcher& launcher = launchers_.of(job);
-  const bool alone = ranks_of(job.spec()) == 1 && job.launcher() == v1::Resources::local;
-  return {
-      v1::Job::FAILED,
-      explain_failure({status.exit, store_.reported_failure(job.id(), job.attempt()),
-                       launcher.log_tail(job), job.progress().phase(), alone, launcher.starter()}),
-      std::nullopt};
+  const FailureEvidence evidence = {status.exit,
+                                    store_.reported_failure(job.id(), job.attempt()),
+                                    launcher.log_tail(job),
+                                    job.progress().phase(),
+                                    here && ranks_of(job.spec()) == 1,
+                                    launcher.starter()};
+  v1::JobError error = explain_failure(evidence);
+  // srun ends so if it could not start the ranks.
+  if (ended_well && !evidence.reported) error.set_code(kLost);
+  return {v1::Job::FAILED, error, std::nullopt};
 }
 
 void Scheduler::end_vanished(const v1::Job& job, bool ran) {

@@ -192,7 +192,7 @@ std::string SlurmLauncher::prepare_restart(const v1::Job& job) {
   const fs::path start = start_file(job, next);
   // A server that was killed here has left it, and ranks may have read it.
   if (fs::exists(start)) return read_attempt_file(start).token;
-  const std::string token = make_attempt_token().secret;
+  std::string token = make_attempt_token().secret;
   write_attempt_file(start, server_, job.id(), job.attempt() + 1, token);
   return token;
 }

@@ -1,8 +1,10 @@
 """A Slurm of one machine with eight pretend GPUs, without systemd, for as long as the tests take."""
 
+import contextlib
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -28,6 +30,7 @@ SlurmctldPidFile={folder}/controller.pid
 SlurmdPidFile={folder}/node.pid
 SlurmctldLogFile={folder}/controller.log
 SlurmdLogFile={folder}/node.log
+TmpFS={folder}/tmp
 PlugStackConfig={folder}/plugstack.conf
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -74,7 +77,7 @@ class SlurmCluster:
             raise
 
     def _configure(self):
-        for name in ("sockets", "controller", "gpus"):
+        for name in ("sockets", "controller", "gpus", "tmp"):
             (self.folder / name).mkdir()
         for gpu in range(GPUS):
             subprocess.run(["mknod", self.folder / f"gpus/{gpu}", "c", "1", "3"], check=True)
@@ -127,10 +130,13 @@ class SlurmCluster:
             time.sleep(0.1)
 
     def stop(self):
-        """Ends jobs and daemons, also those that a test has stopped."""
-        subprocess.run(["scancel", "--user=root", "--signal=KILL", "--full"], env=self.environment, capture_output=True)
-        for name in ("slurmd", "slurmctld", "munged"):
-            if name in self.daemons:
-                self.daemons[name].kill()
-                self.daemons[name].wait(20)
+        """Ends the daemons, also those that a test has stopped, and all that they have started."""
+        for daemon in self.daemons.values():
+            daemon.kill()
+            daemon.wait(20)
+        ours = f"SLURM_CONF={self.folder}/slurm.conf".encode()
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if ours in (process / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(process.name), signal.SIGKILL)
         shutil.rmtree(self.folder)

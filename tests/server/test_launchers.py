@@ -195,6 +195,13 @@ def test_killed_rank_of_slurm_is_named(make_slurm_server, tmp_path):
     assert (job.error.code, job.error.rank, job.error.signal) == ("RANK_KILLED", 1, 9), job.error
 
 
+@needs_slurm
+def test_job_of_slurm_that_ends_well_without_an_output_is_lost(make_slurm_server, tmp_path):
+    server = make_slurm_server("--max-attempts", "1", DOTRESIZE_WORKER=script(tmp_path / "worker", "exit 0"))
+    job = server.wait(server.create(spec(tmp_path / "out")).id)
+    assert (job.error.code, job.error.message) == ("LOST", "srun ended with exit code 0")
+
+
 def test_somebody_runs_the_command_of_a_job(make_external_server, tmp_path):
     server = make_external_server()
     id_ = server.create(spec(tmp_path / "out", calibration__samples=2)).id
