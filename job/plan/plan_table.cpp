@@ -51,7 +51,12 @@ std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const S
 
 /// Of the calibration tokens through the dense model.
 int64_t passes(const ResolvedJob& job, const ShardPlan& plan) {
-  return job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
+  const int64_t of_maps = job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
+  return of_maps + plan.mlp_groups;
+}
+
+int64_t backward_passes(const ResolvedJob& job, const ShardPlan& plan) {
+  return job.gradients() ? plan.junction_groups + plan.mlp_groups : 0;
 }
 
 /// How often the tokens go through the model, and how many junctions at a time.
@@ -60,11 +65,11 @@ std::string passes_row(const ModelConfig& config, const ResolvedJob& job, const 
   const char* const writing =
       plan.ranks.front().overlaps ? "" : "; nothing is written beside, to save memory";
   if (!job.schedule.pipelined) {
-    return fmt::format("passes      1 over the tokens, one of {} junctions at a time{}", junctions,
-                       writing);
+    return fmt::format("passes      {} over the tokens, one of {} junctions at a time{}",
+                       passes(job, plan), junctions, writing);
   }
   const std::string back =
-      job.gradients() ? fmt::format(" and {} back", plan.junction_groups) : std::string();
+      job.gradients() ? fmt::format(" and {} back", backward_passes(job, plan)) : std::string();
   return fmt::format("passes      {} over the tokens{}, {} junctions in {} {}{}", passes(job, plan),
                      back, junctions, plan.junction_groups,
                      plan.junction_groups == 1 ? "group" : "groups", writing);
@@ -113,12 +118,26 @@ std::string shortcuts_text(const ModelConfig& config, const ResolvedJob& job) {
   return text;
 }
 
+/// "640 of 768 features", of the MLPs and of the experts. A row for the heading, if they are cut.
+std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
+  if (!job.mlp) return "";
+  std::string text;
+  if (job.mlp->width > 0) {
+    text = fmt::format("{} of {} features", job.mlp->width, config.intermediate_size);
+  }
+  if (job.mlp->expert_width > 0) {
+    text += fmt::format("{}{} of {} of each expert", text.empty() ? "" : ", ",
+                        job.mlp->expert_width, config.mixture->intermediate_size);
+  }
+  return fmt::format("mlp         {}\n", text);
+}
+
 std::string heading(const ModelConfig& config, const ResolvedJob& job) {
   return fmt::format(
-      "{}: {}{}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}\nshortcuts   {}\n",
+      "{}: {}{}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}\n{}shortcuts   {}\n",
       job.name, job.method.name, job.gradients() ? ", metric fisher" : "",
       to_string(job.map_sharing), job.schedule.name, target_text(job), nominal_text(job),
-      shortcuts_text(config, job));
+      mlp_row(config, job), shortcuts_text(config, job));
 }
 
 /// The result's size, or what is known of it before its widths are.
@@ -221,7 +240,7 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
                    {"hidden_size", config.hidden_size},
                    {"schedule", job.schedule.name},
                    {"passes", passes(job, plan)},
-                   {"backward_passes", job.gradients() ? plan.junction_groups : 0},
+                   {"backward_passes", backward_passes(job, plan)},
                    {"junction_groups", plan.junction_groups},
                    {"overlaps", plan.ranks.front().overlaps},
                    {"traffic", traffic_json(estimate_traffic(config, job, plan))},
@@ -232,6 +251,11 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
                      {"dtype", to_string(job.source_dtype)}}},
                    {"compressed", compressed_json(job, size)},
                    {"warnings", json::array()}};
+  if (job.mlp) {
+    document["mlp_groups"] = plan.mlp_groups;
+    if (job.mlp->width > 0) document["mlp_width"] = job.mlp->width;
+    if (job.mlp->expert_width > 0) document["expert_width"] = job.mlp->expert_width;
+  }
   if (job.widths_known()) {
     document["width"] = job.widths.largest();
     document["nominal_sparsity"] = job.widths.nominal_sparsity(job.hidden_size);

@@ -167,6 +167,21 @@ class Validator {
     }
   }
 
+  void check_mlp(const v1::Method& method) {
+    if (!method.has_mlp()) return;
+    const v1::Mlp& mlp = method.mlp();
+    if (mlp.has_sparsity() == mlp.has_width()) {
+      add("method.mlp.sparsity", mlp.has_width()
+                                     ? "sparsity and width are given: only one of them can be"
+                                     : "one of sparsity and width must be given");
+    }
+    if (mlp.has_sparsity() && !(mlp.sparsity() >= 0.0 && mlp.sparsity() < 1.0)) {
+      refuse("method.mlp.sparsity", mlp.sparsity(),
+             "a fraction of the features: 0 or more, and below 1" + percent_hint(mlp.sparsity()));
+    }
+    if (mlp.has_width()) check_range("method.mlp.width", mlp.width(), 1, kMaxWidth);
+  }
+
   void check_metric(const v1::Method& method) {
     const bool fisher = method.metric() == v1::Method::fisher;
     if (!fisher && method.has_labels()) {
@@ -309,6 +324,7 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_
   validator.check_map_sharing(spec.method());
   validator.check_shortcuts(spec.method());
   validator.check_metric(spec.method());
+  validator.check_mlp(spec.method());
   validator.check_activations(spec);
   validator.check_source("calibration", spec.calibration());
   if (spec.calibration().has_samples()) {

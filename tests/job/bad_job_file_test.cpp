@@ -166,6 +166,13 @@ std::vector<BadJob> bad_jobs() {
        "9: method.label_seed: is of use with method.metric: fisher and method.labels: model"},
       {"SeedOfTextLabels", method_with("metric: fisher\n  labels: text\n  label_seed: 3"),
        "11: method.label_seed: is of use with method.metric: fisher and method.labels: model"},
+      {"MlpOfNothing", method_with("mlp: {}"),
+       "9: method.mlp.sparsity: one of sparsity and width must be given"},
+      {"MlpOfBoth", method_with("mlp: {sparsity: 0.2, width: 640}"),
+       "9: method.mlp.sparsity: sparsity and width are given"},
+      {"MlpInPercent", method_with("mlp: {sparsity: 20}"),
+       "9: method.mlp.sparsity: 20 is not a fraction of the features: 0 or more, and below 1; "
+       "did you mean 0.2?"},
       {"MetricByAnotherName", method_with("metric: hessian"), "9: "},
       {"DenseHeadOfAStockModel", method_with("head: dense\n  map_sharing: model"),
        "9: method.head: dense does not go with method.map_sharing: model"},

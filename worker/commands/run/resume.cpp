@@ -49,6 +49,9 @@ Json method_options(const ResolvedJob& job) {
     options["labels"] = to_string(job.labels);
     options["label_seed"] = job.label_seed;
   }
+  if (job.mlp) {
+    options["mlp"] = {{"width", job.mlp->width}, {"expert_width", job.mlp->expert_width}};
+  }
   if (!job.energy) {
     options["width"] = job.widths.largest();
     return options;
