@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -22,6 +23,7 @@ namespace dotresize {
 namespace {
 
 constexpr size_t kMaxKeptOutput = size_t{64} * 1024;
+constexpr size_t kMaxCapturedOutput = size_t{64} << 20;
 
 void require(int error, const std::string& what) {
   if (error != 0) throw std::system_error(error, std::generic_category(), what);
@@ -36,6 +38,18 @@ std::string read_tail(int fd) {
     if (got <= 0) return tail;
     tail.append(buffer.data(), static_cast<size_t>(got));
     if (tail.size() > kMaxKeptOutput) tail.erase(0, tail.size() - kMaxKeptOutput);
+  }
+}
+
+/// What a pipe has at the moment, as far as `text` may grow; empties `pipe` at its end.
+void read_some(UniqueFd& pipe, std::string& text, size_t most) {
+  std::array<char, 16384> buffer;
+  const ssize_t got = ::read(pipe.get(), buffer.data(), buffer.size());
+  if (got < 0 && errno == EINTR) return;
+  if (got <= 0) {
+    pipe = UniqueFd();
+  } else {
+    text.append(buffer.data(), std::min(static_cast<size_t>(got), most - text.size()));
   }
 }
 
@@ -201,6 +215,37 @@ ChildResult run_child(const std::vector<std::string>& command) {
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   result.exit_code = exit_code_of(status);
+  return result;
+}
+
+CapturedChild capture_child(const std::vector<std::string>& command, std::chrono::seconds limit) {
+  Pipe out = make_pipe();
+  Pipe err = make_pipe();
+  ChildProcess child;
+  child.give_descriptor(out.write_end.get(), STDOUT_FILENO);
+  child.give_descriptor(err.write_end.get(), STDERR_FILENO);
+  const pid_t pid = child.run(command.front(), command);
+  out.write_end = UniqueFd();
+  err.write_end = UniqueFd();
+  CapturedChild result;
+  std::string errors;
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (out.read_end || err.read_end) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        end - std::chrono::steady_clock::now());
+    if (left.count() <= 0) break;
+    std::array<pollfd, 2> polled = {
+        {{out.read_end.get(), POLLIN, 0}, {err.read_end.get(), POLLIN, 0}}};
+    if (::poll(polled.data(), polled.size(), static_cast<int>(left.count())) <= 0) continue;
+    if (polled[0].revents != 0) read_some(out.read_end, result.output, kMaxCapturedOutput);
+    if (polled[1].revents != 0) read_some(err.read_end, errors, kMaxKeptOutput);
+  }
+  if (out.read_end || err.read_end) ::kill(pid, SIGKILL);
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  result.exit_code = exit_code_of(status);
+  result.last_line = last_line(std::move(errors));
   return result;
 }
 

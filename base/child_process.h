@@ -3,6 +3,7 @@
 #include <spawn.h>
 #include <sys/types.h>
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -52,6 +53,17 @@ struct ChildResult {
 /// input. Its stdout goes where ours goes, its stderr is read for the last line. Throws
 /// std::system_error if it cannot be started.
 ChildResult run_child(const std::vector<std::string>& command);
+
+struct CapturedChild {
+  int exit_code = 0;      ///< as of exit_code_of()
+  std::string output;     ///< its stdout, 64 MiB of it at most
+  std::string last_line;  ///< of its stderr
+};
+
+/// Runs a program (argument vector, found through PATH, no shell) to its end, without standard
+/// input, and reads what it writes. It is killed once `limit` is over. Throws std::system_error if
+/// it cannot be started.
+CapturedChild capture_child(const std::vector<std::string>& command, std::chrono::seconds limit);
 
 /// The command line that starts `ranks` processes of `program` (with its arguments) on this machine
 /// with OpenMPI, for one process without mpirun. No rank listens on other interfaces than the

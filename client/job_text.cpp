@@ -110,6 +110,11 @@ std::string job_text(const v1::Job& job, std::time_t now) {
     if (job.has_retry_time()) rows.push_back({"not before", date(job.retry_time())});
   }
   if (job.attempt() > 1) rows.push_back({"attempt", std::to_string(job.attempt())});
+  if (job.has_launcher()) {
+    rows.push_back({"launcher", v1::Resources::Launcher_Name(job.launcher())});
+  }
+  if (job.has_launcher_status()) rows.push_back({"", printable(job.launcher_status())});
+  if (job.has_command()) rows.push_back({"to be run", printable(job.command())});
   if (job.has_progress() && !has_ended(job.state())) {
     rows.push_back({"progress", render_plain(job.progress())});
   }
@@ -144,6 +149,12 @@ std::string server_text(const v1::ServerInfo& server) {
       {"GPUs", of(std::to_string(used.gpus()), std::to_string(capacity.gpus()))},
       {"memory", of(human_bytes(used.memory_bytes()), human_bytes(capacity.memory_bytes()))},
       {"drained", server.drained() ? "yes" : "no"}};
+  std::string launchers;
+  for (const int launcher : server.launchers()) {
+    launchers += (launchers.empty() ? "" : ", ") +
+                 v1::Resources::Launcher_Name(static_cast<v1::Resources::Launcher>(launcher));
+  }
+  if (!launchers.empty()) rows.push_back({"launchers", launchers});
   if (!server.paused().empty()) rows.push_back({"starts no job", printable(server.paused())});
   return format_table(rows, {Align::kLeft, Align::kLeft});
 }

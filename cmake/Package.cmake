@@ -5,7 +5,8 @@ install(FILES deploy/systemd/dotresize-server.service DESTINATION lib/systemd/sy
 install(FILES deploy/systemd/dotresize.conf DESTINATION lib/sysusers.d)
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
 install(DIRECTORY deploy/monitoring DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
-install(FILES deploy/systemd/server.yaml deploy/slurm/dotresize.sbatch DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+install(FILES deploy/systemd/server.yaml DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+install(DIRECTORY deploy/slurm DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "the operators of this machine <root@localhost>")

@@ -19,13 +19,6 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-std::string sha256_of(const std::string& data) {
-  std::string hash(SHA256_DIGEST_LENGTH, '\0');
-  SHA256(reinterpret_cast<const unsigned char*>(data.data()), data.size(),
-         reinterpret_cast<unsigned char*>(hash.data()));
-  return hash;
-}
-
 constexpr char kSupervisorFile[] = "supervisor.json";
 constexpr char kExitFile[] = "exit.json";
 constexpr size_t kMaxFileBytes = size_t{64} * 1024;
@@ -43,15 +36,22 @@ std::optional<Record> read_record(const fs::path& path, Convert&& convert) {
 
 }  // namespace
 
+std::string token_hash(const std::string& secret) {
+  std::string hash(SHA256_DIGEST_LENGTH, '\0');
+  SHA256(reinterpret_cast<const unsigned char*>(secret.data()), secret.size(),
+         reinterpret_cast<unsigned char*>(hash.data()));
+  return hash;
+}
+
 AttemptToken make_attempt_token() {
   AttemptToken token;
   token.secret = hex_digits(random_bytes(32));
-  token.sha256 = sha256_of(token.secret);
+  token.sha256 = token_hash(token.secret);
   return token;
 }
 
 bool matches_token(const std::string& secret, const std::string& sha256) {
-  const std::string hash = sha256_of(secret);
+  const std::string hash = token_hash(secret);
   return sha256.size() == hash.size() &&
          CRYPTO_memcmp(hash.data(), sha256.data(), hash.size()) == 0;
 }

@@ -8,15 +8,21 @@
 #include <string>
 #include <vector>
 
+#include "base/failure.h"
+
 namespace dotresize {
 
-/// The secret with which the processes of one attempt authenticate. Only its hash is ever stored.
+/// The secret with which the processes of one attempt authenticate. Only its hash is ever stored,
+/// but for ranks on other machines: they read it from a private file, which goes with the attempt.
 struct AttemptToken {
   std::string secret;  ///< 64 hexadecimal digits
   std::string sha256;  ///< 32 bytes
 };
 
 AttemptToken make_attempt_token();
+
+/// AttemptToken.sha256 of a secret.
+std::string token_hash(const std::string& secret);
 
 /// Whether `secret` has this SHA-256, in time that does not depend on where they differ.
 bool matches_token(const std::string& secret, const std::string& sha256);
@@ -60,15 +66,20 @@ struct AttemptCommand {
 pid_t start_attempt(const AttemptCommand& attempt);
 
 enum class Liveness {
+  kWaiting,  ///< it cannot be heard now: somebody else has not started it yet, or has suspended it
   kAlive,
-  kExited,    ///< exit.json says how; no process is left
-  kVanished,  ///< the supervisor is gone without an exit.json; processes may be left
+  kRestarted,  ///< its processes are gone or end, and the next ones are started without our doing
+  kExited,     ///< no process is left
+  kVanished,   ///< its processes have gone without a record of their end; some may be left
 };
 
 struct AttemptStatus {
   Liveness liveness = Liveness::kAlive;
-  ExitRecord exit;  ///< kExited
-  bool ran = true;  ///< false: vanished before its supervisor had begun
+  ExitRecord exit;                      ///< kExited
+  bool ran = true;                      ///< false: vanished before it had begun
+  std::optional<Failure> failure = {};  ///< kRestarted: why; kExited: why, if that is known
+  std::string note = {};                ///< for people: v1::Job.launcher_status
+  std::string command = {};             ///< v1::Job.command
 };
 
 AttemptStatus check_attempt(const std::filesystem::path& dir);

@@ -1,6 +1,8 @@
 #include "server/job_admission.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "base/errors.h"
 #include "base/human_text.h"
@@ -94,25 +96,43 @@ void check_counts(const v1::JobSpec& spec, const Amounts& capacity) {
   }
 }
 
+v1::Resources::Launcher chosen_launcher(const v1::JobSpec& spec, const Machine& machine) {
+  const v1::Resources::Launcher asked = spec.resources().launcher();
+  if (asked == v1::Resources::local) return machine.launchers.front();
+  if (machine.offers(asked)) return asked;
+  std::string offered;
+  for (const v1::Resources::Launcher launcher : machine.launchers) {
+    offered += (offered.empty() ? "" : ", ") + v1::Resources::Launcher_Name(launcher);
+  }
+  throw invalid_argument("resources.launcher", "this server has no " +
+                                                   v1::Resources::Launcher_Name(asked) + ", but " +
+                                                   offered + " (--launcher)");
+}
+
 struct PlannedMemory {
   int64_t bytes = 0;  ///< of the host, all ranks together
   std::string plan;   ///< for people
 };
 
-/// By the plan. Each rank has an equal part of the machine's memory as its budget, unless the spec
-/// has one.
-PlannedMemory planned_memory(v1::JobSpec spec, const Amounts& capacity) {
+/// By the plan. Here each rank has an equal part of the machine's memory as its budget, unless the
+/// spec has one. Elsewhere each is given what the largest one needs.
+PlannedMemory planned_memory(v1::JobSpec spec, const Amounts& capacity, bool here) {
   const ModelConfig config = with_field("model.path", [&] {
     require_model_directory(spec.model().path());
     return read_model_config(spec.model().path());
   });
-  set_memory_budget(spec, capacity.memory);
+  if (here) set_memory_budget(spec, capacity.memory);
   const ResolvedJob job = with_field("spec", [&] { return resolve_job(spec, config); });
   const ShardPlan plan =
       with_field("resources.ranks", [&] { return make_shard_plan(config, job); });
   int64_t memory = 0;
-  for (const RankShard& rank : plan.ranks) memory += rank.peak_memory_bytes;
-  if (memory > capacity.memory) {
+  int64_t largest = 0;
+  for (const RankShard& rank : plan.ranks) {
+    memory += rank.peak_memory_bytes;
+    largest = std::max(largest, rank.peak_memory_bytes);
+  }
+  if (!here) memory = largest * std::ssize(plan.ranks);
+  if (here && memory > capacity.memory) {
     throw invalid_argument("resources.memory", "the ranks take " + human_bytes(memory) +
                                                    " together, and this server has " +
                                                    human_bytes(capacity.memory) +
@@ -158,8 +178,7 @@ void set_memory_budget(v1::JobSpec& spec, int64_t memory) {
   spec.mutable_resources()->set_memory(std::to_string(memory / ranks_of(spec)));
 }
 
-NewJob admit(const v1::CreateJobRequest& request, const Amounts& capacity,
-             const PathPolicy& paths) {
+NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const PathPolicy& paths) {
   const v1::JobSpec& spec = request.spec();
   check_request_id(request.request_id());
   check_options(request.options());
@@ -169,8 +188,10 @@ NewJob admit(const v1::CreateJobRequest& request, const Amounts& capacity,
   std::vector<FieldViolation> violations = validate_spec(spec, /*require_absolute_paths=*/true);
   if (!violations.empty()) throw invalid_argument(std::move(violations));
   const v1::JobSpec resolved = paths.resolve(spec);
-  check_counts(resolved, capacity);
-  PlannedMemory planned = planned_memory(resolved, capacity);
+  const v1::Resources::Launcher launcher = chosen_launcher(resolved, machine);
+  const bool here = launcher == v1::Resources::local;
+  if (here) check_counts(resolved, machine.capacity);
+  PlannedMemory planned = planned_memory(resolved, machine.capacity, here);
   check_output(resolved.output().path(), resolved.output());
   return {spec,
           request.request_id(),
@@ -178,6 +199,7 @@ NewJob admit(const v1::CreateJobRequest& request, const Amounts& capacity,
           claims_of(resolved),
           "",
           request.options(),
+          launcher,
           planned.bytes,
           std::move(planned.plan)};
 }

@@ -7,10 +7,11 @@
 namespace dotresize {
 
 /// Checks everything that can be checked before a job runs: the request, the model's config.json,
-/// the job against the model, its plan against the machine, the output. Throws INVALID_ARGUMENT
+/// the job against the model, its plan against the machine (unless it runs elsewhere), the output.
+/// Throws INVALID_ARGUMENT
 /// with the fields, PERMISSION_DENIED for a path that `paths` does not allow, or
 /// FAILED_PRECONDITION if the output exists and may not be overwritten.
-NewJob admit(const v1::CreateJobRequest& request, const Amounts& capacity, const PathPolicy& paths);
+NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const PathPolicy& paths);
 
 /// Gives each rank an equal part of `memory` (bytes) as its budget, unless the spec has one.
 void set_memory_budget(v1::JobSpec& spec, int64_t memory);

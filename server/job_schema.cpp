@@ -142,12 +142,13 @@ SQLite::Database open_checked(const std::filesystem::path& path) {
 
 void insert_into_queue(const SQLite::Database& database, int64_t number, const v1::Job& job) {
   const v1::Resources& resources = job.spec().resources();
+  const int64_t ranks = resources.has_ranks() ? resources.ranks() : 1;
+  const bool here = job.launcher() == v1::Resources::local;
   prepare(database, "INSERT OR REPLACE INTO queue VALUES (?, ?, ?, ?, ?, ?, ?)", number,
           job.options().priority(),
           google::protobuf::util::TimeUtil::TimestampToMilliseconds(job.retry_time()),
-          static_cast<int>(resources.device()),
-          resources.has_ranks() ? static_cast<int64_t>(resources.ranks()) : int64_t{1},
-          job.memory_bytes(), job.owner())
+          static_cast<int>(resources.device()), here ? ranks : 0, here ? job.memory_bytes() : 0,
+          job.owner())
       .exec();
 }
 

@@ -22,6 +22,7 @@ struct NewJob {
   std::vector<PathClaim> claims;
   std::string owner;  ///< empty: none
   v1::JobOptions options;
+  v1::Resources::Launcher launcher = v1::Resources::local;
   int64_t memory = 0;     ///< bytes of the host that all ranks together take
   std::string plan = {};  ///< for people (v1::Job.plan); not stored
 };
@@ -40,8 +41,11 @@ struct JobQuery {
 struct QueuedJob {
   std::string id;
   v1::Resources::Device device = v1::Resources::auto_;
-  int64_t ranks = 1;
-  int64_t memory = 0;  ///< bytes
+  int64_t ranks = 1;   ///< that it takes of this machine
+  int64_t memory = 0;  ///< bytes of this machine
+
+  /// Whether it runs elsewhere, by another launcher than local.
+  bool is_remote() const { return ranks == 0; }
 };
 
 /// Where a job is.

@@ -297,11 +297,12 @@ v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& c
     }
   }
   if (request.options().priority() > 0) require_role(caller, Role::kAdmin);
-  NewJob admitted = admit(request, machine_.capacity, paths_);
+  NewJob admitted = admit(request, machine_, paths_);
   if (request.validate_only()) {
     v1::Job job;
     *job.mutable_spec() = admitted.spec;
     job.set_memory_bytes(admitted.memory);
+    if (admitted.launcher != v1::Resources::local) job.set_launcher(admitted.launcher);
     job.set_plan(admitted.plan);
     return job;
   }
@@ -324,6 +325,11 @@ void JobsService::describe(v1::Job& job) {
   if (job.state() == v1::Job::FAILED) {
     const int64_t bytes = size_of_directory(partial_path(store_.output_of(job.id())));
     if (bytes > 0) job.set_unfinished_bytes(bytes);
+  }
+  if (is_launched(job.state()) && job.has_launcher()) {
+    const AttemptNote note = view_.note(job.id());
+    if (!note.status.empty()) job.set_launcher_status(note.status);
+    if (!note.command.empty()) job.set_command(note.command);
   }
   if (job.state() != v1::Job::QUEUED) return;
   job.set_queue_position(store_.queue_position(job.id()));
@@ -437,6 +443,7 @@ v1::ServerInfo JobsService::server_info() {
   info.set_running_jobs(static_cast<int32_t>(jobs[v1::Job::STARTING] + jobs[v1::Job::RUNNING]));
   info.set_drained(drain_.is_on());
   info.set_paused(view_.paused());
+  for (const v1::Resources::Launcher launcher : machine_.launchers) info.add_launchers(launcher);
   return info;
 }
 

@@ -2,12 +2,17 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
 #include "server/attempt.h"
+#include "server/heartbeats.h"
+#include "server/job_store.h"
 #include "server/state_dir.h"
 
 namespace dotresize {
@@ -24,38 +29,74 @@ class Launcher {
   /// nothing runs.
   virtual void launch(const v1::Job& job, const std::string& token) = 0;
   virtual AttemptStatus check(const v1::Job& job) = 0;
+  /// After kRestarted: prepares the attempt after this one for the processes that are being
+  /// started, and returns its secret.
+  virtual std::string prepare_restart(const v1::Job& job);
   /// Asks the attempt to end. False if it cannot be asked (yet).
   virtual bool stop(const v1::Job& job) = 0;
   /// For an attempt that has vanished: kills the processes left of it. True if there were none.
   virtual bool clear_leftovers(const v1::Job& job) = 0;
-  /// Removes what an attempt without processes has left outside of its folder and output.
+  /// Removes the secret of an attempt without processes, and what it has left outside of its folder
+  /// and output.
   virtual void clean_up(const v1::Job& job) = 0;
   /// The end of what this attempt has written.
   virtual std::string log_tail(const v1::Job& job) = 0;
+  /// Which program starts several ranks.
+  virtual std::string starter() const { return "mpirun"; }
 };
 
 /// MPI ranks of a job.
 int ranks_of(const v1::JobSpec& spec);
 
-/// What launchers are made of.
+/// The variables of this process's environment, "NAME=value", that a job's processes see.
+std::vector<std::string> inherited_environment();
+
+/// Writes what all attempts of the job share, its job file, and returns that.
+std::filesystem::path write_job_file(const StateDir& state, const v1::Job& job);
+
+/// How ranks on other machines reach the Workers service.
+struct RemoteWorkers {
+  std::string address;  ///< HOST:PORT; empty: not at all
+  std::string ca;       ///< PEM of the authority of its certificate; empty: no TLS
+};
+
+/// Writes what the ranks of this attempt need to call the server (base/attempt_file.h).
+void write_attempt_file(const std::filesystem::path& file, const RemoteWorkers& server,
+                        const std::string& job_id, int attempt, const std::string& token);
+
+/// How jobs are given to Slurm.
+struct SlurmOptions {
+  std::vector<std::string> arguments;  ///< of sbatch, after our own
+  int cpus = 1;                        ///< of a rank
+  std::chrono::seconds poll{5};        ///< between questions to Slurm, of all jobs at once
+};
+
+/// What launchers are made of; what it refers to outlives them.
 struct LauncherContext {
   const StateDir& state;
+  JobStore& store;
+  const Heartbeats& heartbeats;
   mode_t umask;             ///< of what jobs write
-  std::string coordinator;  ///< where ranks reach the Workers service, as gRPC names it
+  std::string coordinator;  ///< where ranks on this machine reach the Workers service
+  RemoteWorkers remote;
+  SlurmOptions slurm;
+  std::chrono::seconds external_timeout{0};  ///< for the first call of an attempt; 0: any time
 };
 
 /// A launcher for each value of `resources.launcher`.
 class Launchers {
  public:
-  explicit Launchers(const LauncherContext& context);
+  /// `offered`: those that jobs may have. Attempts of others are followed to their end.
+  Launchers(const LauncherContext& context, const std::vector<v1::Resources::Launcher>& offered);
 
-  /// The one that the job asks for. Throws std::invalid_argument if there is none.
+  /// The one that starts the job's ranks. Throws std::invalid_argument if there is none.
   Launcher& of(const v1::Job& job);
-  /// Throws ProgramMissing if one of them is not ready.
+  /// Throws ProgramMissing if one that is offered is not ready.
   void require_ready() const;
 
  private:
   std::map<v1::Resources::Launcher, std::unique_ptr<Launcher>> launchers_;
+  std::vector<v1::Resources::Launcher> offered_;
 };
 
 }  // namespace dotresize

@@ -2,17 +2,13 @@
 
 #include <spdlog/spdlog.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
-#include <string_view>
+#include <utility>
 
 #include "base/child_process.h"
 #include "base/environment.h"
-#include "job/spec/job_file.h"
 #include "server/files.h"
 #include "server/process_table.h"
 
@@ -32,23 +28,6 @@ fs::path shared_memory_of(const v1::Job& job) {
   return fs::path("/dev/shm") / ("dotresize-" + job.id() + "-" + std::to_string(job.attempt()));
 }
 
-/// Whether a job's processes see this variable, "NAME=value", of this process's environment.
-bool is_inherited(std::string_view variable) {
-  constexpr std::array<std::string_view, 11> kNames = {"PATH",
-                                                       "HOME",
-                                                       "LANG",
-                                                       "LC_ALL",
-                                                       "TMPDIR",
-                                                       "LD_LIBRARY_PATH",
-                                                       "OMP_NUM_THREADS",
-                                                       "OMP_WAIT_POLICY",
-                                                       "GOMP_SPINCOUNT",
-                                                       "DOTRESIZE_CUDA_MODULE",
-                                                       "DOTRESIZE_PYTHON"};
-  const std::string_view name = variable.substr(0, variable.find('='));
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
-}
-
 }  // namespace
 
 LocalLauncher::LocalLauncher(const LauncherContext& context)
@@ -60,25 +39,22 @@ void LocalLauncher::require_ready() const {
 }
 
 void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
-  const fs::path dir = state_.job(job.id());
-  fs::create_directories(dir);
-  write_private_file(dir / "job.json", job_spec_to_json(job.spec()));
-
+  const fs::path job_file = write_job_file(state_, job);
   AttemptCommand attempt;
   attempt.dir = state_.attempt(job.id(), job.attempt());
   const fs::path shared_memory = shared_memory_of(job);
   fs::create_directory(shared_memory);
-  attempt.command = launch_command(ranks_of(job.spec()), shared_memory,
-                                   {worker_program().string(), "--work-dir",
-                                    state_.tokens().string(), (dir / "job.json").string()});
+  attempt.command = launch_command(
+      ranks_of(job.spec()), shared_memory,
+      {worker_program().string(), "--work-dir", state_.tokens().string(), job_file.string()});
   attempt.umask = umask_;
-  attempt.environment = attempt_environment(job);
+  attempt.environment = inherited_environment();
+  for (std::string& variable : attempt_environment(job)) {
+    attempt.environment.push_back(std::move(variable));
+  }
   attempt.environment.push_back("CUDA_VISIBLE_DEVICES=" + job.gpus());
   attempt.environment.push_back("DOTRESIZE_COORDINATOR=" + coordinator_);
   attempt.environment.push_back("DOTRESIZE_ATTEMPT_TOKEN=" + token);
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (is_inherited(*variable)) attempt.environment.emplace_back(*variable);
-  }
   supervisors_.push_back(start_attempt(attempt));
 }
 

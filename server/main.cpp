@@ -1,5 +1,5 @@
-// dotresize-server: the coordinator. Takes jobs over gRPC, keeps them in SQLite, runs them with
-// mpirun.
+// dotresize-server: the coordinator. Takes jobs over gRPC, keeps them in SQLite, has launchers run
+// them.
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <spdlog/spdlog.h>

@@ -71,6 +71,11 @@ void add_jobs(const ServerFigures& figures, Families& families) {
     families.value_of({{"state", lower_case(v1::Job::State_Name(state))}},
                       found == figures.jobs.end() ? 0.0 : static_cast<double>(found->second));
   }
+  families.add(MetricType::Gauge, "dotresize_launched_jobs",
+               "Jobs that start or run, by launcher.");
+  for (const auto& [launcher, count] : figures.launched) {
+    families.value_of({{"launcher", v1::Resources::Launcher_Name(launcher)}}, count);
+  }
   families.gauge("dotresize_queue_head_age_seconds",
                  "Since the job at the head of the queue was queued; 0 if none is.",
                  figures.queue_head_age_s);

@@ -21,11 +21,12 @@ struct ServerFigures {
   std::map<v1::Job::State, int64_t> jobs;  ///< in the table
   double queue_head_age_s = 0.0;           ///< since the job at the head was queued; 0: none is
   JobTotals totals;
-  double longest_silence_s = 0.0;  ///< of a running job's heartbeats; 0: none runs
-  int streams = 0;                 ///< open WatchJob and GetLogs calls
-  bool serving = true;             ///< what grpc.health.v1 says
-  Amounts capacity;                ///< of the machine for jobs
-  Amounts used;                    ///< by jobs that run
+  double longest_silence_s = 0.0;                   ///< of a running job's heartbeats; 0: none runs
+  int streams = 0;                                  ///< open WatchJob and GetLogs calls
+  bool serving = true;                              ///< what grpc.health.v1 says
+  Amounts capacity;                                 ///< of the machine for jobs
+  Amounts used;                                     ///< by jobs that run
+  std::map<v1::Resources::Launcher, int> launched;  ///< jobs that run, of all launchers here
   bool drained = false;
   bool queue_held = false;       ///< this machine cannot start jobs
   int64_t state_free_bytes = 0;  ///< of the disk of the state directory

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <functional>
 #include <iostream>
 #include <map>
 
@@ -118,15 +119,42 @@ void add_watching_options(CLI::App& app, ServerOptions& options) {
           CLI::CheckedTransformer(std::map<std::string, LogFormat>{{"text", LogFormat::kText},
                                                                    {"json", LogFormat::kJson}})
               .description(""));
+  app.add_option("--log-level", options.log_level,
+                 "The least that is logged: debug, info, warn, error")
+      ->envname("DOTRESIZE_LOG_LEVEL")
+      ->type_name("LEVEL")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}).description(""))
+      ->capture_default_str();
 }
 
 std::string memory_fault(const std::string& text) {
   return parse_bytes(text).value_or(0) > 0 ? "" : "'" + text + "' is no size, as 256GiB is one";
 }
 
+/// What the options say in the units and words of people.
+struct RawOptions {
+  explicit RawOptions(const ServerOptions& defaults)
+      : heartbeat_timeout_s(static_cast<int>(defaults.heartbeat_timeout.count())),
+        retry_delay_s(static_cast<int>(defaults.retry_delay.count())),
+        slurm_poll_s(static_cast<int>(defaults.slurm.poll.count())),
+        external_timeout_s(static_cast<int>(defaults.external_timeout.count())) {}
+
+  void set_times(ServerOptions& options) const {
+    options.heartbeat_timeout = std::chrono::seconds(heartbeat_timeout_s);
+    options.retry_delay = std::chrono::seconds(retry_delay_s);
+    options.slurm.poll = std::chrono::seconds(slurm_poll_s);
+    options.external_timeout = std::chrono::seconds(external_timeout_s);
+  }
+
+  int heartbeat_timeout_s;
+  int retry_delay_s;
+  int slurm_poll_s;
+  int external_timeout_s;
+  std::vector<std::string> launchers = {"local"};
+};
+
 /// How much runs, and how often and how long it is waited for.
-void add_limit_options(CLI::App& app, ServerOptions& options, int& retry_delay_s,
-                       int& heartbeat_timeout_s) {
+void add_limit_options(CLI::App& app, ServerOptions& options, RawOptions& raw) {
   app.add_option("--max-ranks", options.max_ranks, "MPI ranks running at the same time")
       ->envname("DOTRESIZE_MAX_RANKS")
       ->check(CLI::Range(1, 65536))
@@ -145,12 +173,12 @@ void add_limit_options(CLI::App& app, ServerOptions& options, int& retry_delay_s
       ->envname("DOTRESIZE_MAX_ATTEMPTS")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
-  app.add_option("--retry-delay", retry_delay_s,
+  app.add_option("--retry-delay", raw.retry_delay_s,
                  "Seconds before the second launch, doubled with each further one")
       ->envname("DOTRESIZE_RETRY_DELAY")
       ->check(CLI::Range(0, 3600))
       ->capture_default_str();
-  app.add_option("--heartbeat-timeout", heartbeat_timeout_s,
+  app.add_option("--heartbeat-timeout", raw.heartbeat_timeout_s,
                  "Seconds of silence after which a job is stopped")
       ->envname("DOTRESIZE_HEARTBEAT_TIMEOUT")
       ->check(CLI::Range(5, 86400))
@@ -173,6 +201,80 @@ void add_caller_options(CLI::App& app, ServerOptions& options) {
       ->envname("DOTRESIZE_MAX_STREAMS")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+}
+
+/// Who starts the ranks, and how those on other machines call.
+void add_launcher_options(CLI::App& app, ServerOptions& options, RawOptions& raw) {
+  app.add_option(
+         "--launcher", raw.launchers,
+         "What may start jobs: local, slurm, external, comma-separated; the first one those "
+         "that ask for none")
+      ->envname("DOTRESIZE_LAUNCHER")
+      ->type_name("NAME,...")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"local", "slurm", "external"}).description(""))
+      ->capture_default_str();
+  app.add_option("--workers", options.workers,
+                 "HOST:PORT under which ranks on other machines reach this server (default: none)")
+      ->envname("DOTRESIZE_WORKERS")
+      ->check(endpoint_fault);
+  app.add_option("--workers-ca", options.workers_ca,
+                 "Authority (PEM) of --tls-cert, by which these ranks know the server")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_WORKERS_CA");
+  app.add_option("--max-remote-jobs", options.max_remote_jobs,
+                 "Jobs that other launchers than local have at once")
+      ->envname("DOTRESIZE_MAX_REMOTE_JOBS")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  app.add_option("--external-timeout", raw.external_timeout_s,
+                 "Seconds after which a job fails whose command nobody has run; 0: never")
+      ->envname("DOTRESIZE_EXTERNAL_TIMEOUT")
+      ->check(CLI::Range(0, 2'000'000))
+      ->capture_default_str();
+}
+
+/// How Slurm is given jobs, and asked for them.
+void add_slurm_options(CLI::App& app, SlurmOptions& options, RawOptions& raw) {
+  app.add_option(
+         "--slurm-option", options.arguments,
+         "Further option of sbatch, --slurm-option=--partition=gpu say; may be given several "
+         "times")
+      ->type_name("OPTION")
+      ->envname("DOTRESIZE_SLURM_OPTION")
+      ->delimiter(' ');
+  app.add_option("--slurm-cpus", options.cpus, "Processors of a rank under Slurm")
+      ->envname("DOTRESIZE_SLURM_CPUS")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--slurm-poll", raw.slurm_poll_s,
+                 "Seconds between questions to Slurm, each for all jobs")
+      ->envname("DOTRESIZE_SLURM_POLL")
+      ->check(CLI::Range(1, 600))
+      ->capture_default_str();
+}
+
+/// `named`: whether an option was given.
+void take_launchers(const std::vector<std::string>& names, ServerOptions& options,
+                    const std::function<bool(const char* option)>& named) {
+  options.launchers.clear();
+  for (const std::string& name : names) {
+    v1::Resources::Launcher launcher = v1::Resources::local;
+    v1::Resources::Launcher_Parse(name, &launcher);
+    if (launcher == v1::Resources::local && !options.launchers.empty()) {
+      throw CLI::ValidationError("--launcher", "local must come first: no job can ask for it else");
+    }
+    options.launchers.push_back(launcher);
+  }
+  const auto require = [&](const char* option, const char* name) {
+    if (named(option) && std::ranges::find(names, name) == names.end()) {
+      throw CLI::ValidationError(option, std::string("needs --launcher ") + name);
+    }
+  };
+  for (const char* option : {"--slurm-option", "--slurm-cpus", "--slurm-poll"}) {
+    require(option, "slurm");
+  }
+  require("--external-timeout", "external");
 }
 
 /// Prints what the error says: help too is one.
@@ -225,12 +327,13 @@ TokenOptions parse_token_options(int argc, char** argv) {
 ServerOptions parse_options(int argc, char** argv) {
   ServerOptions options;
   options.state_dir = default_state_dir();
-  int heartbeat_timeout_s = static_cast<int>(options.heartbeat_timeout.count());
-  int retry_delay_s = static_cast<int>(options.retry_delay.count());
+  RawOptions raw(options);
   std::string config_file;
 
-  CLI::App app("The dotresize coordinator: takes jobs over gRPC and runs them under mpirun.",
-               "dotresize-server");
+  CLI::App app(
+      "The dotresize coordinator: takes jobs over gRPC and runs them under mpirun, or has Slurm "
+      "or others run them.",
+      "dotresize-server");
   app.set_version_flag("--version", kVersion)->configurable(false);
   app.get_help_ptr()->configurable(false);
   app.add_option("--listen", options.listen, "HOST:PORT; port 0 takes the last run's, or any free")
@@ -243,13 +346,9 @@ ServerOptions parse_options(int argc, char** argv) {
   add_watching_options(app, options);
   add_access_options(app, options);
   add_caller_options(app, options);
-  add_limit_options(app, options, retry_delay_s, heartbeat_timeout_s);
-  app.add_option("--log-level", options.log_level,
-                 "The least that is logged: debug, info, warn, error")
-      ->envname("DOTRESIZE_LOG_LEVEL")
-      ->type_name("LEVEL")
-      ->check(CLI::IsMember({"debug", "info", "warn", "error"}).description(""))
-      ->capture_default_str();
+  add_limit_options(app, options, raw);
+  add_launcher_options(app, options, raw);
+  add_slurm_options(app, options.slurm, raw);
   app.add_option("--config", config_file, "YAML file with these options")
       ->envname("DOTRESIZE_CONFIG")
       ->check(CLI::ExistingFile)
@@ -258,14 +357,15 @@ ServerOptions parse_options(int argc, char** argv) {
     app.parse(argc, argv);
     if (!config_file.empty()) apply_config_file(config_file, app);
     if (options.state_dir.empty()) throw CLI::RequiredError(state->get_name());
+    take_launchers(raw.launchers, options,
+                   [&](const char* option) { return app.get_option(option)->count() > 0; });
   } catch (const CLI::ParseError& error) {
     exit_after(app, error);
   } catch (const YAML::Exception& error) {
     exit_after(app, CLI::ConfigError(config_file + ": " + error.what()));
   }
   options.state_dir = std::filesystem::absolute(options.state_dir);
-  options.retry_delay = std::chrono::seconds(retry_delay_s);
-  options.heartbeat_timeout = std::chrono::seconds(heartbeat_timeout_s);
+  raw.set_times(options);
   return options;
 }
 

@@ -9,6 +9,7 @@
 
 #include "server/credentials.h"
 #include "server/job_store.h"
+#include "server/launcher.h"
 #include "server/log_format.h"
 
 namespace dotresize {
@@ -37,6 +38,13 @@ struct ServerOptions {
   std::chrono::seconds retry_delay{10};       ///< before the second one; doubled with each
   mode_t job_umask = 022;  ///< of what jobs write: that of who started the server
   std::chrono::seconds heartbeat_timeout{60};  ///< longest silence of a running job
+  /// What may start jobs; the first one those that ask for none.
+  std::vector<v1::Resources::Launcher> launchers = {v1::Resources::local};
+  std::string workers;  ///< HOST:PORT where ranks on other machines call; empty: none do
+  std::filesystem::path workers_ca;  ///< PEM of the authority by which they know the server
+  int max_remote_jobs = 100;         ///< launched at once by other launchers than local
+  SlurmOptions slurm;
+  std::chrono::seconds external_timeout{0};  ///< see LauncherContext
 };
 
 /// The program is to end now with this code: --help, or a usage error that was already printed.

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <sstream>
+#include <string_view>
 #include <vector>
 
 #include "base/environment.h"
@@ -59,6 +60,33 @@ std::optional<v1::JobError> killed_rank(const std::vector<std::string>& lines,
   return std::nullopt;
 }
 
+/// srun: "srun: error: HOST: task 1: Killed", then what it does to the others: "HOST: tasks 0,2-3:
+/// Terminated". If a rank has told of a failure before, MPI_Abort is why it does so.
+std::optional<v1::JobError> killed_task(const std::vector<std::string>& lines,
+                                        const std::string& phase) {
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    if (parse_failure_line(*line)) return std::nullopt;
+    int rank = 0;
+    int end = 0;
+    char host[kMaxHost + 1];
+    std::sscanf(line->c_str(), "srun: error: %255[^ :]: task %7d: %n", host, &rank, &end);
+    if (end == 0) {
+      std::sscanf(line->c_str(), "srun: error: %255[^ :]: tasks %7d%*[-,0-9]: %n", host, &rank,
+                  &end);
+    }
+    if (end == 0) continue;
+    const std::string_view what = std::string_view(*line).substr(static_cast<size_t>(end));
+    for (int signal = 1; signal < SIGRTMIN; ++signal) {
+      const char* description = ::sigdescr_np(signal);
+      if (description != nullptr && what.starts_with(description)) {
+        return killed(rank, host, signal, phase);
+      }
+    }
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
 std::optional<Failure> failure_in(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) {
     if (auto failure = parse_failure_line(line)) return failure;
@@ -84,7 +112,7 @@ std::optional<v1::JobError> killed_only_rank(const FailureEvidence& evidence) {
 
 std::string how_it_ended(const FailureEvidence& evidence) {
   const ExitRecord& exit = evidence.exit;
-  const std::string command = evidence.alone ? "the worker" : "mpirun";
+  const std::string command = evidence.alone ? "the worker" : evidence.starter;
   if (exit.signal != 0) return command + " was killed by signal " + signal_name(exit.signal);
   if (exit.exit_code == kExitCancelled) {
     return "the job was stopped by a signal that dotresize-server did not send";
@@ -116,7 +144,8 @@ v1::JobError to_job_error(const Failure& failure) {
 v1::JobError explain_failure(const FailureEvidence& evidence) {
   const std::vector<std::string> lines = lines_from_the_end(evidence.log_tail);
   if (const auto only = killed_only_rank(evidence)) return *only;
-  const std::optional<v1::JobError> killed = killed_rank(lines, evidence.phase);
+  std::optional<v1::JobError> killed = killed_rank(lines, evidence.phase);
+  if (!killed) killed = killed_task(lines, evidence.phase);
   // Other ranks may have reported that their peer is gone; only its own report says more.
   const bool own_report =
       killed && evidence.reported && evidence.reported->rank() == killed->rank();

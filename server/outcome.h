@@ -14,15 +14,16 @@ inline constexpr char kDeadlineExceeded[] = "DEADLINE_EXCEEDED";
 
 /// What is known of an attempt that has ended without success.
 struct FailureEvidence {
-  ExitRecord exit;                       ///< of mpirun, or of the only rank
+  ExitRecord exit;                       ///< of mpirun or srun, or of the only rank
   std::optional<v1::JobError> reported;  ///< by a rank over Workers.ReportFailure
   std::string log_tail;                  ///< what the attempt wrote last
   std::string phase;                     ///< of the last progress
   bool alone = false;                    ///< one rank: `exit` is its own, there is no mpirun
+  std::string starter = "mpirun";        ///< of several ranks, or srun
 };
 
-/// Why it failed, from the best evidence: mpirun says that a signal killed a rank, else a rank has
-/// reported an error, else the log has a rank's failure line, else its last line.
+/// Why it failed, from the best evidence: mpirun or srun says that a signal killed a rank, else a
+/// rank has reported an error, else the log has a rank's failure line, else its last line.
 v1::JobError explain_failure(const FailureEvidence& evidence);
 
 /// What is worth trying after a failure.

@@ -9,11 +9,19 @@
 
 namespace dotresize {
 
+/// What a launcher says of an attempt (AttemptStatus).
+struct AttemptNote {
+  std::string status;
+  std::string command;
+};
+
 /// What the scheduler has found in its last round.
 struct QueueState {
   std::string paused;  ///< why it starts no job at all; empty: it does
   Amounts used;
-  std::map<std::string, std::string> waiting;  ///< what jobs near the head wait for, by id
+  std::map<v1::Resources::Launcher, int> launched;  ///< jobs
+  std::map<std::string, AttemptNote> notes;         ///< of launched jobs, by id
+  std::map<std::string, std::string> waiting;       ///< what jobs near the head wait for, by id
 };
 
 /// Tells others of it. Safe to use from any thread.
@@ -30,6 +38,15 @@ class QueueView {
   Amounts used() const {
     const std::lock_guard lock(mutex_);
     return state_.used;
+  }
+  std::map<v1::Resources::Launcher, int> launched() const {
+    const std::lock_guard lock(mutex_);
+    return state_.launched;
+  }
+  AttemptNote note(const std::string& id) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = state_.notes.find(id);
+    return found == state_.notes.end() ? AttemptNote{} : found->second;
   }
   /// What this job waits for.
   std::string reason(const std::string& id) const {

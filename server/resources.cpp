@@ -96,6 +96,10 @@ std::string join_gpus(const std::vector<std::string>& gpus) {
   return fmt::format("{}", fmt::join(gpus, ","));
 }
 
+bool Machine::offers(v1::Resources::Launcher launcher) const {
+  return std::ranges::find(launchers, launcher) != launchers.end();
+}
+
 int64_t gpus_needed(v1::Resources::Device device, int64_t ranks, const Amounts& capacity) {
   if (device == v1::Resources::cpu) return 0;
   return device == v1::Resources::cuda || ranks <= capacity.gpus ? ranks : 0;
@@ -104,6 +108,7 @@ int64_t gpus_needed(v1::Resources::Device device, int64_t ranks, const Amounts& 
 Leases::Leases(const Machine& machine, const std::vector<v1::Job>& launched)
     : machine_(machine), free_gpus_(machine.gpus) {
   for (const v1::Job& job : launched) {
+    if (job.launcher() != v1::Resources::local) continue;
     const std::vector<std::string> gpus = split_gpus(job.gpus());
     used_ = used_ + Amounts{ranks_of(job.spec()), std::ssize(gpus), job.memory_bytes()};
     for (const std::string& gpu : gpus) std::erase(free_gpus_, gpu);

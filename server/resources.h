@@ -32,6 +32,10 @@ struct Machine {
   Amounts capacity;
   bool memory_declared = false;   ///< jobs must keep to it
   std::vector<std::string> gpus;  ///< as CUDA_VISIBLE_DEVICES names them
+  /// What may start jobs, here (local) or elsewhere; the first one those that ask for none.
+  std::vector<v1::Resources::Launcher> launchers = {v1::Resources::local};
+
+  bool offers(v1::Resources::Launcher launcher) const;
 };
 
 /// The GPUs that CUDA_VISIBLE_DEVICES of this process lists, or else those that the driver has a
@@ -47,7 +51,7 @@ std::vector<std::string> split_gpus(const std::string& list);
 std::string join_gpus(const std::vector<std::string>& gpus);
 
 /// Who has which of a machine's resources. Those of jobs that an earlier server has launched count
-/// too, also if they are more than there are now.
+/// too, also if they are more than there are now; those that run elsewhere do not.
 class Leases {
  public:
   /// `launched`: the jobs that have processes.

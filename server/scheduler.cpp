@@ -118,15 +118,40 @@ void Scheduler::notice_delay() {
 void Scheduler::poll_attempt(const v1::Job& seen) {
   const AttemptStatus status = launchers_.of(seen).check(seen);
   const v1::Job job = store_.get(seen.id());  // a cancel may have come before the end that we see
+  notes_[job.id()] = {status.note, status.command};
   switch (status.liveness) {
+    case Liveness::kWaiting:
+      heartbeats_.begin(job.id());  // nobody is to be heard
+      return stop_if_unwanted(job);
+    case Liveness::kRestarted:
+      return follow_restart(job, status.failure->message);
     case Liveness::kAlive:
       if (job.state() == v1::Job::RUNNING) hold_ = std::chrono::seconds(0);
       return stop_if_unwanted(job);
     case Liveness::kExited:
-      return end_or_retry(job, outcome_of(job, status.exit));
+      return end_or_retry(job, outcome_of(job, status));
     case Liveness::kVanished:
       return end_vanished(job, status.ran);
   }
+}
+
+void Scheduler::follow_restart(const v1::Job& job, const std::string& reason) {
+  if (has_output(job)) {  // nothing is left to do; its end makes the job SUCCEEDED
+    launchers_.of(job).stop(job);
+    return;
+  }
+  if (is_last_attempt(job)) {
+    stop_reasons_.try_emplace(job.id(), Failure{kLost, -1, "", job.progress().phase(), reason});
+  }
+  stop_if_unwanted(job);
+  if (job.cancelling() || stop_reasons_.contains(job.id())) return;
+  // First what its ranks read, then the table: until then they are refused.
+  const std::string token = launchers_.of(job).prepare_restart(job);
+  const auto next = store_.begin_attempt(job.id(), token_hash(token), reason);
+  if (!next) return;
+  forget(job.id());
+  heartbeats_.begin(job.id());
+  log_job(spdlog::level::warn, *next, reason);
 }
 
 void Scheduler::stop_if_unwanted(const v1::Job& job) {
@@ -163,16 +188,25 @@ Outcome Scheduler::succeeded(const v1::Job& job) const {
   }
 }
 
-Outcome Scheduler::outcome_of(const v1::Job& job, const ExitRecord& exit) const {
-  if (exit.exit_code == kExitOk || has_output(job)) return succeeded(job);
+Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) const {
+  const bool here = job.launcher() == v1::Resources::local;
+  const bool ended_well = status.exit.exit_code == kExitOk;
+  if (has_output(job) || (ended_well && here)) return succeeded(job);
   if (job.cancelling()) return cancelled();
   const auto reason = stop_reasons_.find(job.id());
   if (reason != stop_reasons_.end()) return failed(reason->second);
-  return {v1::Job::FAILED,
-          explain_failure({exit, store_.reported_failure(job.id(), job.attempt()),
-                           launchers_.of(job).log_tail(job), job.progress().phase(),
-                           ranks_of(job.spec()) == 1}),
-          std::nullopt};
+  if (status.failure) return failed(*status.failure);
+  Launcher& launcher = launchers_.of(job);
+  const FailureEvidence evidence = {status.exit,
+                                    store_.reported_failure(job.id(), job.attempt()),
+                                    launcher.log_tail(job),
+                                    job.progress().phase(),
+                                    here && ranks_of(job.spec()) == 1,
+                                    launcher.starter()};
+  v1::JobError error = explain_failure(evidence);
+  // srun ends so if it could not start the ranks.
+  if (ended_well && !evidence.reported) error.set_code(kLost);
+  return {v1::Job::FAILED, error, std::nullopt};
 }
 
 void Scheduler::end_vanished(const v1::Job& job, bool ran) {
@@ -197,7 +231,7 @@ void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
     return end(job, cancelled());
   }
   if (remedy == Remedy::kNone || limits_.max_attempts == 1) return end(job, outcome);
-  if (job.attempt() >= limits_.max_attempts) {
+  if (is_last_attempt(job)) {
     Outcome last = outcome;
     last.error->set_message(reason + "; the last attempt of " +
                             std::to_string(limits_.max_attempts));
@@ -252,50 +286,81 @@ std::string Scheduler::pause_reason() const {
 }
 
 void Scheduler::start_queued() {
-  Leases leases(machine_, store_.launched());
+  const std::vector<v1::Job> launched = store_.launched();
+  Leases leases(machine_, launched);
   QueueState state;
   state.paused = pause_reason();
+  int remote = 0;  // jobs that run elsewhere
+  for (const v1::Job& job : launched) {
+    ++state.launched[job.launcher()];
+    if (job.launcher() != v1::Resources::local) ++remote;
+  }
   std::optional<Amounts> head;  // what the first job needs that does not fit
   for (const QueuedJob& queued : store_.queued(kQueueWindow)) {
     if (!state.paused.empty()) break;
-    const Amounts need = {queued.ranks, gpus_needed(queued.device, queued.ranks, machine_.capacity),
-                          queued.memory};
-    if (!fits(need, machine_.capacity)) {
-      end(store_.get(queued.id),
-          failed({kLaunchFailed, -1, "", "",
-                  "the job needs " + shortage(need, machine_.capacity, "here") +
-                      "; this server was restarted with less"}));
+    if (queued.is_remote() && remote >= limits_.max_remote_jobs) {
+      state.waiting[queued.id] =
+          fmt::format("the end of one of the {} jobs that others run (--max-remote-jobs)", remote);
       continue;
     }
-    // A job behind the head takes nothing that the head needs: whichever job ends next, the head
-    // starts no later.
-    const Amounts free = head ? leases.free() - *head : leases.free();
-    if (!fits(need, free)) {
-      state.waiting[queued.id] =
-          shortage(need, free, head ? "free beside what the head of the queue waits for" : "free");
-      if (!head) head = need;
-    } else if (!start(queued, need, leases)) {
-      state.paused = pause_reason();
+    const std::string waiting = start_if_room(queued, leases, head);
+    if (!waiting.empty()) {
+      state.waiting[queued.id] = waiting;
+      continue;
     }
+    if (queued.is_remote()) ++remote;
+    state.paused = pause_reason();
   }
   state.used = leases.used();
+  state.notes = notes_;
   view_.set(std::move(state));
 }
 
-bool Scheduler::start(const QueuedJob& queued, const Amounts& need, Leases& leases) {
+std::string Scheduler::start_if_room(const QueuedJob& queued, Leases& leases,
+                                     std::optional<Amounts>& head) {
+  const Amounts need =
+      queued.is_remote()
+          ? Amounts{}
+          : Amounts{queued.ranks, gpus_needed(queued.device, queued.ranks, machine_.capacity),
+                    queued.memory};
+  if (!fits(need, machine_.capacity)) {
+    refuse_for_good(queued, need);
+    return "";
+  }
+  // A job behind the head takes nothing that the head needs: whichever job ends next, the head
+  // starts no later.
+  const Amounts free = head ? leases.free() - *head : leases.free();
+  if (!fits(need, free)) {
+    const char* where = head ? "free beside what the head of the queue waits for" : "free";
+    if (!head) head = need;
+    return shortage(need, free, where);
+  }
+  start(queued, need, leases);
+  return "";
+}
+
+void Scheduler::refuse_for_good(const QueuedJob& queued, const Amounts& need) {
+  end(store_.get(queued.id), failed({kLaunchFailed, -1, "", "",
+                                     "the job needs " + shortage(need, machine_.capacity, "here") +
+                                         "; this server was restarted with less"}));
+}
+
+void Scheduler::start(const QueuedJob& queued, const Amounts& need, Leases& leases) {
   const v1::Job job = store_.get(queued.id);
   if (job.error().code() == kDamagedRecord) {
-    end(job, {v1::Job::FAILED, job.error(), std::nullopt});
-    return true;
+    return end(job, {v1::Job::FAILED, job.error(), std::nullopt});
   }
   const std::string missed = missed_deadline(job, std::chrono::seconds(0));
   if (!missed.empty()) {
-    end(job, failed({kDeadlineExceeded, -1, "", "", missed}));
-    return true;
+    return end(job, failed({kDeadlineExceeded, -1, "", "", missed}));
   }
-  if (!is_ready_for(job)) return false;
+  if (!machine_.offers(job.launcher())) {
+    return end(job, failed({kLaunchFailed, -1, "", "",
+                            "this server was restarted without the launcher " +
+                                v1::Resources::Launcher_Name(job.launcher())}));
+  }
+  if (!is_ready_for(job)) return;
   start_attempt(job, join_gpus(leases.take(need)));
-  return Heartbeats::Clock::now() >= held_until_;
 }
 
 std::string Scheduler::missed_deadline(const v1::Job& job, std::chrono::seconds pause) const {
@@ -319,7 +384,7 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
   try {
     v1::Job launched = *started;
     *launched.mutable_spec() = readmit(job.spec(), store_.output_of(job.id()), paths_);
-    if (machine_.memory_declared) {
+    if (machine_.memory_declared && job.launcher() == v1::Resources::local) {
       set_memory_budget(*launched.mutable_spec(), machine_.capacity.memory);
     }
     launchers_.of(launched).launch(launched, token.secret);
@@ -355,6 +420,7 @@ void Scheduler::forget(const std::string& id) {
   heartbeats_.forget(id);
   stop_reasons_.erase(id);
   stopped_attempts_.erase(id);
+  notes_.erase(id);
 }
 
 }  // namespace dotresize

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -22,6 +23,7 @@ struct SchedulerLimits {
   int max_attempts = 3;  ///< launches of one job whose processes are lost or killed
   std::chrono::seconds heartbeat_timeout{60};
   std::chrono::seconds retry_delay{10};  ///< before the second attempt; doubled with each
+  int max_remote_jobs = 100;             ///< launched at once by other launchers than local
 };
 
 /// What the scheduler works with; all of it outlives the scheduler.
@@ -59,18 +61,26 @@ class Scheduler {
   /// If this thread comes late, so may have done those that hear heartbeats: nobody is silent then.
   void notice_delay();
   void poll_attempt(const v1::Job& seen);
+  /// The processes of an attempt are gone, and others are started for the job: they are the next
+  /// attempt's, unless it has had enough.
+  void follow_restart(const v1::Job& job, const std::string& reason);
   /// Stops a live attempt that is being cancelled or has been silent for too long.
   void stop_if_unwanted(const v1::Job& job);
   /// `ran`: its processes had begun.
   void end_vanished(const v1::Job& job, bool ran);
   /// Ends the job, or puts it back into the queue if another attempt may succeed.
   void end_or_retry(const v1::Job& job, const Outcome& outcome);
+  /// Whether this was the last one that the job may have.
+  bool is_last_attempt(const v1::Job& job) const { return job.attempt() >= limits_.max_attempts; }
   bool put_back(const v1::Job& job, const std::string& reason, std::chrono::seconds pause);
   void start_queued();
+  /// The job's start, unless too much runs: then why it waits. `head`: what the first job that
+  /// waits needs.
+  std::string start_if_room(const QueuedJob& queued, Leases& leases, std::optional<Amounts>& head);
+  void refuse_for_good(const QueuedJob& queued, const Amounts& need);
   /// Why no job may be started at all; empty if they may.
   std::string pause_reason() const;
-  /// False if the job could not be started and the queue is held.
-  bool start(const QueuedJob& queued, const Amounts& need, Leases& leases);
+  void start(const QueuedJob& queued, const Amounts& need, Leases& leases);
   void start_attempt(const v1::Job& job, const std::string& gpus);
   /// Why the job has no time left for another attempt; empty if it has.
   std::string missed_deadline(const v1::Job& job, std::chrono::seconds pause) const;
@@ -85,7 +95,7 @@ class Scheduler {
   /// processes ended.
   bool has_output(const v1::Job& job) const;
   Outcome succeeded(const v1::Job& job) const;
-  Outcome outcome_of(const v1::Job& job, const ExitRecord& exit) const;
+  Outcome outcome_of(const v1::Job& job, const AttemptStatus& status) const;
   void end(const v1::Job& job, const Outcome& outcome);
 
   JobStore& store_;
@@ -106,6 +116,7 @@ class Scheduler {
   std::atomic<std::chrono::seconds> hold_{std::chrono::seconds(0)};
   std::string hold_reason_;
   std::map<std::string, int> stopped_attempts_;  ///< that were asked to end, by job
+  std::map<std::string, AttemptNote> notes_;     ///< of launched jobs
   std::atomic<bool> stopping_{false};
   std::thread thread_;  ///< last: it uses all the others
 };

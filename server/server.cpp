@@ -11,6 +11,7 @@
 
 #include "base/environment.h"
 #include "base/errors.h"
+#include "base/input_file.h"
 #include "base/program.h"
 #include "server/credentials.h"
 #include "server/endpoint.h"
@@ -70,9 +71,52 @@ Machine machine_of(const ServerOptions& options) {
   Machine machine;
   machine.gpus = find_gpus(options.gpus);
   machine.memory_declared = options.memory > 0;
+  machine.launchers = options.launchers;
   machine.capacity = {options.max_ranks, std::ssize(machine.gpus),
                       machine.memory_declared ? options.memory : usable_memory_bytes()};
   return machine;
+}
+
+/// Where ranks on other machines call, by a name that leads here from there.
+std::string address_for_ranks(const ServerOptions& options) {
+  if (options.workers.empty()) return "";
+  const Endpoint endpoint = split_endpoint(options.workers);
+  const bool any = endpoint.host == "0.0.0.0" || endpoint.host == "[::]";
+  return (any ? host_name() : endpoint.host) + ":" + std::to_string(endpoint.port);
+}
+
+/// That ranks which others start can call.
+void check_remote_launchers(const ServerOptions& options) {
+  for (const v1::Resources::Launcher launcher : options.launchers) {
+    if (launcher == v1::Resources::local || !options.workers.empty()) continue;
+    throw InputError("--launcher", v1::Resources::Launcher_Name(launcher) +
+                                       " needs --workers HOST:PORT: its ranks may be on other "
+                                       "machines, from which no Unix socket leads here");
+  }
+  if (options.workers.empty() && !options.workers_ca.empty()) {
+    throw InputError("--workers-ca", "needs --workers");
+  }
+  if (options.workers.empty()) return;
+  if (split_endpoint(options.workers).port == 0) {
+    throw InputError("--workers", "needs a port: jobs call it after a restart of the server too");
+  }
+  if (options.tls.certificate.empty() != options.workers_ca.empty()) {
+    throw InputError("--workers-ca",
+                     "needs --tls-cert, and --workers with --tls-cert needs it: "
+                     "without it ranks do not know the server");
+  }
+}
+
+LauncherContext launcher_context(const ServerOptions& options, const StateDir& state,
+                                 JobStore& store, const Heartbeats& heartbeats,
+                                 const std::string& coordinator) {
+  constexpr uint64_t kMaxPemBytes = 1 << 20;
+  const std::string ca =
+      options.workers_ca.empty() ? "" : read_whole_file(options.workers_ca, kMaxPemBytes);
+  return {state,         store,
+          heartbeats,    options.job_umask,
+          coordinator,   {address_for_ranks(options), ca},
+          options.slurm, options.external_timeout};
 }
 
 std::string first_fault(const std::vector<HealthCheck>& checks) {
@@ -98,20 +142,21 @@ Server::Server(const ServerOptions& options)
       jobs_({store_, state_, trash_, streams_, paths_, access_, audit_, machine_, drain_, view_,
              options.max_rate}),
       workers_(store_, heartbeats_) {
+  check_remote_launchers(options);
   launchers_ = std::make_unique<Launchers>(
-      LauncherContext{state_, options.job_umask, "unix:" + socket().string()});
+      launcher_context(options, state_, store_, heartbeats_, "unix:" + socket().string()),
+      options.launchers);
   launchers_->require_ready();
   listen(options);
-  scheduler_ = std::make_unique<Scheduler>(
-      SchedulerContext{store_, state_, *launchers_, heartbeats_, trash_, paths_, machine_, drain_,
-                       view_},
-      SchedulerLimits{options.max_attempts, options.heartbeat_timeout, options.retry_delay});
+  scheduler_ =
+      std::make_unique<Scheduler>(SchedulerContext{store_, state_, *launchers_, heartbeats_, trash_,
+                                                   paths_, machine_, drain_, view_},
+                                  SchedulerLimits{options.max_attempts, options.heartbeat_timeout,
+                                                  options.retry_delay, options.max_remote_jobs});
   watchdog_ = std::make_unique<Watchdog>(
       "unix:" + socket().string(), [this] { return first_fault(health()); },
       [this](bool serving) {
-        for (GuardedServer* server : {clients_server_.get(), workers_server_.get()}) {
-          server->set_serving(serving);
-        }
+        for (GuardedServer* server : grpc_servers()) server->set_serving(serving);
       });
   if (!options.http.empty()) listen_for_http(options);
   state_.write_endpoint(endpoint_);
@@ -129,8 +174,13 @@ Server::~Server() {
   http_.reset();
   watchdog_.reset();
   streams_.stop();
-  clients_server_->shutdown(kShutdownGrace);
-  workers_server_->shutdown(kShutdownGrace);
+  for (GuardedServer* server : grpc_servers()) server->shutdown(kShutdownGrace);
+}
+
+std::vector<GuardedServer*> Server::grpc_servers() const {
+  std::vector<GuardedServer*> servers = {clients_server_.get(), workers_server_.get()};
+  if (remote_workers_server_) servers.push_back(remote_workers_server_.get());
+  return servers;
 }
 
 std::filesystem::path Server::socket() const { return state_.root() / "workers.sock"; }
@@ -153,6 +203,19 @@ void Server::listen(const ServerOptions& options) {
   workers_server_ = std::make_unique<GuardedServer>(
       listen_on_unix(socket()),
       GuardedServerOptions{descriptors_ - kReservedFromWorkers, kWorkerThreads, {&workers_}});
+  if (!options.workers.empty()) listen_for_remote_ranks(options);
+}
+
+void Server::listen_for_remote_ranks(const ServerOptions& options) {
+  const Endpoint endpoint = split_endpoint(options.workers);
+  // Each rank has the token of its attempt.
+  require_protection({"--workers", endpoint, /*identified=*/true, "", "--workers-ca"}, options);
+  remote_workers_server_ = std::make_unique<GuardedServer>(
+      listen_on_tcp(endpoint.host, endpoint.port),
+      GuardedServerOptions{descriptors_ - kReservedFromWorkers,
+                           kWorkerThreads,
+                           {&workers_},
+                           server_credentials({options.tls.certificate, options.tls.key, ""})});
 }
 
 void Server::listen_for_http(const ServerOptions& options) {
@@ -198,6 +261,8 @@ ServerFigures Server::figures() {
   figures.longest_silence_s = std::chrono::duration<double>(heartbeats_.longest_silence()).count();
   figures.capacity = machine_.capacity;
   figures.used = view_.used();
+  figures.launched = view_.launched();
+  for (const v1::Resources::Launcher launcher : machine_.launchers) figures.launched[launcher];
   figures.drained = drain_.is_on();
   figures.streams = streams_.size();
   figures.serving = first_fault(health()).empty();

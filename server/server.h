@@ -41,6 +41,8 @@ class Server {
 
  private:
   void listen(const ServerOptions& options);
+  void listen_for_remote_ranks(const ServerOptions& options);
+  std::vector<GuardedServer*> grpc_servers() const;
   /// Where jobs on this machine call their server.
   std::filesystem::path socket() const;
   void listen_for_http(const ServerOptions& options);
@@ -70,6 +72,7 @@ class Server {
   std::string endpoint_;
   std::unique_ptr<GuardedServer> clients_server_;
   std::unique_ptr<GuardedServer> workers_server_;
+  std::unique_ptr<GuardedServer> remote_workers_server_;  ///< null without --workers
   std::unique_ptr<Launchers> launchers_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Watchdog> watchdog_;

@@ -30,6 +30,8 @@ class StateDir {
   std::filesystem::path trash() const { return root_ / "trash"; }
   /// Where all jobs keep their tokenised texts: one that another job has tokenised is found again.
   std::filesystem::path tokens() const { return root_ / "tokens"; }
+  /// What the worker reads.
+  std::filesystem::path job_file(const std::string& id) const { return job(id) / "job.json"; }
   std::filesystem::path log(const std::string& id) const { return job(id) / "log"; }
   std::filesystem::path attempt(const std::string& id, int number) const {
     return job(id) / ("attempt-" + std::to_string(number));

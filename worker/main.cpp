@@ -64,6 +64,10 @@ int main(int argc, char** argv) {
                  "Where tokenised text is cached (default: beside the job file)");
   app.add_option("--trace", arguments.job.trace,
                  "Timeline of all ranks to write, for chrome://tracing and Perfetto");
+  app.add_option("--attempt", arguments.job.attempt,
+                 "File of a server that started this by another launcher than mpirun on its own "
+                 "machine: where progress is told")
+      ->type_name("FILE");
   app.add_flag("--fresh", arguments.job.fresh,
                "Start anew even if an interrupted run of the job has left a journal");
   app.add_option("--set", arguments.job.changes,

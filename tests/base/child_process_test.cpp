@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <string>
 #include <system_error>
@@ -13,6 +14,8 @@
 
 namespace dotresize {
 namespace {
+
+using namespace std::chrono_literals;
 
 TEST(RunChild, GivesExitCodeAndLastLine) {
   const ChildResult ended = run_child({"sh", "-c", "echo first >&2; echo last >&2; exit 65"});
@@ -40,6 +43,21 @@ TEST(RunChild, SaysWhatCannotBeStarted) {
   EXPECT_THAT([] { run_child({"/no/such/program"}); },
               testing::ThrowsMessage<std::system_error>(
                   "cannot start /no/such/program: No such file or directory"));
+}
+
+TEST(CaptureChild, GivesWhatIsWrittenAndTheExitCode) {
+  const std::string many = "i=0; while [ $i -lt 20000 ]; do echo 12345678; i=$((i+1)); done; ";
+  const CapturedChild ended =
+      capture_child({"sh", "-c", many + "echo first >&2; echo last >&2; exit 65"}, 60s);
+  EXPECT_EQ(ended.exit_code, 65);
+  EXPECT_EQ(ended.output.size(), 20000 * 9);
+  EXPECT_EQ(ended.last_line, "last");
+}
+
+TEST(CaptureChild, KillsWhatDoesNotEnd) {
+  const CapturedChild killed = capture_child({"sh", "-c", "echo begun; exec sleep 300"}, 1s);
+  EXPECT_EQ(killed.exit_code, 128 + SIGKILL);
+  EXPECT_EQ(killed.output, "begun\n");
 }
 
 struct Recorded : ProgramOutput {

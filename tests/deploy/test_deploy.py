@@ -86,7 +86,8 @@ def test_options_of_the_server_exist(server_help):
     compose = documents(DEPLOY / "docker/compose.yaml")[0]["services"]["server"]["command"]
     container = find("Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
     flags = {part.split("=")[0] for part in compose + container if part.startswith("--")}
-    flags |= {"--" + key.replace("_", "-") for key in documents(DEPLOY / "systemd/server.yaml")[0]}
+    for file in ("systemd/server.yaml", "slurm/server.yaml"):
+        flags |= {"--" + key.replace("_", "-") for key in documents(DEPLOY / file)[0]}
     assert len(flags) > 8
     for flag in flags:
         assert re.search(rf"^\s+{flag} ", server_help, re.M), flag
@@ -95,8 +96,9 @@ def test_options_of_the_server_exist(server_help):
         assert variable in server_help
 
 
-def test_configuration_of_the_unit_is_taken(tmp_path):
-    done = run(SERVER, "--config", DEPLOY / "systemd/server.yaml", "--state", tmp_path / "state",
+@pytest.mark.parametrize("file", ["systemd/server.yaml", "slurm/server.yaml"])
+def test_configuration_is_taken(tmp_path, file):
+    done = run(SERVER, "--config", DEPLOY / file, "--state", tmp_path / "state",
                "--allow-root", tmp_path, env={**os.environ, "DOTRESIZE_WORKER": "/bin/false"})
     assert done.returncode == 64
     assert "/etc/dotresize/" in done.stderr, "all keys were taken; then its files are missing"

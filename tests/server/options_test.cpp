@@ -72,6 +72,21 @@ TEST_F(Options, EveryFaultOfAFileIsNamedWithItsLine) {
       << faults;
 }
 
+TEST_F(Options, LaunchersAndTheOptionsOfSbatchAreLists) {
+  const std::string file = config(
+      "launcher: [local, slurm]\nslurm_cpus: 4\nslurm_option: [--partition=gpu, --nice=5]\n");
+  using v1::Resources;
+  EXPECT_EQ(parse({}).launchers, std::vector{Resources::local});
+  const ServerOptions options = parse({"--config", file});
+  EXPECT_EQ(options.launchers, (std::vector{Resources::local, Resources::slurm}));
+  EXPECT_EQ(options.slurm.arguments, (std::vector<std::string>{"--partition=gpu", "--nice=5"}));
+  EXPECT_EQ(options.slurm.cpus, 4);
+  EXPECT_EQ(parse({"--launcher", "slurm,external"}).launchers,
+            (std::vector{Resources::slurm, Resources::external}));
+  EXPECT_EQ(exit_code({"--config", file, "--launcher", "local"}), kExitUsage);
+  EXPECT_EQ(exit_code({"--launcher", "mpirun"}), kExitUsage);
+}
+
 TEST(StateDirectory, ThatCannotBeMadeIsASentence) {
   const TemporaryDirectory home;
   home.write("file", "");

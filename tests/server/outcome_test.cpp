@@ -81,6 +81,39 @@ TEST(Outcome, OnlyRankThatASignalKillsIsNamed) {
               HasSubstr("the worker ended with exit code 1"));
 }
 
+TEST(Outcome, FirstTaskThatSrunNamesIsTheOneThatWasKilled) {
+  const auto explain = [](const std::string& first) {
+    return explain_failure({{143, 0},
+                            std::nullopt,
+                            "srun: error: " + first +
+                                "\nsrun: launch/slurm: _step_signal: Terminating StepId=6.0\n"
+                                "srun: error: node-b: tasks 0,2-3: Terminated\n",
+                            "",
+                            false,
+                            "srun"});
+  };
+  const v1::JobError killed = explain("node-a: task 1: Killed");
+  EXPECT_EQ(killed.code(), "RANK_KILLED");
+  EXPECT_EQ(killed.rank(), 1);
+  EXPECT_EQ(killed.host(), "node-a");
+  EXPECT_EQ(killed.signal(), 9);
+  EXPECT_EQ(explain("node-a: tasks 4-7: Segmentation fault (core dumped)").signal(), 11);
+  const v1::JobError failed = explain("node-a: task 1: Exited with exit code 65");
+  EXPECT_EQ(failed.code(), "RANK_FAILED");
+  EXPECT_THAT(failed.message(), HasSubstr("srun ended with exit code 143"));
+  const v1::JobError aborted =
+      explain_failure({{137, 0},
+                       std::nullopt,
+                       "dotresize-worker: error: rank 2 on node-a in prepare: weights hold NaN\n"
+                       "MPI_ABORT was invoked on rank 2 in communicator MPI_COMM_WORLD\n"
+                       "srun: error: node-a: tasks 0-2: Killed\n",
+                       "",
+                       false,
+                       "srun"});
+  EXPECT_EQ(aborted.code(), "RANK_FAILED");
+  EXPECT_EQ(aborted.rank(), 2);
+}
+
 TEST(Outcome, CommandThatCannotRunIsALaunchFailure) {
   EXPECT_EQ(explain_failure({{127, 0}, std::nullopt, "cannot run mpirun\n", ""}).code(),
             "LAUNCH_FAILED");

@@ -6,8 +6,8 @@ import subprocess
 
 import grpc
 import pytest
-from conftest import (BINARIES, PROGRAM, Server, eventually, jobs_pb2, jobs_pb2_grpc, processes_of, refused,
-                      script, spec)
+from conftest import (BINARIES, PROGRAM, Server, eventually, free_port, jobs_pb2, jobs_pb2_grpc, processes_of,
+                      refused, script, spec)
 
 
 def openssl(*arguments):
@@ -63,6 +63,28 @@ def is_turned_away(call):
     with pytest.raises(grpc.RpcError) as caught:
         call()
     return caught.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+def test_ranks_elsewhere_call_only_the_server_of_their_attempts_authority(make_server, authority, stranger, tmp_path):
+    certificate, key = authority.issue("server")
+    server = make_server("--tls-cert", str(certificate), "--tls-key", str(key), "--launcher", "external",
+                         "--workers", f"127.0.0.1:{free_port()}", "--workers-ca", str(authority.certificate))
+    server.channel = grpc.secure_channel(
+        server.endpoint, grpc.ssl_channel_credentials(authority.certificate.read_bytes()))
+    server.jobs = jobs_pb2_grpc.JobsStub(server.channel)
+    id_ = server.create(spec(tmp_path / "out")).id
+    command = eventually(20, lambda: server.get(id_).command)
+    file = server.state / "jobs" / id_ / "attempt-1/attempt.json"
+    attempt = json.loads(file.read_text())
+    alone = command.split()[3:]  # one of the job's two ranks
+    file.write_text(json.dumps({**attempt, "ca": stranger.certificate.read_text()}))
+    assert subprocess.run(alone, capture_output=True, timeout=60).returncode == 1
+    assert server.get(id_).state == jobs_pb2.Job.STARTING, "it has told nobody"
+    file.write_text(json.dumps(attempt))
+    assert subprocess.run(alone, capture_output=True, timeout=60).returncode == 1
+    job = server.wait(id_)
+    assert (job.state, job.error.code) == (jobs_pb2.Job.FAILED, "RANK_FAILED")
+    assert "the job has 2 ranks, and MPI knows of 1" in job.error.message
 
 
 def test_client_with_a_certificate_is_served(secure_server, authority):

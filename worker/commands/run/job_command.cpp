@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,17 +41,27 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-/// Rank 0 reads the job file, and every rank gets it.
+/// A server has planned the job for so many ranks. By hand others may be started: they count.
+void check_ranks(const v1::JobSpec& spec, int launched, bool of_server) {
+  const int asked = spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
+  if (asked == launched) return;
+  if (of_server) {
+    throw std::runtime_error(fmt::format(
+        "the job has {} ranks, and MPI knows of {}: start all of them at once, with the "
+        "mpirun of OpenMPI or srun --mpi=pmix",
+        asked, launched));
+  }
+  if (!spec.resources().has_ranks()) return;
+  fmt::print(stderr, "note: the job asks for {} ranks and was launched with {}\n", asked, launched);
+}
+
+/// Rank 0 reads the job file, and every rank gets it. `of_server`: a server has started the job.
 v1::JobSpec share_spec(Communicator& comm, const fs::path& job_file,
-                       const std::vector<std::string>& changes) {
+                       const std::vector<std::string>& changes, bool of_server) {
   v1::JobSpec spec;
   if (comm.rank() == 0) {
     spec = read_job_file(job_file, changes);
-    const auto asked = static_cast<int>(spec.resources().ranks());
-    if (spec.resources().has_ranks() && asked != comm.size()) {
-      fmt::print(stderr, "note: the job asks for {} ranks and was launched with {}\n", asked,
-                 comm.size());
-    }
+    check_ranks(spec, comm.size(), of_server);
   }
   spec.ParseFromString(broadcast_string(comm, spec.SerializeAsString(), 0));
   return spec;
@@ -129,7 +140,8 @@ class JobCommand {
         fresh_(options.fresh),
         changes_(options.changes),
         progress_records_(options.progress_records),
-        coordinator_(CoordinatorAddress::from_environment()),
+        coordinator_(options.attempt.empty() ? CoordinatorAddress::from_environment()
+                                             : CoordinatorAddress::from_file(options.attempt)),
         progress_([this](const ProgressState& state) {
           if (rank_ != 0) return;
           progress_records_ ? records_.show(state) : lines_.show(state);
@@ -185,7 +197,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
   set_threads(ranks);
   if (rank_ == 0 && !trace_.empty()) check_trace_path(trace_);
   MpiCommunicator before_job(MPI_COMM_WORLD, wait_at_most(std::chrono::minutes(10)));
-  const v1::JobSpec spec = share_spec(before_job, job_file_, changes_);
+  const v1::JobSpec spec = share_spec(before_job, job_file_, changes_, coordinator_.has_value());
   const ChosenDevice device = choose_device(asked_device(spec), before_job, ranks.rank);
   if (rank_ == 0 && !device.why_not_cuda.empty()) {
     fmt::print(stderr, "dotresize-worker: warning: {}\n", device.why_not_cuda);

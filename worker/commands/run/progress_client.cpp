@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/attempt_file.h"
 #include "base/environment.h"
 #include "dotresize/v1/workers.grpc.pb.h"
 
@@ -26,8 +27,11 @@ constexpr seconds kCallDeadline(2);
 std::unique_ptr<v1::Workers::Stub> connect(const CoordinatorAddress& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
-  return v1::Workers::NewStub(
-      grpc::CreateCustomChannel(address.target, grpc::InsecureChannelCredentials(), arguments));
+  const auto credentials = address.ca.empty()
+                               ? grpc::InsecureChannelCredentials()
+                               : grpc::SslCredentials({address.ca, /*pem_private_key=*/"",
+                                                       /*pem_cert_chain=*/""});
+  return v1::Workers::NewStub(grpc::CreateCustomChannel(address.target, credentials, arguments));
 }
 
 void prepare(grpc::ClientContext& context, const CoordinatorAddress& address) {
@@ -59,6 +63,11 @@ std::optional<CoordinatorAddress> CoordinatorAddress::from_environment() {
   address.attempt = std::atoi(environment_variable("DOTRESIZE_ATTEMPT").c_str());
   address.token = environment_variable("DOTRESIZE_ATTEMPT_TOKEN");
   return address;
+}
+
+CoordinatorAddress CoordinatorAddress::from_file(const std::filesystem::path& attempt_file) {
+  const AttemptFile attempt = read_attempt_file(attempt_file);
+  return {attempt.coordinator, attempt.ca, attempt.job_id, attempt.attempt, attempt.token};
 }
 
 class ProgressClient::Impl {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,15 +10,18 @@
 
 namespace dotresize {
 
-/// Where the coordinator is and who this attempt is, from the environment that the launcher sets.
+/// Where the coordinator is and who this attempt is, as the launcher says.
 struct CoordinatorAddress {
-  std::string target;  ///< as gRPC names it: unix:/path
+  std::string target;  ///< as gRPC names it: unix:/path or HOST:PORT
+  std::string ca;      ///< PEM of the authority of its certificate; empty: no TLS
   std::string job_id;
   int attempt = 0;
   std::string token;  ///< secret
 
   /// Empty if the job runs without a server.
   static std::optional<CoordinatorAddress> from_environment();
+  /// See base/attempt_file.h. Throws InputError.
+  static CoordinatorAddress from_file(const std::filesystem::path& attempt_file);
 };
 
 /// Sends heartbeats with the progress to the coordinator, from a thread of its own: at once when

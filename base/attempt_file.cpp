@@ -1,0 +1,38 @@
+#include "base/attempt_file.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/checked_json.h"
+#include "base/errors.h"
+#include "base/input_file.h"
+
+namespace dotresize {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr uint64_t kMaxBytes = uint64_t{2} << 20;
+
+}  // namespace
+
+std::string attempt_file_text(const AttemptFile& attempt) {
+  const Json content = {{"coordinator", attempt.coordinator},
+                        {"ca", attempt.ca},
+                        {"job_id", attempt.job_id},
+                        {"attempt", attempt.attempt},
+                        {"token", attempt.token}};
+  return content.dump() + "\n";
+}
+
+AttemptFile read_attempt_file(const std::filesystem::path& path) {
+  const Json content = parse_json_object(read_whole_file(path, kMaxBytes), path.string());
+  try {
+    return {content.at("coordinator").get<std::string>(), content.at("ca").get<std::string>(),
+            content.at("job_id").get<std::string>(), content.at("attempt").get<int>(),
+            content.at("token").get<std::string>()};
+  } catch (const Json::exception& error) {
+    throw InputError(path.string() + ": " + json_fault(error));
+  }
+}
+
+}  // namespace dotresize
