@@ -51,6 +51,7 @@ std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const S
 
 /// Of the calibration tokens through the dense model.
 int64_t passes(const ResolvedJob& job, const ShardPlan& plan) {
+  if (job.statistics.used()) return 0;
   return job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
 }
 
@@ -63,6 +64,10 @@ std::string passes_row(const ModelConfig& config, const ResolvedJob& job, const 
     return fmt::format("passes      1 over the tokens, one of {} junctions at a time{}", junctions,
                        writing);
   }
+  if (job.statistics.used()) {
+    return fmt::format("passes      none over the tokens: the statistics of {}{}",
+                       job.statistics.use.string(), writing);
+  }
   const std::string back =
       job.gradients() ? fmt::format(" and {} back", plan.junction_groups) : std::string();
   return fmt::format("passes      {} over the tokens{}, {} junctions in {} {}{}", passes(job, plan),
@@ -72,10 +77,14 @@ std::string passes_row(const ModelConfig& config, const ResolvedJob& job, const 
 
 std::string traffic_row(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   const Traffic traffic = estimate_traffic(config, job, plan);
+  const std::string statistics =
+      job.statistics.saved()
+          ? fmt::format(" and {} for the statistics", human_bytes(traffic.statistics_bytes))
+          : "";
   return fmt::format(
-      "traffic     {} read, {} sent between ranks, {} written, of it {} for the journal",
+      "traffic     {} read, {} sent between ranks, {} written, of it {} for the journal{}",
       human_bytes(traffic.read_bytes), human_bytes(traffic.sent_bytes),
-      human_bytes(traffic.written_bytes), human_bytes(traffic.journal_bytes));
+      human_bytes(traffic.written_bytes), human_bytes(traffic.journal_bytes), statistics);
 }
 
 std::string size_row(const char* what, int64_t parameters, int64_t bytes, Dtype dtype) {
@@ -169,7 +178,8 @@ json traffic_json(const Traffic& traffic) {
   return {{"read_bytes", traffic.read_bytes},
           {"sent_bytes", traffic.sent_bytes},
           {"written_bytes", traffic.written_bytes},
-          {"journal_bytes", traffic.journal_bytes}};
+          {"journal_bytes", traffic.journal_bytes},
+          {"statistics_bytes", traffic.statistics_bytes}};
 }
 
 json seconds_json(const TimeEstimate& time) {
@@ -221,7 +231,9 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
                    {"hidden_size", config.hidden_size},
                    {"schedule", job.schedule.name},
                    {"passes", passes(job, plan)},
-                   {"backward_passes", job.gradients() ? plan.junction_groups : 0},
+                   {"backward_passes", job.gradients() && !job.statistics.used()
+                                           ? plan.junction_groups
+                                           : 0},
                    {"junction_groups", plan.junction_groups},
                    {"overlaps", plan.ranks.front().overlaps},
                    {"traffic", traffic_json(estimate_traffic(config, job, plan))},

@@ -85,6 +85,10 @@ class JobTime {
 
  private:
   PhaseTimes pipeline() const;
+  /// Of the stages, whose weights are loaded for it.
+  PhaseTimes passes_of_pipeline() const;
+  /// Statistics that are saved, and those that are read.
+  PhaseTimes keep_statistics() const;
   PhaseTimes layerwise() const;
   PhaseTimes token_parallel() const;
 
@@ -117,6 +121,7 @@ class JobTime {
   }
 
   int64_t mapped() const { return mapped_junctions(config_, job_.head_sliced); }
+  int64_t summed() const { return summed_junctions(config_, job_); }
   /// Of the junctions that the rank owns.
   int64_t mapped(const RankShard& shard) const { return shard.junctions(mapped()); }
   /// What hides background work of as many seconds.
@@ -266,7 +271,7 @@ void JobTime::add_gradients(PhaseTimes& times, const RankShard& shard) const {
   const double back = backward_passes() * number(kBackwardPasses);
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
     const double once = forward(config_, s, widths_of(config_, s), tokens());
-    if (s >= shard.end_run(mapped())) times.add("forward", forward_passes() * once);
+    if (s >= shard.end_run(summed())) times.add("forward", forward_passes() * once);
     times.add("backward", back * once);
   }
   if (!last(shard)) return;
@@ -352,7 +357,18 @@ PhaseTimes JobTime::fold_stages() const {
   return times;
 }
 
-PhaseTimes JobTime::pipeline() const {
+PhaseTimes JobTime::keep_statistics() const {
+  const double written = number(estimate_traffic(config_, job_, plan_).statistics_bytes);
+  const double read = number(read_statistics_bytes(config_, job_));
+  PhaseTimes times;
+  times.add("journal", written / ranks() / rates_.disk_write + written / ranks() / rates_.hash);
+  // Their hashes are compared before, and what was just written is in the cache.
+  times.add("read", disk(read / ranks(), read, job_.statistics.saved()));
+  if (job_.statistics.used()) times.add("journal", read / ranks() / rates_.hash);
+  return times;
+}
+
+PhaseTimes JobTime::passes_of_pipeline() const {
   PhaseTimes times = side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes loading;
     loading.add("read",
@@ -363,20 +379,28 @@ PhaseTimes JobTime::pipeline() const {
   }));
   const auto stage_of = [&](const RankShard& shard) {
     PhaseTimes stage;
-    for (int64_t s = shard.first_sublayer; s < shard.end_run(mapped()); ++s) {
+    for (int64_t s = shard.first_sublayer; s < shard.end_run(summed()); ++s) {
       stage.add("forward", forward_passes() * forward(config_, s, widths_of(config_, s), tokens()));
     }
     add_gradients(stage, shard);
-    add_moments(stage, tokens(), number(mapped(shard)));
+    add_moments(stage, tokens(), number(shard.junctions(summed())));
     const double sending =
         (forward_passes() + backward_passes()) * 4.0 * tokens() * d() / rates_.link;
     stage.add("communicate", sending - stage.total());
     return stage;
   };
   times.add(streamed(of_ranks(stage_of)));
+  return times;
+}
+
+PhaseTimes JobTime::pipeline() const {
+  PhaseTimes times;
+  if (!job_.statistics.used()) times.add(passes_of_pipeline());
+  times.add(keep_statistics());
   PhaseTimes junction = solve();
   junction.add(record(beside(junction.total()), rates_.disk_write));
-  junction.add("eigen", eigen());
+  const bool has_bases = job_.statistics.used() && job_.junction_groups.empty();
+  if (!has_bases) junction.add("eigen", eigen());
   times.add(side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes solving;
     solving.add(junction, number(mapped(shard)));

@@ -201,6 +201,18 @@ class Validator {
       refuse_with("method.map_sharing: " + to_string(*sharing) + ", whose maps");
     } else if (spec.method().metric() == v1::Method::fisher) {
       refuse_with("method.metric: fisher, whose gradients are the dense model's: they");
+    } else if (spec.calibration().has_statistics()) {
+      refuse_with("calibration.statistics, which are the dense model's: they");
+    }
+  }
+
+  void check_statistics(const v1::Calibration& calibration) {
+    if (!calibration.has_statistics()) return;
+    const v1::Statistics& statistics = calibration.statistics();
+    if (statistics.save().empty() == statistics.use().empty()) {
+      add("calibration.statistics", statistics.save().empty()
+                                        ? "one of save and use must be given"
+                                        : "save and use are given: only one of them can be");
     }
   }
 
@@ -311,6 +323,7 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_
   validator.check_metric(spec.method());
   validator.check_activations(spec);
   validator.check_source("calibration", spec.calibration());
+  validator.check_statistics(spec.calibration());
   if (spec.calibration().has_samples()) {
     validator.check_range("calibration.samples", spec.calibration().samples(), 1, kMaxSamples);
   }
