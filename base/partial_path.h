@@ -25,6 +25,9 @@ inline constexpr char kReportFile[] = "report.json";
 /// Whether dotresize has made this directory: only such a one is ever overwritten.
 bool is_model_of_dotresize(const std::filesystem::path& dir);
 
+/// Says that `output` is there, and what to do.
+std::string existing_output_fault(const std::filesystem::path& output);
+
 /// Says that `output`, which is there, is none.
 std::string foreign_output_fault(const std::filesystem::path& output);
 

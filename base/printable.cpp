@@ -99,6 +99,13 @@ bool is_printable(std::string_view text) {
   return true;
 }
 
+bool is_plain_word(std::string_view text, std::string_view also) {
+  return std::ranges::all_of(text, [also](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           also.find(c) != std::string_view::npos;
+  });
+}
+
 std::string in_quotes(std::string_view value) {
   constexpr size_t kMaxBytes = 100;
   const std::string start = replace_unprintable(value, kMaxBytes, [](std::string_view bytes) {

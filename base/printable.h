@@ -18,6 +18,9 @@ std::string printable_lines(std::string_view text);
 /// Whether printable() would change nothing.
 bool is_printable(std::string_view text);
 
+/// Whether `text` has no characters but ASCII letters and digits and those of `also`.
+bool is_plain_word(std::string_view text, std::string_view also);
+
 /// How many bytes at the end of `text` begin a character of UTF-8 that further ones may complete.
 size_t begun_character(std::string_view text);
 

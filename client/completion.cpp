@@ -15,13 +15,7 @@ namespace {
 
 std::string options_of(const CLI::App& app) {
   std::string words;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) words += " --" + name;
-    for (const std::string& name : option->get_snames()) words += " -" + name;
-  }
-  for (const CLI::App* group : app.get_subcommands(nullptr)) {
-    if (group->get_name().empty()) words += options_of(*group);
-  }
+  for (const std::string& name : option_names(app)) words += " " + name;
   return words;
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/errors.h"
 #include "base/human_text.h"
+#include "base/printable.h"
 #include "base/unique_fd.h"
 #include "dotresize/v1/job.pb.h"
 #include "job/model/model_config.h"
@@ -30,14 +31,9 @@ constexpr double kSize = 0.8;
 
 /// A plain scalar if that is safe, else in double quotes, whose JSON form is YAML's too.
 std::string yaml_text(const std::string& text) {
-  const bool plain = !text.empty() && std::ranges::all_of(text, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("-_./").find(c) != std::string_view::npos;
-  });
-  const bool word =
-      plain && ((text[0] >= 'a' && text[0] <= 'z') || (text[0] >= 'A' && text[0] <= 'Z') ||
-                text[0] == '/' || text[0] == '.');
-  if (word) return text;
+  const bool number =
+      !text.empty() && (text[0] == '-' || text[0] == '_' || (text[0] >= '0' && text[0] <= '9'));
+  if (!text.empty() && !number && is_plain_word(text, "-_./")) return text;
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -147,9 +143,10 @@ void write_job_template(const TemplateRequest& request) {
   if (!file && errno == EEXIST) {
     throw InputError(request.job_file + " exists, and is not overwritten: name another file");
   }
-  if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    throw InputError(request.job_file + ": cannot write: " + std::strerror(errno));
-  }
+  if (file && ::write(file.get(), text.data(), text.size()) == std::ssize(text)) return;
+  const std::string why = std::strerror(errno);
+  if (file) fs::remove(request.job_file);  // what is half written
+  throw InputError(request.job_file + ": cannot write: " + why);
 }
 
 }  // namespace dotresize

@@ -4,6 +4,7 @@
 
 #include "base/printable.h"
 #include "base/program.h"
+#include "google/rpc/code.pb.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
@@ -12,28 +13,27 @@ namespace {
 
 struct CodeMeaning {
   grpc::StatusCode code;
-  const char* name;
   ExitCode exit_code;
 };
 
 /// docs/cli.md has this table for people.
 constexpr std::array<CodeMeaning, 16> kCodes = {{
-    {grpc::CANCELLED, "CANCELLED", kExitUnavailable},
-    {grpc::UNKNOWN, "UNKNOWN", kExitUnavailable},
-    {grpc::INVALID_ARGUMENT, "INVALID_ARGUMENT", kExitBadData},
-    {grpc::DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", kExitUnavailable},
-    {grpc::NOT_FOUND, "NOT_FOUND", kExitBadData},
-    {grpc::ALREADY_EXISTS, "ALREADY_EXISTS", kExitBadData},
-    {grpc::PERMISSION_DENIED, "PERMISSION_DENIED", kExitDenied},
-    {grpc::RESOURCE_EXHAUSTED, "RESOURCE_EXHAUSTED", kExitTryAgain},
-    {grpc::FAILED_PRECONDITION, "FAILED_PRECONDITION", kExitBadData},
-    {grpc::ABORTED, "ABORTED", kExitTryAgain},
-    {grpc::OUT_OF_RANGE, "OUT_OF_RANGE", kExitBadData},
-    {grpc::UNIMPLEMENTED, "UNIMPLEMENTED", kExitUnavailable},
-    {grpc::INTERNAL, "INTERNAL", kExitUnavailable},
-    {grpc::UNAVAILABLE, "UNAVAILABLE", kExitUnavailable},
-    {grpc::DATA_LOSS, "DATA_LOSS", kExitUnavailable},
-    {grpc::UNAUTHENTICATED, "UNAUTHENTICATED", kExitDenied},
+    {grpc::CANCELLED, kExitUnavailable},
+    {grpc::UNKNOWN, kExitUnavailable},
+    {grpc::INVALID_ARGUMENT, kExitBadData},
+    {grpc::DEADLINE_EXCEEDED, kExitUnavailable},
+    {grpc::NOT_FOUND, kExitBadData},
+    {grpc::ALREADY_EXISTS, kExitBadData},
+    {grpc::PERMISSION_DENIED, kExitDenied},
+    {grpc::RESOURCE_EXHAUSTED, kExitTryAgain},
+    {grpc::FAILED_PRECONDITION, kExitBadData},
+    {grpc::ABORTED, kExitTryAgain},
+    {grpc::OUT_OF_RANGE, kExitBadData},
+    {grpc::UNIMPLEMENTED, kExitUnavailable},
+    {grpc::INTERNAL, kExitUnavailable},
+    {grpc::UNAVAILABLE, kExitUnavailable},
+    {grpc::DATA_LOSS, kExitUnavailable},
+    {grpc::UNAUTHENTICATED, kExitDenied},
 }};
 
 const CodeMeaning& meaning_of(grpc::StatusCode code) {
@@ -84,7 +84,9 @@ std::string message_for(const grpc::Status& status, const std::string& server) {
 
 int exit_code_for(grpc::StatusCode code) { return meaning_of(code).exit_code; }
 
-std::string code_name(grpc::StatusCode code) { return meaning_of(code).name; }
+std::string code_name(grpc::StatusCode code) {
+  return google::rpc::Code_Name(static_cast<google::rpc::Code>(meaning_of(code).code));
+}
 
 bool is_transient(grpc::StatusCode code) {
   switch (code) {

@@ -5,6 +5,7 @@
 
 #include "base/human_text.h"
 #include "base/printable.h"
+#include "client/verb.h"
 
 namespace dotresize {
 namespace {
@@ -13,19 +14,6 @@ std::string with_suggestion(const std::string& fault, const std::string& word,
                             const std::vector<std::string>& candidates) {
   const std::string suggestion = closest(word, candidates);
   return suggestion.empty() ? fault : fault + ", did you mean " + suggestion + "?";
-}
-
-std::vector<std::string> option_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  }
-  for (const CLI::App* group : app.get_subcommands(nullptr)) {
-    if (!group->get_name().empty()) continue;  // a group of options is an app without a name
-    const std::vector<std::string> more = option_names(*group);
-    names.insert(names.end(), more.begin(), more.end());
-  }
-  return names;
 }
 
 /// The verb that was recognised, or the app itself.
@@ -59,6 +47,7 @@ std::string usage_fault(const CLI::App& app, const CLI::ParseError& error) {
     std::vector<std::string> names = option_names(verb);
     const std::vector<std::string> of_all = option_names(app);
     names.insert(names.end(), of_all.begin(), of_all.end());
+    std::erase_if(names, [](const std::string& option) { return !option.starts_with("--"); });
     return with_suggestion(of_verb + "unknown option " + in_quotes(name), name, names);
   }
   if (&verb == &app) {

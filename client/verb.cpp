@@ -44,4 +44,28 @@ void add_set_option(CLI::App& command, std::vector<std::string>& changes) {
       ->allow_extra_args(false);
 }
 
+CLI::App& add_server_verb(CLI::App& app, CommonOptions& common, const std::string& name,
+                          const std::string& description, const std::string& examples) {
+  CLI::App& command = *app.add_subcommand(name, description);
+  add_server_option(command, common);
+  add_output_option(command, common);
+  command.footer("Examples:\n" + examples);
+  command.group("With a server");
+  return command;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  for (const CLI::App* group : app.get_subcommands(nullptr)) {
+    if (!group->get_name().empty()) continue;  // a group of options is an app without a name
+    const std::vector<std::string> more = option_names(*group);
+    names.insert(names.end(), more.begin(), more.end());
+  }
+  return names;
+}
+
 }  // namespace dotresize

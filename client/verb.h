@@ -31,12 +31,22 @@ struct Verb {
 void add_server_option(CLI::App& command, CommonOptions& common);
 void add_output_option(CLI::App& command, CommonOptions& common);
 
+/// A verb that needs a server; `examples`: lines with newlines.
+CLI::App& add_server_verb(CLI::App& app, CommonOptions& common, const std::string& name,
+                          const std::string& description, const std::string& examples);
+
 /// init, run, plan, eval, verify: those that need no server.
 std::vector<Verb> add_local_verbs(CLI::App& app, CommonOptions& common);
 /// submit, status, watch, list, cancel, resume, delete, prune, logs, report, admin.
 std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common);
+Verb add_report_verb(CLI::App& app, CommonOptions& common);
+Verb add_prune_verb(CLI::App& app, CommonOptions& common);
+Verb add_admin_verb(CLI::App& app, CommonOptions& common);
 /// completion: prints what completes the words of `app` in a shell.
 Verb add_completion_verb(CLI::App& app);
+
+/// "--text", "-o": of all options of `app`, those in its groups included.
+std::vector<std::string> option_names(const CLI::App& app);
 
 /// --set KEY=VALUE, several times (job/spec/job_changes.h).
 void add_set_option(CLI::App& command, std::vector<std::string>& changes);

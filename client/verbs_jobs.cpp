@@ -2,8 +2,6 @@
 // document, and returns the exit code. Throws RpcError, and InputError for files that cannot be
 // read.
 #include <ctime>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -15,6 +13,7 @@
 #include "base/human_text.h"
 #include "base/printable.h"
 #include "base/program.h"
+#include "client/answer.h"
 #include "client/connection.h"
 #include "client/follow.h"
 #include "client/job_id.h"
@@ -26,27 +25,14 @@
 #include "client/terminal.h"
 #include "client/verb.h"
 #include "client/watch_view.h"
-#include "job/report/report.h"
 #include "job/spec/job_file.h"
 #include "job/spec/job_state.h"
 
 namespace dotresize {
 namespace {
 
-namespace fs = std::filesystem;
-
 /// What a shell expects of a program that SIGINT stopped.
 constexpr int kExitInterrupted = 130;
-
-/// `answer` is a job or several, `text` the same for people.
-template <class Answer>
-void print(const Answer& answer, const std::string& text, const CommonOptions& common) {
-  if (common.json()) {
-    print_json(to_json(answer));
-  } else {
-    std::cout << text;
-  }
-}
 
 /// Shows the job through `view` until it has ended; nothing when SIGINT stopped the watching.
 std::optional<v1::Job> follow(Connection& connection, const std::string& id,
@@ -81,17 +67,6 @@ std::map<std::string, v1::Job::State> states_by_name() {
     states[state_name(state)] = state;
   }
   return states;
-}
-
-/// The model directory of a job that has succeeded. Throws InputError for any other.
-fs::path output_of(const std::string& id_or_prefix, const CommonOptions& common) {
-  Connection connection = common.connect();
-  const std::string id = find_job_id(connection, id_or_prefix);
-  const v1::Job job = connection.get_job(id);
-  if (job.state() != v1::Job::SUCCEEDED) {
-    throw InputError("job " + id + " has no report: it is " + state_name(job));
-  }
-  return job.result().output_path();
 }
 
 struct SubmitOptions {
@@ -139,13 +114,13 @@ v1::Job create_job(Connection& connection, const v1::CreateJobRequest& request,
       std::cerr << "dotresize: " << why << "; trying again for ten seconds\n";
     });
   } catch (const RpcError& error) {
+    if (error.violations().empty()) throw;
     std::string message = "the server refused the job";
     for (const FieldViolation& violation : error.violations()) {
       const bool of_file = violation.field != "request_id";
       message += "\n  " + (of_file ? located(file, violation.field, violation.description)
                                    : violation.field + ": " + violation.description);
     }
-    if (error.violations().empty()) throw;
     throw error.with_message(message);
   }
 }
@@ -300,55 +275,6 @@ int delete_jobs(const Ids& ids, const CommonOptions& common) {
   });
 }
 
-struct PruneOptions {
-  int keep_days = 30;
-  bool dry_run = false;
-};
-
-/// Of a job that has ended.
-bool ended_before(const v1::Job& job, std::time_t time) { return job.end_time().seconds() < time; }
-
-/// False, with a note, for somebody else's job.
-bool delete_own(Connection& connection, const std::string& id) {
-  try {
-    connection.delete_job(id);
-    return true;
-  } catch (const RpcError& error) {
-    if (error.code() != grpc::PERMISSION_DENIED) throw;
-    std::cerr << "dotresize: kept " << printable(id) << ": " << error.what() << "\n";
-    return false;
-  }
-}
-
-/// Deletes jobs that ended longer ago.
-int prune_jobs(const PruneOptions& options, const CommonOptions& common) {
-  constexpr int kAll = 1'000'000;
-  constexpr std::time_t kDay = 86400;
-  v1::ListJobsRequest::Filter filter;
-  for (const auto state : {v1::Job::SUCCEEDED, v1::Job::FAILED, v1::Job::CANCELLED}) {
-    filter.add_states(state);
-  }
-  Connection connection = common.connect();
-  std::vector<v1::Job> jobs = connection.list_jobs(filter, kAll);
-  const std::time_t before = std::time(nullptr) - options.keep_days * kDay;
-  std::erase_if(jobs, [&](const v1::Job& job) { return !ended_before(job, before); });
-  if (!options.dry_run) {
-    std::erase_if(jobs, [&](const v1::Job& job) { return !delete_own(connection, job.id()); });
-  }
-  const std::string done = counted(static_cast<int64_t>(jobs.size()), "job") +
-                           (options.dry_run ? " would be deleted\n" : " deleted\n");
-  if (common.json()) {
-    nlohmann::ordered_json ids = nlohmann::ordered_json::array();
-    for (const v1::Job& job : jobs) ids.push_back(job.id());
-    print_json({{"deleted", !options.dry_run}, {"ids", std::move(ids)}});
-  } else if (jobs.empty()) {
-    std::cout << done;
-  } else {
-    std::cout << job_table(jobs, std::time(nullptr)) << done;
-  }
-  return kExitOk;
-}
-
 LogOutput::Form log_form(const CommonOptions& common) {
   if (common.json()) return LogOutput::Form::kJson;
   return stdout_is_terminal() ? LogOutput::Form::kTerminal : LogOutput::Form::kBytes;
@@ -371,72 +297,12 @@ int print_logs(const std::string& id_or_prefix, bool follow_log, const CommonOpt
   return kExitOk;
 }
 
-/// A model directory with a report.
-struct ReportedModel {
-  fs::path dir;
-  fs::path file;
-  ReportSummary summary;
-};
-
-/// `what`: the id of a job that has succeeded, or a model directory.
-ReportedModel find_report(const std::string& what, const CommonOptions& common) {
-  const fs::path model_dir = fs::is_directory(what) ? fs::path(what) : output_of(what, common);
-  const fs::path file = model_dir / "dotresize" / "report.json";
-  if (!fs::exists(file)) {
-    throw InputError(file.string() + ": no such file here" +
-                     (fs::is_directory(what)
-                          ? "; is this a model that dotresize wrote?"
-                          : "; `dotresize status " + what + "` shows what the server knows"));
-  }
-  return {model_dir, file, read_report_summary(model_dir)};
-}
-
-nlohmann::ordered_json document_of(const ReportedModel& model) {
-  std::ifstream stream(model.file);
-  return nlohmann::ordered_json::parse(stream);
-}
-
-int print_reports(const std::vector<std::string>& asked, const CommonOptions& common) {
-  std::vector<ReportedModel> models;
-  models.reserve(asked.size());
-  for (const std::string& what : asked) models.push_back(find_report(what, common));
-  if (models.size() == 1) {
-    const ReportedModel& model = models.front();
-    if (common.json()) {
-      print_json(document_of(model));
-    } else {
-      std::cout << report_text(model.summary) << "\noutput  " << model.dir.string() << "\n";
-    }
-    return kExitOk;
-  }
-  if (common.json()) {
-    nlohmann::ordered_json reports = nlohmann::ordered_json::array();
-    for (const ReportedModel& model : models) reports.push_back(document_of(model));
-    print_json({{"reports", std::move(reports)}});
-    return kExitOk;
-  }
-  std::vector<ReportSummary> summaries;
-  summaries.reserve(models.size());
-  for (const ReportedModel& model : models) summaries.push_back(model.summary);
-  std::cout << comparison_table(summaries);
-  return kExitOk;
-}
-
-CLI::App& add_verb(CLI::App& app, CommonOptions& common, const std::string& name,
-                   const std::string& description, const std::string& examples) {
-  CLI::App& command = *app.add_subcommand(name, description);
-  add_server_option(command, common);
-  add_output_option(command, common);
-  command.footer("Examples:\n" + examples);
-  command.group("With a server");
-  return command;
-}
-
 Verb submit_verb(CLI::App& app, CommonOptions& common) {
-  CLI::App& command = add_verb(app, common, "submit", "Give a job to the server",
-                               "  dotresize submit job.yaml --wait\n"
-                               "  dotresize submit job.yaml --set method.size=0.7 --dry-run\n"
-                               "  id=$(dotresize submit job.yaml)\n");
+  CLI::App& command =
+      add_server_verb(app, common, "submit", "Give a job to the server",
+                      "  dotresize submit job.yaml --wait\n"
+                      "  dotresize submit job.yaml --set method.size=0.7 --dry-run\n"
+                      "  id=$(dotresize submit job.yaml)\n");
   auto options = std::make_shared<SubmitOptions>();
   command.add_option("JOB", options->job_file, "Job file (YAML or JSON)")
       ->required()
@@ -472,9 +338,9 @@ Verb submit_verb(CLI::App& app, CommonOptions& common) {
 }
 
 Verb list_verb(CLI::App& app, CommonOptions& common) {
-  CLI::App& command = add_verb(app, common, "list", "List jobs, newest first",
-                               "  dotresize list\n"
-                               "  dotresize list --state running,queued -o json\n");
+  CLI::App& command = add_server_verb(app, common, "list", "List jobs, newest first",
+                                      "  dotresize list\n"
+                                      "  dotresize list --state running,queued -o json\n");
   auto options = std::make_shared<ListOptions>();
   command
       .add_option("--state", options->states,
@@ -510,8 +376,8 @@ Verb id_verb(CLI::App& app, CommonOptions& common, const std::string& name,
              const std::string& description, const std::string& flag,
              const std::string& flag_description,
              const std::function<int(const std::string&, bool)>& action) {
-  CLI::App& command =
-      add_verb(app, common, name, description, examples_of(name, "j-451f3da65440ea8f", flag));
+  CLI::App& command = add_server_verb(app, common, name, description,
+                                      examples_of(name, "j-451f3da65440ea8f", flag));
   auto id = std::make_shared<std::string>();
   auto set = std::make_shared<bool>(false);
   command.add_option("ID", *id, kIdHelp)->required()->type_name("");
@@ -524,64 +390,14 @@ Verb ids_verb(CLI::App& app, CommonOptions& common, const std::string& name,
               const std::string& description, const std::string& flag,
               const std::string& flag_description,
               const std::function<int(const Ids&, bool)>& action) {
-  CLI::App& command =
-      add_verb(app, common, name, description,
-               examples_of(name, "j-451f3da65440ea8f", flag) + examples_of(name, "451f 8c02", ""));
+  CLI::App& command = add_server_verb(
+      app, common, name, description,
+      examples_of(name, "j-451f3da65440ea8f", flag) + examples_of(name, "451f 8c02", ""));
   auto ids = std::make_shared<Ids>();
   auto set = std::make_shared<bool>(false);
   command.add_option("ID", *ids, kIdHelp)->required()->type_name("...");
   if (!flag.empty()) command.add_flag(flag, *set, flag_description);
   return {&command, [ids, set, action] { return action(*ids, *set); }};
-}
-
-Verb report_verb(CLI::App& app, CommonOptions& common) {
-  CLI::App& command =
-      add_verb(app, common, "report", "Show what a compression gave, or compare several",
-               "  dotresize report out/docs-llama-80\n"
-               "  dotresize report out/docs-llama-80 out/docs-llama-70\n"
-               "  dotresize report j-451f3da65440ea8f -o json\n");
-  auto what = std::make_shared<std::vector<std::string>>();
-  command.add_option("ID|DIR", *what, "Jobs that have succeeded, or model directories")
-      ->required()
-      ->type_name("...");
-  return {&command, [what, &common] { return print_reports(*what, common); }};
-}
-
-Verb prune_verb(CLI::App& app, CommonOptions& common) {
-  CLI::App& command =
-      add_verb(app, common, "prune", "Forget jobs that ended long ago; their models stay",
-               "  dotresize prune --keep-days 7 --dry-run\n");
-  auto options = std::make_shared<PruneOptions>();
-  command.add_option("--keep-days", options->keep_days, "Keep those that ended since so many days")
-      ->required()
-      ->type_name("N")
-      ->check(CLI::Range(0, 36500).description(""));
-  command.add_flag("--dry-run", options->dry_run, "Only show which");
-  return {&command, [options, &common] { return prune_jobs(*options, common); }};
-}
-
-int administer(const std::string& action, const CommonOptions& common) {
-  Connection connection = common.connect();
-  const v1::ServerInfo server = action == "drain"    ? connection.drain_server()
-                                : action == "resume" ? connection.resume_server()
-                                                     : connection.server_info();
-  print(server, server_text(server), common);
-  return kExitOk;
-}
-
-Verb admin_verb(CLI::App& app, CommonOptions& common) {
-  CLI::App& command = add_verb(app, common, "admin", "Show the server, or let it start no jobs",
-                               "  dotresize admin info\n"
-                               "  dotresize admin drain\n");
-  auto action = std::make_shared<std::string>();
-  command
-      .add_option("ACTION", *action,
-                  "info: version, capacity, use. drain: no job is started from now on; running "
-                  "ones go on. resume: jobs are started again")
-      ->required()
-      ->type_name("")
-      ->check(CLI::IsMember({"info", "drain", "resume"}).description(""));
-  return {&command, [action, &common] { return administer(*action, common); }};
 }
 
 }  // namespace
@@ -601,12 +417,12 @@ std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common) {
                [&common](const Ids& ids, bool fresh) { return resume_jobs(ids, fresh, common); }),
       ids_verb(app, common, "delete", "Forget ended jobs; their model directories stay", "", "",
                [&common](const Ids& ids, bool) { return delete_jobs(ids, common); }),
-      prune_verb(app, common),
+      add_prune_verb(app, common),
       id_verb(
           app, common, "logs", "Print a job's log", "-f,--follow", "Until the job has ended",
           [&common](const std::string& id, bool follow) { return print_logs(id, follow, common); }),
-      report_verb(app, common),
-      admin_verb(app, common),
+      add_report_verb(app, common),
+      add_admin_verb(app, common),
   };
 }
 

@@ -31,10 +31,7 @@ struct Line {
 };
 
 bool is_name(const std::string& name) {
-  return !name.empty() && name.size() <= kMaxName && std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("._@-").find(c) != std::string_view::npos;
-  });
+  return !name.empty() && name.size() <= kMaxName && is_plain_word(name, "._@-");
 }
 
 bool is_hash(const std::string& digits) {

@@ -1,6 +1,5 @@
 #include "server/job_admission.h"
 
-#include <algorithm>
 #include <filesystem>
 
 #include "base/errors.h"
@@ -28,12 +27,7 @@ constexpr int kMaxLabels = 16;
 constexpr size_t kMaxLabel = 63;
 
 void check_request_id(const std::string& id) {
-  const bool well_formed =
-      id.size() <= kMaxRequestId && std::all_of(id.begin(), id.end(), [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               std::string_view("._:-").find(c) != std::string_view::npos;
-      });
-  if (!well_formed) {
+  if (id.size() > kMaxRequestId || !is_plain_word(id, "._:-")) {
     throw invalid_argument("request_id", "must have at most 128 characters of [A-Za-z0-9._:-]");
   }
 }
@@ -58,10 +52,7 @@ void refuse_fatal(const std::vector<FileFinding>& findings) {
 }
 
 bool is_word(const std::string& text, size_t least, size_t most) {
-  return text.size() >= least && text.size() <= most && std::ranges::all_of(text, [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  std::string_view("._/-").find(c) != std::string_view::npos;
-         });
+  return text.size() >= least && text.size() <= most && is_plain_word(text, "._/-");
 }
 
 void check_options(const v1::JobOptions& options) {
@@ -147,8 +138,7 @@ void check_output(const std::string& output, const v1::Output& spec) {
   };
   const bool exists = fs::exists(fs::symlink_status(output));
   if (exists && !spec.overwrite()) {
-    refuse("OUTPUT_EXISTS",
-           output + " exists; remove it, choose another path, or set output.overwrite");
+    refuse("OUTPUT_EXISTS", existing_output_fault(output));
   }
   if (exists && !is_model_of_dotresize(output)) {
     refuse("OUTPUT_FOREIGN", foreign_output_fault(output));

@@ -83,10 +83,7 @@ std::string list_sql(const JobQuery& query);
 /// event its number alone.
 class JobTable {
  public:
-  /// Opens or creates the tables: write-ahead log, synchronous=FULL (a committed transaction
-  /// survives a crash of the machine), foreign keys. The schema's version is PRAGMA user_version.
-  /// Throws std::runtime_error for tables that a newer version has made, and for a file that is
-  /// damaged.
+  /// open_job_tables(database), see job_schema.h.
   explicit JobTable(const std::filesystem::path& database);
   /// One more connection to tables that are open already, for reading.
   struct Reader {};

@@ -4,13 +4,13 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <sstream>
 #include <utility>
 #include <vector>
 
 #include "base/program.h"
+#include "google/rpc/code.pb.h"
 
 namespace dotresize {
 namespace {
@@ -24,27 +24,9 @@ using Labels = std::vector<ClientMetric::Label>;
 const prometheus::Histogram::BucketBoundaries kBuckets = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
                                                           0.1,   0.25,   0.5,   1.0,  2.5,   5.0};
 
-/// The canonical code as gRPC spells it.
+/// As gRPC spells it.
 std::string code_name(int code) {
-  constexpr std::array<const char*, 17> kNames = {"OK",
-                                                  "CANCELLED",
-                                                  "UNKNOWN",
-                                                  "INVALID_ARGUMENT",
-                                                  "DEADLINE_EXCEEDED",
-                                                  "NOT_FOUND",
-                                                  "ALREADY_EXISTS",
-                                                  "PERMISSION_DENIED",
-                                                  "RESOURCE_EXHAUSTED",
-                                                  "FAILED_PRECONDITION",
-                                                  "ABORTED",
-                                                  "OUT_OF_RANGE",
-                                                  "UNIMPLEMENTED",
-                                                  "INTERNAL",
-                                                  "UNAVAILABLE",
-                                                  "DATA_LOSS",
-                                                  "UNAUTHENTICATED"};
-  const auto index = static_cast<size_t>(code);
-  return index < kNames.size() ? kNames[index] : "UNKNOWN";
+  return google::rpc::Code_Name(google::rpc::Code_IsValid(code) ? code : google::rpc::UNKNOWN);
 }
 
 std::string lower_case(std::string name) {

@@ -161,7 +161,7 @@ void add_limit_options(CLI::App& app, ServerOptions& options, int& retry_delay_s
 void add_caller_options(CLI::App& app, ServerOptions& options) {
   app.add_option("--max-queued", options.max_queued, "Jobs of one owner that wait in the queue")
       ->envname("DOTRESIZE_MAX_QUEUED")
-      ->check(CLI::Range(1, 10000))
+      ->check(CLI::Range(1, JobStore::kMaxQueuedJobs))
       ->capture_default_str();
   app.add_option("--max-rate", options.max_rate,
                  "Calls of one caller a second, over ten seconds; 0: any number")

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/credentials.h"
+#include "server/job_store.h"
 #include "server/log_format.h"
 
 namespace dotresize {
@@ -24,17 +25,17 @@ struct ServerOptions {
   bool insecure =
       false;  ///< an address that others reach, though clients need not say who they are
   std::vector<std::filesystem::path>
-      allow_roots;                       ///< where jobs may read and write; none: anywhere
-  std::string log_level = "info";        ///< of spdlog: debug, info, warn or error
-  int max_ranks = 8;                     ///< running at the same time, over all jobs
-  int gpus = -1;                         ///< that jobs may have; negative: all that are found
-  int64_t memory = 0;                    ///< bytes of all jobs together; 0: what there is
-  int max_queued = 10000;                ///< jobs of one owner that wait; the queue holds so many
-  int max_rate = 200;                    ///< calls of one caller a second; 0: any
-  int max_streams = 256;                 ///< open streams of one caller
-  int max_attempts = 3;                  ///< of a job whose processes are lost or killed
-  std::chrono::seconds retry_delay{10};  ///< before the second one; doubled with each
-  mode_t job_umask = 022;                ///< of what jobs write: that of who started the server
+      allow_roots;                            ///< where jobs may read and write; none: anywhere
+  std::string log_level = "info";             ///< of spdlog: debug, info, warn or error
+  int max_ranks = 8;                          ///< running at the same time, over all jobs
+  int gpus = -1;                              ///< that jobs may have; negative: all that are found
+  int64_t memory = 0;                         ///< bytes of all jobs together; 0: what there is
+  int max_queued = JobStore::kMaxQueuedJobs;  ///< jobs of one owner that wait
+  int max_rate = 200;                         ///< calls of one caller a second; 0: any
+  int max_streams = 256;                      ///< open streams of one caller
+  int max_attempts = 3;                       ///< of a job whose processes are lost or killed
+  std::chrono::seconds retry_delay{10};       ///< before the second one; doubled with each
+  mode_t job_umask = 022;  ///< of what jobs write: that of who started the server
   std::chrono::seconds heartbeat_timeout{60};  ///< longest silence of a running job
 };
 

@@ -120,7 +120,7 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
   const v1::Job job = store_.get(seen.id());  // a cancel may have come before the end that we see
   switch (status.liveness) {
     case Liveness::kAlive:
-      if (job.state() == v1::Job::RUNNING) end_hold();
+      if (job.state() == v1::Job::RUNNING) hold_ = std::chrono::seconds(0);
       return stop_if_unwanted(job);
     case Liveness::kExited:
       return end_or_retry(job, outcome_of(job, status.exit));
@@ -234,17 +234,13 @@ bool Scheduler::is_ready_for(const v1::Job& job) {
 }
 
 void Scheduler::hold_queue(const std::string& reason) {
-  hold_ = hold_.count() == 0 ? kFirstHold : std::min(2 * hold_, kLongestHold);
-  held_until_ = Heartbeats::Clock::now() + hold_;
-  held_ = true;
+  const std::chrono::seconds hold =
+      is_held() ? std::min(2 * hold_.load(), kLongestHold) : kFirstHold;
+  hold_ = hold;
+  held_until_ = Heartbeats::Clock::now() + hold;
   hold_reason_ = reason;
   spdlog::error("the queue is held for {} s, because this machine cannot start jobs: {}",
-                hold_.count(), reason);
-}
-
-void Scheduler::end_hold() {
-  hold_ = std::chrono::seconds(0);
-  held_ = false;
+                hold.count(), reason);
 }
 
 std::string Scheduler::pause_reason() const {

@@ -52,7 +52,7 @@ class Scheduler {
   /// Since it has last looked at all jobs. From any thread.
   Heartbeats::Clock::duration time_since_round() const;
   /// Whether this machine could not start a job and waits to try again. From any thread.
-  bool is_held() const { return held_; }
+  bool is_held() const { return hold_.load().count() > 0; }
 
  private:
   void loop();
@@ -78,7 +78,6 @@ class Scheduler {
   /// Whether the machine has what the job's launcher needs; else the queue is held.
   bool is_ready_for(const v1::Job& job);
   void hold_queue(const std::string& reason);
-  void end_hold();
   /// What only this process knows of a launched job.
   void forget(const std::string& id);
   JobOutput output_of(const v1::Job& job) const;
@@ -103,8 +102,8 @@ class Scheduler {
   std::map<std::string, Failure> stop_reasons_;
   std::atomic<Heartbeats::Clock::time_point> last_round_;
   Heartbeats::Clock::time_point held_until_;  ///< nothing is started before
-  std::chrono::seconds hold_{0};              ///< the last one; 0: a job runs
-  std::atomic<bool> held_{false};             ///< since then no job has run
+  /// The last one, since which no job has run; else 0.
+  std::atomic<std::chrono::seconds> hold_{std::chrono::seconds(0)};
   std::string hold_reason_;
   std::map<std::string, int> stopped_attempts_;  ///< that were asked to end, by job
   std::atomic<bool> stopping_{false};

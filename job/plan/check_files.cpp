@@ -1,6 +1,5 @@
 #include "job/plan/check_files.h"
 
-#include <algorithm>
 #include <system_error>
 
 #include "base/errors.h"
@@ -55,11 +54,7 @@ std::string hub_name(const fs::path& path) {
   std::error_code error;
   if (fs::exists(organisation, error) || !organisation.has_filename()) return "";
   const std::string name = organisation.filename().string() + "/" + path.filename().string();
-  const bool possible = std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("-_./").find(c) != std::string_view::npos;
-  });
-  return possible ? name : "";
+  return is_plain_word(name, "-_./") ? name : "";
 }
 
 }  // namespace
@@ -90,10 +85,7 @@ std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig&
 std::string output_fault(const fs::path& output, bool overwrite) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(output, error))) return "";
-  if (!overwrite) {
-    return in_quotes(output.string()) +
-           " exists: remove it, choose another path, or set output.overwrite: true";
-  }
+  if (!overwrite) return existing_output_fault(output);
   return is_model_of_dotresize(output) ? "" : foreign_output_fault(output);
 }
 

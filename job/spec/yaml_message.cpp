@@ -1,6 +1,5 @@
 #include "job/spec/yaml_message.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -43,11 +42,7 @@ std::string unknown_key(const std::string& key, const Descriptor& descriptor) {
 /// As it was written if that could be a key, else in quotes.
 std::string shown_key(const std::string& name) {
   constexpr std::size_t kMaxKey = 100;
-  const bool word =
-      !name.empty() && name.size() <= kMaxKey && std::ranges::all_of(name, [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               c == '_' || c == '-';
-      });
+  const bool word = !name.empty() && name.size() <= kMaxKey && is_plain_word(name, "_-");
   return word ? name : in_quotes(name);
 }
 

@@ -100,16 +100,20 @@ void Progress::change(const std::function<void()>& step) {
   if (changed_) changed_(state());
 }
 
-void ProgressLines::show(const ProgressState& state) {
-  constexpr std::chrono::seconds kInterval(5);
+bool ProgressThrottle::passes(const std::string& phase) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto now = Clock::now();
-  if (state.phase == phase_ && now - last_ < kInterval) return;
-  phase_ = state.phase;
+  if (phase == phase_ && now - last_ < interval_) return false;
+  phase_ = phase;
   last_ = now;
+  return true;
+}
+
+void ProgressLines::show(const ProgressState& state) {
+  if (!throttle_.passes(state.phase)) return;
+  const std::chrono::duration<double> since = Clock::now() - start_;
   std::string line =
-      fmt::format("[{:6.1f} s] {:3.0f} % {}", std::chrono::duration<double>(now - start_).count(),
-                  100.0 * state.fraction, state.phase);
+      fmt::format("[{:6.1f} s] {:3.0f} % {}", since.count(), 100.0 * state.fraction, state.phase);
   if (state.junctions_done > 0) {
     line += fmt::format(", {} of {} junctions", state.junctions_done, state.junctions_total);
   }

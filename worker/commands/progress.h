@@ -79,6 +79,22 @@ class Progress {
   Clock::time_point phase_start_ = job_start_;
 };
 
+/// Lets a report of progress pass when the phase changes, then at most one in `interval`.
+/// Thread-safe.
+class ProgressThrottle {
+ public:
+  using Clock = std::chrono::steady_clock;
+  explicit ProgressThrottle(Clock::duration interval) : interval_(interval) {}
+
+  bool passes(const std::string& phase);
+
+ private:
+  const Clock::duration interval_;
+  std::mutex mutex_;
+  std::string phase_;
+  Clock::time_point last_;
+};
+
 /// Progress as plain lines on stderr: one when the phase changes, then at most one every five
 /// seconds. Thread-safe.
 class ProgressLines {
@@ -87,10 +103,8 @@ class ProgressLines {
 
  private:
   using Clock = std::chrono::steady_clock;
-  std::mutex mutex_;
-  std::string phase_;
+  ProgressThrottle throttle_{std::chrono::seconds(5)};
   Clock::time_point start_ = Clock::now();
-  Clock::time_point last_;
 };
 
 }  // namespace dotresize

@@ -8,12 +8,7 @@
 namespace dotresize {
 
 void ProgressRecords::show(const ProgressState& state) {
-  constexpr std::chrono::milliseconds kInterval(100);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto now = Clock::now();
-  if (state.phase == phase_ && now - last_ < kInterval) return;
-  phase_ = state.phase;
-  last_ = now;
+  if (!throttle_.passes(state.phase)) return;
   const nlohmann::json record = {{"phase", state.phase},
                                  {"junctions_done", state.junctions_done},
                                  {"junctions_total", state.junctions_total},

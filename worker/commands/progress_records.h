@@ -1,8 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <mutex>
-#include <string>
 
 #include "worker/commands/progress.h"
 
@@ -17,10 +15,7 @@ class ProgressRecords {
   void show(const ProgressState& state);
 
  private:
-  using Clock = std::chrono::steady_clock;
-  std::mutex mutex_;
-  std::string phase_;
-  Clock::time_point last_;
+  ProgressThrottle throttle_{std::chrono::milliseconds(100)};
 };
 
 }  // namespace dotresize

@@ -97,9 +97,7 @@ OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fres
                                  OutputOwner owner)
     : path_(path), partial_(partial_path(path)), overwrite_(overwrite), owner_(std::move(owner)) {
   if (!overwrite && fs::exists(fs::symlink_status(path_))) {
-    throw InputError(
-        "output.path",
-        path_.string() + " exists; remove it, choose another path, or set output.overwrite: true");
+    throw InputError("output.path", existing_output_fault(path_));
   }
   check_replaceable(path_);
   directory_ = lock_directory(partial_);

@@ -16,7 +16,6 @@
 #include "base/program.h"
 
 namespace dotresize {
-
 namespace {
 
 /// How many processes srun has started beside this one and with it; empty if it was not srun.
