@@ -64,6 +64,9 @@ int main(int argc, char** argv) {
                  "Where tokenised text is cached (default: beside the job file)");
   app.add_option("--trace", arguments.job.trace,
                  "Timeline of all ranks to write, for chrome://tracing and Perfetto");
+  app.add_option("--dense-loss", arguments.job.dense_loss,
+                 "File that keeps the dense model's loss for jobs that are evaluated on the same "
+                 "tokens: read if it is there, else written");
   app.add_flag("--fresh", arguments.job.fresh,
                "Start anew even if an interrupted run of the job has left a journal");
   app.add_option("--set", arguments.job.changes,

@@ -93,7 +93,7 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
 }  // namespace
 
 bool checks_sublayers_first(const ResolvedJob& job) {
-  return !job.evaluation && (!job.schedule.pipelined || job.statistics.used());
+  return !job.evaluation && (!job.schedule.pipelined || job.statistics.given());
 }
 
 int64_t read_statistics_bytes(const ModelConfig& config, const ResolvedJob& job) {
@@ -119,8 +119,7 @@ Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, cons
   }
   traffic.read_bytes = of_source * size.dense_bytes + of_output * size.compressed_bytes +
                        read_statistics_bytes(config, job);
-  traffic.written_bytes =
-      size.compressed_bytes + traffic.journal_bytes + traffic.statistics_bytes;
+  traffic.written_bytes = size.compressed_bytes + traffic.journal_bytes + traffic.statistics_bytes;
   traffic.sent_bytes = sent_bytes(config, job, plan, size.dense_parameters);
   return traffic;
 }

@@ -126,6 +126,7 @@ class JobCommand {
                                              : options.work_dir) /
                    ".dotresize-cache"),
         trace_(options.trace),
+        dense_loss_(options.dense_loss),
         fresh_(options.fresh),
         changes_(options.changes),
         progress_records_(options.progress_records),
@@ -150,6 +151,7 @@ class JobCommand {
   fs::path job_file_;
   fs::path cache_dir_;
   fs::path trace_;
+  fs::path dense_loss_;
   bool fresh_;
   std::vector<std::string> changes_;
   bool progress_records_;
@@ -200,7 +202,8 @@ void JobCommand::run_job_here(StopSignals& signals) {
   if (rank_ == 0 && coordinator_) to_coordinator_.emplace(*coordinator_, progress_);
   links_.emplace(before_job, device.cuda, heartbeat_options(job));
   const Report report =
-      run_job(job, config, plan, {links_->comm(), progress_, *output_, cache_dir_, trace_, device});
+      run_job(job, config, plan,
+              {links_->comm(), progress_, *output_, cache_dir_, trace_, dense_loss_, device});
   links_->comm().barrier();  // a rank that is silent before the output is whole is noticed
   if (rank_ == 0) print_summary(report);
 }

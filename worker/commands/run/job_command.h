@@ -8,9 +8,10 @@ namespace dotresize {
 
 struct JobCommandOptions {
   std::filesystem::path job_file;
-  std::filesystem::path work_dir;  ///< where tokenised text is cached; empty: beside the job file
-  std::filesystem::path trace;     ///< timeline of all ranks to write; empty: none
-  bool fresh = false;              ///< does not go on from the journal of an earlier run
+  std::filesystem::path work_dir;    ///< where tokenised text is cached; empty: beside the job file
+  std::filesystem::path trace;       ///< timeline of all ranks to write; empty: none
+  std::filesystem::path dense_loss;  ///< as in RunEnvironment
+  bool fresh = false;                ///< does not go on from the journal of an earlier run
   std::vector<std::string> changes = {};  ///< of the job file, see job/spec/job_changes.h
   bool progress_records = false;          ///< as ProgressRecords, not ProgressLines
 };

@@ -23,11 +23,9 @@ std::string journal_schedule(const std::filesystem::path& output);
 /// Throws std::runtime_error if the file system of `dir` has fewer bytes free.
 void check_space(const std::filesystem::path& dir, int64_t bytes);
 
-/// All that the maps of a job depend on, as JSON: the model's files, the tokens, the options and
-/// the program's version. Not the number of ranks, budgets, evaluation and the output's name.
-/// `weights`: the checkpoint's files.
-nlohmann::json job_fingerprint(const ResolvedJob& job, const TokenWindows& calibration,
-                               const std::vector<std::filesystem::path>& weights);
+/// Removes the damaged entries of a journal, with a note on stderr: they are computed again. Ranks
+/// share the work. Collective.
+void remove_damaged(Communicator& comm, const std::filesystem::path& dir);
 
 /// The journal's entry for the dense model's loss over these windows.
 std::string dense_loss_entry(const TokenWindows& evaluation);

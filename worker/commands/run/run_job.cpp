@@ -18,13 +18,17 @@
 #include "job/report/model_card.h"
 #include "worker/calibration/background_sink.h"
 #include "worker/calibration/calibration.h"
+#include "worker/calibration/statistics.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/verify.h"
 #include "worker/commands/run/background_hashes.h"
+#include "worker/commands/run/dense_loss.h"
 #include "worker/commands/run/expected_phases.h"
+#include "worker/commands/run/fingerprints.h"
 #include "worker/commands/run/output_model.h"
 #include "worker/commands/run/rank_summary.h"
 #include "worker/commands/run/resume.h"
+#include "worker/commands/run/statistics_directory.h"
 #include "worker/commands/run/trace.h"
 #include "worker/commands/token_input.h"
 #include "worker/evaluation/perplexity.h"
@@ -142,7 +146,8 @@ NegativeLogLikelihood evaluate(JobContext& run, const TokenWindows& tokens,
                         evaluation_tokens_at_once(run.job, run.config), run.count_tokens());
 }
 
-/// That of an interrupted run, if it was of the same tokens. Nothing if the job has no evaluation.
+/// That of an interrupted run or of the file, if it was of the same tokens. Nothing if the job has
+/// no evaluation.
 std::optional<NegativeLogLikelihood> evaluate_dense(JobContext& run, const JobTokens& tokens,
                                                     Journal& journal) {
   if (!tokens.evaluation) return std::nullopt;
@@ -151,9 +156,18 @@ std::optional<NegativeLogLikelihood> evaluate_dense(JobContext& run, const JobTo
     const nlohmann::json found = journal.value(entry);
     return NegativeLogLikelihood{found.at("nll"), found.at("tokens")};
   }
+  const fs::path& file = run.environment.dense_loss;
+  const nlohmann::json fingerprint =
+      dense_loss_fingerprint(run.job, *tokens.evaluation, run.source.files());
+  if (!file.empty()) {
+    if (const auto known = read_dense_loss(run.comm, file, fingerprint)) return known;
+  }
   const NegativeLogLikelihood sum =
       evaluate(run, *tokens.evaluation, run.source, run.config, "evaluate_dense");
-  if (run.root()) journal.put_value(entry, {{"nll", sum.nll}, {"tokens", sum.tokens}});
+  if (run.root()) {
+    journal.put_value(entry, {{"nll", sum.nll}, {"tokens", sum.tokens}});
+    if (!file.empty()) write_dense_loss(file, fingerprint, sum);
+  }
   return sum;
 }
 
@@ -199,13 +213,40 @@ OpenedJournal open_journal_of(JobContext& run, const TokenWindows& tokens) {
   const fs::path dir = run.environment.output.journal();
   if (run.root()) {
     const Traffic traffic = estimate_traffic(run.config, run.job, run.plan);
-    check_space(run.partial(), traffic.written_bytes - size_of_directory(dir));
+    check_space(run.partial(),
+                traffic.written_bytes - traffic.statistics_bytes - size_of_directory(dir));
   }
   return open_journal(run.comm, dir, job_fingerprint(run.job, tokens, run.source.files()),
                       mapped_junctions(run.config, run.job.head_sliced), run.job.junction_groups);
 }
 
-Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal& opened) {
+std::optional<StatisticsDirectory> open_statistics(JobContext& run, const TokenWindows& tokens) {
+  if (!run.job.statistics.given()) return std::nullopt;
+  std::optional<StatisticsDirectory> statistics;
+  statistics.emplace(run.comm, run.job, run.config,
+                     statistics_fingerprint(run.job, tokens, run.source.files()));
+  if (run.root() && !statistics->whole()) {
+    const fs::path unfinished = partial_path(run.job.statistics.save);
+    check_space(unfinished, estimate_traffic(run.config, run.job, run.plan).statistics_bytes -
+                                size_of_directory(unfinished));
+  }
+  return statistics;
+}
+
+/// Those of all junctions, whatever the job does with the last one.
+void save_statistics(JobContext& run, const CalibrationJob& job,
+                     const CalibrationObserver& observer, StatisticsDirectory& statistics) {
+  CalibrationJob all{job.config,           job.reader,        job.plan,   statistics.journal(), {},
+                     job.windows,          job.map,           job.widths,
+                     /*head_sliced=*/true, job.compute_dtype, job.sharing};
+  all.labels = job.labels;
+  all.device = job.device;
+  take_statistics(run.comm, all, observer, run.clock);
+  statistics.publish(run.comm);
+}
+
+Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal& opened,
+                     std::optional<StatisticsDirectory>& statistics) {
   const auto start = std::chrono::steady_clock::now();
   run.progress().enter("calibrate");
   const CalibrationObserver observer{
@@ -214,8 +255,12 @@ Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal&
   OutputShards shards(run.comm, run.partial(), run.config, run.job, run.plan);
   BackgroundSink sink(shards, run.environment.device.device, !run.shard().overlaps, run.clock,
                       [&] { run.progress().sublayers_written(1); });
-  calibrate_function(run.job.schedule.name)(run.comm, calibration_job(run, tokens, opened), sink,
-                                            observer, run.clock);
+  CalibrationJob job = calibration_job(run, tokens, opened);
+  if (statistics) {
+    if (!statistics->whole()) save_statistics(run, job, observer, *statistics);
+    job.statistics = &statistics->journal();
+  }
+  calibrate_function(run.job.schedule.name)(run.comm, job, sink, observer, run.clock);
   sink.finish();
   shards.finish();
   run.comm.barrier();  // the shards are whole
@@ -309,9 +354,10 @@ Report run_steps(JobContext& run) {
   const JobTokens tokens = load_tokens(run);
   run.progress().plan(expected_phases_of(run, tokens));
   OpenedJournal opened = open_journal_of(run, tokens.calibration);
+  std::optional<StatisticsDirectory> statistics = open_statistics(run, tokens.calibration);
   const auto dense = evaluate_dense(run, tokens, opened.journal);
   BackgroundHashes of_inputs(run.comm, input_files(run));
-  const Calibrated calibrated = calibrate(run, tokens.calibration, opened);
+  const Calibrated calibrated = calibrate(run, tokens.calibration, opened, statistics);
   BackgroundHashes of_shards(run.comm, shard_files(run, calibrated.layout));
   write_companions(run, calibrated);
   const auto compressed = evaluate_compressed(run, tokens);
