@@ -127,8 +127,8 @@ int64_t Sizes::half_folded_of_rank() const {
 }
 
 int64_t Sizes::stage_weights() const {
-  const int64_t end = gradients() ? r.shard.end_sublayer
-                                  : r.shard.end_run(summed_junctions(r.config, r.job));
+  const int64_t end =
+      gradients() ? r.shard.end_sublayer : r.shard.end_run(summed_junctions(r.config, r.job));
   int64_t parameters = gradients() && has_head() ? r.config.vocab_size * d : 0;
   for (int64_t sublayer = r.shard.first_sublayer; sublayer < end; ++sublayer) {
     parameters += sublayer_parameters(r.config, sublayer, d, d, /*folded=*/false);

@@ -221,29 +221,28 @@ std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const 
 std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
                          const std::optional<TimeEstimate>& time) {
   const NetSize size = net_size(config, job, job.widths);
-  json document = {{"schema_version", 1},
-                   {"name", job.name},
-                   {"method", job.method.name},
-                   {"metric", to_string(job.metric)},
-                   {"map_sharing", to_string(job.map_sharing)},
-                   {"shortcuts", job.stock_output() ? "none" : to_string(job.shortcuts)},
-                   {"target", target_text(job)},
-                   {"hidden_size", config.hidden_size},
-                   {"schedule", job.schedule.name},
-                   {"passes", passes(job, plan)},
-                   {"backward_passes", job.gradients() && !job.statistics.used()
-                                           ? plan.junction_groups
-                                           : 0},
-                   {"junction_groups", plan.junction_groups},
-                   {"overlaps", plan.ranks.front().overlaps},
-                   {"traffic", traffic_json(estimate_traffic(config, job, plan))},
-                   {"ranks", json::array()},
-                   {"dense",
-                    {{"parameters", size.dense_parameters},
-                     {"bytes", size.dense_bytes},
-                     {"dtype", to_string(job.source_dtype)}}},
-                   {"compressed", compressed_json(job, size)},
-                   {"warnings", json::array()}};
+  json document = {
+      {"schema_version", 1},
+      {"name", job.name},
+      {"method", job.method.name},
+      {"metric", to_string(job.metric)},
+      {"map_sharing", to_string(job.map_sharing)},
+      {"shortcuts", job.stock_output() ? "none" : to_string(job.shortcuts)},
+      {"target", target_text(job)},
+      {"hidden_size", config.hidden_size},
+      {"schedule", job.schedule.name},
+      {"passes", passes(job, plan)},
+      {"backward_passes", job.gradients() && !job.statistics.used() ? plan.junction_groups : 0},
+      {"junction_groups", plan.junction_groups},
+      {"overlaps", plan.ranks.front().overlaps},
+      {"traffic", traffic_json(estimate_traffic(config, job, plan))},
+      {"ranks", json::array()},
+      {"dense",
+       {{"parameters", size.dense_parameters},
+        {"bytes", size.dense_bytes},
+        {"dtype", to_string(job.source_dtype)}}},
+      {"compressed", compressed_json(job, size)},
+      {"warnings", json::array()}};
   if (job.widths_known()) {
     document["width"] = job.widths.largest();
     document["nominal_sparsity"] = job.widths.nominal_sparsity(job.hidden_size);

@@ -58,7 +58,7 @@ void check_same_job(const fs::path& dir, const Json& job, Json journal) {
 }
 
 /// Rank 0.
-int begin_or_check(const fs::path& dir, const Json& fingerprint) {
+int begin_or_check(const fs::path& dir, const Json& fingerprint, int threads) {
   fs::create_directory(dir);
   Journal::remove_unfinished(dir);
   const fs::path file = dir / kJournalOfJob;
@@ -69,9 +69,9 @@ int begin_or_check(const fs::path& dir, const Json& fingerprint) {
   }
   if (!Journal(dir).entries().empty()) refuse_damaged(file.string() + " is missing");
   Json begun = fingerprint;
-  begun[kThreads] = at::get_num_threads();
+  begun[kThreads] = threads;
   write_file_atomically(file, begun.dump(2) + "\n");
-  return at::get_num_threads();
+  return threads;
 }
 
 JunctionReport describe_junction(const std::string& name, int64_t width,
@@ -128,8 +128,10 @@ std::string dense_loss_entry(const TokenWindows& evaluation) {
 }
 
 OpenedJournal open_journal(Communicator& comm, const fs::path& dir, const Json& fingerprint,
-                           int64_t mapped_junctions, const std::vector<int64_t>& sharing) {
-  const int begun_with = comm.rank() == 0 ? begin_or_check(dir, fingerprint) : 0;
+                           int64_t mapped_junctions, const std::vector<int64_t>& sharing,
+                           int decomposition_threads) {
+  const int own = decomposition_threads > 0 ? decomposition_threads : at::get_num_threads();
+  const int begun_with = comm.rank() == 0 ? begin_or_check(dir, fingerprint, own) : 0;
   const auto threads = static_cast<int>(gather_numbers(comm, begun_with).front());
   remove_damaged(comm, dir);
   OpenedJournal opened{Journal(dir), {}, threads};

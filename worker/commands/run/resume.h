@@ -38,11 +38,12 @@ struct OpenedJournal {
 };
 
 /// Rank 0 begins the journal in `dir`, or checks that the one there has this fingerprint; damaged
-/// entries are removed, with a note on stderr. `sharing`: CalibrationJob. Collective. Throws
+/// entries are removed, with a note on stderr. `sharing`: CalibrationJob. `decomposition_threads`:
+/// of a journal that is begun; 0: as many as libtorch has. Collective. Throws
 /// InputError naming what differs in a journal of another job.
 OpenedJournal open_journal(Communicator& comm, const std::filesystem::path& dir,
                            const nlohmann::json& fingerprint, int64_t mapped_junctions,
-                           const std::vector<int64_t>& sharing);
+                           const std::vector<int64_t>& sharing, int decomposition_threads = 0);
 
 /// All 2L+1 junctions in order, those that keep their width included, from the journal.
 /// `transport`: the maps are of a method with transport.

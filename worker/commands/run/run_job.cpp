@@ -217,7 +217,8 @@ OpenedJournal open_journal_of(JobContext& run, const TokenWindows& tokens) {
                 traffic.written_bytes - traffic.statistics_bytes - size_of_directory(dir));
   }
   return open_journal(run.comm, dir, job_fingerprint(run.job, tokens, run.source.files()),
-                      mapped_junctions(run.config, run.job.head_sliced), run.job.junction_groups);
+                      mapped_junctions(run.config, run.job.head_sliced), run.job.junction_groups,
+                      run.environment.decomposition_threads);
 }
 
 std::optional<StatisticsDirectory> open_statistics(JobContext& run, const TokenWindows& tokens) {

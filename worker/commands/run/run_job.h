@@ -22,7 +22,8 @@ struct RunEnvironment {
   std::filesystem::path trace = {};  ///< where to write a timeline of all ranks; empty: nowhere
   /// With the dense model's loss, or for it (dense_loss.h); empty: none.
   std::filesystem::path dense_loss = {};
-  ChosenDevice device = {};  ///< where this rank computes; `comm` moves its tensors
+  int decomposition_threads = 0;  ///< MapOptions; 0: as many as libtorch has
+  ChosenDevice device = {};       ///< where this rank computes; `comm` moves its tensors
 };
 
 /// One whole job: perplexity of the dense model, calibration, maps, folding, the output directory,

@@ -13,6 +13,7 @@
 #include "base/input_file.h"
 #include "base/partial_path.h"
 #include "base/printable.h"
+#include "job/plan/check_files.h"
 #include "worker/calibration/statistics.h"
 #include "worker/commands/run/fingerprints.h"
 #include "worker/commands/run/resume.h"
@@ -23,12 +24,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kManifest[] = "statistics.json";
 constexpr char kEntries[] = "junctions";
 constexpr size_t kMaxManifestBytes = 16 << 20;
 
 Json read_manifest(const fs::path& dir) {
-  const fs::path file = dir / kManifest;
+  const fs::path file = dir / kStatisticsFile;
   return parse_json_object(read_whole_file(file.string(), kMaxManifestBytes), file.string());
 }
 
@@ -83,7 +83,7 @@ bool StatisticsDirectory::find(const Json& fingerprint) {
     if (job_.statistics.saved()) return false;
     throw InputError(key, in_quotes(dir_.string()) + ": there is no such directory");
   }
-  if (!fs::exists(dir_ / kManifest) || !fs::is_directory(dir_ / kEntries)) {
+  if (!fs::exists(dir_ / kStatisticsFile) || !fs::is_directory(dir_ / kEntries)) {
     throw InputError(key, in_quotes(dir_.string()) + " has no statistics of dotresize");
   }
   const std::string what = unfitness(job_, fingerprint, read_manifest(dir_));
@@ -100,7 +100,7 @@ void StatisticsDirectory::begin(const Json& fingerprint) {
   if (!lock_ || ::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     throw InputError(key, "another job is writing " + partial_.string());
   }
-  const bool begun = fs::exists(partial_ / kManifest);
+  const bool begun = fs::exists(partial_ / kStatisticsFile);
   if (!begun && !fs::is_empty(partial_)) {
     throw InputError(key, partial_.string() +
                               " is not empty, and no job of dotresize has made it; remove it or "
@@ -113,7 +113,7 @@ void StatisticsDirectory::begin(const Json& fingerprint) {
   const std::error_code error = empty_directory(partial_);
   if (error) throw InputError(key, partial_.string() + ": " + error.message());
   fs::create_directory(partial_ / kEntries);
-  write_file_atomically(partial_ / kManifest, fingerprint.dump(2) + "\n");
+  write_file_atomically(partial_ / kStatisticsFile, fingerprint.dump(2) + "\n");
 }
 
 void StatisticsDirectory::check_entries(Communicator& comm, const ModelConfig& config,
