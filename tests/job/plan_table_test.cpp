@@ -52,7 +52,6 @@ TEST(PlanTable, StatisticsTakeThePlaceOfThePasses) {
   const json used = document(job);
   EXPECT_EQ(used["passes"], 0);
   EXPECT_EQ(used["traffic"]["written_bytes"], plain["traffic"]["written_bytes"]);
-  EXPECT_LT(used["ranks"][0]["peak_memory_bytes"], plain["ranks"][0]["peak_memory_bytes"]);
   EXPECT_THAT(table(job), HasSubstr("passes      none over the tokens: the statistics of /s"));
 }
 
