@@ -57,6 +57,7 @@ struct Sizes {
   int64_t dense_sublayer() const { return largest_sublayer(d, d, false); }
   int64_t folded_sublayer() const { return largest_sublayer(k, k, true); }
   int64_t stage_weights() const;
+  int64_t half_folded_sublayer() const;
   int64_t half_folded_of_rank() const;
   /// Of a group, on this rank.
   int64_t junctions() const {
@@ -80,6 +81,7 @@ struct Sizes {
   int64_t waiting_to_solve() const;
   int64_t eigen() const { return pca() ? (on_gpu() ? 4 : 3) * square() : 0; }
   int64_t solving() const;
+  int64_t junction() const;
   int64_t describing() const;
   int64_t aligning() const;
   int64_t rotated_maps() const;
@@ -111,17 +113,19 @@ int64_t Sizes::largest_sublayer(int64_t k_in, int64_t k_out, bool folded) const 
   return largest;
 }
 
-/// Parameters of a sublayer whose in_proj, most of it, is folded, and whose out_proj is not.
-int64_t half_folded(int64_t folded, int64_t dense) { return folded * 2 / 3 + dense / 3; }
+/// Parameters of one whose in_proj, most of it, is folded, and whose out_proj is not; of any rank.
+int64_t Sizes::half_folded_sublayer() const {
+  return folded_sublayer() * 2 / 3 + dense_sublayer() / 3;
+}
 
-/// Of those that wait for the map behind them.
+/// The largest of this rank.
 int64_t Sizes::half_folded_of_rank() const {
   const int64_t end = r.shard.end_run(mapped_junctions(r.config, r.job.head_sliced));
   int64_t largest = 0;
   for (int64_t s = r.shard.first_sublayer; s < end; ++s) {
     const int64_t folded = sublayer_parameters(r.config, s, k, k, /*folded=*/true);
     const int64_t dense = sublayer_parameters(r.config, s, d, d, /*folded=*/false);
-    largest = std::max(largest, half_folded(folded, dense));
+    largest = std::max(largest, folded * 2 / 3 + dense / 3);
   }
   return largest;
 }
@@ -200,6 +204,17 @@ int64_t Sizes::solving() const {
   return uploaded + std::max(kernel_and_plan, 3 * rectangle() + 2 * k * k * kDouble + turned);
 }
 
+/// One at a time, whose sums all ranks add up and one solves.
+int64_t Sizes::junction() const {
+  const int64_t reduced = r.job.ranks > 1 ? square() : 0;  // MPI's and NCCL's buffers
+  const int64_t first = first_sums() + std::max(at_junction(), reduced);
+  const int64_t decomposing = square() + eigen();
+  const int64_t second = second_sums() + std::max(at_junction(), reduced);
+  return std::max(
+      described_beside() + std::max({first, decomposing, second, waiting_to_solve() + solving()}),
+      waiting_to_solve() + describing());
+}
+
 /// Of a junction that is solved, in the background, where its map is written too.
 int64_t Sizes::describing() const {
   const int64_t R = transport() ? k * k * kDouble : 0;
@@ -214,11 +229,12 @@ bool Sizes::aligns() const {
                                r.job.oblique_maps());
 }
 
-/// Two maps, each completed to a basis, and the products of their parts.
+/// Two maps, each completed to a basis, and the products of their parts; the turn and the factors
+/// of the two before, which are being written.
 int64_t Sizes::aligning() const {
   if (!aligns()) return 0;
   const int64_t shortcut = oblique() ? 2 * rectangle() + 3 * k * k * kDouble : 0;
-  return 4 * rectangle() + 3 * square() + shortcut;
+  return 4 * rectangle() + 3 * square() + shortcut + written_beside(fold_bytes * k * (2 * d - k));
 }
 
 /// Beside the maps of folding: one in float64 and rotated, its rotation, the turn to the next one
@@ -280,47 +296,26 @@ int64_t RankMemory::pipeline() const {
 
 int64_t RankMemory::layerwise() const {
   const Sizes s(*this);
-  const int64_t reduced = job.ranks > 1 ? s.square() : 0;  // MPI's and NCCL's buffers
-  const int64_t first = s.first_sums() + std::max(s.at_junction(), reduced);
-  const int64_t decomposing = s.square() + s.eigen();
-  const int64_t second = s.second_sums() + std::max(s.at_junction(), reduced);
-  const int64_t solving = s.waiting_to_solve() + s.solving();
-  const int64_t junction =
-      std::max(s.described_beside() + std::max({first, decomposing, second, solving}),
-               s.waiting_to_solve() + s.describing());
   const int64_t sublayers = s.on_gpu() ? 2 : 1;
   const int64_t forward = s.described_beside() + sublayers * s.dense_sublayer() * s.compute_bytes +
                           s.microbatch_stream() + s.insides();
-  return std::max({s.share_stream() + std::max(junction, forward), s.aligning(), s.folding()});
+  return std::max({s.share_stream() + std::max(s.junction(), forward), s.aligning(), s.folding()});
 }
 
 int64_t RankMemory::token_parallel() const {
   const Sizes s(*this);
-  const int64_t reduced = job.ranks > 1 ? s.square() : 0;
-  const int64_t first = s.first_sums() + std::max(s.at_junction(), reduced);
-  const int64_t decomposing = s.square() + s.eigen();
-  const int64_t second = s.second_sums() + std::max(s.at_junction(), reduced);
-  const int64_t solving = s.waiting_to_solve() + s.solving();
+  // To a GPU the sublayer of the rank's next turn is uploaded all the while.
+  const int64_t ahead = s.on_gpu() ? s.fold_bytes * s.dense_sublayer() : 0;
   const int64_t map = s.fold_bytes * s.d * s.k;
-  // The half folded sublayer waits for the map behind it, and the one before is being written.
-  // Of the maps that are rotated the last one stays, with the product of the turns.
-  const int64_t rotated = s.aligns() ? map + s.k * s.k * kDouble : 0;
-  const int64_t held =
-      rotated + s.fold_bytes * (s.half_folded_of_rank() + s.written_beside(s.folded_sublayer()));
-  const int64_t aligning = s.aligns() ? map + s.described_beside() + s.aligning() : 0;
-  const int64_t junction =
-      held + map +
-      std::max({s.described_beside() + std::max({first, decomposing, second, solving}),
-                s.waiting_to_solve() + s.describing(), aligning});
-  // What the owner sends is what it holds, unless it computes in another dtype.
-  const bool same_dtype = s.compute_bytes == s.fold_bytes;
-  const int64_t received =
-      rotated + s.compute_bytes * half_folded(s.folded_sublayer(), s.dense_sublayer());
-  const int64_t sent = held + (same_dtype ? 0 : s.compute_bytes * s.dense_sublayer());
+  // What a rank sends is what it has folded, unless it computes in another dtype.
+  const int64_t sent = s.half_folded_sublayer();
+  const int64_t folding = s.fold_bytes * (2 * s.d * s.k + s.dense_sublayer() + sent);
+  const int64_t converting = s.compute_bytes == s.fold_bytes ? 0 : s.fold_bytes * sent;
   const int64_t forward =
-      std::max(sent, received) + map + s.described_beside() + s.microbatch_stream() + s.insides();
-  const int64_t folding = s.described_beside() + s.folding();
-  return s.share_stream() + std::max({junction, forward, folding});
+      s.compute_bytes * sent + std::max(converting, s.microbatch_stream() + s.insides());
+  const int64_t sublayer = s.described_beside() + map + std::max(folding, forward);
+  return std::max(
+      {s.share_stream() + ahead + std::max(s.junction(), sublayer), s.aligning(), s.folding()});
 }
 
 int64_t RankMemory::evaluation() const {

@@ -129,17 +129,6 @@ int64_t RankShard::end_junction(int64_t mapped) const {
   return std::max(first_junction(), std::min(end_sublayer + 1, mapped));
 }
 
-int ShardPlan::owner_of_sublayer(int64_t sublayer) const {
-  const auto found = std::find_if(ranks.begin(), ranks.end(), [&](const RankShard& shard) {
-    return sublayer < shard.end_sublayer;
-  });
-  return static_cast<int>(found - ranks.begin());
-}
-
-int ShardPlan::owner_of_junction(int64_t junction) const {
-  return junction == 0 ? 0 : owner_of_sublayer(junction - 1);
-}
-
 ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
   if (job.ranks < 1 || job.ranks > config.num_sublayers()) {
     throw InputError(

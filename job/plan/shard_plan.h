@@ -47,10 +47,6 @@ struct ShardPlan {
   int64_t junction_groups = 1;
 
   const RankShard& of_rank(int rank) const { return ranks.at(static_cast<std::size_t>(rank)); }
-  /// The rank that owns a sublayer.
-  int owner_of_sublayer(int64_t sublayer) const;
-  /// Junction 0 belongs to rank 0, junction s+1 to the owner of sublayer s.
-  int owner_of_junction(int64_t junction) const;
 };
 
 /// Contiguous sublayers per rank, balanced by estimated time (embedding and head counted), in the

@@ -163,8 +163,8 @@ class JobTime {
            in_memory / rates_.to_device;
   }
   /// Of sublayers that ranks take turns to read: on GPUs ahead of time, so side by side.
-  double convert_in_turns(double parameters, Dtype stored) const {
-    return convert(rates_.cuda ? parameters / ranks() : parameters, stored, job_.compute_dtype);
+  double convert_in_turns(double parameters, Dtype stored, Dtype loaded) const {
+    return convert(rates_.cuda ? parameters / ranks() : parameters, stored, loaded);
   }
   /// Reads one sublayer while the last one is worked on: on a GPU all of it, on a CPU the system
   /// reads ahead alone.
@@ -242,7 +242,7 @@ PhaseTimes JobTime::evaluate(const ModelConfig& model, Dtype stored, bool first)
   const double size = number(size_in_bytes(stored));
   PhaseTimes times =
       read_beside(work, disk(sublayers * size / ranks(), stored_bytes(model, stored), !first),
-                  convert_in_turns(sublayers, stored));
+                  convert_in_turns(sublayers, stored, job_.compute_dtype));
   times.add("read", disk(head * size, stored_bytes(model, stored), true) +
                         convert(head, stored, job_.compute_dtype));
   times.add("communicate", collective(sublayers * number(size_in_bytes(job_.compute_dtype))));
@@ -309,7 +309,7 @@ PhaseTimes JobTime::record(double meanwhile, double disk_write) const {
   return times;
 }
 
-/// Reading ahead and writing go on while a rank folds.
+/// Reading ahead and writing go on while a rank multiplies the turns up to its own and folds.
 PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard) const {
   double fold = shard.first_sublayer == 0 ? fold_vocabulary() : 0.0;
   if (last(shard) && job_.head_sliced) fold += fold_vocabulary();
@@ -317,6 +317,8 @@ PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard
     fold += fold_seconds(fold_counts(config_, s, job_.widths.largest()));
   }
   PhaseTimes folding;
+  folding.add("align", number(aligned(0, shard.end_sublayer)) * align_counts(job_).chain /
+                           rates_.float64_gemm);
   folding.add("fold", fold);
   PhaseTimes times = read_beside(
       folding, disk(number(shard.bytes), stored_bytes(config_, job_.source_dtype), true),
@@ -347,11 +349,12 @@ PhaseTimes JobTime::fold_stages() const {
     const double bytes = number(mine) * align_counts(job_).turn;
     PhaseTimes aligning;
     aligning.add("align", align(mine));
-    aligning.add("journal", bytes / rates_.disk_write + bytes / rates_.hash);
+    const double hash = bytes / rates_.hash;
+    const double beside_disk = beside(aligning.total()) - (rates_.cuda ? hash : 0.0);
+    aligning.add("journal", std::max(0.0, bytes / rates_.disk_write - beside_disk) +
+                                (rates_.cuda ? 0.0 : hash));
     return aligning;
   }));
-  times.add("align", number(aligned(0, config_.num_sublayers())) * align_counts(job_).chain /
-                         rates_.float64_gemm);
   times.add(
       side_by_side(of_ranks([&](const RankShard& shard) { return fold_stage(model, shard); })));
   return times;
@@ -410,7 +413,8 @@ PhaseTimes JobTime::pipeline() const {
   return times;
 }
 
-/// One junction, whose moments all ranks sum and whose owner decomposes and solves.
+/// One junction, whose moments all ranks sum and one decomposes and solves. It records the junction
+/// while the other ranks solve theirs.
 PhaseTimes JobTime::solve_over_ranks() const {
   PhaseTimes times;
   add_moments(times, share_of_tokens(), 1.0);
@@ -421,7 +425,7 @@ PhaseTimes JobTime::solve_over_ranks() const {
   if (job_.method.transport()) moved += 8.0 * d() * d();
   if (job_.method.passes() > 1) moved += 4.0 * d() * d();
   times.add("communicate", collective(moved));
-  times.add(record(beside(times.total()), rates_.disk_write * number(rates_.ranks_per_host)));
+  times.add(record(beside(ranks() * times.total()), rates_.disk_write), 1.0 / ranks());
   return times;
 }
 
@@ -440,31 +444,26 @@ PhaseTimes JobTime::layerwise() const {
   }
   const double bytes = read * number(size_in_bytes(job_.source_dtype)) / ranks();
   PhaseTimes times = read_beside(work, disk(bytes, stored_bytes(config_, job_.source_dtype), true),
-                                 convert_in_turns(read, job_.source_dtype));
+                                 convert_in_turns(read, job_.source_dtype, job_.compute_dtype));
   times.add(fold_stages());
   return times;
 }
 
-/// The owner folds while the others wait.
+/// One rank folds an in_proj while the others wait.
 PhaseTimes JobTime::token_parallel() const {
   const int64_t width = job_.widths.largest();
   PhaseTimes work;
+  PhaseTimes in_turn;
+  double read = 0.0;
   for (int64_t junction = 0; junction < mapped(); ++junction) {
     work.add(solve_over_ranks());
     work.add("communicate", collective(solve_counts(job_).map));
     work.add("forward", 2.0 * share_of_tokens() * d() * k() / rates_.float32_gemm);
-  }
-  const int64_t turned = aligned(0, config_.num_sublayers());
-  PhaseTimes owners;
-  owners.add("align",
-             align(turned) + number(turned) * align_counts(job_).chain / rates_.float64_gemm);
-  owners.add("fold", fold_vocabulary() * (job_.head_sliced ? 2.0 : 1.0));
-  for (int64_t s = 0; s < config_.num_sublayers(); ++s) {
-    const FoldCounts folding = fold_counts(config_, s, width);
-    owners.add("fold", fold_seconds(folding));
-    // The in_proj that the stream has met is turned for the output.
-    if (turned > 0) owners.add("fold", folding.in_proj * k() / d() / rates_.fold_gemm);
-    if (s + 1 >= mapped()) continue;
+    if (junction + 1 == mapped()) break;
+    const int64_t s = junction;  // the sublayer that reads it
+    in_turn.add("fold", fold_counts(config_, s, width).in_proj / rates_.fold_gemm);
+    read +=
+        number(sublayer_parameters(config_, s, config_.hidden_size, config_.hidden_size, false));
     const auto sent = number(sublayer_parameters(config_, s, width, config_.hidden_size, false) +
                              width * config_.hidden_size);
     work.add("communicate", collective(sent * number(size_in_bytes(job_.compute_dtype))));
@@ -472,18 +471,11 @@ PhaseTimes JobTime::token_parallel() const {
              forward(config_, s, {width, config_.hidden_size, width * config_.hidden_size},
                      share_of_tokens()));
   }
-  work.add(owners, share_of(1.0));
-  const double source = stored_bytes(config_, job_.source_dtype);
-  PhaseTimes times =
-      read_beside(work, disk(source, source, true),
-                  convert(number(stored_parameters(config_)), job_.source_dtype, Dtype::kFloat32));
-  const ModelConfig model = output();
-  const double write = side_by_side(of_ranks([&](const RankShard& shard) {
-                         PhaseTimes writing;
-                         writing.add("write", written_bytes(model, shard) / rates_.disk_write);
-                         return writing;
-                       })).total();
-  times.add("write", write - beside(times.total()));
+  work.add(in_turn, share_of(1.0));
+  const double bytes = read * number(size_in_bytes(job_.source_dtype)) / ranks();
+  PhaseTimes times = read_beside(work, disk(bytes, stored_bytes(config_, job_.source_dtype), true),
+                                 convert_in_turns(read, job_.source_dtype, Dtype::kFloat32));
+  times.add(fold_stages());
   return times;
 }
 

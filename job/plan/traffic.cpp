@@ -15,7 +15,6 @@ constexpr int64_t kFloat = 4;
 
 /// Numbers that turn each map into the one before: of sublayers between two maps of low rank.
 int64_t turns(const ModelConfig& config, const ResolvedJob& job) {
-  if (job.schedule.activations != "original") return 0;  // are turned at once
   const ModelConfig output = output_model_config(config, job, job.widths);
   const int64_t sublayers = mapped_junctions(config, job.head_sliced) - 1;
   const int64_t k = job.widths.largest();

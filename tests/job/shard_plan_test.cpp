@@ -77,18 +77,6 @@ TEST(ShardPlan, MoreRanksThanSublayersIsAnErrorThatNamesTheKey) {
   }
 }
 
-TEST(ShardPlan, OwnersFollowTheShards) {
-  const ShardPlan plan = plan_for(small_llama(), 5);
-  for (int rank = 0; rank < 5; ++rank) {
-    const RankShard& shard = plan.ranks[static_cast<std::size_t>(rank)];
-    for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-      EXPECT_EQ(plan.owner_of_sublayer(s), rank);
-      EXPECT_EQ(plan.owner_of_junction(s + 1), rank);
-    }
-  }
-  EXPECT_EQ(plan.owner_of_junction(0), 0);
-}
-
 TEST(ShardPlan, OfAMixtureHoldsAllExpertsAndComputesAFew) {
   const ModelConfig config = parse_model_config(kMixtralConfig, "config.json");
   ResolvedJob job = small_job(config, 32);

@@ -1,13 +1,16 @@
 #include "worker/calibration/aligned_maps.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 #include <fmt/core.h>
 
+#include <future>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "worker/maps/spectrum.h"
+#include "worker/transformer/stream_guard.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {
@@ -19,8 +22,8 @@ bool is_mapped(const CalibrationJob& job, int64_t junction) {
   return junction < job.mapped_junctions();
 }
 
-}  // namespace
-
+/// Of two maps in any floating dtype, with the job's number of threads. A and B are undefined if
+/// `rank` is 0.
 Alignment align_maps(const CalibrationJob& job, const JunctionMap& in, const JunctionMap& out,
                      int64_t rank, PhaseClock& clock) {
   const PhaseClock::Scope scope(clock, "align");
@@ -32,11 +35,7 @@ Alignment align_maps(const CalibrationJob& job, const JunctionMap& in, const Jun
   return found;
 }
 
-JunctionMap whole_map(const CalibrationJob& job, const at::Tensor& M, PhaseClock& clock) {
-  const PhaseClock::Scope scope(clock, "align");
-  const DecompositionThreads threads(job.map.decomposition_threads);
-  return JunctionMap(complete_basis(M.to(at::kDouble)).to(job.fold_dtype));
-}
+}  // namespace
 
 void MapRotation::turn(const Alignment& alignment) {
   const at::Tensor& Q = alignment.turn;
@@ -75,17 +74,34 @@ bool AlignedMaps::is_narrower(int64_t sublayer) const {
   return widths_.all.at(in) > widths_.all.at(in + 1);
 }
 
-void AlignedMaps::write_alignments(const RankShard& shard) {
+std::vector<int64_t> AlignedMaps::missing_alignments(const RankShard& shard) const {
+  std::vector<int64_t> missing;
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
     const bool needed = !form(s).dense() && is_mapped(job_, s + 1) && !job_.shares_map(s);
-    if (!needed || is_narrower(s) || job_.journal.has(entry(s))) continue;
+    if (needed && !is_narrower(s) && !job_.journal.has(entry(s))) missing.push_back(s);
+  }
+  return missing;
+}
+
+void AlignedMaps::write_alignments(const RankShard& shard) {
+  const KeptStream writing(job_.device);
+  std::future<void> written;  // one is written while the next one is computed
+  for (const int64_t s : missing_alignments(shard)) {
     const Alignment found =
         align_maps(job_, job_.load_map(s), job_.load_map(s + 1), *form(s).rank, clock_);
     std::map<std::string, at::Tensor> tensors = {{"turn", found.turn.to(job_.fold_dtype)}};
     if (found.A.defined()) tensors["A"] = found.A.to(job_.fold_dtype);
     if (found.B.defined()) tensors["B"] = found.B.to(job_.fold_dtype);
-    job_.journal.put(entry(s), tensors);
+    if (written.valid()) written.get();
+    written = std::async(std::launch::async, [this, &writing, s, tensors = std::move(tensors),
+                                              computed = RecordedEvent(job_.device)] {
+      const c10::InferenceMode no_autograd;
+      const StreamGuard stream(writing, computed);
+      job_.journal.put(entry(s), tensors);
+    });
+    if (!shard.overlaps) written.wait();
   }
+  if (written.valid()) written.get();
 }
 
 JunctionMap AlignedMaps::map() const {
@@ -114,7 +130,7 @@ void AlignedMaps::turn(int64_t sublayer) {
 /// To a last junction of full width. Behind an oblique map it needs factors.
 void AlignedMaps::turn_to_whole(int64_t sublayer) {
   const JunctionMap before = rotated();
-  whole_ = whole_map(job_, before.M, clock_);
+  whole_ = JunctionMap(complete_basis(before.M.to(at::kDouble)).to(job_.fold_dtype));
   if (!before.oblique || *form(sublayer).rank == 0) return;
   Alignment found = align_oblique_to_whole(before.to(at::kDouble), whole_.M.to(at::kDouble),
                                            *form(sublayer).rank);

@@ -21,13 +21,6 @@ namespace dotresize {
 // Only products go from junction to junction. If a junction is narrower than the one before, Q
 // depends on R_j.
 
-/// Of two maps in any floating dtype, with the job's number of threads. A and B are undefined if
-/// `rank` is 0.
-Alignment align_maps(const CalibrationJob& job, const JunctionMap& in, const JunctionMap& out,
-                     int64_t rank, PhaseClock& clock);
-/// A map M [d, k] of any floating dtype, completed to one of the full width, in the fold dtype.
-JunctionMap whole_map(const CalibrationJob& job, const at::Tensor& M, PhaseClock& clock);
-
 /// The product of the turns up to a junction.
 struct MapRotation {
   at::Tensor R;  ///< [k, k] float64; undefined: the identity
@@ -71,6 +64,7 @@ class AlignedMaps {
 
  private:
   bool is_narrower(int64_t sublayer) const;
+  std::vector<int64_t> missing_alignments(const RankShard& shard) const;
   void write_alignments(const RankShard& shard);
   JunctionMap rotated() const { return rotation_.of(job_.load_map(junction_)); }
   void turn(int64_t sublayer);

@@ -37,8 +37,6 @@ void for_each_rows(const CalibrationJob& job, const StoredTensor& matrix, PhaseC
   }
 }
 
-}  // namespace
-
 void fold_embedding_rows(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,
                          PhaseClock& clock) {
   for_each_rows(job, embedding_tensor(job.config), clock,
@@ -57,6 +55,8 @@ void fold_head_rows(const CalibrationJob& job, const JunctionMap& map, FoldedMod
   });
 }
 
+/// The sublayer, whose in_proj is folded, with the map behind it (without M: the identity) and its
+/// shortcut in this form, with its factors, if it has any.
 SublayerWeights fold_behind(SublayerWeights weights, const JunctionMap& map,
                             const ShortcutFactors& factors, const ShortcutForm& form) {
   if (!form.dense()) weights.shortcut = at::Tensor();  // needs no M_inv·M
@@ -64,6 +64,8 @@ SublayerWeights fold_behind(SublayerWeights weights, const JunctionMap& map,
   if (!form.dense()) set_shortcut_factors(weights, factors);
   return weights;
 }
+
+}  // namespace
 
 void fold_stage(Communicator& comm, const CalibrationJob& job, const JunctionWidths& widths,
                 FoldedModelSink& sink, PhaseClock& clock) {

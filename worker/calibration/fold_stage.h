@@ -2,7 +2,6 @@
 
 #include "base/phase_clock.h"
 #include "worker/calibration/calibration.h"
-#include "worker/transformer/fold_sublayer.h"
 
 namespace dotresize {
 
@@ -12,15 +11,5 @@ namespace dotresize {
 /// Collective.
 void fold_stage(Communicator& comm, const CalibrationJob& job, const JunctionWidths& widths,
                 FoldedModelSink& sink, PhaseClock& clock);
-
-/// Parts of it. A sublayer whose in_proj is folded, folded with the map behind it (without M: the
-/// identity) and its shortcut in this form, with its factors, if it has any.
-SublayerWeights fold_behind(SublayerWeights weights, const JunctionMap& map,
-                            const ShortcutFactors& factors, const ShortcutForm& form);
-/// `map`: of junction 0, and of the last one.
-void fold_embedding_rows(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,
-                         PhaseClock& clock);
-void fold_head_rows(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,
-                    PhaseClock& clock);
 
 }  // namespace dotresize

@@ -20,7 +20,7 @@ void calibrate_layerwise(Communicator& comm, const CalibrationJob& job, FoldedMo
     if (job.finished.contains(junction)) {
       observer.junctions_found(1);
     } else {
-      const int owner = job.plan.owner_of_junction(junction);
+      const int owner = rank_in_turn(comm, junction);
       std::optional<SolvedJunction> solved = solve_over_ranks(comm, job, junction, x, owner, clock);
       if (solved) recorder.record(junction, std::move(*solved));
       observer.junctions_solved(1);

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -57,6 +58,11 @@ class Communicator {
   virtual std::unique_ptr<Transfer> receive(at::Tensor& tensor, int from) = 0;
   virtual void barrier() = 0;
 };
+
+/// The rank that does what ranks take turns at, sublayer after sublayer say.
+inline int rank_in_turn(const Communicator& comm, int64_t step) {
+  return static_cast<int>(step % comm.size());
+}
 
 /// One rank alone: collectives are the identity, and there is no rank to send to.
 class SelfCommunicator final : public Communicator {

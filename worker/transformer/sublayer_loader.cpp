@@ -53,7 +53,7 @@ SublayerStream::SublayerStream(Communicator& comm, const CheckpointReader& reade
 
 SublayerWeights SublayerStream::next() {
   const int64_t sublayer = next_++;
-  const int owner = static_cast<int>(sublayer % comm_.size());
+  const int owner = rank_in_turn(comm_, sublayer);
   SublayerWeights weights;
   if (owner == comm_.rank()) {
     weights = loader_.take(sublayer);
