@@ -38,9 +38,8 @@ std::string fault_of(const std::string& from, const std::string& to) {
 
 std::vector<std::string> values_of(const std::string& range) {
   std::vector<std::string> values;
-  for (const auto& value : parse(with(kGood, "[0.1, 1]", range)).axes.at(0).values) {
-    values.push_back(value.text);
-  }
+  const SweepFile sweep = parse(with(kGood, "[0.1, 1]", range));
+  for (const SweepAxis::Value& value : sweep.axes.at(0).values) values.push_back(value.text);
   return values;
 }
 
