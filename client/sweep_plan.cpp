@@ -240,8 +240,8 @@ void SweepPlanner::name_statistics() {
     const auto found = groups_of.find(of);
     const std::string in = groups ? *groups : found == groups_of.end() ? "" : found->second;
     SweepJob& job = plan_.jobs[i];
-    job.statistics =
-        std::string(method_of(job.spec).pca() ? "pca" : "identity") + "-" + hash_of(of + "\n" + in);
+    job.statistics = std::string(method_of(job.spec).pca() ? "pca" : "identity") + "-" +
+                     hash_of(fmt::format("{}\n{}", of, in));
     ++users[job.statistics];
   }
   for (SweepJob& job : plan_.jobs) {

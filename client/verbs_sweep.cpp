@@ -3,7 +3,6 @@
 #include <memory>
 
 #include "base/environment.h"
-#include "base/errors.h"
 #include "base/human_text.h"
 #include "base/program.h"
 #include "client/sweep_plan.h"
@@ -49,8 +48,9 @@ int sweep(const SweepOptions& options, const CommonOptions& common) {
   compare_rows(plan, rows);
   std::cout << (common.json() ? sweep_json(plan, rows) : sweep_table(plan, rows, options.pareto))
             << std::flush;
-  if (plan.jobs.empty()) throw InputError("no combination makes a job");
-  return exit_code;
+  if (!plan.jobs.empty()) return exit_code;
+  std::cerr << "dotresize: error: no combination makes a job\n";  // stdout has its document
+  return kExitBadData;
 }
 
 }  // namespace

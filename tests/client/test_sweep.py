@@ -62,6 +62,13 @@ def test_a_sweep_that_is_killed_goes_on_and_gives_what_single_jobs_give(offline,
         assert sum(row["state"] == "done" for row in csv.DictReader(table)) == 3
 
 
+def test_a_sweep_without_a_possible_job_says_why_in_one_document(offline, job_files):
+    file = sweep_file(job_files, **{"method.size": [0.01, 0.02]})
+    result = offline.json("sweep", file, exit_code=65)
+    assert [row["state"] for row in result["variants"]] == ["refused", "refused"]
+    assert not (job_files.folder / "out-sweep").exists()
+
+
 def test_a_bad_sweep_is_refused_with_file_line_and_key(offline, job_files):
     file = sweep_file(job_files, **{"method.lamda": [1], "method.lambda": [0.1, -1], "keep": "some"})
     error = offline("sweep", file, exit_code=65).stderr
