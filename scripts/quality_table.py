@@ -33,6 +33,14 @@ METRIC_COLUMNS = {
     "one map": {"map_sharing": "model"},
 }
 
+# Sizes and the d_ff that is left of 768.
+MLP_ROWS = [(0.9, 704), (0.8, 704), (0.8, 640), (0.7, 576)]
+MLP_COLUMNS = {
+    "one map, activation": {"map_sharing": "model"},
+    "one map, fisher": {"map_sharing": "model", "metric": "fisher"},
+    "8, head sliced, fisher": {"shortcuts": "8", "head": "sliced", "metric": "fisher"},
+}
+
 PAGE = """\
 # Quality at equal net size
 
@@ -65,6 +73,13 @@ of rank 8 at most and a sliced head, and one map for the model. With own maps it
 narrower. Each cell: width, net size, perplexity.
 
 {metrics}
+## Narrower MLPs
+
+`mlp: {{width: W}}` ([method.md](method.md#narrower-mlps)) with slicegpt: features of each MLP, 768 in the dense model, for which the stream is wider at the
+same size. Each cell: width, net size, perplexity. With 768 features they are in the table above. Other labels (`label_seed`) change what fisher
+gives by some hundredths.
+
+{mlps}
 ## Widths by energy
 
 `widths: {{from: energy, size: S}}`, a map per junction: every width holds at least the same fraction of its junction's energy (`held`).
@@ -159,6 +174,22 @@ def metrics_table(reports):
     return table(["method, size, metric", *METRIC_COLUMNS], rows)
 
 
+def mlp_methods():
+    return {
+        (*row, column): {"name": "slicegpt", "size": row[0], "mlp": {"width": row[1]}, **options}
+        for row in MLP_ROWS
+        for column, options in MLP_COLUMNS.items()
+    }
+
+
+def mlps_table(reports):
+    rows = [
+        [f"{size}, {width}", *(", ".join(uniform_cells(reports[size, width, c])) for c in MLP_COLUMNS)]
+        for size, width in MLP_ROWS
+    ]
+    return table(["size, features", *MLP_COLUMNS], rows)
+
+
 def energy_table(reports):
     header = ["method, size", "widths", "held", "net", "perplexity"]
     rows = [[f"{name}, {size}", *energy_cells(reports[name, size])] for size in SIZES for name in METHODS]
@@ -185,7 +216,7 @@ def main():
         for name in METHODS
         for size in SIZES
     }
-    reports = reports_of({**stock, **own, **metric_methods(), **energy})
+    reports = reports_of({**stock, **own, **metric_methods(), **mlp_methods(), **energy})
     any_report = next(iter(reports.values()))
     page = PAGE.format(
         parameters=any_report["dense"]["parameters"],
@@ -195,6 +226,7 @@ def main():
         uniform=uniform_table(reports),
         shortcuts=shortcuts_table(reports),
         metrics=metrics_table(reports),
+        mlps=mlps_table(reports),
         energy=energy_table(reports),
     )
     output.write_text(page, encoding="utf-8")

@@ -79,10 +79,14 @@ void write_stock(json& config, const ModelConfig& output) {
   config["rms_norm_eps"] = output.rms_norm_eps;
 }
 
-/// The number of experts, in the dialects of transformers 4 and 5.
-void write_experts(json& config, const ModelConfig& output) {
+/// Sizes of MLPs, which may have been cut, and the number of experts, in the dialects of
+/// transformers 4 and 5.
+void write_mlps(json& config, const ModelConfig& output) {
+  config["intermediate_size"] = output.intermediate_size;
   if (!output.mixture) return;
-  config[find_family(output.family)->mixture->experts_key] = output.mixture->experts;
+  const ModelFamily::Mixture& mixture = *find_family(output.family)->mixture;
+  config[mixture.intermediate_size_key] = output.mixture->intermediate_size;
+  config[mixture.experts_key] = output.mixture->experts;
   config["num_local_experts"] = output.mixture->experts;
 }
 
@@ -106,7 +110,7 @@ std::string output_config_json(const std::string& source_config_json, const Mode
   config["num_key_value_heads"] = output.num_kv_heads;
   config["dtype"] = config["torch_dtype"] = output.dtype;
   write_rotary(config, output.rotary);
-  write_experts(config, output);
+  write_mlps(config, output);
   return config.dump(2) + "\n";
 }
 

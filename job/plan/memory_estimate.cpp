@@ -57,6 +57,8 @@ struct Sizes {
   int64_t dense_sublayer() const { return largest_sublayer(d, d, false); }
   int64_t folded_sublayer() const { return largest_sublayer(k, k, true); }
   int64_t stage_weights() const;
+  /// Of its sublayers before `end`, and with gradients the head.
+  int64_t stage_weights(int64_t end) const;
   int64_t half_folded_sublayer() const;
   int64_t half_folded_of_rank() const;
   /// Of a group, on this rank.
@@ -71,6 +73,17 @@ struct Sizes {
   int64_t microbatch() const;
   /// Of the way back, beside these.
   int64_t backward() const;
+
+  // Of the MLPs on this rank, each with its features' Gram matrix.
+  int64_t mlps() const {
+    return std::min(r.shard.mlps_at_once,
+                    mlp_sublayers(r.shard.first_sublayer, r.shard.end_sublayer));
+  }
+  /// The largest number of features, of one MLP or of one expert.
+  int64_t features() const;
+  int64_t feature_sums() const;
+  int64_t at_features() const;
+  int64_t removing() const;
 
   int64_t first_sums() const {
     return square() * ((transport() && !pca() ? 2 : 1) + (gradients() ? 1 : 0));
@@ -131,8 +144,11 @@ int64_t Sizes::half_folded_of_rank() const {
 }
 
 int64_t Sizes::stage_weights() const {
-  const int64_t end =
-      gradients() ? r.shard.end_sublayer : r.shard.end_run(summed_junctions(r.config, r.job));
+  return stage_weights(gradients() ? r.shard.end_sublayer
+                                   : r.shard.end_run(summed_junctions(r.config, r.job)));
+}
+
+int64_t Sizes::stage_weights(int64_t end) const {
   int64_t parameters = gradients() && has_head() ? r.config.vocab_size * d : 0;
   for (int64_t sublayer = r.shard.first_sublayer; sublayer < end; ++sublayer) {
     parameters += sublayer_parameters(r.config, sublayer, d, d, /*folded=*/false);
@@ -180,6 +196,39 @@ int64_t Sizes::backward() const {
   const int64_t rows = std::min(kGradientVocabularyRows, r.config.vocab_size);
   const int64_t loss = has_head() ? tokens() * (6 * rows + 4 * d) * kFloat : 0;
   return under_way * (sublayers + 1) * microbatch_stream() + transfers + 3 * insides() + loss;
+}
+
+int64_t Sizes::features() const {
+  const int64_t dense = has_dense_mlp(r.config) ? r.config.intermediate_size : 0;
+  return std::max(dense, r.config.mixture ? r.config.mixture->intermediate_size : 0);
+}
+
+/// Of the MLP, or of all experts of a mixture, and the gradients' behind it: the largest.
+int64_t Sizes::feature_sums() const {
+  // A rank that shares the tokens meets the MLPs of all ranks.
+  const bool stage = r.job.schedule.pipelined;
+  const int64_t end = stage ? r.shard.end_sublayer : r.config.num_sublayers();
+  int64_t largest = 0;
+  for (int64_t s = stage ? r.shard.first_sublayer : 0; s < end; ++s) {
+    const int64_t f = mlp_width(r.config, s);
+    largest = std::max(largest, mlp_count(r.config, s) * f * f * kDouble);
+  }
+  return largest + (gradients() ? square() : 0);
+}
+
+/// The features of a microbatch in float32; on the CPU a block in float64; products of some rows.
+int64_t Sizes::at_features() const {
+  const int64_t f = features();
+  const int64_t block = on_gpu() ? 0 : kDouble * f * std::min(kGramBlockTokens, tokens());
+  return tokens() * f * kFloat + block + 2 * kDouble * f * std::clamp<int64_t>(f / 8, 64, 1024);
+}
+
+/// Beside the sums: of a Gram matrix, which is one of them, the factor and the inverse with down,
+/// also in the metric of the loss; then with the inverse alone what the removal makes of down, and
+/// all that the journal gets.
+int64_t Sizes::removing() const {
+  const int64_t f = features();
+  return kDouble * std::max(2 * f * f + 2 * d * f, 6 * d * f) + (gradients() ? 3 * square() : 0);
 }
 
 int64_t Sizes::second_sums() const {
@@ -328,6 +377,22 @@ int64_t RankMemory::evaluation() const {
   return s.share_stream() + std::max(forward, head);
 }
 
+int64_t RankMemory::mlp_cut() const {
+  const Sizes s(*this);
+  const int64_t n = s.mlps();
+  if (!job.mlp || (n == 0 && job.schedule.pipelined)) return 0;
+  if (job.schedule.pipelined) {
+    const int64_t pass = s.microbatch() + s.at_features() + s.backward();
+    return s.stage_weights(shard.end_sublayer) + n * s.feature_sums() +
+           std::max(pass, s.removing());
+  }
+  const int64_t reduced = job.ranks > 1 ? kDouble * s.features() * s.features() : 0;
+  const int64_t pass = s.microbatch_stream() + s.insides() + s.at_features();
+  const int64_t sublayers = s.on_gpu() ? 2 : 1;
+  return s.share_stream() + sublayers * s.dense_sublayer() * s.compute_bytes + s.feature_sums() +
+         std::max({pass, reduced, s.removing()});
+}
+
 int64_t RankMemory::host_beside_gpu() const {
   const Sizes s(*this);
   const int64_t n = s.junctions();
@@ -340,18 +405,40 @@ int64_t RankMemory::libraries() const {
   return device == DeviceKind::kCuda ? kDeviceLibraries : kHostLibraries;
 }
 
+namespace {
+
+/// The dense model is evaluated and its MLPs are cut; then comes the schedule.
+int64_t peak_of(const RankMemory& dense) {
+  const ModelConfig cut = with_cut_mlps(dense.config, dense.job.mlp);
+  const RankMemory rank{cut, dense.job, dense.shard, dense.device, dense.compute};
+  return std::max({dense.job.schedule.memory(rank), dense.evaluation(), dense.mlp_cut()}) +
+         dense.libraries();
+}
+
+}  // namespace
+
+bool mlp_cut_fits(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard) {
+  const auto fits = [&](DeviceKind device, Dtype compute, const std::optional<int64_t>& budget) {
+    const RankMemory rank{config, job, shard, device, compute};
+    return !budget || rank.mlp_cut() + rank.libraries() <= *budget;
+  };
+  return (job.device == DeviceKind::kCuda ||
+          fits(DeviceKind::kCpu, job.compute_dtype, job.memory)) &&
+         (!job.gpu_compute_dtype ||
+          fits(DeviceKind::kCuda, *job.gpu_compute_dtype, job.device_memory));
+}
+
 int64_t estimate_peak_memory(const ModelConfig& config, const ResolvedJob& job,
                              const RankShard& shard) {
   const RankMemory rank{config, job, shard, job.device, job.compute_dtype};
   if (job.device == DeviceKind::kCuda) return rank.host_beside_gpu() + kHostLibrariesWithCuda;
-  return std::max(job.schedule.memory(rank), rank.evaluation()) + rank.libraries();
+  return peak_of(rank);
 }
 
 int64_t estimate_peak_device_memory(const ModelConfig& config, const ResolvedJob& job,
                                     const RankShard& shard) {
   if (!job.gpu_compute_dtype) return 0;
-  const RankMemory rank{config, job, shard, DeviceKind::kCuda, *job.gpu_compute_dtype};
-  return std::max(job.schedule.memory(rank), rank.evaluation()) + rank.libraries();
+  return peak_of({config, job, shard, DeviceKind::kCuda, *job.gpu_compute_dtype});
 }
 
 int64_t evaluation_tokens_at_once(const ResolvedJob& job, const ModelConfig& config) {

@@ -13,7 +13,7 @@ namespace dotresize {
 
 ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& job,
                                 const JunctionWidths& widths) {
-  ModelConfig output = source;
+  ModelConfig output = with_cut_mlps(source, job.mlp);
   output.tie_word_embeddings = false;
   output.dtype = to_string(job.output_dtype);
   output.junction_widths = widths.all;

@@ -52,7 +52,13 @@ std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const S
 /// Of the calibration tokens through the dense model.
 int64_t passes(const ResolvedJob& job, const ShardPlan& plan) {
   if (job.statistics.used()) return 0;
-  return job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
+  const int64_t of_maps = job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
+  return of_maps + plan.mlp_groups;
+}
+
+int64_t backward_passes(const ResolvedJob& job, const ShardPlan& plan) {
+  if (job.statistics.used()) return 0;
+  return job.gradients() ? plan.junction_groups + plan.mlp_groups : 0;
 }
 
 /// How often the tokens go through the model, and how many junctions at a time.
@@ -61,15 +67,15 @@ std::string passes_row(const ModelConfig& config, const ResolvedJob& job, const 
   const char* const writing =
       plan.ranks.front().overlaps ? "" : "; nothing is written beside, to save memory";
   if (!job.schedule.pipelined) {
-    return fmt::format("passes      1 over the tokens, one of {} junctions at a time{}", junctions,
-                       writing);
+    return fmt::format("passes      {} over the tokens, one of {} junctions at a time{}",
+                       passes(job, plan), junctions, writing);
   }
   if (job.statistics.used()) {
     return fmt::format("passes      none over the tokens: the statistics of {}{}",
                        job.statistics.use.string(), writing);
   }
   const std::string back =
-      job.gradients() ? fmt::format(" and {} back", plan.junction_groups) : std::string();
+      job.gradients() ? fmt::format(" and {} back", backward_passes(job, plan)) : std::string();
   return fmt::format("passes      {} over the tokens{}, {} junctions in {} {}{}", passes(job, plan),
                      back, junctions, plan.junction_groups,
                      plan.junction_groups == 1 ? "group" : "groups", writing);
@@ -122,12 +128,26 @@ std::string shortcuts_text(const ModelConfig& config, const ResolvedJob& job) {
   return text;
 }
 
+/// "640 of 768 features", of the MLPs and of the experts. A row for the heading, if they are cut.
+std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
+  if (!job.mlp) return "";
+  std::string text;
+  if (job.mlp->width > 0) {
+    text = fmt::format("{} of {} features", job.mlp->width, config.intermediate_size);
+  }
+  if (job.mlp->expert_width > 0) {
+    text += fmt::format("{}{} of {} of each expert", text.empty() ? "" : ", ",
+                        job.mlp->expert_width, config.mixture->intermediate_size);
+  }
+  return fmt::format("mlp         {}\n", text);
+}
+
 std::string heading(const ModelConfig& config, const ResolvedJob& job) {
   return fmt::format(
-      "{}: {}{}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}\nshortcuts   {}\n",
+      "{}: {}{}, map_sharing {}, {} schedule\ntarget      {}\nnominal     {}\n{}shortcuts   {}\n",
       job.name, job.method.name, job.gradients() ? ", metric fisher" : "",
       to_string(job.map_sharing), job.schedule.name, target_text(job), nominal_text(job),
-      shortcuts_text(config, job));
+      mlp_row(config, job), shortcuts_text(config, job));
 }
 
 /// The result's size, or what is known of it before its widths are.
@@ -221,28 +241,32 @@ std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const 
 std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
                          const std::optional<TimeEstimate>& time) {
   const NetSize size = net_size(config, job, job.widths);
-  json document = {
-      {"schema_version", 1},
-      {"name", job.name},
-      {"method", job.method.name},
-      {"metric", to_string(job.metric)},
-      {"map_sharing", to_string(job.map_sharing)},
-      {"shortcuts", job.stock_output() ? "none" : to_string(job.shortcuts)},
-      {"target", target_text(job)},
-      {"hidden_size", config.hidden_size},
-      {"schedule", job.schedule.name},
-      {"passes", passes(job, plan)},
-      {"backward_passes", job.gradients() && !job.statistics.used() ? plan.junction_groups : 0},
-      {"junction_groups", plan.junction_groups},
-      {"overlaps", plan.ranks.front().overlaps},
-      {"traffic", traffic_json(estimate_traffic(config, job, plan))},
-      {"ranks", json::array()},
-      {"dense",
-       {{"parameters", size.dense_parameters},
-        {"bytes", size.dense_bytes},
-        {"dtype", to_string(job.source_dtype)}}},
-      {"compressed", compressed_json(job, size)},
-      {"warnings", json::array()}};
+  json document = {{"schema_version", 1},
+                   {"name", job.name},
+                   {"method", job.method.name},
+                   {"metric", to_string(job.metric)},
+                   {"map_sharing", to_string(job.map_sharing)},
+                   {"shortcuts", job.stock_output() ? "none" : to_string(job.shortcuts)},
+                   {"target", target_text(job)},
+                   {"hidden_size", config.hidden_size},
+                   {"schedule", job.schedule.name},
+                   {"passes", passes(job, plan)},
+                   {"backward_passes", backward_passes(job, plan)},
+                   {"junction_groups", plan.junction_groups},
+                   {"overlaps", plan.ranks.front().overlaps},
+                   {"traffic", traffic_json(estimate_traffic(config, job, plan))},
+                   {"ranks", json::array()},
+                   {"dense",
+                    {{"parameters", size.dense_parameters},
+                     {"bytes", size.dense_bytes},
+                     {"dtype", to_string(job.source_dtype)}}},
+                   {"compressed", compressed_json(job, size)},
+                   {"warnings", json::array()}};
+  if (job.mlp) {
+    document["mlp_groups"] = plan.mlp_groups;
+    if (job.mlp->width > 0) document["mlp_width"] = job.mlp->width;
+    if (job.mlp->expert_width > 0) document["expert_width"] = job.mlp->expert_width;
+  }
   if (job.widths_known()) {
     document["width"] = job.widths.largest();
     document["nominal_sparsity"] = job.widths.nominal_sparsity(job.hidden_size);

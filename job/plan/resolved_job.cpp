@@ -161,14 +161,16 @@ void check_smaller(const v1::Method& method, const ModelConfig& config, const Re
   }
 }
 
+int64_t asked_round_to(const v1::Method& given, const ModelConfig& config) {
+  return given.round_to() == 0 ? default_round_to(config.hidden_size) : given.round_to();
+}
+
 /// The widths, or what decides them. Needs all else that bears on the output's size.
 void resolve_widths(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
   const auto set_width = [&](int64_t k) {
     job.widths = uniform_widths(config, job.head_sliced, k);
   };
-  const int64_t round_to =
-      std::lcm(given.round_to() == 0 ? default_round_to(config.hidden_size) : given.round_to(),
-               width_unit(config, job));
+  const int64_t round_to = std::lcm(asked_round_to(given, config), width_unit(config, job));
   job.allow_larger = given.allow_larger();
   if (given.has_width()) {
     set_width(explicit_width(given.width(), config, job));
@@ -239,6 +241,7 @@ void resolve_method(const v1::Method& given, const ModelConfig& config, Resolved
   job.accept_nonconvergence = given.on_nonconvergence() == v1::Method::accept;
   resolve_map_sharing(given, config, job);
   job.hidden_size = config.hidden_size;
+  job.mlp = mlp_target(given, asked_round_to(given, config), config);
   resolve_widths(given, config, job);
 }
 

@@ -11,6 +11,7 @@
 #include "job/plan/device.h"
 #include "job/plan/junction_widths.h"
 #include "job/plan/method.h"
+#include "job/plan/mlp_widths.h"
 #include "job/plan/schedule.h"
 #include "job/spec/map_sharing.h"
 #include "job/spec/shortcuts.h"
@@ -91,6 +92,8 @@ struct ResolvedJob {
   // kFisher only:
   Labels labels = Labels::kModel;
   uint32_t label_seed = 0;  ///< kModel only
+  /// Absent: the MLPs stay as they are.
+  std::optional<MlpTarget> mlp;
 
   /// The tokens go through the dense model and back.
   bool gradients() const { return metric == Metric::kFisher; }

@@ -83,6 +83,30 @@ int64_t most_junctions(const ModelConfig& config, const ResolvedJob& job, const 
   return most;
 }
 
+int64_t mlps_of(const RankShard& shard) {
+  return mlp_sublayers(shard.first_sublayer, shard.end_sublayer);
+}
+
+/// The fewest groups of MLPs that are within the budgets; if none is, an MLP at a time.
+void set_mlp_groups(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
+  if (!job.mlp) return;
+  int64_t most = 1;
+  if (job.schedule.pipelined) {
+    for (const RankShard& shard : plan.ranks) most = std::max(most, mlps_of(shard));
+  }
+  const auto all_fit = [&] {
+    return std::ranges::all_of(
+        plan.ranks, [&](const RankShard& shard) { return mlp_cut_fits(config, job, shard); });
+  };
+  do {
+    ++plan.mlp_groups;
+    for (RankShard& shard : plan.ranks) {
+      shard.mlps_at_once =
+          std::max<int64_t>(1, (mlps_of(shard) + plan.mlp_groups - 1) / plan.mlp_groups);
+    }
+  } while (plan.mlp_groups < most && !all_fit());
+}
+
 void set_groups(const ModelConfig& config, const ResolvedJob& job, int64_t groups, bool overlaps,
                 ShardPlan& plan) {
   const int64_t summed = summed_junctions(config, job);
@@ -137,6 +161,7 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
             ", the number of the model's sublayers (an attention and an MLP per layer)");
   }
   ShardPlan plan = partition_of(config, job);
+  set_mlp_groups(config, job, plan);
   const int64_t most = most_junctions(config, job, plan);
   for (int64_t groups = 1; groups <= most; ++groups) {
     for (const bool overlaps : {true, false}) {

@@ -33,6 +33,8 @@ struct RankShard {
   int64_t bytes = 0;       ///< of them in the checkpoint
   /// Junctions whose moments it has memory for at a time (the schedule pipeline).
   int64_t junctions_at_once = std::numeric_limits<int64_t>::max();
+  /// MLPs whose features' moments it has memory for at a time (`method.mlp`).
+  int64_t mlps_at_once = std::numeric_limits<int64_t>::max();
   /// Whether a junction is recorded, and weights are written, while the next ones are computed:
   /// unless memory is too short for that.
   bool overlaps = true;
@@ -45,14 +47,16 @@ struct ShardPlan {
   std::vector<RankShard> ranks;
   /// Each has its own passes over the tokens: as few as memory allows (the schedule pipeline).
   int64_t junction_groups = 1;
+  /// Likewise of MLPs, before the junctions; 0: none is cut.
+  int64_t mlp_groups = 0;
 
   const RankShard& of_rank(int rank) const { return ranks.at(static_cast<std::size_t>(rank)); }
 };
 
 /// Contiguous sublayers per rank, balanced by estimated time (embedding and head counted), in the
 /// fewest groups of junctions whose peaks are within the job's budgets, with overlaps if there is
-/// memory for them; if nothing is within them, a junction at a time. Deterministic. Throws
-/// InputError if there are more ranks than sublayers.
+/// memory for them; if nothing is within them, a junction at a time. MLPs likewise. Deterministic.
+/// Throws InputError if there are more ranks than sublayers.
 ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job);
 
 /// Whether every rank's peaks are within the job's budgets.

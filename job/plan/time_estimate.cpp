@@ -79,6 +79,8 @@ class JobTime {
   /// Perplexity of the source (`first`: which nobody has read yet) or of the output.
   PhaseTimes evaluate(const ModelConfig& model, Dtype stored, bool first) const;
   PhaseTimes calibrate() const;
+  /// Of the dense model, before the calibration.
+  PhaseTimes cut_mlps() const;
   /// Of what was read and of what was written, by a thread beside two other steps. On a CPU its
   /// core is one of theirs.
   PhaseTimes hash(double calibrating, double evaluating) const;
@@ -184,6 +186,12 @@ class JobTime {
   void add_moments(PhaseTimes& times, double tokens, double junctions) const;
   /// Of the rank's sublayers, and the head of the last one, for the gradients of all junctions.
   void add_gradients(PhaseTimes& times, const RankShard& shard) const;
+  /// The way back of all tokens, `passes` times, through the rank's sublayers and the head.
+  void add_backward(PhaseTimes& times, const RankShard& shard, double passes) const;
+  PhaseTimes load_stages() const;
+  PhaseTimes stream_features(const RankShard& shard) const;
+  PhaseTimes share_features() const;
+  PhaseTimes remove_features(int64_t sublayer) const;
   double eigen() const { return solve_counts(job_).eigen / rates_.eigen; }
   PhaseTimes solve() const;
   PhaseTimes record(double meanwhile, double disk_write) const;
@@ -266,19 +274,95 @@ void JobTime::add_moments(PhaseTimes& times, double tokens, double junctions) co
   times.add("cost", junctions * tokens * counts.pairs / rates_.l1_cost);
 }
 
-void JobTime::add_gradients(PhaseTimes& times, const RankShard& shard) const {
-  if (!job_.gradients()) return;
-  const double back = backward_passes() * number(kBackwardPasses);
+void JobTime::add_backward(PhaseTimes& times, const RankShard& shard, double passes) const {
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
     const double once = forward(config_, s, widths_of(config_, s), tokens());
-    if (s >= shard.end_run(summed())) times.add("forward", forward_passes() * once);
-    times.add("backward", back * once);
+    times.add("backward", passes * number(kBackwardPasses) * once);
   }
   if (!last(shard)) return;
   // The logits twice, and a product with their gradients.
   times.add("backward",
-            3.0 * backward_passes() *
+            3.0 * passes *
                 forward(head_counts(config_, config_.hidden_size, tokens(), job_.compute_dtype)));
+}
+
+void JobTime::add_gradients(PhaseTimes& times, const RankShard& shard) const {
+  if (!job_.gradients()) return;
+  for (int64_t s = shard.end_run(summed()); s < shard.end_sublayer; ++s) {
+    times.add("forward", forward_passes() * forward(config_, s, widths_of(config_, s), tokens()));
+  }
+  add_backward(times, shard, backward_passes());
+}
+
+/// A rank's part of the passes for the features of its MLPs.
+PhaseTimes JobTime::stream_features(const RankShard& shard) const {
+  const double groups = number(plan_.mlp_groups);
+  const double back = job_.gradients() ? groups : 0.0;
+  const double blocks = tokens() / std::min<double>(microbatch_tokens(), kGramBlockTokens);
+  const double gemm = rates_.cuda ? rates_.float32_gemm : rates_.float64_gemm;
+  PhaseTimes stage;
+  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
+    const MlpCutCounts counts = mlp_cut_counts(config_, job_, s);
+    stage.add("forward", groups * forward(config_, s, widths_of(config_, s), tokens()));
+    stage.add("gram", tokens() * counts.gram / gemm + blocks * counts.blocks / rates_.memory);
+    if (job_.gradients() && !is_attention(s)) {
+      stage.add("gram", tokens() * 1.125 * d() * d() / gemm +
+                            blocks * gram_block_bytes(config_.hidden_size) / rates_.memory);
+    }
+  }
+  if (back > 0.0) add_backward(stage, shard, back);
+  stage.add("communicate", (groups + back) * 4.0 * tokens() * d() / rates_.link - stage.total());
+  return stage;
+}
+
+/// All tokens through one sublayer after the other, through MLPs twice: the bounds of their sums
+/// are found first. One rank removes the features while the others wait.
+PhaseTimes JobTime::share_features() const {
+  const double share = share_of_tokens();
+  const double blocks = share / std::min<double>(microbatch_tokens(), kGramBlockTokens);
+  const double gemm = rates_.cuda ? rates_.float32_gemm : rates_.float64_gemm;
+  PhaseTimes work;
+  double read = 0.0;
+  for (int64_t s = 0; s < config_.num_sublayers(); ++s) {
+    const MlpCutCounts counts = mlp_cut_counts(config_, job_, s);
+    const double times = is_attention(s) ? 1.0 : 2.0;
+    work.add("forward", times * forward(config_, s, widths_of(config_, s), share));
+    work.add("gram", share * counts.gram / gemm + blocks * counts.blocks / rates_.memory);
+    const auto parameters =
+        number(sublayer_parameters(config_, s, config_.hidden_size, config_.hidden_size, false));
+    read += parameters;
+    const double sums =
+        8.0 * number(mlp_count(config_, s) * mlp_width(config_, s)) * number(mlp_width(config_, s));
+    work.add("communicate",
+             collective(parameters * number(size_in_bytes(job_.compute_dtype)) + sums));
+    work.add(remove_features(s), share_of(1.0));
+  }
+  const double bytes = read * number(size_in_bytes(job_.source_dtype)) / ranks();
+  return read_beside(work, disk(bytes, stored_bytes(config_, job_.source_dtype), true),
+                     convert_in_turns(read, job_.source_dtype, job_.compute_dtype));
+}
+
+PhaseTimes JobTime::remove_features(int64_t sublayer) const {
+  const MlpCutCounts counts = mlp_cut_counts(config_, job_, sublayer);
+  PhaseTimes times;
+  times.add("cut", counts.solve / rates_.float64_gemm + counts.bytes / rates_.memory);
+  times.add("journal", counts.journal / rates_.disk_write + counts.journal / rates_.hash);
+  return times;
+}
+
+PhaseTimes JobTime::cut_mlps() const {
+  if (!job_.mlp) return {};
+  if (!is_pipeline()) return share_features();
+  PhaseTimes times = load_stages();
+  times.add(streamed(of_ranks([&](const RankShard& shard) { return stream_features(shard); })));
+  times.add(side_by_side(of_ranks([&](const RankShard& shard) {
+    PhaseTimes removing;
+    for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
+      removing.add(remove_features(s));
+    }
+    return removing;
+  })));
+  return times;
 }
 
 /// From the moments to the map.
@@ -371,8 +455,8 @@ PhaseTimes JobTime::keep_statistics() const {
   return times;
 }
 
-PhaseTimes JobTime::passes_of_pipeline() const {
-  PhaseTimes times = side_by_side(of_ranks([&](const RankShard& shard) {
+PhaseTimes JobTime::load_stages() const {
+  return side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes loading;
     loading.add("read",
                 disk(number(shard.bytes), stored_bytes(config_, job_.source_dtype),
@@ -380,6 +464,10 @@ PhaseTimes JobTime::passes_of_pipeline() const {
                     convert(number(shard.parameters), job_.source_dtype, job_.compute_dtype));
     return loading;
   }));
+}
+
+PhaseTimes JobTime::passes_of_pipeline() const {
+  PhaseTimes times = load_stages();
   const auto stage_of = [&](const RankShard& shard) {
     PhaseTimes stage;
     for (int64_t s = shard.first_sublayer; s < shard.end_run(summed()); ++s) {
@@ -528,7 +616,9 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
     steps.evaluate_dense = time.evaluate(config, job.source_dtype, /*first=*/true).total();
     times.add("evaluate_dense", steps.evaluate_dense);
   }
-  const PhaseTimes calibration = time.calibrate();
+  const ModelConfig cut_config = with_cut_mlps(config, job.mlp);
+  PhaseTimes calibration = time.cut_mlps();
+  calibration.add(JobTime(cut_config, job, plan, rates).calibrate());
   count_steps(calibration, steps);
   times.add(calibration);
   if (job.evaluation) {

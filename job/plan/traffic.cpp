@@ -6,6 +6,7 @@
 #include "job/plan/junction_widths.h"
 #include "job/plan/net_size.h"
 #include "job/plan/token_windows.h"
+#include "job/plan/work_counts.h"
 
 namespace dotresize {
 namespace {
@@ -27,7 +28,8 @@ int64_t turns(const ModelConfig& config, const ResolvedJob& job) {
   return numbers;
 }
 
-/// Bytes of the journal: every map; with widths from energy the bases, and of shared maps the sums.
+/// Bytes of the journal: every map, and every MLP that is cut; with widths from energy the bases,
+/// and of shared maps the sums.
 int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t d = config.hidden_size;
   const int64_t k = job.widths.largest();
@@ -50,6 +52,9 @@ int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
     bytes += junctions * (first_sums + (second ? square : 0)) + (second ? maps * basis : 0);
   } else if (job.energy) {
     bytes += junctions * first_sums;
+  }
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    bytes += static_cast<int64_t>(mlp_cut_counts(config, job, s).journal);
   }
   return bytes;
 }
@@ -81,11 +86,19 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
   const int64_t evaluation = job.evaluation ? 2 * weights : 0;
   if (job.statistics.used()) return evaluation;
   if (job.schedule.pipelined) {
-    const int64_t passes = job.method.passes() + (job.gradients() ? 1 : 0);
-    return evaluation + others * tokens * d * kFloat * passes * plan.junction_groups;
+    const int64_t back = job.gradients() ? 1 : 0;
+    const int64_t passes =
+        (job.method.passes() + back) * plan.junction_groups + (1 + back) * plan.mlp_groups;
+    return evaluation + others * tokens * d * kFloat * passes;
   }
+  int64_t features = 0;
+  for (int64_t s = 0; job.mlp && s < config.num_sublayers(); ++s) {
+    const int64_t f = mlp_width(config, s);
+    features += mlp_count(config, s) * f * f * kDouble;
+  }
+  const int64_t cut = job.mlp ? weights + others * features : 0;
   const int64_t matrices = 2 + (job.method.passes() > 1 ? 1 : 0);  // sums, rotation and map, about
-  return evaluation + weights +
+  return evaluation + weights + cut +
          others * matrices * kDouble * d * d * mapped_junctions(config, job.head_sliced);
 }
 
@@ -107,7 +120,8 @@ Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, cons
   const NetSize size = net_size(config, job, job.widths);
   // Through the model, folding and the fingerprint; the check, and the evaluations.
   const int64_t of_source = 2 + (job.statistics.used() ? 0 : 1) +
-                            (checks_sublayers_first(job) ? 1 : 0) + (job.evaluation ? 1 : 0);
+                            (checks_sublayers_first(job) ? 1 : 0) + (job.evaluation ? 1 : 0) +
+                            (job.mlp ? 2 : 0);
   const int64_t of_output = 1 + (job.evaluation ? 1 : 0);
   Traffic traffic;
   traffic.journal_bytes = journal_bytes(config, job);

@@ -13,6 +13,8 @@
 //               + 2 k² r, and 2 k³ for each junction; oblique maps: singular values 20 k r², and
 //               products 2 d k² + 2 k³ + 2 k² r
 //   folding     2 P k, and 2 d k² for the shortcut
+//   MLP cut     f features, m of them removed: Gram n f² as above, inverse f³, and 2 f² m + 2 d f m
+//               in blocks; each removal reads d f numbers and a block's 64 f
 #include "job/plan/work_counts.h"
 
 #include <cmath>
@@ -135,6 +137,26 @@ AlignCounts align_counts(const ResolvedJob& job) {
     counts.values += 20.0 * k * r * r;
     counts.products += 2.0 * d * k * k + 2.0 * k * k * k + 2.0 * k * k * r;
   }
+  return counts;
+}
+
+MlpCutCounts mlp_cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer) {
+  MlpCutCounts counts;
+  if (!job.mlp || is_attention(sublayer)) return counts;
+  constexpr double kBlock = 64.0;
+  const double d = number(config.hidden_size);
+  const double mlps = number(mlp_count(config, sublayer));
+  const double f = number(mlp_width(config, sublayer));
+  const double left = number(mlp_width(with_cut_mlps(config, job.mlp), sublayer));
+  const double removed = f - left;
+  const bool mixture = config.is_mixture(sublayer);
+  counts.gram = 1.125 * f * f * (mixture ? number(config.mixture->experts_per_token) : 1.0);
+  counts.blocks = mlps * 36.0 * 0.5625 * f * f;
+  counts.solve = mlps * (f * f * f + 2.0 * f * f * removed + 2.0 * d * f * removed);
+  counts.bytes = mlps * removed * 8.0 * f * (d + kBlock);
+  counts.journal = mlps * left * d *
+                   (2.0 * number(size_in_bytes(job.source_dtype)) +
+                    (folds_in_float64(job.output_dtype) ? 8.0 : 4.0));
   return counts;
 }
 

@@ -70,6 +70,17 @@ struct AlignCounts {
 
 AlignCounts align_counts(const ResolvedJob& job);
 
+/// Of one sublayer whose MLPs are cut (`method.mlp`); all 0 for an attention.
+struct MlpCutCounts {
+  double gram = 0.0;     ///< floating-point operations a token: float64, on a GPU float32
+  double blocks = 0.0;   ///< bytes that adding the products of a block of tokens moves
+  double solve = 0.0;    ///< floating-point operations, float64
+  double bytes = 0.0;    ///< that one removal after another reads
+  double journal = 0.0;  ///< bytes that the journal keeps
+};
+
+MlpCutCounts mlp_cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer);
+
 /// What only the report wants to know of a solved junction.
 struct DescribeCounts {
   double eigenvalues = 0.0;  ///< operations, at the rate of an eigendecomposition

@@ -8,6 +8,7 @@
 //   eigenvectors        20 d³ (10 d³ multiply-adds)
 //   transport           4 d k per Sinkhorn iteration, about 100 of them, and QR 2 d k²
 //   folding             2 P k
+//   MLP cut             a pass more, and of f features 2 n f², f³, 2 f² for each that is removed
 //   head                2 V d n per evaluation pass, and folding
 // The evaluation text is taken to be as long as the calibration text.
 #include "job/plan/work_estimate.h"
@@ -51,12 +52,21 @@ struct WorkModel {
     return work;
   }
 
+  /// Passes for the features of the MLPs.
+  double cut_passes() const { return job.mlp ? 1.0 + backward_passes() : 0.0; }
+  double mlp_cut(int64_t index) const {
+    const MlpCutCounts counts = mlp_cut_counts(config, job, index);
+    return tokens * 2.0 / 1.125 * counts.gram + counts.solve;
+  }
+
   double sublayer(int64_t index) const {
     const auto parameters = static_cast<double>(sublayer_parameters(
         config, index, config.hidden_size, config.hidden_size, /*folded=*/false));
     const bool mapped = index + 1 < mapped_junctions(config, job.head_sliced);
-    return forward_pass(index) * (job.method.passes() + evaluation_passes() + backward_passes()) +
-           (mapped ? junction() : 0.0) + 2.0 * parameters * k;
+    const double passes =
+        job.method.passes() + evaluation_passes() + backward_passes() + cut_passes();
+    return forward_pass(index) * passes + mlp_cut(index) + (mapped ? junction() : 0.0) +
+           2.0 * parameters * k;
   }
 
   double fold_vocabulary() const { return 2.0 * static_cast<double>(config.vocab_size) * d * k; }

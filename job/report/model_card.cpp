@@ -59,6 +59,20 @@ std::string shortcuts_sentence(const ResolvedJob& job) {
                      job.shortcuts.rank);
 }
 
+std::string mlp_sentence(const ResolvedJob& job, const ModelConfig& config) {
+  if (!job.mlp) return "";
+  std::string text;
+  if (job.mlp->width > 0) {
+    text = fmt::format(" Each MLP was cut from {} to {} features.", config.intermediate_size,
+                       job.mlp->width);
+  }
+  if (job.mlp->expert_width > 0) {
+    text += fmt::format(" Each expert was cut from {} to {} features.",
+                        config.mixture->intermediate_size, job.mlp->expert_width);
+  }
+  return text;
+}
+
 std::string usage(const ResolvedJob& job, const std::string& family) {
   const std::string remote = job.stock_output() ? "" : ", trust_remote_code=True";
   const std::string why =
@@ -109,7 +123,8 @@ A `{0}` model made narrower with dotresize {2}.
 `sha256sum -c SHA256SUMS` checks the files. The terms of the source model's license apply.
 )",
       config.family, job.name, report.tool_version,
-      method_sentence(report, config) + sharing_sentence(job) + shortcuts_sentence(job),
+      method_sentence(report, config) + sharing_sentence(job) + shortcuts_sentence(job) +
+          mlp_sentence(job, config),
       size_table(report), evaluation_sentence(report), usage(job, config.family));
 }
 

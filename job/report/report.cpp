@@ -18,6 +18,14 @@ constexpr int64_t kSchemaVersion = 1;
 constexpr std::size_t kMaxReportBytes = std::size_t{64} << 20;
 constexpr int64_t kAny = INT64_MAX;
 
+json mlp_json(const MlpTarget& mlp) {
+  json object = json::object();
+  set_if(object, "sparsity", mlp.sparsity);
+  if (mlp.width > 0) object["width"] = mlp.width;
+  if (mlp.expert_width > 0) object["expert_width"] = mlp.expert_width;
+  return object;
+}
+
 json method_json(const ResolvedJob& job, const JunctionWidths& widths) {
   json method = {{"name", job.method.name},
                  {"width", widths.largest()},
@@ -34,6 +42,7 @@ json method_json(const ResolvedJob& job, const JunctionWidths& widths) {
   }
   set_if(method, "sparsity", job.sparsity);
   set_if(method, "size", job.size);
+  if (job.mlp) method["mlp"] = mlp_json(*job.mlp);
   if (job.energy) {
     json& target = method["widths"] = {{"from", "energy"}, {"round_to", job.energy->round_to}};
     set_if(target, "keep", job.energy->keep);
@@ -167,6 +176,12 @@ std::vector<std::string> warnings_of(const Report& report) {
                        std::to_string(*junction.sinkhorn_iterations) +
                        " iterations; its map was accepted as the job asked");
   }
+  for (const MlpReport& mlp : report.mlps) {
+    if (mlp.unseen_experts == 0) continue;
+    warnings.push_back(mlp.name + ": no calibration token has chosen " +
+                       std::to_string(mlp.unseen_experts) +
+                       " of its experts, whose features were cut by the size of down's columns");
+  }
   return warnings;
 }
 
@@ -199,6 +214,8 @@ std::string report_to_json(const Report& report) {
   for (const auto& rank : report.ranks) document["ranks"].push_back(to_json(rank));
   if (!report.shortcuts.empty()) document["shortcuts"] = json::array();
   for (const auto& shortcut : report.shortcuts) document["shortcuts"].push_back(to_json(shortcut));
+  if (!report.mlps.empty()) document["mlps"] = json::array();
+  for (const auto& mlp : report.mlps) document["mlps"].push_back(to_json(mlp));
   // Paths need not be UTF-8, JSON must be.
   return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }

@@ -30,6 +30,7 @@ struct Report {
   JunctionWidths widths;  ///< of the output
   std::vector<JunctionReport> junctions;
   std::vector<ShortcutReport> shortcuts;  ///< of an output that has them
+  std::vector<MlpReport> mlps;            ///< that were cut
   ModelReport dense;
   ModelReport compressed;
   std::vector<RankReport> ranks;

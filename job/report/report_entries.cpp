@@ -90,6 +90,14 @@ json to_json(const ShortcutReport& shortcut) {
   return object;
 }
 
+json to_json(const MlpReport& mlp) {
+  return {{"name", mlp.name},
+          {"width", mlp.width},
+          {"intermediate_size", mlp.intermediate_size},
+          {"predicted_rise", mlp.predicted_rise},
+          {"unseen_experts", mlp.unseen_experts}};
+}
+
 json to_json(const RankReport& rank) {
   json object = {{"rank", rank.rank},
                  {"host", rank.host},

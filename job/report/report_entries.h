@@ -48,6 +48,19 @@ std::vector<ShortcutReport> report_shortcuts(const ModelConfig& output);
 /// An entry of `shortcuts` in report.json.
 nlohmann::json to_json(const ShortcutReport& shortcut);
 
+/// What a report says of one sublayer whose MLP, or whose experts, were cut.
+struct MlpReport {
+  std::string name;               ///< of the sublayer
+  int64_t width = 0;              ///< features that are left
+  int64_t intermediate_size = 0;  ///< of the source
+  /// Of the loss of a token in the metric of the loss, else half the squared error.
+  double predicted_rise = 0.0;
+  int64_t unseen_experts = 0;  ///< that no calibration token has chosen
+};
+
+/// An entry of `mlps` in report.json.
+nlohmann::json to_json(const MlpReport& mlp);
+
 /// The l1 costs that a rank has computed. A pair is two channels of one token: n tokens of width d
 /// have n·d²/2.
 struct CostReport {

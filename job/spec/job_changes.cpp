@@ -18,8 +18,9 @@ using google::protobuf::Message;
 using Keys = std::vector<std::string>;
 
 /// Keys of which a job has one.
-const std::array<Keys, 3> kAlternatives = {
+const std::array<Keys, 4> kAlternatives = {
     {{"method.sparsity", "method.width", "method.size", "method.widths"},
+     {"method.mlp.sparsity", "method.mlp.width"},
      {"calibration.text", "calibration.tokens"},
      {"evaluation.text", "evaluation.tokens"}}};
 

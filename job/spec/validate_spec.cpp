@@ -167,6 +167,21 @@ class Validator {
     }
   }
 
+  void check_mlp(const v1::Method& method) {
+    if (!method.has_mlp()) return;
+    const v1::Mlp& mlp = method.mlp();
+    if (mlp.has_sparsity() == mlp.has_width()) {
+      add("method.mlp.sparsity", mlp.has_width()
+                                     ? "sparsity and width are given: only one of them can be"
+                                     : "one of sparsity and width must be given");
+    }
+    if (mlp.has_sparsity() && !(mlp.sparsity() >= 0.0 && mlp.sparsity() < 1.0)) {
+      refuse("method.mlp.sparsity", mlp.sparsity(),
+             "a fraction of the features: 0 or more, and below 1" + percent_hint(mlp.sparsity()));
+    }
+    if (mlp.has_width()) check_range("method.mlp.width", mlp.width(), 1, kMaxWidth);
+  }
+
   void check_metric(const v1::Method& method) {
     const bool fisher = method.metric() == v1::Method::fisher;
     if (!fisher && method.has_labels()) {
@@ -206,8 +221,13 @@ class Validator {
     }
   }
 
-  void check_statistics(const v1::Calibration& calibration) {
+  void check_statistics(const v1::JobSpec& spec) {
+    const v1::Calibration& calibration = spec.calibration();
     if (!calibration.has_statistics()) return;
+    if (spec.method().has_mlp()) {
+      add("calibration.statistics",
+          "are those of the dense model, and method.mlp changes it before the maps are made");
+    }
     const v1::Statistics& statistics = calibration.statistics();
     if (statistics.save().empty() == statistics.use().empty()) {
       add("calibration.statistics", statistics.save().empty()
@@ -321,9 +341,10 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_
   validator.check_map_sharing(spec.method());
   validator.check_shortcuts(spec.method());
   validator.check_metric(spec.method());
+  validator.check_mlp(spec.method());
   validator.check_activations(spec);
   validator.check_source("calibration", spec.calibration());
-  validator.check_statistics(spec.calibration());
+  validator.check_statistics(spec);
   if (spec.calibration().has_samples()) {
     validator.check_range("calibration.samples", spec.calibration().samples(), 1, kMaxSamples);
   }

@@ -86,6 +86,18 @@ TEST(CheckpointReader, FollowsTheLinksOfAHuggingFaceCache) {
   expect_three_tensors(cache / "snapshots/1234");
 }
 
+TEST(CheckpointReader, ReadsReplacementsInPlaceOfTheTensorsOfTheirNames) {
+  const TemporaryDirectory dir;
+  const TemporaryDirectory other;
+  write_single_file(dir.path(), three_tensors());
+  write_single_file(other.path(), {{"b", at::ones({2}, at::kDouble)}, {"d", at::ones({1})}});
+  const CheckpointReader reader(dir.path(), {other.path() / "model.safetensors"});
+  EXPECT_THAT(reader.names(), ElementsAre("a", "b", "c"));
+  EXPECT_TRUE(at::equal(reader.get("a", {2, 3}), three_tensors().front().second));
+  EXPECT_TRUE(at::equal(reader.get("b", {2}), at::ones({2}, at::kDouble)));
+  EXPECT_EQ(reader.files().size(), 1u);
+}
+
 TEST(CheckpointReader, NamesWhatIsMissing) {
   const TemporaryDirectory dir;
   EXPECT_THAT(fault_of([&] { CheckpointReader reader(dir / "none"); }),

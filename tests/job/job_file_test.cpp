@@ -48,6 +48,7 @@ method:
   metric: fisher
   labels: model
   label_seed: 3
+  mlp: {sparsity: 0.5}
   allow_larger: true
 calibration:
   text: [/c.txt]
@@ -91,9 +92,9 @@ TEST(JobFile, EveryOptionCanBeGiven) {
   std::vector<std::string> unset;
   collect_unset(parse(kEverything), "", unset);
   // Alternatives to what is given, and a launcher that has but one value, the default.
-  EXPECT_THAT(unset,
-              testing::ElementsAre("method.width", "method.size", "method.widths",
-                                   "calibration.tokens", "evaluation.text", "resources.launcher"));
+  EXPECT_THAT(unset, testing::ElementsAre("method.width", "method.size", "method.widths",
+                                          "method.mlp.width", "calibration.tokens",
+                                          "evaluation.text", "resources.launcher"));
 }
 
 TEST(JobFile, AnAmountOfMemoryIsCheckedByItsKey) {

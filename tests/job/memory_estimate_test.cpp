@@ -46,6 +46,20 @@ TEST(MemoryEstimate, Of70BFitsEightGpusOf32GiBInTwoGroups) {
   EXPECT_LE(peak_memory(plan), 32 * kGiB);
 }
 
+TEST(MemoryEstimate, MlpsOf70BAreCutInAsManyGroupsAsMemoryNeeds) {
+  const ModelConfig config = llama31_70b();
+  ResolvedJob job = job_70b(config, 8);
+  job.mlp = MlpTarget{{}, 23744, 0};
+  job.device_memory = 80 * kGiB;
+  const ShardPlan plan = make_shard_plan(config, job);
+  EXPECT_TRUE(fits(plan, job));
+  EXPECT_EQ(plan.mlp_groups, 2);  // of 10 MLPs a rank, 6.1 GiB each
+  job.device_memory = 32 * kGiB;
+  EXPECT_FALSE(fits(make_shard_plan(config, job), job));
+  job.schedule = schedule_named("layerwise");
+  EXPECT_TRUE(fits(make_shard_plan(config, job), job));
+}
+
 TEST(MemoryEstimate, Of70BFitsOneLargeGpuSublayerBySublayer) {
   const ModelConfig config = llama31_70b();
   ResolvedJob job = job_70b(config, 1);

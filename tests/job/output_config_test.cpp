@@ -52,6 +52,19 @@ TEST(OutputConfig, IsReadBackAsTheCompressedModel) {
   }
 }
 
+TEST(OutputConfig, SaysHowWideMlpsAndExpertsAre) {
+  for (const char* text : {kLlama31Config, kMixtralConfig, kQwen3MoeConfig}) {
+    const ModelConfig source = parse_model_config(text, "config.json");
+    ResolvedJob job;
+    job.map_sharing.kind = MapSharing::Kind::kModel;
+    job.mlp = MlpTarget{{}, source.mixture ? 0 : 512, source.mixture ? 256 : 0};
+    const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/true, 384);
+    const ModelConfig output = parse_model_config(
+        output_config_json(text, output_model_config(source, job, widths)), "config.json");
+    EXPECT_EQ(mlp_width(output, 1), source.mixture ? 256 : 512);
+  }
+}
+
 TEST(OutputConfig, OfAStockModelIsThatOfANarrowerModelOfTheFamily) {
   for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
                            kQwen3Config, kMixtralConfig, kQwen3MoeConfig}) {

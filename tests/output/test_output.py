@@ -181,6 +181,33 @@ def test_full_width_gives_the_dense_logits(tmp_path, source, method):
     torch.testing.assert_close(actual, expected, atol=1e-4, rtol=0)
 
 
+# Biases, a fused in_proj, and experts beside an MLP.
+@pytest.mark.parametrize(
+    "source", ["llama-biases-tied", "phi3-partial-sliding", "qwen3_moe-biases-wide-heads"]
+)
+def test_features_that_write_nothing_are_those_that_are_cut(tmp_path, source):
+    dense = random_dense(FULL_WIDTH_SOURCES[source])
+    state = dense.state_dict()
+    for name, weight in state.items():
+        if name.endswith(("down_proj.weight", "experts.down_proj")):
+            weight[..., 2::3] = 0.0
+    dense.load_state_dict(state)
+    method = {"name": "slicegpt", "width": 48, "head": "sliced", "allow_larger": True}
+    # 26 of 80 features are idle, and of an expert of qwen3_moe 9 of 28.
+    method |= {"mlp": {"sparsity": 0.3}, "round_to": 1}
+    job = random_job(tmp_path, dense, "cut", method=method)
+    directory = run_worker(tmp_path, job, ranks=2)
+    report = json.loads((directory / "dotresize" / "report.json").read_text())
+    assert [mlp["width"] for mlp in report["mlps"]] == [
+        19 if mlp["intermediate_size"] == 28 else 56 for mlp in report["mlps"]
+    ]
+    assert all(mlp["predicted_rise"] == 0 for mlp in report["mlps"])
+    model = AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True).eval()
+    with torch.no_grad():
+        expected, actual = dense(random_ids()[:2]).logits, model(random_ids()[:2]).logits
+    torch.testing.assert_close(actual, expected, atol=1e-4, rtol=0)
+
+
 def check_perplexities(folder, sources, method, activations):
     """A narrowed model of each source has its reported perplexity in both versions of transformers."""
     directories = []

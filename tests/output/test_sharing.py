@@ -197,8 +197,9 @@ def test_a_stock_model_of_full_width_gives_the_dense_logits(tmp_path, source):
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory):
-    """Of each source: the stock model, and a model with code of its own that has the same one map."""
-    method = {"name": "slicegpt", "width": 40}
+    """Of each source: the stock model, and a model with code of its own that has the same one map. Both
+    have the same narrower MLPs and experts."""
+    method = {"name": "slicegpt", "width": 40, "mlp": {"sparsity": 0.25}}
     pairs = {}
     for source in SOURCES:
         folder = tmp_path_factory.mktemp(source)
@@ -212,7 +213,11 @@ def narrow(tmp_path_factory):
 def test_a_narrow_stock_model_is_the_one_with_one_map(narrow, source):
     stock, custom = narrow[source]
     keys = json.loads((stock / "config.json").read_text())
-    assert keys["model_type"] == SOURCES[source][0]["model_type"]
+    source_keys = SOURCES[source][0]
+    assert keys["model_type"] == source_keys["model_type"]
+    assert keys["intermediate_size"] == 56  # of 80
+    if "moe_intermediate_size" in source_keys:
+        assert keys["moe_intermediate_size"] == 16  # of 28
     assert not list(stock.glob("*.py"))
     difference = (logits_of(stock) - logits_of(custom)).abs()
     if SOURCES[source][1] == "float32":

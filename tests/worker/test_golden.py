@@ -61,14 +61,21 @@ def test_golden_perplexity(case, tmp_path):
     assert compressed == pytest.approx(case["perplexity"], rel=GOLDEN["tolerance"])
 
 
-def test_perplexity_in_the_metric_of_the_loss(tmp_path):
-    """To a hundredth of the increase, of the maps of a prototype of its own."""
-    method = {"name": "slicegpt", "width": 200, "metric": "fisher"}
+@pytest.mark.parametrize(
+    "method, expected",
+    [
+        ({"width": 200, "metric": "fisher"}, 27.93),
+        ({"width": 224, "map_sharing": "model", "mlp": {"width": 640}}, 29.13),
+    ],
+    ids=["metric of the loss", "narrower MLPs"],
+)
+def test_perplexity_is_that_of_a_prototype(method, expected, tmp_path):
+    """To a hundredth of the increase."""
+    method = {"name": "slicegpt", **method}
     harness.run_to_report(
         harness.job(tmp_path / "out", method=method, ranks=2, evaluate=False), tmp_path
     )
     dense = GOLDEN["cases"][0]["dense_perplexity"]
-    expected = 27.93
     assert measured_perplexity(tmp_path / "out") == pytest.approx(
         expected, abs=0.01 * (expected - dense)
     )

@@ -74,6 +74,30 @@ def test_groups_do_not_change_maps_in_the_metric_of_the_loss(check_groups):
     check_groups({"name": "slicegpt", "metric": "fisher", **OWN}, all_groups=[2])
 
 
+@pytest.mark.parametrize(
+    "activations, more",
+    [("original", {"metric": "fisher"}), ("compressed", {})],
+    ids=["original", "compressed"],
+)
+def test_neither_ranks_nor_groups_change_cut_mlps(activations, more, tmp_path):
+    method = {"name": "slicegpt", "mlp": {"width": 640}, **more, **OWN}
+    short = {"samples": 16, "calibration": {"seqlen": 128}, "evaluate": False}
+    alone, together = (
+        harness.job(
+            tmp_path / str(ranks), method=method, activations=activations, ranks=ranks, **short
+        )
+        for ranks in RANKS
+    )
+    if activations == "original":
+        together["resources"]["memory"] = harness.budget_for(together, tmp_path, 2)
+        assert harness.plan(together, tmp_path)["mlp_groups"] > 1
+    for spec in (alone, together):
+        harness.run_to_report(spec, tmp_path, threads=THREADS)
+    assert harness.shard_hashes(together["output"]["path"]) == harness.shard_hashes(
+        alone["output"]["path"]
+    )
+
+
 @pytest.mark.parametrize("name", ["dotresize", "pca_dotresize"])
 def test_groups_do_not_change_widths_from_energy(name, check_groups):
     check_groups({"name": name, **BY_ENERGY})

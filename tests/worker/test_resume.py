@@ -23,6 +23,7 @@ SCHEDULES = {
     "widths from energy": ("original", {"widths": {"keep": 0.9}}),
     "token_parallel": ("compressed", {"width": 160}),
     "metric of the loss": ("original", {"width": 160, "metric": "fisher"}),
+    "narrower MLPs": ("original", {"width": 160, "mlp": {"width": 512}}),
 }
 
 
@@ -68,6 +69,7 @@ def uninterrupted(tmp_path_factory):
         ("widths from energy", "all ranks", 1, 3, 1),
         ("token_parallel", "mpirun", 3, 1, 2),
         ("metric of the loss", "another rank", 3, 2, 1),
+        ("narrower MLPs", "rank 0", 2, 3, 1),
     ],
 )
 def test_a_killed_job_goes_on(

@@ -141,6 +141,8 @@ std::map<std::string, at::Tensor> Journal::get(const std::string& name) const {
   return tensors;
 }
 
+fs::path Journal::tensors_file(const std::string& name) const { return path(name, kTensors); }
+
 void Journal::remove(const std::string& name) {
   fs::remove(path(name, kAbout));  // first: from now on there is no such entry
   fs::remove(path(name, kTensors));

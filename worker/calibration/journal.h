@@ -37,6 +37,8 @@ class Journal {
   /// Views of the mapped file, on the CPU; of any rank's entry. Throws InputError if it is no such
   /// file.
   std::map<std::string, at::Tensor> get(const std::string& name) const;
+  /// The file of the entry's tensors.
+  std::filesystem::path tensors_file(const std::string& name) const;
   void remove(const std::string& name);
 
   /// Those of the entries `part`, `part` + `parts`, ... of entries() whose file is not what its

@@ -53,27 +53,39 @@ std::vector<int64_t> junctions_of(const CalibrationJob& job, const RankShard& sh
   return junctions;
 }
 
-void in_groups(Communicator& comm, const CalibrationJob& job, const std::vector<int64_t>& pending,
-               PhaseClock& clock, const std::function<void(JunctionGroup&)>& step) {
+void in_parts(Communicator& comm, const ShardPlan& plan, const std::vector<int64_t>& pending,
+              const std::function<int64_t(const RankShard&)>& at_once,
+              const std::function<void(std::span<const int64_t> part, int64_t largest)>& step) {
   const std::vector<int64_t> counts = gather_numbers(comm, static_cast<int64_t>(pending.size()));
   int64_t groups = 0;
   for (size_t rank = 0; rank < counts.size(); ++rank) {
-    groups = std::max(groups, parts_of(counts[rank], job.plan.ranks[rank].junctions_at_once));
+    groups = std::max(groups, parts_of(counts[rank], at_once(plan.ranks[rank])));
   }
   for (int64_t number = 0; number < groups; ++number) {
     const auto end_of = [&](int64_t count) { return count * (number + 1) / groups; };
     const auto begin_of = [&](int64_t count) { return count * number / groups; };
-    JunctionGroup group;
+    int64_t largest = 0;
     for (const int64_t count : counts) {
-      group.largest = std::max(group.largest, end_of(count) - begin_of(count));
+      largest = std::max(largest, end_of(count) - begin_of(count));
     }
     const auto mine = static_cast<int64_t>(pending.size());
-    for (int64_t i = begin_of(mine); i < end_of(mine); ++i) {
-      group.junctions.push_back(
-          {{pending[static_cast<size_t>(i)], job.config.hidden_size, job.map, clock, job.device}});
+    step(std::span(pending).subspan(static_cast<size_t>(begin_of(mine)),
+                                    static_cast<size_t>(end_of(mine) - begin_of(mine))),
+         largest);
+  }
+}
+
+void in_groups(Communicator& comm, const CalibrationJob& job, const std::vector<int64_t>& pending,
+               PhaseClock& clock, const std::function<void(JunctionGroup&)>& step) {
+  const auto at_once = [](const RankShard& shard) { return shard.junctions_at_once; };
+  in_parts(comm, job.plan, pending, at_once, [&](std::span<const int64_t> part, int64_t largest) {
+    JunctionGroup group;
+    group.largest = largest;
+    for (const int64_t junction : part) {
+      group.junctions.push_back({{junction, job.config.hidden_size, job.map, clock, job.device}});
     }
     step(group);
-  }
+  });
 }
 
 void PipelinePasses::load() {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "worker/calibration/calibration.h"
@@ -33,6 +34,13 @@ struct JunctionGroup {
 
 /// The mapped junctions that a rank's stage writes, in order.
 std::vector<int64_t> junctions_of(const CalibrationJob& job, const RankShard& shard);
+
+/// Calls `step` with as many of this rank's `pending` at a time as `at_once` says of its shard, and
+/// with the number that the rank has that gets most. Every rank's `step` is called the same number
+/// of times, with nothing if it has less to do. Collective.
+void in_parts(Communicator& comm, const ShardPlan& plan, const std::vector<int64_t>& pending,
+              const std::function<int64_t(const RankShard&)>& at_once,
+              const std::function<void(std::span<const int64_t> part, int64_t largest)>& step);
 
 /// Calls `step` with the pending junctions of this rank, as many at a time as the plan has memory
 /// for. Every rank's `step` is called the same number of times. Collective.

@@ -162,6 +162,18 @@ CheckpointReader::CheckpointReader(const fs::path& model_dir) : dir_(model_dir) 
   }
 }
 
+CheckpointReader::CheckpointReader(const fs::path& model_dir,
+                                   const std::vector<fs::path>& replacements)
+    : CheckpointReader(model_dir) {
+  for (const fs::path& path : replacements) replacements_.emplace_back(path);
+  for (const SafetensorsFile& file : replacements_) {
+    for (const auto& entry : file.header().tensors) {
+      const auto replaced = owner_.find(entry.first);
+      if (replaced != owner_.end()) replaced->second = &file;
+    }
+  }
+}
+
 const SafetensorsFile& CheckpointReader::file_of(const std::string& name) const {
   const auto found = owner_.find(name);
   if (found == owner_.end()) {

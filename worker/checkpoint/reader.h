@@ -43,6 +43,10 @@ class CheckpointReader {
   /// Throws InputError if there is neither file, the index is malformed, a shard name leaves the
   /// directory, a shard is missing, or the index and the shards' headers disagree.
   explicit CheckpointReader(const std::filesystem::path& model_dir);
+  /// The same with tensors of these safetensors files in place of those of their names; others that
+  /// the files hold are not read. Throws InputError for a file that is none.
+  CheckpointReader(const std::filesystem::path& model_dir,
+                   const std::vector<std::filesystem::path>& replacements);
   CheckpointReader(CheckpointReader&&) = default;
   CheckpointReader& operator=(CheckpointReader&&) = default;
 
@@ -61,14 +65,16 @@ class CheckpointReader {
   void release(const std::string& name, const at::Tensor& view) const {
     file_of(name).release(view);
   }
-  /// The safetensors files behind the checkpoint, sorted, for fingerprints and sizes.
+  /// The safetensors files behind the checkpoint, sorted, for fingerprints and sizes; without
+  /// replacements.
   std::vector<std::filesystem::path> files() const;
 
  private:
   const SafetensorsFile& file_of(const std::string& name) const;
 
   std::filesystem::path dir_;
-  std::map<std::string, SafetensorsFile> files_;         ///< by file name
+  std::map<std::string, SafetensorsFile> files_;  ///< by file name
+  std::vector<SafetensorsFile> replacements_;
   std::map<std::string, const SafetensorsFile*> owner_;  ///< by tensor name
 };
 

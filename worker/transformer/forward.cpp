@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "job/model/model_config.h"
-#include "worker/transformer/mlp.h"
 
 namespace dotresize {
 namespace {
@@ -38,11 +37,14 @@ at::Tensor add_skip(at::Tensor update, const at::Tensor& x, const SublayerWeight
 }
 
 at::Tensor update_of(const ModelConfig& config, const SublayerWeights& weights,
-                     const RotaryTable& rotary, const at::Tensor& normed, KeyValueCache* cache) {
+                     const RotaryTable& rotary, const at::Tensor& normed, KeyValueCache* cache,
+                     const FeatureVisitor& features) {
   if (is_attention(weights.sublayer))
     return attention_forward(config, weights, rotary, normed, cache);
-  if (config.is_mixture(weights.sublayer)) return mixture_forward(*config.mixture, weights, normed);
-  return mlp_forward(weights.in_proj, weights.out_proj.at(0), normed);
+  if (config.is_mixture(weights.sublayer)) {
+    return mixture_forward(*config.mixture, weights, normed, features);
+  }
+  return mlp_forward(weights.in_proj, weights.out_proj.at(0), normed, features);
 }
 
 }  // namespace
@@ -67,10 +69,12 @@ std::vector<at::Tensor> apply_in_proj(const std::vector<Linear>& in_proj, const 
 }
 
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
-                            const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache) {
+                            const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache,
+                            const FeatureVisitor& features) {
   const at::Tensor normed = rms_norm(x, weights.norm, config.hidden_size, config.rms_norm_eps)
                                 .to(weights.in_proj.at(0).weight.scalar_type());
-  return add_skip(update_of(config, weights, rotary, normed, cache).to(at::kFloat), x, weights);
+  return add_skip(update_of(config, weights, rotary, normed, cache, features).to(at::kFloat), x,
+                  weights);
 }
 
 at::Tensor head_forward(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x) {

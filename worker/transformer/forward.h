@@ -7,6 +7,7 @@
 
 #include "job/model/model_config.h"
 #include "worker/transformer/attention.h"
+#include "worker/transformer/mlp.h"
 #include "worker/transformer/rotary.h"
 #include "worker/transformer/weights.h"
 
@@ -29,10 +30,11 @@ std::vector<at::Tensor> apply_in_proj(const std::vector<Linear>& in_proj, const 
 /// One sublayer with its skip: f(norm(x)) + x·shortcut. x: [batch, tokens, k_in] float32 (the
 /// residual stream); causal; the table holds at least `tokens` positions. Returns
 /// [batch, tokens, k_out] float32. `cache`: of an attention, see attention_forward; an MLP ignores
-/// it.
+/// it. `features`: of an MLP; an attention has none.
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
                             const RotaryTable& rotary, const at::Tensor& x,
-                            KeyValueCache* cache = nullptr);
+                            KeyValueCache* cache = nullptr,
+                            const FeatureVisitor& features = nullptr);
 
 /// Logits [..., vocab] float32 of the final residual stream x [..., k_2L] float32.
 at::Tensor head_forward(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x);

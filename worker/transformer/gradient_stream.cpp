@@ -47,7 +47,8 @@ class GradientStream {
   /// Microbatches that this rank sends forward before the first one comes back.
   int64_t ahead() const { return comm_.size() - 1 - comm_.rank(); }
   /// Both return the number of tokens.
-  int64_t forward(int64_t microbatch, const JunctionVisitor& visit);
+  int64_t forward(int64_t microbatch, const JunctionVisitor& visit,
+                  const MlpVisitor& visit_features);
   int64_t backward(const JunctionVisitor& visit);
   void drain() {
     onward_.drain();
@@ -91,13 +92,15 @@ std::vector<Incoming::Message> GradientStream::expected() const {
   return messages;
 }
 
-int64_t GradientStream::forward(int64_t microbatch, const JunctionVisitor& visit) {
+int64_t GradientStream::forward(int64_t microbatch, const JunctionVisitor& visit,
+                                const MlpVisitor& visit_features) {
   UnderWay kept{microbatch * step_, ids_of(microbatch), {}};
   at::Tensor x = first() ? stage_.embed(kept.ids) : incoming_.take();
   if (first()) visit(0, x);
   for (const SublayerWeights& weights : stage_.sublayers) {
     kept.x.push_back(x);
-    x = sublayer_forward(config_, weights, rotary_, x);
+    x = sublayer_forward(config_, weights, rotary_, x, nullptr,
+                         features_of(weights.sublayer, visit_features));
     visit(weights.sublayer + 1, x);
   }
   if (last()) {
@@ -139,12 +142,12 @@ void stream_gradients(Communicator& comm, const ModelConfig& config, const Stage
                       const LossOfWindows& loss, const JunctionVisitor& visit,
                       const JunctionVisitor& visit_gradient,
                       const std::function<void(int64_t tokens)>& after_microbatch,
-                      PhaseClock& clock) {
+                      PhaseClock& clock, const MlpVisitor& visit_features) {
   const c10::InferenceMode with_autograd(false);
   const c10::NoGradGuard until_it_is_needed;
   GradientStream stream(comm, config, stage, loss);
   for (int64_t m = 0; m < stream.microbatches() + stream.ahead(); ++m) {
-    if (m < stream.microbatches()) after_microbatch(stream.forward(m, visit));
+    if (m < stream.microbatches()) after_microbatch(stream.forward(m, visit, visit_features));
     if (m < stream.ahead()) continue;
     const PhaseClock::Scope scope(clock, "backward");
     after_microbatch(stream.backward(visit_gradient));

@@ -24,11 +24,11 @@ struct LossOfWindows {
 /// rank keeps what its sublayers read of the microbatches that are under way: as many as there are
 /// ranks behind it, and one. `after_microbatch` gets its tokens twice. The way back is the phase
 /// "backward". `stage` and head must not be made in inference mode, which is off as long as this
-/// runs.
+/// runs. `visit_features`: on the way forward.
 void stream_gradients(Communicator& comm, const ModelConfig& config, const Stage& stage,
                       const LossOfWindows& loss, const JunctionVisitor& visit,
                       const JunctionVisitor& visit_gradient,
                       const std::function<void(int64_t tokens)>& after_microbatch,
-                      PhaseClock& clock);
+                      PhaseClock& clock, const MlpVisitor& visit_features = nullptr);
 
 }  // namespace dotresize

@@ -7,7 +7,7 @@
 namespace dotresize {
 
 at::Tensor mlp_forward(const std::vector<Linear>& in_proj, const Linear& out_proj,
-                       const at::Tensor& x) {
+                       const at::Tensor& x, const FeatureVisitor& visit) {
   const int64_t rows = out_proj.weight.size(1);
   const std::vector<at::Tensor> parts = apply_in_proj(in_proj, x, {rows, rows});
   at::Tensor hidden = parts[0];
@@ -16,6 +16,7 @@ at::Tensor mlp_forward(const std::vector<Linear>& in_proj, const Linear& out_pro
   } else {
     at::silu_(hidden).mul_(parts[1]);
   }
+  if (visit) visit(0, hidden);
   return at::linear(hidden, out_proj.weight, out_proj.bias);
 }
 
@@ -28,7 +29,7 @@ Routing route(const MixtureConfig& config, const Linear& router, const at::Tenso
 }
 
 at::Tensor mixture_forward(const MixtureConfig& config, const SublayerWeights& weights,
-                           const at::Tensor& x) {
+                           const at::Tensor& x, const FeatureVisitor& visit) {
   const at::Tensor tokens = x.reshape({-1, x.size(-1)});
   const Routing routing = route(config, weights.in_proj.at(0), tokens);
   const int64_t k_out = weights.out_proj.at(0).weight.size(0);
@@ -38,10 +39,14 @@ at::Tensor mixture_forward(const MixtureConfig& config, const SublayerWeights& w
     if (places.size(0) == 0) continue;
     const at::Tensor chosen = places.select(1, 0);
     const auto gate = weights.in_proj.begin() + 1 + 2 * expert;
-    const at::Tensor result =
-        mlp_forward({gate, gate + 2}, weights.out_proj[expert], tokens.index_select(0, chosen));
-    const at::Tensor weight = routing.weights.index({chosen, places.select(1, 1)});
-    sum.index_add_(0, chosen, result * weight.unsqueeze(1));
+    const at::Tensor weight = routing.weights.index({chosen, places.select(1, 1)}).unsqueeze(1);
+    FeatureVisitor visit_weighted;
+    if (visit) {
+      visit_weighted = [&](int64_t, const at::Tensor& h) { visit(expert, h * weight); };
+    }
+    const at::Tensor result = mlp_forward({gate, gate + 2}, weights.out_proj[expert],
+                                          tokens.index_select(0, chosen), visit_weighted);
+    sum.index_add_(0, chosen, result * weight);
   }
   return sum.view({x.size(0), x.size(1), k_out});
 }

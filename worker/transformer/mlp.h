@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "job/model/model_config.h"
@@ -9,10 +11,15 @@
 
 namespace dotresize {
 
+/// Called with the features silu(gate(x)) · up(x) that feed down, [..., d_ff] in the weights'
+/// dtype. Of a mixture of experts once for each expert that a token has chosen, with those of its
+/// tokens, times their weights for the expert; of an MLP `expert` is 0.
+using FeatureVisitor = std::function<void(int64_t expert, const at::Tensor& features)>;
+
 /// down(silu(gate(x)) · up(x)) of normalised x [..., k_in], in the weights' dtype. in_proj: gate
 /// and up, or one that holds both; out_proj: down. Returns [..., k_out], skip not added.
 at::Tensor mlp_forward(const std::vector<Linear>& in_proj, const Linear& out_proj,
-                       const at::Tensor& x);
+                       const at::Tensor& x, const FeatureVisitor& visit = nullptr);
 
 /// The experts of each token, and their weights.
 struct Routing {
@@ -29,6 +36,6 @@ Routing route(const MixtureConfig& config, const Linear& router, const at::Tenso
 /// weights' dtype. Each expert sees its own tokens alone; a token's sum runs in the order of the
 /// experts. Returns [batch, tokens, k_out], skip not added.
 at::Tensor mixture_forward(const MixtureConfig& config, const SublayerWeights& weights,
-                           const at::Tensor& x);
+                           const at::Tensor& x, const FeatureVisitor& visit = nullptr);
 
 }  // namespace dotresize

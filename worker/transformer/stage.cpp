@@ -35,9 +35,17 @@ at::Tensor embed(const at::Tensor& embedding, const at::Tensor& ids) {
   return at::embedding(embedding, ids).to(at::kFloat);
 }
 
+FeatureVisitor features_of(int64_t sublayer, const MlpVisitor& visit) {
+  if (!visit || is_attention(sublayer)) return nullptr;
+  return [sublayer, &visit](int64_t expert, const at::Tensor& features) {
+    visit(sublayer, expert, features);
+  };
+}
+
 void stream_through_stages(Communicator& comm, const ModelConfig& config, const Stage& stage,
                            const at::Tensor& windows, const JunctionVisitor& visit,
-                           const std::function<void(int64_t tokens)>& after_microbatch) {
+                           const std::function<void(int64_t tokens)>& after_microbatch,
+                           const MlpVisitor& visit_features) {
   const bool first = comm.rank() == 0;
   const bool last = comm.rank() == comm.size() - 1;
   const int64_t seqlen = windows.size(1);
@@ -57,7 +65,8 @@ void stream_through_stages(Communicator& comm, const ModelConfig& config, const 
     at::Tensor x = first ? stage.embed(ids) : incoming.take();
     if (first) visit(0, x);
     for (const SublayerWeights& weights : stage.sublayers) {
-      x = sublayer_forward(config, weights, rotary, x);
+      x = sublayer_forward(config, weights, rotary, x, nullptr,
+                           features_of(weights.sublayer, visit_features));
       visit(weights.sublayer + 1, x);
     }
     if (!last) outgoing.put(x);

@@ -10,6 +10,7 @@
 #include "job/plan/shard_plan.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/comm/communicator.h"
+#include "worker/transformer/mlp.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {
@@ -37,12 +38,20 @@ at::Tensor embed(const at::Tensor& embedding, const at::Tensor& ids);
 /// float32 on the stage's device.
 using JunctionVisitor = std::function<void(int64_t junction, const at::Tensor& x)>;
 
+/// Called for each MLP of the rank's stage and each microbatch (FeatureVisitor).
+using MlpVisitor =
+    std::function<void(int64_t sublayer, int64_t expert, const at::Tensor& features)>;
+
+/// What FeatureVisitor does for this sublayer; null if `visit` is, and for an attention.
+FeatureVisitor features_of(int64_t sublayer, const MlpVisitor& visit);
+
 /// The pipeline schedule: streams `windows` [samples, seqlen] through the stages of all ranks,
 /// microbatch by microbatch; the next microbatch is being received and the last one sent while this
 /// one computes. Junction 0 is visited by the first rank, junction s+1 by the rank that runs
 /// sublayer s. `after_microbatch` gets the number of tokens that this rank has seen.
 void stream_through_stages(Communicator& comm, const ModelConfig& config, const Stage& stage,
                            const at::Tensor& windows, const JunctionVisitor& visit,
-                           const std::function<void(int64_t tokens)>& after_microbatch);
+                           const std::function<void(int64_t tokens)>& after_microbatch,
+                           const MlpVisitor& visit_features = nullptr);
 
 }  // namespace dotresize

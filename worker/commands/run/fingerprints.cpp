@@ -54,6 +54,9 @@ Json method_options(const ResolvedJob& job) {
                   {"sinkhorn_max_iterations", job.sinkhorn_max_iterations},
                   {"accept_nonconvergence", job.accept_nonconvergence}};
   if (job.gradients()) add_metric(job, options);
+  if (job.mlp) {
+    options["mlp"] = {{"width", job.mlp->width}, {"expert_width", job.mlp->expert_width}};
+  }
   if (!job.energy) {
     options["width"] = job.widths.largest();
     return options;

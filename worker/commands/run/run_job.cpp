@@ -18,6 +18,7 @@
 #include "job/report/model_card.h"
 #include "worker/calibration/background_sink.h"
 #include "worker/calibration/calibration.h"
+#include "worker/calibration/mlp_cut.h"
 #include "worker/calibration/statistics.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/verify.h"
@@ -179,13 +180,22 @@ std::optional<NegativeLogLikelihood> evaluate_compressed(JobContext& run, const 
                   "evaluate_compressed");
 }
 
-CalibrationJob calibration_job(const JobContext& run, const TokenWindows& tokens,
+/// Of the source, or of the source with cut MLPs.
+CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
+                               const CheckpointReader& reader, const TokenWindows& tokens,
                                OpenedJournal& opened) {
   const ResolvedJob& job = run.job;
-  CalibrationJob calibration{run.config,          run.source,         run.plan,
-                             opened.journal,      opened.finished,    tokens.windows,
-                             map_options(job),    job.widths,         job.head_sliced,
-                             run.compute_dtype(), job.junction_groups};
+  CalibrationJob calibration{config,
+                             reader,
+                             run.plan,
+                             opened.journal,
+                             opened.finished,
+                             tokens.windows,
+                             map_options(job),
+                             job.widths,
+                             job.head_sliced,
+                             run.compute_dtype(),
+                             job.junction_groups};
   calibration.map.decomposition_threads = opened.decomposition_threads;
   calibration.shortcuts = job.shortcuts;
   calibration.labels = {job.labels, job.label_seed};
@@ -205,6 +215,7 @@ struct Calibrated {
   ModelConfig output;
   ShardLayout layout;
   std::vector<JunctionReport> junctions;  ///< rank 0
+  std::vector<MlpReport> mlps;            ///< rank 0
   double seconds = 0.0;
 };
 
@@ -246,6 +257,41 @@ void save_statistics(JobContext& run, const CalibrationJob& job,
   statistics.publish(run.comm);
 }
 
+std::vector<MlpReport> report_mlps(const JobContext& run, const Journal& journal) {
+  std::vector<MlpReport> reports;
+  if (!run.job.mlp) return reports;
+  const ModelConfig cut = with_cut_mlps(run.config, run.job.mlp);
+  for (int64_t s = 0; s < run.config.num_sublayers(); ++s) {
+    if (is_attention(s)) continue;
+    const MlpDiagnostics found = mlp_diagnostics(journal, s);
+    reports.push_back({sublayer_name(s), mlp_width(cut, s), mlp_width(run.config, s),
+                       found.predicted_rise, found.unseen_experts});
+  }
+  return reports;
+}
+
+/// The maps, and the folded model; before them narrower MLPs, if the job asks for them.
+void calibrate_into(FoldedModelSink& sink, JobContext& run, const TokenWindows& tokens,
+                    OpenedJournal& opened, std::optional<StatisticsDirectory>& statistics,
+                    const CalibrationObserver& observer) {
+  const ModelConfig cut = with_cut_mlps(run.config, run.job.mlp);
+  std::optional<CheckpointReader> cut_source;
+  if (run.job.mlp) {
+    const FeaturePasses passes =
+        run.job.schedule.pipelined ? FeaturePasses::kStages : FeaturePasses::kShares;
+    cut_mlps(run.comm, calibration_job(run, run.config, run.source, tokens, opened), cut, passes,
+             observer, run.clock);
+    cut_source.emplace(run.job.model_path, cut_mlp_files(opened.journal, cut));
+  }
+  const CheckpointReader& source = cut_source ? *cut_source : run.source;
+  CalibrationJob job = calibration_job(run, cut, source, tokens, opened);
+  if (statistics) {
+    if (!statistics->whole()) save_statistics(run, job, observer, *statistics);
+    job.statistics = &statistics->journal();
+  }
+  calibrate_function(run.job.schedule.name)(run.comm, job, sink, observer, run.clock);
+}
+
 Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal& opened,
                      std::optional<StatisticsDirectory>& statistics) {
   const auto start = std::chrono::steady_clock::now();
@@ -256,21 +302,17 @@ Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal&
   OutputShards shards(run.comm, run.partial(), run.config, run.job, run.plan);
   BackgroundSink sink(shards, run.environment.device.device, !run.shard().overlaps, run.clock,
                       [&] { run.progress().sublayers_written(1); });
-  CalibrationJob job = calibration_job(run, tokens, opened);
-  if (statistics) {
-    if (!statistics->whole()) save_statistics(run, job, observer, *statistics);
-    job.statistics = &statistics->journal();
-  }
-  calibrate_function(run.job.schedule.name)(run.comm, job, sink, observer, run.clock);
+  calibrate_into(sink, run, tokens, opened, statistics, observer);
   sink.finish();
   shards.finish();
   run.comm.barrier();  // the shards are whole
   const double seconds = seconds_since(start);
-  std::vector<JunctionReport> junctions;
+  Calibrated found{shards.widths(), shards.config(), shards.layout(), {}, {}, seconds};
   if (run.root()) {
-    junctions = report_junctions(opened.journal, shards.widths(), run.job.method.transport());
+    found.junctions = report_junctions(opened.journal, shards.widths(), run.job.method.transport());
+    found.mlps = report_mlps(run, opened.journal);
   }
-  return {shards.widths(), shards.config(), shards.layout(), std::move(junctions), seconds};
+  return found;
 }
 
 /// The source's config.json and weights.
@@ -311,6 +353,7 @@ Report make_report(const JobContext& run, const JobTokens& tokens, const Calibra
   report.widths = calibrated.widths;
   report.junctions = calibrated.junctions;
   report.shortcuts = report_shortcuts(calibrated.output);
+  report.mlps = calibrated.mlps;
   report.dense.parameters = stored_parameters(run.config);
   report.dense.bytes = report.dense.parameters * size_in_bytes(run.job.source_dtype);
   report.compressed.parameters = calibrated.layout.total_parameters;

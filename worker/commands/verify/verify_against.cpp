@@ -74,7 +74,13 @@ class Comparison {
   }
   bool full_width() const {
     return std::all_of(output_.junction_widths.begin(), output_.junction_widths.end(),
-                       [&](int64_t width) { return width == source_.hidden_size; });
+                       [&](int64_t width) { return width == source_.hidden_size; }) &&
+           !cut_mlps();
+  }
+  bool cut_mlps() const {
+    return output_.intermediate_size != source_.intermediate_size ||
+           (source_.mixture && output_.mixture &&
+            output_.mixture->intermediate_size != source_.mixture->intermediate_size);
   }
   void check_that_tokens_are_given() const;
   bool compare_fingerprints();

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "job/model/model_config.h"
+
+namespace dotresize {
+
+namespace v1 {
+class Method;
+}
+
+/// `method.mlp`: of the features (d_ff) of every MLP, and of every expert of a mixture, so many are
+/// left. 0: the model has none of the kind.
+struct MlpTarget {
+  std::optional<double> sparsity;  ///< as asked for; absent: the width itself was given
+  int64_t width = 0;
+  int64_t expert_width = 0;
+};
+
+/// Whether a layer has an MLP that is no mixture of experts.
+bool has_dense_mlp(const ModelConfig& config);
+
+/// What the job asks for, of this model: floor((1-s)*d_ff/round_to + 1e-9)*round_to, or the width
+/// itself. Nothing without `method.mlp`, and if no feature would be removed. Throws InputError
+/// naming the key.
+std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
+                                    const ModelConfig& config);
+
+/// The model once its MLPs are cut: with these intermediate sizes, else the same.
+ModelConfig with_cut_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target);
+
+/// Features of the sublayer's MLP, or of each of its experts. 0 for an attention.
+int64_t mlp_width(const ModelConfig& config, int64_t sublayer);
+/// The sublayer's MLPs: 1, or the number of its experts. 0 for an attention.
+int64_t mlp_count(const ModelConfig& config, int64_t sublayer);
+
+/// MLPs and mixtures among the sublayers [first, end).
+int64_t mlp_sublayers(int64_t first, int64_t end);
+
+}  // namespace dotresize

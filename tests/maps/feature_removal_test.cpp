@@ -1,0 +1,133 @@
+#include "worker/maps/feature_removal.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <tuple>
+
+#include "base/errors.h"
+#include "worker/maps/metric.h"
+
+namespace dotresize {
+namespace {
+
+/// Features some of which are nearly sums of others, what they feed, and the metric of its errors.
+struct Mlp {
+  at::Tensor gram;    ///< E[hᵀh] [f, f]
+  at::Tensor weight;  ///< [d, f]
+  at::Tensor metric;  ///< L [d, d]
+
+  explicit Mlp(int64_t features, int64_t width = 17) {
+    at::manual_seed(features);
+    const int64_t tokens = 3 * features;
+    const at::Tensor mixed = at::randn({features, features}, at::kDouble) *
+                             at::arange(1, features + 1, at::kDouble).reciprocal();
+    const at::Tensor h = at::mm(at::randn({tokens, features}, at::kDouble), mixed.t());
+    gram = at::mm(h.t(), h) / static_cast<double>(tokens);
+    weight = at::randn({width, features}, at::kDouble);
+    const at::Tensor g =
+        at::randn({4 * width, width}, at::kDouble) * at::arange(1, width + 1, at::kDouble);
+    metric = metric_factor(at::mm(g.t(), g));
+  }
+  at::Tensor H() const {
+    return gram + 0.01 * gram.diagonal().mean() * at::eye(gram.size(0), at::kDouble);
+  }
+  at::Tensor F(bool in_metric) const {
+    return in_metric ? at::mm(metric, metric.t()) : at::eye(weight.size(0), at::kDouble);
+  }
+};
+
+/// One feature after another as the formulas say, with nothing kept up to date.
+CutFeatures one_by_one(const Mlp& mlp, bool in_metric, int64_t left) {
+  at::Tensor W = mlp.weight.clone();
+  at::Tensor inverse = at::linalg_inv(mlp.H());
+  const at::Tensor F = mlp.F(in_metric);
+  at::Tensor alive = at::ones({W.size(1)}, at::kBool);
+  CutFeatures cut;
+  for (int64_t step = W.size(1); step > left; --step) {
+    at::Tensor costs = (W * at::mm(F, W)).sum(0) / inverse.diagonal();
+    costs.masked_fill_(alive.logical_not(), std::numeric_limits<double>::infinity());
+    const int64_t p = costs.argmin().item<int64_t>();
+    cut.predicted_rise += 0.5 * costs[p].item<double>();
+    const at::Tensor row = inverse[p] / inverse[p][p];
+    W -= at::outer(W.select(1, p), row);
+    inverse -= at::outer(inverse.select(1, p), row);
+    alive[p] = false;
+  }
+  cut.kept = at::nonzero(alive).flatten();
+  cut.weight = W.index_select(1, cut.kept);
+  return cut;
+}
+
+/// Of no multiple of a block, one removal, nearly all, and several blocks.
+class Removal : public testing::TestWithParam<std::tuple<int64_t, int64_t, bool>> {};
+
+TEST_P(Removal, InBlocksIsThatOneByOne) {
+  const auto [features, left, in_metric] = GetParam();
+  const Mlp mlp(features);
+  const CutFeatures expected = one_by_one(mlp, in_metric, left);
+  const CutFeatures found =
+      remove_features(mlp.gram.clone(), mlp.weight, in_metric ? mlp.metric : at::Tensor(), left);
+  EXPECT_TRUE(at::equal(found.kept, expected.kept));
+  EXPECT_LT((found.weight - expected.weight).abs().max().item<double>(), 1e-8);
+  EXPECT_NEAR(found.predicted_rise, expected.predicted_rise, 1e-9 * expected.predicted_rise);
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, Removal,
+                         testing::Combine(testing::Values(150), testing::Values(149, 86, 85, 13, 1),
+                                          testing::Bool()));
+
+/// What the steps add up to is the loss of the whole: no set of weights of the features that are
+/// left writes with less of it.
+TEST(FeatureRemoval, PredictsTheErrorOfWhatItWritesBack) {
+  const Mlp mlp(90);
+  const CutFeatures cut = remove_features(mlp.gram.clone(), mlp.weight, mlp.metric, 50);
+  const auto error_of = [&](const at::Tensor& weight) {
+    const at::Tensor change = mlp.weight.index_copy(1, cut.kept, at::zeros_like(weight))
+                                  .index_add(1, cut.kept, mlp.weight.index_select(1, cut.kept))
+                                  .index_add(1, cut.kept, weight, -1.0);
+    return 0.5 * (at::mm(at::mm(change, mlp.H()), change.t()) * mlp.F(true)).sum().item<double>();
+  };
+  EXPECT_NEAR(cut.predicted_rise, error_of(cut.weight), 1e-9 * cut.predicted_rise);
+  EXPECT_GT(error_of(cut.weight + 0.01 * at::randn_like(cut.weight)), cut.predicted_rise);
+  EXPECT_GT(error_of(mlp.weight.index_select(1, cut.kept)), 1.5 * cut.predicted_rise);
+}
+
+TEST(FeatureRemoval, OfNoFeatureChangesNothing) {
+  const Mlp mlp(20);
+  const CutFeatures cut = remove_features(mlp.gram.clone(), mlp.weight, mlp.metric, 20);
+  EXPECT_TRUE(at::equal(cut.kept, at::arange(20)));
+  EXPECT_TRUE(at::equal(cut.weight, mlp.weight));
+  EXPECT_EQ(cut.predicted_rise, 0.0);
+}
+
+TEST(FeatureRemoval, TakesFeaturesThatWriteNothingFirst) {
+  const Mlp mlp(70);
+  at::Tensor weight = mlp.weight.clone();
+  const at::Tensor idle = at::arange(3, 70, 5);  // 14
+  weight.index_fill_(1, idle, 0.0);
+  const CutFeatures cut = remove_features(mlp.gram.clone(), weight, mlp.metric, 56);
+  EXPECT_FALSE(at::isin(cut.kept, idle).any().item<bool>());
+  EXPECT_LT((cut.weight - weight.index_select(1, cut.kept)).abs().max().item<double>(), 1e-12);
+  EXPECT_EQ(cut.predicted_rise, 0.0);
+}
+
+TEST(FeatureRemoval, WithoutTokensGoesByTheColumns) {
+  const Mlp mlp(40);
+  const CutFeatures cut = remove_features(at::zeros_like(mlp.gram), mlp.weight, {}, 10);
+  const at::Tensor best = std::get<1>(mlp.weight.square().sum(0).topk(10));
+  const at::Tensor largest = std::get<0>(best.sort());
+  EXPECT_TRUE(at::equal(cut.kept, largest));
+  EXPECT_TRUE(at::equal(cut.weight, mlp.weight.index_select(1, largest)));
+}
+
+TEST(FeatureRemoval, RefusesFeaturesThatAreNotFinite) {
+  Mlp mlp(10);
+  mlp.gram[2][2] = std::numeric_limits<double>::infinity();
+  EXPECT_THROW(remove_features(mlp.gram, mlp.weight, {}, 5), NonFiniteError);
+}
+
+}  // namespace
+}  // namespace dotresize

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace dotresize {
+
+// Features of an MLP are removed by optimal brain surgery (Hassibi & Stork 1993; docs/method.md,
+// "Narrower MLPs"). Matrices are float64, on one device.
+
+/// What is left of an MLP whose features h feed W = down.
+struct CutFeatures {
+  at::Tensor kept;    ///< [left] int64 on the CPU, ascending: the features that are left
+  at::Tensor weight;  ///< [d, left]: W, of which the columns that are left make up for the others
+  /// ½ Σ s over the removed features: in the metric of the loss by so much the loss of a token is
+  /// predicted to rise, else half the squared error of what W writes.
+  double predicted_rise = 0.0;
+};
+
+/// Removes features one after another until `left` of them are left, each time the one of least
+/// cost s_j = (w_jᵀ F w_j) / [H⁻¹]_jj, and writes the loss back: W ← W − w_j [H⁻¹]_j / [H⁻¹]_jj,
+/// likewise H⁻¹. H = gram + 0.01·mean(diag gram)·I, or I if gram is zero.
+/// gram: E[hᵀh] [f, f], symmetric; it is given away. weight: W [d, f]. metric_factor: L [d, d] with
+/// F = L·Lᵀ (maps/metric.h), or undefined: F = I. Throws NonFiniteError if gram is not finite.
+CutFeatures remove_features(at::Tensor gram, const at::Tensor& weight,
+                            const at::Tensor& metric_factor, int64_t left);
+
+}  // namespace dotresize
