@@ -19,8 +19,9 @@ struct FileFinding {
   bool fatal = true;  ///< the job would fail; else it may
 };
 
-/// Of the model: text needs its tokenizer. Of statistics that are used: whether they are there. Of the texts: whether they have as many tokens as are
-/// asked for, by their bytes. Of those with enough, nothing.
+/// Of the model: text needs its tokenizer. Of statistics that are used: whether they are there. Of
+/// the texts: whether they have as many tokens as are asked for, by their bytes. Of those with
+/// enough, nothing.
 std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig& config);
 
 /// Why the job could not put its output there; empty if it can.
