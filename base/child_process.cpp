@@ -283,18 +283,24 @@ void exec_program(const std::vector<std::string>& command) {
   throw cannot_start(command.front());
 }
 
+pid_t start_in_group(const std::vector<std::string>& command, const sigset_t& signals,
+                     int standard_output, int standard_error) {
+  const std::vector<char*> arguments = exec_vector(command);
+  const pid_t pid = fork();
+  if (pid < 0) throw cannot_start(command.front());
+  if (pid == 0) become_child(arguments, signals, standard_output, standard_error);
+  return pid;
+}
+
 int run_program(const std::vector<std::string>& command, ProgramOutput& output) {
   sigset_t watched;
   sigemptyset(&watched);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&watched, signal);
   sigset_t previous;
   sigprocmask(SIG_BLOCK, &watched, &previous);
-  const std::vector<char*> arguments = exec_vector(command);
   Pipe out = make_pipe();
   Pipe err = make_pipe();
-  const pid_t pid = fork();
-  if (pid < 0) throw cannot_start(command.front());
-  if (pid == 0) become_child(arguments, previous, out.write_end.get(), err.write_end.get());
+  const pid_t pid = start_in_group(command, previous, out.write_end.get(), err.write_end.get());
   out.write_end = UniqueFd();
   err.write_end = UniqueFd();
   WatchedChild child(pid, watched, std::move(out.read_end), std::move(err.read_end));

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -76,6 +77,12 @@ std::vector<std::string> launch_command(int ranks, const std::filesystem::path& 
 /// Becomes `command` (looked up in PATH): its exit code is this program's. Returns only by throwing
 /// ProgramMissing.
 [[noreturn]] void exec_program(const std::vector<std::string>& command);
+
+/// Starts `command` in a process group of its own, without standard input, with these signals
+/// blocked. It does not outlive this thread. The caller waits for it; one that cannot be executed
+/// ends with kExitCannotExecute. Throws ProgramMissing.
+pid_t start_in_group(const std::vector<std::string>& command, const sigset_t& signals,
+                     int standard_output, int standard_error);
 
 /// Takes what a program writes, and the time that passes meanwhile.
 class ProgramOutput {

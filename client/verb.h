@@ -37,6 +37,7 @@ CLI::App& add_server_verb(CLI::App& app, CommonOptions& common, const std::strin
 
 /// init, run, plan, eval, verify: those that need no server.
 std::vector<Verb> add_local_verbs(CLI::App& app, CommonOptions& common);
+Verb add_sweep_verb(CLI::App& app, CommonOptions& common);
 /// submit, status, watch, list, cancel, resume, delete, prune, logs, report, admin.
 std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common);
 Verb add_report_verb(CLI::App& app, CommonOptions& common);

@@ -15,14 +15,19 @@ namespace fs = std::filesystem;
 
 constexpr char kOutputField[] = "output.path";
 
+/// Whether a job makes the directory in this field.
+bool is_written(const std::string& field) {
+  return field == kOutputField || field == "calibration.statistics.save";
+}
+
 /// The output's one name: two spellings of a path are one output. A link in its own place is not
 /// followed: it is what a job would replace.
-fs::path actual_output(const std::string& path) {
+fs::path actual_output(const std::string& field, const std::string& path) {
   fs::path output(path);
   if (!output.has_filename()) output = output.parent_path();
   const fs::path name = output.filename();
   if (name.empty() || name == "." || name == "..") {
-    throw invalid_argument(kOutputField, "must end with the name of the directory to make");
+    throw invalid_argument(field, "must end with the name of the directory to make");
   }
   return fs::weakly_canonical(output.parent_path()) / name;
 }
@@ -36,8 +41,8 @@ void check_own_inputs(const v1::JobSpec& spec) {
     if (!written.writes) continue;
     for (const PathClaim& read : claims) {
       if (read.writes || !overlap(written.path, read.path)) continue;
-      throw invalid_argument(kOutputField, "'" + written.path + "' collides with " + read.field +
-                                               ", '" + read.path + "'");
+      throw invalid_argument(written.field, "'" + written.path + "' collides with " + read.field +
+                                                ", '" + read.path + "'");
     }
   }
 }
@@ -57,7 +62,7 @@ PathPolicy::PathPolicy(const std::vector<fs::path>& roots, const fs::path& state
 void PathPolicy::check(const std::string& field, const std::string& given,
                        const fs::path& actual) const {
   // Beside an output lies the unfinished one.
-  const fs::path needed = field == kOutputField ? actual.parent_path() : actual;
+  const fs::path needed = is_written(field) ? actual.parent_path() : actual;
   // A link that is left leads to what does not exist yet, wherever that will be.
   const bool allowed =
       roots_.empty() ||
@@ -87,8 +92,8 @@ v1::JobSpec PathPolicy::resolve(const v1::JobSpec& spec) const {
   v1::JobSpec resolved = spec;
   for (const SpecPath& path : paths_of(resolved)) {
     if (path.value->empty()) continue;
-    const fs::path actual =
-        path.key == kOutputField ? actual_output(*path.value) : fs::weakly_canonical(*path.value);
+    const fs::path actual = is_written(path.key) ? actual_output(path.key, *path.value)
+                                                 : fs::weakly_canonical(*path.value);
     check(path.key, *path.value, actual);
     *path.value = actual.string();
   }
@@ -102,7 +107,7 @@ std::vector<PathClaim> claims_of(const v1::JobSpec& resolved) {
   v1::JobSpec spec = resolved;
   for (const SpecPath& path : paths_of(spec)) {
     if (path.value->empty()) continue;
-    if (path.key != kOutputField) {
+    if (!is_written(path.key)) {
       claims.push_back({path.key, *path.value, false});
       continue;
     }

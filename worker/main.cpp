@@ -68,6 +68,13 @@ int main(int argc, char** argv) {
                  "File of a server that started this by another launcher than mpirun on its own "
                  "machine: where progress is told")
       ->type_name("FILE");
+  app.add_option("--dense-loss", arguments.job.dense_loss,
+                 "File that keeps the dense model's loss for jobs that are evaluated on the same "
+                 "tokens: read if it is there, else written");
+  app.add_option("--decomposition-threads", arguments.job.decomposition_threads,
+                 "Threads of eigen solvers and QR, whose rounding depends on their number "
+                 "(default: those of this process)")
+      ->check(CLI::Range(1, 1 << 16).description(""));
   app.add_flag("--fresh", arguments.job.fresh,
                "Start anew even if an interrupted run of the job has left a journal");
   app.add_option("--set", arguments.job.changes,

@@ -71,6 +71,12 @@ std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig&
                              "tokens in place of text, or a model with a tokenizer"});
     }
   }
+  const fs::path& statistics = job.statistics.use;
+  std::error_code missing;
+  if (job.statistics.used() && !fs::exists(statistics / kStatisticsFile, missing)) {
+    findings.push_back(
+        {job.statistics.key(), in_quotes(statistics.string()) + " has no statistics of dotresize"});
+  }
   if (!job.calibration.text.empty()) {
     check_length("calibration.text", job.calibration.text, expected_samples(job),
                  expected_seqlen(job, config), findings);

@@ -9,6 +9,9 @@
 
 namespace dotresize {
 
+/// In the directory of `calibration.statistics`: says what they are of.
+inline constexpr char kStatisticsFile[] = "statistics.json";
+
 /// What a job's files say, before any of them is read, about how it would end.
 struct FileFinding {
   std::string key;
@@ -16,8 +19,9 @@ struct FileFinding {
   bool fatal = true;  ///< the job would fail; else it may
 };
 
-/// Of the model: text needs its tokenizer. Of the texts: whether they have as many tokens as are
-/// asked for, by their bytes. Of those with enough, nothing.
+/// Of the model: text needs its tokenizer. Of statistics that are used: whether they are there. Of
+/// the texts: whether they have as many tokens as are asked for, by their bytes. Of those with
+/// enough, nothing.
 std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig& config);
 
 /// Why the job could not put its output there; empty if it can.

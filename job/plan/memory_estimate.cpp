@@ -71,7 +71,7 @@ struct Sizes {
   /// Of a group, on this rank.
   int64_t junctions() const {
     return std::min(r.shard.junctions_at_once,
-                    r.shard.junctions(mapped_junctions(r.config, r.job.head_sliced)));
+                    r.shard.junctions(summed_junctions(r.config, r.job)));
   }
 
   int64_t insides() const;
@@ -151,9 +151,8 @@ int64_t Sizes::half_folded_of_rank() const {
 }
 
 int64_t Sizes::stage_weights() const {
-  return stage_weights(gradients()
-                           ? r.shard.end_sublayer
-                           : r.shard.end_run(mapped_junctions(r.config, r.job.head_sliced)));
+  return stage_weights(gradients() ? r.shard.end_sublayer
+                                   : r.shard.end_run(summed_junctions(r.config, r.job)));
 }
 
 int64_t Sizes::stage_weights(int64_t end) const {
@@ -345,8 +344,10 @@ int64_t RankMemory::pipeline() const {
   const int64_t more = n > 1 ? std::max(s.described_beside() + s.solving(), s.describing()) : 0;
   const int64_t solving =
       std::max((n - 1) * s.waiting_to_solve() + more, s.waiting_to_solve() + last) + shared;
-  return std::max(
-      {weights + std::max({first, decomposing, second, solving}), s.aligning(), s.folding()});
+  const int64_t passes = job.statistics.used()
+                             ? std::max(decomposing, solving)
+                             : weights + std::max({first, decomposing, second, solving});
+  return std::max({passes, s.aligning(), s.folding()});
 }
 
 int64_t RankMemory::layerwise() const {

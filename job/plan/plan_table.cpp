@@ -51,11 +51,13 @@ std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const S
 
 /// Of the calibration tokens through the dense model.
 int64_t passes(const ResolvedJob& job, const ShardPlan& plan) {
+  if (job.statistics.used()) return 0;
   const int64_t of_maps = job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
   return of_maps + plan.mlp_groups;
 }
 
 int64_t backward_passes(const ResolvedJob& job, const ShardPlan& plan) {
+  if (job.statistics.used()) return 0;
   return job.gradients() ? plan.junction_groups + plan.mlp_groups : 0;
 }
 
@@ -68,6 +70,10 @@ std::string passes_row(const ModelConfig& config, const ResolvedJob& job, const 
     return fmt::format("passes      {} over the tokens, one of {} junctions at a time{}",
                        passes(job, plan), junctions, writing);
   }
+  if (job.statistics.used()) {
+    return fmt::format("passes      none over the tokens: the statistics of {}{}",
+                       job.statistics.use.string(), writing);
+  }
   const std::string back =
       job.gradients() ? fmt::format(" and {} back", backward_passes(job, plan)) : std::string();
   return fmt::format("passes      {} over the tokens{}, {} junctions in {} {}{}", passes(job, plan),
@@ -77,10 +83,14 @@ std::string passes_row(const ModelConfig& config, const ResolvedJob& job, const 
 
 std::string traffic_row(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   const Traffic traffic = estimate_traffic(config, job, plan);
+  const std::string statistics =
+      job.statistics.saved()
+          ? fmt::format(" and {} for the statistics", human_bytes(traffic.statistics_bytes))
+          : "";
   return fmt::format(
-      "traffic     {} read, {} sent between ranks, {} written, of it {} for the journal",
+      "traffic     {} read, {} sent between ranks, {} written, of it {} for the journal{}",
       human_bytes(traffic.read_bytes), human_bytes(traffic.sent_bytes),
-      human_bytes(traffic.written_bytes), human_bytes(traffic.journal_bytes));
+      human_bytes(traffic.written_bytes), human_bytes(traffic.journal_bytes), statistics);
 }
 
 std::string size_row(const char* what, int64_t parameters, int64_t bytes, Dtype dtype) {
@@ -188,7 +198,8 @@ json traffic_json(const Traffic& traffic) {
   return {{"read_bytes", traffic.read_bytes},
           {"sent_bytes", traffic.sent_bytes},
           {"written_bytes", traffic.written_bytes},
-          {"journal_bytes", traffic.journal_bytes}};
+          {"journal_bytes", traffic.journal_bytes},
+          {"statistics_bytes", traffic.statistics_bytes}};
 }
 
 json seconds_json(const TimeEstimate& time) {

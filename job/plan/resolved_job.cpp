@@ -31,7 +31,9 @@ constexpr int kFirstCapabilityWithBfloat16 = 80;
 /// Whether the schedule has all that the job asks of one.
 bool offers(const Schedule& schedule, const ResolvedJob& job) {
   return (schedule.shares_maps || !job.map_sharing.shares()) &&
-         (schedule.energy_widths || job.widths_known()) && (schedule.gradients || !job.gradients());
+         (schedule.energy_widths || job.widths_known()) &&
+         (schedule.gradients || !job.gradients()) &&
+         (schedule.keeps_statistics || !job.statistics.given());
 }
 
 const Schedule& schedule_of(v1::Calibration::Activations activations, const ResolvedJob& job) {
@@ -44,7 +46,8 @@ const Schedule& schedule_of(v1::Calibration::Activations activations, const Reso
   if (!offers(asked, job)) {
     fail("calibration.activations",
          std::string(asked.activations) +
-             " does not go with shared maps, widths from energy or the metric fisher");
+             " does not go with shared maps, widths from energy, the metric fisher or kept "
+             "statistics");
   }
   return asked;
 }
@@ -317,6 +320,11 @@ void check_output_is_apart(const ResolvedJob& job) {
     refuse_within_output(section + ".tokens", source.tokens);
   };
   check_source("calibration", job.calibration);
+  refuse_within_output(job.statistics.key(), job.statistics.directory());
+  if (job.statistics.given() &&
+      is_within(output, canonical(job.statistics.key(), job.statistics.directory()))) {
+    fail("output.path", in_quotes(job.output_path.string()) + " lies in " + job.statistics.key());
+  }
   if (job.evaluation) check_source("evaluation", *job.evaluation);
 }
 
@@ -405,6 +413,11 @@ void fit_to_memory(const ModelConfig& config, bool fixed, ResolvedJob& job) {
 
 }  // namespace
 
+int64_t summed_junctions(const ModelConfig& config, const ResolvedJob& job) {
+  return job.statistics.saved() ? config.num_junctions()
+                                : mapped_junctions(config, job.head_sliced);
+}
+
 std::optional<DeviceKind> asked_device(const v1::JobSpec& spec) {
   switch (spec.resources().device()) {
     case v1::Resources::cpu:
@@ -433,6 +446,7 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
   job.output_dtype =
       find_dtype(v1::Output::Dtype_Name(spec.output().dtype())).value_or(job.source_dtype);
   resolve_method(spec, config, job);
+  job.statistics = {spec.calibration().statistics().save(), spec.calibration().statistics().use()};
   job.schedule = schedule_of(spec.calibration().activations(), job);
   job.ranks = resolve_ranks(spec.resources(), launch, config);
   resolve_device(spec, launch, job);

@@ -31,6 +31,22 @@ struct EnergyTarget {
   int64_t round_to = 1;
 };
 
+/// `calibration.statistics`: at most one of the two.
+struct KeptStatistics {
+  std::filesystem::path save;
+  std::filesystem::path use;
+
+  bool saved() const { return !save.empty(); }
+  /// No calibration token goes through the model.
+  bool used() const { return !use.empty(); }
+  bool given() const { return saved() || used(); }
+  const std::filesystem::path& directory() const { return saved() ? save : use; }
+  /// The key of the directory, for errors.
+  std::string key() const {
+    return std::string("calibration.statistics.") + (saved() ? "save" : "use");
+  }
+};
+
 /// What is known once a job's ranks are launched, and decides what its spec leaves open.
 struct LaunchFacts {
   int ranks = 1;  ///< whatever the spec asks for
@@ -93,6 +109,7 @@ struct ResolvedJob {
   bool widths_known() const { return !energy; }
 
   TokenSource calibration;
+  KeptStatistics statistics;
   std::optional<TokenSource> evaluation;
   bool kl = true;  ///< of an evaluation: `evaluation.kl`
 
@@ -120,6 +137,10 @@ struct ResolvedJob {
 /// there. Throws InputError naming the key.
 ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
                         const std::optional<LaunchFacts>& launch = {});
+
+/// Junctions 0 .. summed_junctions()-1 are those whose moments are taken: those with a map, and of
+/// statistics that are saved all.
+int64_t summed_junctions(const ModelConfig& config, const ResolvedJob& job);
 
 /// What `resources.device` asks for; nothing for `auto`.
 std::optional<DeviceKind> asked_device(const v1::JobSpec& spec);

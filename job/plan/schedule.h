@@ -31,6 +31,8 @@ struct Schedule {
   bool shares_maps = false;      ///< junctions may have a map together
   bool energy_widths = false;    ///< widths may follow from the activations
   bool gradients = false;        ///< maps may be in the metric of the loss (Metric::kFisher)
+  bool keeps_statistics =
+      false;  ///< sums of the junctions may be saved, or be those of another job
   /// Ranks are stages of a pipeline, and take the moments of a group of junctions in each pass over
   /// the tokens. Otherwise they share the tokens, and take one junction after the other.
   bool pipelined = false;

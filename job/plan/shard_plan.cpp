@@ -78,8 +78,8 @@ ShardPlan partition_of(const ModelConfig& config, const ResolvedJob& job) {
 int64_t most_junctions(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   int64_t most = 1;
   if (!job.schedule.pipelined) return most;
-  const int64_t mapped = mapped_junctions(config, job.head_sliced);
-  for (const RankShard& shard : plan.ranks) most = std::max(most, shard.junctions(mapped));
+  const int64_t summed = summed_junctions(config, job);
+  for (const RankShard& shard : plan.ranks) most = std::max(most, shard.junctions(summed));
   return most;
 }
 
@@ -109,10 +109,10 @@ void set_mlp_groups(const ModelConfig& config, const ResolvedJob& job, ShardPlan
 
 void set_groups(const ModelConfig& config, const ResolvedJob& job, int64_t groups, bool overlaps,
                 ShardPlan& plan) {
-  const int64_t mapped = mapped_junctions(config, job.head_sliced);
+  const int64_t summed = summed_junctions(config, job);
   plan.junction_groups = groups;
   for (RankShard& shard : plan.ranks) {
-    const int64_t junctions = job.schedule.pipelined ? shard.junctions(mapped) : 1;
+    const int64_t junctions = job.schedule.pipelined ? shard.junctions(summed) : 1;
     shard.junctions_at_once = std::max<int64_t>(1, (junctions + groups - 1) / groups);
     shard.overlaps = overlaps;
     shard.peak_memory_bytes = estimate_peak_memory(config, job, shard);

@@ -90,6 +90,10 @@ class JobTime {
 
  private:
   PhaseTimes pipeline() const;
+  /// Of the stages, whose weights are loaded for it.
+  PhaseTimes passes_of_pipeline() const;
+  /// Statistics that are saved, and those that are read.
+  PhaseTimes keep_statistics() const;
   PhaseTimes layerwise() const;
   PhaseTimes token_parallel() const;
 
@@ -122,6 +126,7 @@ class JobTime {
   }
 
   int64_t mapped() const { return mapped_junctions(config_, job_.head_sliced); }
+  int64_t summed() const { return summed_junctions(config_, job_); }
   /// Of the junctions that the rank owns.
   int64_t mapped(const RankShard& shard) const { return shard.junctions(mapped()); }
   /// What hides background work of as many seconds.
@@ -309,7 +314,7 @@ void JobTime::add_backward(PhaseTimes& times, const RankShard& shard, double pas
 
 void JobTime::add_gradients(PhaseTimes& times, const RankShard& shard) const {
   if (!job_.gradients()) return;
-  for (int64_t s = shard.end_run(mapped()); s < shard.end_sublayer; ++s) {
+  for (int64_t s = shard.end_run(summed()); s < shard.end_sublayer; ++s) {
     times.add("forward", forward_passes() * forward(config_, s, widths_of(config_, s), tokens()));
   }
   add_backward(times, shard, backward_passes());
@@ -465,6 +470,17 @@ PhaseTimes JobTime::fold_stages() const {
   return times;
 }
 
+PhaseTimes JobTime::keep_statistics() const {
+  const double written = number(estimate_traffic(config_, job_, plan_).statistics_bytes);
+  const double read = number(read_statistics_bytes(config_, job_));
+  PhaseTimes times;
+  times.add("journal", written / ranks() / rates_.disk_write + written / ranks() / rates_.hash);
+  // Their hashes are compared before, and what was just written is in the cache.
+  times.add("read", disk(read / ranks(), read, job_.statistics.saved()));
+  if (job_.statistics.used()) times.add("journal", read / ranks() / rates_.hash);
+  return times;
+}
+
 PhaseTimes JobTime::load_stages() const {
   return side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes loading;
@@ -476,24 +492,32 @@ PhaseTimes JobTime::load_stages() const {
   }));
 }
 
-PhaseTimes JobTime::pipeline() const {
+PhaseTimes JobTime::passes_of_pipeline() const {
   PhaseTimes times = load_stages();
   const auto stage_of = [&](const RankShard& shard) {
     PhaseTimes stage;
-    for (int64_t s = shard.first_sublayer; s < shard.end_run(mapped()); ++s) {
+    for (int64_t s = shard.first_sublayer; s < shard.end_run(summed()); ++s) {
       stage.add("forward", forward_passes() * forward(config_, s, widths_of(config_, s), tokens()));
     }
     add_gradients(stage, shard);
-    add_moments(stage, tokens(), number(mapped(shard)));
+    add_moments(stage, tokens(), number(shard.junctions(summed())));
     const double sending =
         (forward_passes() + backward_passes()) * 4.0 * tokens() * d() / rates_.link;
     stage.add("communicate", sending - stage.total());
     return stage;
   };
   times.add(streamed(of_ranks(stage_of)));
+  return times;
+}
+
+PhaseTimes JobTime::pipeline() const {
+  PhaseTimes times;
+  if (!job_.statistics.used()) times.add(passes_of_pipeline());
+  times.add(keep_statistics());
   PhaseTimes junction = solve();
   junction.add(record(beside(junction.total()), rates_.disk_write));
-  junction.add("eigen", eigen());
+  const bool has_bases = job_.statistics.used() && job_.junction_groups.empty();
+  if (!has_bases) junction.add("eigen", eigen());
   times.add(side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes solving;
     solving.add(junction, number(mapped(shard)));

@@ -43,7 +43,9 @@ int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   const bool second = job.method.passes() > 1;
   const int64_t sums = (job.method.transport() && !second ? 2 : 1) + (job.gradients() ? 1 : 0);
   const int64_t first_sums = square * sums;
-  if (shared) {
+  if (shared && job.statistics.given()) {
+    // The sums lie with the statistics; without a second pass each map's basis comes of them again.
+  } else if (shared) {
     // The basis of the second pass; in the metric of the loss with the metric's factor and the
     // sums.
     const int64_t basis = job.oblique_maps() ? 3 * square : square;
@@ -61,6 +63,23 @@ int64_t expected_states_bytes(const ModelConfig& config, const ResolvedJob& job)
   return kept_states_bytes(config, job, expected_samples(job) * expected_seqlen(job, config));
 }
 
+/// Of one junction: what the first pass leaves, the basis and what the second pass leaves.
+struct KeptSums {
+  int64_t first = 0;
+  int64_t basis = 0;
+  int64_t second = 0;
+};
+
+KeptSums kept_sums(const ModelConfig& config, const ResolvedJob& job) {
+  const int64_t square = kDouble * config.hidden_size * config.hidden_size;
+  const bool second = job.method.passes() > 1;
+  KeptSums sums;
+  sums.first = square * ((job.method.transport() && !second ? 2 : 1) + (job.gradients() ? 1 : 0));
+  if (job.method.pca()) sums.basis = job.oblique_maps() ? 3 * square : square;
+  if (second) sums.second = square;
+  return sums;
+}
+
 int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
                    int64_t model) {
   const int64_t others = job.ranks - 1;
@@ -69,6 +88,7 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
   const int64_t compute = size_in_bytes(job.compute_dtype);
   const int64_t weights = others * model * compute;
   const int64_t evaluation = job.evaluation ? 2 * weights : 0;
+  if (job.statistics.used()) return evaluation;
   if (job.schedule.pipelined) {
     const int64_t back = job.gradients() ? 1 : 0;
     const int64_t passes =
@@ -94,20 +114,35 @@ int64_t kept_states_bytes(const ModelConfig& config, const ResolvedJob& job, int
 }
 
 bool checks_sublayers_first(const ResolvedJob& job) {
-  return !job.evaluation && !job.schedule.pipelined;
+  return !job.evaluation && (!job.schedule.pipelined || job.statistics.given());
+}
+
+int64_t read_statistics_bytes(const ModelConfig& config, const ResolvedJob& job) {
+  if (!job.statistics.given()) return 0;
+  const KeptSums sums = kept_sums(config, job);
+  const bool own_bases = job.method.pca() && job.junction_groups.empty();
+  return mapped_junctions(config, job.head_sliced) *
+         ((own_bases ? sums.basis : sums.first) + sums.second);
 }
 
 Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   const NetSize size = net_size(config, job, job.widths);
   // Through the model, folding and the fingerprint; the check, and the evaluations.
-  const int64_t of_source =
-      3 + (checks_sublayers_first(job) ? 1 : 0) + (job.evaluation ? 1 : 0) + (job.mlp ? 2 : 0);
+  const int64_t of_source = 2 + (job.statistics.used() ? 0 : 1) +
+                            (checks_sublayers_first(job) ? 1 : 0) + (job.evaluation ? 1 : 0) +
+                            (job.mlp ? 2 : 0);
   const int64_t of_output = 1 + (job.evaluation ? 1 : 0);
   Traffic traffic;
   const int64_t states = expected_states_bytes(config, job);
   traffic.journal_bytes = journal_bytes(config, job) + states;
-  traffic.read_bytes = of_source * size.dense_bytes + of_output * size.compressed_bytes + states;
-  traffic.written_bytes = size.compressed_bytes + traffic.journal_bytes;
+  if (job.statistics.saved()) {
+    const KeptSums sums = kept_sums(config, job);
+    traffic.statistics_bytes =
+        summed_junctions(config, job) * (sums.first + sums.basis + sums.second);
+  }
+  traffic.read_bytes = of_source * size.dense_bytes + of_output * size.compressed_bytes +
+                       read_statistics_bytes(config, job) + states;
+  traffic.written_bytes = size.compressed_bytes + traffic.journal_bytes + traffic.statistics_bytes;
   traffic.sent_bytes = sent_bytes(config, job, plan, size.dense_parameters);
   return traffic;
 }

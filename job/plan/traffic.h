@@ -11,10 +11,11 @@ namespace dotresize {
 /// What a job moves, of all ranks together, in bytes. Estimates: the evaluation text is taken to be
 /// as long as the calibration text.
 struct Traffic {
-  int64_t read_bytes = 0;     ///< of source and output; from disk or the system's file cache
-  int64_t sent_bytes = 0;     ///< between ranks
-  int64_t written_bytes = 0;  ///< the output and the journal
-  int64_t journal_bytes = 0;  ///< the most that the journal has at a time
+  int64_t read_bytes = 0;        ///< of source and output; from disk or the system's file cache
+  int64_t sent_bytes = 0;        ///< between ranks
+  int64_t written_bytes = 0;     ///< the output, the journal and statistics
+  int64_t journal_bytes = 0;     ///< the most that the journal has at a time
+  int64_t statistics_bytes = 0;  ///< of `calibration.statistics.save`
 };
 
 Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan);
@@ -22,9 +23,12 @@ Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, cons
 /// What the journal keeps of the dense model, for the comparison of the predictions: its states
 /// before the head, of so many evaluation tokens. 0 if nothing is compared.
 int64_t kept_states_bytes(const ModelConfig& config, const ResolvedJob& job, int64_t tokens);
+/// What a job reads of the statistics that it saves or uses; 0 without any.
+int64_t read_statistics_bytes(const ModelConfig& config, const ResolvedJob& job);
 
 /// Whether the sublayers' values are read for their check alone. With an evaluation the dense model
-/// is evaluated first, and a pipeline begins with loading its stages: they see all of them.
+/// is evaluated first, and a pipeline that has no statistics begins with loading its stages: they
+/// see all of them.
 bool checks_sublayers_first(const ResolvedJob& job);
 
 }  // namespace dotresize

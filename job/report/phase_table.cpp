@@ -87,7 +87,7 @@ std::string phase_table(const Report& report) {
   const RankReport& largest = most_memory(report.ranks);
   table +=
       fmt::format("peak memory {} (rank {})", human_bytes(largest.peak_memory_bytes), largest.rank);
-  if (report.calibration_s > 0) {
+  if (report.calibration_s > 0 && !report.job.statistics.used()) {
     table += fmt::format(", calibration {} tokens/s",
                          with_separators(static_cast<int64_t>(report.tokens_per_second())));
   }

@@ -72,13 +72,17 @@ json source_json(const TokenSource& source, int64_t tokens) {
 
 json calibration_json(const Report& report) {
   json object = source_json(report.job.calibration, report.calibration_tokens);
-  if (report.calibration_s > 0) {
-    object["seconds"] = report.calibration_s;
+  if (report.calibration_s > 0) object["seconds"] = report.calibration_s;
+  // Statistics of another job: no token has gone through the model.
+  if (report.calibration_s > 0 && !report.job.statistics.used()) {
     object["tokens_per_second"] = report.tokens_per_second();
     object["tokens_per_s"] = report.tokens_per_second();  // its name in earlier versions
   }
   object["schedule"] = report.job.schedule.name;
   object["activations"] = report.job.schedule.activations;
+  const KeptStatistics& statistics = report.job.statistics;
+  if (statistics.saved()) object["statistics"] = {{"save", statistics.save.string()}};
+  if (statistics.used()) object["statistics"] = {{"use", statistics.use.string()}};
   return object;
 }
 

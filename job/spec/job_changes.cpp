@@ -2,6 +2,7 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/errors.h"
@@ -92,19 +93,41 @@ Change parse_change(const std::string& text, std::vector<Fault>& faults) {
     return change;
   }
   change.removes = node.IsNull();
-  const Keys parts = parts_of(change.key);
-  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-    YAML::Node outer;
-    outer[*part] = node;
-    node.reset(outer);  // an assignment would make a node of itself
-  }
   YamlMessageReader reader;
-  reader.read(node, change.spec);
+  reader.read(nested(change.key, node), change.spec);
   for (const Fault& found : reader.faults()) fault(found.key, found.what);
   return change;
 }
 
 }  // namespace
+
+YAML::Node nested(const std::string& key, const YAML::Node& node) {
+  YAML::Node inner = node;
+  const Keys parts = parts_of(key);
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    YAML::Node outer;
+    outer[*part] = inner;
+    inner.reset(outer);  // an assignment would make a node of itself
+  }
+  return inner;
+}
+
+void set_key(const std::string& key, const v1::JobSpec& part, v1::JobSpec& spec) {
+  clear(key, spec);
+  clear_alternatives(key, spec);
+  spec.MergeFrom(part);
+}
+
+bool exclude_each_other(const std::string& a, const std::string& b) {
+  if (is_or_lies_in(a, b) || is_or_lies_in(b, a)) return true;
+  return std::ranges::any_of(kAlternatives, [&](const Keys& keys) {
+    const auto choice = [&](const std::string& key) {
+      return std::ranges::find_if(
+          keys, [&](const std::string& each) { return is_or_lies_in(key, each); });
+    };
+    return choice(a) != keys.end() && choice(b) != keys.end() && choice(a) != choice(b);
+  });
+}
 
 std::map<std::string, std::string> apply_changes(const std::vector<std::string>& changes,
                                                  v1::JobSpec& spec) {
@@ -114,12 +137,13 @@ std::map<std::string, std::string> apply_changes(const std::vector<std::string>&
     const std::size_t before = faults.size();
     Change change = parse_change(text, faults);
     if (faults.size() > before) continue;
-    clear(change.key, spec);
     places[change.key] = "--set " + printable(text);
-    if (change.removes) continue;
-    clear_alternatives(change.key, spec);
+    if (change.removes) {
+      clear(change.key, spec);
+      continue;
+    }
     make_absolute(change.spec, "");
-    spec.MergeFrom(change.spec);
+    set_key(change.key, change.spec, spec);
   }
   if (!faults.empty()) throw_faults("--set", std::move(faults));
   return places;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <yaml-cpp/yaml.h>
+
 #include <map>
 #include <string>
 #include <vector>
@@ -15,5 +17,15 @@ namespace dotresize {
 /// was written. Throws InputError: each fault on a line, "--set CHANGE: KEY: WHAT".
 std::map<std::string, std::string> apply_changes(const std::vector<std::string>& changes,
                                                  v1::JobSpec& spec);
+
+/// Gives `key` of the job the value that it has in `part`, and takes away what goes with no other
+/// key, as apply_changes does.
+void set_key(const std::string& key, const v1::JobSpec& part, v1::JobSpec& spec);
+
+/// Whether a job can have only one of the two keys, or one lies in the other.
+bool exclude_each_other(const std::string& a, const std::string& b);
+
+/// `node` as the value of "section.key", in maps around it.
+YAML::Node nested(const std::string& key, const YAML::Node& node);
 
 }  // namespace dotresize

@@ -15,6 +15,11 @@ std::vector<SpecPath> paths_of(v1::JobSpec& spec) {
   if (spec.has_model()) paths.push_back({"model.path", spec.mutable_model()->mutable_path()});
   if (spec.has_output()) paths.push_back({"output.path", spec.mutable_output()->mutable_path()});
   if (spec.has_calibration()) add_tokens("calibration", *spec.mutable_calibration());
+  if (spec.calibration().has_statistics()) {
+    v1::Statistics& statistics = *spec.mutable_calibration()->mutable_statistics();
+    paths.push_back({"calibration.statistics.save", statistics.mutable_save()});
+    paths.push_back({"calibration.statistics.use", statistics.mutable_use()});
+  }
   if (spec.has_evaluation()) add_tokens("evaluation", *spec.mutable_evaluation());
   return paths;
 }

@@ -216,6 +216,23 @@ class Validator {
       refuse_with("method.map_sharing: " + to_string(*sharing) + ", whose maps");
     } else if (spec.method().metric() == v1::Method::fisher) {
       refuse_with("method.metric: fisher, whose gradients are the dense model's: they");
+    } else if (spec.calibration().has_statistics()) {
+      refuse_with("calibration.statistics, which are the dense model's: they");
+    }
+  }
+
+  void check_statistics(const v1::JobSpec& spec) {
+    const v1::Calibration& calibration = spec.calibration();
+    if (!calibration.has_statistics()) return;
+    if (spec.method().has_mlp()) {
+      add("calibration.statistics",
+          "are those of the dense model, and method.mlp changes it before the maps are made");
+    }
+    const v1::Statistics& statistics = calibration.statistics();
+    if (statistics.save().empty() == statistics.use().empty()) {
+      add("calibration.statistics", statistics.save().empty()
+                                        ? "one of save and use must be given"
+                                        : "save and use are given: only one of them can be");
     }
   }
 
@@ -327,6 +344,7 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_
   validator.check_mlp(spec.method());
   validator.check_activations(spec);
   validator.check_source("calibration", spec.calibration());
+  validator.check_statistics(spec);
   if (spec.calibration().has_samples()) {
     validator.check_range("calibration.samples", spec.calibration().samples(), 1, kMaxSamples);
   }

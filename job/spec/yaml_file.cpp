@@ -89,10 +89,14 @@ void throw_faults(const std::string& origin, std::vector<Fault> faults) {
   throw InputError(message);
 }
 
+YAML::Node load_yaml(const std::string& text, const std::string& origin) {
+  if (!is_utf8(text)) throw_faults(origin, {{1, "", "is not UTF-8 text"}});
+  return load_document(without_surrogate_pairs(text), origin);
+}
+
 void read_yaml_text(const std::string& text, const std::string& origin, YamlMessageReader& reader,
                     google::protobuf::Message& message) {
-  if (!is_utf8(text)) throw_faults(origin, {{1, "", "is not UTF-8 text"}});
-  reader.read(load_document(without_surrogate_pairs(text), origin), message);
+  reader.read(load_yaml(text, origin), message);
   if (!reader.faults().empty()) throw_faults(origin, reader.faults());
 }
 

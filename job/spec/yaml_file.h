@@ -13,6 +13,10 @@ namespace dotresize {
 
 bool is_utf8(const std::string& text);
 
+/// The one map that the untrusted text of a YAML file has. Throws InputError for what is not UTF-8
+/// or YAML, and for other than one document.
+YAML::Node load_yaml(const std::string& text, const std::string& origin);
+
 /// Fills `message` from the untrusted text of a YAML file with one map. Throws InputError for what
 /// is not UTF-8 or YAML, for other than one document, and for each fault that `reader` finds.
 void read_yaml_text(const std::string& text, const std::string& origin, YamlMessageReader& reader,

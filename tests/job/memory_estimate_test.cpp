@@ -70,6 +70,15 @@ TEST(MemoryEstimate, Of70BFitsOneLargeGpuSublayerBySublayer) {
   EXPECT_TRUE(fits(make_shard_plan(config, job), job));
 }
 
+TEST(MemoryEstimate, OfAJobThatUsesStatisticsHasNoStage) {
+  const ModelConfig config = llama31_70b();
+  ResolvedJob job = job_70b(config, 8);
+  const ShardPlan plain = make_shard_plan(config, job);
+  job.statistics.use = "/s";
+  const ShardPlan used = make_shard_plan(config, job);
+  EXPECT_LT(peak_device_memory(used), peak_device_memory(plain) - plain.ranks[1].bytes / 2);
+}
+
 /// Of each method on a CPU and on a GPU.
 class JunctionGroups : public testing::TestWithParam<std::string> {};
 

@@ -39,6 +39,22 @@ TEST(PlanTable, NamesWhatEachRankHolds) {
   EXPECT_THAT(text, HasSubstr("12.6 MiB"));
 }
 
+TEST(PlanTable, StatisticsTakeThePlaceOfThePasses) {
+  ResolvedJob job = small_job(small_llama(), 1);
+  const json plain = document(job);
+  job.statistics.save = "/s";
+  const json saving = document(job);
+  // Gram matrix, basis and costs of each junction, the last one too.
+  EXPECT_EQ(saving["traffic"]["statistics_bytes"], 13 * 3 * 256 * 256 * 8);
+  EXPECT_EQ(saving["passes"], plain["passes"]);
+  EXPECT_GT(saving["traffic"]["written_bytes"], plain["traffic"]["written_bytes"]);
+  job.statistics = {"", "/s"};
+  const json used = document(job);
+  EXPECT_EQ(used["passes"], 0);
+  EXPECT_EQ(used["traffic"]["written_bytes"], plain["traffic"]["written_bytes"]);
+  EXPECT_THAT(table(job), HasSubstr("passes      none over the tokens: the statistics of /s"));
+}
+
 TEST(PlanTable, AStockModelHasNoShortcutsInItsSize) {
   ResolvedJob job = small_job(small_llama(), 3);
   job.map_sharing.kind = MapSharing::Kind::kModel;

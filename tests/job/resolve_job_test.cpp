@@ -441,6 +441,21 @@ TEST_F(ResolveJob, TheMetricOfTheLossSeesTheDenseModelInAPipeline) {
   EXPECT_TRUE(resolve().oblique_maps());
 }
 
+TEST_F(ResolveJob, KeptStatisticsAreThoseOfTheDenseModelInAPipeline) {
+  spec_.mutable_method()->set_name(v1::Method::magnitude);
+  v1::Statistics& statistics = *spec_.mutable_calibration()->mutable_statistics();
+  statistics.set_use("/s");
+  EXPECT_EQ(resolve().schedule, schedule_named("pipeline"));
+  EXPECT_EQ(summed_junctions(config_, resolve()), 12);
+  statistics.clear_use();
+  statistics.set_save("/s");
+  EXPECT_EQ(summed_junctions(config_, resolve()), 13);  // the last one too, for other heads
+  statistics.set_save(spec_.output().path() + "/s");
+  EXPECT_THAT(error(), HasSubstr("calibration.statistics.save"));
+  statistics.set_save(dir_.path());
+  EXPECT_THAT(error(), HasSubstr("lies in calibration.statistics.save"));
+}
+
 TEST_F(ResolveJob, MlpsKeepMultiplesOfRoundTo) {
   text(
       "name: n\nmodel: {path: m}\noutput: {path: o}\n"

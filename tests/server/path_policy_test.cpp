@@ -69,6 +69,25 @@ TEST_F(PathPolicyTest, EveryPathOutsideTheRootsIsDenied) {
   EXPECT_EQ(code(rooted_), grpc::StatusCode::PERMISSION_DENIED);
 }
 
+TEST_F(PathPolicyTest, StatisticsThatAreSavedAreWrittenAsAnOutputIs) {
+  v1::Statistics& statistics = *spec_.mutable_calibration()->mutable_statistics();
+  statistics.set_save(at("root"));
+  EXPECT_EQ(code(rooted_), grpc::StatusCode::PERMISSION_DENIED) << "root.partial is outside";
+  statistics.set_save(at("root/statistics/"));
+  const v1::JobSpec resolved = rooted_.resolve(spec_);
+  EXPECT_EQ(resolved.calibration().statistics().save(), (home_path_ / "root/statistics").string());
+  std::vector<std::string> written;
+  for (const PathClaim& claim : claims_of(resolved)) {
+    if (claim.writes) written.push_back(claim.path);
+  }
+  EXPECT_THAT(written, testing::Contains((home_path_ / "root/statistics.partial").string()));
+  statistics.set_save(at("root/model/statistics"));
+  EXPECT_EQ(code(anywhere_), grpc::StatusCode::INVALID_ARGUMENT);
+  statistics.clear_save();
+  statistics.set_use(at("outside"));
+  EXPECT_EQ(code(rooted_), grpc::StatusCode::PERMISSION_DENIED);
+}
+
 TEST_F(PathPolicyTest, LinkThatLeadsOutOfTheRootsIsDenied) {
   link("outside", "root/link");
   spec_.mutable_output()->set_path(at("root/link/out"));

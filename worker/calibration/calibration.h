@@ -45,6 +45,9 @@ struct CalibrationJob {
   /// mapped junctions, each row descending. Asked on every rank with the same numbers.
   /// calibrate_pipeline without shared maps only.
   std::function<JunctionWidths(const at::Tensor& spectra)> choose_widths = nullptr;
+  /// What another job has found at the junctions: no token goes through the model. Null: nothing.
+  /// calibrate_pipeline only (statistics.h).
+  const Journal* statistics = nullptr;
   Shortcuts shortcuts = {};
   LabelSource labels = {};                  ///< in the metric of the loss: calibrate_pipeline only
   at::Device device = at::kCPU;             ///< of this rank, and of the tensors of `comm`

@@ -149,13 +149,18 @@ void Journal::remove(const std::string& name) {
   entries_.erase(name);
 }
 
-std::vector<std::string> Journal::remove_damaged(int part, int parts) {
+std::vector<std::string> Journal::damaged(int part, int parts) const {
   std::vector<std::string> damaged;
   int index = 0;
   for (const std::string& name : entries_) {
     if (index++ % parts != part) continue;
     if (!is_whole(path(name, kAbout), path(name, kTensors))) damaged.push_back(name);
   }
+  return damaged;
+}
+
+std::vector<std::string> Journal::remove_damaged(int part, int parts) {
+  const std::vector<std::string> damaged = this->damaged(part, parts);
   for (const std::string& name : damaged) remove(name);
   return damaged;
 }

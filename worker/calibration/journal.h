@@ -41,8 +41,10 @@ class Journal {
   std::filesystem::path tensors_file(const std::string& name) const;
   void remove(const std::string& name);
 
-  /// Removes the entries `part`, `part` + `parts`, ... of entries() whose file is not what its hash
-  /// says, and returns their names.
+  /// Those of the entries `part`, `part` + `parts`, ... of entries() whose file is not what its
+  /// hash says.
+  std::vector<std::string> damaged(int part, int parts) const;
+  /// Removes these, and returns their names.
   std::vector<std::string> remove_damaged(int part, int parts);
 
   // Maps, each under its first junction, and the junctions that are finished.

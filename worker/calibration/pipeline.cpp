@@ -1,5 +1,4 @@
 #include <ATen/ATen.h>
-#include <fmt/core.h>
 
 #include <numeric>
 #include <string>
@@ -10,12 +9,11 @@
 #include "worker/calibration/fold_stage.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/shared_maps.h"
+#include "worker/calibration/statistics.h"
 #include "worker/maps/map_algorithm.h"
 
 namespace dotresize {
 namespace {
-
-std::string basis_entry(int64_t junction) { return fmt::format("basis-{}", junction); }
 
 int64_t sum_over_ranks(Communicator& comm, int64_t value) {
   const std::vector<int64_t> all = gather_numbers(comm, value);
@@ -43,7 +41,8 @@ class OwnMaps {
  private:
   std::vector<int64_t> unsolved() const;
   void count_finished(const std::vector<int64_t>& pending);
-  void decompose(JunctionGroup& group);
+  /// To the decomposition, from the tokens or from kept statistics; so is the second pass.
+  void first_pass(JunctionGroup& group);
   void second_pass(JunctionGroup& group);
   void solve(JunctionGroup& group, const JunctionWidths& widths);
   void keep_bases();
@@ -69,7 +68,14 @@ std::vector<int64_t> OwnMaps::unsolved() const {
   return pending;
 }
 
-void OwnMaps::decompose(JunctionGroup& group) {
+void OwnMaps::first_pass(JunctionGroup& group) {
+  if (job_.statistics != nullptr) {
+    for (StageJunction& junction : group.junctions) {
+      junction.decomposed.emplace(kept_decomposition(job_, junction.setup));
+    }
+    return;
+  }
+  passes_.first(group);
   for (StageJunction& junction : group.junctions) {
     junction.decomposed.emplace(std::move(*junction.first).finish(job_.windows.numel()));
     junction.first.reset();
@@ -78,6 +84,12 @@ void OwnMaps::decompose(JunctionGroup& group) {
 
 void OwnMaps::second_pass(JunctionGroup& group) {
   if (!needs_second_pass(job_.map)) return;
+  if (job_.statistics != nullptr) {
+    for (StageJunction& junction : group.junctions) {
+      junction.second.emplace(kept_second_pass(job_, junction.setup));
+    }
+    return;
+  }
   for (StageJunction& junction : group.junctions) {
     junction.rotation = junction.decomposed->rotation();
   }
@@ -114,8 +126,7 @@ void OwnMaps::solve_all() {
   const std::vector<int64_t> pending = unsolved();
   count_finished(pending);
   in_groups(comm_, job_, pending, clock_, [&](JunctionGroup& group) {
-    passes_.first(group);
-    decompose(group);
+    first_pass(group);
     second_pass(group);
     solve(group, job_.widths);
   });
@@ -127,8 +138,7 @@ void OwnMaps::keep_bases() {
     if (!job_.journal.has(basis_entry(junction))) pending.push_back(junction);
   }
   in_groups(comm_, job_, pending, clock_, [&](JunctionGroup& group) {
-    passes_.first(group);
-    decompose(group);
+    first_pass(group);
     for (StageJunction& junction : group.junctions) {
       junction.decomposed->eigenvalues();
       job_.journal.put(basis_entry(junction.setup.junction), junction.decomposed->tensors());

@@ -1,21 +1,17 @@
 #include "worker/calibration/shared_maps.h"
 
 #include <ATen/ATen.h>
-#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
 
+#include "worker/calibration/statistics.h"
 #include "worker/maps/map_algorithm.h"
 
 namespace dotresize {
 namespace {
-
-std::string first_entry(int64_t junction) { return fmt::format("first-{}", junction); }
-std::string second_entry(int64_t junction) { return fmt::format("second-{}", junction); }
-std::string rotation_entry(int64_t map) { return fmt::format("rotation-{}", map); }
 
 class SharedMaps {
  public:
@@ -41,12 +37,17 @@ class SharedMaps {
   }
   int64_t tokens() const { return job_.windows.numel(); }
   FirstPass first(int64_t junction) const {
-    return {setup(junction), job_.journal.get(first_entry(junction))};
+    return {setup(junction), kept_sums(job_, first_entry(junction), {"gram"})};
   }
   CostSums second(int64_t junction) const {
-    return {setup(junction), job_.journal.get(second_entry(junction))};
+    return {setup(junction),
+            kept_sums(job_, second_entry(junction), {"precision", "abs_sum", "cost"})};
   }
   std::vector<int64_t> lacking(std::string (*entry)(int64_t)) const;
+  /// The map's eigenbasis, for the second pass and after it.
+  DecomposedJunction rotation(int64_t map) const {
+    return {setup(map), tokens(), kept_sums(job_, rotation_entry(map), {"values", "vectors"})};
+  }
   int64_t width_of(int64_t map) const { return job_.widths.all.at(static_cast<size_t>(map)); }
   /// The maps that this rank owns.
   std::vector<int64_t> owned() const;
@@ -129,10 +130,7 @@ void SharedMaps::write_rotations() {
 void SharedMaps::take_second_sums() {
   in_groups(comm_, job_, lacking(second_entry), clock_, [&](JunctionGroup& group) {
     for (StageJunction& junction : group.junctions) {
-      const int64_t map = job_.map_of(junction.setup.junction);
-      const DecomposedJunction basis(junction.setup, tokens(),
-                                     job_.journal.get(rotation_entry(map)));
-      junction.rotation = basis.rotation();
+      junction.rotation = rotation(job_.map_of(junction.setup.junction)).rotation();
     }
     passes_.second(group);
     for (StageJunction& junction : group.junctions) {
@@ -156,9 +154,7 @@ void SharedMaps::solve() {
     if (is_solved(map)) continue;
     std::optional<SecondPass> sum;
     if (needs_second_pass(job_.map)) sum.emplace(setup(map), sum_of_costs(map));
-    DecomposedJunction decomposed =
-        sum ? DecomposedJunction(setup(map), tokens(), job_.journal.get(rotation_entry(map)))
-            : decompose(map);
+    DecomposedJunction decomposed = sum ? rotation(map) : decompose(map);
     SolvedJunction solved = std::move(decomposed).solve(width_of(map), std::move(sum));
     JunctionSolution& solution = solved.solution;
     solved.describe(solution.diagnostics);
@@ -174,8 +170,9 @@ void SharedMaps::describe() {
     const int64_t map = job_.map_of(junction);
     FirstPass sums = first(junction);
     const CostPrecision precision =
-        needs_second_pass(job_.map) ? CostPrecision::from(job_.journal.get(second_entry(junction)))
-                                    : sums.precision();
+        needs_second_pass(job_.map)
+            ? CostPrecision::from(kept_sums(job_, second_entry(junction), {"precision"}))
+            : sums.precision();
     const at::Tensor M = job_.journal.map(map).M.to(at::kDouble).to(job_.device);
     job_.journal.put_diagnostics(
         junction, std::move(sums).describe(job_.journal.shared_diagnostics(map), M, precision));
@@ -184,15 +181,20 @@ void SharedMaps::describe() {
 
 }  // namespace
 
-void solve_shared_maps(Communicator& comm, const CalibrationJob& job, PipelinePasses& passes,
-                       const CalibrationObserver& observer, PhaseClock& clock) {
+void take_shared_sums(Communicator& comm, const CalibrationJob& job, PipelinePasses& passes,
+                      PhaseClock& clock) {
   SharedMaps maps(comm, job, passes, clock);
   maps.take_first_sums();
-  if (needs_second_pass(job.map)) {
-    maps.write_rotations();
-    maps.take_second_sums();
-  }
+  if (!needs_second_pass(job.map)) return;
+  maps.write_rotations();
+  maps.take_second_sums();
+}
+
+void solve_shared_maps(Communicator& comm, const CalibrationJob& job, PipelinePasses& passes,
+                       const CalibrationObserver& observer, PhaseClock& clock) {
+  if (job.statistics == nullptr) take_shared_sums(comm, job, passes, clock);
   passes.unload();
+  SharedMaps maps(comm, job, passes, clock);
   maps.solve();
   maps.describe();
   comm.barrier();

@@ -13,6 +13,11 @@ namespace dotresize {
 // the junctions, scaled, and solves. So neither the number of ranks nor that of groups changes a
 // bit of them.
 
+/// The sums of all junctions with a map, and the bases of their second pass, into the journal.
+/// Collective.
+void take_shared_sums(Communicator& comm, const CalibrationJob& job, PipelinePasses& passes,
+                      PhaseClock& clock);
+
 /// Solves every map of the job from the passes over the tokens; each rank describes its own
 /// junctions. Collective.
 void solve_shared_maps(Communicator& comm, const CalibrationJob& job, PipelinePasses& passes,

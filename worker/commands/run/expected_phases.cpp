@@ -25,9 +25,12 @@ std::vector<ProgressPhase> expected_phases(const ModelConfig& config, const Reso
   const double calibration = static_cast<double>(size.calibration) / expected;
   const double evaluation = static_cast<double>(size.evaluation) / expected;
   const int64_t mapped = mapped_junctions(config, job.head_sliced);
-  const int64_t seen = job.schedule.tokens_seen(
-      {size.calibration, job.ranks, job.method.passes(), job.gradients(), plan.mlp_groups,
-       config.num_sublayers(), mapped, plan.junction_groups});
+  const int64_t seen =
+      job.statistics.used()
+          ? 0
+          : job.schedule.tokens_seen({size.calibration, job.ranks, job.method.passes(),
+                                      job.gradients(), plan.mlp_groups, config.num_sublayers(),
+                                      mapped, plan.junction_groups});
   return {
       {.name = kPreparePhase, .uncounted_seconds = steps.check},
       {.name = "evaluate_dense", .tokens = {size.evaluation, evaluation * steps.evaluate_dense}},

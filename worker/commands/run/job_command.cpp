@@ -137,6 +137,8 @@ class JobCommand {
                                              : options.work_dir) /
                    ".dotresize-cache"),
         trace_(options.trace),
+        dense_loss_(options.dense_loss),
+        decomposition_threads_(options.decomposition_threads),
         fresh_(options.fresh),
         changes_(options.changes),
         progress_records_(options.progress_records),
@@ -162,6 +164,8 @@ class JobCommand {
   fs::path job_file_;
   fs::path cache_dir_;
   fs::path trace_;
+  fs::path dense_loss_;
+  int decomposition_threads_;
   bool fresh_;
   std::vector<std::string> changes_;
   bool progress_records_;
@@ -211,8 +215,9 @@ void JobCommand::run_job_here(StopSignals& signals) {
   open_output(job, before_job, signals);
   if (rank_ == 0 && coordinator_) to_coordinator_.emplace(*coordinator_, progress_);
   links_.emplace(before_job, device.cuda, heartbeat_options(job));
-  const Report report =
-      run_job(job, config, plan, {links_->comm(), progress_, *output_, cache_dir_, trace_, device});
+  const Report report = run_job(job, config, plan,
+                                {links_->comm(), progress_, *output_, cache_dir_, trace_,
+                                 dense_loss_, decomposition_threads_, device});
   links_->comm().barrier();  // a rank that is silent before the output is whole is noticed
   if (rank_ == 0) print_summary(report);
 }

@@ -23,11 +23,9 @@ std::string journal_schedule(const std::filesystem::path& output);
 /// Throws std::runtime_error if the file system of `dir` has fewer bytes free.
 void check_space(const std::filesystem::path& dir, int64_t bytes);
 
-/// All that the maps of a job depend on, as JSON: the model's files, the tokens, the options and
-/// the program's version. Not the number of ranks, budgets, evaluation and the output's name.
-/// `weights`: the checkpoint's files.
-nlohmann::json job_fingerprint(const ResolvedJob& job, const TokenWindows& calibration,
-                               const std::vector<std::filesystem::path>& weights);
+/// Removes the damaged entries of a journal, with a note on stderr: they are computed again. Ranks
+/// share the work. Collective.
+void remove_damaged(Communicator& comm, const std::filesystem::path& dir);
 
 /// The journal's entry for the dense model's loss over these windows.
 std::string dense_loss_entry(const TokenWindows& evaluation);
@@ -43,11 +41,12 @@ struct OpenedJournal {
 };
 
 /// Rank 0 begins the journal in `dir`, or checks that the one there has this fingerprint; damaged
-/// entries are removed, with a note on stderr. `sharing`: CalibrationJob. Collective. Throws
+/// entries are removed, with a note on stderr. `sharing`: CalibrationJob. `decomposition_threads`:
+/// of a journal that is begun; 0: as many as libtorch has. Collective. Throws
 /// InputError naming what differs in a journal of another job.
 OpenedJournal open_journal(Communicator& comm, const std::filesystem::path& dir,
                            const nlohmann::json& fingerprint, int64_t mapped_junctions,
-                           const std::vector<int64_t>& sharing);
+                           const std::vector<int64_t>& sharing, int decomposition_threads = 0);
 
 /// All 2L+1 junctions in order, those that keep their width included, from the journal.
 /// `transport`: the maps are of a method with transport.

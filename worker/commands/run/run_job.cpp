@@ -19,14 +19,18 @@
 #include "worker/calibration/background_sink.h"
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/mlp_cut.h"
+#include "worker/calibration/statistics.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/verify.h"
 #include "worker/commands/kept_states.h"
 #include "worker/commands/run/background_hashes.h"
+#include "worker/commands/run/dense_loss.h"
 #include "worker/commands/run/expected_phases.h"
+#include "worker/commands/run/fingerprints.h"
 #include "worker/commands/run/output_model.h"
 #include "worker/commands/run/rank_summary.h"
 #include "worker/commands/run/resume.h"
+#include "worker/commands/run/statistics_directory.h"
 #include "worker/commands/run/trace.h"
 #include "worker/commands/token_input.h"
 #include "worker/evaluation/perplexity.h"
@@ -159,7 +163,8 @@ struct DenseEvaluation {
   std::optional<KeptStates> states;  ///< if predictions are compared
 };
 
-/// That of an interrupted run, if it was of the same tokens. Nothing if the job has no evaluation.
+/// That of an interrupted run, or of the file if no states are needed, if it was of the same
+/// tokens. Nothing if the job has no evaluation.
 std::optional<DenseEvaluation> evaluate_dense(JobContext& run, const JobTokens& tokens,
                                               Journal& journal) {
   if (!tokens.evaluation) return std::nullopt;
@@ -172,6 +177,15 @@ std::optional<DenseEvaluation> evaluate_dense(JobContext& run, const JobTokens& 
     dense.loss = {found.at("nll"), found.at("tokens")};
     return dense;
   }
+  const fs::path& file = run.environment.dense_loss;
+  const nlohmann::json fingerprint =
+      dense_loss_fingerprint(run.job, *tokens.evaluation, run.source.files());
+  if (!file.empty() && !dense.states) {
+    if (const auto known = read_dense_loss(run.comm, file, fingerprint)) {
+      dense.loss = *known;
+      return dense;
+    }
+  }
   CheckpointEvaluation evaluation = evaluation_of(run, *tokens.evaluation, run.source, run.config);
   if (dense.states) {
     evaluation.keep = [&](int64_t first, const std::vector<at::Tensor>& states) {
@@ -181,6 +195,7 @@ std::optional<DenseEvaluation> evaluate_dense(JobContext& run, const JobTokens& 
   dense.loss = evaluate(run, evaluation, "evaluate_dense").loss;
   if (run.root()) {
     journal.put_value(entry, {{"nll", dense.loss.nll}, {"tokens", dense.loss.tokens}});
+    if (!file.empty()) write_dense_loss(file, fingerprint, dense.loss);
   }
   return dense;
 }
@@ -246,7 +261,7 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
   const fs::path dir = run.environment.output.journal();
   if (run.root()) {
     const Traffic traffic = estimate_traffic(run.config, run.job, run.plan);
-    int64_t bytes = traffic.written_bytes - size_of_directory(dir);
+    int64_t bytes = traffic.written_bytes - traffic.statistics_bytes - size_of_directory(dir);
     if (tokens.evaluation) {  // of which the estimate does not know how long it is
       const int64_t more =
           tokens.evaluation->windows.numel() - evaluation_tokens_at_once(run.job, run.config);
@@ -256,7 +271,33 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
   }
   return open_journal(run.comm, dir,
                       job_fingerprint(run.job, tokens.calibration, run.source.files()),
-                      mapped_junctions(run.config, run.job.head_sliced), run.job.junction_groups);
+                      mapped_junctions(run.config, run.job.head_sliced), run.job.junction_groups,
+                      run.environment.decomposition_threads);
+}
+
+std::optional<StatisticsDirectory> open_statistics(JobContext& run, const TokenWindows& tokens) {
+  if (!run.job.statistics.given()) return std::nullopt;
+  std::optional<StatisticsDirectory> statistics;
+  statistics.emplace(run.comm, run.job, run.config,
+                     statistics_fingerprint(run.job, tokens, run.source.files()));
+  if (run.root() && !statistics->whole()) {
+    const fs::path unfinished = partial_path(run.job.statistics.save);
+    check_space(unfinished, estimate_traffic(run.config, run.job, run.plan).statistics_bytes -
+                                size_of_directory(unfinished));
+  }
+  return statistics;
+}
+
+/// Those of all junctions, whatever the job does with the last one.
+void save_statistics(JobContext& run, const CalibrationJob& job,
+                     const CalibrationObserver& observer, StatisticsDirectory& statistics) {
+  CalibrationJob all{job.config,           job.reader,        job.plan,   statistics.journal(), {},
+                     job.windows,          job.map,           job.widths,
+                     /*head_sliced=*/true, job.compute_dtype, job.sharing};
+  all.labels = job.labels;
+  all.device = job.device;
+  take_statistics(run.comm, all, observer, run.clock);
+  statistics.publish(run.comm);
 }
 
 std::vector<MlpReport> report_mlps(const JobContext& run, const Journal& journal) {
@@ -274,7 +315,8 @@ std::vector<MlpReport> report_mlps(const JobContext& run, const Journal& journal
 
 /// The maps, and the folded model; before them narrower MLPs, if the job asks for them.
 void calibrate_into(FoldedModelSink& sink, JobContext& run, const TokenWindows& tokens,
-                    OpenedJournal& opened, const CalibrationObserver& observer) {
+                    OpenedJournal& opened, std::optional<StatisticsDirectory>& statistics,
+                    const CalibrationObserver& observer) {
   const ModelConfig cut = with_cut_mlps(run.config, run.job.mlp);
   std::optional<CheckpointReader> cut_source;
   if (run.job.mlp) {
@@ -285,11 +327,16 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const TokenWindows& 
     cut_source.emplace(run.job.model_path, cut_mlp_files(opened.journal, cut));
   }
   const CheckpointReader& source = cut_source ? *cut_source : run.source;
-  calibrate_function(run.job.schedule.name)(
-      run.comm, calibration_job(run, cut, source, tokens, opened), sink, observer, run.clock);
+  CalibrationJob job = calibration_job(run, cut, source, tokens, opened);
+  if (statistics) {
+    if (!statistics->whole()) save_statistics(run, job, observer, *statistics);
+    job.statistics = &statistics->journal();
+  }
+  calibrate_function(run.job.schedule.name)(run.comm, job, sink, observer, run.clock);
 }
 
-Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal& opened) {
+Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal& opened,
+                     std::optional<StatisticsDirectory>& statistics) {
   const auto start = std::chrono::steady_clock::now();
   run.progress().enter("calibrate");
   const CalibrationObserver observer{
@@ -298,7 +345,7 @@ Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal&
   OutputShards shards(run.comm, run.partial(), run.config, run.job, run.plan);
   BackgroundSink sink(shards, run.environment.device.device, !run.shard().overlaps, run.clock,
                       [&] { run.progress().sublayers_written(1); });
-  calibrate_into(sink, run, tokens, opened, observer);
+  calibrate_into(sink, run, tokens, opened, statistics, observer);
   sink.finish();
   shards.finish();
   run.comm.barrier();  // the shards are whole
@@ -397,9 +444,10 @@ Report run_steps(JobContext& run) {
   const JobTokens tokens = load_tokens(run);
   run.progress().plan(expected_phases_of(run, tokens));
   OpenedJournal opened = open_journal_of(run, tokens);
+  std::optional<StatisticsDirectory> statistics = open_statistics(run, tokens.calibration);
   const auto dense = evaluate_dense(run, tokens, opened.journal);
   BackgroundHashes of_inputs(run.comm, input_files(run));
-  const Calibrated calibrated = calibrate(run, tokens.calibration, opened);
+  const Calibrated calibrated = calibrate(run, tokens.calibration, opened, statistics);
   BackgroundHashes of_shards(run.comm, shard_files(run, calibrated.layout));
   write_companions(run, calibrated);
   const auto compressed = evaluate_compressed(run, tokens, dense);

@@ -20,7 +20,10 @@ struct RunEnvironment {
   OutputDirectory& output;           ///< this rank's of one directory
   std::filesystem::path cache_dir;   ///< for tokenised text
   std::filesystem::path trace = {};  ///< where to write a timeline of all ranks; empty: nowhere
-  ChosenDevice device = {};          ///< where this rank computes; `comm` moves its tensors
+  /// With the dense model's loss, or for it (dense_loss.h); empty: none.
+  std::filesystem::path dense_loss = {};
+  int decomposition_threads = 0;  ///< MapOptions; 0: as many as libtorch has
+  ChosenDevice device = {};       ///< where this rank computes; `comm` moves its tensors
 };
 
 /// One whole job: perplexity of the dense model, calibration, maps, folding, the output directory,

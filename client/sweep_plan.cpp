@@ -1,0 +1,270 @@
+#include "client/sweep_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/program.h"
+#include "base/sha256.h"
+#include "client/planned_job.h"
+#include "job/plan/check_files.h"
+#include "job/plan/resolved_job.h"
+#include "job/plan/shard_plan.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kHashDigits = 8;
+constexpr size_t kMaxLabel = 60;
+
+std::string hash_of(const std::string& text) {
+  return sha256_of_bytes(text.data(), text.size()).substr(0, kHashDigits);
+}
+
+/// What says that a file is the one that it was, without reading it.
+std::string facts_of(const fs::path& file) {
+  std::error_code error;
+  const auto size = fs::file_size(file, error);
+  if (error) return file.string() + " missing\n";
+  const auto time = fs::last_write_time(file, error).time_since_epoch().count();
+  return fmt::format("{} {} {}\n", file.string(), size, time);
+}
+
+std::string facts_of_model(const fs::path& dir) {
+  std::set<fs::path> files = {dir / "config.json", dir / "tokenizer.json"};
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(dir, error)) {
+    if (entry.path().extension() == ".safetensors") files.insert(entry.path());
+  }
+  std::string facts;
+  for (const fs::path& file : files) facts += facts_of(file);
+  return facts;
+}
+
+template <class Source>
+std::string facts_of_tokens(const Source& source) {
+  std::string facts;
+  for (const std::string& text : source.text()) facts += facts_of(text);
+  if (!source.tokens().empty()) facts += facts_of(source.tokens());
+  return facts;
+}
+
+const Method& method_of(const v1::JobSpec& spec) {
+  return method_named(v1::Method::Name_Name(spec.method().name()));
+}
+
+/// Keys that only a method with transport reads.
+const std::set<std::string> kTransportKeys = {
+    "method.lambda", "method.cost_scale", "method.sinkhorn_tolerance",
+    "method.sinkhorn_max_iterations", "method.on_nonconvergence"};
+
+/// Without what the method does not read.
+v1::JobSpec without_useless_keys(const v1::JobSpec& spec) {
+  v1::JobSpec clean = spec;
+  if (method_of(spec).transport()) return clean;
+  v1::Method& method = *clean.mutable_method();
+  method.clear_lambda();
+  method.clear_cost_scale();
+  method.clear_sinkhorn_tolerance();
+  method.clear_sinkhorn_max_iterations();
+  method.clear_on_nonconvergence();
+  return clean;
+}
+
+/// What two jobs with the same result have in common.
+std::string identity_of(const v1::JobSpec& spec) {
+  v1::JobSpec same = spec;
+  same.clear_name();
+  same.clear_output();
+  same.mutable_output()->set_dtype(spec.output().dtype());
+  same.clear_resources();
+  same.mutable_resources()->set_device(spec.resources().device());
+  same.mutable_resources()->set_compute_dtype(spec.resources().compute_dtype());
+  return std::string(kVersion) + "\n" + job_spec_to_json(same);
+}
+
+std::string label_of(const std::vector<std::string>& values) {
+  std::string label;
+  for (const std::string& value : values) {
+    if (value == kOfNoUse) continue;
+    if (!label.empty()) label += '_';
+    for (const char c : value) {
+      const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                         (c >= '0' && c <= '9') || c == '.' || c == '_';
+      label += plain ? c : '-';
+    }
+  }
+  return label.substr(0, kMaxLabel);
+}
+
+class SweepPlanner {
+ public:
+  explicit SweepPlanner(SweepPlan& plan) : plan_(plan) {}
+
+  void read_model();
+  void add(const SweepVariant& variant);
+  /// Gives the jobs that can have statistics together their name.
+  void name_statistics();
+
+ private:
+  /// All that statistics depend on, but for the costs; and the groups in whose bases these are.
+  struct Statistics {
+    std::string of;
+    std::optional<std::string> groups;  ///< absent: without costs, or in the channels themselves
+  };
+
+  std::vector<std::string> values_of(const SweepVariant& variant) const;
+  SweepJob make_job(const v1::JobSpec& spec, const std::vector<std::string>& values);
+  std::string facts(const v1::JobSpec& spec) const {
+    return facts_of_model_ + facts_of_tokens(spec.calibration());
+  }
+  std::optional<Statistics> statistics_of(const v1::JobSpec& spec, const ResolvedJob& job) const;
+  std::string dense_loss_of(const v1::JobSpec& spec) const;
+
+  SweepPlan& plan_;
+  ModelConfig model_;
+  std::string facts_of_model_;
+  std::set<std::string> seen_;
+  std::vector<std::optional<Statistics>> statistics_;  ///< of each job
+};
+
+void SweepPlanner::read_model() {
+  const std::string& path = plan_.file.base.spec.model().path();
+  try {
+    require_model_directory(path);
+    model_ = read_model_config(path);
+  } catch (const InputError& error) {
+    throw InputError(located(plan_.file.base, "model.path", error.description()));
+  }
+  facts_of_model_ = facts_of_model(path);
+}
+
+std::vector<std::string> SweepPlanner::values_of(const SweepVariant& variant) const {
+  std::vector<std::string> values = variant.values;
+  if (method_of(variant.spec).transport()) return values;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (kTransportKeys.contains(plan_.file.axes[i].key)) values[i] = kOfNoUse;
+  }
+  return values;
+}
+
+void SweepPlanner::add(const SweepVariant& variant) {
+  const v1::JobSpec spec = without_useless_keys(variant.spec);
+  if (!seen_.insert(identity_of(spec)).second) return;
+  const std::vector<std::string> values = values_of(variant);
+  if (!variant.violations.empty()) {
+    const FieldViolation& first = variant.violations.front();
+    plan_.refused.push_back({values, first.field + ": " + first.description});
+    return;
+  }
+  try {
+    plan_.jobs.push_back(make_job(spec, values));
+  } catch (const InputError& error) {
+    plan_.refused.push_back({values, error.what()});
+  }
+}
+
+SweepJob SweepPlanner::make_job(const v1::JobSpec& given, const std::vector<std::string>& values) {
+  SweepJob made;
+  made.values = values;
+  made.spec = given;
+  // The dense model's states, which the divergence needs, are kept by no file of the sweep.
+  if (!given.evaluation().has_kl()) made.spec.mutable_evaluation()->set_kl(false);
+  const std::string hash =
+      hash_of(identity_of(given) + facts(given) + facts_of_tokens(given.evaluation()));
+  const std::string label = label_of(values);
+  made.id = label.empty() ? hash : label + "-" + hash;
+  made.spec.mutable_output()->set_path(plan_.directory / "variants" / made.id / "model");
+  const ResolvedJob job = resolve_job(made.spec, model_);
+  const ShardPlan shards = make_shard_plan(model_, job);
+  for (const FileFinding& finding : check_inputs(job, model_)) {
+    if (finding.fatal) throw InputError(finding.key, finding.what);
+  }
+  made.ranks = job.ranks;
+  made.memory_bytes = peak_memory(shards) * job.ranks;
+  made.on_gpus = job.gpu_compute_dtype.has_value();
+  made.transport = job.method.transport();
+  made.dense_loss = dense_loss_of(given);
+  statistics_.push_back(statistics_of(made.spec, job));
+  return made;
+}
+
+std::optional<SweepPlanner::Statistics> SweepPlanner::statistics_of(const v1::JobSpec& spec,
+                                                                    const ResolvedJob& job) const {
+  if (!job.schedule.keeps_statistics || spec.method().has_mlp()) return std::nullopt;
+  v1::JobSpec of;
+  *of.mutable_calibration() = spec.calibration();
+  of.mutable_calibration()->clear_activations();
+  of.mutable_resources()->set_device(spec.resources().device());
+  of.mutable_resources()->set_compute_dtype(spec.resources().compute_dtype());
+  std::string name = job.method.pca() ? "pca" : "identity";
+  name += fmt::format(" {} {} {} ", to_string(job.metric), to_string(job.labels), job.label_seed);
+  Statistics statistics{name + kVersion + job_spec_to_json(of) + facts(spec), {}};
+  if (job.method.passes() > 1) {
+    statistics.groups = fmt::format("{}", fmt::join(job.junction_groups, ","));
+  }
+  return statistics;
+}
+
+std::string SweepPlanner::dense_loss_of(const v1::JobSpec& spec) const {
+  v1::JobSpec of;
+  *of.mutable_evaluation() = spec.evaluation();
+  std::string facts = facts_of_model_ + facts_of_tokens(spec.evaluation());
+  if (!spec.evaluation().has_seqlen()) {  // that of the calibration, which its tokens may have
+    v1::Calibration& calibration = *of.mutable_calibration();
+    if (spec.calibration().has_seqlen()) calibration.set_seqlen(spec.calibration().seqlen());
+    calibration.set_tokens(spec.calibration().tokens());
+    if (!spec.calibration().tokens().empty()) facts += facts_of(spec.calibration().tokens());
+  }
+  of.mutable_resources()->set_device(spec.resources().device());
+  of.mutable_resources()->set_compute_dtype(spec.resources().compute_dtype());
+  return "dense-" + hash_of(kVersion + job_spec_to_json(of) + facts);
+}
+
+void SweepPlanner::name_statistics() {
+  // A method without costs takes part in any statistics of its basis.
+  std::map<std::string, std::string> groups_of;
+  for (const auto& statistics : statistics_) {
+    if (statistics && statistics->groups)
+      groups_of.try_emplace(statistics->of, *statistics->groups);
+  }
+  std::map<std::string, int> users;
+  for (size_t i = 0; i < plan_.jobs.size(); ++i) {
+    if (!statistics_[i]) continue;
+    const auto& [of, groups] = *statistics_[i];
+    const auto found = groups_of.find(of);
+    const std::string in = groups ? *groups : found == groups_of.end() ? "" : found->second;
+    SweepJob& job = plan_.jobs[i];
+    job.statistics = std::string(method_of(job.spec).pca() ? "pca" : "identity") + "-" +
+                     hash_of(fmt::format("{}\n{}", of, in));
+    ++users[job.statistics];
+  }
+  for (SweepJob& job : plan_.jobs) {
+    if (!job.statistics.empty() && users[job.statistics] == 1) job.statistics.clear();
+  }
+}
+
+}  // namespace
+
+SweepPlan plan_sweep(const SweepRequest& request) {
+  SweepPlan plan;
+  plan.file = open_sweep_file(request.file, request.changes);
+  plan.directory = plan.file.base.spec.output().path();
+  SweepPlanner planner(plan);
+  planner.read_model();
+  for (const SweepVariant& variant : variants_of(plan.file)) {
+    ++plan.combinations;
+    planner.add(variant);
+  }
+  planner.name_statistics();
+  return plan;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,249 @@
+#include "client/sweep_results.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/durable_file.h"
+#include "base/human_text.h"
+#include "base/partial_path.h"
+#include "job/report/result_table.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Keys that say how small the output becomes.
+bool is_target(const std::string& key) {
+  static const std::set<std::string> kTargets = {"method.sparsity", "method.width", "method.size"};
+  return kTargets.contains(key) || key.starts_with("method.widths");
+}
+
+const char* name_of(SweepState state) {
+  switch (state) {
+    case SweepState::kPending:
+      return "pending";
+    case SweepState::kDone:
+      return "done";
+    case SweepState::kFailed:
+      return "failed";
+    case SweepState::kRefused:
+      return "refused";
+  }
+  return "";
+}
+
+double bytes_fraction(const ReportSummary& report) {
+  return static_cast<double>(report.compressed.bytes) / static_cast<double>(report.dense.bytes);
+}
+
+/// Whether `a` is in no way worse than `b`, and in one way better.
+bool dominates(const ReportSummary& a, const ReportSummary& b) {
+  const double p = *a.compressed.perplexity;
+  const double q = *b.compressed.perplexity;
+  return a.compressed.bytes <= b.compressed.bytes && p <= q &&
+         (a.compressed.bytes < b.compressed.bytes || p < q);
+}
+
+/// "lambda" of "method.lambda", unless another axis ends so.
+std::vector<std::string> short_names(const SweepPlan& plan) {
+  const auto last_part = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
+  std::map<std::string, int> count;
+  for (const SweepAxis& axis : plan.file.axes) ++count[last_part(axis.key)];
+  std::vector<std::string> names;
+  for (const SweepAxis& axis : plan.file.axes) {
+    const std::string part = last_part(axis.key);
+    names.push_back(count[part] > 1 ? axis.key : part);
+  }
+  return names;
+}
+
+std::vector<std::string> cells_of(const SweepRow& row, const std::vector<Align>& alignment) {
+  std::vector<std::string> cells = row.values;
+  if (row.report) {
+    const ReportSummary& report = *row.report;
+    cells.push_back(report.width_range);
+    cells.push_back(fmt::format("{:.1f} %", 100.0 * bytes_fraction(report)));
+    cells.push_back(format_perplexity(*report.compressed.perplexity));
+    cells.push_back(format_change(*report.dense.perplexity, *report.compressed.perplexity));
+    cells.push_back(row.front ? "*" : "");
+    cells.push_back(row.best ? "*" : "");
+  }
+  cells.resize(alignment.size());
+  return cells;
+}
+
+std::string described(const SweepPlan& plan, const SweepRow& row) {
+  const std::vector<std::string> names = short_names(plan);
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (row.values[i] != kOfNoUse) text += (i > 0 ? " " : "") + names[i] + " " + row.values[i];
+  }
+  return text;
+}
+
+std::string in_csv(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+Json row_json(const SweepPlan& plan, const SweepRow& row) {
+  Json values = Json::object();
+  for (size_t i = 0; i < row.values.size(); ++i) {
+    const bool used = row.values[i] != kOfNoUse;
+    values[plan.file.axes[i].key] = used ? Json(row.values[i]) : Json();
+  }
+  Json object = {{"values", values}, {"state", name_of(row.state)}};
+  if (!row.id.empty()) object["id"] = row.id;
+  if (!row.reason.empty()) object["reason"] = row.reason;
+  if (!row.report) return object;
+  const ReportSummary& report = *row.report;
+  object["width"] = report.width;
+  object["parameters"] = report.compressed.parameters;
+  object["bytes"] = report.compressed.bytes;
+  object["bytes_fraction"] = bytes_fraction(report);
+  object["perplexity"] = *report.compressed.perplexity;
+  object["pareto"] = row.front;
+  object["best"] = row.best;
+  object["wall_time_s"] = report.wall_time_s;
+  if (!row.model.empty()) object["model"] = row.model.string();
+  return object;
+}
+
+/// The report of a job that is done; none if it is not whole.
+std::optional<ReportSummary> report_in(const fs::path& dir) {
+  if (!fs::exists(dir / kReportDirectory / kReportFile)) return std::nullopt;
+  ReportSummary report = read_report_summary(dir);
+  if (!report.dense.perplexity || !report.compressed.perplexity) return std::nullopt;
+  return report;
+}
+
+}  // namespace
+
+std::vector<SweepRow> rows_of(const SweepPlan& plan) {
+  std::vector<SweepRow> rows;
+  for (const SweepJob& job : plan.jobs) {
+    SweepRow& row = rows.emplace_back();
+    row.values = job.values;
+    row.id = job.id;
+    const VariantPaths paths(plan.directory, job.id);
+    row.report = report_in(paths.dir);
+    if (row.report) row.state = SweepState::kDone;
+    if (row.report && fs::exists(paths.model)) row.model = paths.model;
+  }
+  for (const RefusedVariant& refused : plan.refused) {
+    SweepRow& row = rows.emplace_back();
+    row.values = refused.values;
+    row.state = SweepState::kRefused;
+    row.reason = refused.reason;
+  }
+  return rows;
+}
+
+void compare_rows(const SweepPlan& plan, std::vector<SweepRow>& rows) {
+  std::map<std::vector<std::string>, SweepRow*> best;
+  for (SweepRow& row : rows) {
+    row.front = row.best = false;
+    if (!row.report) continue;
+    row.front = std::ranges::none_of(rows, [&](const SweepRow& other) {
+      return other.report && dominates(*other.report, *row.report);
+    });
+    std::vector<std::string> target;
+    for (size_t i = 0; i < row.values.size(); ++i) {
+      if (is_target(plan.file.axes[i].key)) target.push_back(row.values[i]);
+    }
+    SweepRow*& found = best[target];
+    if (found == nullptr ||
+        *row.report->compressed.perplexity < *found->report->compressed.perplexity) {
+      found = &row;
+    }
+  }
+  for (const auto& [target, row] : best) row->best = true;
+}
+
+std::string sweep_table(const SweepPlan& plan, const std::vector<SweepRow>& rows,
+                        bool front_alone) {
+  std::vector<std::vector<std::string>> cells = {short_names(plan)};
+  for (const char* name : {"width", "net", "perplexity", "change", "front", "best"}) {
+    cells.front().emplace_back(name);
+  }
+  std::vector<Align> alignment(cells.front().size(), Align::kRight);
+  std::fill_n(alignment.begin(), plan.file.axes.size(), Align::kLeft);
+  std::vector<const SweepRow*> shown;
+  std::string others;
+  for (const SweepRow& row : rows) {
+    if (row.report && (row.front || !front_alone)) shown.push_back(&row);
+    if (row.reason.empty() || front_alone) continue;
+    others += fmt::format("{}: {}: {}\n", name_of(row.state), described(plan, row), row.reason);
+  }
+  if (front_alone) {
+    std::ranges::sort(shown, {}, [](const SweepRow* row) { return row->report->compressed.bytes; });
+  }
+  for (const SweepRow* row : shown) cells.push_back(cells_of(*row, alignment));
+  std::string text = format_table(cells, alignment);
+  if (!shown.empty()) {
+    text += fmt::format("dense: perplexity {}, {}\n",
+                        format_perplexity(*shown.front()->report->dense.perplexity),
+                        human_bytes(shown.front()->report->dense.bytes));
+  }
+  return text + others;
+}
+
+std::string sweep_csv(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
+  std::string text;
+  for (const SweepAxis& axis : plan.file.axes) text += axis.key + ",";
+  text +=
+      "state,width,parameters,bytes,bytes_fraction,perplexity,dense_perplexity,pareto,best,"
+      "wall_time_s,id,model,reason\n";
+  for (const SweepRow& row : rows) {
+    for (const std::string& value : row.values) {
+      text += in_csv(value == kOfNoUse ? "" : value) + ",";
+    }
+    text += name_of(row.state);
+    if (row.report) {
+      const ReportSummary& report = *row.report;
+      text += fmt::format(",{},{},{},{},{},{},{},{},{}", report.width, report.compressed.parameters,
+                          report.compressed.bytes, bytes_fraction(report),
+                          *report.compressed.perplexity, *report.dense.perplexity, row.front,
+                          row.best, report.wall_time_s);
+    } else {
+      text += std::string(9, ',');
+    }
+    text +=
+        fmt::format(",{},{},{}\n", in_csv(row.id), in_csv(row.model.string()), in_csv(row.reason));
+  }
+  return text;
+}
+
+std::string sweep_json(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
+  Json document = {{"schema_version", 1},
+                   {"name", plan.file.base.spec.name()},
+                   {"directory", plan.directory.string()},
+                   {"combinations", plan.combinations},
+                   {"axes", Json::array()},
+                   {"variants", Json::array()}};
+  for (const SweepAxis& axis : plan.file.axes) document["axes"].push_back(axis.key);
+  for (const SweepRow& row : rows) {
+    if (row.report && !document.contains("dense")) {
+      document["dense"] = {{"parameters", row.report->dense.parameters},
+                           {"bytes", row.report->dense.bytes},
+                           {"perplexity", *row.report->dense.perplexity}};
+    }
+    document["variants"].push_back(row_json(plan, row));
+  }
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+void write_results(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
+  write_file_atomically(plan.directory / "results.csv", sweep_csv(plan, rows));
+  write_file_atomically(plan.directory / "results.json", sweep_json(plan, rows));
+}
+
+}  // namespace dotresize

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/sweep_plan.h"
+#include "job/report/report.h"
+
+namespace dotresize {
+
+/// How far a job of a sweep is, or that there is none.
+enum class SweepState { kPending, kDone, kFailed, kRefused };
+
+/// One line of a sweep's result.
+struct SweepRow {
+  std::vector<std::string> values;  ///< as SweepJob::values
+  std::string id;                   ///< empty if refused
+  SweepState state = SweepState::kPending;
+  std::string reason;                   ///< why it was refused, or has failed
+  std::optional<ReportSummary> report;  ///< once it is done
+  std::filesystem::path model;          ///< if it is kept
+  bool front = false;                   ///< no other one has fewer bytes and less perplexity
+  bool best = false;                    ///< of least perplexity among those with its target
+};
+
+/// The rows of a sweep, the refused ones last, as far as its directory has them.
+std::vector<SweepRow> rows_of(const SweepPlan& plan);
+
+/// Sets `front` and `best` of all rows.
+void compare_rows(const SweepPlan& plan, std::vector<SweepRow>& rows);
+
+/// A line for each row that is done, or of the front alone by size; then those that were refused or
+/// have failed with their reasons.
+std::string sweep_table(const SweepPlan& plan, const std::vector<SweepRow>& rows, bool front_alone);
+std::string sweep_csv(const SweepPlan& plan, const std::vector<SweepRow>& rows);
+std::string sweep_json(const SweepPlan& plan, const std::vector<SweepRow>& rows);
+
+/// Writes results.csv and results.json into the sweep's directory.
+void write_results(const SweepPlan& plan, const std::vector<SweepRow>& rows);
+
+/// Where a job of a sweep leaves what.
+struct VariantPaths {
+  VariantPaths(const std::filesystem::path& sweep, const std::string& id)
+      : dir(sweep / "variants" / id),
+        model(dir / "model"),
+        job(dir / "job.json"),
+        log(dir / "log") {}
+  std::filesystem::path dir;  ///< with the report where a model directory has it
+  std::filesystem::path model;
+  std::filesystem::path job;
+  std::filesystem::path log;
+};
+
+}  // namespace dotresize

@@ -1,0 +1,329 @@
+#include "client/sweep_run.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "base/child_pool.h"
+#include "base/child_process.h"
+#include "base/durable_file.h"
+#include "base/environment.h"
+#include "base/errors.h"
+#include "base/failure.h"
+#include "base/human_text.h"
+#include "base/input_file.h"
+#include "base/parse_number.h"
+#include "base/partial_path.h"
+#include "base/printable.h"
+#include "base/program.h"
+#include "client/progress_display.h"
+#include "job/spec/job_file.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr char kStatistics[] = "statistics";
+constexpr char kVariants[] = "variants";
+constexpr size_t kMaxReportBytes = size_t{64} << 20;
+
+int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+/// Threads that a rank of such a job would have by itself: eigen solvers round differently with
+/// another number.
+int threads_alone(int ranks) {
+  const auto asked = parse_number<int>(environment_variable("OMP_NUM_THREADS"));
+  return asked.value_or(0) > 0 ? *asked : std::max(1, cores() / ranks);
+}
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// The sweep's directory, locked against another one.
+UniqueFd open_sweep_directory(const fs::path& dir) {
+  const auto refuse = [&](const std::string& what) {
+    throw InputError("output.path", dir.string() + " " + what);
+  };
+  fs::create_directories(dir);
+  if (!fs::is_empty(dir) && !fs::is_directory(dir / kVariants)) {
+    refuse("is not empty, and no sweep of dotresize has made it; choose another path");
+  }
+  UniqueFd lock(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) refuse("is that of a running sweep");
+  fs::create_directories(dir / kVariants);
+  fs::create_directories(dir / kStatistics);
+  return lock;
+}
+
+/// Why a job has ended: the last failure in its log.
+std::string reason_in(const fs::path& log, int exit_code) {
+  std::ifstream file(log);
+  std::string reason = fmt::format("exit code {}; its log: {}", exit_code, log.string());
+  for (std::string line; std::getline(file, line);) {
+    if (const auto failure = parse_failure_line(line)) reason = failure->message;
+  }
+  return printable(reason, 500);
+}
+
+class SweepRun {
+ public:
+  SweepRun(const SweepPlan& plan, const SweepRunOptions& options, std::vector<SweepRow>& rows)
+      : plan_(plan), rows_(rows), at_once_(jobs_at_once(plan, options)) {}
+
+  int run();
+
+ private:
+  struct Running {
+    Clock::time_point start;
+    bool saves = false;
+  };
+  /// Seconds that jobs have taken; those that save statistics take longer.
+  struct Times {
+    double sum = 0.0;
+    int count = 0;
+  };
+
+  const SweepJob& job(size_t i) const { return plan_.jobs[i]; }
+  VariantPaths paths(size_t i) const { return {plan_.directory, job(i).id}; }
+  fs::path statistics_of(size_t i) const {
+    return plan_.directory / kStatistics / job(i).statistics;
+  }
+  fs::path dense_loss_of(size_t i) const { return plan_.directory / (job(i).dense_loss + ".json"); }
+  bool pending(size_t i) const { return pending_[i]; }
+  bool finished() const {
+    return pool_->running() == 0 && std::ranges::none_of(pending_, [](bool each) { return each; });
+  }
+  template <class Same>
+  bool another_runs(const Same& same) const {
+    return std::ranges::any_of(running_, [&](const auto& entry) { return same(entry.first); });
+  }
+
+  void find_pending();
+  bool can_start(size_t i) const;
+  bool saves(size_t i) const { return !job(i).statistics.empty() && !fs::exists(statistics_of(i)); }
+  void start_jobs();
+  void start(size_t i);
+  void end(size_t i, int exit_code);
+  void keep_report(size_t i);
+  /// Removes the models that are not to be kept.
+  void thin_out();
+  void show();
+  double seconds_left() const;
+
+  const SweepPlan& plan_;
+  std::vector<SweepRow>& rows_;
+  int at_once_;
+  UniqueFd lock_;
+  std::vector<bool> pending_;
+  std::map<size_t, Running> running_;
+  Times saving_, using_;
+  std::unique_ptr<ChildPool> pool_;
+  std::unique_ptr<ProgressDisplay> display_;
+};
+
+/// A job is done once its report is kept; one whose model alone is there ended just before.
+void SweepRun::find_pending() {
+  pending_.assign(plan_.jobs.size(), false);
+  for (size_t i = 0; i < plan_.jobs.size(); ++i) {
+    if (rows_[i].state != SweepState::kDone && fs::exists(paths(i).model)) keep_report(i);
+    const bool lacks_model = plan_.file.keep == KeptModels::kAll && rows_[i].model.empty();
+    pending_[i] = rows_[i].state != SweepState::kDone || lacks_model;
+  }
+  compare_rows(plan_, rows_);
+}
+
+bool SweepRun::can_start(size_t i) const {
+  if (!pending(i)) return false;
+  const bool evaluates = !fs::exists(dense_loss_of(i));
+  if (evaluates &&
+      another_runs([&](size_t other) { return job(other).dense_loss == job(i).dense_loss; })) {
+    return false;
+  }
+  if (!saves(i)) return true;
+  const auto same = [&](size_t other) { return job(other).statistics == job(i).statistics; };
+  if (another_runs(same)) return false;
+  if (job(i).transport) return true;
+  // One with costs saves what all can use.
+  for (size_t other = 0; other < plan_.jobs.size(); ++other) {
+    if (pending(other) && same(other) && job(other).transport) return false;
+  }
+  return true;
+}
+
+void SweepRun::start_jobs() {
+  for (size_t i = 0; i < plan_.jobs.size(); ++i) {
+    if (pool_->running() >= static_cast<size_t>(at_once_)) return;
+    if (can_start(i)) start(i);
+  }
+}
+
+void SweepRun::start(size_t i) {
+  const VariantPaths at = paths(i);
+  const bool saving = saves(i);
+  const bool awaited = saving || !fs::exists(dense_loss_of(i));  // by the others
+  fs::create_directories(at.dir);
+  fs::remove(at.log);
+  fs::remove_all(at.model);  // of a run that ended before its report was kept
+  v1::JobSpec spec = job(i).spec;
+  if (!job(i).statistics.empty()) {
+    v1::Statistics& statistics = *spec.mutable_calibration()->mutable_statistics();
+    saving ? statistics.set_save(statistics_of(i)) : statistics.set_use(statistics_of(i));
+  }
+  write_file_atomically(at.job, job_spec_to_json(spec));
+  const int threads = std::max(1, cores() / (job(i).ranks * (awaited ? 1 : at_once_)));
+  std::vector<std::string> command = {"env", fmt::format("OMP_NUM_THREADS={}", threads)};
+  for (const std::string& word :
+       launch_command(job(i).ranks, {},
+                      {worker_program(), at.job, "--work-dir", plan_.directory, "--dense-loss",
+                       dense_loss_of(i), "--decomposition-threads",
+                       std::to_string(threads_alone(job(i).ranks))})) {
+    command.push_back(word);
+  }
+  pool_->start(i, command, at.log);
+  pending_[i] = false;
+  running_[i] = {Clock::now(), saving};
+}
+
+void SweepRun::keep_report(size_t i) {
+  const VariantPaths at = paths(i);
+  const fs::path report = fs::path(kReportDirectory) / kReportFile;
+  fs::create_directories(at.dir / kReportDirectory);
+  write_file_atomically(at.dir / report, read_whole_file(at.model / report, kMaxReportBytes));
+  rows_[i].report = read_report_summary(at.dir);
+  rows_[i].state = SweepState::kDone;
+  rows_[i].reason.clear();
+  rows_[i].model = at.model;
+}
+
+void SweepRun::thin_out() {
+  if (plan_.file.keep == KeptModels::kAll) return;
+  for (SweepRow& row : rows_) {
+    if (row.model.empty() || (plan_.file.keep == KeptModels::kBest && row.best)) continue;
+    fs::remove_all(row.model);
+    row.model.clear();
+  }
+}
+
+void SweepRun::end(size_t i, int exit_code) {
+  const Running was = running_.at(i);
+  running_.erase(i);
+  if (pool_->stopped()) return;
+  const double seconds = seconds_since(was.start);
+  Times& times = was.saves ? saving_ : using_;
+  times.sum += seconds;
+  ++times.count;
+  SweepRow& row = rows_[i];
+  std::string result;
+  if (exit_code == kExitOk) {
+    keep_report(i);
+    result = fmt::format("perplexity {}", format_perplexity(*row.report->compressed.perplexity));
+  } else {
+    row.state = SweepState::kFailed;
+    row.reason = reason_in(paths(i).log, exit_code);
+    result = "failed: " + row.reason;
+  }
+  compare_rows(plan_, rows_);
+  thin_out();
+  write_results(plan_, rows_);
+  display_->print(fmt::format("{}  {}  {}", job(i).id, result, format_duration(seconds)));
+}
+
+double SweepRun::seconds_left() const {
+  if (saving_.count + using_.count == 0) return -1.0;
+  const auto mean = [](const Times& times, const Times& else_of) {
+    const Times& known = times.count > 0 ? times : else_of;
+    return known.sum / known.count;
+  };
+  double left = 0.0;
+  for (size_t i = 0; i < plan_.jobs.size(); ++i) {
+    if (pending(i)) left += saves(i) ? mean(saving_, using_) : mean(using_, saving_);
+  }
+  for (const auto& [i, running] : running_) {
+    const double whole = running.saves ? mean(saving_, using_) : mean(using_, saving_);
+    left += std::max(0.0, whole - seconds_since(running.start));
+  }
+  return left / at_once_;
+}
+
+void SweepRun::show() {
+  const auto done = std::ranges::count_if(rows_, [](const SweepRow& row) {
+    return row.state == SweepState::kDone || row.state == SweepState::kFailed;
+  });
+  v1::Progress progress;
+  progress.set_phase(fmt::format("{} of {} jobs", done, plan_.jobs.size()));
+  progress.set_fraction(static_cast<double>(done) / static_cast<double>(plan_.jobs.size()));
+  progress.set_eta_s(seconds_left());
+  display_->show(progress);
+}
+
+int SweepRun::run() {
+  lock_ = open_sweep_directory(plan_.directory);
+  find_pending();
+  write_results(plan_, rows_);
+  if (plan_.file.keep != KeptModels::kAll) thin_out();
+  pool_ = std::make_unique<ChildPool>();
+  display_ = progress_display();
+  const auto lacks_model = [&](const SweepRow& row) {
+    return plan_.file.keep == KeptModels::kBest && row.best && row.model.empty() &&
+           row.state == SweepState::kDone;
+  };
+  for (bool more = true; more && !pool_->stopped();) {
+    show();
+    while (!pool_->stopped() && !finished()) {
+      start_jobs();
+      if (const auto ended = pool_->wait(std::chrono::milliseconds(200))) {
+        end(ended->number, ended->exit_code);
+        show();
+      } else {
+        display_->tick();
+      }
+    }
+    // A best model that an earlier sweep, which kept others, has removed is made again.
+    more = false;
+    for (size_t i = 0; i < plan_.jobs.size() && !pool_->stopped(); ++i) {
+      if (!lacks_model(rows_[i])) continue;
+      pending_[i] = more = true;
+    }
+  }
+  while (pool_->running() > 0) pool_->wait(std::chrono::seconds(1));
+  display_.reset();
+  write_results(plan_, rows_);
+  if (pool_->stopped()) return kExitCancelled;
+  const bool failed = std::ranges::any_of(
+      rows_, [](const SweepRow& row) { return row.state == SweepState::kFailed; });
+  return failed ? kExitJobFailed : kExitOk;
+}
+
+}  // namespace
+
+int jobs_at_once(const SweepPlan& plan, const SweepRunOptions& options) {
+  if (options.at_once > 0) return options.at_once;
+  int64_t memory = 1;
+  int ranks = 1;
+  bool gpus = false;
+  for (const SweepJob& job : plan.jobs) {
+    memory = std::max(memory, job.memory_bytes);
+    ranks = std::max(ranks, job.ranks);
+    gpus = gpus || (job.on_gpus && fs::exists("/dev/nvidiactl"));
+  }
+  if (gpus) return 1;
+  const int64_t fit = std::min<int64_t>(cores() / ranks, usable_memory_bytes() / memory);
+  return static_cast<int>(std::clamp<int64_t>(fit, 1, cores()));
+}
+
+int run_sweep(const SweepPlan& plan, const SweepRunOptions& options, std::vector<SweepRow>& rows) {
+  return SweepRun(plan, options, rows).run();
+}
+
+}  // namespace dotresize

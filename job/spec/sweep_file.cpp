@@ -1,0 +1,324 @@
+#include "job/spec/sweep_file.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/human_text.h"
+#include "base/input_file.h"
+#include "base/parse_number.h"
+#include "base/printable.h"
+#include "job/spec/job_changes.h"
+#include "job/spec/spec_paths.h"
+#include "job/spec/yaml_file.h"
+
+namespace dotresize {
+namespace {
+
+constexpr char kSection[] = "sweep";
+constexpr char kKeep[] = "keep";
+constexpr char kStatistics[] = "calibration.statistics";
+constexpr std::size_t kMaxSweepFileBytes = std::size_t{1} << 20;
+constexpr std::size_t kMaxVariants = 4096;
+
+int line_at(const YAML::Node& node) { return node.Mark().is_null() ? 1 : node.Mark().line + 1; }
+
+/// Reads the section `sweep`; collects what is wrong with it.
+class SweepReader {
+ public:
+  SweepReader(const std::filesystem::path& base_dir, SweepFile& sweep)
+      : base_dir_(base_dir), sweep_(sweep) {}
+
+  void read(const YAML::Node& section);
+  std::vector<Fault> faults;
+
+ private:
+  void fault(const YAML::Node& at, const std::string& key, const std::string& what) {
+    faults.push_back({line_at(at), std::string(kSection) + (key.empty() ? "" : "." + key), what});
+  }
+  void read_keep(const YAML::Node& node);
+  void read_axis(const YAML::Node& name, const YAML::Node& values);
+  bool can_be_varied(const YAML::Node& name, const std::string& key);
+  std::vector<std::string> range(const std::string& key, const YAML::Node& node);
+  std::optional<double> number_of(const std::string& key, const YAML::Node& range,
+                                  const char* name);
+  void add_value(SweepAxis& axis, const YAML::Node& node, int line);
+  void check_combinations(const YAML::Node& section);
+
+  const std::filesystem::path& base_dir_;
+  SweepFile& sweep_;
+};
+
+void SweepReader::read(const YAML::Node& section) {
+  if (!section.IsMap()) {
+    return fault(section, "", "must be a section of keys to vary, as in method.lambda: [0.1, 1]");
+  }
+  for (const auto& entry : section) {
+    if (entry.first.IsScalar() && entry.first.Scalar() == kKeep) {
+      read_keep(entry.second);
+    } else {
+      read_axis(entry.first, entry.second);
+    }
+  }
+  if (sweep_.axes.empty() && faults.empty()) fault(section, "", "varies no key");
+  check_combinations(section);
+}
+
+void SweepReader::read_keep(const YAML::Node& node) {
+  const std::string text = node.IsScalar() ? node.Scalar() : "";
+  if (text == "best" || text == "all" || text == "none") {
+    sweep_.keep = text == "best"  ? KeptModels::kBest
+                  : text == "all" ? KeptModels::kAll
+                                  : KeptModels::kNone;
+  } else {
+    fault(node, kKeep, in_quotes(text) + " is not one of best, all, none");
+  }
+}
+
+bool SweepReader::can_be_varied(const YAML::Node& name, const std::string& key) {
+  if (!key.starts_with("method.") && !key.starts_with("calibration.")) {
+    fault(name, printable(key),
+          "only keys of method and calibration can be varied, as in method.lambda, and keep says "
+          "which models stay");
+    return false;
+  }
+  if (key == kStatistics || key.starts_with(std::string(kStatistics) + ".")) {
+    fault(name, key, "a sweep keeps statistics by itself");
+    return false;
+  }
+  for (const SweepAxis& other : sweep_.axes) {
+    if (other.key == key) {
+      fault(name, printable(key), "is given twice");
+      return false;
+    }
+    if (exclude_each_other(other.key, key)) {
+      fault(name, printable(key), "does not go with " + other.key + ": a job has one of them");
+      return false;
+    }
+  }
+  return true;
+}
+
+void SweepReader::read_axis(const YAML::Node& name, const YAML::Node& values) {
+  if (!name.IsScalar()) return fault(name, "?", "a key must be a word");
+  SweepAxis axis{name.Scalar(), {}};
+  if (!can_be_varied(name, axis.key)) return;
+  const std::size_t before = faults.size();
+  if (values.IsSequence()) {
+    for (const YAML::Node& value : values) add_value(axis, value, line_at(value));
+  } else if (values.IsMap()) {
+    for (const std::string& text : range(axis.key, values)) {
+      add_value(axis, YAML::Load(text), line_at(values));
+    }
+  } else {
+    return fault(values, printable(axis.key),
+                 "must be a list of values, or a range {from: A, to: B, steps: N}");
+  }
+  if (axis.values.empty() && faults.size() == before) {
+    return fault(name, printable(axis.key), "has no values");
+  }
+  sweep_.axes.push_back(std::move(axis));
+}
+
+std::optional<double> SweepReader::number_of(const std::string& key, const YAML::Node& range,
+                                             const char* name) {
+  const YAML::Node node = range[name];
+  const auto value =
+      node && node.IsScalar() ? parse_number<double>(node.Scalar()) : std::optional<double>();
+  if (value && std::isfinite(*value)) return value;
+  fault(range, printable(key), std::string("the range needs ") + name + ", a finite number");
+  return std::nullopt;
+}
+
+/// {from, to, steps[, scale: linear | log]}: so many values, both ends among them.
+std::vector<std::string> SweepReader::range(const std::string& key, const YAML::Node& node) {
+  for (const auto& entry : node) {
+    static const std::set<std::string> kKeys = {"from", "to", "steps", "scale"};
+    if (entry.first.IsScalar() && kKeys.contains(entry.first.Scalar())) continue;
+    fault(entry.first, printable(key), "a range has the keys from, to, steps, scale");
+    return {};
+  }
+  const auto from = number_of(key, node, "from");
+  const auto to = number_of(key, node, "to");
+  const auto steps = number_of(key, node, "steps");
+  if (!from || !to || !steps) return {};
+  const std::string scale = node["scale"] ? node["scale"].Scalar() : "linear";
+  if (*steps != std::floor(*steps) || *steps < 2.0 || *steps > 1000.0) {
+    fault(node, printable(key), "steps must be a whole number from 2 to 1000");
+    return {};
+  }
+  if (scale != "linear" && scale != "log") {
+    fault(node, printable(key), "scale must be linear or log");
+    return {};
+  }
+  if (scale == "log" && !(*from > 0.0 && *to > 0.0)) {
+    fault(node, printable(key), "a range of scale log must be above 0");
+    return {};
+  }
+  std::vector<std::string> values;
+  for (int i = 0; i < static_cast<int>(*steps); ++i) {
+    const double share = i / (*steps - 1.0);
+    const double value =
+        scale == "log" ? *from * std::pow(*to / *from, share) : *from + share * (*to - *from);
+    values.push_back(fmt::format("{:.10g}", value));  // 0.7, not 0.7000000000000001
+  }
+  return values;
+}
+
+void SweepReader::add_value(SweepAxis& axis, const YAML::Node& node, int line) {
+  SweepAxis::Value value;
+  value.line = line;
+  if (node.IsScalar()) {
+    value.text = printable(node.Scalar());
+  } else {
+    YAML::Emitter out;
+    out << YAML::Flow << node;
+    value.text = printable(out.c_str());
+  }
+  const auto same = [&](const SweepAxis::Value& other) { return other.text == value.text; };
+  YamlMessageReader reader;
+  reader.read(nested(axis.key, node), value.spec);
+  const auto refuse = [&](const std::string& key, const std::string& what) {
+    faults.push_back({line, std::string(kSection) + "." + key, what});
+  };
+  if (!reader.faults().empty()) {
+    for (const Fault& found : reader.faults()) refuse(found.key, found.what);
+  } else if (node.IsNull()) {
+    refuse(axis.key, "a value is missing");
+  } else if (std::ranges::any_of(axis.values, same)) {
+    refuse(axis.key, in_quotes(value.text) + " is given twice");
+  } else {
+    make_absolute(value.spec, base_dir_);
+    axis.values.push_back(std::move(value));
+  }
+}
+
+void SweepReader::check_combinations(const YAML::Node& section) {
+  std::size_t count = 1;
+  for (const SweepAxis& axis : sweep_.axes) {
+    count *= std::max<std::size_t>(1, axis.values.size());
+    if (count <= kMaxVariants) continue;
+    return fault(section, "", fmt::format("has more than {} combinations", kMaxVariants));
+  }
+}
+
+/// What a job may have and the job of a sweep may not.
+void check_base(const JobFile& base, std::vector<Fault>& faults) {
+  const auto fault = [&](const std::string& key, const std::string& what) {
+    faults.push_back({line_of(base.lines, key), key, what});
+  };
+  if (base.spec.calibration().has_statistics()) {
+    fault(kStatistics, "a sweep keeps statistics by itself");
+  }
+  if (base.spec.output().overwrite()) {
+    fault("output.overwrite", "is of no use in a sweep, which goes on in its directory");
+  }
+  if (!base.spec.has_evaluation()) {
+    fault("evaluation", "is required: a sweep compares perplexities");
+  }
+}
+
+bool same(const FieldViolation& a, const FieldViolation& b) {
+  return a.field == b.field && a.description == b.description;
+}
+
+/// A violation that all variants have, or all that have one value of an axis and of its key, is a
+/// fault of the file.
+void find_common_faults(const SweepFile& sweep, std::vector<Fault>& faults) {
+  const std::vector<SweepVariant> variants = variants_of(sweep);
+  const auto all_have = [&](const FieldViolation& violation, const auto& belongs) {
+    return std::ranges::all_of(variants, [&](const SweepVariant& variant) {
+      return !belongs(variant) ||
+             std::ranges::any_of(variant.violations,
+                                 [&](const FieldViolation& each) { return same(each, violation); });
+    });
+  };
+  std::set<std::pair<std::string, std::string>> told;
+  for (const SweepVariant& variant : variants) {
+    for (const FieldViolation& violation : variant.violations) {
+      if (told.contains({violation.field, violation.description})) continue;
+      std::optional<int> line;
+      for (std::size_t i = 0; i < sweep.axes.size() && !line; ++i) {
+        const std::string& text = variant.values[i];
+        const auto has_value = [&](const SweepVariant& each) { return each.values[i] == text; };
+        if (sweep.axes[i].key != violation.field || !all_have(violation, has_value)) continue;
+        const auto value = std::ranges::find(sweep.axes[i].values, text, &SweepAxis::Value::text);
+        line = value->line;
+      }
+      if (!line && all_have(violation, [](const SweepVariant&) { return true; })) {
+        line = line_of(sweep.base.lines, violation.field);
+      }
+      if (!line) continue;
+      told.insert({violation.field, violation.description});
+      faults.push_back({*line, violation.field, violation.description});
+    }
+  }
+}
+
+}  // namespace
+
+SweepFile parse_sweep(const std::string& text, const std::string& origin,
+                      const std::filesystem::path& base_dir,
+                      const std::vector<std::string>& changes) {
+  SweepFile sweep;
+  sweep.base.origin = origin;
+  YAML::Node root = load_yaml(text, origin);
+  SweepReader sweep_reader(base_dir, sweep);
+  std::vector<Fault> faults;
+  const YAML::Node section = root[kSection];
+  if (!section) {
+    throw_faults(origin, {{1, kSection, "is missing: the section of keys to vary"}});
+  }
+  int sections = 0;
+  for (const auto& entry : root) {
+    if (!entry.first.IsScalar() || entry.first.Scalar() != kSection || ++sections < 2) continue;
+    throw_faults(origin, {{line_at(entry.first), kSection, "is given twice"}});
+  }
+  sweep_reader.read(section);
+  faults = std::move(sweep_reader.faults);
+  while (root.remove(kSection)) {
+  }
+  YamlMessageReader reader;
+  reader.read(root, sweep.base.spec);
+  sweep.base.lines = reader.lines();
+  faults.insert(faults.end(), reader.faults().begin(), reader.faults().end());
+  if (!faults.empty()) throw_faults(origin, std::move(faults));
+  make_absolute(sweep.base.spec, base_dir);
+  sweep.base.changed = apply_changes(changes, sweep.base.spec);
+  check_base(sweep.base, faults);
+  if (faults.empty()) find_common_faults(sweep, faults);
+  if (!faults.empty()) throw_faults(origin, std::move(faults));
+  return sweep;
+}
+
+SweepFile open_sweep_file(const std::filesystem::path& path,
+                          const std::vector<std::string>& changes) {
+  return parse_sweep(read_whole_file(path, kMaxSweepFileBytes), path.string(), path.parent_path(),
+                     changes);
+}
+
+std::vector<SweepVariant> variants_of(const SweepFile& sweep) {
+  std::vector<SweepVariant> variants = {{{}, sweep.base.spec, {}}};
+  for (const SweepAxis& axis : sweep.axes) {
+    std::vector<SweepVariant> longer;
+    for (const SweepVariant& variant : variants) {
+      for (const SweepAxis::Value& value : axis.values) {
+        SweepVariant& next = longer.emplace_back(variant);
+        next.values.push_back(value.text);
+        set_key(axis.key, value.spec, next.spec);
+      }
+    }
+    variants = std::move(longer);
+  }
+  for (SweepVariant& variant : variants) {
+    variant.violations = validate_spec(variant.spec, /*require_absolute_paths=*/true);
+  }
+  return variants;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,77 @@
+"""Sweeps: jobs that differ in a few keys, and have one dense evaluation and statistics in common."""
+
+import csv
+import json
+import time
+
+import pytest
+
+
+def sweep_file(job_files, **sweep):
+    file = job_files.evaluated("sweep", method={"name": None, "width": None}, resources={"ranks": 1})
+    spec = json.loads(file.read_text()) | {"sweep": sweep}
+    file.write_text(json.dumps(spec, indent=1))
+    return file
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_sweep_that_is_killed_goes_on_and_gives_what_single_jobs_give(offline, job_files):
+    axes = {"method.name": ["slicegpt", "pca_dotresize"], "method.lambda": [0.1, 1],
+            "method.size": [0.8, 0.01]}
+    file = sweep_file(job_files, **axes)
+    directory = job_files.folder / "out-sweep"
+    killed = offline.start("sweep", file, "--parallel", "1")
+    wait_for(lambda: list(directory.glob("variants/*/dotresize/report.json")))
+    killed.kill()
+    killed.communicate()
+    done = {report: report.stat().st_mtime_ns for report in directory.glob("variants/*/dotresize/*")}
+    assert len(done) < 3, "ended before the kill"
+
+    result = offline.json("sweep", file)
+    assert {report: report.stat().st_mtime_ns for report in done} == done
+    jobs = {tuple(row["values"].values()): row for row in result["variants"] if row["state"] == "done"}
+    # lambda has no meaning for slicegpt, which is one job
+    assert set(jobs) == {("slicegpt", None, "0.8"), ("pca_dotresize", "0.1", "0.8"),
+                         ("pca_dotresize", "1", "0.8")}
+    assert result["combinations"] == 8
+    refused = [row for row in result["variants"] if row["state"] == "refused"]
+    assert len(refused) == 3 and all("method.size" in row["reason"] for row in refused)
+
+    single = job_files.evaluated(method={"name": "pca_dotresize", "width": None, "size": 0.8, "lambda": 1})
+    offline("run", single, "--set", "resources.ranks=1")
+    report = json.loads((job_files.folder / "out-tiny/dotresize/report.json").read_text())
+    row = jobs["pca_dotresize", "1", "0.8"]
+    assert row["perplexity"] == pytest.approx(report["compressed"]["perplexity"], rel=1e-6)
+    assert result["dense"]["perplexity"] == pytest.approx(report["dense"]["perplexity"], rel=1e-6)
+
+    best = [row for row in jobs.values() if row["best"]]
+    assert len(best) == 1 and best[0]["perplexity"] == min(row["perplexity"] for row in jobs.values())
+    assert [row.get("model") is not None for row in jobs.values()] == [row["best"] for row in jobs.values()]
+    assert len(list(directory.glob("variants/*/model/config.json"))) == 1
+
+    # Nothing is left to do: another form of the same result, and a smaller one.
+    front = offline("sweep", file, "--pareto").stdout.splitlines()
+    assert front[0].split()[:3] == ["name", "lambda", "size"] and len(front) == 3
+    with open(directory / "results.csv", newline="") as table:
+        assert sum(row["state"] == "done" for row in csv.DictReader(table)) == 3
+
+
+def test_a_sweep_without_a_possible_job_says_why_in_one_document(offline, job_files):
+    file = sweep_file(job_files, **{"method.size": [0.01, 0.02]})
+    result = offline.json("sweep", file, exit_code=65)
+    assert [row["state"] for row in result["variants"]] == ["refused", "refused"]
+    assert not (job_files.folder / "out-sweep").exists()
+
+
+def test_a_bad_sweep_is_refused_with_file_line_and_key(offline, job_files):
+    file = sweep_file(job_files, **{"method.lamda": [1], "method.lambda": [0.1, -1], "keep": "some"})
+    error = offline("sweep", file, exit_code=65).stderr
+    assert "sweep.json:" in error
+    assert "sweep.method.lamda: unknown key, did you mean 'lambda'?" in error
+    assert "sweep.keep: 'some' is not one of best, all, none" in error

@@ -1,0 +1,108 @@
+"""Statistics of the dense model that one job saves and others use."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+
+import pytest
+
+import harness
+import interrupted
+
+PCA = {"name": "pca_dotresize", "width": 200}
+# Another lambda, size and sharing; maps of the identity's basis.
+OTHER = {"name": "pca_dotresize", "width": 184, "lambda": 1.0, "head": "sliced"}
+SHARED = {"name": "slicegpt", "width": 192, "map_sharing": "model"}
+
+
+def job(output, method, statistics=None, **changes):
+    spec = harness.job(
+        output, method=method, samples=2, evaluate=False, activations="original", **changes
+    )
+    if statistics:
+        spec["calibration"]["statistics"] = statistics
+    return spec
+
+
+def weights(directory, name, method, statistics=None, ranks=0, **changes):
+    spec = job(directory / name, method, statistics, **changes)
+    harness.run_to_report(spec, directory, ranks=ranks, threads=1)
+    return harness.shard_hashes(directory / name)
+
+
+def refusal(directory, method, statistics, **changes):
+    done = harness.run(job(directory / "out", method, statistics, **changes), directory, ranks=0)
+    assert done.returncode == 65, done.stderr
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A directory with the statistics of PCA, and the weights of the job that has saved them."""
+    directory = tmp_path_factory.mktemp("statistics")
+    hashes = weights(directory, "saving", PCA, {"save": str(directory / "pca")}, ranks=2)
+    return directory / "pca", hashes
+
+
+def test_a_job_that_saves_them_writes_what_it_writes_without(saved, tmp_path):
+    assert weights(tmp_path, "plain", PCA) == saved[1]
+    assert not list(saved[0].parent.glob("*.partial"))
+
+
+@pytest.mark.parametrize("method", [OTHER, SHARED], ids=["pca_dotresize", "one_map"])
+def test_a_job_that_uses_them_writes_what_it_writes_without(method, saved, tmp_path):
+    used = weights(tmp_path, "used", method, {"use": str(saved[0])}, ranks=3)
+    assert used == weights(tmp_path, "plain", method)
+    calibration = harness.report(tmp_path / "used")["calibration"]
+    assert calibration["statistics"] == {"use": str(saved[0])}
+    assert "tokens_per_second" not in calibration
+
+
+def test_statistics_of_something_else_are_refused_by_what_differs(saved, tmp_path):
+    use = {"use": str(saved[0])}
+    assert "calibration.samples is 3, and 2 in the statistics" in refusal(
+        tmp_path, PCA, use, calibration={"samples": 3}
+    )
+    assert 'basis is "identity", and "pca" in the statistics' in refusal(
+        tmp_path, {"name": "magnitude", "width": 200}, use
+    )
+    assert 'compute_dtype is "bfloat16", and "float32" in the statistics' in refusal(
+        tmp_path, PCA, use, resources={"compute_dtype": "bfloat16"}
+    )
+    model = shutil.copytree(harness.MODEL, tmp_path / "model", ignore=shutil.ignore_patterns("out*"))
+    for shard in model.glob("*.safetensors"):
+        os.utime(shard, (1, 1))
+    error = refusal(tmp_path, PCA, use, model={"path": str(model)})
+    assert "calibration.statistics.use: " in error
+    assert "model.model.safetensors.modified is" in error
+
+
+@pytest.mark.parametrize("damage", [interrupted.truncate, os.remove])
+def test_statistics_that_are_not_whole_are_refused(damage, saved, tmp_path):
+    copy = shutil.copytree(saved[0], tmp_path / "pca")
+    damage(copy / "junctions" / "second-3.safetensors")
+    assert "second-3 is damaged" in refusal(tmp_path, PCA, {"use": str(copy)})
+
+
+def test_a_job_that_is_killed_while_it_saves_goes_on(saved, tmp_path):
+    statistics = tmp_path / "pca"
+    spec = job(tmp_path / "out", PCA, {"save": str(statistics)}, ranks=2)
+    running = harness.Running(spec, tmp_path, threads=1)
+    junctions = tmp_path / "pca.partial" / "junctions"
+    count = 8
+    while running.process.poll() is None and len(list(junctions.glob("*.json"))) < count:
+        pass
+    for rank in running.ranks():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(rank.pid, signal.SIGKILL)
+    running.end()
+    assert not statistics.exists()
+    kept = interrupted.entries(junctions)
+    assert len(kept) >= count
+    assert json.loads((tmp_path / "pca.partial" / "statistics.json").read_text())["basis"] == "pca"
+
+    harness.run_to_report(spec, tmp_path, threads=1)
+    assert harness.shard_hashes(tmp_path / "out") == saved[1]
+    assert (statistics / "statistics.json").exists() and not junctions.exists()
