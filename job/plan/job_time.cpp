@@ -1,0 +1,90 @@
+#include "job/plan/job_time.h"
+
+#include "job/plan/traffic.h"
+
+namespace dotresize {
+
+PhaseTimes JobTime::read_beside(PhaseTimes work, double disk, double convert) const {
+  const double ahead = rates_.cuda ? disk + convert : disk;
+  const double left = std::max(0.0, ahead - work.total()) + (rates_.cuda ? 0.0 : convert);
+  work.add("read", left);
+  return work;
+}
+
+PhaseTimes JobTime::check_weights() const {
+  const double bytes = number(size_in_bytes(job_.source_dtype));
+  return side_by_side(of_ranks([&](const RankShard& shard) {
+    double parameters = number(config_.vocab_size) * d() *
+                        ((shard.first_sublayer == 0 ? 1.0 : 0.0) + (last(shard) ? 1.0 : 0.0));
+    if (checks_sublayers_first(job_)) parameters = number(shard.parameters);
+    PhaseTimes times;
+    times.add("read", disk(parameters * bytes, stored_bytes(config_, job_.source_dtype), false) +
+                          parameters * bytes / rates_.host_memory);
+    return times;
+  }));
+}
+
+/// Each rank takes its share of the tokens through one sublayer after the other, of which it reads
+/// a part and gets the rest from the other ranks; then all read the head.
+PhaseTimes JobTime::evaluate(const ModelConfig& model, Dtype stored, bool first) const {
+  const double tokens = share_of_tokens();
+  const double head = number(model.vocab_size * model.junction_widths.back());
+  const double sublayers =
+      number(stored_parameters(model)) - head - (model.tie_word_embeddings ? 0.0 : head);
+  PhaseTimes work;
+  for (int64_t s = 0; s < model.num_sublayers(); ++s) {
+    work.add("forward", forward(model, s, widths_of(model, s), tokens));
+  }
+  work.add("forward",
+           forward(head_counts(model, model.junction_widths.back(), tokens, job_.compute_dtype)));
+  const double size = number(size_in_bytes(stored));
+  PhaseTimes times =
+      read_beside(work, disk(sublayers * size / ranks(), stored_bytes(model, stored), !first),
+                  convert_in_turns(sublayers, stored, job_.compute_dtype));
+  times.add("read", disk(head * size, stored_bytes(model, stored), true) +
+                        convert(head, stored, job_.compute_dtype));
+  times.add("communicate", collective(sublayers * number(size_in_bytes(job_.compute_dtype))));
+  return times;
+}
+
+PhaseTimes JobTime::keep_states() const {
+  const double bytes =
+      number(kept_states_bytes(config_, job_, expected_samples(job_) * seqlen())) / ranks();
+  PhaseTimes times;
+  times.add("journal", bytes / rates_.disk_write + bytes / rates_.hash);
+  return times;
+}
+
+PhaseTimes JobTime::compare(const ModelConfig& output) const {
+  const double tokens = share_of_tokens();
+  const double head = number(config_.vocab_size * config_.hidden_size);
+  const double states = number(kept_states_bytes(config_, job_, expected_samples(job_) * seqlen()));
+  PhaseTimes times;
+  times.add("forward",
+            forward(head_counts(config_, config_.hidden_size, tokens, job_.compute_dtype)) +
+                forward(comparison_counts(output, tokens)));
+  times.add("read", disk(head * number(size_in_bytes(job_.source_dtype)),
+                         stored_bytes(config_, job_.source_dtype), true) +
+                        convert(head, job_.source_dtype, job_.compute_dtype) +
+                        disk(states / ranks(), states, true));
+  return times;
+}
+
+PhaseTimes JobTime::calibrate() const {
+  if (is_pipeline()) return pipeline();
+  return job_.schedule.name == "layerwise" ? layerwise() : token_parallel();
+}
+
+PhaseTimes JobTime::hash(double calibrating, double evaluating) const {
+  const double read = stored_bytes(config_, job_.source_dtype) / ranks() / rates_.hash;
+  const double written = stored_bytes(output(), job_.output_dtype) / ranks() / rates_.hash;
+  PhaseTimes times;
+  if (rates_.cuda) {
+    times.add("hash", std::max(read - calibrating, 0.0) + std::max(written - evaluating, 0.0));
+  } else {
+    times.add("hash", read + written);
+  }
+  return times;
+}
+
+}  // namespace dotresize
