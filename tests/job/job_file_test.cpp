@@ -33,6 +33,7 @@ output:
   path: /o
   dtype: bfloat16
   overwrite: true
+  architecture: mistral
 method:
   name: slicegpt
   sparsity: 0.25
@@ -58,6 +59,7 @@ calibration:
 evaluation:
   tokens: /e.safetensors
   seqlen: 256
+  kl: false
 resources:
   ranks: 8
   device: cpu
@@ -92,9 +94,9 @@ TEST(JobFile, EveryOptionCanBeGiven) {
   std::vector<std::string> unset;
   collect_unset(parse(kEverything), "", unset);
   // Alternatives to what is given.
-  EXPECT_THAT(unset,
-              testing::ElementsAre("method.width", "method.size", "method.widths",
-                                   "method.mlp.width", "calibration.tokens", "evaluation.text"));
+  EXPECT_THAT(unset, testing::ElementsAre("method.width", "method.size", "method.widths",
+                                          "method.mlp.width", "calibration.tokens",
+                                          "calibration.statistics", "evaluation.text"));
 }
 
 TEST(JobFile, AnAmountOfMemoryIsCheckedByItsKey) {

@@ -12,8 +12,9 @@ GOLDEN = json.loads((harness.ROOT / "tests" / "data" / "golden.json").read_text(
 # Jobs that measure both perplexities themselves, one of each schedule. Of the others the output is
 # evaluated, once it is there: the dense model need not be measured for each of them again.
 MEASURED_IN_JOB = ("pca_dotresize-200-original", "dotresize-176-compressed")
-# Of each method, with either activations, one width is enough every day: DOTRESIZE_ALL_CASES=1 runs these too.
-SECOND_WIDTHS = (
+# Of each method, with either activations, one width is enough every day, of lambda its ends, of shared maps a method with each
+# basis: DOTRESIZE_ALL_CASES=1 runs these too.
+MORE_CASES = (
     "magnitude-176-original",
     "dotresize-176-original",
     "slicegpt-200-original",
@@ -22,11 +23,14 @@ SECOND_WIDTHS = (
     "dotresize-200-compressed",
     "slicegpt-176-compressed",
     "pca_dotresize-200-compressed",
+    "magnitude-208-shared",
+    "slicegpt-208-shared",
+    "dotresize-200-lambda1",
 )
 CASES = [
     case
     for case in GOLDEN["cases"]
-    if case["name"] not in SECOND_WIDTHS or os.environ.get("DOTRESIZE_ALL_CASES")
+    if case["name"] not in MORE_CASES or os.environ.get("DOTRESIZE_ALL_CASES")
 ]
 
 
@@ -82,4 +86,4 @@ def test_perplexity_is_that_of_a_prototype(method, expected, tmp_path):
 
 
 def test_names_of_cases_are_right():
-    assert set(MEASURED_IN_JOB) | set(SECOND_WIDTHS) <= {case["name"] for case in GOLDEN["cases"]}
+    assert set(MEASURED_IN_JOB) | set(MORE_CASES) <= {case["name"] for case in GOLDEN["cases"]}
