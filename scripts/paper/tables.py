@@ -147,6 +147,6 @@ def tasks_table(inputs, plan, accuracies, missing):
                 rows.append([model, percent(setting[0] or 0), setting[1], *(of.get(name) for name in names)])
     notes = [f"The paper: {source_of('tasks')}, zero-shot accuracy in %. Here acc_norm, of tasks without it acc."]
     notes += [f"Left out: {task}: {why}" for task, why in missing.items()]
-    if inputs.tasks_calibration == inputs.calibration:
+    if accuracies and inputs.tasks_calibration == inputs.calibration:
         notes.append("The maps are made from the same text as above; the paper's are made from Stanford Alpaca (tasks.txt).")
     return Table("tasks", "Zero-shot tasks", columns, rows, notes)

@@ -53,9 +53,9 @@ def test_a_directory_without_a_report_is_refused(tmp_path):
 
 
 def test_without_mlflow_it_says_what_to_install():
-    # -S: without the environment's packages
+    # Without the packages of the environment, whatever PYTHONPATH says.
     script = ROOT / "scripts" / "mlflow_export.py"
-    done = subprocess.run([sys.executable, "-S", script, MODEL], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-I", "-S", script, MODEL], capture_output=True, text=True, timeout=60)
     assert done.returncode == 69
     assert done.stderr.count("\n") == 1 and "pip install mlflow" in done.stderr
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import statistics
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -192,6 +193,22 @@ def test_accuracies_are_percents_and_average_over_all_five():
     found = tasks.accuracies_in({"results": scores}, five)
     assert found["piqa"] == 60.0 and found["winogrande"] == 70.0 and found["average"] == pytest.approx(62.0)
     assert tasks.accuracies_in({"results": scores}, ["piqa"]) == {"piqa": 60.0}
+
+
+def test_a_model_is_scored_once(tmp_path, monkeypatch):
+    calls = []
+
+    def harness(command, **_):
+        calls.append(command[1:4])
+        results = tmp_path / "scores" / "model" / f"results_{len(calls)}.json"
+        results.parent.mkdir(parents=True, exist_ok=True)
+        results.write_text(json.dumps({"results": {task: {"acc,none": 0.5} for task in command[3].split(",")}}))
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(tasks.subprocess, "run", harness)
+    for names in (["piqa"], ["piqa"], ["piqa", "arc_easy"]):
+        assert tasks.run_harness("model", names, tmp_path / "scores") == dict.fromkeys(names, 50.0)
+    assert calls == [["model", "--tasks", "piqa"], ["model", "--tasks", "piqa,arc_easy"]]
 
 
 def test_a_table_shows_and_keeps_its_values():
