@@ -4,6 +4,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, ScalarFormatter  # noqa: E402
 
 from .published import DENSE, models_beside, perplexity_of  # noqa: E402
 from .sweeps import METHODS, PAPER_LAMBDA, TRANSPORT  # noqa: E402
@@ -12,7 +13,16 @@ from .table import percent  # noqa: E402
 # The same text, and no date: the same results give the same file.
 matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "dotresize", "axes.grid": True, "grid.alpha": 0.3})
 COLORS = dict(zip(METHODS, ("tab:gray", "tab:orange", "tab:blue", "tab:green"), strict=True))
+LINES = dict(zip(METHODS, ("-", "-", "-", "--"), strict=True))  # the PCA methods may lie on each other
 WIDTH_REDUCTION = "width reduction (%)"
+
+
+def log_axis(axis, ticks=None):
+    """With plain numbers; at these ticks, if there are some."""
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    axis.set_major_locator(FixedLocator(ticks) if ticks else LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(ScalarFormatter())
+    axis.set_minor_formatter(NullFormatter())
 
 
 def save(figure, folder, name):
@@ -37,14 +47,16 @@ def perplexity_figure(inputs, plan, results, folder):
     for shift, method in enumerate(METHODS):
         of = {s: results.perplexity(name=method, sparsity=s, **{"lambda": PAPER_LAMBDA}) for s in plan.sparsities}
         x, y = without_gaps([(0.0, base), *of.items()])
-        axes.plot([100 * s for s in x], [value / base for value in y], marker="o", color=COLORS[method], label=method)
+        ratios = [value / base for value in y]
+        axes.plot([100 * s for s in x], ratios, LINES[method], marker="o", color=COLORS[method], label=method)
         for sparsity in plan.sparsities:
             published = [(perplexity_of(m, sparsity, method), perplexity_of(m, None, DENSE)) for m in models]
             ratios = [value / dense for value, dense in published if value]
             if ratios:
                 place = 100 * sparsity + 0.7 + 0.4 * shift
                 axes.plot([place, place], [min(ratios), max(ratios)], color=COLORS[method], marker="_", linewidth=3, alpha=0.5)
-    axes.set(xlabel=WIDTH_REDUCTION, ylabel="perplexity of that of the dense model", yscale="log")
+    axes.set(xlabel=WIDTH_REDUCTION, ylabel="perplexity / that of the dense model")
+    log_axis(axes.yaxis)
     axes.legend(title="bars: the paper's models")
     return save(figure, folder, "perplexity")
 
@@ -57,16 +69,19 @@ def lambda_figure(plan, results, folder):
             of = [(v, results.perplexity(name=method, sparsity=sparsity, **{"lambda": v})) for v in plan.lambdas]
             style = styles[number % len(styles)]
             axes.plot(*without_gaps(of), style, marker="o", color=COLORS[method], label=f"{method}, {percent(sparsity)}")
-    axes.set(xlabel="lambda", ylabel="perplexity", xscale="log", yscale="log")
+    axes.set(xlabel="lambda", ylabel="perplexity")
+    log_axis(axes.xaxis, plan.lambdas)
+    log_axis(axes.yaxis)
     axes.legend(fontsize="small")
     return save(figure, folder, "lambda")
 
 
 def samples_figure(inputs, plan, results, folder):
     figure, axes = plt.subplots(figsize=(6.4, 4.2))
-    of = [(count * inputs.seqlen, results.perplexity(samples=count)) for count in plan.sample_counts]
+    of = [(count, results.perplexity(samples=count)) for count in plan.sample_counts]
     axes.plot(*without_gaps(of), marker="o", color=COLORS["pca_dotresize"], label=f"pca_dotresize, {percent(plan.ablation)}")
-    axes.set(xlabel="tokens of the calibration", ylabel="perplexity", xscale="log")
+    axes.set(xlabel=f"samples of {inputs.seqlen} tokens", ylabel="perplexity")
+    log_axis(axes.xaxis, plan.sample_counts)
     axes.legend()
     return save(figure, folder, "samples")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from scipy.stats import spearmanr
 
 from .published import perplexity_of, title_of
-from .sweeps import METHODS, PAPER_LAMBDA
+from .sweeps import METHODS, PAPER_LAMBDA, TRANSPORT
 
 EVEN = 0.1  # the paper prints in bold what is better by more than 0.1
 PAIRS = (("dotresize", "magnitude"), ("slicegpt", "dotresize"), ("pca_dotresize", "slicegpt"))  # as most often in the paper
@@ -38,8 +38,9 @@ class PairOrder:
     def sentence(self):
         words = {-1: "below", 0: "within 0.1 of", 1: "above"}
         (a, b), (x, y) = self.pair, self.perplexities
+        everywhere = len(self.by_relation) == 1 and len(next(iter(self.by_relation.values()))) > 1
         paper = "; ".join(
-            f"{words[r]} it with {', '.join(title_of(model) for model in self.by_relation[r])}"
+            f"{words[r]} it with {'all of its models' if everywhere else ', '.join(map(title_of, self.by_relation[r]))}"
             for r in sorted(self.by_relation)
         )
         verdict = "" if self.as_in_paper else " **Not so in the paper.**"
@@ -83,8 +84,8 @@ class EnergyRow:
 
 
 def energy_rows(results, sparsities, lambdas):
-    """slicegpt, and pca_dotresize with each lambda."""
-    settings = [("slicegpt", None), *(("pca_dotresize", value) for value in lambdas)]
+    """All methods, those with transport with each lambda."""
+    settings = [(name, value) for name in METHODS for value in (lambdas if name in TRANSPORT else [None])]
     for sparsity in sparsities:
         for method, value in settings:
             if row := results.row(name=method, sparsity=sparsity, **({"lambda": value} if value else {})):
@@ -103,9 +104,10 @@ def reason(rows):
     text = f"slicegpt keeps {100 * sliced[0].energy:.2f} % of the activations' energy, which is the most "
     text += f"that a map of this width can keep, pca_dotresize {100 * min(r.energy for r in merged):.2f} to "
     text += f"{100 * max(r.energy for r in merged):.2f} %. "
-    if len(rows) > 2:
-        correlation = spearmanr([r.energy for r in rows], [r.perplexity for r in rows]).statistic
-        text += f"Over these {len(rows)} models the rank correlation of energy and perplexity is {correlation:+.2f}. "
+    both = sliced + merged
+    if len(both) > 2:
+        correlation = spearmanr([r.energy for r in both], [r.perplexity for r in both]).statistic
+        text += f"Over these {len(both)} models the rank correlation of energy and perplexity is {correlation:+.2f}. "
     below = relation(best.perplexity, base) < 0
-    text += f"With its best lambda, {best.lam:g}, pca_dotresize reaches {best.perplexity:.2f}, "
-    return text + ("which is below slicegpt." if below else "and no lambda that was tried brings it below slicegpt.")
+    text += f"Of the lambdas {best.lam:g} is best for pca_dotresize, with {best.perplexity:.2f}: "
+    return text + ("below slicegpt." if below else "none brings it more than 0.1 below slicegpt.")

@@ -18,21 +18,30 @@ A map per junction, the head dense, activations of the dense model, lambda 0.1 u
 
 
 def order_section(inputs, plan, results):
-    """In words: the order of the methods, the paper's, and what was measured of the reason."""
+    """A verdict, and for each width reduction lines: the order of the methods, the paper's, what was measured of the
+    reason."""
     models = models_beside(inputs.config)
     energy = list(energy_rows(results, plan.sparsities, plan.lambdas))
-    lines, differs = [], False
+    sections, differs = [], False
     for sparsity in plan.sparsities:
         perplexities = perplexities_at(results, sparsity)
         pairs = list(compare_pairs(sparsity, perplexities, models))
         found = [pair.sentence() for pair in pairs] or ["The paper has no such size."]
         found.append(reason([row for row in energy if row.sparsity == sparsity]))
-        lines.append(" ".join([f"{percent(sparsity)}: {ranking(perplexities)}.", *(text for text in found if text)]))
+        sections.append((f"{percent(sparsity)}: {ranking(perplexities)}", [text for text in found if text]))
         differs = differs or not all(pair.as_in_paper for pair in pairs)
     if differs:
-        return "Not all methods are in the order of the paper.", lines
+        return "Not all methods are in the order of the paper.", sections
     whose = "that model" if len(models) == 1 else "at least one of the paper's models"
-    return f"Each pair of methods is in the order that it has with {whose}.", lines
+    return f"Each pair of methods is in the order that it has with {whose}.", sections
+
+
+def order_text(order):
+    verdict, sections = order
+    text = f"{verdict}\n\n"
+    for head, lines in sections:
+        text += f"* {head}\n" + "".join(f"  * {line}\n" for line in lines)
+    return text
 
 
 def failures_section(failures):
@@ -53,8 +62,7 @@ def page(inputs, results, order, tables, figures, failures, command):
         beside="this model" if len(models) == 1 else "its five models, of which this is none",
         command=command,
     )
-    verdict, lines = order
-    text += f"\n## Order of the methods\n\n{verdict}\n\n" + "".join(f"* {line}\n" for line in lines)
+    text += f"\n## Order of the methods\n\n{order_text(order)}"
     for table in tables:
         text += f"\n## {table.title}\n\n"
         if table.name in figures:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from .cost import gpu_memory, measured_latency
-from .page import order_section, page
+from .page import order_section, order_text, page
 from .programs import Failure
 from .published import DENSE
 from .sweeps import OF_TASKS, PAPER_LAMBDA, methods_sweep, run_sweep, samples_sweep, tasks_sweep
@@ -121,6 +121,5 @@ def reproduce(inputs, plan, left_out, command):
     write(plan, tables, page(inputs, results, order, tables, figures, failures, command))
     for table in tables:
         print(table.text(), end="\n\n")
-    print("\n".join(["Order of the methods", "", order[0], *order[1]]))
-    print(f"\n{plan.output / 'README.md'}")
+    print(f"Order of the methods\n\n{order_text(order)}\n{plan.output / 'README.md'}")
     return failures

@@ -40,7 +40,8 @@ def perplexity_table(inputs, plan, results):
             own = [row.get("width"), row.get("bytes_fraction"), value, value and value / base]
             rows.append([percent(sparsity), method, *own, *published_cells(models, sparsity, method)])
     notes = [few_samples_note(inputs)] if inputs.samples != PAPER_SAMPLES else []
-    note = f"The paper: {source_of('perplexity')}, Wikitext-2; in brackets, of that of the dense model."
+    note = f"The paper: {source_of('perplexity')}, Wikitext-2; in brackets, of that of the dense model. "
+    note += "Here widths are multiples of 8, of 64 from a width of 2048 on, so a reduction may be some more than it says."
     return Table("perplexity", "Perplexity of the four methods", columns, rows, [note, *notes])
 
 
@@ -53,7 +54,10 @@ def lambda_table(plan, results):
             of = [results.perplexity(name=method, sparsity=sparsity, **{"lambda": value}) for value in plan.lambdas]
             there = [value for value in of if value is not None]
             rows.append([percent(sparsity), method, *of, max(there) / min(there) - 1 if there else None])
-    return Table("lambda", "Perplexity by the weight of the entropy", columns, rows, [statement_on("lambda")])
+    widest = {m: max((row[-1] for row in rows if row[1] == m and row[-1] is not None), default=None) for m in TRANSPORT}
+    here = ", ".join(f"{method} by up to {spread:.1%}" for method, spread in widest.items() if spread is not None)
+    notes = [statement_on("lambda"), f"Here the perplexities differ: of {here}."]
+    return Table("lambda", "Perplexity by the weight of the entropy", columns, rows, notes)
 
 
 def samples_table(inputs, plan, results, left_out):
@@ -90,7 +94,7 @@ def cost_table(inputs, plan, results, latency):
     """`latency` by path, {} if it was not measured."""
     columns = [Column("width reduction"), Column("net bytes", "{:.1%}"), Column("prompt ms/token", "{:.2f}")]
     columns += [Column("decode ms/token", "{:.2f}"), Column("GPUs to run"), Column("GPU·ms/token", "{:.2f}")]
-    columns += [Column("GPUs to compress"), Column("s to compress", "{:,.0f}")]
+    columns += [Column("GPUs to compress"), Column("s to compress", "{:,.1f}")]
     memory = gpu_memory(plan.hardware)
 
     def row(name, model, fraction, compress):
@@ -130,7 +134,7 @@ def energy_table(plan, results):
         for row in energy_rows(results, plan.sparsities, plan.lambdas)
     ]
     note = "Energy kept: tr(MᵀGM) / tr(G) of each junction's Gram matrix G, the mean over the junctions."
-    return Table("energy", "Energy kept and perplexity in the basis of principal components", columns, rows, [note])
+    return Table("energy", "Energy kept and perplexity", columns, rows, [note])
 
 
 def tasks_table(inputs, plan, accuracies, missing):
