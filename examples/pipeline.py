@@ -61,7 +61,7 @@ def results_of(ended):
 def print_table(rows):
     print(f"{'method':15} {'size':>7} {'perplexity':>11} {'change':>8}")
     for row in sorted(rows, key=lambda row: row["size"]):
-        print(f"{row['method']:15} {row['size']:7.1%} {row['perplexity']:11.2f} {row['perplexity'] / row['dense'] - 1:+8.1%}")
+        print(f"{row['method']:15} {100 * row['size']:5.1f} % {row['perplexity']:11.2f} {100 * (row['perplexity'] / row['dense'] - 1):+6.1f} %")
 
 
 def plot(rows, file):
@@ -130,8 +130,8 @@ def main():
     plot(rows, arguments.plot)
     best = best_of(rows, arguments.max_size)
     if not best:
-        sys.exit(f"pipeline.py: error: no model is within {arguments.max_size:.0%} of the bytes")
-    print(f"\nbest up to {arguments.max_size:.0%}: {best['path']}\n\n{generate(best['path'], arguments.prompt)}")
+        sys.exit(f"pipeline.py: error: no model is within {100 * arguments.max_size:g} % of the bytes")
+    print(f"\nbest up to {100 * arguments.max_size:g} %: {best['path']}\n\n{generate(best['path'], arguments.prompt)}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Logs the reports of compressions as runs of MLflow.
 
-    scripts/mlflow_export.py DIR... [--experiment NAME] [--tracking-uri URI]
+    .venv/bin/python scripts/mlflow_export.py DIR... [--experiment NAME] [--tracking-uri URI]
 
 DIR is a model directory, or that of a sweep, all of whose jobs are logged. A run gets the job's settings as params, sizes,
 perplexities, times and memory as metrics, junctions as steps of metrics, and report and model card as artifacts. A report

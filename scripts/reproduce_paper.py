@@ -78,7 +78,7 @@ def main(arguments=None):
         inputs = read_inputs(options.model, options.text, options.seqlen)
         plan, left_out = plan_of(options, inputs)
         words = sys.argv[1:] if arguments is None else arguments
-        command = shlex.join(["scripts/reproduce_paper.py", *map(str, words)])
+        command = shlex.join([".venv/bin/python", "scripts/reproduce_paper.py", *map(str, words)])
         failures = reproduce(inputs, plan, left_out, command)
     except Failure as error:
         print(f"reproduce_paper: error: {error}", file=sys.stderr)

@@ -66,15 +66,15 @@ def compression(inputs, plan, sparsity):
 
 
 def measured_latency(models, folder):
-    """The latencies of models by path: {"prompt", "decode"}, median ms a token. Kept in a file: models that were measured
-    together are measured once."""
+    """The latencies of models by path: of "prompt" and "decode" {"median", "p10", "p90"}, ms a token. Kept in a file: models
+    that were measured together are measured once."""
     file = folder / "latency.json"
     paths = [str(model) for model in models]
     if file.is_file() and (kept := json.loads(file.read_text()))["models"] == paths:
         return kept["ms_per_token"]
     document = dotresize("eval", *paths, "--latency")
     found = {
-        path: {part: of[f"{part}_ms_per_token"]["median"] for part in ("prompt", "decode")}
+        path: {part: of[f"{part}_ms_per_token"] for part in ("prompt", "decode")}
         for path, of in zip(paths, document["models"], strict=True)
     }
     kept = {"models": paths, "threads": document["threads"], "ms_per_token": found}

@@ -8,6 +8,7 @@ from .programs import Failure
 from .published import DENSE
 from .sweeps import OF_TASKS, PAPER_LAMBDA, methods_sweep, run_sweep, samples_sweep, tasks_sweep
 from .tables import (
+    GPU_TIME,
     cost_table,
     effective_rank_table,
     energy_table,
@@ -17,8 +18,6 @@ from .tables import (
     samples_table,
     tasks_table,
 )
-
-COST_COLUMN = 5  # GPU·ms/token of the cost table
 
 
 def latency_of(inputs, plan, results):
@@ -73,7 +72,8 @@ def cost_points(plan, results, table):
     """(sparsity, GPU ms a token, perplexity) of what was measured."""
     kept = kept_models(plan, results)
     sizes = [(0.0, results.dense["perplexity"]), *((sparsity, row["perplexity"]) for sparsity, row in kept)]
-    costs = [row[COST_COLUMN] for row in table.rows]
+    column = [column.name for column in table.columns].index(GPU_TIME)
+    costs = [row[column] for row in table.rows]
     return [(size, cost, value) for (size, value), cost in zip(sizes, costs, strict=True) if cost is not None]
 
 

@@ -13,9 +13,17 @@ NOTHING = "–"
 class Column:
     name: str
     form: str = "{}"  # of a value that is there
+    scale: float = 1  # by which people see it multiplied
 
     def cell(self, value):
-        return NOTHING if value is None else self.form.format(value)
+        if value is None:
+            return NOTHING
+        return self.form.format(value if self.scale == 1 else self.scale * value)
+
+
+def share(name, form="{:.1f} %"):
+    """A column of fractions."""
+    return Column(name, form, 100)
 
 
 @dataclass

@@ -8,10 +8,11 @@ from .inputs import PAPER_SAMPLES
 from .order import energy_rows
 from .published import DENSE, accuracies_of, models_beside, perplexity_of, source_of, statement_on, title_of
 from .sweeps import METHODS, OF_TASKS, PAPER_LAMBDA, TRANSPORT
-from .table import Column, Table, percent
+from .table import Column, Table, percent, share
 from .tasks import AVERAGE, five_tasks
 
 PERPLEXITY = "{:.2f}"
+GPU_TIME = "GPU·ms/token"
 
 
 def few_samples_note(inputs):
@@ -27,7 +28,7 @@ def published_cells(models, sparsity, method):
 
 def perplexity_table(inputs, plan, results):
     models = models_beside(inputs.config)
-    columns = [Column("width reduction"), Column("method"), Column("width"), Column("net bytes", "{:.1%}")]
+    columns = [Column("width reduction"), Column("method"), Column("width"), share("net bytes")]
     columns += [Column("perplexity", PERPLEXITY), Column("of dense", "{:.2f}")]
     columns += [Column(f"paper: {title_of(model)}") for model in models]
 
@@ -47,7 +48,7 @@ def perplexity_table(inputs, plan, results):
 
 def lambda_table(plan, results):
     columns = [Column("width reduction"), Column("method")]
-    columns += [Column(f"lambda {value:g}", PERPLEXITY) for value in plan.lambdas] + [Column("most over least", "{:+.1%}")]
+    columns += [Column(f"lambda {value:g}", PERPLEXITY) for value in plan.lambdas] + [share("most over least", "{:+.1f} %")]
     rows = []
     for sparsity in plan.sparsities:
         for method in TRANSPORT:
@@ -55,13 +56,13 @@ def lambda_table(plan, results):
             there = [value for value in of if value is not None]
             rows.append([percent(sparsity), method, *of, max(there) / min(there) - 1 if there else None])
     widest = {m: max((row[-1] for row in rows if row[1] == m and row[-1] is not None), default=None) for m in TRANSPORT}
-    here = ", ".join(f"{method} by up to {spread:.1%}" for method, spread in widest.items() if spread is not None)
+    here = ", ".join(f"{method} by up to {percent(round(spread, 3))}" for method, spread in widest.items() if spread is not None)
     notes = [statement_on("lambda"), f"Here the perplexities differ: of {here}."]
     return Table("lambda", "Perplexity by the weight of the entropy", columns, rows, notes)
 
 
 def samples_table(inputs, plan, results, left_out):
-    columns = [Column("samples"), Column("tokens", "{:,}"), Column("perplexity", PERPLEXITY), Column("to the one before", "{:+.1%}")]
+    columns = [Column("samples"), Column("tokens", "{:,}"), Column("perplexity", PERPLEXITY), share("to the one before", "{:+.1f} %")]
     rows, before = [], None
     for count in plan.sample_counts:
         value = results.perplexity(samples=count)
@@ -84,7 +85,7 @@ def effective_rank_table(inputs, report):
     layers = range(inputs.config["num_hidden_layers"])
     rows = [[layer, ranks.get(f"layers.{layer}.attention"), ranks.get(f"layers.{layer}.mlp")] for layer in layers]
     mean, width = statistics.mean(ranks.values()), inputs.config["hidden_size"]
-    mine = f"Mean over the junctions {mean:.0f} of {width} ({mean / width:.0%}), least {min(ranks.values())}. "
+    mine = f"Mean over the junctions {mean:.0f} of {width} ({percent(round(mean / width, 2))}), least {min(ranks.values())}. "
     mine += "A junction without a figure has no map (the last one, whose head is dense)."
     columns = [Column("layer"), Column("after attention"), Column("after the MLP")]
     return Table("effective_rank", "Effective rank (99 % of the energy)", columns, rows, [mine, statement_on("effective_rank")])
@@ -92,16 +93,19 @@ def effective_rank_table(inputs, report):
 
 def cost_table(inputs, plan, results, latency):
     """`latency` by path, {} if it was not measured."""
-    columns = [Column("width reduction"), Column("net bytes", "{:.1%}"), Column("prompt ms/token", "{:.2f}")]
-    columns += [Column("decode ms/token", "{:.2f}"), Column("GPUs to run"), Column("GPU·ms/token", "{:.2f}")]
+    columns = [Column("width reduction"), share("net bytes"), Column("prompt ms/token", "{:.2f}")]
+    columns += [Column("decode ms/token", "{:.2f}"), Column("p10 to p90"), Column("GPUs to run"), Column(GPU_TIME, "{:.2f}")]
     columns += [Column("GPUs to compress"), Column("s to compress", "{:,.1f}")]
     memory = gpu_memory(plan.hardware)
 
     def row(name, model, fraction, compress):
-        times = latency.get(str(model), {})
         gpus = gpus_to_run(block_bytes(model), memory)
-        total = gpus and times and gpus * times["decode"]
-        return [name, fraction, times.get("prompt"), times.get("decode"), gpus, total or None, *compress]
+        times = latency.get(str(model))
+        if not times:
+            return [name, fraction, None, None, None, gpus, None, *compress]
+        prompt, decode = times["prompt"]["median"], times["decode"]["median"]
+        spread = f"{times['decode']['p10']:.2f} to {times['decode']['p90']:.2f}"
+        return [name, fraction, prompt, decode, spread, gpus, gpus and gpus * decode, *compress]
 
     rows = [row("0 %", inputs.model, 1.0, (None, None))]
     for sparsity, best in kept_models(plan, results):
@@ -110,7 +114,7 @@ def cost_table(inputs, plan, results, latency):
     notes = [
         f"GPUs are those of {plan.hardware.name}, {memory / 1e9:.1f} GB each; to run: with weights of 16 bits, whole layers, and "
         "1 GiB for CUDA and activations; to compress: the fewest ranks with a plan, and its estimate of the time. Times a "
-        "token are of this machine (dotresize eval --latency, 128 tokens of prompt, 32 decoded)." + _not_measured(latency),
+        "token are of this machine (dotresize eval --latency, 128 tokens of prompt, 32 decoded: medians, and percentiles of the latter)." + _not_measured(latency),
         statement_on("cost"),
     ]
     return Table("cost", "Latency and GPUs", columns, rows, notes)
@@ -128,7 +132,7 @@ def kept_models(plan, results):
 
 def energy_table(plan, results):
     columns = [Column("width reduction"), Column("method"), Column("lambda", "{:g}")]
-    columns += [Column("energy kept", "{:.2%}"), Column("perplexity", PERPLEXITY)]
+    columns += [share("energy kept", "{:.2f} %"), Column("perplexity", PERPLEXITY)]
     rows = [
         [percent(row.sparsity), row.method, row.lam, row.energy, row.perplexity]
         for row in energy_rows(results, plan.sparsities, plan.lambdas)

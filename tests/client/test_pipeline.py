@@ -22,13 +22,13 @@ def test_variants_are_submitted_compared_and_the_best_writes(server, cli, job_fi
     assert done.returncode == 0, done.stderr
     listed = cli.json("list", "--label", "run=two-sizes", "--state", "succeeded")["jobs"]
     assert {j["spec"]["name"] for j in listed} == {"pipeline-slicegpt-0.9", "pipeline-slicegpt-0.7"}
-    printed = re.findall(r"^slicegpt +([0-9.]+)% +([0-9.]+)", done.stdout, re.M)
+    printed = re.findall(r"^slicegpt +([0-9.]+) % +([0-9.]+)", done.stdout, re.M)
     of_jobs = sorted((j["result"]["compressed"]["bytes"] / j["result"]["dense"]["bytes"],
                       j["result"]["compressed"]["perplexity"]) for j in listed)
     assert printed == [(f"{100 * size:.1f}", f"{perplexity:.2f}") for size, perplexity in of_jobs]
     assert (tmp_path / "sizes.svg").read_text().rstrip().endswith("</svg>")
     # 0.9 is the better one, and too large.
-    assert f"best up to 80%: {tmp_path / 'out-pipeline-slicegpt-0.7'}" in done.stdout
+    assert f"best up to 80 %: {tmp_path / 'out-pipeline-slicegpt-0.7'}" in done.stdout
     assert "The with statement" in done.stdout
 
 

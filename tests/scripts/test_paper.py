@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from paper import cost, inputs, order, published, sweeps, tables, tasks
-from paper.table import Column, Table
+from paper.table import Column, Table, share
 
 LLAMA_8B = {"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32}
 ANOTHER = {"model_type": "llama", "hidden_size": 256, "num_hidden_layers": 2}
@@ -215,7 +215,7 @@ def test_a_model_is_scored_once(tmp_path, monkeypatch):
 
 
 def test_a_table_shows_and_keeps_its_values():
-    table = Table("name", "Title", [Column("method"), Column("share", "{:.0%}")], [["a, b", 0.123], ["c", None]], ["Note."])
+    table = Table("name", "Title", [Column("method"), share("share", "{:.0f} %")], [["a, b", 0.123], ["c", None]], ["Note."])
     assert list(csv.reader(io.StringIO(table.csv()))) == [["method", "share"], ["a, b", "0.123"], ["c", ""]]
-    assert "| a, b     |     12% |" in table.markdown() and table.markdown().endswith("\nNote.\n")
-    assert "12%" in table.text() and "–" in table.text()
+    assert "| a, b     |    12 % |" in table.markdown() and table.markdown().endswith("\nNote.\n")
+    assert "12 %" in table.text() and "–" in table.text()
