@@ -61,7 +61,8 @@ def results_of(ended):
 def print_table(rows):
     print(f"{'method':15} {'size':>7} {'perplexity':>11} {'change':>8}")
     for row in sorted(rows, key=lambda row: row["size"]):
-        print(f"{row['method']:15} {100 * row['size']:5.1f} % {row['perplexity']:11.2f} {100 * (row['perplexity'] / row['dense'] - 1):+6.1f} %")
+        change = row["perplexity"] / row["dense"] - 1
+        print(f"{row['method']:15} {100 * row['size']:5.1f} % {row['perplexity']:11.2f} {100 * change:+6.1f} %")
 
 
 def plot(rows, file):

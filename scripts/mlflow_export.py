@@ -50,11 +50,15 @@ def flattened(value, prefix=""):
     """The leaves of nested mappings, by keys like "method.lambda"."""
     if not isinstance(value, dict):
         return {prefix: value}
-    return {key: leaf for name, part in value.items() for key, leaf in flattened(part, f"{prefix}.{name}" if prefix else name).items()}
+    leaves = {}
+    for name, part in value.items():
+        leaves |= flattened(part, f"{prefix}.{name}" if prefix else name)
+    return leaves
 
 
 def numbers_of(leaves):
-    return {key: float(value) for key, value in leaves.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
+    numbers = {key: value for key, value in leaves.items() if isinstance(value, (int, float))}
+    return {key: float(value) for key, value in numbers.items() if not isinstance(value, bool)}
 
 
 def params_of(report):

@@ -42,10 +42,10 @@ def fraction(text):
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("model", type=Path, metavar="MODEL_DIR")
-    parser.add_argument("--text", type=Path, required=True, metavar="DIR", help="folder of calibration.txt and evaluation.txt")
+    parser.add_argument("--text", type=Path, required=True, metavar="DIR", help="of calibration.txt and evaluation.txt")
     parser.add_argument("--tasks", action="store_true", help="also the zero-shot tasks whose data are there")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default: out/paper-NAME of the model")
-    parser.add_argument("--seqlen", type=int, metavar="N", help="tokens of a sample (default: 2048, or what the model takes)")
+    parser.add_argument("--seqlen", type=int, metavar="N", help="tokens of a sample (default: 2048, or the most)")
     parser.add_argument("--sparsities", type=fraction, nargs="+", default=SPARSITIES, metavar="X")
     parser.add_argument("--lambdas", type=float, nargs="+", default=LAMBDAS, metavar="X", help="0.1 is always among them")
     parser.add_argument("--samples", type=int, nargs="+", default=SAMPLES, metavar="N", help="of the calibration")

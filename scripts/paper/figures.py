@@ -54,7 +54,8 @@ def perplexity_figure(inputs, plan, results, folder):
             ratios = [value / dense for value, dense in published if value]
             if ratios:
                 place = 100 * sparsity + 0.7 + 0.4 * shift
-                axes.plot([place, place], [min(ratios), max(ratios)], color=COLORS[method], marker="_", linewidth=3, alpha=0.5)
+                style = {"marker": "_", "linewidth": 3, "alpha": 0.5}
+                axes.plot([place, place], [min(ratios), max(ratios)], color=COLORS[method], **style)
     axes.set(xlabel=WIDTH_REDUCTION, ylabel="perplexity / that of the dense model")
     log_axis(axes.yaxis)
     axes.legend(title="bars: the paper's models")

@@ -7,8 +7,8 @@ from .table import percent
 HEAD = """\
 # The paper's tables for {model}
 
-{samples} samples of {seqlen} tokens of {calibration}, perplexity of {evaluation} in windows of {seqlen} tokens; the dense model has {dense:.2f}.
-Beside them are the figures of the paper (Verma, Murray, Duh: DotResize; `scripts/paper/published.yaml`), of {beside}.
+{samples} samples of {seqlen} tokens of {calibration}, perplexity of {evaluation} in windows of {seqlen} tokens; the dense model
+has {dense:.2f}. Beside them are the figures of the paper (Verma, Murray, Duh: DotResize; `scripts/paper/published.yaml`), of {beside}.
 A map per junction, the head dense, activations of the dense model, lambda 0.1 unless the table says another.
 
 ```

@@ -16,7 +16,7 @@ GPU_TIME = "GPU·ms/token"
 
 
 def few_samples_note(inputs):
-    return f"The maps are made from {inputs.samples} samples, which is all that the text has; the paper's from {PAPER_SAMPLES}."
+    return f"The maps are made from all {inputs.samples} samples that the text has; the paper's from {PAPER_SAMPLES}."
 
 
 def published_cells(models, sparsity, method):
@@ -56,13 +56,15 @@ def lambda_table(plan, results):
             there = [value for value in of if value is not None]
             rows.append([percent(sparsity), method, *of, max(there) / min(there) - 1 if there else None])
     widest = {m: max((row[-1] for row in rows if row[1] == m and row[-1] is not None), default=None) for m in TRANSPORT}
-    here = ", ".join(f"{method} by up to {percent(round(spread, 3))}" for method, spread in widest.items() if spread is not None)
+    spreads = [(method, spread) for method, spread in widest.items() if spread is not None]
+    here = ", ".join(f"{method} by up to {percent(round(spread, 3))}" for method, spread in spreads)
     notes = [statement_on("lambda"), f"Here the perplexities differ: of {here}."]
     return Table("lambda", "Perplexity by the weight of the entropy", columns, rows, notes)
 
 
 def samples_table(inputs, plan, results, left_out):
-    columns = [Column("samples"), Column("tokens", "{:,}"), Column("perplexity", PERPLEXITY), share("to the one before", "{:+.1f} %")]
+    columns = [Column("samples"), Column("tokens", "{:,}"), Column("perplexity", PERPLEXITY)]
+    columns.append(share("to the one before", "{:+.1f} %"))
     rows, before = [], None
     for count in plan.sample_counts:
         value = results.perplexity(samples=count)
@@ -85,10 +87,11 @@ def effective_rank_table(inputs, report):
     layers = range(inputs.config["num_hidden_layers"])
     rows = [[layer, ranks.get(f"layers.{layer}.attention"), ranks.get(f"layers.{layer}.mlp")] for layer in layers]
     mean, width = statistics.mean(ranks.values()), inputs.config["hidden_size"]
-    mine = f"Mean over the junctions {mean:.0f} of {width} ({percent(round(mean / width, 2))}), least {min(ranks.values())}. "
-    mine += "A junction without a figure has no map (the last one, whose head is dense)."
+    mine = f"Mean over the junctions {mean:.0f} of {width} ({percent(round(mean / width, 2))}), "
+    mine += f"least {min(ranks.values())}. A junction without a figure has no map (the last one, whose head is dense)."
     columns = [Column("layer"), Column("after attention"), Column("after the MLP")]
-    return Table("effective_rank", "Effective rank (99 % of the energy)", columns, rows, [mine, statement_on("effective_rank")])
+    notes = [mine, statement_on("effective_rank")]
+    return Table("effective_rank", "Effective rank (99 % of the energy)", columns, rows, notes)
 
 
 def cost_table(inputs, plan, results, latency):
@@ -112,9 +115,10 @@ def cost_table(inputs, plan, results, latency):
         compress = compression(inputs, plan, sparsity)
         rows.append(row(percent(sparsity), Path(best["model"]), best["bytes_fraction"], compress))
     notes = [
-        f"GPUs are those of {plan.hardware.name}, {memory / 1e9:.1f} GB each; to run: with weights of 16 bits, whole layers, and "
-        "1 GiB for CUDA and activations; to compress: the fewest ranks with a plan, and its estimate of the time. Times a "
-        "token are of this machine (dotresize eval --latency, 128 tokens of prompt, 32 decoded: medians, and percentiles of the latter)." + _not_measured(latency),
+        f"GPUs are those of {plan.hardware.name}, {memory / 1e9:.1f} GB each; to run: with weights of 16 bits, whole layers, "
+        "and 1 GiB for CUDA and activations; to compress: the fewest ranks with a plan, and its estimate of the time. Times a "
+        "token are of this machine (dotresize eval --latency, 128 tokens of prompt, 32 decoded: medians, and "
+        "percentiles of the latter)." + _not_measured(latency),
         statement_on("cost"),
     ]
     return Table("cost", "Latency and GPUs", columns, rows, notes)
