@@ -21,6 +21,7 @@ from paper.reproduction import reproduce
 from paper.sweeps import PAPER_LAMBDA, Plan
 
 EXIT_SOME_FAILED = 1
+EXIT_INTERRUPTED = 2
 LAMBDAS = (0.01, 0.1, 1.0, 10.0)
 SAMPLES = (8, 16, 32, 64, 128, 256, 512, 1024)
 SPARSITIES = (0.1, 0.2, 0.3)
@@ -58,7 +59,7 @@ def parse_arguments(arguments):
 
 def plan_of(options, inputs):
     """What is run, and the sample counts that the text does not have."""
-    counts, left_out = split_samples(sorted(options.samples), inputs.windows)
+    counts, left_out = split_samples(sorted(set(options.samples)), inputs.windows)
     plan = Plan(
         output=(options.output or ROOT / "out" / f"paper-{inputs.model.name}").resolve(),
         sparsities=tuple(sorted(set(options.sparsities))),
@@ -83,6 +84,9 @@ def main(arguments=None):
     except Failure as error:
         print(f"reproduce_paper: error: {error}", file=sys.stderr)
         return error.code
+    except KeyboardInterrupt:
+        print("reproduce_paper: interrupted; the same command goes on", file=sys.stderr)
+        return EXIT_INTERRUPTED
     return EXIT_SOME_FAILED if failures else 0
 
 
