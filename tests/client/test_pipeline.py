@@ -16,7 +16,8 @@ def run(*arguments):
 
 
 def test_variants_are_submitted_compared_and_the_best_writes(server, cli, job_files, tmp_path):
-    job = job_files("pipeline", evaluation={"tokens": str(job_files.tokens), "kl": False})
+    evaluation = {"tokens": str(job_files.tokens), "kl": False}
+    job = job_files("pipeline", evaluation=evaluation, resources={"ranks": 1})
     options = ["--methods", "slicegpt", "--sizes", "0.9", "0.7", "--run", "two-sizes", "--plot", tmp_path / "sizes.svg"]
     done = run(server.address, job, *options)
     assert done.returncode == 0, done.stderr
