@@ -4,7 +4,7 @@
 #   scripts/lint.sh              all sources
 #   scripts/lint.sh FILE...      these
 #   scripts/lint.sh --changed    the newest of those changed in the working tree or in the last day of commits: what CI
-#                                checks, at most $LINT_MOST (default 5) for the sake of its time
+#                                checks, at most $LINT_MOST (default 3) for the sake of its time
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,7 +27,7 @@ changed_sources() {
 if [ "${1-}" = --changed ]; then
   git rev-parse --git-dir >/dev/null  # its error is ours: without git nothing would seem to have changed
   mapfile -t sources < <(changed_sources)
-  most=${LINT_MOST:-5}
+  most=${LINT_MOST:-3}
   ((${#sources[@]} <= most)) ||
     echo "lint: $((${#sources[@]} - most)) more changed sources are left out: scripts/lint.sh checks all"
   sources=("${sources[@]:0:most}")

@@ -146,7 +146,8 @@ FULL_WIDTH_SOURCES = {
     "qwen3_moe-biases-wide-heads": tiny_keys("qwen3_moe", attention_bias=True, head_dim=20),
 }
 FULL_WIDTH_JOBS = [
-    *itertools.product(FULL_WIDTH_SOURCES, ["magnitude", "pca_dotresize"]),
+    *itertools.product(FULL_WIDTH_SOURCES, ["pca_dotresize"]),
+    *itertools.product(["phi3-partial-sliding", "qwen3_moe-biases-wide-heads"], ["magnitude"]),
     *itertools.product(ROTARY_SOURCES, ["slicegpt"]),
 ]
 
