@@ -116,7 +116,13 @@ def test_a_sweep_is_cancelled_with_all_of_its_processes(make_server, base, tmp_p
                          DOTRESIZE_WORKER=script(tmp_path / "worker", "sleep 300"))
     id_ = create(server, base, {"method.sparsity": [0.2, 0.3]}, parallel=2).job.id
     eventually(20, lambda: server.get(id_).state == Job.RUNNING and len(runners_of(id_)) == 1)
-    assert server.jobs.GetServerInfo(jobs_pb2.GetServerInfoRequest(), timeout=20).used.ranks == 2
+    # It has the ranks of both jobs, whose processes cannot call the server.
+    other = server.create(spec(tmp_path / "other", resources__ranks=1)).id
+    eventually(20, lambda: server.get(other).waiting_for == "1 ranks (0 free)")
+    server.cancel(other)
+    eventually(20, lambda: len(processes_of(id_)) > 2)
+    secrets = [pid for pid, environment in processes_of(id_).items() if "DOTRESIZE_ATTEMPT_TOKEN" in environment]
+    assert len(secrets) == 2, "supervisor and runner"
     with refused(grpc.StatusCode.FAILED_PRECONDITION) as found:
         server.create(spec(tmp_path / "sweep/variants/other"))
     assert found[0] == "OUTPUT_IN_USE"
