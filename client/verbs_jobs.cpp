@@ -340,6 +340,16 @@ int print_logs(const std::string& id_or_prefix, bool follow_log, const CommonOpt
   return kExitOk;
 }
 
+void add_sweep_options(CLI::App& command, SubmitOptions& options) {
+  command
+      .add_option("--parallel", options.parallel, "Of a sweep: jobs at a time (default: what fits)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024).description(""));
+  command.add_flag("--pareto", options.pareto,
+                   "Of a sweep: show the front alone: no other result has fewer bytes and less "
+                   "perplexity");
+}
+
 Verb submit_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
       add_server_verb(app, common, "submit", "Give a job or a sweep to the server",
@@ -358,14 +368,7 @@ Verb submit_verb(CLI::App& app, CommonOptions& common) {
       .add_flag("--dry-run", options->dry_run,
                 "Only ask the server whether it would accept the job, and for its plan")
       ->excludes(wait);
-  command
-      .add_option("--parallel", options->parallel,
-                  "Of a sweep: jobs at a time (default: what fits)")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024).description(""));
-  command.add_flag("--pareto", options->pareto,
-                   "Of a sweep: show the front alone: no other result has fewer bytes and less "
-                   "perplexity");
+  add_sweep_options(command, *options);
   command
       .add_option("--request-id", options->request_id,
                   "The same ID gives the same job, however often it is submitted (default: a new "
