@@ -27,6 +27,9 @@ namespace dotresize {
 namespace {
 
 constexpr char kOrigin[] = "sweep";
+// The keys that can be varied and name files.
+constexpr char kText[] = "calibration.text";
+constexpr char kTokens[] = "calibration.tokens";
 
 bool is_absolute(const std::string& path) { return std::filesystem::path(path).is_absolute(); }
 
@@ -45,7 +48,7 @@ void require_absolute_paths(v1::JobSpec spec, const v1::SweepSpec& sweep) {
   };
   for (const SpecPath& path : paths_of(spec)) check(path.key, *path.value);
   for (const v1::SweepSpec::Axis& axis : sweep.axes()) {
-    if (axis.key() != "calibration.text" && axis.key() != "calibration.tokens") continue;
+    if (axis.key() != kText && axis.key() != kTokens) continue;
     for (const auto& value : axis.values().values()) {
       for_each_text(value, [&](const std::string& text) { check("sweep." + axis.key(), text); });
     }
@@ -196,7 +199,13 @@ SweepFile resolve_sweep(const v1::JobSpec& spec, const v1::SweepSpec& sweep,
   file.base.spec = paths.resolve(file.base.spec);
   for_each_path_value(
       file, [&](const std::string& key, SweepAxis::Value& value, const v1::JobSpec& with) {
-        set_key(key, paths.resolve(with), value.spec);
+        const v1::Calibration resolved = paths.resolve(with).calibration();
+        v1::Calibration& part = *value.spec.mutable_calibration();
+        if (key == kText) {
+          *part.mutable_text() = resolved.text();
+        } else {
+          part.set_tokens(resolved.tokens());
+        }
       });
   return file;
 }

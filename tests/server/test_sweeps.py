@@ -138,8 +138,15 @@ def test_a_sweep_is_cancelled_with_all_of_its_processes(make_server, base, tmp_p
 def test_a_sweep_whose_jobs_fail_says_why_and_can_be_resumed(make_server, base, tmp_path):
     line = "dotresize-worker: error: rank 0 on here in calibrate: bad luck"
     server = make_server(DOTRESIZE_WORKER=script(tmp_path / "worker", f"echo '{line}' >&2; exit 1"))
-    id_ = create(server, base, {"method.sparsity": [0.2, 0.3]}).job.id
+    link = tmp_path / "link.safetensors"
+    link.symlink_to(SOURCE / "tests/data/calibration.safetensors")
+    base.evaluation.ClearField("tokens")
+    base.evaluation.text.append(str(SOURCE / "README.md"))
+    id_ = create(server, base, {"calibration.tokens": [base.calibration.tokens, str(link)]}).job.id
     job = server.wait(id_)
+    run = [json.loads(file.read_text()) for file in tmp_path.glob("sweep/variants/*/job.json")]
+    assert {spec["calibration"]["tokens"] for spec in run} == {base.calibration.tokens, os.path.realpath(link)}
+    assert [spec["evaluation"]["text"] for spec in run] == [[str(SOURCE / "README.md")]] * 2
     assert (job.state, job.error.code) == (Job.FAILED, "RANK_FAILED")
     assert job.error.message.startswith("2 of 2 jobs failed; ") and job.error.message.endswith("bad luck")
     assert {row.reason for row in get(server, id_).results.variants} == {"bad luck"}
