@@ -30,6 +30,8 @@ ReportSummary report_of(const v1::SweepResults& results, const v1::SweepResults:
   report.width_range = printable(variant.width_range(), kMaxText);
   report.dense = {dense.parameters(), dense.bytes(), dense.perplexity()};
   report.compressed = {variant.parameters(), variant.bytes(), variant.perplexity()};
+  if (variant.has_kl()) report.compressed.kl = variant.kl();
+  if (variant.has_agreement()) report.compressed.agreement = variant.agreement();
   report.wall_time_s = variant.wall_time_s();
   return report;
 }
