@@ -1,0 +1,1 @@
+"""What scripts/reproduce_paper.py consists of."""

@@ -1,0 +1,85 @@
+"""The model and the texts of a reproduction, and how many samples the texts have."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from .programs import ROOT, Failure
+
+sys.path.insert(0, str(ROOT / "worker" / "python"))
+from tokenize_text import InputError, tokenize_files  # noqa: E402
+
+PAPER_SAMPLES = 128
+PAPER_SEQLEN = 2048
+CALIBRATION = "calibration.txt"
+EVALUATION = "evaluation.txt"
+TASKS_CALIBRATION = "tasks.txt"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    model: Path
+    config: dict  # config.json
+    calibration: Path
+    evaluation: Path
+    tasks_calibration: Path  # that of the zero-shot tasks; `calibration` if they have none of their own
+    seqlen: int
+    calibration_tokens: int
+
+    @property
+    def windows(self):
+        """Of the calibration text."""
+        return self.calibration_tokens // self.seqlen
+
+    @property
+    def samples(self):
+        """Of the paper, or as many as the text has."""
+        return min(PAPER_SAMPLES, self.windows)
+
+
+def read_config(model):
+    file = model / "config.json"
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Failure(f"{file}: {getattr(error, 'strerror', None) or f'not JSON: {error}'}") from error
+
+
+def text_in(folder, name, what):
+    if not (folder / name).is_file():
+        raise Failure(f"{folder / name}: not there; --text is a folder with {what} ({name})")
+    return (folder / name).resolve()
+
+
+def token_count(model, text):
+    try:
+        return len(tokenize_files(model, [text]))
+    except InputError as error:
+        raise Failure(str(error)) from error
+
+
+def read_inputs(model, folder, seqlen=None):
+    """Throws Failure if the model has no config or tokenizer, or the folder lacks a text or enough of it."""
+    config = read_config(model)
+    calibration = text_in(folder, CALIBRATION, "the text that the maps are made from")
+    evaluation = text_in(folder, EVALUATION, "the text of the perplexity")
+    own = (folder / TASKS_CALIBRATION).resolve()
+    seqlen = seqlen or min(PAPER_SEQLEN, config.get("max_position_embeddings", PAPER_SEQLEN))
+    for text in (calibration, evaluation):
+        if (tokens := token_count(model, text)) < seqlen:
+            raise Failure(f"{text}: {tokens} tokens, fewer than one sample of {seqlen} (--seqlen)")
+    return Inputs(
+        model=model.resolve(),
+        config=config,
+        calibration=calibration,
+        evaluation=evaluation,
+        tasks_calibration=own if own.is_file() else calibration,
+        seqlen=seqlen,
+        calibration_tokens=token_count(model, calibration),
+    )
+
+
+def split_samples(wanted, windows):
+    """The sample counts that a text of so many windows has, and those that it has not."""
+    return [n for n in wanted if n <= windows], [n for n in wanted if n > windows]

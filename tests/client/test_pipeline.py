@@ -1,0 +1,38 @@
+"""examples/pipeline.py against a real server."""
+
+import os
+import re
+import subprocess
+import sys
+
+from conftest import SOURCE
+
+EXAMPLE = SOURCE / "examples" / "pipeline.py"
+
+
+def run(*arguments):
+    return subprocess.run([sys.executable, EXAMPLE, *map(str, arguments)], capture_output=True, text=True, timeout=180,
+                          env=os.environ | {"OMP_NUM_THREADS": "1"})
+
+
+def test_variants_are_submitted_compared_and_the_best_writes(server, cli, job_files, tmp_path):
+    evaluation = {"tokens": str(job_files.tokens), "kl": False}
+    job = job_files("pipeline", evaluation=evaluation, resources={"ranks": 1})
+    options = ["--methods", "slicegpt", "--sizes", "0.9", "0.7", "--run", "two-sizes", "--plot", tmp_path / "sizes.svg"]
+    done = run(server.address, job, *options)
+    assert done.returncode == 0, done.stderr
+    listed = cli.json("list", "--label", "run=two-sizes", "--state", "succeeded")["jobs"]
+    assert {j["spec"]["name"] for j in listed} == {"pipeline-slicegpt-0.9", "pipeline-slicegpt-0.7"}
+    printed = re.findall(r"^slicegpt +([0-9.]+) % +([0-9.]+)", done.stdout, re.M)
+    of_jobs = sorted((j["result"]["compressed"]["bytes"] / j["result"]["dense"]["bytes"],
+                      j["result"]["compressed"]["perplexity"]) for j in listed)
+    assert printed == [(f"{100 * size:.1f}", f"{perplexity:.2f}") for size, perplexity in of_jobs]
+    assert (tmp_path / "sizes.svg").read_text().rstrip().endswith("</svg>")
+    # 0.9 is the better one, and too large.
+    assert f"best up to 80 %: {tmp_path / 'out-pipeline-slicegpt-0.7'}" in done.stdout
+    assert "The with statement" in done.stdout
+
+
+def test_a_job_without_evaluation_is_refused(server, job_files):
+    done = run(server.address, job_files("blind"))
+    assert done.returncode == 1 and "evaluation: required" in done.stderr
