@@ -21,19 +21,39 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds kUnaryDeadline{10};
+constexpr seconds kSweepDeadline{120};  // thousands of jobs are planned
 
 template <typename Request, typename Response>
 using UnaryCall = grpc::Status (v1::Jobs::Stub::*)(grpc::ClientContext*, const Request&, Response*);
 
 template <typename Request, typename Response>
-Response call(Connection& connection, UnaryCall<Request, Response> method, const Request& request) {
+Response call(Connection& connection, UnaryCall<Request, Response> method, const Request& request,
+              seconds deadline = kUnaryDeadline) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kUnaryDeadline);
+  context.set_deadline(std::chrono::system_clock::now() + deadline);
   connection.identify(context);
   Response response;
   const grpc::Status status = (connection.stub().*method)(&context, request, &response);
   if (!status.ok()) throw RpcError(status, connection.server());
   return response;
+}
+
+/// Tries again for ten seconds while the server is away.
+template <class Body>
+auto patiently(Connection& connection, const std::function<void(const std::string&)>& on_retry,
+               const Body& body) {
+  Backoff backoff(milliseconds(250), seconds(2), seconds(10));
+  for (bool first = true;; first = false) {
+    try {
+      return body();
+    } catch (const RpcError& error) {
+      if (error.code() != grpc::UNAVAILABLE) throw;
+      const auto pause = backoff.next();
+      if (!pause) throw;
+      if (first) on_retry(error.what());
+      connection.wait(*pause);
+    }
+  }
 }
 
 /// gRPC would wait for up to two minutes between attempts to connect: too long for someone who has
@@ -97,18 +117,21 @@ void Connection::identify(grpc::ClientContext& context) const {
 
 v1::Job Connection::create_job(const v1::CreateJobRequest& request,
                                const std::function<void(const std::string&)>& on_retry) {
-  Backoff backoff(milliseconds(250), seconds(2), seconds(10));
-  for (bool first = true;; first = false) {
-    try {
-      return call(*this, &v1::Jobs::Stub::CreateJob, request);
-    } catch (const RpcError& error) {
-      if (error.code() != grpc::UNAVAILABLE) throw;
-      const auto pause = backoff.next();
-      if (!pause) throw;
-      if (first) on_retry(error.what());
-      wait(*pause);
-    }
-  }
+  return patiently(*this, on_retry,
+                   [&] { return call(*this, &v1::Jobs::Stub::CreateJob, request); });
+}
+
+v1::Sweep Connection::create_sweep(const v1::CreateSweepRequest& request,
+                                   const std::function<void(const std::string&)>& on_retry) {
+  return patiently(*this, on_retry, [&] {
+    return call(*this, &v1::Jobs::Stub::CreateSweep, request, kSweepDeadline);
+  });
+}
+
+v1::Sweep Connection::get_sweep(const std::string& id) {
+  v1::GetSweepRequest request;
+  request.set_id(id);
+  return call(*this, &v1::Jobs::Stub::GetSweep, request);
 }
 
 v1::Job Connection::get_job(const std::string& id) {

@@ -38,7 +38,11 @@ class Connection {
   /// `request.request_id` (must not be empty). `on_retry` hears why, once.
   v1::Job create_job(const v1::CreateJobRequest& request,
                      const std::function<void(const std::string&)>& on_retry);
+  /// The same for a sweep.
+  v1::Sweep create_sweep(const v1::CreateSweepRequest& request,
+                         const std::function<void(const std::string&)>& on_retry);
   v1::Job get_job(const std::string& id);
+  v1::Sweep get_sweep(const std::string& id);
   /// Newest first, at most `limit` jobs, over as many pages as it takes.
   std::vector<v1::Job> list_jobs(const v1::ListJobsRequest::Filter& filter, int limit);
   v1::Job cancel_job(const std::string& id);

@@ -118,6 +118,12 @@ std::string job_text(const v1::Job& job, std::time_t now) {
   if (job.has_progress() && !has_ended(job.state())) {
     rows.push_back({"progress", render_plain(job.progress())});
   }
+  if (job.has_sweep()) {
+    const v1::SweepSize& size = job.sweep_size();
+    rows.push_back({"sweep", counted(size.combinations(), "combination") + ", " +
+                                 counted(size.jobs(), "different job") + ", " +
+                                 std::to_string(size.parallel()) + " at a time"});
+  }
   rows.push_back({"model", printable(job.spec().model().path())});
   rows.push_back({"output", printable(job.spec().output().path())});
   rows.push_back({"created", date(job.create_time())});
@@ -130,7 +136,7 @@ std::string job_text(const v1::Job& job, std::time_t now) {
                                       printable(job.id()) + " goes on from there"});
   }
   std::string text = format_table(rows, {Align::kLeft, Align::kLeft});
-  if (!job.has_result()) return text;
+  if (!job.has_result() || job.has_sweep()) return text;  // a sweep has many
   text += '\n';
   return text + result_table(job.result());
 }

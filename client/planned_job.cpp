@@ -46,10 +46,6 @@ std::vector<FileFinding> find_faults(const ResolvedJob& job, const ModelConfig& 
 
 }  // namespace
 
-std::string located(const JobFile& file, const std::string& key, const std::string& what) {
-  return file.place_of(key) + ": " + key + ": " + what;
-}
-
 PlannedJob plan_job(const PlanRequest& request) {
   PlannedJob planned;
   planned.file = open_job_file(request.job_file, request.changes);

@@ -41,7 +41,4 @@ void require_runnable(const PlannedJob& planned, bool to_write);
 std::string plan_text(const PlannedJob& planned);
 std::string plan_json(const PlannedJob& planned);
 
-/// The fault as read_job_file would word it, with file and line.
-std::string located(const JobFile& file, const std::string& key, const std::string& what);
-
 }  // namespace dotresize

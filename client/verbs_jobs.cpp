@@ -22,11 +22,13 @@
 #include "client/log_output.h"
 #include "client/planned_job.h"
 #include "client/rpc_error.h"
+#include "client/sweep_output.h"
 #include "client/terminal.h"
 #include "client/verb.h"
 #include "client/watch_view.h"
 #include "job/spec/job_file.h"
 #include "job/spec/job_state.h"
+#include "job/spec/sweep_message.h"
 
 namespace dotresize {
 namespace {
@@ -49,9 +51,12 @@ std::optional<v1::Job> follow(Connection& connection, const std::string& id,
   return job;
 }
 
-/// What submit --wait ends with.
-int finish(const v1::Job& job, const CommonOptions& common) {
-  if (common.json()) {
+/// What submit --wait ends with. `pareto`: of a sweep the front alone.
+int finish(Connection& connection, const v1::Job& job, bool pareto, const CommonOptions& common) {
+  if (job.has_sweep()) {
+    print_sweep(connection.get_sweep(job.id()), pareto, common);
+    if (job.state() != v1::Job::SUCCEEDED) std::cerr << outcome_text(job);
+  } else if (common.json()) {
     print_json(to_json(job));
   } else {
     (job.state() == v1::Job::SUCCEEDED ? std::cout : std::cerr) << outcome_text(job);
@@ -70,7 +75,9 @@ std::map<std::string, v1::Job::State> states_by_name() {
 }
 
 struct SubmitOptions {
-  std::string job_file;
+  std::string job_file;  ///< or that of a sweep
+  std::optional<uint32_t> parallel;
+  bool pareto = false;
   std::vector<std::string> changes;
   std::string request_id;
   bool wait = false;
@@ -106,13 +113,15 @@ v1::JobOptions job_options(const SubmitOptions& options) {
   return result;
 }
 
+void tell_retry(const std::string& why) {
+  std::cerr << "dotresize: " << why << "; trying again for ten seconds\n";
+}
+
 /// Of the fields that the server refuses, those of the spec get their places in the file.
-v1::Job create_job(Connection& connection, const v1::CreateJobRequest& request,
-                   const JobFile& file) {
+template <class Create>
+auto with_places(const JobFile& file, const Create& create) {
   try {
-    return connection.create_job(request, [](const std::string& why) {
-      std::cerr << "dotresize: " << why << "; trying again for ten seconds\n";
-    });
+    return create();
   } catch (const RpcError& error) {
     if (error.violations().empty()) throw;
     std::string message = "the server refused the job";
@@ -125,24 +134,23 @@ v1::Job create_job(Connection& connection, const v1::CreateJobRequest& request,
   }
 }
 
-int submit_job(const SubmitOptions& options, const CommonOptions& common) {
-  const JobFile file = open_job_file(options.job_file, options.changes);
-  v1::CreateJobRequest request;
-  *request.mutable_spec() = file.spec;
+/// What jobs and sweeps have in common, but for their specs.
+template <class Request>
+Request request_of(const SubmitOptions& options) {
+  Request request;
   request.set_request_id(options.request_id.empty() ? new_request_id() : options.request_id);
   request.set_validate_only(options.dry_run);
   const v1::JobOptions how = job_options(options);
   if (how.ByteSizeLong() > 0) *request.mutable_options() = how;
-  Connection connection = common.connect();
-  const v1::Job job = create_job(connection, request, file);
-  if (options.dry_run) {
-    print(job, job.plan(), common);
-    std::cerr << "the server would accept this job; nothing was submitted\n";
-    return kExitOk;
-  }
+  return request;
+}
+
+/// Waits for the job's end if asked to, else says how to.
+int follow_submitted(Connection& connection, const v1::Job& job, const SubmitOptions& options,
+                     const CommonOptions& common) {
   if (options.wait) {
     const auto ended = follow(connection, job.id(), progress_view());
-    return ended ? finish(*ended, common) : kExitInterrupted;
+    return ended ? finish(connection, *ended, options.pareto, common) : kExitInterrupted;
   }
   print(job, job.id() + "\n", common);
   if (!common.json()) {
@@ -153,10 +161,45 @@ int submit_job(const SubmitOptions& options, const CommonOptions& common) {
   return kExitOk;
 }
 
+int submit_sweep(const SubmitOptions& options, const CommonOptions& common) {
+  const SweepFile file = open_sweep_file(options.job_file, options.changes);
+  auto request = request_of<v1::CreateSweepRequest>(options);
+  *request.mutable_spec() = file.base.spec;
+  *request.mutable_sweep() = sweep_spec_of(file);
+  if (options.parallel) request.mutable_sweep()->set_parallel(*options.parallel);
+  Connection connection = common.connect();
+  const v1::Sweep sweep =
+      with_places(file.base, [&] { return connection.create_sweep(request, tell_retry); });
+  if (!options.dry_run) return follow_submitted(connection, sweep.job(), options, common);
+  std::cerr << printable_lines(sweep.job().plan());
+  print_sweep(sweep, options.pareto, common);
+  std::cerr << "the server would accept this sweep; nothing was submitted\n";
+  return kExitOk;
+}
+
+int submit_job(const SubmitOptions& options, const CommonOptions& common) {
+  if (is_sweep_file(options.job_file)) return submit_sweep(options, common);
+  if (options.parallel) throw InputError("--parallel", "is for a sweep; this file has none");
+  if (options.pareto) throw InputError("--pareto", "is for a sweep; this file has none");
+  const JobFile file = open_job_file(options.job_file, options.changes);
+  auto request = request_of<v1::CreateJobRequest>(options);
+  *request.mutable_spec() = file.spec;
+  Connection connection = common.connect();
+  const v1::Job job = with_places(file, [&] { return connection.create_job(request, tell_retry); });
+  if (!options.dry_run) return follow_submitted(connection, job, options, common);
+  print(job, job.plan(), common);
+  std::cerr << "the server would accept this job; nothing was submitted\n";
+  return kExitOk;
+}
+
 int print_status(const std::string& id, const CommonOptions& common) {
   Connection connection = common.connect();
   const v1::Job job = connection.get_job(find_job_id(connection, id));
   print(job, job_text(job, std::time(nullptr)), common);
+  if (job.has_sweep() && !common.json()) {
+    std::cout << "\n";
+    print_sweep(connection.get_sweep(job.id()), /*pareto=*/false, common);
+  }
   return kExitOk;
 }
 
@@ -166,7 +209,7 @@ int print_progress(const std::string& id_or_prefix, const CommonOptions& common)
   const std::string id = find_job_id(connection, id_or_prefix);
   const auto job = follow(connection, id, common.json() ? json_view() : progress_view());
   if (!job) return kExitInterrupted;
-  return common.json() ? exit_code_for(*job) : finish(*job, common);
+  return common.json() ? exit_code_for(*job) : finish(connection, *job, false, common);
 }
 
 std::vector<std::string> state_names() {
@@ -297,14 +340,25 @@ int print_logs(const std::string& id_or_prefix, bool follow_log, const CommonOpt
   return kExitOk;
 }
 
+void add_sweep_options(CLI::App& command, SubmitOptions& options) {
+  command
+      .add_option("--parallel", options.parallel, "Of a sweep: jobs at a time (default: what fits)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024).description(""));
+  command.add_flag("--pareto", options.pareto,
+                   "Of a sweep: show the front alone: no other result has fewer bytes and less "
+                   "perplexity");
+}
+
 Verb submit_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
-      add_server_verb(app, common, "submit", "Give a job to the server",
+      add_server_verb(app, common, "submit", "Give a job or a sweep to the server",
                       "  dotresize submit job.yaml --wait\n"
+                      "  dotresize submit sweep.yaml --wait --pareto\n"
                       "  dotresize submit job.yaml --set method.size=0.7 --dry-run\n"
                       "  id=$(dotresize submit job.yaml)\n");
   auto options = std::make_shared<SubmitOptions>();
-  command.add_option("JOB", options->job_file, "Job file (YAML or JSON)")
+  command.add_option("JOB", options->job_file, "Job file (YAML or JSON), or sweep file")
       ->required()
       ->type_name("");
   add_set_option(command, options->changes);
@@ -314,6 +368,7 @@ Verb submit_verb(CLI::App& app, CommonOptions& common) {
       .add_flag("--dry-run", options->dry_run,
                 "Only ask the server whether it would accept the job, and for its plan")
       ->excludes(wait);
+  add_sweep_options(command, *options);
   command
       .add_option("--request-id", options->request_id,
                   "The same ID gives the same job, however often it is submitted (default: a new "

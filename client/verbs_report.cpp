@@ -3,6 +3,7 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "base/errors.h"
 #include "base/partial_path.h"
@@ -11,6 +12,7 @@
 #include "client/job_id.h"
 #include "client/job_text.h"
 #include "client/json_output.h"
+#include "client/sweep_output.h"
 #include "client/verb.h"
 #include "job/report/report.h"
 
@@ -28,6 +30,15 @@ fs::path output_of(const std::string& id_or_prefix, const CommonOptions& common)
     throw InputError("job " + id + " has no report: it is " + state_name(job));
   }
   return job.result().output_path();
+}
+
+/// The sweep of this id; nothing if `what` is something else.
+std::optional<v1::Sweep> find_sweep(const std::string& what, const CommonOptions& common) {
+  if (fs::is_directory(what)) return std::nullopt;
+  Connection connection = common.connect();
+  const std::string id = find_job_id(connection, what);
+  if (!connection.get_job(id).has_sweep()) return std::nullopt;
+  return connection.get_sweep(id);
 }
 
 /// A model directory with a report.
@@ -56,6 +67,11 @@ nlohmann::ordered_json document_of(const ReportedModel& model) {
 }
 
 int print_reports(const std::vector<std::string>& asked, const CommonOptions& common) {
+  const auto sweep = asked.size() == 1 ? find_sweep(asked.front(), common) : std::nullopt;
+  if (sweep) {
+    print_sweep(*sweep, /*pareto=*/false, common);
+    return kExitOk;
+  }
   std::vector<ReportedModel> models;
   models.reserve(asked.size());
   for (const std::string& what : asked) models.push_back(find_report(what, common));
@@ -90,7 +106,7 @@ Verb add_report_verb(CLI::App& app, CommonOptions& common) {
                       "  dotresize report out/docs-llama-80 out/docs-llama-70\n"
                       "  dotresize report j-451f3da65440ea8f -o json\n");
   auto what = std::make_shared<std::vector<std::string>>();
-  command.add_option("ID|DIR", *what, "Jobs that have succeeded, or model directories")
+  command.add_option("ID|DIR", *what, "Jobs that have succeeded, model directories, or one sweep")
       ->required()
       ->type_name("...");
   return {&command, [what, &common] { return print_reports(*what, common); }};

@@ -1,49 +1,47 @@
-#include <filesystem>
 #include <iostream>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/environment.h"
-#include "base/human_text.h"
 #include "base/program.h"
-#include "client/sweep_plan.h"
-#include "client/sweep_results.h"
-#include "client/sweep_run.h"
+#include "client/progress_display.h"
 #include "client/verb.h"
+#include "job/spec/sweep_file.h"
+#include "job/sweep/sweep_plan.h"
+#include "job/sweep/sweep_results.h"
+#include "job/sweep/sweep_run.h"
 
 namespace dotresize {
 namespace {
 
 struct SweepOptions {
-  SweepRequest request;
+  std::string file;
+  std::vector<std::string> changes;  ///< of its job
   SweepRunOptions run;
   bool dry_run = false;
   bool pareto = false;
 };
 
-/// What will be run, before it is.
-std::string summary_of(const SweepPlan& plan, const SweepOptions& options) {
-  std::string text = counted(plan.combinations, "combination") + ", " +
-                     counted(std::ssize(plan.jobs), "different job") + ", " +
-                     std::to_string(jobs_at_once(plan, options.run)) + " at a time\n";
-  int64_t without = 0;
-  for (const SweepJob& job : plan.jobs) without += job.statistics.empty() ? 1 : 0;
-  if (without > 0) {
-    text +=
-        counted(without, "job") +
-        " without statistics in common: with the activations compressed, or alone with a basis "
-        "or a calibration, each takes its own (calibration.activations: original shares them)\n";
-  }
-  return text;
-}
+class SweepDisplay final : public SweepObserver {
+ public:
+  void show(const v1::Progress& progress) override { display_->show(progress); }
+  void print(const std::string& line) override { display_->print(line); }
+  void tick() override { display_->tick(); }
+
+ private:
+  std::unique_ptr<ProgressDisplay> display_ = progress_display();
+};
 
 int sweep(const SweepOptions& options, const CommonOptions& common) {
-  const SweepPlan plan = plan_sweep(options.request);
+  const SweepPlan plan = plan_sweep(open_sweep_file(options.file, options.changes));
   std::vector<SweepRow> rows = rows_of(plan);
-  std::cerr << summary_of(plan, options);
+  std::cerr << sweep_summary(plan, jobs_at_once(plan, options.run));
   int exit_code = kExitOk;
   if (!options.dry_run && !plan.jobs.empty()) {
     worker_program();  // before anything is written
-    exit_code = run_sweep(plan, options.run, rows);
+    SweepDisplay display;
+    exit_code = run_sweep(plan, options.run, rows, display);
   }
   compare_rows(plan, rows);
   std::cout << (common.json() ? sweep_json(plan, rows) : sweep_table(plan, rows, options.pareto))
@@ -59,10 +57,10 @@ Verb add_sweep_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
       *app.add_subcommand("sweep", "Compress here with all combinations of settings, and compare");
   auto options = std::make_shared<SweepOptions>();
-  command.add_option("SWEEP", options->request.file, "Job file with a section sweep")
+  command.add_option("SWEEP", options->file, "Job file with a section sweep")
       ->required()
       ->type_name("");
-  add_set_option(command, options->request.changes);
+  add_set_option(command, options->changes);
   command.add_option("--parallel", options->run.at_once, "Jobs at a time (default: what fits)")
       ->type_name("N")
       ->check(CLI::Range(1, 1024).description(""));

@@ -96,6 +96,11 @@ ApiError invalid_argument(const std::string& field, const std::string& descripti
   return invalid_argument(std::vector<FieldViolation>{{field, description}});
 }
 
+ApiError invalid_argument(const InputError& error, const std::string& default_field) {
+  return invalid_argument(error.field().empty() ? default_field : error.field(),
+                          error.description());
+}
+
 ApiError try_again(grpc::StatusCode code, const std::string& reason, const std::string& message,
                    std::chrono::seconds retry_after) {
   ApiError error(code, reason, message);

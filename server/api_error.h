@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/errors.h"
 #include "job/spec/validate_spec.h"
 
 namespace dotresize {
@@ -30,6 +31,8 @@ class ApiError : public std::runtime_error {
 /// INVALID_ARGUMENT whose message lists the violations, which must not be empty.
 ApiError invalid_argument(std::vector<FieldViolation> violations);
 ApiError invalid_argument(const std::string& field, const std::string& description);
+/// Of the field that the error names, else of this one.
+ApiError invalid_argument(const InputError& error, const std::string& default_field);
 
 /// An error that may be gone by then.
 ApiError try_again(grpc::StatusCode code, const std::string& reason, const std::string& message,

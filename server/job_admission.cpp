@@ -22,7 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxSpecBytes = size_t{256} * 1024;
 constexpr size_t kMaxRequestId = 128;
 constexpr int kMaxPriority = 100;
 constexpr int kMaxLabels = 16;
@@ -40,8 +39,7 @@ auto with_field(const std::string& default_field, Body&& body) {
   try {
     return body();
   } catch (const InputError& error) {
-    throw invalid_argument(error.field().empty() ? default_field : error.field(),
-                           error.description());
+    throw invalid_argument(error, default_field);
   }
 }
 
@@ -78,35 +76,6 @@ void check_options(const v1::JobOptions& options) {
                                  " is not 1 and 0 to 63 characters of [A-Za-z0-9._/-]");
     }
   }
-}
-
-/// That the machine has so many ranks and GPUs.
-void check_counts(const v1::JobSpec& spec, const Amounts& capacity) {
-  const int ranks = ranks_of(spec);
-  if (ranks > capacity.ranks) {
-    throw invalid_argument("resources.ranks",
-                           std::to_string(ranks) + " is more than this server runs at once, " +
-                               std::to_string(capacity.ranks) + " (--max-ranks)");
-  }
-  if (gpus_needed(spec.resources().device(), ranks, capacity) > capacity.gpus) {
-    throw invalid_argument("resources.device",
-                           "this server has " + std::to_string(capacity.gpus) +
-                               " GPUs for jobs (--gpus); cuda takes one for each of the " +
-                               std::to_string(ranks) + " ranks");
-  }
-}
-
-v1::Resources::Launcher chosen_launcher(const v1::JobSpec& spec, const Machine& machine) {
-  const v1::Resources::Launcher asked = spec.resources().launcher();
-  if (asked == v1::Resources::local) return machine.launchers.front();
-  if (machine.offers(asked)) return asked;
-  std::string offered;
-  for (const v1::Resources::Launcher launcher : machine.launchers) {
-    offered += (offered.empty() ? "" : ", ") + v1::Resources::Launcher_Name(launcher);
-  }
-  throw invalid_argument("resources.launcher", "this server has no " +
-                                                   v1::Resources::Launcher_Name(asked) + ", but " +
-                                                   offered + " (--launcher)");
 }
 
 struct PlannedMemory {
@@ -148,10 +117,7 @@ PlannedMemory planned_memory(v1::JobSpec spec, const Amounts& capacity, bool her
 }
 
 void check_output(const std::string& output, const v1::Output& spec) {
-  if (is_unfinished_output(output)) {
-    throw invalid_argument("output.path",
-                           "names in .partial and .replaced are kept for unfinished outputs");
-  }
+  check_output_name(output);
   const auto refuse = [](const std::string& reason, const std::string& what) {
     throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, reason, "output.path: " + what,
                    {{"field", "output.path"}});
@@ -173,6 +139,45 @@ void check_output(const std::string& output, const v1::Output& spec) {
 
 }  // namespace
 
+void check_request(const std::string& request_id, const v1::JobOptions& options) {
+  check_request_id(request_id);
+  check_options(options);
+}
+
+v1::Resources::Launcher chosen_launcher(const v1::JobSpec& spec, const Machine& machine) {
+  const v1::Resources::Launcher asked = spec.resources().launcher();
+  if (asked == v1::Resources::local) return machine.launchers.front();
+  if (machine.offers(asked)) return asked;
+  std::string offered;
+  for (const v1::Resources::Launcher launcher : machine.launchers) {
+    offered += (offered.empty() ? "" : ", ") + v1::Resources::Launcher_Name(launcher);
+  }
+  throw invalid_argument("resources.launcher", "this server has no " +
+                                                   v1::Resources::Launcher_Name(asked) + ", but " +
+                                                   offered + " (--launcher)");
+}
+
+void check_counts(const v1::JobSpec& spec, const Amounts& capacity) {
+  const int ranks = ranks_of(spec);
+  if (ranks > capacity.ranks) {
+    throw invalid_argument("resources.ranks",
+                           std::to_string(ranks) + " is more than this server runs at once, " +
+                               std::to_string(capacity.ranks) + " (--max-ranks)");
+  }
+  if (gpus_needed(spec.resources().device(), ranks, capacity) > capacity.gpus) {
+    throw invalid_argument("resources.device",
+                           "this server has " + std::to_string(capacity.gpus) +
+                               " GPUs for jobs (--gpus); cuda takes one for each of the " +
+                               std::to_string(ranks) + " ranks");
+  }
+}
+
+void check_output_name(const std::string& output) {
+  if (!is_unfinished_output(output)) return;
+  throw invalid_argument("output.path",
+                         "names in .partial and .replaced are kept for unfinished outputs");
+}
+
 void set_memory_budget(v1::JobSpec& spec, int64_t memory) {
   if (spec.resources().has_memory()) return;
   spec.mutable_resources()->set_memory(std::to_string(memory / ranks_of(spec)));
@@ -180,8 +185,7 @@ void set_memory_budget(v1::JobSpec& spec, int64_t memory) {
 
 NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const PathPolicy& paths) {
   const v1::JobSpec& spec = request.spec();
-  check_request_id(request.request_id());
-  check_options(request.options());
+  check_request(request.request_id(), request.options());
   if (spec.ByteSizeLong() > kMaxSpecBytes) {
     throw invalid_argument("spec", "is larger than " + std::to_string(kMaxSpecBytes) + " bytes");
   }

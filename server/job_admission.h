@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <string>
+
 #include "server/job_store.h"
 #include "server/path_policy.h"
 #include "server/resources.h"
@@ -12,6 +15,16 @@ namespace dotresize {
 /// with the fields, PERMISSION_DENIED for a path that `paths` does not allow, or
 /// FAILED_PRECONDITION if the output exists and may not be overwritten.
 NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const PathPolicy& paths);
+
+/// What jobs and sweeps have in common: of each the ranks are those of `spec`.
+void check_request(const std::string& request_id, const v1::JobOptions& options);
+v1::Resources::Launcher chosen_launcher(const v1::JobSpec& spec, const Machine& machine);
+/// That the machine has so many ranks and GPUs.
+void check_counts(const v1::JobSpec& spec, const Amounts& capacity);
+/// That a job may have an output of this name.
+void check_output_name(const std::string& output);
+/// Of a job or sweep; larger ones are refused.
+inline constexpr size_t kMaxSpecBytes = size_t{256} * 1024;
 
 /// Gives each rank an equal part of `memory` (bytes) as its budget, unless the spec has one.
 void set_memory_budget(v1::JobSpec& spec, int64_t memory);

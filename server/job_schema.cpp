@@ -7,12 +7,14 @@
 #include <stdexcept>
 #include <string>
 
+#include "server/resources.h"
 #include "server/sql.h"
 
 namespace dotresize {
 namespace {
 
-constexpr int kSchemaVersion = 3;
+// Version 4 has the tables of 3, and jobs that are sweeps: an earlier server would run their base.
+constexpr int kSchemaVersion = 4;
 
 // The columns are what queries need; `body` is the whole v1::Job, v1::Event or v1::JobError.
 constexpr char kSchema[] = R"(
@@ -142,7 +144,7 @@ SQLite::Database open_checked(const std::filesystem::path& path) {
 
 void insert_into_queue(const SQLite::Database& database, int64_t number, const v1::Job& job) {
   const v1::Resources& resources = job.spec().resources();
-  const int64_t ranks = resources.has_ranks() ? resources.ranks() : 1;
+  const int64_t ranks = ranks_at_once(job);
   const bool here = job.launcher() == v1::Resources::local;
   prepare(database, "INSERT OR REPLACE INTO queue VALUES (?, ?, ?, ?, ?, ?, ?)", number,
           job.options().priority(),

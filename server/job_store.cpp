@@ -116,7 +116,8 @@ void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reaso
 
 std::optional<v1::Job> JobStore::request_match(const std::string& request_id,
                                                const v1::JobSpec& spec, const std::string& owner,
-                                               const v1::JobOptions& options) {
+                                               const v1::JobOptions& options,
+                                               const std::optional<v1::SweepSpec>& sweep) {
   if (request_id.empty()) return std::nullopt;
   std::optional<v1::Job> job = table_.find_request(request_id);
   if (job && job->owner() != owner) {
@@ -126,7 +127,9 @@ std::optional<v1::Job> JobStore::request_match(const std::string& request_id,
   }
   using google::protobuf::util::MessageDifferencer;
   if (job && !(MessageDifferencer::Equals(job->spec(), spec) &&
-               MessageDifferencer::Equals(job->options(), options))) {
+               MessageDifferencer::Equals(job->options(), options) &&
+               job->has_sweep() == sweep.has_value() &&
+               (!sweep || MessageDifferencer::Equals(job->sweep(), *sweep)))) {
     throw ApiError(
         grpc::StatusCode::ALREADY_EXISTS, "REQUEST_ID_REUSED",
         "request_id '" + request_id + "' belongs to job " + job->id() +
@@ -138,9 +141,10 @@ std::optional<v1::Job> JobStore::request_match(const std::string& request_id,
 
 std::optional<v1::Job> JobStore::find_request(const std::string& request_id,
                                               const v1::JobSpec& spec, const std::string& owner,
-                                              const v1::JobOptions& options) {
+                                              const v1::JobOptions& options,
+                                              const std::optional<v1::SweepSpec>& sweep) {
   const std::lock_guard lock(mutex_);
-  return request_match(request_id, spec, owner, options);
+  return request_match(request_id, spec, owner, options, sweep);
 }
 
 void JobStore::claim(int64_t number, const std::vector<PathClaim>& claims) {
@@ -171,7 +175,7 @@ v1::Job JobStore::create(const NewJob& job) {
   JobRow row;
   transact([&] {
     if (std::optional<v1::Job> earlier =
-            request_match(job.request_id, job.spec, job.owner, job.options)) {
+            request_match(job.request_id, job.spec, job.owner, job.options, job.sweep)) {
       row.job = *earlier;
       return;
     }

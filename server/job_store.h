@@ -77,10 +77,11 @@ class JobStore {
   static constexpr int kMaxQueuedJobs = 10000;
 
   /// The job that was created under this request_id, if there is one. ALREADY_EXISTS if it has
-  /// another spec, owner or other options.
+  /// another spec, owner, sweep or other options.
   std::optional<v1::Job> find_request(const std::string& request_id, const v1::JobSpec& spec,
                                       const std::string& owner = "",
-                                      const v1::JobOptions& options = {});
+                                      const v1::JobOptions& options = {},
+                                      const std::optional<v1::SweepSpec>& sweep = std::nullopt);
 
   /// Queues the job, or returns the one that `request_id` has created already.
   /// FAILED_PRECONDITION if a job that has not ended uses the same paths, RESOURCE_EXHAUSTED
@@ -157,7 +158,8 @@ class JobStore {
   /// In a transaction. NOT_FOUND.
   JobRow load(const std::string& id);
   std::optional<v1::Job> request_match(const std::string& request_id, const v1::JobSpec& spec,
-                                       const std::string& owner, const v1::JobOptions& options);
+                                       const std::string& owner, const v1::JobOptions& options,
+                                       const std::optional<v1::SweepSpec>& sweep);
   void claim(int64_t number, const std::vector<PathClaim>& claims);
   void refuse_full_queue(const std::string& owner);
   /// An ended job is to be deleted when its time comes.

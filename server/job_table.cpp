@@ -312,6 +312,10 @@ JobRow JobTable::insert(const NewJob& job) {
   if (!job.owner.empty()) row.job.set_owner(job.owner);
   if (job.options.ByteSizeLong() > 0) *row.job.mutable_options() = job.options;
   if (job.memory > 0) row.job.set_memory_bytes(job.memory);
+  if (job.sweep) {
+    *row.job.mutable_sweep() = *job.sweep;
+    *row.job.mutable_sweep_size() = job.sweep_size;
+  }
   if (job.launcher != v1::Resources::local) row.job.set_launcher(job.launcher);
   row.job.set_state(v1::Job::QUEUED);
   *row.job.mutable_create_time() = TimeUtil::GetCurrentTime();

@@ -25,6 +25,8 @@ struct NewJob {
   v1::Resources::Launcher launcher = v1::Resources::local;
   int64_t memory = 0;     ///< bytes of the host that all ranks together take
   std::string plan = {};  ///< for people (v1::Job.plan); not stored
+  std::optional<v1::SweepSpec> sweep = {};
+  v1::SweepSize sweep_size = {};  ///< of a sweep
 };
 
 struct JobQuery {

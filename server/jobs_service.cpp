@@ -22,6 +22,7 @@
 #include "server/job_output.h"
 #include "server/job_removal.h"
 #include "server/log_format.h"
+#include "server/sweep_admission.h"
 
 namespace dotresize {
 namespace {
@@ -314,11 +315,15 @@ v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& c
 
 grpc::Status JobsService::GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
                                  v1::Job* response) {
-  return serve("GetJob", *context, Role::kRead, request->id(), [&](const Caller&, std::string&) {
-    check_id(request->id());
-    *response = store_.get(request->id());
-    describe(*response);
-  });
+  return serve("GetJob", *context, Role::kRead, request->id(),
+               [&](const Caller&, std::string&) { *response = get(request->id()); });
+}
+
+v1::Job JobsService::get(const std::string& id) {
+  check_id(id);
+  v1::Job job = store_.get(id);
+  describe(job);
+  return job;
 }
 
 void JobsService::describe(v1::Job& job) {
@@ -347,6 +352,7 @@ grpc::Status JobsService::ListJobs(grpc::ServerContext* context, const v1::ListJ
         v1::JobSpec name;
         name.set_name(job.spec().name());
         *job.mutable_spec() = name;
+        if (job.has_sweep()) job.mutable_sweep()->Clear();
       }
       *response->add_jobs() = std::move(job);
     }
@@ -400,13 +406,19 @@ grpc::Status JobsService::ResumeJob(grpc::ServerContext* context,
 
 v1::Job JobsService::resume(const v1::ResumeJobRequest& request) {
   const std::string output = store_.output_of(request.id());
-  const v1::JobSpec resolved = readmit(store_.get(request.id()).spec(), output, paths_);
+  const v1::Job ended = store_.get(request.id());
+  if (ended.has_sweep() && request.fresh()) {
+    throw invalid_argument("fresh",
+                           "a sweep goes on in its directory; remove " + output + " to start anew");
+  }
+  const std::vector<PathClaim> claims =
+      ended.has_sweep() ? claims_of(resolve_sweep(ended.spec(), ended.sweep(), paths_))
+                        : claims_of(readmit(ended.spec(), output, paths_));
   TrashedDirectory unfinished;
-  v1::Job job = store_.requeue(request.id(), claims_of(resolved),
-                               [&](const v1::Job& row, const std::string& path) {
-                                 if (request.fresh())
-                                   unfinished = JobOutput(path, row.id()).discard(trash_);
-                               });
+  v1::Job job =
+      store_.requeue(request.id(), claims, [&](const v1::Job& row, const std::string& path) {
+        if (request.fresh()) unfinished = JobOutput(path, row.id()).discard(trash_);
+      });
   unfinished.remove();
   return job;
 }

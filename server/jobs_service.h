@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <string>
 
 #include "dotresize/v1/jobs.grpc.pb.h"
@@ -51,6 +52,10 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
 
   grpc::Status CreateJob(grpc::ServerContext* context, const v1::CreateJobRequest* request,
                          v1::Job* response) override;
+  grpc::Status CreateSweep(grpc::ServerContext* context, const v1::CreateSweepRequest* request,
+                           v1::Sweep* response) override;
+  grpc::Status GetSweep(grpc::ServerContext* context, const v1::GetSweepRequest* request,
+                        v1::Sweep* response) override;
   grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
                       v1::Job* response) override;
   grpc::Status ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
@@ -92,6 +97,11 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
   bool is_missing(const std::string& id);
 
   v1::Job create(const v1::CreateJobRequest& request, const Caller& caller);
+  v1::Sweep create_sweep(const v1::CreateSweepRequest& request, const Caller& caller);
+  /// The sweep of this job, with its results as far as there are some.
+  v1::Sweep describe_sweep(v1::Job job);
+  /// As GetJob has it.
+  v1::Job get(const std::string& id);
   void cancel(const std::string& id, v1::Job& response);
   v1::Job resume(const v1::ResumeJobRequest& request);
   /// Adds to a job what is known of it beside the table.
@@ -109,6 +119,7 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
   Drain& drain_;
   const QueueView& view_;
   RateLimit rate_;
+  std::mutex planning_;  ///< of a sweep
 };
 
 }  // namespace dotresize

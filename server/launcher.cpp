@@ -9,6 +9,7 @@
 
 #include "base/attempt_file.h"
 #include "job/spec/job_file.h"
+#include "job/spec/sweep_message.h"
 #include "server/external_launcher.h"
 #include "server/files.h"
 #include "server/local_launcher.h"
@@ -69,7 +70,9 @@ std::vector<std::string> inherited_environment() {
 
 std::filesystem::path write_job_file(const StateDir& state, const v1::Job& job) {
   std::filesystem::create_directories(state.job(job.id()));
-  write_private_file(state.job_file(job.id()), job_spec_to_json(job.spec()));
+  write_private_file(state.job_file(job.id()), job.has_sweep()
+                                                   ? sweep_to_json(job.spec(), job.sweep())
+                                                   : job_spec_to_json(job.spec()));
   return state.job_file(job.id());
 }
 

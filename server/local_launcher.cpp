@@ -42,15 +42,24 @@ void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   const fs::path job_file = write_job_file(state_, job);
   AttemptCommand attempt;
   attempt.dir = state_.attempt(job.id(), job.attempt());
-  const fs::path shared_memory = shared_memory_of(job);
-  fs::create_directory(shared_memory);
-  attempt.command = launch_command(
-      ranks_of(job.spec()), shared_memory,
-      {worker_program().string(), "--work-dir", state_.tokens().string(), job_file.string()});
+  if (job.has_sweep()) {
+    // The file that this process runs, whatever lies under its name by now.
+    attempt.command = {"/proc/self/exe", "sweep", job_file.string(),
+                       std::to_string(job.sweep_size().parallel())};
+  } else {
+    const fs::path shared_memory = shared_memory_of(job);
+    fs::create_directory(shared_memory);
+    attempt.command = launch_command(
+        ranks_of(job.spec()), shared_memory,
+        {worker_program().string(), "--work-dir", state_.tokens().string(), job_file.string()});
+  }
   attempt.umask = umask_;
   attempt.environment = inherited_environment();
   for (std::string& variable : attempt_environment(job)) {
     attempt.environment.push_back(std::move(variable));
+  }
+  if (job.has_sweep()) {
+    attempt.environment.push_back("DOTRESIZE_WORKER=" + worker_program().string());
   }
   attempt.environment.push_back("CUDA_VISIBLE_DEVICES=" + job.gpus());
   attempt.environment.push_back("DOTRESIZE_COORDINATOR=" + coordinator_);

@@ -18,6 +18,7 @@
 #include "server/options.h"
 #include "server/server.h"
 #include "server/supervisor.h"
+#include "server/sweep_attempt.h"
 
 namespace {
 
@@ -69,6 +70,7 @@ int run_token(const TokenOptions& options) {
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "supervise") return supervise(argc, argv);
+  if (argc > 1 && std::string_view(argv[1]) == "sweep") return run_sweep_attempt(argc, argv);
   set_up_log(LogFormat::kText);
   try {
     if (argc > 1 && std::string_view(argv[1]) == "backup") {

@@ -112,12 +112,22 @@ std::optional<v1::JobError> killed_only_rank(const FailureEvidence& evidence) {
 
 std::string how_it_ended(const FailureEvidence& evidence) {
   const ExitRecord& exit = evidence.exit;
-  const std::string command = evidence.alone ? "the worker" : evidence.starter;
+  const std::string command = evidence.sweep   ? "the sweep"
+                              : evidence.alone ? "the worker"
+                                               : evidence.starter;
   if (exit.signal != 0) return command + " was killed by signal " + signal_name(exit.signal);
   if (exit.exit_code == kExitCancelled) {
     return "the job was stopped by a signal that dotresize-server did not send";
   }
   return command + " ended with exit code " + std::to_string(exit.exit_code);
+}
+
+std::optional<v1::JobError> killed_sweep(const FailureEvidence& evidence) {
+  if (!evidence.sweep || evidence.exit.signal == 0) return std::nullopt;
+  v1::JobError error =
+      to_job_error({kRankKilled, -1, host_name(), evidence.phase, how_it_ended(evidence)});
+  error.set_signal(evidence.exit.signal);
+  return error;
 }
 
 }  // namespace
@@ -143,6 +153,7 @@ v1::JobError to_job_error(const Failure& failure) {
 
 v1::JobError explain_failure(const FailureEvidence& evidence) {
   const std::vector<std::string> lines = lines_from_the_end(evidence.log_tail);
+  if (const auto sweep = killed_sweep(evidence)) return *sweep;
   if (const auto only = killed_only_rank(evidence)) return *only;
   std::optional<v1::JobError> killed = killed_rank(lines, evidence.phase);
   if (!killed) killed = killed_task(lines, evidence.phase);

@@ -20,6 +20,7 @@ struct FailureEvidence {
   std::string phase;                     ///< of the last progress
   bool alone = false;                    ///< one rank: `exit` is its own, there is no mpirun
   std::string starter = "mpirun";        ///< of several ranks, or srun
+  bool sweep = false;                    ///< `exit` is that of the process that runs one
 };
 
 /// Why it failed, from the best evidence: mpirun or srun says that a signal killed a rank, else a

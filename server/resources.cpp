@@ -96,6 +96,10 @@ std::string join_gpus(const std::vector<std::string>& gpus) {
   return fmt::format("{}", fmt::join(gpus, ","));
 }
 
+int ranks_at_once(const v1::Job& job) {
+  return ranks_of(job.spec()) * (job.has_sweep() ? job.sweep_size().parallel() : 1);
+}
+
 bool Machine::offers(v1::Resources::Launcher launcher) const {
   return std::ranges::find(launchers, launcher) != launchers.end();
 }
@@ -110,7 +114,7 @@ Leases::Leases(const Machine& machine, const std::vector<v1::Job>& launched)
   for (const v1::Job& job : launched) {
     if (job.launcher() != v1::Resources::local) continue;
     const std::vector<std::string> gpus = split_gpus(job.gpus());
-    used_ = used_ + Amounts{ranks_of(job.spec()), std::ssize(gpus), job.memory_bytes()};
+    used_ = used_ + Amounts{ranks_at_once(job), std::ssize(gpus), job.memory_bytes()};
     for (const std::string& gpu : gpus) std::erase(free_gpus_, gpu);
   }
 }

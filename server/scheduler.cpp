@@ -17,6 +17,8 @@
 #include "server/job_removal.h"
 #include "server/log_format.h"
 #include "server/outcome.h"
+#include "server/sweep_admission.h"
+#include "server/sweep_directory.h"
 
 namespace dotresize {
 namespace {
@@ -55,6 +57,19 @@ v1::JobResult result_of(const v1::Job& job, const std::string& output) {
   *result.mutable_dense() = to_message(summary.dense);
   *result.mutable_compressed() = to_message(summary.compressed);
   result.set_wall_time_s(summary.wall_time_s);
+  return result;
+}
+
+v1::JobResult sweep_result_of(const v1::Job& job, const std::string& output) {
+  using google::protobuf::util::TimeUtil;
+  const auto results = read_sweep_results(output);
+  if (!results) throw InputError(output + "/results.json is missing");
+  v1::JobResult result;
+  result.set_output_path(job.spec().output().path());
+  result.mutable_dense()->set_parameters(results->dense().parameters());
+  result.mutable_dense()->set_bytes(results->dense().bytes());
+  result.mutable_dense()->set_perplexity(results->dense().perplexity());
+  result.set_wall_time_s(unix_time(TimeUtil::GetCurrentTime()) - unix_time(job.start_time()));
   return result;
 }
 
@@ -181,7 +196,9 @@ bool Scheduler::has_output(const v1::Job& job) const {
 
 Outcome Scheduler::succeeded(const v1::Job& job) const {
   try {
-    return {v1::Job::SUCCEEDED, std::nullopt, result_of(job, store_.output_of(job.id()))};
+    const std::string output = store_.output_of(job.id());
+    return {v1::Job::SUCCEEDED, std::nullopt,
+            job.has_sweep() ? sweep_result_of(job, output) : result_of(job, output)};
   } catch (const InputError& error) {
     return failed({kRankFailed, -1, "", job.progress().phase(),
                    std::string("the job has ended well but left no report: ") + error.what()});
@@ -202,7 +219,8 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) c
                                     launcher.log_tail(job),
                                     job.progress().phase(),
                                     here && ranks_of(job.spec()) == 1,
-                                    launcher.starter()};
+                                    launcher.starter(),
+                                    job.has_sweep()};
   v1::JobError error = explain_failure(evidence);
   // srun ends so if it could not start the ranks.
   if (ended_well && !evidence.reported) error.set_code(kLost);
@@ -380,10 +398,15 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
   if (!started) return;
   heartbeats_.begin(job.id());
   log_job(spdlog::level::info, *started,
-          fmt::format("attempt {} with {} ranks", started->attempt(), ranks_of(started->spec())));
+          fmt::format("attempt {} with {} ranks", started->attempt(), ranks_at_once(*started)));
   try {
     v1::Job launched = *started;
-    *launched.mutable_spec() = readmit(job.spec(), store_.output_of(job.id()), paths_);
+    const std::string output = store_.output_of(job.id());
+    if (job.has_sweep()) {
+      readmit_sweep(launched, output, paths_);
+    } else {
+      *launched.mutable_spec() = readmit(job.spec(), output, paths_);
+    }
     if (machine_.memory_declared && job.launcher() == v1::Resources::local) {
       set_memory_budget(*launched.mutable_spec(), machine_.capacity.memory);
     }

@@ -32,6 +32,10 @@ std::string JobFile::place_of(const std::string& key) const {
   return change.empty() ? origin + ":" + std::to_string(line_of(lines, key)) : change;
 }
 
+std::string located(const JobFile& file, const std::string& key, const std::string& what) {
+  return file.place_of(key) + ": " + key + ": " + what;
+}
+
 JobFile parse_job(const std::string& text, const std::string& origin,
                   const std::filesystem::path& base_dir, const std::vector<std::string>& changes) {
   JobFile job;

@@ -23,6 +23,9 @@ struct JobFile {
   std::string place_of(const std::string& key) const;
 };
 
+/// The fault as read_job_file would word it, with the key's place.
+std::string located(const JobFile& file, const std::string& key, const std::string& what);
+
 /// Reads a job file (YAML or JSON), makes its relative paths absolute (relative to the file),
 /// applies `changes` (apply_changes), validates. Throws InputError whose message has one line per
 /// fault, each "FILE:LINE: KEY: what is wrong and what would be right"; unknown keys are faults and

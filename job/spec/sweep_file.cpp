@@ -303,6 +303,11 @@ SweepFile parse_sweep(const std::string& text, const std::string& origin,
   return sweep;
 }
 
+bool is_sweep_file(const std::filesystem::path& path) {
+  const YAML::Node root = load_yaml(read_whole_file(path, kMaxJobFileBytes), path.string());
+  return root[kSection].IsDefined();
+}
+
 SweepFile open_sweep_file(const std::filesystem::path& path,
                           const std::vector<std::string>& changes) {
   return parse_sweep(read_whole_file(path, kMaxJobFileBytes), path.string(), path.parent_path(),

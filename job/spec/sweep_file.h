@@ -37,6 +37,9 @@ struct SweepVariant {
   std::vector<FieldViolation> violations;  ///< for which there is no such job
 };
 
+/// Whether a job file has a section `sweep`. Throws InputError for what is no YAML file.
+bool is_sweep_file(const std::filesystem::path& path);
+
 /// Reads a sweep file as open_job_file reads a job, with `changes` of the job. Throws InputError
 /// whose message has one line per fault: also for a value that no variant can have, and for what is
 /// wrong with all variants.

@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
-
-#include "base/errors.h"
+#include <utility>
 
 namespace dotresize {
 namespace {
@@ -98,7 +97,7 @@ void throw_faults(const std::string& origin, std::vector<Fault> faults) {
     message +=
         "\n" + origin + ": and " + std::to_string(faults.size() - kMaxFaultsShown) + " more faults";
   }
-  throw InputError(message);
+  throw FileFaults(message, std::move(faults));
 }
 
 YAML::Node load_yaml(const std::string& text, const std::string& origin) {

@@ -1,13 +1,26 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/errors.h"
 #include "job/spec/yaml_message.h"
 
 namespace dotresize {
 
-/// Throws InputError: each fault on a line, "ORIGIN:LINE: KEY: WHAT" or "PLACE: KEY: WHAT", sorted
+/// What is wrong with a file, fault by fault.
+class FileFaults : public InputError {
+ public:
+  FileFaults(const std::string& message, std::vector<Fault> faults)
+      : InputError(message), faults_(std::move(faults)) {}
+  const std::vector<Fault>& faults() const { return faults_; }
+
+ private:
+  std::vector<Fault> faults_;
+};
+
+/// Throws FileFaults: each fault on a line, "ORIGIN:LINE: KEY: WHAT" or "PLACE: KEY: WHAT", sorted
 /// by line. Needs at least one.
 [[noreturn]] void throw_faults(const std::string& origin, std::vector<Fault> faults);
 

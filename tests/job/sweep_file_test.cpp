@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "base/errors.h"
+#include "job/spec/sweep_message.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {
@@ -160,6 +163,58 @@ TEST(SweepFile, FaultsHaveFileAndLine) {
   EXPECT_THAT(fault_of("sweep:\n", "sweep: {keep: all}\nsweep:\n"), HasSubstr("is given twice"));
   EXPECT_THAT(fault_of("  method.lambda: [0.1, 1]\n  method.width: [100, 200]\n", "  keep: none\n"),
               HasSubstr("varies no key"));
+}
+
+TEST(SweepMessage, GivesTheSameJobs) {
+  const SweepFile sweep = parse(with(kGood, "method.lambda: [0.1, 1]",
+                                     "keep: all\n"
+                                     "  method.name: [pca_dotresize, magnitude]\n"
+                                     "  method.lambda: [1e-3, 0.1]\n"
+                                     "  method.round_to: [0, 16]\n"
+                                     "  method.allow_larger: [false]\n"
+                                     "  calibration.text: [[a.txt, b.txt], [/c.txt]]"));
+  const std::string json = sweep_to_json(sweep.base.spec, sweep_spec_of(sweep));
+  const SweepFile again = parse_sweep(json, "again", "/elsewhere");
+  EXPECT_EQ(again.keep, KeptModels::kAll);
+  const auto before = variants_of(sweep);
+  const auto after = variants_of(again);
+  ASSERT_EQ(after.size(), 32u);
+  for (size_t i = 0; i < after.size(); ++i) {
+    EXPECT_EQ(job_spec_to_json(after[i].spec), job_spec_to_json(before[i].spec));
+  }
+  EXPECT_THAT(after[0].values,
+              ElementsAre("pca_dotresize", "0.001", "0", "false", testing::_, "100"));
+}
+
+TEST(SweepMessage, CannotHaveWhatASweepFileCannotHave) {
+  const SweepFile good = parse(kGood);
+  const auto fault_with = [&](const std::string& key, const google::protobuf::Value& value) {
+    v1::SweepSpec spec = sweep_spec_of(good);
+    spec.add_axes()->set_key(key);
+    *spec.mutable_axes(2)->mutable_values()->add_values() = value;
+    try {
+      parse_sweep(sweep_to_json(good.base.spec, spec), "sweep", "/");
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string("was accepted");
+  };
+  google::protobuf::Value number;
+  number.set_number_value(1.0);
+  EXPECT_THAT(fault_with("method.lambda", number), HasSubstr("is given twice"));
+  EXPECT_THAT(fault_with("a\": [], \"output.path", number), HasSubstr("only keys of method"));
+  EXPECT_THAT(fault_with("keep", number), HasSubstr("sweep.keep"));
+  google::protobuf::Value text;
+  text.set_string_value("1], \"output.path\": [\"/a\"");
+  EXPECT_THAT(fault_with("method.cost_scale", text), HasSubstr("is not one of"));
+  google::protobuf::Value deep;
+  for (google::protobuf::Value* at = &deep; number.number_value() < 40.0;) {
+    number.set_number_value(number.number_value() + 1.0);
+    at = at->mutable_list_value()->add_values();
+  }
+  EXPECT_THAT(fault_with("method.cost_scale", deep), HasSubstr("sweep"));
+  number.set_number_value(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_NE(fault_with("method.round_to", number), "was accepted");
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ BINARIES = pathlib.Path(os.environ.get("DOTRESIZE_BUILD", SOURCE / "build")) / "
 PROGRAM = os.environ.get("DOTRESIZE_SERVER_PROGRAM") or str(BINARIES / "dotresize-server")
 
 _stubs = tempfile.TemporaryDirectory(prefix="dotresize-stubs-")
-_protos = ("dotresize/v1/job", "dotresize/v1/jobs", "dotresize/v1/workers", "google/rpc/status", "google/rpc/error_details")
+_protos = ("dotresize/v1/job", "dotresize/v1/jobs", "dotresize/v1/sweep", "dotresize/v1/workers", "google/rpc/status",
+           "google/rpc/error_details")
 subprocess.run(
     [sys.executable, "-m", "grpc_tools.protoc", f"-I{SOURCE}/proto",
      f"--python_out={_stubs.name}", f"--grpc_python_out={_stubs.name}"]
@@ -27,7 +28,7 @@ subprocess.run(
 )
 sys.path.insert(0, _stubs.name)
 
-from dotresize.v1 import job_pb2, jobs_pb2, jobs_pb2_grpc, workers_pb2, workers_pb2_grpc  # noqa: E402, F401
+from dotresize.v1 import job_pb2, jobs_pb2, jobs_pb2_grpc, sweep_pb2, workers_pb2, workers_pb2_grpc  # noqa: E402, F401
 from google.rpc import error_details_pb2, status_pb2  # noqa: E402
 
 ENDED = (jobs_pb2.Job.SUCCEEDED, jobs_pb2.Job.FAILED, jobs_pb2.Job.CANCELLED)

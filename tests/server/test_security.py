@@ -168,7 +168,9 @@ def calls_on(id_):
             ("ListJobs", jobs_pb2.ListJobsRequest(), False),
             ("WatchJob", jobs_pb2.WatchJobRequest(id=id_), False),
             ("GetLogs", jobs_pb2.GetLogsRequest(id=id_), False),
+            ("GetSweep", jobs_pb2.GetSweepRequest(id=id_), False),
             ("CreateJob", jobs_pb2.CreateJobRequest(spec=spec("/tmp/none")), True),
+            ("CreateSweep", jobs_pb2.CreateSweepRequest(spec=spec("/tmp/none")), True),
             ("CancelJob", jobs_pb2.CancelJobRequest(id=id_), True),
             ("ResumeJob", jobs_pb2.ResumeJobRequest(id=id_), True),
             ("DeleteJob", jobs_pb2.DeleteJobRequest(id=id_), True)]
@@ -197,13 +199,13 @@ def test_role_and_owner_decide_what_a_client_may_do(server_with_tokens, tokens, 
     assert ann.get(id_).owner == "ann"
     for method, request, changes in calls_on(id_):
         if not changes:
-            if method != "WatchJob":
+            if method not in ("WatchJob", "GetSweep"):  # it is no sweep
                 eve.call(method, request)
             continue
         with refused(grpc.StatusCode.PERMISSION_DENIED) as found:
             eve.call(method, request)
         assert found[0] == "ROLE_TOO_LOW"
-        if method == "CreateJob":
+        if method.startswith("Create"):
             continue
         with refused(grpc.StatusCode.PERMISSION_DENIED) as found:
             ben.call(method, request)

@@ -43,13 +43,10 @@ struct SweepPlan {
   std::vector<RefusedVariant> refused;
 };
 
-/// What a sweep is planned from.
-struct SweepRequest {
-  std::string file;
-  std::vector<std::string> changes;  ///< of its job, see job/spec/job_changes.h
-};
-
 /// Plans every job of the sweep. Throws InputError for what is wrong with the file or the model.
-SweepPlan plan_sweep(const SweepRequest& request);
+SweepPlan plan_sweep(SweepFile file);
+
+/// What will be run, a line for each thing to know.
+std::string sweep_summary(const SweepPlan& plan, int at_once);
 
 }  // namespace dotresize

@@ -1,4 +1,4 @@
-#include "client/sweep_run.h"
+#include "job/sweep/sweep_run.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -27,7 +27,6 @@
 #include "base/printable.h"
 #include "base/program.h"
 #include "base/seconds_since.h"
-#include "client/progress_display.h"
 #include "job/spec/job_file.h"
 
 namespace dotresize {
@@ -36,8 +35,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr char kStatistics[] = "statistics";
-constexpr char kVariants[] = "variants";
 constexpr size_t kMaxReportBytes = size_t{64} << 20;
 
 int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
@@ -55,9 +52,8 @@ UniqueFd open_sweep_directory(const fs::path& dir) {
     throw InputError("output.path", dir.string() + " " + what);
   };
   fs::create_directories(dir);
-  if (!fs::is_empty(dir) && !fs::is_directory(dir / kVariants)) {
-    refuse("is not empty, and no sweep of dotresize has made it; choose another path");
-  }
+  const std::string fault = sweep_directory_fault(dir);
+  if (!fault.empty()) refuse(fault);
   UniqueFd lock(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock) refuse("cannot be opened: " + std::generic_category().message(errno));
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) refuse("is that of a running sweep");
@@ -78,8 +74,9 @@ std::string reason_in(const fs::path& log, int exit_code) {
 
 class SweepRun {
  public:
-  SweepRun(const SweepPlan& plan, const SweepRunOptions& options, std::vector<SweepRow>& rows)
-      : plan_(plan), rows_(rows), at_once_(jobs_at_once(plan, options)) {}
+  SweepRun(const SweepPlan& plan, const SweepRunOptions& options, std::vector<SweepRow>& rows,
+           SweepObserver& observer)
+      : plan_(plan), rows_(rows), at_once_(jobs_at_once(plan, options)), observer_(observer) {}
 
   int run();
 
@@ -130,12 +127,12 @@ class SweepRun {
   const SweepPlan& plan_;
   std::vector<SweepRow>& rows_;
   int at_once_;
+  SweepObserver& observer_;
   UniqueFd lock_;
   std::vector<bool> pending_;
   std::map<size_t, Running> running_;
   Times saving_, using_;
   std::unique_ptr<ChildPool> pool_;
-  std::unique_ptr<ProgressDisplay> display_;
 };
 
 /// A job is done once its report is kept; one whose model alone is there ended just before.
@@ -244,7 +241,7 @@ void SweepRun::end(size_t i, int exit_code) {
   compare_rows(plan_, rows_);
   thin_out();
   write_results(plan_, rows_);
-  display_->print(fmt::format("{}  {}  {}", job(i).id, result, format_duration(seconds)));
+  observer_.print(fmt::format("{}  {}  {}", job(i).id, result, format_duration(seconds)));
 }
 
 double SweepRun::seconds_left() const {
@@ -272,7 +269,7 @@ void SweepRun::show() {
   progress.set_phase(fmt::format("{} of {} jobs", done, plan_.jobs.size()));
   progress.set_fraction(static_cast<double>(done) / static_cast<double>(plan_.jobs.size()));
   progress.set_eta_s(seconds_left());
-  display_->show(progress);
+  observer_.show(progress);
 }
 
 int SweepRun::run() {
@@ -281,7 +278,6 @@ int SweepRun::run() {
   write_results(plan_, rows_);
   if (plan_.file.keep != KeptModels::kAll) thin_out();
   pool_ = std::make_unique<ChildPool>();
-  display_ = progress_display();
   const auto lacks_model = [&](const SweepRow& row) {
     return plan_.file.keep == KeptModels::kBest && row.best && row.model.empty() &&
            row.state == SweepState::kDone;
@@ -294,7 +290,7 @@ int SweepRun::run() {
         end(ended->number, ended->exit_code);
         show();
       } else {
-        display_->tick();
+        observer_.tick();
       }
     }
     // A best model that an earlier sweep, which kept others, has removed is made again.
@@ -305,7 +301,6 @@ int SweepRun::run() {
     }
   }
   while (pool_->running() > 0) pool_->wait(std::chrono::seconds(1));
-  display_.reset();
   write_results(plan_, rows_);
   if (pool_->stopped()) return kExitCancelled;
   const bool failed = std::ranges::any_of(
@@ -330,8 +325,16 @@ int jobs_at_once(const SweepPlan& plan, const SweepRunOptions& options) {
   return static_cast<int>(std::clamp<int64_t>(fit, 1, cores()));
 }
 
-int run_sweep(const SweepPlan& plan, const SweepRunOptions& options, std::vector<SweepRow>& rows) {
-  return SweepRun(plan, options, rows).run();
+std::string sweep_directory_fault(const fs::path& dir) {
+  std::error_code error;
+  if (fs::is_directory(dir / kVariants, error) || fs::is_empty(dir, error)) return "";
+  if (error) return "cannot be read: " + error.message();
+  return "is not empty, and no sweep of dotresize has made it; choose another path";
+}
+
+int run_sweep(const SweepPlan& plan, const SweepRunOptions& options, std::vector<SweepRow>& rows,
+              SweepObserver& observer) {
+  return SweepRun(plan, options, rows, observer).run();
 }
 
 }  // namespace dotresize

@@ -1,4 +1,4 @@
-#include "client/sweep_results.h"
+#include "job/sweep/sweep_results.h"
 
 #include <fmt/format.h>
 
@@ -117,6 +117,7 @@ Json row_json(const SweepPlan& plan, const SweepRow& row) {
   if (!row.report) return object;
   const ReportSummary& report = *row.report;
   object["width"] = report.width;
+  object["width_range"] = report.width_range;
   object["parameters"] = report.compressed.parameters;
   object["bytes"] = report.compressed.bytes;
   object["bytes_fraction"] = bytes_fraction(report);

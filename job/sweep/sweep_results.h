@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "client/sweep_plan.h"
 #include "job/report/report.h"
+#include "job/sweep/sweep_plan.h"
 
 namespace dotresize {
 

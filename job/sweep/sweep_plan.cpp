@@ -1,4 +1,4 @@
-#include "client/sweep_plan.h"
+#include "job/sweep/sweep_plan.h"
 
 #include <fmt/format.h>
 
@@ -10,14 +10,15 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/human_text.h"
 #include "base/printable.h"
 #include "base/program.h"
 #include "base/sha256.h"
-#include "client/planned_job.h"
 #include "job/plan/check_files.h"
 #include "job/plan/resolved_job.h"
 #include "job/plan/shard_plan.h"
 #include "job/spec/job_changes.h"
+#include "job/spec/job_file.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -250,9 +251,9 @@ void SweepPlanner::name_statistics() {
 
 }  // namespace
 
-SweepPlan plan_sweep(const SweepRequest& request) {
+SweepPlan plan_sweep(SweepFile file) {
   SweepPlan plan;
-  plan.file = open_sweep_file(request.file, request.changes);
+  plan.file = std::move(file);
   plan.directory = plan.file.base.spec.output().path();
   SweepPlanner planner(plan);
   planner.read_model();
@@ -262,6 +263,21 @@ SweepPlan plan_sweep(const SweepRequest& request) {
   }
   planner.name_statistics();
   return plan;
+}
+
+std::string sweep_summary(const SweepPlan& plan, int at_once) {
+  std::string text = counted(plan.combinations, "combination") + ", " +
+                     counted(std::ssize(plan.jobs), "different job") + ", " +
+                     std::to_string(at_once) + " at a time\n";
+  int64_t without = 0;
+  for (const SweepJob& job : plan.jobs) without += job.statistics.empty() ? 1 : 0;
+  if (without > 0) {
+    text +=
+        counted(without, "job") +
+        " without statistics in common: with the activations compressed, or alone with a basis "
+        "or a calibration, each takes its own (calibration.activations: original shares them)\n";
+  }
+  return text;
 }
 
 }  // namespace dotresize

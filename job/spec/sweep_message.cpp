@@ -1,0 +1,81 @@
+#include "job/spec/sweep_message.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+
+#include "base/errors.h"
+#include "base/parse_number.h"
+#include "base/printable.h"
+
+namespace dotresize {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// A scalar as it was written.
+Json plain(const std::string& text) {
+  if (text == "true" || text == "false") return text == "true";
+  if (const auto number = parse_number<double>(text)) return *number;
+  return text;
+}
+
+/// The value as the JSON form of its job has it. That leaves out what is the default: then as it
+/// was written.
+Json json_of(const std::string& key, const SweepAxis::Value& value) {
+  Json at = Json::parse(job_spec_to_json(value.spec));
+  std::istringstream parts(key);
+  for (std::string part; std::getline(parts, part, '.');) {
+    if (!at.contains(part)) return plain(value.text);
+    at = Json(at.at(part));
+  }
+  return at;
+}
+
+const char* name_of(KeptModels keep) {
+  return keep == KeptModels::kBest ? "best" : keep == KeptModels::kAll ? "all" : "none";
+}
+
+}  // namespace
+
+v1::SweepSpec sweep_spec_of(const SweepFile& sweep) {
+  v1::SweepSpec spec;
+  for (const SweepAxis& axis : sweep.axes) {
+    Json values = Json::array();
+    for (const SweepAxis::Value& value : axis.values) values.push_back(json_of(axis.key, value));
+    v1::SweepSpec::Axis& message = *spec.add_axes();
+    message.set_key(axis.key);
+    const auto status =
+        google::protobuf::util::JsonStringToMessage(text_of(values), message.mutable_values());
+    if (!status.ok()) throw std::logic_error("an axis has no message: " + status.ToString());
+  }
+  v1::SweepSpec::Keep keep = v1::SweepSpec::best;
+  v1::SweepSpec::Keep_Parse(name_of(sweep.keep), &keep);
+  spec.set_keep(keep);
+  return spec;
+}
+
+std::string sweep_to_json(const v1::JobSpec& spec, const v1::SweepSpec& sweep) {
+  // Not as an object: it would hide a key that is given twice.
+  std::string section = "{\"keep\": " + text_of(v1::SweepSpec::Keep_Name(sweep.keep()));
+  for (const v1::SweepSpec::Axis& axis : sweep.axes()) {
+    std::string values;
+    const auto status = google::protobuf::util::MessageToJsonString(axis.values(), &values);
+    if (!status.ok()) {
+      throw InputError("sweep." + printable(axis.key()), "has a value that JSON does not have");
+    }
+    section += ",\n  " + text_of(axis.key()) + ": " + values;
+  }
+  std::string file = text_of(Json::parse(job_spec_to_json(spec)));
+  file.pop_back();
+  return file + (file.size() > 1 ? ",\n" : "") + "\"sweep\": " + section + "}}\n";
+}
+
+}  // namespace dotresize

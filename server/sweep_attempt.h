@@ -1,0 +1,10 @@
+#pragma once
+
+namespace dotresize {
+
+/// `dotresize-server sweep FILE N`, which LocalLauncher starts: runs the jobs of the sweep file, N
+/// at a time, and tells the server how far they are. argv[1] is "sweep". Returns the exit code: 0
+/// if no job has failed.
+int run_sweep_attempt(int argc, char** argv);
+
+}  // namespace dotresize
