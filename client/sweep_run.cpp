@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,7 +16,6 @@
 #include "base/durable_file.h"
 #include "base/environment.h"
 #include "base/errors.h"
-#include "base/failure.h"
 #include "base/human_text.h"
 #include "base/input_file.h"
 #include "base/parse_number.h"
@@ -34,8 +32,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr char kStatistics[] = "statistics";
-constexpr char kVariants[] = "variants";
-constexpr size_t kMaxReportBytes = size_t{64} << 20;
 
 int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
@@ -56,24 +52,22 @@ UniqueFd open_sweep_directory(const fs::path& dir) {
     throw InputError("output.path", dir.string() + " " + what);
   };
   fs::create_directories(dir);
-  if (!fs::is_empty(dir) && !fs::is_directory(dir / kVariants)) {
+  if (!fs::is_empty(dir) && !fs::is_directory(dir / kSweepVariants)) {
     refuse("is not empty, and no sweep of dotresize has made it; choose another path");
   }
   UniqueFd lock(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) refuse("is that of a running sweep");
-  fs::create_directories(dir / kVariants);
+  fs::create_directories(dir / kSweepVariants);
   fs::create_directories(dir / kStatistics);
   return lock;
 }
 
 /// Why a job has ended: the last failure in its log.
 std::string reason_in(const fs::path& log, int exit_code) {
-  std::ifstream file(log);
-  std::string reason = fmt::format("exit code {}; its log: {}", exit_code, log.string());
-  for (std::string line; std::getline(file, line);) {
-    if (const auto failure = parse_failure_line(line)) reason = failure->message;
-  }
-  return printable(reason, 500);
+  const std::string reason = failure_in(log);
+  return printable(
+      reason.empty() ? fmt::format("exit code {}; its log: {}", exit_code, log.string()) : reason,
+      500);
 }
 
 class SweepRun {
