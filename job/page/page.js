@@ -42,7 +42,8 @@
   const categories = (figure, stacked) => {
     const { beginAtZero, ...made } = axis(figure, "x", { type: "category", stacked });
     const { callback, ...ticks } = made.ticks;
-    return { ...made, ticks };
+    const offset = stacked || figure.series.some((series) => !series.line);  // bars and lone points
+    return { ...made, offset, ticks };
   };
 
   const values = (figure, series) => {

@@ -65,6 +65,7 @@ std::vector<Series> size_series(const StoredSweep& sweep,
   }
   std::ranges::sort(front.points, {}, &Point::x);
   std::vector<Series> all;
+  all.reserve(by_method.size() + 2);
   for (auto& [name, series] : by_method) all.push_back(std::move(series));
   all.push_back(std::move(front));
   if (sweep.dense_perplexity) {

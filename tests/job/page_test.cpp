@@ -245,7 +245,19 @@ TEST(ReportPage, HasAFigureForAllThatTheReportHas) {
   EXPECT_EQ(figure_of(page, "shortcut-rank").csv,
             "sublayer,rank,exact rank\nlayers.0.attention,8,56\nlayers.0.mlp,,56\n");
   EXPECT_EQ(figure_of(page, "time").csv, "rank,forward,sinkhorn\n0,1.5,0.5\n1,2.5,\n");
+  EXPECT_EQ(figure_of(page, "time").text,
+            "12 s of wall time; mean over the ranks: forward 2 s, sinkhorn 0.25 s.");
   EXPECT_EQ(figure_of(page, "memory").csv, "rank,host\n0,1\n1,1\n");
+}
+
+TEST(ReportPage, PhasesThatTakeLittleTimeAreShownAsOne) {
+  Report report = example();
+  for (int i = 0; i < 20; ++i) report.ranks[0].seconds["p" + std::to_string(i)] = 0.01;
+  const Figure time = figure_of(page_of(report), "time");
+  ASSERT_EQ(time.series.size(), 8u);
+  EXPECT_EQ(time.series.back().name, "the other phases");
+  EXPECT_NEAR(time.series.back().points[0].y, 0.15, 1e-12);
+  EXPECT_THAT(time.csv, HasSubstr(",p19,"));
 }
 
 TEST(ReportPage, LeavesOutWhatTheReportDoesNotHave) {
