@@ -56,14 +56,6 @@ std::string result_table(const v1::JobResult& result) {
   return result_table(model_report(result.dense()), model_report(result.compressed()));
 }
 
-std::string error_text(const v1::JobError& error) {
-  std::string place;
-  if (error.rank() >= 0) place += " on rank " + std::to_string(error.rank());
-  if (!error.host().empty()) place += " (" + error.host() + ")";
-  if (!error.phase().empty()) place += " in phase " + error.phase();
-  return printable_lines(error.code() + place + ": " + error.message());
-}
-
 /// "4 min 2 s ago"
 std::string age(const Timestamp& time, std::time_t now) {
   Timestamp current;
@@ -100,7 +92,15 @@ std::string state_name(const v1::Job& job) {
   return job.cancelling() && !has_ended(job.state()) ? "cancelling" : state_name(job.state());
 }
 
-std::string job_text(const v1::Job& job, std::time_t now) {
+std::string error_text(const v1::JobError& error) {
+  std::string place;
+  if (error.rank() >= 0) place += " on rank " + std::to_string(error.rank());
+  if (!error.host().empty()) place += " (" + error.host() + ")";
+  if (!error.phase().empty()) place += " in phase " + error.phase();
+  return printable_lines(error.code() + place + ": " + error.message());
+}
+
+std::vector<std::vector<std::string>> job_rows(const v1::Job& job, std::time_t now) {
   Rows rows = {{"job", printable(job.id())},
                {"name", printable(job.spec().name())},
                {"state", state_name(job)}};
@@ -135,7 +135,11 @@ std::string job_text(const v1::Job& job, std::time_t now) {
     rows.push_back({"unfinished", human_bytes(job.unfinished_bytes()) + "; dotresize resume " +
                                       printable(job.id()) + " goes on from there"});
   }
-  std::string text = format_table(rows, {Align::kLeft, Align::kLeft});
+  return rows;
+}
+
+std::string job_text(const v1::Job& job, std::time_t now) {
+  std::string text = format_table(job_rows(job, now), {Align::kLeft, Align::kLeft});
   if (!job.has_result() || job.has_sweep()) return text;  // a sweep has many
   text += '\n';
   return text + result_table(job.result());

@@ -16,6 +16,12 @@ int exit_code_for(const v1::Job& job);
 std::string state_name(const v1::Job& job);
 std::string state_name(v1::Job::State state);
 
+/// Why a job has failed, and on which rank.
+std::string error_text(const v1::JobError& error);
+
+/// Name and value of everything about one job but its result.
+std::vector<std::vector<std::string>> job_rows(const v1::Job& job, std::time_t now);
+
 /// Everything about one job, as `status` shows it. Ends with a newline, as all of these do.
 std::string job_text(const v1::Job& job, std::time_t now);
 

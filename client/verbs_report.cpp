@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/durable_file.h"
 #include "base/errors.h"
 #include "base/partial_path.h"
 #include "base/program.h"
@@ -12,6 +13,7 @@
 #include "client/job_id.h"
 #include "client/job_text.h"
 #include "client/json_output.h"
+#include "client/read_page.h"
 #include "client/sweep_output.h"
 #include "client/verb.h"
 #include "job/report/report.h"
@@ -97,6 +99,21 @@ int print_reports(const std::vector<std::string>& asked, const CommonOptions& co
   return kExitOk;
 }
 
+/// Writes the page of one job or sweep; says where.
+int write_page(const std::vector<std::string>& asked, const fs::path& file,
+               const CommonOptions& common) {
+  if (asked.size() > 1) {
+    throw InputError("--html", "makes the page of one job or sweep, not of several");
+  }
+  write_file_atomically(file, page_html(read_page(asked.front(), common)));
+  if (common.json()) {
+    print_json({{"page", file.string()}});
+  } else {
+    std::cout << "page    " << file.string() << "\n";
+  }
+  return kExitOk;
+}
+
 }  // namespace
 
 Verb add_report_verb(CLI::App& app, CommonOptions& common) {
@@ -104,12 +121,21 @@ Verb add_report_verb(CLI::App& app, CommonOptions& common) {
       add_server_verb(app, common, "report", "Show what a compression gave, or compare several",
                       "  dotresize report out/docs-llama-80\n"
                       "  dotresize report out/docs-llama-80 out/docs-llama-70\n"
-                      "  dotresize report j-451f3da65440ea8f -o json\n");
+                      "  dotresize report j-451f3da65440ea8f -o json\n"
+                      "  dotresize report out/sweep --html sweep.html\n");
   auto what = std::make_shared<std::vector<std::string>>();
+  auto page = std::make_shared<std::string>();
+  command
+      .add_option("--html", *page,
+                  "Write a page with plots, also of a job that has failed, and of a sweep's "
+                  "directory")
+      ->type_name("FILE");
   command.add_option("ID|DIR", *what, "Jobs that have succeeded, model directories, or one sweep")
       ->required()
       ->type_name("...");
-  return {&command, [what, &common] { return print_reports(*what, common); }};
+  return {&command, [what, page, &common] {
+            return page->empty() ? print_reports(*what, common) : write_page(*what, *page, common);
+          }};
 }
 
 }  // namespace dotresize

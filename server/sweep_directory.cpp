@@ -36,7 +36,7 @@ void check_sweep_directory(const fs::path& output) {
   if (status.type() != fs::file_type::directory) {
     refuse("is no directory of its own, which a sweep has");
   }
-  for (const char* folder : {kVariants, kStatistics}) {
+  for (const char* folder : {kSweepVariants, kStatistics}) {
     if (is_link(output / folder))
       refuse("has a link in place of its folder " + std::string(folder));
   }

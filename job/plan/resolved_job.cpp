@@ -441,6 +441,7 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
   job.model_path = spec.model().path();
   job.output_path = spec.output().path();
   job.overwrite = spec.output().overwrite();
+  job.report_html = spec.output().report_html();
   // float32 also if config.json does not say, as in transformers.
   job.source_dtype = find_dtype(config.dtype).value_or(Dtype::kFloat32);
   job.output_dtype =

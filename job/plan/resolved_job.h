@@ -67,6 +67,7 @@ struct ResolvedJob {
   std::filesystem::path model_path;
   std::filesystem::path output_path;
   bool overwrite = false;
+  bool report_html = false;  ///< the report as a page, too
   Dtype source_dtype = Dtype::kFloat32;
   Dtype output_dtype = Dtype::kFloat32;
   /// Family of a stock output that is not its source's (`output.architecture`).

@@ -14,7 +14,7 @@ void set_if(nlohmann::json& object, const char* key, const std::optional<Value>&
 
 template <class Value>
 void get_if(const nlohmann::json& object, const char* key, std::optional<Value>& value) {
-  if (object.contains(key)) value = object.at(key).get<Value>();
+  if (object.contains(key) && !object.at(key).is_null()) value = object.at(key).get<Value>();
 }
 
 }  // namespace dotresize

@@ -17,7 +17,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kSchemaVersion = 1;
-constexpr std::size_t kMaxReportBytes = std::size_t{64} << 20;
 constexpr int64_t kAny = INT64_MAX;
 
 json mlp_json(const MlpTarget& mlp) {
@@ -241,8 +240,11 @@ std::string report_to_json(const Report& report) {
 
 ReportSummary read_report_summary(const std::filesystem::path& model_dir) {
   const std::filesystem::path path = model_dir / kReportDirectory / kReportFile;
-  const json document = read_json_object(path, kMaxReportBytes);
-  const ConfigFields root(document, path.string());
+  return report_summary(read_json_object(path, kMaxReportBytes), path.string());
+}
+
+ReportSummary report_summary(const json& document, const std::string& origin) {
+  const ConfigFields root(document, origin);
   root.required_integer("schema_version", kSchemaVersion, kSchemaVersion);
   const auto method = root.object("method");
   if (!method) root.fail("method", "is missing");
@@ -252,7 +254,7 @@ ReportSummary read_report_summary(const std::filesystem::path& model_dir) {
   summary.method = method->text("name").value_or("");
   if (summary.method.empty()) method->fail("name", "is missing");
   summary.width = method->required_integer("width", 1, kAny);
-  summary.width_range = read_width_range(document, path.string(), summary.width);
+  summary.width_range = read_width_range(document, origin, summary.width);
   summary.target = read_target(*method);
   summary.hidden_size = method->integer("hidden_size", 1, kAny);
   summary.dense = read_model_report(root, "dense");

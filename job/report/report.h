@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -80,5 +81,10 @@ struct ReportSummary {
   std::map<std::string, std::string> fingerprints;  ///< as in Report
 };
 ReportSummary read_report_summary(const std::filesystem::path& model_dir);
+/// Of the document that `origin`, for messages, has. Throws likewise.
+ReportSummary report_summary(const nlohmann::json& document, const std::string& origin);
+
+/// The text of a report is no larger than this.
+inline constexpr int64_t kMaxReportBytes = int64_t{64} << 20;
 
 }  // namespace dotresize

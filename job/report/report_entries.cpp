@@ -26,6 +26,24 @@ CostReport cost_from_json(const json& object) {
   return cost;
 }
 
+json spectrum_json(const std::vector<std::pair<int64_t, double>>& spectrum) {
+  json object = {{"ranks", json::array()}, {"energy", json::array()}};
+  for (const auto& [rank, energy] : spectrum) {
+    object["ranks"].push_back(rank);
+    object["energy"].push_back(energy);
+  }
+  return object;
+}
+
+std::vector<std::pair<int64_t, double>> spectrum_from_json(const json& object) {
+  const json& energy = object.at("energy");
+  std::vector<std::pair<int64_t, double>> spectrum;
+  for (const json& rank : object.at("ranks")) {
+    spectrum.emplace_back(rank.get<int64_t>(), energy.at(spectrum.size()).get<double>());
+  }
+  return spectrum;
+}
+
 }  // namespace
 
 json to_json(const JunctionReport& junction) {
@@ -33,6 +51,7 @@ json to_json(const JunctionReport& junction) {
   if (!junction.mapped) return object;
   object["effective_rank"] = junction.effective_rank;
   object["retained_energy"] = junction.retained_energy;
+  if (!junction.spectrum.empty()) object["spectrum"] = spectrum_json(junction.spectrum);
   set_if(object, "qr_condition", junction.qr_condition);
   if (junction.cost_dtype) object["cost_dtype"] = to_string(*junction.cost_dtype);
   set_if(object, "cost_error", junction.cost_error);
@@ -52,6 +71,7 @@ JunctionReport junction_report_from_json(const json& object) {
   if (!junction.mapped) return junction;
   junction.effective_rank = object.at("effective_rank");
   junction.retained_energy = object.at("retained_energy");
+  if (object.contains("spectrum")) junction.spectrum = spectrum_from_json(object.at("spectrum"));
   get_if(object, "qr_condition", junction.qr_condition);
   if (object.contains("cost_dtype")) {
     junction.cost_dtype = find_dtype(object.at("cost_dtype").get<std::string>());
@@ -90,12 +110,26 @@ json to_json(const ShortcutReport& shortcut) {
   return object;
 }
 
+ShortcutReport shortcut_report_from_json(const json& object) {
+  ShortcutReport shortcut;
+  shortcut.name = object.at("name");
+  shortcut.exact_rank = object.at("exact_rank");
+  shortcut.parameters = object.at("parameters");
+  get_if(object, "rank", shortcut.rank);
+  return shortcut;
+}
+
 json to_json(const MlpReport& mlp) {
   return {{"name", mlp.name},
           {"width", mlp.width},
           {"intermediate_size", mlp.intermediate_size},
           {"predicted_rise", mlp.predicted_rise},
           {"unseen_experts", mlp.unseen_experts}};
+}
+
+MlpReport mlp_report_from_json(const json& object) {
+  return {object.at("name"), object.at("width"), object.at("intermediate_size"),
+          object.at("predicted_rise"), object.at("unseen_experts")};
 }
 
 json to_json(const RankReport& rank) {

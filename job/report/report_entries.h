@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "job/model/dtype.h"
@@ -19,6 +20,9 @@ struct JunctionReport {
   bool mapped = true;  ///< false: kept at full width, the rest is absent
   int64_t effective_rank = 0;
   double retained_energy = 0.0;  ///< tr(Mᵀ G M) / tr(G)
+  /// How the eigenvalues of the Gram matrix hold its energy: (r, fraction that the r largest hold),
+  /// of some r from 1 to d. Empty in reports of earlier versions.
+  std::vector<std::pair<int64_t, double>> spectrum = {};
   // Methods with transport only:
   std::optional<int64_t> sinkhorn_iterations;
   std::optional<double> sinkhorn_violation;
@@ -47,6 +51,8 @@ std::vector<ShortcutReport> report_shortcuts(const ModelConfig& output);
 
 /// An entry of `shortcuts` in report.json.
 nlohmann::json to_json(const ShortcutReport& shortcut);
+/// Throws nlohmann::json::exception if `object` is no such entry.
+ShortcutReport shortcut_report_from_json(const nlohmann::json& object);
 
 /// What a report says of one sublayer whose MLP, or whose experts, were cut.
 struct MlpReport {
@@ -60,6 +66,8 @@ struct MlpReport {
 
 /// An entry of `mlps` in report.json.
 nlohmann::json to_json(const MlpReport& mlp);
+/// Throws nlohmann::json::exception if `object` is no such entry.
+MlpReport mlp_report_from_json(const nlohmann::json& object);
 
 /// The l1 costs that a rank has computed. A pair is two channels of one token: n tokens of width d
 /// have n·d²/2.

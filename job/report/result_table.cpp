@@ -1,7 +1,5 @@
 #include "job/report/result_table.h"
 
-#include <vector>
-
 #include "base/human_text.h"
 #include "job/plan/plan_table.h"
 
@@ -16,7 +14,8 @@ std::vector<std::string> size_row(const std::string& name, int64_t before, int64
 
 }  // namespace
 
-std::string result_table(const ModelReport& dense, const ModelReport& compressed) {
+std::vector<std::vector<std::string>> result_rows(const ModelReport& dense,
+                                                  const ModelReport& compressed) {
   std::vector<std::vector<std::string>> rows = {{"", "dense", "compressed", "change"}};
   if (dense.perplexity && compressed.perplexity) {
     rows.push_back({"perplexity", format_perplexity(*dense.perplexity),
@@ -29,7 +28,12 @@ std::string result_table(const ModelReport& dense, const ModelReport& compressed
   }
   rows.push_back(size_row("parameters", dense.parameters, compressed.parameters, with_separators));
   rows.push_back(size_row("bytes", dense.bytes, compressed.bytes, human_bytes));
-  return format_table(rows, {Align::kLeft, Align::kRight, Align::kRight, Align::kRight});
+  return rows;
+}
+
+std::string result_table(const ModelReport& dense, const ModelReport& compressed) {
+  return format_table(result_rows(dense, compressed),
+                      {Align::kLeft, Align::kRight, Align::kRight, Align::kRight});
 }
 
 std::string width_text(const JunctionWidths& widths, int64_t hidden_size) {

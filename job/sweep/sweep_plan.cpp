@@ -175,6 +175,7 @@ SweepJob SweepPlanner::make_job(const v1::JobSpec& given, const std::vector<std:
       hash_of(identity_of(given) + facts(given) + facts_of_tokens(given.evaluation()));
   const std::string label = label_of(values);
   made.id = label.empty() ? hash : label + "-" + hash;
+  made.spec.mutable_output()->clear_report_html();  // the page is the sweep's
   made.spec.mutable_output()->set_path(plan_.directory / "variants" / made.id / "model");
   const ResolvedJob job = resolve_job(made.spec, model_);
   const ShardPlan shards = make_shard_plan(model_, job);

@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/csv.h"
 #include "base/durable_file.h"
+#include "base/failure.h"
 #include "base/human_text.h"
 #include "base/partial_path.h"
+#include "job/page/sweep_page.h"
 #include "job/report/result_table.h"
 
 namespace dotresize {
@@ -94,13 +98,6 @@ std::string described(const SweepPlan& plan, const SweepRow& row) {
   return text;
 }
 
-std::string in_csv(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
 std::string number_or_empty(const std::optional<double>& value) {
   return value ? fmt::format("{}", *value) : "";
 }
@@ -140,6 +137,15 @@ std::optional<ReportSummary> report_in(const fs::path& dir) {
 }
 
 }  // namespace
+
+std::string failure_in(const fs::path& log) {
+  std::ifstream file(log);
+  std::string message;
+  for (std::string line; std::getline(file, line);) {
+    if (const auto failure = parse_failure_line(line)) message = failure->message;
+  }
+  return message;
+}
 
 std::vector<SweepRow> rows_of(const SweepPlan& plan) {
   std::vector<SweepRow> rows;
@@ -220,7 +226,7 @@ std::string sweep_csv(const SweepPlan& plan, const std::vector<SweepRow>& rows) 
       "best,wall_time_s,id,model,reason\n";
   for (const SweepRow& row : rows) {
     for (const std::string& value : row.values) {
-      text += in_csv(value == kOfNoUse ? "" : value) + ",";
+      text += csv_cell(value == kOfNoUse ? "" : value) + ",";
     }
     text += name_of(row.state);
     if (row.report) {
@@ -233,8 +239,8 @@ std::string sweep_csv(const SweepPlan& plan, const std::vector<SweepRow>& rows) 
     } else {
       text += std::string(11, ',');
     }
-    text +=
-        fmt::format(",{},{},{}\n", in_csv(row.id), in_csv(row.model.string()), in_csv(row.reason));
+    text += fmt::format(",{},{},{}\n", csv_cell(row.id), csv_cell(row.model.string()),
+                        csv_cell(row.reason));
   }
   return text;
 }
@@ -260,7 +266,12 @@ std::string sweep_json(const SweepPlan& plan, const std::vector<SweepRow>& rows)
 
 void write_results(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
   write_file_atomically(plan.directory / "results.csv", sweep_csv(plan, rows));
-  write_file_atomically(plan.directory / "results.json", sweep_json(plan, rows));
+  const std::string document = sweep_json(plan, rows);
+  write_file_atomically(plan.directory / kSweepResults, document);
+  const v1::Output& output = plan.file.base.spec.output();
+  if (output.has_report_html() && !output.report_html()) return;
+  write_file_atomically(plan.directory / kPageFile,
+                        page_html(sweep_page(parse_sweep(document, kSweepResults))));
 }
 
 }  // namespace dotresize

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,7 +18,6 @@
 #include "base/durable_file.h"
 #include "base/environment.h"
 #include "base/errors.h"
-#include "base/failure.h"
 #include "base/human_text.h"
 #include "base/input_file.h"
 #include "base/parse_number.h"
@@ -34,8 +32,6 @@ namespace fs = std::filesystem;
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr size_t kMaxReportBytes = size_t{64} << 20;
 
 int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
@@ -57,19 +53,17 @@ UniqueFd open_sweep_directory(const fs::path& dir) {
   UniqueFd lock(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock) refuse("cannot be opened: " + std::generic_category().message(errno));
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) refuse("is that of a running sweep");
-  fs::create_directories(dir / kVariants);
+  fs::create_directories(dir / kSweepVariants);
   fs::create_directories(dir / kStatistics);
   return lock;
 }
 
 /// Why a job has ended: the last failure in its log.
 std::string reason_in(const fs::path& log, int exit_code) {
-  std::ifstream file(log);
-  std::string reason = fmt::format("exit code {}; its log: {}", exit_code, log.string());
-  for (std::string line; std::getline(file, line);) {
-    if (const auto failure = parse_failure_line(line)) reason = failure->message;
-  }
-  return printable(reason, 500);
+  const std::string reason = failure_in(log);
+  return printable(
+      reason.empty() ? fmt::format("exit code {}; its log: {}", exit_code, log.string()) : reason,
+      500);
 }
 
 class SweepRun {
@@ -327,7 +321,7 @@ int jobs_at_once(const SweepPlan& plan, const SweepRunOptions& options) {
 
 std::string sweep_directory_fault(const fs::path& dir) {
   std::error_code error;
-  if (fs::is_directory(dir / kVariants, error) || fs::is_empty(dir, error)) return "";
+  if (fs::is_directory(dir / kSweepVariants, error) || fs::is_empty(dir, error)) return "";
   if (error) return "cannot be read: " + error.message();
   return "is not empty, and no sweep of dotresize has made it; choose another path";
 }

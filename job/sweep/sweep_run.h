@@ -11,7 +11,6 @@
 namespace dotresize {
 
 /// Folders of a sweep's directory: of its jobs, and of the statistics that they share.
-inline constexpr char kVariants[] = "variants";
 inline constexpr char kStatistics[] = "statistics";
 
 struct SweepRunOptions {

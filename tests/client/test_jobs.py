@@ -108,6 +108,17 @@ def test_a_cancelled_job_ends_those_who_watch_with_two(cli, running):
     cli("report", running, exit_code=65)
 
 
+def test_a_failed_job_has_a_page_with_its_reason_and_its_log(cli, job_files, tmp_path):
+    name = "</script><img src=x onerror=alert(1)>"
+    job = cli.json("submit", job_files(name="short", calibration={"samples": 1000}), "--wait",
+                   "--set", f"name={name}", exit_code=65)
+    page = tmp_path / "page.html"
+    cli("report", job["id"], "--html", page)
+    html = page.read_text()
+    assert "INVALID_INPUT" in html and "1000 are needed" in html and "End of its log" in html
+    assert "&lt;img src=x" in html and "<img" not in html
+
+
 def test_an_interrupt_stops_the_watching_and_not_the_job(cli, running):
     watcher = cli.start("watch", running)
     while "running" not in watcher.stderr.readline():

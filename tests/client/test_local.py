@@ -93,10 +93,14 @@ def test_version(offline):
 
 
 def test_run_compresses_without_a_server_and_its_model_can_be_checked(offline, job_files, tmp_path):
-    done = offline("run", job_files(), "-o", "json")
+    done = offline("run", job_files(output={"report_html": True}), "-o", "json")
     assert len(json.loads(done.stdout)["ranks"]) == 2
     model = tmp_path / "out-tiny"
     offline("verify", model)
+    page = tmp_path / "page.html"
+    assert offline.json("report", model, "--html", page) == {"page": str(page)}
+    assert page.read_bytes() == (model / "dotresize" / "report.html").read_bytes()
+    assert 'id="spectrum"' in page.read_text() and "  dotresize/report.html\n" in (model / "SHA256SUMS").read_text()
     assert isinstance(offline.json("verify", model), dict)
     assert offline.json("report", model)["schema_version"] == 1
     assert "parameters" in offline("report", model).stdout
@@ -242,6 +246,8 @@ def test_several_reports_are_one_table(offline, job_files, tmp_path):
     lines = offline("report", *models).stdout.splitlines()
     assert lines[0].split()[:3] == ["name", "method", "target"] and len(lines) == 3
     assert "64 of 256" in lines[1] and "128 of 256" in lines[2]
+    assert "not of several" in offline("report", *models, "--html", tmp_path / "page.html", exit_code=65).stderr
+    assert not list(models[0].glob("dotresize/*.html"))
     reports = offline.json("report", *models)["reports"]
     assert [report["method"]["width"] for report in reports] == [64, 128]
 

@@ -55,11 +55,29 @@ def test_a_sweep_that_is_killed_goes_on_and_gives_what_single_jobs_give(offline,
     assert [row.get("model") is not None for row in jobs.values()] == [row["best"] for row in jobs.values()]
     assert len(list(directory.glob("variants/*/model/config.json"))) == 1
 
+    page = job_files.folder / "page.html"
+    offline("report", directory, "--html", page)
+    assert page.read_bytes() == (directory / "report.html").read_bytes()
+    assert all(f'id="perplexity-{axis}"' in page.read_text() for axis in ("size", "method-lambda"))
+    assert not list(directory.glob("variants/*/dotresize/*.html"))
+
     # Nothing is left to do: another form of the same result, and a smaller one.
     front = offline("sweep", file, "--pareto").stdout.splitlines()
     assert front[0].split()[:3] == ["name", "lambda", "size"] and len(front) == 3
     with open(directory / "results.csv", newline="") as table:
         assert sum(row["state"] == "done" for row in csv.DictReader(table)) == 3
+
+
+def test_a_failed_job_of_a_sweep_has_a_page(offline, job_files, tmp_path):
+    variant = tmp_path / "variant"
+    variant.mkdir()
+    job_files().rename(variant / "job.json")
+    page = tmp_path / "page.html"
+    assert "neither" in offline("report", variant, "--html", page, exit_code=65).stderr
+    (variant / "log").write_text("begun\ndotresize-worker: error: rank 1 on box in calibrate: no <b>memory</b>\n")
+    offline("report", variant, "--html", page)
+    html = page.read_text()
+    assert "<p>no &lt;b&gt;memory&lt;/b&gt;</p>" in html and "begun\n" in html and "slicegpt" in html
 
 
 def test_a_method_that_needs_costs_joins_a_sweep_whose_statistics_have_none(offline, job_files):

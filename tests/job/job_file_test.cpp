@@ -33,6 +33,7 @@ output:
   path: /o
   dtype: bfloat16
   overwrite: true
+  report_html: true
   architecture: mistral
 method:
   name: slicegpt

@@ -28,6 +28,7 @@ Report example() {
   mapped.width = 200;
   mapped.effective_rank = 17;
   mapped.retained_energy = 0.99;
+  mapped.spectrum = {{1, 0.5}, {256, 1.0}};
   mapped.sinkhorn_iterations = 42;
   mapped.sinkhorn_violation = 1e-9;
   mapped.sinkhorn_converged = true;
@@ -62,6 +63,8 @@ TEST(Report, HasTheDocumentedKeys) {
   EXPECT_EQ(report["evaluation"]["predicted_tokens"], 16320);
   EXPECT_EQ(report["evaluation"]["token_count"], 16320);
   EXPECT_EQ(report["junctions"][0]["sinkhorn"]["iterations"], 42);
+  EXPECT_EQ(report["junctions"][0]["spectrum"],
+            json({{"ranks", {1, 256}}, {"energy", {0.5, 1.0}}}));
   EXPECT_EQ(report["junctions"][0]["qr_condition"], 3.5);
   EXPECT_EQ(report["junctions"][0]["cost_dtype"], "float16");
   EXPECT_EQ(report["junctions"][0]["cost_error"], 2e-4);
@@ -173,6 +176,7 @@ TEST(Report, EntriesOfJunctionsAndRanksAreReadBack) {
   Report report = example();
   report.junctions.push_back(report.junctions[0]);
   report.junctions[2].sinkhorn_iterations.reset();
+  report.junctions[2].spectrum.clear();
   report.junctions[2].cost_error.reset();
   report.ranks[1].gpu = "a GPU";
   report.ranks[1].peak_device_memory_bytes = 1 << 22;

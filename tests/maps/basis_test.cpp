@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -57,6 +58,20 @@ TEST(EffectiveRank, CountsTheEigenvaluesThatHoldTheShare) {
   EXPECT_EQ(effective_rank(values), 2);
   EXPECT_EQ(effective_rank(values, 0.995), 3);
   EXPECT_EQ(effective_rank(values, 1.0), 4);
+}
+
+TEST(EnergyOverRank, IsTheShareOfTheLeadingEigenvalues) {
+  using testing::DoubleEq;
+  using testing::ElementsAre;
+  using testing::Pair;
+  EXPECT_THAT(energy_over_rank(at::tensor({4.0, 2.0, 1.0, 1.0}, at::kDouble)),
+              ElementsAre(Pair(1, DoubleEq(0.5)), Pair(2, DoubleEq(0.75)), Pair(3, DoubleEq(0.875)),
+                          Pair(4, DoubleEq(1.0))));
+  EXPECT_THAT(energy_over_rank(at::ones({1}, at::kDouble)), ElementsAre(Pair(1, 1.0)));
+  const EnergyOverRank many = energy_over_rank(at::ones({8192}, at::kDouble));
+  EXPECT_LE(many.size(), 32u);
+  EXPECT_EQ(many.front(), std::pair(int64_t{1}, 1.0 / 8192));
+  EXPECT_EQ(many.back(), std::pair(int64_t{8192}, 1.0));
 }
 
 TEST(EffectiveRank, OfNothingIsZero) { EXPECT_EQ(effective_rank(at::zeros({3}, at::kDouble)), 0); }

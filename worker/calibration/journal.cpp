@@ -37,6 +37,7 @@ std::string junction_entry(int64_t junction) { return fmt::format("junction-{}",
 Json to_json(const MapDiagnostics& found) {
   Json object = {{"effective_rank", found.effective_rank},
                  {"retained_energy", found.retained_energy},
+                 {"spectrum", found.spectrum},
                  {"sinkhorn_iterations", found.sinkhorn_iterations},
                  {"sinkhorn_violation", found.sinkhorn_violation},
                  {"sinkhorn_converged", found.sinkhorn_converged},
@@ -50,6 +51,7 @@ MapDiagnostics diagnostics_from_json(const Json& object) {
   MapDiagnostics found;
   object.at("effective_rank").get_to(found.effective_rank);
   object.at("retained_energy").get_to(found.retained_energy);
+  if (object.contains("spectrum")) object.at("spectrum").get_to(found.spectrum);
   object.at("sinkhorn_iterations").get_to(found.sinkhorn_iterations);
   object.at("sinkhorn_violation").get_to(found.sinkhorn_violation);
   object.at("sinkhorn_converged").get_to(found.sinkhorn_converged);

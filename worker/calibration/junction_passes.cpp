@@ -300,7 +300,9 @@ MapDiagnostics FirstPass::describe(MapDiagnostics shared, const at::Tensor& M,
   gram_.mirror();
   at_junction(setup_, "eigen", [&] {
     const DecompositionThreads threads(setup_.map.decomposition_threads);
-    shared.effective_rank = effective_rank(spectrum(gram_.gram));
+    const at::Tensor eigenvalues = spectrum(gram_.gram);
+    shared.effective_rank = effective_rank(eigenvalues);
+    shared.spectrum = energy_over_rank(eigenvalues);
     shared.retained_energy = retained_energy(gram_.gram, M);
   });
   note(precision, shared);

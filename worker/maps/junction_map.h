@@ -8,6 +8,7 @@
 
 #include "job/plan/method.h"
 #include "worker/kernels/sinkhorn.h"
+#include "worker/maps/spectrum.h"
 
 namespace dotresize {
 
@@ -66,6 +67,7 @@ struct JunctionMap {
 struct MapDiagnostics {
   int64_t effective_rank = 0;
   double retained_energy = 0.0;  ///< tr(Mᵀ G M) / tr(G), also of an oblique map
+  EnergyOverRank spectrum = {};  ///< of the Gram matrix
   // Transport only:
   int64_t sinkhorn_iterations = 0;
   double sinkhorn_violation = 0.0;

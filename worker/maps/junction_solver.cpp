@@ -68,7 +68,9 @@ std::function<void(MapDiagnostics&)> describe_with(const JunctionStatistics& sta
        gram = decomposed ? at::Tensor() : statistics.gram,
        values = options.oblique() ? at::Tensor() : eigenbasis.values](MapDiagnostics& diagnostics) {
         if (R.defined()) diagnostics.qr_condition = triangular_condition(R);
-        diagnostics.effective_rank = effective_rank(values.defined() ? values : spectrum(gram));
+        const at::Tensor eigenvalues = values.defined() ? values : spectrum(gram);
+        diagnostics.effective_rank = effective_rank(eigenvalues);
+        diagnostics.spectrum = energy_over_rank(eigenvalues);
         diagnostics.retained_energy =
             gram.defined() ? retained_energy(gram, M) : retained_in_eigenbasis(values, Q);
       };

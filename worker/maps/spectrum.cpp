@@ -18,6 +18,8 @@ constexpr int64_t kMinWidthOnGpu = 512;
 /// Columns or rows of a matrix that are looked at together: no further copy of all of it.
 constexpr int64_t kBlock = 512;
 
+constexpr int kSpectrumPoints = 32;
+
 /// ±1 for each column: that of its entry of largest magnitude, the first of equals. Without it the
 /// l1 costs in the basis would depend on the eigen-solver.
 at::Tensor column_signs(const at::Tensor& vectors) {
@@ -49,6 +51,12 @@ void check_gram(const at::Tensor& gram) {
   if (!std::isfinite(gram.sum().item<double>()) && !gram.isfinite().all().item<bool>()) {
     throw NonFiniteError("the Gram matrix of the activations is not finite");
   }
+}
+
+void check_eigenvalues(const at::Tensor& values) {
+  TORCH_CHECK(values.dim() == 1 && values.scalar_type() == at::kDouble,
+              "eigenvalues must be a float64 vector, not ", values.sizes(), " ",
+              values.scalar_type());
 }
 
 bool belongs_on_host(const at::Tensor& gram) {
@@ -137,15 +145,30 @@ at::Tensor spectrum(const at::Tensor& gram) {
 }
 
 int64_t effective_rank(const at::Tensor& values, double share) {
-  TORCH_CHECK(values.dim() == 1 && values.scalar_type() == at::kDouble,
-              "eigenvalues must be a float64 vector, not ", values.sizes(), " ",
-              values.scalar_type());
+  check_eigenvalues(values);
   const at::Tensor held = at::cat({at::zeros({1}, values.options()), values.cumsum(0)}).cpu();
   const auto sums = held.accessor<double, 1>();
   const double trace = sums[values.size(0)];
   int64_t rank = 0;
   while (rank < values.size(0) && sums[rank] < share * trace) ++rank;
   return rank;
+}
+
+EnergyOverRank energy_over_rank(const at::Tensor& values) {
+  check_eigenvalues(values);
+  const at::Tensor held = values.cumsum(0).cpu();
+  const auto sums = held.accessor<double, 1>();
+  const int64_t d = values.size(0);
+  EnergyOverRank points;
+  int64_t last = 0;
+  for (int i = 0; i < kSpectrumPoints; ++i) {
+    const double share = static_cast<double>(i) / (kSpectrumPoints - 1);
+    const auto rank = static_cast<int64_t>(std::lround(std::pow(static_cast<double>(d), share)));
+    if (rank <= last || rank > d) continue;
+    last = rank;
+    points.emplace_back(rank, sums[rank - 1] / sums[d - 1]);
+  }
+  return points;
 }
 
 double triangular_condition(const at::Tensor& R) {

@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 namespace dotresize {
 
@@ -35,6 +37,12 @@ class DecompositionThreads {
 /// Smallest r whose leading eigenvalues hold at least `share` of the trace. values: [d] float64,
 /// descending.
 int64_t effective_rank(const at::Tensor& values, double share = 0.99);
+
+/// (r, fraction of the trace that the r largest eigenvalues hold), r rising.
+using EnergyOverRank = std::vector<std::pair<int64_t, double>>;
+
+/// Of at most 32 ranks from 1 to d by about equal factors. values: [d] float64, descending.
+EnergyOverRank energy_over_rank(const at::Tensor& values);
 
 /// The 2-norm condition of an upper triangular matrix R [k, k] float64 without zeros on its
 /// diagonal, to a relative error of 1e-6 (conditions up to 1e9). On any device; computed on the

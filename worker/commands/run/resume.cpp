@@ -79,6 +79,7 @@ JunctionReport describe_junction(const std::string& name, int64_t width,
   report.width = width;
   report.effective_rank = found.effective_rank;
   report.retained_energy = found.retained_energy;
+  report.spectrum = found.spectrum;
   if (!transport) return report;
   report.sinkhorn_iterations = found.sinkhorn_iterations;
   report.sinkhorn_violation = found.sinkhorn_violation;

@@ -13,6 +13,7 @@
 #include "base/seconds_since.h"
 #include "job/model/model_size.h"
 #include "job/model/tensor_table.h"
+#include "job/page/report_page.h"
 #include "job/plan/choose_widths.h"
 #include "job/plan/memory_estimate.h"
 #include "job/plan/traffic.h"
@@ -428,7 +429,12 @@ void publish(OutputDirectory& output, const Report& report, const ModelConfig& c
   const fs::path& dir = output.partial();
   write_file_atomically(dir / "README.md", model_card(report, config));
   fs::create_directory(dir / kReportDirectory);
-  write_file_atomically(dir / kReportDirectory / kReportFile, report_to_json(report));
+  const std::string text = report_to_json(report);
+  write_file_atomically(dir / kReportDirectory / kReportFile, text);
+  if (report.job.report_html) {
+    write_file_atomically(dir / kReportDirectory / kPageFile,
+                          page_html(report_page(parse_report(text, kReportFile))));
+  }
   output.close_journal();
   write_file_atomically(dir / "SHA256SUMS", sha256_sums(dir, shards));
   output.commit();

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "client/verb.h"
+#include "job/page/page.h"
+
+namespace dotresize {
+
+/// The page of `what`: a job that has ended, by its id; a model directory; the directory of a
+/// sweep, or of one of its jobs that has failed. Throws InputError for anything else.
+Page read_page(const std::string& what, const CommonOptions& common);
+
+}  // namespace dotresize

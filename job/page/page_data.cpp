@@ -1,0 +1,78 @@
+#include "job/page/page_data.h"
+
+#include <openssl/evp.h>
+
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "base/printable.h"
+
+namespace dotresize {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json axis_json(const Axis& axis) {
+  return {{"title", axis.title}, {"log", axis.log}, {"fromZero", axis.from_zero}};
+}
+
+Json series_json(const Series& series) {
+  Json points = Json::array();
+  for (const Point& point : series.points) {
+    Json entry = {{"x", point.x}, {"y", point.y}};
+    if (!point.label.empty()) entry["label"] = point.label;
+    points.push_back(std::move(entry));
+  }
+  return {{"name", series.name},
+          {"line", series.line},
+          {"marks", series.marks},
+          {"points", std::move(points)}};
+}
+
+}  // namespace
+
+std::string figures_json(const std::vector<Figure>& figures) {
+  Json all = Json::object();
+  for (const Figure& figure : figures) {
+    Json& object = all[figure.id] = {{"bars", figure.bars},
+                                     {"x", axis_json(figure.x)},
+                                     {"y", axis_json(figure.y)},
+                                     {"series", Json::array()}};
+    if (!figure.categories.empty()) object["categories"] = figure.categories;
+    for (const Series& series : figure.series) object["series"].push_back(series_json(series));
+  }
+  // As in HTML nothing ends a script element but its end tag, and in JSON these stand in strings
+  // alone.
+  std::string text;
+  for (const char c : all.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace)) {
+    if (c == '<' || c == '>' || c == '&') {
+      text += "\\u00" + hex_digits(std::string_view(&c, 1));
+    } else {
+      text += c;
+    }
+  }
+  return text;
+}
+
+std::string base64(std::string_view bytes) {
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // and a NUL
+  const int length = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                                     reinterpret_cast<const unsigned char*>(bytes.data()),
+                                     static_cast<int>(bytes.size()));
+  text.resize(static_cast<size_t>(length));
+  return text;
+}
+
+std::string content_hash(std::string_view content) {
+  std::array<char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int length = 0;
+  if (EVP_Digest(content.data(), content.size(), reinterpret_cast<unsigned char*>(digest.data()),
+                 &length, EVP_sha256(), nullptr) != 1) {
+    throw std::runtime_error("OpenSSL has no SHA-256");
+  }
+  return base64({digest.data(), length});
+}
+
+}  // namespace dotresize

@@ -1,0 +1,131 @@
+#include "job/page/report_page.h"
+
+#include <fmt/format.h>
+
+#include "base/human_text.h"
+#include "base/printable.h"
+#include "job/page/report_figures.h"
+#include "job/report/result_table.h"
+
+namespace dotresize {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxValue = 300;
+
+/// A value of a report, for people.
+std::string shown(const json& value) {
+  if (value.is_string()) return printable(value.get<std::string>(), kMaxValue);
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  if (value.is_number_integer()) return with_separators(value.get<int64_t>());
+  if (value.is_number()) return short_number(value.get<double>());
+  if (value.is_array() && value.size() == 1) return shown(value.front());
+  return printable(value.dump(-1, ' ', false, json::error_handler_t::replace), kMaxValue);
+}
+
+const std::vector<std::pair<std::string, std::string>> kFacts = {
+    {"Model", "/model/path"},
+    {"Dtype of the model", "/model/dtype"},
+    {"Output", "/output/path"},
+    {"Dtype of the output", "/output/dtype"},
+    {"model_type of the output", "/output/model_type"},
+    {"Method", "/method/name"},
+    {"Sparsity", "/method/sparsity"},
+    {"Size", "/method/size"},
+    {"Widths", "/method/widths"},
+    {"λ", "/method/lambda"},
+    {"Scale of the costs", "/method/cost_scale"},
+    {"Metric", "/method/metric"},
+    {"Labels", "/method/labels"},
+    {"Sharing of maps", "/method/map_sharing"},
+    {"Shortcuts", "/method/shortcuts"},
+    {"Head", "/method/head"},
+    {"MLPs", "/method/mlp"},
+    {"Calibration text", "/calibration/text"},
+    {"Calibration tokens from", "/calibration/tokens"},
+    {"Calibration tokens", "/calibration/token_count"},
+    {"Samples", "/calibration/samples"},
+    {"Tokens a sample", "/calibration/seqlen"},
+    {"Activations", "/calibration/activations"},
+    {"Statistics", "/calibration/statistics"},
+    {"Schedule", "/calibration/schedule"},
+    {"Seconds of calibration", "/calibration/seconds"},
+    {"Tokens a second", "/calibration/tokens_per_second"},
+    {"Evaluation text", "/evaluation/text"},
+    {"Evaluation tokens from", "/evaluation/tokens"},
+    {"Predicted tokens", "/evaluation/predicted_tokens"},
+    {"Tokens a window", "/evaluation/seqlen"},
+    {"Device", "/device"},
+    {"Compute dtype", "/compute_dtype"},
+};
+
+/// "pca_dotresize made this model 200 of 256 channels wide: ..."
+std::string summary_of(const ReportSummary& report) {
+  std::string text =
+      fmt::format("{} has made the model {}{} channels wide", report.method, report.width_range,
+                  report.hidden_size ? fmt::format(" of {}", *report.hidden_size) : "");
+  text +=
+      fmt::format(": {} of its bytes", format_percent(static_cast<double>(report.compressed.bytes) /
+                                                      static_cast<double>(report.dense.bytes)));
+  if (report.dense.perplexity && report.compressed.perplexity) {
+    text += fmt::format(", perplexity {} in place of {}",
+                        format_perplexity(*report.compressed.perplexity),
+                        format_perplexity(*report.dense.perplexity));
+  }
+  return text + fmt::format(", in {}.", format_duration(report.wall_time_s));
+}
+
+PageTable result_of(const ReportSummary& report) {
+  PageTable table{"Result", {}, result_rows(report.dense, report.compressed)};
+  table.heading = table.rows.front();
+  table.rows.erase(table.rows.begin());
+  for (auto& row : table.rows) {
+    if (row.front() == "KL") row.front() = "KL (nats a token)";
+  }
+  return table;
+}
+
+PageTable ranks_of(const StoredReport& report) {
+  PageTable table{"Ranks", {"rank", "host", "GPU", "sublayers", "peak memory"}, {}};
+  for (const RankReport& rank : report.ranks) {
+    table.rows.push_back({std::to_string(rank.rank), rank.host, rank.gpu.empty() ? "–" : rank.gpu,
+                          fmt::format("{} to {}", rank.first_sublayer, rank.end_sublayer),
+                          human_bytes(rank.peak_memory_bytes)});
+  }
+  return table;
+}
+
+PageTable fingerprints_of(const ReportSummary& report) {
+  PageTable table{"Fingerprints of the input", {"input", "SHA-256"}, {}, /*prose=*/true};
+  for (const auto& [name, hash] : report.fingerprints) table.rows.push_back({name, hash});
+  return table;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::string>> facts_of(
+    const json& document, const std::vector<std::pair<std::string, std::string>>& pointers) {
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [name, pointer] : pointers) {
+    const json::json_pointer at(pointer);
+    if (document.contains(at)) rows.push_back({name, shown(document.at(at))});
+  }
+  return rows;
+}
+
+Page report_page(const StoredReport& report) {
+  Page page;
+  page.kind = "Compression";
+  page.title = report.summary.name.empty() ? "unnamed job" : report.summary.name;
+  page.summary = summary_of(report.summary);
+  page.warnings = report.warnings;
+  page.tables = {
+      result_of(report.summary),
+      {"What was done", {"what", "value"}, facts_of(report.document, kFacts), /*prose=*/true}};
+  page.figures = report_figures(report);
+  page.details = {ranks_of(report), fingerprints_of(report.summary)};
+  return page;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "job/report/report.h"
+
+namespace dotresize {
+
+/// A report as it was stored, of this version or an earlier one.
+struct StoredReport {
+  ReportSummary summary;
+  std::vector<JunctionReport> junctions;
+  std::vector<ShortcutReport> shortcuts;
+  std::vector<MlpReport> mlps;
+  std::vector<RankReport> ranks;
+  std::vector<std::string> warnings;
+  nlohmann::json document;  ///< all of it
+};
+
+/// Reads report.json. Throws InputError, starting with `origin`, for a malformed one.
+StoredReport parse_report(const std::string& text, const std::string& origin);
+
+}  // namespace dotresize
