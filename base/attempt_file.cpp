@@ -4,7 +4,6 @@
 
 #include "base/checked_json.h"
 #include "base/errors.h"
-#include "base/input_file.h"
 
 namespace dotresize {
 namespace {
@@ -25,7 +24,7 @@ std::string attempt_file_text(const AttemptFile& attempt) {
 }
 
 AttemptFile read_attempt_file(const std::filesystem::path& path) {
-  const Json content = parse_json_object(read_whole_file(path, kMaxBytes), path.string());
+  const Json content = read_json_object(path, kMaxBytes);
   try {
     return {content.at("coordinator").get<std::string>(), content.at("ca").get<std::string>(),
             content.at("job_id").get<std::string>(), content.at("attempt").get<int>(),

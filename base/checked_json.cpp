@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/input_file.h"
 
 namespace dotresize {
 namespace {
@@ -59,6 +60,10 @@ json parse_json_object(const std::string& text, const std::string& origin) {
     throw InputError(origin + ": must be a JSON object, not " + root.type_name());
   }
   return root;
+}
+
+json read_json_object(const std::filesystem::path& file, uint64_t max_bytes) {
+  return parse_json_object(read_whole_file(file, max_bytes), file.string());
 }
 
 }  // namespace dotresize

@@ -13,9 +13,7 @@
 namespace dotresize {
 
 ChildPool::ChildPool() {
-  sigset_t watched;
-  sigemptyset(&watched);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&watched, signal);
+  const sigset_t watched = child_signals();
   sigprocmask(SIG_BLOCK, &watched, &previous_);
   signals_ = UniqueFd(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_) throw std::system_error(errno, std::generic_category(), "signalfd");
@@ -23,10 +21,7 @@ ChildPool::ChildPool() {
 
 ChildPool::~ChildPool() {
   stop();
-  for (const auto& [pid, number] : numbers_) {
-    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
+  for (const auto& [pid, number] : numbers_) wait_for_child(pid);
   sigprocmask(SIG_SETMASK, &previous_, nullptr);
 }
 

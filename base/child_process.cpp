@@ -7,6 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+extern "C" {  // glibc 2.36 leaves it out
+#include <sys/pidfd.h>
+}
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -165,6 +169,20 @@ int exit_code_of(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
+int wait_for_child(pid_t pid) {
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return exit_code_of(status);
+}
+
+sigset_t child_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, signal);
+  return signals;
+}
+
 ChildProcess::ChildProcess() {
   require(posix_spawn_file_actions_init(&actions_), "posix_spawn");
   require(posix_spawnattr_init(&attributes_), "posix_spawn");
@@ -211,10 +229,7 @@ ChildResult run_child(const std::vector<std::string>& command) {
   output.write_end = UniqueFd();
   ChildResult result;
   result.last_line = last_line(read_tail(output.read_end.get()));
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  result.exit_code = exit_code_of(status);
+  result.exit_code = wait_for_child(pid);
   return result;
 }
 
@@ -227,24 +242,25 @@ CapturedChild capture_child(const std::vector<std::string>& command, std::chrono
   const pid_t pid = child.run(command.front(), command);
   out.write_end = UniqueFd();
   err.write_end = UniqueFd();
+  UniqueFd process(::pidfd_open(pid, 0));  // readable once it has ended
+  require(process ? 0 : errno, "pidfd_open");
   CapturedChild result;
   std::string errors;
   const auto end = std::chrono::steady_clock::now() + limit;
-  while (out.read_end || err.read_end) {
+  while (process || out.read_end || err.read_end) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         end - std::chrono::steady_clock::now());
     if (left.count() <= 0) break;
-    std::array<pollfd, 2> polled = {
-        {{out.read_end.get(), POLLIN, 0}, {err.read_end.get(), POLLIN, 0}}};
+    std::array<pollfd, 3> polled = {{{out.read_end.get(), POLLIN, 0},
+                                     {err.read_end.get(), POLLIN, 0},
+                                     {process.get(), POLLIN, 0}}};
     if (::poll(polled.data(), polled.size(), static_cast<int>(left.count())) <= 0) continue;
     if (polled[0].revents != 0) read_some(out.read_end, result.output, kMaxCapturedOutput);
     if (polled[1].revents != 0) read_some(err.read_end, errors, kMaxKeptOutput);
+    if (polled[2].revents != 0) process = UniqueFd();
   }
-  if (out.read_end || err.read_end) ::kill(pid, SIGKILL);
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  result.exit_code = exit_code_of(status);
+  if (process) ::kill(pid, SIGKILL);
+  result.exit_code = wait_for_child(pid);
   result.last_line = last_line(std::move(errors));
   return result;
 }
@@ -293,9 +309,7 @@ pid_t start_in_group(const std::vector<std::string>& command, const sigset_t& si
 }
 
 int run_program(const std::vector<std::string>& command, ProgramOutput& output) {
-  sigset_t watched;
-  sigemptyset(&watched);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&watched, signal);
+  const sigset_t watched = child_signals();
   sigset_t previous;
   sigprocmask(SIG_BLOCK, &watched, &previous);
   Pipe out = make_pipe();

@@ -22,6 +22,12 @@ std::vector<char*> exec_vector(const std::vector<std::string>& strings);
 /// The exit code in what waitpid has written, or 128 + signal.
 int exit_code_of(int wait_status);
 
+/// Waits for the child's end; its exit code, as of exit_code_of().
+int wait_for_child(pid_t pid);
+
+/// The signals that end a program and its children (SIGINT, SIGTERM, SIGHUP), and SIGCHLD.
+sigset_t child_signals();
+
 /// How a child starts: without standard input, no signal blocked or ignored, and what is asked for
 /// before run(). Everything throws std::system_error.
 class ChildProcess {

@@ -10,12 +10,14 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/printable.h"
 #include "base/program.h"
 #include "base/sha256.h"
 #include "client/planned_job.h"
 #include "job/plan/check_files.h"
 #include "job/plan/resolved_job.h"
 #include "job/plan/shard_plan.h"
+#include "job/spec/job_changes.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -69,12 +71,7 @@ const std::set<std::string> kTransportKeys = {
 v1::JobSpec without_useless_keys(const v1::JobSpec& spec) {
   v1::JobSpec clean = spec;
   if (method_of(spec).transport()) return clean;
-  v1::Method& method = *clean.mutable_method();
-  method.clear_lambda();
-  method.clear_cost_scale();
-  method.clear_sinkhorn_tolerance();
-  method.clear_sinkhorn_max_iterations();
-  method.clear_on_nonconvergence();
+  for (const std::string& key : kTransportKeys) clear_key(key, clean);
   return clean;
 }
 
@@ -95,11 +92,7 @@ std::string label_of(const std::vector<std::string>& values) {
   for (const std::string& value : values) {
     if (value == kOfNoUse) continue;
     if (!label.empty()) label += '_';
-    for (const char c : value) {
-      const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                         (c >= '0' && c <= '9') || c == '.' || c == '_';
-      label += plain ? c : '-';
-    }
+    for (const char c : value) label += is_plain_word({&c, 1}, "._") ? c : '-';
   }
   return label.substr(0, kMaxLabel);
 }
@@ -232,9 +225,12 @@ std::string SweepPlanner::dense_loss_of(const v1::JobSpec& spec) const {
 void SweepPlanner::name_statistics() {
   // A method without costs takes part in any statistics of its basis.
   std::map<std::string, std::string> groups_of;
-  for (const auto& statistics : statistics_) {
-    if (statistics && statistics->groups)
-      groups_of.try_emplace(statistics->of, *statistics->groups);
+  std::set<std::string> with_costs;
+  for (size_t i = 0; i < plan_.jobs.size(); ++i) {
+    if (!statistics_[i]) continue;
+    const auto& [of, groups] = *statistics_[i];
+    if (groups) groups_of.try_emplace(of, *groups);
+    if (plan_.jobs[i].transport) with_costs.insert(of);
   }
   std::map<std::string, int> users;
   for (size_t i = 0; i < plan_.jobs.size(); ++i) {
@@ -243,8 +239,9 @@ void SweepPlanner::name_statistics() {
     const auto found = groups_of.find(of);
     const std::string in = groups ? *groups : found == groups_of.end() ? "" : found->second;
     SweepJob& job = plan_.jobs[i];
+    job.with_costs = with_costs.contains(of);
     job.statistics = std::string(method_of(job.spec).pca() ? "pca" : "identity") + "-" +
-                     hash_of(fmt::format("{}\n{}", of, in));
+                     hash_of(fmt::format("{}\n{}\n{}", of, in, job.with_costs));
     ++users[job.statistics];
   }
   for (SweepJob& job : plan_.jobs) {

@@ -22,8 +22,9 @@ struct SweepJob {
   int ranks = 1;
   int64_t memory_bytes = 0;  ///< peak of all ranks, estimated
   bool on_gpus = false;      ///< or may be
-  bool transport = false;    ///< its statistics have costs
+  bool transport = false;    ///< the statistics that it saves have costs
   std::string statistics;    ///< name of those that it has in common with others; empty: none
+  bool with_costs = false;   ///< these have costs
   std::string dense_loss;    ///< name of the dense model's loss
 };
 inline constexpr char kOfNoUse[] = "-";

@@ -37,9 +37,9 @@ const char* name_of(SweepState state) {
     case SweepState::kFailed:
       return "failed";
     case SweepState::kRefused:
-      return "refused";
+      break;
   }
-  return "";
+  return "refused";
 }
 
 double bytes_fraction(const ReportSummary& report) {
@@ -67,18 +67,25 @@ std::vector<std::string> short_names(const SweepPlan& plan) {
   return names;
 }
 
-std::vector<std::string> cells_of(const SweepRow& row, const std::vector<Align>& alignment) {
+bool has_divergence(const SweepRow& row) { return row.report && row.report->compressed.kl; }
+
+/// `divergence`: with the columns KL and agreement.
+std::vector<std::string> cells_of(const SweepRow& row, bool divergence) {
   std::vector<std::string> cells = row.values;
   if (row.report) {
     const ReportSummary& report = *row.report;
     cells.push_back(report.width_range);
-    cells.push_back(fmt::format("{:.1f} %", 100.0 * bytes_fraction(report)));
+    cells.push_back(format_percent(bytes_fraction(report)));
     cells.push_back(format_perplexity(*report.compressed.perplexity));
     cells.push_back(format_change(*report.dense.perplexity, *report.compressed.perplexity));
+    if (divergence) {
+      const ModelReport& compressed = report.compressed;
+      cells.push_back(compressed.kl ? format_nats(*compressed.kl) : "");
+      cells.push_back(compressed.agreement ? format_percent(*compressed.agreement) : "");
+    }
     cells.push_back(row.front ? "*" : "");
     cells.push_back(row.best ? "*" : "");
   }
-  cells.resize(alignment.size());
   return cells;
 }
 
@@ -89,6 +96,10 @@ std::string described(const SweepPlan& plan, const SweepRow& row) {
     if (row.values[i] != kOfNoUse) text += (i > 0 ? " " : "") + names[i] + " " + row.values[i];
   }
   return text;
+}
+
+std::string number_or_empty(const std::optional<double>& value) {
+  return value ? fmt::format("{}", *value) : "";
 }
 
 Json row_json(const SweepPlan& plan, const SweepRow& row) {
@@ -107,6 +118,8 @@ Json row_json(const SweepPlan& plan, const SweepRow& row) {
   object["bytes"] = report.compressed.bytes;
   object["bytes_fraction"] = bytes_fraction(report);
   object["perplexity"] = *report.compressed.perplexity;
+  if (report.compressed.kl) object["kl"] = *report.compressed.kl;
+  if (report.compressed.agreement) object["agreement"] = *report.compressed.agreement;
   object["pareto"] = row.front;
   object["best"] = row.best;
   object["wall_time_s"] = report.wall_time_s;
@@ -177,8 +190,10 @@ void compare_rows(const SweepPlan& plan, std::vector<SweepRow>& rows) {
 std::string sweep_table(const SweepPlan& plan, const std::vector<SweepRow>& rows,
                         bool front_alone) {
   std::vector<std::vector<std::string>> cells = {short_names(plan)};
-  for (const char* name : {"width", "net", "perplexity", "change", "front", "best"}) {
-    cells.front().emplace_back(name);
+  const bool divergence = std::ranges::any_of(rows, has_divergence);
+  for (const std::string name :
+       {"width", "net", "perplexity", "change", "KL", "agreement", "front", "best"}) {
+    if (divergence || (name != "KL" && name != "agreement")) cells.front().push_back(name);
   }
   std::vector<Align> alignment(cells.front().size(), Align::kRight);
   std::fill_n(alignment.begin(), plan.file.axes.size(), Align::kLeft);
@@ -192,7 +207,7 @@ std::string sweep_table(const SweepPlan& plan, const std::vector<SweepRow>& rows
   if (front_alone) {
     std::ranges::sort(shown, {}, [](const SweepRow* row) { return row->report->compressed.bytes; });
   }
-  for (const SweepRow* row : shown) cells.push_back(cells_of(*row, alignment));
+  for (const SweepRow* row : shown) cells.push_back(cells_of(*row, divergence));
   std::string text = format_table(cells, alignment);
   if (!shown.empty()) {
     text += fmt::format("dense: perplexity {}, {}\n",
@@ -206,8 +221,8 @@ std::string sweep_csv(const SweepPlan& plan, const std::vector<SweepRow>& rows) 
   std::string text;
   for (const SweepAxis& axis : plan.file.axes) text += axis.key + ",";
   text +=
-      "state,width,parameters,bytes,bytes_fraction,perplexity,dense_perplexity,pareto,best,"
-      "wall_time_s,id,model,reason\n";
+      "state,width,parameters,bytes,bytes_fraction,perplexity,dense_perplexity,kl,agreement,pareto,"
+      "best,wall_time_s,id,model,reason\n";
   for (const SweepRow& row : rows) {
     for (const std::string& value : row.values) {
       text += csv_cell(value == kOfNoUse ? "" : value) + ",";
@@ -215,12 +230,13 @@ std::string sweep_csv(const SweepPlan& plan, const std::vector<SweepRow>& rows) 
     text += name_of(row.state);
     if (row.report) {
       const ReportSummary& report = *row.report;
-      text += fmt::format(",{},{},{},{},{},{},{},{},{}", report.width, report.compressed.parameters,
-                          report.compressed.bytes, bytes_fraction(report),
-                          *report.compressed.perplexity, *report.dense.perplexity, row.front,
-                          row.best, report.wall_time_s);
+      text += fmt::format(
+          ",{},{},{},{},{},{},{},{},{},{},{}", report.width, report.compressed.parameters,
+          report.compressed.bytes, bytes_fraction(report), *report.compressed.perplexity,
+          *report.dense.perplexity, number_or_empty(report.compressed.kl),
+          number_or_empty(report.compressed.agreement), row.front, row.best, report.wall_time_s);
     } else {
-      text += std::string(9, ',');
+      text += std::string(11, ',');
     }
     text += fmt::format(",{},{},{}\n", csv_cell(row.id), csv_cell(row.model.string()),
                         csv_cell(row.reason));

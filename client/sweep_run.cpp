@@ -5,10 +5,12 @@
 #include <sys/file.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "base/child_pool.h"
@@ -22,6 +24,7 @@
 #include "base/partial_path.h"
 #include "base/printable.h"
 #include "base/program.h"
+#include "base/seconds_since.h"
 #include "client/progress_display.h"
 #include "job/spec/job_file.h"
 
@@ -36,14 +39,10 @@ constexpr char kStatistics[] = "statistics";
 int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 /// Threads that a rank of such a job would have by itself: eigen solvers round differently with
-/// another number.
+/// another number. What the worker takes (fair_share_of_cores) if no rank is bound to a core.
 int threads_alone(int ranks) {
   const auto asked = parse_number<int>(environment_variable("OMP_NUM_THREADS"));
   return asked.value_or(0) > 0 ? *asked : std::max(1, cores() / ranks);
-}
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 /// The sweep's directory, locked against another one.
@@ -56,7 +55,8 @@ UniqueFd open_sweep_directory(const fs::path& dir) {
     refuse("is not empty, and no sweep of dotresize has made it; choose another path");
   }
   UniqueFd lock(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) refuse("is that of a running sweep");
+  if (!lock) refuse("cannot be opened: " + std::generic_category().message(errno));
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) refuse("is that of a running sweep");
   fs::create_directories(dir / kSweepVariants);
   fs::create_directories(dir / kStatistics);
   return lock;
@@ -105,7 +105,13 @@ class SweepRun {
 
   void find_pending();
   bool can_start(size_t i) const;
-  bool saves(size_t i) const { return !job(i).statistics.empty() && !fs::exists(statistics_of(i)); }
+  bool lacks_statistics(size_t i) const {
+    return !job(i).statistics.empty() && !fs::exists(statistics_of(i));
+  }
+  /// A job without costs saves no statistics under a name that promises them.
+  bool saves(size_t i) const {
+    return lacks_statistics(i) && (job(i).transport || !job(i).with_costs);
+  }
   void start_jobs();
   void start(size_t i);
   void end(size_t i, int exit_code);
@@ -144,13 +150,13 @@ bool SweepRun::can_start(size_t i) const {
       another_runs([&](size_t other) { return job(other).dense_loss == job(i).dense_loss; })) {
     return false;
   }
-  if (!saves(i)) return true;
+  if (!lacks_statistics(i)) return true;
   const auto same = [&](size_t other) { return job(other).statistics == job(i).statistics; };
   if (another_runs(same)) return false;
-  if (job(i).transport) return true;
-  // One with costs saves what all can use.
+  if (saves(i)) return true;
+  // It waits for one with costs; once all of those have failed, it goes without statistics.
   for (size_t other = 0; other < plan_.jobs.size(); ++other) {
-    if (pending(other) && same(other) && job(other).transport) return false;
+    if (pending(other) && same(other) && saves(other)) return false;
   }
   return true;
 }
@@ -170,9 +176,10 @@ void SweepRun::start(size_t i) {
   fs::remove(at.log);
   fs::remove_all(at.model);  // of a run that ended before its report was kept
   v1::JobSpec spec = job(i).spec;
-  if (!job(i).statistics.empty()) {
-    v1::Statistics& statistics = *spec.mutable_calibration()->mutable_statistics();
-    saving ? statistics.set_save(statistics_of(i)) : statistics.set_use(statistics_of(i));
+  if (saving) {
+    spec.mutable_calibration()->mutable_statistics()->set_save(statistics_of(i));
+  } else if (!job(i).statistics.empty() && !lacks_statistics(i)) {
+    spec.mutable_calibration()->mutable_statistics()->set_use(statistics_of(i));
   }
   write_file_atomically(at.job, job_spec_to_json(spec));
   const int threads = std::max(1, cores() / (job(i).ranks * (awaited ? 1 : at_once_)));
@@ -224,6 +231,7 @@ void SweepRun::end(size_t i, int exit_code) {
     result = fmt::format("perplexity {}", format_perplexity(*row.report->compressed.perplexity));
   } else {
     row.state = SweepState::kFailed;
+    row.report.reset();  // of an earlier run, whose model is gone
     row.reason = reason_in(paths(i).log, exit_code);
     result = "failed: " + row.reason;
   }

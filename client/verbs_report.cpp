@@ -6,6 +6,7 @@
 
 #include "base/durable_file.h"
 #include "base/errors.h"
+#include "base/partial_path.h"
 #include "base/program.h"
 #include "client/connection.h"
 #include "client/job_id.h"
@@ -41,7 +42,7 @@ struct ReportedModel {
 /// `what`: the id of a job that has succeeded, or a model directory.
 ReportedModel find_report(const std::string& what, const CommonOptions& common) {
   const fs::path model_dir = fs::is_directory(what) ? fs::path(what) : output_of(what, common);
-  const fs::path file = model_dir / "dotresize" / "report.json";
+  const fs::path file = model_dir / kReportDirectory / kReportFile;
   if (!fs::exists(file)) {
     throw InputError(file.string() + ": no such file here" +
                      (fs::is_directory(what)

@@ -1,5 +1,5 @@
-# dotresize_torch_library(NAME SOURCES... [LIBRARIES ...]): a library of worker/ that uses ATen, through the one
-# precompiled header of the project (an ATen translation unit costs 5 s without it).
+# dotresize_torch_library(NAME SOURCES... [LIBRARIES ...]): a library of worker/ that uses ATen, through a
+# precompiled header of its own (an ATen translation unit costs 5 s without it).
 #
 # dotresize_torch_header(TARGET [HEADERS...]): carries such a header, with these headers in it.
 # dotresize_torch_target(TARGET [HEADER]): uses it, or the one that HEADER carries.
@@ -9,7 +9,13 @@ function(dotresize_torch_header name)
   target_link_libraries(${name} PUBLIC libtorch)
   target_precompile_headers(${name} PRIVATE <ATen/ATen.h> <string> <vector> <memory> <optional> ${ARGN})
 endfunction()
-dotresize_torch_header(dotresize_pch)
+if(DOTRESIZE_NUMERICS_ONLY)
+  dotresize_torch_header(dotresize_pch)
+else()
+  find_package(nlohmann_json 3.11 REQUIRED GLOBAL)
+  dotresize_torch_header(dotresize_pch <nlohmann/json.hpp>)
+  target_link_libraries(dotresize_pch PRIVATE nlohmann_json::nlohmann_json)
+endif()
 
 function(dotresize_torch_target target)
   set(header dotresize_pch ${ARGN})

@@ -49,7 +49,7 @@ def in_llama_cpp(file, windows):
 def in_transformers(model_dir, tokens):
     script = Path(__file__).with_name("load_and_score.py")
     command = [sys.executable, script, model_dir, tokens, "-o", "json"]
-    done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
+    done = subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout)["perplexity"]
 
 

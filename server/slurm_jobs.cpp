@@ -70,6 +70,14 @@ T number(const std::string& text, const std::string& line) {
   throw std::runtime_error("Slurm has printed " + in_quotes(line));
 }
 
+/// As of waitpid: Slurm prints that number, or exit code and signal, "143:0".
+int wait_status(const std::string& exit, const std::string& line) {
+  const size_t colon = exit.find(':');
+  if (colon == std::string::npos) return number<int>(exit, line);
+  return W_EXITCODE(number<int>(exit.substr(0, colon), line),
+                    number<int>(exit.substr(colon + 1), line));
+}
+
 /// The jobs of ours in the lines of `text`: `parse` makes one of the fields of a line.
 template <class Parse>
 std::vector<SlurmJob> parse_lines(const std::string& text, size_t name_field, size_t fields,
@@ -120,7 +128,7 @@ std::vector<SlurmJob> parse_squeue(const std::string& text) {
                     values[1],
                     values[2],
                     number<int>(values[3], line),
-                    number<int>(values[4], line),
+                    wait_status(values[4], line),
                     printable(values[5], 64)};
   });
 }
@@ -137,14 +145,10 @@ std::vector<std::string> sacct_command(const std::vector<std::string>& names) {
 
 std::vector<SlurmJob> parse_sacct(const std::string& text) {
   return parse_lines(text, 1, 4, [](const std::vector<std::string>& values, const auto& line) {
-    const std::string& exit = values[3];  // "143:0": exit code and signal
-    const size_t colon = std::min(exit.find(':'), exit.size());
-    const int code = number<int>(exit.substr(0, colon), line);
-    const int signal = number<int>(exit.substr(std::min(colon + 1, exit.size())), line);
     // "CANCELLED by 1000"
     const std::string state = values[2].substr(0, values[2].find(' '));
     return SlurmJob{number<int64_t>(values[0], line), values[1], state, 0,
-                    W_EXITCODE(code, signal),         ""};
+                    wait_status(values[3], line),     ""};
   });
 }
 

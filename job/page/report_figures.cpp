@@ -105,13 +105,15 @@ std::string spectrum_csv(const std::vector<const JunctionReport*>& junctions) {
 Figure spectrum_figure(const std::vector<const JunctionReport*>& junctions) {
   Figure figure{.id = "spectrum",
                 .title = "Spectrum: energy beyond the r leading directions",
-                .x = {.title = "rank r (directions)", .log = true},
-                .y = {.title = "fraction of the energy of the activations", .log = true}};
+                .x = {.title = "rank r (directions)"},
+                .y = {.title = "fraction of the energy of the activations"}};
   const size_t shown = std::min(junctions.size(), kMaxSpectra);
   for (size_t i = 0; i < shown; ++i) {  // evenly over the depth, first and last among them
     const size_t at = shown == 1 ? 0 : i * (junctions.size() - 1) / (shown - 1);
     figure.series.push_back(tail_of(*junctions[at]));
   }
+  figure.x.log = spans_orders(figure.series, &Point::x);
+  figure.y.log = spans_orders(figure.series, &Point::y);
   figure.text = fmt::format(
       "Of the eigenvalues of each junction's Gram matrix: what a projection on the r leading ones "
       "leaves out. {} of {} shown; the data have all, as cumulative energy.",

@@ -10,6 +10,7 @@
 #include "base/errors.h"
 #include "base/human_text.h"
 #include "job/page/sweep_figures.h"
+#include "job/report/json_fields.h"
 
 namespace dotresize {
 namespace {
@@ -34,6 +35,8 @@ StoredVariant variant_of(const json& object, const std::vector<std::string>& axe
   object.at("wall_time_s").get_to(variant.wall_time_s);
   object.at("pareto").get_to(variant.pareto);
   object.at("best").get_to(variant.best);
+  get_if(object, "kl", variant.kl);
+  get_if(object, "agreement", variant.agreement);
   return variant;
 }
 
@@ -60,7 +63,13 @@ std::string summary_of(const StoredSweep& sweep) {
   return text + ".";
 }
 
-std::vector<std::string> row_of(const StoredSweep& sweep, const StoredVariant& variant) {
+bool has_divergence(const StoredSweep& sweep) {
+  return std::ranges::any_of(sweep.variants,
+                             [](const StoredVariant& variant) { return variant.kl.has_value(); });
+}
+
+std::vector<std::string> row_of(const StoredSweep& sweep, const StoredVariant& variant,
+                                bool divergence) {
   std::vector<std::string> row;
   for (const std::string& value : variant.values) row.push_back(value.empty() ? "–" : value);
   row.push_back(variant.state);
@@ -70,6 +79,10 @@ std::vector<std::string> row_of(const StoredSweep& sweep, const StoredVariant& v
   row.push_back(format_perplexity(variant.perplexity));
   row.push_back(sweep.dense_perplexity ? format_change(*sweep.dense_perplexity, variant.perplexity)
                                        : "");
+  if (divergence) {
+    row.push_back(variant.kl ? format_nats(*variant.kl) : "");
+    row.push_back(variant.agreement ? format_percent(*variant.agreement) : "");
+  }
   row.emplace_back(variant.pareto ? "yes" : "");
   row.emplace_back(variant.best ? "yes" : "");
   return row;
@@ -77,9 +90,11 @@ std::vector<std::string> row_of(const StoredSweep& sweep, const StoredVariant& v
 
 PageTable jobs_of(const StoredSweep& sweep) {
   PageTable table{"Jobs, by net size and perplexity", sweep.axes, {}};
-  for (const char* name :
-       {"state", "width", "net", "perplexity", "change", "front", "best of its target"}) {
-    table.heading.emplace_back(name);
+  const bool divergence = has_divergence(sweep);
+  for (const std::string name : {"state", "width", "net", "perplexity", "change",
+                                 "KL (nats a token)", "agreement", "front", "best of its target"}) {
+    const bool of_divergence = name == "agreement" || name.starts_with("KL");
+    if (divergence || !of_divergence) table.heading.push_back(name);
   }
   std::vector<const StoredVariant*> order;
   for (const StoredVariant& variant : sweep.variants) {
@@ -89,7 +104,7 @@ PageTable jobs_of(const StoredSweep& sweep) {
     return std::tuple(!variant->done(), variant->bytes, variant->perplexity);
   });
   for (const StoredVariant* variant : order) {
-    table.rows.push_back(row_of(sweep, *variant));
+    table.rows.push_back(row_of(sweep, *variant, divergence));
     table.rows.back().resize(table.heading.size());
   }
   return table;
@@ -102,7 +117,7 @@ PageTable reasons_of(const StoredSweep& sweep) {
   table.heading.emplace_back("reason");
   for (const StoredVariant& variant : sweep.variants) {
     if (variant.reason.empty()) continue;
-    table.rows.push_back(row_of(sweep, variant));
+    table.rows.push_back(row_of(sweep, variant, /*divergence=*/false));
     table.rows.back().resize(table.heading.size() - 1);
     table.rows.back().push_back(variant.reason);
   }

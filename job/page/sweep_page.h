@@ -22,6 +22,8 @@ struct StoredVariant {
   double bytes_fraction = 0.0;
   double perplexity = 0.0;
   double wall_time_s = 0.0;
+  std::optional<double> kl = {};         ///< nats a token, if it was asked for
+  std::optional<double> agreement = {};  ///< likewise, a fraction
   bool pareto = false;
   bool best = false;
 

@@ -1,5 +1,3 @@
-#include <utility>
-
 #include "job/plan/job_time.h"
 #include "job/plan/traffic.h"
 
@@ -117,7 +115,7 @@ PhaseTimes JobTime::fold_stages() const {
 }
 
 PhaseTimes JobTime::keep_statistics() const {
-  const double written = number(estimate_traffic(config_, job_, plan_).statistics_bytes);
+  const double written = number(saved_statistics_bytes(config_, job_));
   const double read = number(read_statistics_bytes(config_, job_));
   PhaseTimes times;
   times.add("journal", written / ranks() / rates_.disk_write + written / ranks() / rates_.hash);

@@ -71,9 +71,10 @@ std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig&
                              "tokens in place of text, or a model with a tokenizer"});
     }
   }
-  const fs::path& statistics = job.statistics.use;
+  const fs::path& statistics = job.statistics.directory();
   std::error_code missing;
-  if (job.statistics.used() && !fs::exists(statistics / kStatisticsFile, missing)) {
+  const bool there = job.statistics.used() || fs::exists(statistics, missing);
+  if (job.statistics.given() && there && !fs::exists(statistics / kStatisticsFile, missing)) {
     findings.push_back(
         {job.statistics.key(), in_quotes(statistics.string()) + " has no statistics of dotresize"});
   }

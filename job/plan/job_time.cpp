@@ -48,8 +48,7 @@ PhaseTimes JobTime::evaluate(const ModelConfig& model, Dtype stored, bool first)
 }
 
 PhaseTimes JobTime::keep_states() const {
-  const double bytes =
-      number(kept_states_bytes(config_, job_, expected_samples(job_) * seqlen())) / ranks();
+  const double bytes = number(expected_states_bytes(config_, job_)) / ranks();
   PhaseTimes times;
   times.add("journal", bytes / rates_.disk_write + bytes / rates_.hash);
   return times;
@@ -58,7 +57,7 @@ PhaseTimes JobTime::keep_states() const {
 PhaseTimes JobTime::compare(const ModelConfig& output) const {
   const double tokens = share_of_tokens();
   const double head = number(config_.vocab_size * config_.hidden_size);
-  const double states = number(kept_states_bytes(config_, job_, expected_samples(job_) * seqlen()));
+  const double states = number(expected_states_bytes(config_, job_));
   PhaseTimes times;
   times.add("forward",
             forward(head_counts(config_, config_.hidden_size, tokens, job_.compute_dtype)) +

@@ -217,8 +217,7 @@ int64_t Sizes::feature_sums() const {
   const int64_t end = stage ? r.shard.end_sublayer : r.config.num_sublayers();
   int64_t largest = 0;
   for (int64_t s = stage ? r.shard.first_sublayer : 0; s < end; ++s) {
-    const int64_t f = mlp_width(r.config, s);
-    largest = std::max(largest, mlp_count(r.config, s) * f * f * kDouble);
+    largest = std::max(largest, feature_sums_bytes(r.config, s));
   }
   return largest + (gradients() ? square() : 0);
 }

@@ -1,5 +1,3 @@
-#include <utility>
-
 #include "job/plan/job_time.h"
 
 namespace dotresize {
@@ -41,10 +39,8 @@ PhaseTimes JobTime::share_features() const {
     const auto parameters =
         number(sublayer_parameters(config_, s, config_.hidden_size, config_.hidden_size, false));
     read += parameters;
-    const double sums =
-        8.0 * number(mlp_count(config_, s) * mlp_width(config_, s)) * number(mlp_width(config_, s));
-    work.add("communicate",
-             collective(parameters * number(size_in_bytes(job_.compute_dtype)) + sums));
+    work.add("communicate", collective(parameters * number(size_in_bytes(job_.compute_dtype)) +
+                                       number(feature_sums_bytes(config_, s))));
     work.add(remove_features(s), share_of(1.0));
   }
   const double bytes = read * number(size_in_bytes(job_.source_dtype)) / ranks();

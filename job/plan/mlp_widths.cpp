@@ -81,6 +81,11 @@ int64_t mlp_count(const ModelConfig& config, int64_t sublayer) {
   return config.is_mixture(sublayer) ? config.mixture->experts : 1;
 }
 
+int64_t feature_sums_bytes(const ModelConfig& config, int64_t sublayer) {
+  const int64_t features = mlp_width(config, sublayer);
+  return mlp_count(config, sublayer) * features * features * 8;
+}
+
 int64_t mlp_sublayers(int64_t first, int64_t end) { return end / 2 - first / 2; }
 
 }  // namespace dotresize

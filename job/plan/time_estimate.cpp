@@ -53,7 +53,7 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   steps.check = times.total();
   if (job.evaluation) {
     steps.evaluate_dense = time.evaluate(config, job.source_dtype, /*first=*/true).total();
-    if (job.kl) steps.evaluate_dense += time.keep_states().total();
+    if (job.compares_predictions()) steps.evaluate_dense += time.keep_states().total();
     times.add("evaluate_dense", steps.evaluate_dense);
   }
   const ModelConfig cut_config = with_cut_mlps(config, job.mlp);
@@ -64,7 +64,7 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   if (job.evaluation) {
     const ModelConfig output = output_model_config(config, job, job.widths);
     steps.evaluate_compressed = time.evaluate(output, job.output_dtype, /*first=*/false).total();
-    if (job.kl) steps.evaluate_compressed += time.compare(output).total();
+    if (job.compares_predictions()) steps.evaluate_compressed += time.compare(output).total();
     times.add("evaluate_compressed", steps.evaluate_compressed);
   }
   const PhaseTimes hashing = time.hash(calibration.total(), steps.evaluate_compressed);

@@ -28,41 +28,6 @@ int64_t turns(const ModelConfig& config, const ResolvedJob& job) {
   return numbers;
 }
 
-/// Bytes of the journal: every map, and every MLP that is cut; with widths from energy the bases,
-/// and of shared maps the sums.
-int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
-  const int64_t d = config.hidden_size;
-  const int64_t k = job.widths.largest();
-  const int64_t fold = folds_in_float64(job.output_dtype) ? kDouble : kFloat;
-  const int64_t junctions = mapped_junctions(config, job.head_sliced);
-  const int64_t square = kDouble * d * d;
-  const bool shared = !job.junction_groups.empty();
-  const int64_t maps = shared ? job.junction_groups.back() + 1 : junctions;
-  const int64_t matrices = job.oblique_maps() ? 2 : 1;  // M, and M_inv if that is another one
-  int64_t bytes = (std::min(maps, junctions) * matrices * d * k + turns(config, job)) * fold;
-  const bool second = job.method.passes() > 1;
-  const int64_t sums = (job.method.transport() && !second ? 2 : 1) + (job.gradients() ? 1 : 0);
-  const int64_t first_sums = square * sums;
-  if (shared && job.statistics.given()) {
-    // The sums lie with the statistics; without a second pass each map's basis comes of them again.
-  } else if (shared) {
-    // The basis of the second pass; in the metric of the loss with the metric's factor and the
-    // sums.
-    const int64_t basis = job.oblique_maps() ? 3 * square : square;
-    bytes += junctions * (first_sums + (second ? square : 0)) + (second ? maps * basis : 0);
-  } else if (job.energy) {
-    bytes += junctions * first_sums;
-  }
-  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
-    bytes += static_cast<int64_t>(mlp_cut_counts(config, job, s).journal);
-  }
-  return bytes;
-}
-
-int64_t expected_states_bytes(const ModelConfig& config, const ResolvedJob& job) {
-  return kept_states_bytes(config, job, expected_samples(job) * expected_seqlen(job, config));
-}
-
 /// Of one junction: what the first pass leaves, the basis and what the second pass leaves.
 struct KeptSums {
   int64_t first = 0;
@@ -75,9 +40,34 @@ KeptSums kept_sums(const ModelConfig& config, const ResolvedJob& job) {
   const bool second = job.method.passes() > 1;
   KeptSums sums;
   sums.first = square * ((job.method.transport() && !second ? 2 : 1) + (job.gradients() ? 1 : 0));
+  // In the metric of the loss with the metric's factor and the sums.
   if (job.method.pca()) sums.basis = job.oblique_maps() ? 3 * square : square;
   if (second) sums.second = square;
   return sums;
+}
+
+/// Bytes of the journal: every map, and every MLP that is cut; with widths from energy the bases,
+/// and of shared maps the sums.
+int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
+  const int64_t d = config.hidden_size;
+  const int64_t k = job.widths.largest();
+  const int64_t fold = folds_in_float64(job.output_dtype) ? kDouble : kFloat;
+  const int64_t junctions = mapped_junctions(config, job.head_sliced);
+  const bool shared = !job.junction_groups.empty();
+  const int64_t maps = shared ? job.junction_groups.back() + 1 : junctions;
+  const int64_t matrices = job.oblique_maps() ? 2 : 1;  // M, and M_inv if that is another one
+  int64_t bytes = (std::min(maps, junctions) * matrices * d * k + turns(config, job)) * fold;
+  const KeptSums sums = kept_sums(config, job);
+  if (shared && !job.statistics.given()) {  // else they lie with the statistics
+    bytes += junctions * (sums.first + sums.second);
+    if (job.method.passes() > 1) bytes += maps * sums.basis;  // of the second pass
+  } else if (!shared && job.energy) {
+    bytes += junctions * sums.first;
+  }
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    bytes += static_cast<int64_t>(mlp_cut_counts(config, job, s).journal);
+  }
+  return bytes;
 }
 
 int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
@@ -96,10 +86,7 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
     return evaluation + others * tokens * d * kFloat * passes;
   }
   int64_t features = 0;
-  for (int64_t s = 0; job.mlp && s < config.num_sublayers(); ++s) {
-    const int64_t f = mlp_width(config, s);
-    features += mlp_count(config, s) * f * f * kDouble;
-  }
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) features += feature_sums_bytes(config, s);
   const int64_t cut = job.mlp ? weights + others * features : 0;
   const int64_t matrices = 2 + (job.method.passes() > 1 ? 1 : 0);  // sums, rotation and map, about
   return evaluation + weights + cut +
@@ -111,6 +98,10 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
 int64_t kept_states_bytes(const ModelConfig& config, const ResolvedJob& job, int64_t tokens) {
   if (!job.compares_predictions()) return 0;
   return tokens * config.hidden_size * size_in_bytes(job.compute_dtype);
+}
+
+int64_t expected_states_bytes(const ModelConfig& config, const ResolvedJob& job) {
+  return kept_states_bytes(config, job, expected_samples(job) * expected_seqlen(job, config));
 }
 
 bool checks_sublayers_first(const ResolvedJob& job) {
@@ -125,6 +116,12 @@ int64_t read_statistics_bytes(const ModelConfig& config, const ResolvedJob& job)
          ((own_bases ? sums.basis : sums.first) + sums.second);
 }
 
+int64_t saved_statistics_bytes(const ModelConfig& config, const ResolvedJob& job) {
+  if (!job.statistics.saved()) return 0;
+  const KeptSums sums = kept_sums(config, job);
+  return summed_junctions(config, job) * (sums.first + sums.basis + sums.second);
+}
+
 Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   const NetSize size = net_size(config, job, job.widths);
   // Through the model, folding and the fingerprint; the check, and the evaluations.
@@ -135,11 +132,7 @@ Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, cons
   Traffic traffic;
   const int64_t states = expected_states_bytes(config, job);
   traffic.journal_bytes = journal_bytes(config, job) + states;
-  if (job.statistics.saved()) {
-    const KeptSums sums = kept_sums(config, job);
-    traffic.statistics_bytes =
-        summed_junctions(config, job) * (sums.first + sums.basis + sums.second);
-  }
+  traffic.statistics_bytes = saved_statistics_bytes(config, job);
   traffic.read_bytes = of_source * size.dense_bytes + of_output * size.compressed_bytes +
                        read_statistics_bytes(config, job) + states;
   traffic.written_bytes = size.compressed_bytes + traffic.journal_bytes + traffic.statistics_bytes;

@@ -23,6 +23,10 @@ Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, cons
 /// What the journal keeps of the dense model, for the comparison of the predictions: its states
 /// before the head, of so many evaluation tokens. 0 if nothing is compared.
 int64_t kept_states_bytes(const ModelConfig& config, const ResolvedJob& job, int64_t tokens);
+/// The same of as many tokens as the estimates take the evaluation text to have.
+int64_t expected_states_bytes(const ModelConfig& config, const ResolvedJob& job);
+/// What a job writes of the statistics that it saves; 0 if it saves none.
+int64_t saved_statistics_bytes(const ModelConfig& config, const ResolvedJob& job);
 /// What a job reads of the statistics that it saves or uses; 0 without any.
 int64_t read_statistics_bytes(const ModelConfig& config, const ResolvedJob& job);
 

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "base/checked_json.h"
-#include "base/input_file.h"
+#include "base/partial_path.h"
 #include "dotresize/v1/jobs.pb.h"
 #include "job/model/config_fields.h"
 #include "job/report/json_fields.h"
@@ -239,9 +239,8 @@ std::string report_to_json(const Report& report) {
 }
 
 ReportSummary read_report_summary(const std::filesystem::path& model_dir) {
-  const std::filesystem::path path = model_dir / "dotresize" / "report.json";
-  return report_summary(parse_json_object(read_whole_file(path, kMaxReportBytes), path.string()),
-                        path.string());
+  const std::filesystem::path path = model_dir / kReportDirectory / kReportFile;
+  return report_summary(read_json_object(path, kMaxReportBytes), path.string());
 }
 
 ReportSummary report_summary(const json& document, const std::string& origin) {

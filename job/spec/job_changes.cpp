@@ -39,24 +39,12 @@ bool is_or_lies_in(const std::string& key, const std::string& section) {
   return key == section || key.starts_with(section + ".");
 }
 
-void clear(const std::string& key, Message& message) {
-  Message* at = &message;
-  const Keys parts = parts_of(key);
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const FieldDescriptor* field = at->GetDescriptor()->FindFieldByName(parts[i]);
-    const google::protobuf::Reflection& reflection = *at->GetReflection();
-    if (i + 1 == parts.size()) return reflection.ClearField(at, field);
-    if (!reflection.HasField(*at, field)) return;
-    at = reflection.MutableMessage(at, field);
-  }
-}
-
 void clear_alternatives(const std::string& key, v1::JobSpec& spec) {
   for (const Keys& keys : kAlternatives) {
     for (const std::string& chosen : keys) {
       if (!is_or_lies_in(key, chosen)) continue;
       for (const std::string& other : keys) {
-        if (other != chosen) clear(other, spec);
+        if (other != chosen) clear_key(other, spec);
       }
     }
   }
@@ -101,19 +89,20 @@ Change parse_change(const std::string& text, std::vector<Fault>& faults) {
 
 }  // namespace
 
-YAML::Node nested(const std::string& key, const YAML::Node& node) {
-  YAML::Node inner = node;
+void clear_key(const std::string& key, v1::JobSpec& spec) {
+  Message* at = &spec;
   const Keys parts = parts_of(key);
-  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-    YAML::Node outer;
-    outer[*part] = inner;
-    inner.reset(outer);  // an assignment would make a node of itself
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const FieldDescriptor* field = at->GetDescriptor()->FindFieldByName(parts[i]);
+    const google::protobuf::Reflection& reflection = *at->GetReflection();
+    if (i + 1 == parts.size()) return reflection.ClearField(at, field);
+    if (!reflection.HasField(*at, field)) return;
+    at = reflection.MutableMessage(at, field);
   }
-  return inner;
 }
 
 void set_key(const std::string& key, const v1::JobSpec& part, v1::JobSpec& spec) {
-  clear(key, spec);
+  clear_key(key, spec);
   clear_alternatives(key, spec);
   spec.MergeFrom(part);
 }
@@ -139,7 +128,7 @@ std::map<std::string, std::string> apply_changes(const std::vector<std::string>&
     if (faults.size() > before) continue;
     places[change.key] = "--set " + printable(text);
     if (change.removes) {
-      clear(change.key, spec);
+      clear_key(change.key, spec);
       continue;
     }
     make_absolute(change.spec, "");

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <yaml-cpp/yaml.h>
-
 #include <map>
 #include <string>
 #include <vector>
@@ -22,10 +20,10 @@ std::map<std::string, std::string> apply_changes(const std::vector<std::string>&
 /// key, as apply_changes does.
 void set_key(const std::string& key, const v1::JobSpec& part, v1::JobSpec& spec);
 
+/// Takes `key` away.
+void clear_key(const std::string& key, v1::JobSpec& spec);
+
 /// Whether a job can have only one of the two keys, or one lies in the other.
 bool exclude_each_other(const std::string& a, const std::string& b);
-
-/// `node` as the value of "section.key", in maps around it.
-YAML::Node nested(const std::string& key, const YAML::Node& node);
 
 }  // namespace dotresize

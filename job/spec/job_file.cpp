@@ -15,8 +15,6 @@
 namespace dotresize {
 namespace {
 
-constexpr std::size_t kMaxJobFileBytes = std::size_t{1} << 20;
-
 /// The change that has set the key or a section around it; empty if the file has.
 std::string change_of(const std::map<std::string, std::string>& changed, std::string key) {
   while (!key.empty()) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -8,6 +9,8 @@
 #include "dotresize/v1/job.pb.h"
 
 namespace dotresize {
+
+inline constexpr std::size_t kMaxJobFileBytes = std::size_t{1} << 20;
 
 /// A job, and where its keys stand: for what is found wrong with them later.
 struct JobFile {

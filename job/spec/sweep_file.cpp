@@ -23,7 +23,6 @@ namespace {
 constexpr char kSection[] = "sweep";
 constexpr char kKeep[] = "keep";
 constexpr char kStatistics[] = "calibration.statistics";
-constexpr std::size_t kMaxSweepFileBytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxVariants = 4096;
 
 int line_at(const YAML::Node& node) { return node.Mark().is_null() ? 1 : node.Mark().line + 1; }
@@ -58,8 +57,10 @@ void SweepReader::read(const YAML::Node& section) {
   if (!section.IsMap()) {
     return fault(section, "", "must be a section of keys to vary, as in method.lambda: [0.1, 1]");
   }
+  int keeps = 0;
   for (const auto& entry : section) {
     if (entry.first.IsScalar() && entry.first.Scalar() == kKeep) {
+      if (++keeps > 1) fault(entry.first, kKeep, "is given twice");
       read_keep(entry.second);
     } else {
       read_axis(entry.first, entry.second);
@@ -137,10 +138,10 @@ std::optional<double> SweepReader::number_of(const std::string& key, const YAML:
 
 /// {from, to, steps[, scale: linear | log]}: so many values, both ends among them.
 std::vector<std::string> SweepReader::range(const std::string& key, const YAML::Node& node) {
+  std::set<std::string> left = {"from", "to", "steps", "scale"};
   for (const auto& entry : node) {
-    static const std::set<std::string> kKeys = {"from", "to", "steps", "scale"};
-    if (entry.first.IsScalar() && kKeys.contains(entry.first.Scalar())) continue;
-    fault(entry.first, printable(key), "a range has the keys from, to, steps, scale");
+    if (entry.first.IsScalar() && left.erase(entry.first.Scalar()) == 1) continue;
+    fault(entry.first, printable(key), "a range has the keys from, to, steps, scale, once each");
     return {};
   }
   const auto from = number_of(key, node, "from");
@@ -208,10 +209,16 @@ void SweepReader::check_combinations(const YAML::Node& section) {
 }
 
 /// What a job may have and the job of a sweep may not.
-void check_base(const JobFile& base, std::vector<Fault>& faults) {
+void check_base(const SweepFile& sweep, std::vector<Fault>& faults) {
+  const JobFile& base = sweep.base;
   const auto fault = [&](const std::string& key, const std::string& what) {
-    faults.push_back({line_of(base.lines, key), key, what});
+    faults.push_back({line_of(base.lines, key), key, what, base.place_of(key)});
   };
+  for (const auto& [key, change] : base.changed) {
+    const auto varied = std::ranges::find_if(
+        sweep.axes, [&](const SweepAxis& axis) { return exclude_each_other(axis.key, key); });
+    if (varied != sweep.axes.end()) fault(key, "has no effect: the sweep varies " + varied->key);
+  }
   if (base.spec.calibration().has_statistics()) {
     fault(kStatistics, "a sweep keeps statistics by itself");
   }
@@ -242,20 +249,21 @@ void find_common_faults(const SweepFile& sweep, std::vector<Fault>& faults) {
   for (const SweepVariant& variant : variants) {
     for (const FieldViolation& violation : variant.violations) {
       if (told.contains({violation.field, violation.description})) continue;
-      std::optional<int> line;
-      for (std::size_t i = 0; i < sweep.axes.size() && !line; ++i) {
+      std::optional<Fault> fault;
+      for (std::size_t i = 0; i < sweep.axes.size() && !fault; ++i) {
         const std::string& text = variant.values[i];
         const auto has_value = [&](const SweepVariant& each) { return each.values[i] == text; };
         if (sweep.axes[i].key != violation.field || !all_have(violation, has_value)) continue;
         const auto value = std::ranges::find(sweep.axes[i].values, text, &SweepAxis::Value::text);
-        line = value->line;
+        fault = {value->line, violation.field, violation.description};
       }
-      if (!line && all_have(violation, [](const SweepVariant&) { return true; })) {
-        line = line_of(sweep.base.lines, violation.field);
+      if (!fault && all_have(violation, [](const SweepVariant&) { return true; })) {
+        fault = {line_of(sweep.base.lines, violation.field), violation.field, violation.description,
+                 sweep.base.place_of(violation.field)};
       }
-      if (!line) continue;
+      if (!fault) continue;
       told.insert({violation.field, violation.description});
-      faults.push_back({*line, violation.field, violation.description});
+      faults.push_back(*fault);
     }
   }
 }
@@ -281,8 +289,7 @@ SweepFile parse_sweep(const std::string& text, const std::string& origin,
   }
   sweep_reader.read(section);
   faults = std::move(sweep_reader.faults);
-  while (root.remove(kSection)) {
-  }
+  root.remove(kSection);
   YamlMessageReader reader;
   reader.read(root, sweep.base.spec);
   sweep.base.lines = reader.lines();
@@ -290,7 +297,7 @@ SweepFile parse_sweep(const std::string& text, const std::string& origin,
   if (!faults.empty()) throw_faults(origin, std::move(faults));
   make_absolute(sweep.base.spec, base_dir);
   sweep.base.changed = apply_changes(changes, sweep.base.spec);
-  check_base(sweep.base, faults);
+  check_base(sweep, faults);
   if (faults.empty()) find_common_faults(sweep, faults);
   if (!faults.empty()) throw_faults(origin, std::move(faults));
   return sweep;
@@ -298,7 +305,7 @@ SweepFile parse_sweep(const std::string& text, const std::string& origin,
 
 SweepFile open_sweep_file(const std::filesystem::path& path,
                           const std::vector<std::string>& changes) {
-  return parse_sweep(read_whole_file(path, kMaxSweepFileBytes), path.string(), path.parent_path(),
+  return parse_sweep(read_whole_file(path, kMaxJobFileBytes), path.string(), path.parent_path(),
                      changes);
 }
 

@@ -63,6 +63,18 @@ YAML::Node load_document(const std::string& text, const std::string& origin) {
 
 }  // namespace
 
+YAML::Node nested(const std::string& key, const YAML::Node& node) {
+  YAML::Node inner = node;
+  for (std::string rest = key;;) {
+    const std::size_t dot = rest.rfind('.');
+    YAML::Node outer;
+    outer[dot == std::string::npos ? rest : rest.substr(dot + 1)] = inner;
+    inner.reset(outer);  // an assignment would make a node of itself
+    if (dot == std::string::npos) return inner;
+    rest.resize(dot);
+  }
+}
+
 bool is_utf8(const std::string& text) {
   try {
     nlohmann::json(text).dump();

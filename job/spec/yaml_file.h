@@ -11,6 +11,9 @@ namespace dotresize {
 /// by line. Needs at least one.
 [[noreturn]] void throw_faults(const std::string& origin, std::vector<Fault> faults);
 
+/// `node` as the value of "section.key", in maps around it.
+YAML::Node nested(const std::string& key, const YAML::Node& node);
+
 bool is_utf8(const std::string& text);
 
 /// The one map that the untrusted text of a YAML file has. Throws InputError for what is not UTF-8

@@ -80,6 +80,19 @@ def test_a_failed_job_of_a_sweep_has_a_page(offline, job_files, tmp_path):
     assert "<p>no &lt;b&gt;memory&lt;/b&gt;</p>" in html and "begun\n" in html and "slicegpt" in html
 
 
+def test_a_method_that_needs_costs_joins_a_sweep_whose_statistics_have_none(offline, job_files):
+    axes = {"method.size": [0.8, 0.75], "calibration.activations": ["original"]}
+    offline.json("sweep", sweep_file(job_files, **axes, **{"method.name": ["magnitude"]}))
+    statistics = job_files.folder / "out-sweep/statistics"
+    without_costs = set(statistics.iterdir())
+    assert len(without_costs) == 1
+
+    file = sweep_file(job_files, **axes, **{"method.name": ["magnitude", "dotresize"]})
+    result = offline.json("sweep", file)
+    assert [row["state"] for row in result["variants"]] == ["done"] * 4
+    assert len(set(statistics.iterdir()) - without_costs) == 1
+
+
 def test_a_sweep_without_a_possible_job_says_why_in_one_document(offline, job_files):
     file = sweep_file(job_files, **{"method.size": [0.01, 0.02]})
     result = offline.json("sweep", file, exit_code=65)

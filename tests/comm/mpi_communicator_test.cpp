@@ -48,6 +48,22 @@ TEST(MpiCommunicator, AllReducesToEverybody) {
   EXPECT_TRUE(at::equal(tensor, at::full({3}, comm.size() * (comm.size() + 1) / 2, at::kLong)));
 }
 
+TEST(MpiCommunicator, LargeOperationsGiveWhatSmallOnesDo) {
+  MpiCommunicator comm(MPI_COMM_WORLD, wait_at_most(kTimeout));
+  const at::Tensor numbers = at::arange(500'000, at::kDouble);
+  for (int root = 0; root < comm.size(); ++root) {
+    at::Tensor sent = comm.rank() == root ? numbers.clone() : at::zeros_like(numbers);
+    comm.broadcast(sent, root);
+    EXPECT_TRUE(at::equal(sent, numbers));
+    at::Tensor reduced = numbers.clone();
+    comm.reduce_sum(reduced, root);
+    EXPECT_TRUE(at::equal(reduced, comm.rank() == root ? numbers * comm.size() : numbers));
+  }
+  at::Tensor summed = numbers.clone();
+  comm.all_reduce_sum(summed);
+  EXPECT_TRUE(at::equal(summed, numbers * comm.size()));
+}
+
 TEST(MpiCommunicator, PassesTensorsAroundARing) {
   MpiCommunicator comm(MPI_COMM_WORLD, wait_at_most(kTimeout));
   const int next = (comm.rank() + 1) % comm.size();

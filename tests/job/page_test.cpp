@@ -314,6 +314,17 @@ TEST(SweepPage, ShowsTheFrontAndACurveForEachAxis) {
   EXPECT_EQ(page.details.back().rows.front().back(), "method.size: too small");
 }
 
+TEST(SweepPage, HasTheDivergenceOfJobsThatMeasuredIt) {
+  json document = sweep_document();
+  EXPECT_THAT(page_of(document).details.front().heading, Not(Contains("agreement")));
+  document["variants"][0]["kl"] = 0.0826;
+  document["variants"][0]["agreement"] = 0.822;
+  const PageTable table = page_of(document).details.front();
+  EXPECT_THAT(table.heading, Contains("KL (nats a token)"));
+  EXPECT_THAT(table.rows[1], testing::IsSupersetOf({"0.0826", "82.2 %"}));
+  for (const auto& row : table.rows) EXPECT_EQ(row.size(), table.heading.size());
+}
+
 TEST(SweepPage, WithoutAJobThatIsDoneHasNoFigure) {
   json document = sweep_document();
   document["variants"] = {document["variants"][4]};

@@ -1,11 +1,11 @@
+#include "tests/job/resolve_job.h"
+
 #include <gmock/gmock.h>
 
 #include <functional>
 
-#include "base/errors.h"
 #include "job/plan/resolved_job.h"
 #include "job/spec/job_file.h"
-#include "tests/job/test_configs.h"
 
 namespace dotresize {
 namespace {
@@ -14,34 +14,6 @@ using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 using testing::SizeIs;
-
-class ResolveJob : public testing::Test {
- protected:
-  ResolveJob() {
-    dir_.write("c.txt", "calibration");
-    dir_.write("c.safetensors", "");
-    dir_.write("e.txt", "evaluation");
-    std::filesystem::create_directory(dir_.path() / "m");
-    text(
-        "name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {sparsity: 0.2}\n"
-        "calibration: {text: [c.txt]}\n");
-  }
-
-  void text(const std::string& yaml) { spec_ = parse_job_text(yaml, "job.yaml", dir_.path()); }
-  ResolvedJob resolve() const { return resolve_job(spec_, config_); }
-  std::string error() const {
-    try {
-      resolve();
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "was accepted";
-  }
-
-  TemporaryDirectory dir_;
-  ModelConfig config_ = small_llama();
-  v1::JobSpec spec_;
-};
 
 TEST_F(ResolveJob, DefaultsAreThoseOfTheProto) {
   const ResolvedJob job = resolve();
@@ -454,49 +426,6 @@ TEST_F(ResolveJob, KeptStatisticsAreThoseOfTheDenseModelInAPipeline) {
   EXPECT_THAT(error(), HasSubstr("calibration.statistics.save"));
   statistics.set_save(dir_.path());
   EXPECT_THAT(error(), HasSubstr("lies in calibration.statistics.save"));
-}
-
-TEST_F(ResolveJob, MlpsKeepMultiplesOfRoundTo) {
-  text(
-      "name: n\nmodel: {path: m}\noutput: {path: o}\n"
-      "method: {name: magnitude, sparsity: 0.2, mlp: {sparsity: 0.17}}\n"
-      "calibration: {text: [c.txt]}\n");
-  const ResolvedJob job = resolve();
-  EXPECT_EQ(job.schedule, schedule_named("token_parallel"));
-  ASSERT_TRUE(job.mlp);
-  EXPECT_EQ(job.mlp->width, 632);  // of 768, in steps of 8
-  EXPECT_EQ(job.mlp->expert_width, 0);
-}
-
-TEST_F(ResolveJob, ASizeCountsMlpsThatAreCut) {
-  text(
-      "name: n\nmodel: {path: m}\noutput: {path: o}\n"
-      "method: {name: slicegpt, size: 0.8, map_sharing: model}\ncalibration: {text: [c.txt]}\n");
-  const int64_t width = resolve().widths.largest();
-  spec_.mutable_method()->mutable_mlp()->set_width(640);
-  EXPECT_GT(resolve().widths.largest(), width);
-}
-
-TEST_F(ResolveJob, AnMlpOfFullWidthIsNotCut) {
-  spec_.mutable_method()->mutable_mlp()->set_width(768);
-  EXPECT_FALSE(resolve().mlp);
-  spec_.mutable_method()->mutable_mlp()->set_width(769);
-  EXPECT_THAT(error(), HasSubstr("method.mlp.width: 769 is more than the model has, 768"));
-  spec_.mutable_method()->mutable_mlp()->set_sparsity(0.999);
-  EXPECT_THAT(error(), HasSubstr("method.mlp.sparsity: 0.999 of 768 features leaves no multiple"));
-}
-
-TEST_F(ResolveJob, MlpsAndExpertsAreCutByTheSameFraction) {
-  config_ = parse_model_config(kQwen3MoeConfig, "config.json");
-  config_.mixture->layers.front() = false;
-  spec_.mutable_method()->mutable_mlp()->set_sparsity(0.5);
-  const ResolvedJob job = resolve();
-  ASSERT_TRUE(job.mlp);
-  EXPECT_EQ(job.mlp->width, config_.intermediate_size / 2);
-  EXPECT_EQ(job.mlp->expert_width, config_.mixture->intermediate_size / 2);
-  spec_.mutable_method()->mutable_mlp()->clear_sparsity();
-  spec_.mutable_method()->mutable_mlp()->set_width(64);
-  EXPECT_THAT(error(), HasSubstr("method.mlp.width: the model has both MLPs and experts"));
 }
 
 TEST_F(ResolveJob, GradientsAreNotComputedInFloat16) {

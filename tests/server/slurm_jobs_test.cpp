@@ -24,13 +24,14 @@ TEST(Slurm, JobsOfOthersAreLeftOut) {
   EXPECT_EQ(jobs[0].restarts, 2);
   EXPECT_EQ(jobs[0].wait_status, 143 << 8);
   EXPECT_EQ(jobs[0].reason, "Resources");
+  EXPECT_EQ(parse_squeue("17|dotresize-j-1-1|FAILED|0|143:0|None|\n")[0].wait_status, 143 << 8);
 }
 
 TEST(Slurm, AnswerOfAnotherFormIsNoEmptyQueue) {
   EXPECT_THROW(parse_squeue("17  dotresize-j-1-1  RUNNING\n"), std::runtime_error);
   EXPECT_THROW(parse_squeue("x|dotresize-j-1-1|RUNNING|0|0|None|\n"), std::runtime_error);
   EXPECT_THROW(parse_sacct("17|dotresize-j-1-1|FAILED\n"), std::runtime_error);
-  EXPECT_THROW(parse_sacct("17|dotresize-j-1-1|FAILED|1\n"), std::runtime_error);
+  EXPECT_THROW(parse_sacct("17|dotresize-j-1-1|FAILED|1:x\n"), std::runtime_error);
 }
 
 TEST(Slurm, AccountingSaysHowAJobHasEnded) {

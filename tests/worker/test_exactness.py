@@ -52,8 +52,9 @@ def test_full_width_is_exact(method, activations, dense_logits, two_windows, tmp
     assert report["compressed"]["agreement"] == 1
 
 
-@pytest.mark.parametrize("sharing", ["model", 4])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("method", "sharing"), [*((method, "model") for method in METHODS), ("pca_dotresize", 4)]
+)
 def test_full_width_is_exact_with_shared_maps(method, sharing, dense_logits, tmp_path):
     spec = harness.job(
         tmp_path / "out",

@@ -12,16 +12,18 @@ GOLDEN = json.loads((harness.ROOT / "tests" / "data" / "golden.json").read_text(
 # Jobs that measure both perplexities themselves, one of each schedule. Of the others the output is
 # evaluated, once it is there: the dense model need not be measured for each of them again.
 MEASURED_IN_JOB = ("pca_dotresize-200-original", "dotresize-176-compressed")
-# Of each method, with either activations, one width is enough every day, of lambda its ends, of shared maps a method with each
-# basis: DOTRESIZE_ALL_CASES=1 runs these too.
+# Of each method one width is enough every day, with compressed activations of a method with each basis, of lambda its ends,
+# of shared maps a method with each basis: DOTRESIZE_ALL_CASES=1 runs these too.
 MORE_CASES = (
     "magnitude-176-original",
     "dotresize-176-original",
     "slicegpt-200-original",
     "pca_dotresize-176-original",
+    "magnitude-176-compressed",
     "magnitude-200-compressed",
     "dotresize-200-compressed",
     "slicegpt-176-compressed",
+    "slicegpt-200-compressed",
     "pca_dotresize-200-compressed",
     "magnitude-208-shared",
     "slicegpt-208-shared",

@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 import harness
 
 SAMPLES = 16  # two for each of 8 ranks
+SEQLEN = 128
 RANKS = [1, 3, 8]
 JUNCTIONS = 13
 WIDTH = 200
@@ -19,7 +20,7 @@ def tokens(tmp_path_factory):
     """Some rows of calibration and evaluation: more tokens than channels, so that no spectrum is cut."""
     folder = tmp_path_factory.mktemp("tokens")
     for source in (harness.CALIBRATION, harness.EVALUATION):
-        save_file({"tokens": load_file(source)["tokens"][:SAMPLES].clone()}, folder / source.name)
+        save_file({"tokens": load_file(source)["tokens"][:SAMPLES, :SEQLEN].clone()}, folder / source.name)
     return folder
 
 

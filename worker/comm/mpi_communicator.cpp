@@ -14,6 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kTag = 1;
 constexpr int64_t kMaxPieceBytes = int64_t{1} << 30;
+constexpr int64_t kLargeBytes = int64_t{1} << 20;
 
 void check(int code, const std::string& operation) {
   if (code == MPI_SUCCESS) return;
@@ -85,18 +86,20 @@ class MpiTransfer final : public Transfer {
   std::vector<MPI_Request> requests_;
 };
 
+}  // namespace
+
 /// A collective operation: start(pointer, bytes, request) for a piece of the tensor at a time.
 template <typename Start>
-void complete(const MpiCommunicator& comm, const at::Tensor& tensor, const std::string& operation,
-              const Start& start) {
+void MpiCommunicator::complete(const at::Tensor& tensor, const std::string& operation,
+                               const Start& start) {
+  const bool large = tensor.nbytes() >= static_cast<size_t>(kLargeBytes);
+  if (large) meet(operation);
   for_each_piece(tensor, [&](char* data, int bytes) {
     MPI_Request request;
     check(start(data, bytes, &request), operation);
-    comm.wait(request, operation, tensor);
+    wait(request, operation, tensor, large ? Between::kYield : Between::kSleep);
   });
 }
-
-}  // namespace
 
 MpiCommunicator::MpiCommunicator(MPI_Comm parent, WaitLimit limit) : limit_(std::move(limit)) {
   check(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
@@ -108,7 +111,7 @@ MpiCommunicator::MpiCommunicator(MPI_Comm parent, WaitLimit limit) : limit_(std:
 MpiCommunicator::~MpiCommunicator() { MPI_Comm_free(&comm_); }
 
 void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,
-                           const at::Tensor& tensor) const {
+                           const at::Tensor& tensor, Between between) const {
   const Clock::time_point start = Clock::now();
   auto pause = std::chrono::microseconds(0);
   for (int done = 0;;) {
@@ -118,13 +121,17 @@ void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,
       keep_forever(tensor);
       throw CommunicationError(operation + " " + reason);
     }
+    if (between == Between::kYield) {
+      std::this_thread::yield();
+      continue;
+    }
     std::this_thread::sleep_for(pause);
     pause = std::min(pause + std::chrono::microseconds(20), std::chrono::microseconds(1000));
   }
 }
 
 void MpiCommunicator::broadcast(at::Tensor& tensor, int root) {
-  complete(*this, tensor, "broadcast from rank " + std::to_string(root),
+  complete(tensor, "broadcast from rank " + std::to_string(root),
            [&](char* data, int bytes, MPI_Request* request) {
              return MPI_Ibcast(data, bytes, MPI_BYTE, root, comm_, request);
            });
@@ -134,7 +141,7 @@ void MpiCommunicator::reduce_sum(at::Tensor& tensor, int root) {
   const MPI_Datatype type = reducible_type(tensor.scalar_type());
   const auto element = static_cast<int>(tensor.element_size());
   const bool at_root = rank_ == root;
-  complete(*this, tensor, "reduction to rank " + std::to_string(root),
+  complete(tensor, "reduction to rank " + std::to_string(root),
            [&](char* data, int bytes, MPI_Request* request) {
              return MPI_Ireduce(at_root ? MPI_IN_PLACE : data, at_root ? data : nullptr,
                                 bytes / element, type, MPI_SUM, root, comm_, request);
@@ -144,10 +151,9 @@ void MpiCommunicator::reduce_sum(at::Tensor& tensor, int root) {
 void MpiCommunicator::all_reduce_sum(at::Tensor& tensor) {
   const MPI_Datatype type = reducible_type(tensor.scalar_type());
   const auto element = static_cast<int>(tensor.element_size());
-  complete(
-      *this, tensor, "reduction to all ranks", [&](char* data, int bytes, MPI_Request* request) {
-        return MPI_Iallreduce(MPI_IN_PLACE, data, bytes / element, type, MPI_SUM, comm_, request);
-      });
+  complete(tensor, "reduction to all ranks", [&](char* data, int bytes, MPI_Request* request) {
+    return MPI_Iallreduce(MPI_IN_PLACE, data, bytes / element, type, MPI_SUM, comm_, request);
+  });
 }
 
 std::unique_ptr<Transfer> MpiCommunicator::send(const at::Tensor& tensor, int to) {
@@ -168,10 +174,12 @@ std::unique_ptr<Transfer> MpiCommunicator::receive(at::Tensor& tensor, int from)
   return transfer;
 }
 
-void MpiCommunicator::barrier() {
+void MpiCommunicator::meet(const std::string& operation) {
   MPI_Request request;
-  check(MPI_Ibarrier(comm_, &request), "barrier");
-  wait(request, "barrier", at::Tensor());
+  check(MPI_Ibarrier(comm_, &request), operation);
+  wait(request, operation, at::Tensor());
 }
+
+void MpiCommunicator::barrier() { meet("barrier"); }
 
 }  // namespace dotresize

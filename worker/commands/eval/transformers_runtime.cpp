@@ -22,10 +22,6 @@ using nlohmann::json;
 
 constexpr size_t kMaxFileBytes = 16 << 20;
 
-json read_json(const fs::path& file) {
-  return parse_json_object(read_whole_file(file, kMaxFileBytes), file.string());
-}
-
 std::vector<std::string> latency_arguments(const LatencyOptions& options) {
   const std::array<std::pair<const char*, int64_t>, 6> numbers = {
       {{"--prompt", options.prompt},
@@ -50,7 +46,7 @@ bool may_run_code(const fs::path& model_dir, const ModelConfig& config) {
     throw InputError((model_dir / file).string() + ": " + what +
                      ": untrusted code, which --runtime transformers does not run");
   };
-  const json keys = read_json(model_dir / "config.json");
+  const json keys = read_json_object(model_dir / "config.json", kMaxFileBytes);
   if (!keys.contains("auto_map") || keys.at("auto_map") != custom_code_map()) {
     refuse("config.json", "auto_map does not name the code of dotresize");
   }
@@ -83,7 +79,7 @@ TransformersResult run_in_transformers(const fs::path& model_dir, const ModelCon
   }
   run_python_helper("transformers", run_in_transformers_py(), arguments);
 
-  const json document = read_json(out);
+  const json document = read_json_object(out, kMaxFileBytes);
   TransformersResult result;
   if (!token_file.empty()) result.perplexity = document.at("perplexity").get<double>();
   if (latency) {

@@ -6,7 +6,6 @@
 #include "base/checked_json.h"
 #include "base/durable_file.h"
 #include "base/errors.h"
-#include "base/input_file.h"
 #include "worker/commands/run/fingerprints.h"
 
 namespace dotresize {
@@ -21,7 +20,7 @@ constexpr size_t kMaxBytes = 16 << 20;
 /// What the file says of the loss, as JSON text; empty if there is none.
 std::string read_checked(const fs::path& file, const Json& fingerprint) {
   if (!fs::exists(file)) return "";
-  const Json found = parse_json_object(read_whole_file(file.string(), kMaxBytes), file.string());
+  const Json found = read_json_object(file, kMaxBytes);
   const std::string what =
       difference(fingerprint, found.value("of", Json::object()), file.filename().string());
   if (!what.empty()) throw InputError(kOption, file.string() + " is another loss: " + what);

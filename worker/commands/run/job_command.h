@@ -12,7 +12,7 @@ struct JobCommandOptions {
   std::filesystem::path trace;       ///< timeline of all ranks to write; empty: none
   std::filesystem::path dense_loss;  ///< as in RunEnvironment
   std::filesystem::path attempt;  ///< whose server it tells (base/attempt_file.h); empty: see below
-  int decomposition_threads = 0;  ///< likewise
+  int decomposition_threads = 0;  ///< as in RunEnvironment
   bool fresh = false;             ///< does not go on from the journal of an earlier run
   std::vector<std::string> changes = {};  ///< of the job file, see job/spec/job_changes.h
   bool progress_records = false;          ///< as ProgressRecords, not ProgressLines

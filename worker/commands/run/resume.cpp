@@ -11,10 +11,8 @@
 #include "base/durable_file.h"
 #include "base/errors.h"
 #include "base/human_text.h"
-#include "base/input_file.h"
 #include "base/partial_path.h"
 #include "base/printable.h"
-#include "base/sha256.h"
 #include "worker/calibration/calibration.h"
 #include "worker/commands/run/fingerprints.h"
 
@@ -34,7 +32,7 @@ constexpr char kFresh[] = "; --fresh starts the job anew";
 
 Json read_fingerprint(const fs::path& file) {
   try {
-    return parse_json_object(read_whole_file(file.string(), kMaxFingerprintBytes), file.string());
+    return read_json_object(file, kMaxFingerprintBytes);
   } catch (const InputError& error) {
     refuse_damaged(error.what());
   }
@@ -99,15 +97,21 @@ std::string name_of(const TokenWindows& evaluation) {
 
 }  // namespace
 
+std::vector<std::string> gather_names(Communicator& comm, const std::vector<std::string>& mine) {
+  std::vector<std::string> all;
+  for (const std::string& text : gather_strings(comm, Json(mine).dump(), 0)) {
+    for (const Json& name : Json::parse(text)) all.push_back(name.get<std::string>());
+  }
+  return all;
+}
+
 void remove_damaged(Communicator& comm, const fs::path& dir) {
   Journal journal(dir);
   comm.barrier();  // the entries are dealt out, so all ranks must have the same ones
-  const Json names = journal.remove_damaged(comm.rank(), comm.size());
-  for (const std::string& text : gather_strings(comm, names.dump(), 0)) {
-    for (const Json& name : Json::parse(text)) {
-      fmt::print(stderr, "note: {} of the journal is damaged, and is computed again\n",
-                 printable(name.get<std::string>()));
-    }
+  for (const std::string& name :
+       gather_names(comm, journal.remove_damaged(comm.rank(), comm.size()))) {
+    fmt::print(stderr, "note: {} of the journal is damaged, and is computed again\n",
+               printable(name));
   }
   comm.barrier();
 }

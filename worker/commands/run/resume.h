@@ -23,6 +23,9 @@ std::string journal_schedule(const std::filesystem::path& output);
 /// Throws std::runtime_error if the file system of `dir` has fewer bytes free.
 void check_space(const std::filesystem::path& dir, int64_t bytes);
 
+/// The names of journal entries that the ranks have, on rank 0; nothing on the others. Collective.
+std::vector<std::string> gather_names(Communicator& comm, const std::vector<std::string>& mine);
+
 /// Removes the damaged entries of a journal, with a note on stderr: they are computed again. Ranks
 /// share the work. Collective.
 void remove_damaged(Communicator& comm, const std::filesystem::path& dir);

@@ -10,6 +10,7 @@
 #include "base/durable_file.h"
 #include "base/partial_path.h"
 #include "base/program.h"
+#include "base/seconds_since.h"
 #include "job/model/model_size.h"
 #include "job/model/tensor_table.h"
 #include "job/page/report_page.h"
@@ -57,10 +58,6 @@ std::vector<std::vector<double>> rows_of(const at::Tensor& matrix) {
     rows.emplace_back(data, data + row.numel());
   }
   return rows;
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 /// What a phase waits for at its end.
@@ -283,8 +280,8 @@ std::optional<StatisticsDirectory> open_statistics(JobContext& run, const TokenW
                      statistics_fingerprint(run.job, tokens, run.source.files()));
   if (run.root() && !statistics->whole()) {
     const fs::path unfinished = partial_path(run.job.statistics.save);
-    check_space(unfinished, estimate_traffic(run.config, run.job, run.plan).statistics_bytes -
-                                size_of_directory(unfinished));
+    check_space(unfinished,
+                saved_statistics_bytes(run.config, run.job) - size_of_directory(unfinished));
   }
   return statistics;
 }

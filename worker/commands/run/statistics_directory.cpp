@@ -10,7 +10,6 @@
 #include "base/checked_json.h"
 #include "base/durable_file.h"
 #include "base/errors.h"
-#include "base/input_file.h"
 #include "base/partial_path.h"
 #include "base/printable.h"
 #include "job/plan/check_files.h"
@@ -28,8 +27,7 @@ constexpr char kEntries[] = "junctions";
 constexpr size_t kMaxManifestBytes = 16 << 20;
 
 Json read_manifest(const fs::path& dir) {
-  const fs::path file = dir / kStatisticsFile;
-  return parse_json_object(read_whole_file(file.string(), kMaxManifestBytes), file.string());
+  return read_json_object(dir / kStatisticsFile, kMaxManifestBytes);
 }
 
 bool has_shared_bases(const Json& manifest) {
@@ -46,16 +44,6 @@ std::string unfitness(const ResolvedJob& job, Json wanted, Json found) {
     for (Json* each : {&wanted, &found}) each->erase(kMapGroups);
   }
   return difference(wanted, found, "the statistics");
-}
-
-/// Ranks share the work.
-std::vector<std::string> gather_damaged(Communicator& comm, const Journal& journal) {
-  std::vector<std::string> damaged;
-  const Json mine = journal.damaged(comm.rank(), comm.size());
-  for (const std::string& text : gather_strings(comm, mine.dump(), 0)) {
-    for (const Json& name : Json::parse(text)) damaged.push_back(name.get<std::string>());
-  }
-  return damaged;
 }
 
 }  // namespace
@@ -121,7 +109,8 @@ void StatisticsDirectory::check_entries(Communicator& comm, const ModelConfig& c
   const bool first_alone = shared_bases && !job_.method.transport();
   const StatisticsKind kind{job_.method.pca() && !first_alone, job_.method.transport(),
                             job_.junction_groups};
-  const std::vector<std::string> damaged = gather_damaged(comm, *journal_);
+  const std::vector<std::string> damaged =
+      gather_names(comm, journal_->damaged(comm.rank(), comm.size()));  // ranks share the work
   if (comm.rank() != 0) return;
   const auto refuse = [&](const std::string& entry, const char* how) {
     throw InputError(job_.statistics.key(),
