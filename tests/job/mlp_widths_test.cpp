@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -90,6 +91,8 @@ TEST(MlpWidthsTexts, PlanAndModelCardSayWhatIsLeft) {
 
 TEST(MlpWidthsTexts, ExpertsThatNoTokenHasChosenAreWarnedOf) {
   Report report;
+  report.dense.parameters = report.dense.bytes = 1000;
+  report.compressed.parameters = report.compressed.bytes = 800;
   report.mlps = {{"layers.0.mlp", 8, 16, 0.1, 0}, {"layers.1.mlp", 8, 16, 0.1, 3}};
   EXPECT_THAT(
       warnings_of(report),

@@ -77,7 +77,7 @@ void dump(char** argv) {
       .plan = plan,
       .journal = journal,
       .finished = {},
-      .windows = calibration_windows(tokens.tokens, 16, 256),
+      .windows = calibration_windows(tokens.tokens, 16, 128),
       .map = {.basis = method.basis, .kind = method.map, .metric = metric},
       .widths = uniform_widths(config, /*head_sliced=*/true, std::stoll(argv[4])),
       .head_sliced = true,

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 import harness
 
 SAMPLES = 16  # two for each of 8 ranks
-SEQLEN = 128
+SEQLEN = 128  # of dump_maps
 RANKS = [1, 3, 8]
 JUNCTIONS = 13
 WIDTH = 200
