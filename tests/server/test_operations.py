@@ -265,6 +265,8 @@ def test_connections_beyond_the_limit_do_not_stop_the_server(make_server, tmp_pa
     for connection in connections:
         connection.close()
     server.connect()
+    # The server turns callers away until it has noticed that those before have gone.
+    server.jobs.ListJobs(jobs_pb2.ListJobsRequest(), wait_for_ready=True, timeout=20)
     assert server.wait(server.create(spec(tmp_path / "out")).id).state == jobs_pb2.Job.SUCCEEDED
 
 
