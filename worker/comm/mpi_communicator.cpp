@@ -127,7 +127,7 @@ void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,
     }
     if (const std::string reason = limit_(Clock::now() - start); !reason.empty()) {
       keep_forever(tensor);
-      throw CommunicationError(operation + " " + reason);
+      throw CommunicationError(std::string(operation).append(" ").append(reason));
     }
     if (at_once > 0) {
       --at_once;
