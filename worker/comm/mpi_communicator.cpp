@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <thread>
 #include <utility>
 
@@ -16,9 +17,16 @@ constexpr int kTag = 1;
 constexpr int64_t kMaxPieceBytes = int64_t{1} << 30;
 // A look at an operation takes longer if it moves bytes, a fragment of 32 KiB at least. The next
 // fragment comes as soon as the other side has looked, so this one looks again at once, so often.
-constexpr std::chrono::microseconds kMovesBytes{5};
+constexpr std::chrono::microseconds kMovesBytes{5};  // of processor time: it may have lost its core
 constexpr int kLooksAtOnce = 20;
 constexpr std::chrono::microseconds kLongestPause{1000};
+
+/// Of this thread.
+std::chrono::nanoseconds processor_time() {
+  timespec time = {};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
 
 void check(int code, const std::string& operation) {
   if (code == MPI_SUCCESS) return;
@@ -118,10 +126,10 @@ void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,
   auto pause = std::chrono::microseconds(0);
   int at_once = kLooksAtOnce;
   for (int done = 0;;) {
-    const Clock::time_point look = Clock::now();
+    const std::chrono::nanoseconds before_look = processor_time();
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), operation);
     if (done != 0) return;
-    if (Clock::now() - look > kMovesBytes) {
+    if (processor_time() - before_look > kMovesBytes) {
       pause = std::chrono::microseconds(0);
       at_once = kLooksAtOnce;
     }
