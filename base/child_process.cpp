@@ -7,10 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern "C" {  // glibc 2.36 leaves it out
-#include <sys/pidfd.h>
-}
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -242,25 +238,24 @@ CapturedChild capture_child(const std::vector<std::string>& command, std::chrono
   const pid_t pid = child.run(command.front(), command);
   out.write_end = UniqueFd();
   err.write_end = UniqueFd();
-  UniqueFd process(::pidfd_open(pid, 0));  // readable once it has ended
-  require(process ? 0 : errno, "pidfd_open");
   CapturedChild result;
   std::string errors;
+  std::optional<int> status;  // as of waitpid, once it has ended
   const auto end = std::chrono::steady_clock::now() + limit;
-  while (process || out.read_end || err.read_end) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        end - std::chrono::steady_clock::now());
-    if (left.count() <= 0) break;
-    std::array<pollfd, 3> polled = {{{out.read_end.get(), POLLIN, 0},
-                                     {err.read_end.get(), POLLIN, 0},
-                                     {process.get(), POLLIN, 0}}};
-    if (::poll(polled.data(), polled.size(), static_cast<int>(left.count())) <= 0) continue;
-    if (polled[0].revents != 0) read_some(out.read_end, result.output, kMaxCapturedOutput);
-    if (polled[1].revents != 0) read_some(err.read_end, errors, kMaxKeptOutput);
-    if (polled[2].revents != 0) process = UniqueFd();
+  while (!status || out.read_end || err.read_end) {
+    if (std::chrono::steady_clock::now() >= end) break;
+    constexpr int kTickMs = 50;  // it may close its pipes long before its end
+    std::array<pollfd, 2> polled = {
+        {{out.read_end.get(), POLLIN, 0}, {err.read_end.get(), POLLIN, 0}}};
+    if (::poll(polled.data(), polled.size(), kTickMs) > 0) {
+      if (polled[0].revents != 0) read_some(out.read_end, result.output, kMaxCapturedOutput);
+      if (polled[1].revents != 0) read_some(err.read_end, errors, kMaxKeptOutput);
+    }
+    int ended = 0;
+    if (!status && ::waitpid(pid, &ended, WNOHANG) == pid) status = ended;
   }
-  if (process) ::kill(pid, SIGKILL);
-  result.exit_code = wait_for_child(pid);
+  if (!status) ::kill(pid, SIGKILL);
+  result.exit_code = status ? exit_code_of(*status) : wait_for_child(pid);
   result.last_line = last_line(std::move(errors));
   return result;
 }

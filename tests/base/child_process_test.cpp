@@ -60,6 +60,11 @@ TEST(CaptureChild, KillsWhatDoesNotEnd) {
   EXPECT_EQ(killed.output, "begun\n");
 }
 
+TEST(CaptureChild, KillsWhatDoesNotEndOnceItHasClosedItsPipes) {
+  const CapturedChild killed = capture_child({"sh", "-c", "exec sleep 300 >&- 2>&-"}, 1s);
+  EXPECT_EQ(killed.exit_code, 128 + SIGKILL);
+}
+
 struct Recorded : ProgramOutput {
   void standard_output(std::string_view bytes) override { output += bytes; }
   void standard_error(std::string_view bytes) override { error += bytes; }
