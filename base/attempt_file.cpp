@@ -3,7 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/checked_json.h"
+#include "base/environment.h"
 #include "base/errors.h"
+#include "base/parse_number.h"
 
 namespace dotresize {
 namespace {
@@ -32,6 +34,16 @@ AttemptFile read_attempt_file(const std::filesystem::path& path) {
   } catch (const Json::exception& error) {
     throw InputError(path.string() + ": " + json_fault(error));
   }
+}
+
+std::optional<AttemptFile> attempt_from_environment() {
+  AttemptFile attempt;
+  attempt.coordinator = environment_variable("DOTRESIZE_COORDINATOR");
+  if (attempt.coordinator.empty()) return std::nullopt;
+  attempt.job_id = environment_variable("DOTRESIZE_JOB_ID");
+  attempt.attempt = parse_number<int>(environment_variable("DOTRESIZE_ATTEMPT")).value_or(0);
+  attempt.token = environment_variable("DOTRESIZE_ATTEMPT_TOKEN");
+  return attempt;
 }
 
 }  // namespace dotresize

@@ -1,14 +1,16 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace dotresize {
 
-/// What the ranks of one attempt must know to call their server from another machine. A file that
-/// only the server's user can read: it has the attempt's secret.
+/// What a process of one attempt must know to call its server. On the server's machine it has it
+/// from its environment, on another one from a file that only the server's user can read: it has
+/// the attempt's secret.
 struct AttemptFile {
-  std::string coordinator;  ///< HOST:PORT of the Workers service
+  std::string coordinator;  ///< as gRPC names it: unix:/path or HOST:PORT of the Workers service
   std::string ca;           ///< PEM of the authority of its certificate; empty: no TLS
   std::string job_id;
   int attempt = 0;
@@ -20,5 +22,8 @@ std::string attempt_file_text(const AttemptFile& attempt);
 
 /// Throws InputError if the file cannot be read or is none.
 AttemptFile read_attempt_file(const std::filesystem::path& path);
+
+/// What the environment says; nothing if this process runs without a server.
+std::optional<AttemptFile> attempt_from_environment();
 
 }  // namespace dotresize

@@ -9,12 +9,13 @@
 #include "base/errors.h"
 #include "base/input_file.h"
 #include "base/scratch_directory.h"
-#include "worker/checkpoint/tokens.h"
 #include "worker/python/python_helper.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
+
+using Json = nlohmann::json;
 
 std::vector<int64_t> continue_prompt(const WholeModel& model, const at::Tensor& ids,
                                      int64_t new_tokens,
@@ -31,20 +32,40 @@ std::vector<int64_t> continue_prompt(const WholeModel& model, const at::Tensor& 
   return written;
 }
 
+/// prompts.py with this `direction`, from one document to the other.
+Json translate(const char* direction, const fs::path& model_dir, const std::string& document) {
+  const ScratchDirectory scratch;
+  const fs::path from = scratch.path() / "from.json";
+  const fs::path to = scratch.path() / "to.json";
+  write_file_atomically(from, document);
+  run_python_helper("tokenizer", prompts_py(),
+                    {direction, model_dir.string(), from.string(), to.string()});
+  constexpr uint64_t kMaxBytes = uint64_t{64} << 20;
+  return Json::parse(read_whole_file(to, kMaxBytes));
+}
+
+std::string as_document(const std::vector<std::string>& prompts) {
+  try {
+    return Json(prompts).dump();
+  } catch (const Json::type_error&) {
+    throw InputError("--generate", "a prompt is not UTF-8");
+  }
+}
+
 }  // namespace
 
 PromptIds tokenize_prompts(const std::vector<std::string>& prompts, const fs::path& model_dir,
                            int64_t vocab_size) {
-  const ScratchDirectory scratch;
-  const fs::path text = scratch.path() / "prompt.txt";
-  const fs::path tokens = scratch.path() / "tokens.safetensors";
   PromptIds result;
-  for (const std::string& prompt : prompts) {
-    write_file_atomically(text, prompt);
-    run_python_helper("tokenizer", tokenize_text_py(),
-                      {model_dir.string(), tokens.string(), text.string()});
-    result.ids.push_back(read_tokens(tokens, vocab_size).tokens.view({1, -1}).clone());
-    result.longest = std::max(result.longest, result.ids.back().size(1));
+  for (const Json& row : translate("encode", model_dir, as_document(prompts))) {
+    const auto ids = row.get<std::vector<int64_t>>();
+    if (std::ranges::max(ids) >= vocab_size) {
+      throw InputError(model_dir.string() + ": its tokenizer knows the token " +
+                       std::to_string(std::ranges::max(ids)) + ", but the model has only " +
+                       std::to_string(vocab_size));
+    }
+    result.ids.push_back(at::tensor(ids, at::kLong).view({1, -1}));
+    result.longest = std::max(result.longest, std::ssize(ids));
   }
   return result;
 }
@@ -52,19 +73,11 @@ PromptIds tokenize_prompts(const std::vector<std::string>& prompts, const fs::pa
 std::vector<std::string> continue_prompts(const WholeModel& model, const fs::path& model_dir,
                                           const PromptIds& prompts, int64_t new_tokens,
                                           const std::function<void(int64_t tokens)>& seen) {
-  nlohmann::json rows = nlohmann::json::array();
+  Json rows = Json::array();
   for (const at::Tensor& ids : prompts.ids) {
     rows.push_back(continue_prompt(model, ids, new_tokens, seen));
   }
-  const ScratchDirectory scratch;
-  const fs::path ids_file = scratch.path() / "ids.json";
-  const fs::path texts_file = scratch.path() / "texts.json";
-  write_file_atomically(ids_file, rows.dump());
-  run_python_helper("tokenizer", detokenize_py(),
-                    {model_dir.string(), ids_file.string(), texts_file.string()});
-  constexpr uint64_t kMaxBytes = uint64_t{64} << 20;
-  return nlohmann::json::parse(read_whole_file(texts_file, kMaxBytes))
-      .get<std::vector<std::string>>();
+  return translate("decode", model_dir, rows.dump()).get<std::vector<std::string>>();
 }
 
 }  // namespace dotresize

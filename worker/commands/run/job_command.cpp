@@ -13,11 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/attempt_file.h"
 #include "base/environment.h"
 #include "base/errors.h"
 #include "base/failure.h"
 #include "base/human_text.h"
 #include "base/program.h"
+#include "job/attempt/attempt_client.h"
 #include "job/plan/plan_table.h"
 #include "job/plan/shard_plan.h"
 #include "job/report/phase_table.h"
@@ -30,7 +32,6 @@
 #include "worker/comm/peer_sockets.h"
 #include "worker/commands/progress.h"
 #include "worker/commands/progress_records.h"
-#include "worker/commands/run/progress_client.h"
 #include "worker/commands/run/rank_process.h"
 #include "worker/commands/run/resume.h"
 #include "worker/commands/run/run_job.h"
@@ -104,6 +105,17 @@ void print_summary(const Report& report) {
              phase_table(report));
 }
 
+v1::Progress progress_message(const ProgressState& state) {
+  v1::Progress message;
+  message.set_phase(state.phase);
+  message.set_junctions_done(static_cast<int32_t>(state.junctions_done));
+  message.set_junctions_total(static_cast<int32_t>(state.junctions_total));
+  message.set_tokens_per_second(state.tokens_per_second);
+  message.set_eta_s(state.eta_s);
+  message.set_fraction(state.fraction);
+  return message;
+}
+
 /// Between the ranks while the job runs. One rank alone has no thread, socket or NCCL.
 class RankLinks {
  public:
@@ -142,8 +154,8 @@ class JobCommand {
         fresh_(options.fresh),
         changes_(options.changes),
         progress_records_(options.progress_records),
-        coordinator_(options.attempt.empty() ? CoordinatorAddress::from_environment()
-                                             : CoordinatorAddress::from_file(options.attempt)),
+        coordinator_(options.attempt.empty() ? attempt_from_environment()
+                                             : read_attempt_file(options.attempt)),
         progress_([this](const ProgressState& state) {
           if (rank_ != 0) return;
           progress_records_ ? records_.show(state) : lines_.show(state);
@@ -169,7 +181,7 @@ class JobCommand {
   bool fresh_;
   std::vector<std::string> changes_;
   bool progress_records_;
-  std::optional<CoordinatorAddress> coordinator_;
+  std::optional<AttemptFile> coordinator_;
   int rank_ = world_rank();
   std::once_flag told_;
   std::string overflow_advice_;
@@ -178,7 +190,7 @@ class JobCommand {
   Progress progress_;
   // These are members because they live on while a failure is told and MPI aborted: what ends a
   // communicator of ranks that have failed may block.
-  std::optional<ProgressClient> to_coordinator_;
+  std::optional<AttemptHeartbeats> to_coordinator_;
   std::optional<OutputDirectory> output_;
   std::optional<RankLinks> links_;
 };
@@ -213,7 +225,9 @@ void JobCommand::run_job_here(StopSignals& signals) {
   overflow_advice_ = overflow_advice(job, device);
   const ShardPlan plan = make_shard_plan(config, job);
   open_output(job, before_job, signals);
-  if (rank_ == 0 && coordinator_) to_coordinator_.emplace(*coordinator_, progress_);
+  if (rank_ == 0 && coordinator_) {
+    to_coordinator_.emplace(*coordinator_, [this] { return progress_message(progress_.state()); });
+  }
   links_.emplace(before_job, device.cuda, heartbeat_options(job));
   const Report report = run_job(job, config, plan,
                                 {links_->comm(), progress_, *output_, cache_dir_, trace_,
