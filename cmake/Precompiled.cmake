@@ -1,19 +1,19 @@
-# The precompiled header of all that is not libtorch's (that has one of its own, TorchTarget.cmake): JSON, protobuf,
-# gRPC and CLI11 take seconds to read, their users far less.
+# The precompiled header of all that is not libtorch's (that has one of its own, TorchTarget.cmake): JSON, protobuf
+# and gRPC take seconds to read, their users far less. CLI11 is not in it: it has objects of its own in every file that
+# includes it, three seconds of compiling.
 #
 # dotresize_precompiled(TARGETS...): these use it. dotresize_precompiled_by(HEADER TARGETS...): another such header.
 # dotresize_plain_header(TARGET [HEADERS...]): carries such a header, with these headers in it.
 function(dotresize_plain_header name)
   add_library(${name} OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cpp)
   dotresize_warnings(${name})  # -Wpedantic changes predefined macros: all users must agree on it
-  target_link_libraries(${name} PRIVATE gRPC::grpc++ nlohmann_json::nlohmann_json CLI11::CLI11)
+  target_link_libraries(${name} PRIVATE gRPC::grpc++ nlohmann_json::nlohmann_json)
   target_precompile_headers(${name} PRIVATE
     <algorithm> <chrono> <filesystem> <functional> <map> <memory> <mutex> <optional> <string> <thread> <vector>
-    <CLI/CLI.hpp> <google/protobuf/util/json_util.h> <grpcpp/grpcpp.h> <nlohmann/json.hpp> ${ARGN})
+    <google/protobuf/util/json_util.h> <grpcpp/grpcpp.h> <nlohmann/json.hpp> ${ARGN})
 endfunction()
 
 if(NOT DOTRESIZE_NUMERICS_ONLY AND NOT TARGET dotresize_plain_pch)
-  find_package(CLI11 REQUIRED GLOBAL)
   find_package(gRPC CONFIG REQUIRED GLOBAL)
   find_package(nlohmann_json 3.11 REQUIRED GLOBAL)
   find_package(Protobuf REQUIRED GLOBAL)
