@@ -13,6 +13,7 @@
 #include "base/input_file.h"
 #include "base/printable.h"
 #include "client/rpc_error.h"
+#include "job/page/sweep_page.h"
 
 namespace dotresize {
 namespace {
@@ -62,6 +63,7 @@ grpc::ChannelArguments channel_arguments() {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
+  arguments.SetMaxReceiveMessageSize(kMaxSweepBytes);  // the largest answer is a sweep's
   return arguments;
 }
 

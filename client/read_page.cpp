@@ -16,13 +16,12 @@
 #include "job/page/sweep_page.h"
 #include "job/spec/job_file.h"
 #include "job/spec/job_state.h"
+#include "job/sweep/results_message.h"
 #include "job/sweep/sweep_results.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
-
-constexpr uint64_t kMaxSpecBytes = 1 << 20;
 
 Page page_of_report(const fs::path& file) {
   return report_page(parse_report(read_whole_file(file, kMaxReportBytes), file.string()));
@@ -30,7 +29,7 @@ Page page_of_report(const fs::path& file) {
 
 Page page_of_sweep(const fs::path& dir) {
   const fs::path file = dir / kSweepResults;
-  return sweep_page(parse_sweep(read_whole_file(file, kMaxSweepBytes), file.string()));
+  return sweep_page(parse_results(read_whole_file(file, kMaxSweepBytes), file.string()));
 }
 
 /// The last bytes of a file, from the beginning of a line if it has more.
@@ -45,8 +44,11 @@ std::string tail_of(const fs::path& path) {
 
 /// A job of a sweep that has left no report.
 Page page_of_failure(const VariantPaths& at) {
-  const std::string text = read_whole_file(at.job, kMaxSpecBytes);
+  const std::string text = read_whole_file(at.job, kMaxJobFileBytes);
   EndedJob job{.state = "failed", .error = failure_in(at.log), .spec = text};
+  if (job.error.empty()) {
+    throw InputError(at.dir.string() + ": has no report: the job is running, or was interrupted");
+  }
   job.name = parse_job_text(text, at.job.string(), at.dir.string()).name();
   job.facts = {{"Directory", at.dir.string()}};
   job.log_tail = tail_of(at.log);
@@ -79,7 +81,10 @@ Page page_of_job(const std::string& id_or_prefix, const CommonOptions& common) {
   Connection connection = common.connect();
   const std::string id = find_job_id(connection, id_or_prefix);
   const v1::Job job = connection.get_job(id);
-  if (job.has_sweep() && job.attempt() > 0) return page_of_directory(job.spec().output().path());
+  if (job.has_sweep()) {
+    const auto [plan, rows] = reported_sweep(connection.get_sweep(id).results());
+    if (!rows.empty()) return sweep_page(parse_results(sweep_json(plan, rows), id));
+  }
   if (job.state() == v1::Job::SUCCEEDED) return page_of_directory(job.result().output_path());
   if (!has_ended(job.state())) {
     throw InputError("job " + id + " has no report: it is " + state_name(job));

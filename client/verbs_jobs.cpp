@@ -1,6 +1,8 @@
 // The verbs that need a server. What they do comes first: each prints for people, or one JSON
 // document, and returns the exit code. Throws RpcError, and InputError for files that cannot be
 // read.
+#include <fmt/format.h>
+
 #include <ctime>
 #include <functional>
 #include <iostream>
@@ -29,6 +31,7 @@
 #include "job/spec/job_file.h"
 #include "job/spec/job_state.h"
 #include "job/spec/sweep_message.h"
+#include "job/sweep/results_message.h"
 
 namespace dotresize {
 namespace {
@@ -161,6 +164,14 @@ int follow_submitted(Connection& connection, const v1::Job& job, const SubmitOpt
   return kExitOk;
 }
 
+/// Combinations of which there will be no job.
+void tell_refused(const v1::Sweep& sweep) {
+  for (const SweepRow& row : reported_sweep(sweep.results()).rows) {
+    if (row.state != SweepState::kRefused) continue;
+    std::cerr << fmt::format("refused: {}: {}\n", fmt::join(row.values, " "), row.reason);
+  }
+}
+
 int submit_sweep(const SubmitOptions& options, const CommonOptions& common) {
   const SweepFile file = open_sweep_file(options.job_file, options.changes);
   auto request = request_of<v1::CreateSweepRequest>(options);
@@ -170,7 +181,10 @@ int submit_sweep(const SubmitOptions& options, const CommonOptions& common) {
   Connection connection = common.connect();
   const v1::Sweep sweep =
       with_places(file.base, [&] { return connection.create_sweep(request, tell_retry); });
-  if (!options.dry_run) return follow_submitted(connection, sweep.job(), options, common);
+  if (!options.dry_run) {
+    tell_refused(sweep);
+    return follow_submitted(connection, sweep.job(), options, common);
+  }
   std::cerr << printable_lines(sweep.job().plan());
   print_sweep(sweep, options.pareto, common);
   std::cerr << "the server would accept this sweep; nothing was submitted\n";

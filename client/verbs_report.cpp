@@ -28,6 +28,9 @@ fs::path output_of(const std::string& id_or_prefix, const CommonOptions& common)
   Connection connection = common.connect();
   const std::string id = find_job_id(connection, id_or_prefix);
   const v1::Job job = connection.get_job(id);
+  if (job.has_sweep()) {
+    throw InputError("job " + id + " is a sweep: `dotresize report " + id + "` shows it alone");
+  }
   if (job.state() != v1::Job::SUCCEEDED) {
     throw InputError("job " + id + " has no report: it is " + state_name(job));
   }

@@ -23,6 +23,7 @@
 #include "server/job_removal.h"
 #include "server/log_format.h"
 #include "server/sweep_admission.h"
+#include "server/sweep_directory.h"
 
 namespace dotresize {
 namespace {
@@ -411,9 +412,11 @@ v1::Job JobsService::resume(const v1::ResumeJobRequest& request) {
     throw invalid_argument("fresh",
                            "a sweep goes on in its directory; remove " + output + " to start anew");
   }
+  const v1::JobSpec spec = readmit(ended.spec(), output, paths_);
+  if (ended.has_sweep()) check_sweep_directory(output);
   const std::vector<PathClaim> claims =
       ended.has_sweep() ? claims_of(resolve_sweep(ended.spec(), ended.sweep(), paths_))
-                        : claims_of(readmit(ended.spec(), output, paths_));
+                        : claims_of(spec);
   TrashedDirectory unfinished;
   v1::Job job =
       store_.requeue(request.id(), claims, [&](const v1::Job& row, const std::string& path) {

@@ -97,7 +97,8 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
   bool is_missing(const std::string& id);
 
   v1::Job create(const v1::CreateJobRequest& request, const Caller& caller);
-  v1::Sweep create_sweep(const v1::CreateSweepRequest& request, const Caller& caller);
+  v1::Sweep create_sweep(const v1::CreateSweepRequest& request, const Caller& caller,
+                         const grpc::ServerContext& context);
   /// The sweep of this job, with its results as far as there are some.
   v1::Sweep describe_sweep(v1::Job job);
   /// As GetJob has it.
@@ -119,7 +120,7 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
   Drain& drain_;
   const QueueView& view_;
   RateLimit rate_;
-  std::mutex planning_;  ///< of a sweep
+  std::timed_mutex planning_;  ///< of a sweep
 };
 
 }  // namespace dotresize

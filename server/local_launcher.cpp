@@ -42,13 +42,13 @@ void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   const fs::path job_file = write_job_file(state_, job);
   AttemptCommand attempt;
   attempt.dir = state_.attempt(job.id(), job.attempt());
+  const fs::path shared_memory = shared_memory_of(job);
+  fs::create_directory(shared_memory);
   if (job.has_sweep()) {
     // The file that this process runs, whatever lies under its name by now.
     attempt.command = {"/proc/self/exe", "sweep", job_file.string(),
-                       std::to_string(job.sweep_size().parallel())};
+                       std::to_string(job.sweep_size().parallel()), shared_memory.string()};
   } else {
-    const fs::path shared_memory = shared_memory_of(job);
-    fs::create_directory(shared_memory);
     attempt.command = launch_command(
         ranks_of(job.spec()), shared_memory,
         {worker_program().string(), "--work-dir", state_.tokens().string(), job_file.string()});

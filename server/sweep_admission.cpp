@@ -15,6 +15,7 @@
 #include "job/spec/job_changes.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/sweep_message.h"
+#include "job/spec/validate_spec.h"
 #include "job/spec/yaml_file.h"
 #include "job/sweep/results_message.h"
 #include "job/sweep/sweep_run.h"
@@ -94,6 +95,8 @@ void check_message(const v1::CreateSweepRequest& request) {
     throw invalid_argument(
         "sweep", fmt::format("and spec are larger than {} bytes together", kMaxSpecBytes));
   }
+  std::vector<FieldViolation> unknown = unknown_fields(request.spec());
+  if (!unknown.empty()) throw invalid_argument(std::move(unknown));
   const auto has_unknown = [](const google::protobuf::Message& message) {
     return message.GetReflection()->GetUnknownFields(message).field_count() > 0;
   };
@@ -148,6 +151,11 @@ int64_t parallel_jobs(const SweepPlan& plan, const v1::SweepSpec& sweep, const M
   const auto refuse = [](const std::string& what) {
     throw invalid_argument("sweep.parallel", what);
   };
+  if (memory > capacity.memory) {
+    throw invalid_argument("resources.memory",
+                           fmt::format("a job takes {}, and this server has {} for jobs (--memory)",
+                                       human_bytes(memory), human_bytes(capacity.memory)));
+  }
   const int64_t jobs = std::ssize(plan.jobs);
   if (!sweep.has_parallel()) {
     if (gpus) return 1;

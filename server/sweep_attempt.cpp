@@ -61,14 +61,14 @@ int fail(const AttemptFile& attempt, const char* code, int exit_code, const std:
   return exit_code;
 }
 
-int run(const AttemptFile& attempt, const std::string& file, int parallel) {
+int run(const AttemptFile& attempt, const std::string& file, const SweepRunOptions& options) {
   const SweepPlan plan = plan_sweep(open_sweep_file(file));
-  std::cout << sweep_summary(plan, parallel) << std::flush;
+  std::cout << sweep_summary(plan, options.at_once) << std::flush;
   if (plan.jobs.empty()) throw InputError("no combination makes a job any more");
   std::vector<SweepRow> rows = rows_of(plan);
   AttemptObserver observer;
   const AttemptHeartbeats heartbeats(attempt, [&] { return observer.progress(); });
-  const int exit_code = run_sweep(plan, {parallel}, rows, observer);
+  const int exit_code = run_sweep(plan, options, rows, observer);
   if (exit_code != kExitJobFailed) return exit_code;
   return fail(attempt, kRankFailed, exit_code, failures_of(rows, plan.jobs.size()));
 }
@@ -76,7 +76,7 @@ int run(const AttemptFile& attempt, const std::string& file, int parallel) {
 }  // namespace
 
 int run_sweep_attempt(int argc, char** argv) {
-  const auto parallel = argc == 4 ? parse_number<int>(argv[3]) : std::nullopt;
+  const auto parallel = argc == 5 ? parse_number<int>(argv[3]) : std::nullopt;
   const std::optional<AttemptFile> attempt = attempt_from_environment();
   if (parallel.value_or(0) < 1 || !attempt) {
     std::cerr << "dotresize-server sweep is started by dotresize-server alone\n";
@@ -86,7 +86,7 @@ int run_sweep_attempt(int argc, char** argv) {
   ::unsetenv("DOTRESIZE_COORDINATOR");
   ::unsetenv("DOTRESIZE_ATTEMPT_TOKEN");
   try {
-    return run(*attempt, argv[2], *parallel);
+    return run(*attempt, argv[2], {*parallel, argv[4]});
   } catch (const InputError& error) {
     return fail(*attempt, kInvalidInput, kExitBadData, error.what());
   } catch (const std::exception& error) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/unique_fd.h"
+#include "job/page/sweep_page.h"
 #include "job/sweep/results_message.h"
 #include "job/sweep/sweep_run.h"
 #include "server/api_error.h"
@@ -15,8 +16,6 @@
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
-
-constexpr size_t kMaxResultBytes = size_t{16} << 20;
 
 bool is_link(const fs::path& path) {
   std::error_code error;
@@ -36,7 +35,7 @@ void check_sweep_directory(const fs::path& output) {
   if (status.type() != fs::file_type::directory) {
     refuse("is no directory of its own, which a sweep has");
   }
-  for (const char* folder : {kSweepVariants, kStatistics}) {
+  for (const char* folder : {kSweepVariants, kSweepStatistics}) {
     if (is_link(output / folder))
       refuse("has a link in place of its folder " + std::string(folder));
   }
@@ -47,11 +46,11 @@ void check_sweep_directory(const fs::path& output) {
 std::optional<v1::SweepResults> read_sweep_results(const fs::path& output) {
   const PinnedDirectory directory(output);
   if (!directory) return std::nullopt;
-  const fs::path name = directory.path() / "results.json";
+  const fs::path name = directory.path() / kSweepResults;
   const UniqueFd file(::open(name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat status = {};
   if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
-  const auto text = read_file_start("/proc/self/fd/" + std::to_string(file.get()), kMaxResultBytes);
+  const auto text = read_file_start("/proc/self/fd/" + std::to_string(file.get()), kMaxSweepBytes);
   if (!text) return std::nullopt;
   return results_message(*text);
 }

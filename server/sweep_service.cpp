@@ -1,6 +1,8 @@
 // The calls of the Jobs service that are about sweeps.
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <chrono>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -14,6 +16,8 @@
 
 namespace dotresize {
 namespace {
+
+constexpr std::chrono::seconds kPlanningWait(10);
 
 void count_variants(v1::Sweep& sweep) {
   using Variant = v1::SweepResults::Variant;
@@ -30,18 +34,29 @@ void count_variants(v1::Sweep& sweep) {
   sweep.set_refused(counts[Variant::refused]);
 }
 
+/// Whether the sweep's directory has what this one has given, not what another one there has.
+bool is_of(const v1::SweepResults& results, const v1::Job& job) {
+  const auto& axes = job.sweep().axes();
+  const auto same = [](const std::string& key, const v1::SweepSpec::Axis& axis) {
+    return key == axis.key();
+  };
+  return results.combinations() == job.sweep_size().combinations() &&
+         std::equal(results.axes().begin(), results.axes().end(), axes.begin(), axes.end(), same);
+}
+
 }  // namespace
 
 grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
                                       const v1::CreateSweepRequest* request, v1::Sweep* response) {
   return serve("CreateSweep", *context, Role::kSubmit, "",
                [&](const Caller& caller, std::string& id) {
-                 *response = create_sweep(*request, caller);
+                 *response = create_sweep(*request, caller, *context);
                  id = response->job().id();
                });
 }
 
-v1::Sweep JobsService::create_sweep(const v1::CreateSweepRequest& request, const Caller& caller) {
+v1::Sweep JobsService::create_sweep(const v1::CreateSweepRequest& request, const Caller& caller,
+                                    const grpc::ServerContext& context) {
   if (!request.validate_only()) {
     // First: by now the directory may have a running sweep, that very one.
     auto earlier = store_.find_request(request.request_id(), request.spec(), caller.name,
@@ -55,8 +70,15 @@ v1::Sweep JobsService::create_sweep(const v1::CreateSweepRequest& request, const
   AdmittedSweep admitted;
   {
     // The plans of thousands of jobs take seconds: not more than one core.
-    const std::lock_guard lock(planning_);
+    const std::unique_lock lock(planning_, kPlanningWait);
+    if (!lock) {
+      throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_CALLS",
+                      "the server is planning other sweeps");
+    }
     admitted = admit_sweep(request, machine_, paths_);
+  }
+  if (context.IsCancelled()) {
+    throw ApiError(grpc::StatusCode::CANCELLED, "CALLER_GONE", "nobody waits for the answer");
   }
   v1::Sweep sweep;
   *sweep.mutable_results() = std::move(admitted.results);
@@ -93,7 +115,7 @@ v1::Sweep JobsService::describe_sweep(v1::Job job) {
   if (job.attempt() > 0) {  // before, what is there is that of another sweep
     try {
       auto results = read_sweep_results(store_.output_of(job.id()));
-      if (results) *sweep.mutable_results() = std::move(*results);
+      if (results && is_of(*results, job)) *sweep.mutable_results() = std::move(*results);
     } catch (const InputError& error) {
       throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "OUTPUT_FOREIGN",
                      "output.path: " + std::string(error.what()), {{"field", "output.path"}});

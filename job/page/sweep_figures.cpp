@@ -141,12 +141,6 @@ std::string curve_text(const std::vector<Series>& curves, const std::string& nam
   return text + ".";
 }
 
-/// Keys that say how small the output becomes: perplexity_size has what they do.
-bool is_target(const std::string& key) {
-  return key == "method.sparsity" || key == "method.width" || key == "method.size" ||
-         key.starts_with("method.widths");
-}
-
 /// As an id: letters and '-'.
 std::string plain(const std::string& key) {
   std::string id;
@@ -157,7 +151,7 @@ std::string plain(const std::string& key) {
 std::optional<Figure> axis_figure(const StoredSweep& sweep, size_t axis,
                                   const std::vector<const StoredVariant*>& done) {
   const std::string& key = sweep.axes[axis];
-  if (is_target(key)) return std::nullopt;
+  if (is_size_key(key)) return std::nullopt;
   std::vector<Series> curves = curves_over(sweep, axis, done);
   if (curves.empty()) return std::nullopt;
   const std::string name = key.substr(key.rfind('.') + 1);
@@ -176,6 +170,11 @@ std::optional<Figure> axis_figure(const StoredSweep& sweep, size_t axis,
 }
 
 }  // namespace
+
+bool is_size_key(const std::string& key) {
+  return key == "method.sparsity" || key == "method.width" || key == "method.size" ||
+         key.starts_with("method.widths");
+}
 
 std::vector<Figure> sweep_figures(const StoredSweep& sweep) {
   const std::vector<const StoredVariant*> done = done_variants(sweep);

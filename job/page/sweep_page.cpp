@@ -25,14 +25,12 @@ StoredVariant variant_of(const json& object, const std::vector<std::string>& axe
     variant.values.push_back(value.is_null() ? "" : value.get<std::string>());
   }
   object.at("state").get_to(variant.state);
-  variant.id = object.value("id", "");
   variant.reason = object.value("reason", "");
   if (!variant.done()) return variant;
   object.at("width").get_to(variant.width);
   object.at("bytes").get_to(variant.bytes);
   object.at("bytes_fraction").get_to(variant.bytes_fraction);
   object.at("perplexity").get_to(variant.perplexity);
-  object.at("wall_time_s").get_to(variant.wall_time_s);
   object.at("pareto").get_to(variant.pareto);
   object.at("best").get_to(variant.best);
   get_if(object, "kl", variant.kl);
@@ -126,7 +124,7 @@ PageTable reasons_of(const StoredSweep& sweep) {
 
 }  // namespace
 
-StoredSweep parse_sweep(const std::string& text, const std::string& origin) {
+StoredSweep parse_results(const std::string& text, const std::string& origin) {
   const json document = parse_json_object(text, origin);
   StoredSweep sweep;
   try {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,15 +12,13 @@ namespace dotresize {
 /// One job of a sweep, or a combination that makes none.
 struct StoredVariant {
   std::vector<std::string> values;  ///< of the axes; empty: of no use
-  std::string id;
-  std::string state;  ///< "done", "failed", "refused", "pending"
+  std::string state;                ///< "done", "failed", "refused", "pending"
   std::string reason;
   // If it is done:
   int64_t width = 0;
   int64_t bytes = 0;
   double bytes_fraction = 0.0;
   double perplexity = 0.0;
-  double wall_time_s = 0.0;
   std::optional<double> kl = {};         ///< nats a token, if it was asked for
   std::optional<double> agreement = {};  ///< likewise, a fraction
   bool pareto = false;
@@ -44,7 +41,10 @@ struct StoredSweep {
 inline constexpr int64_t kMaxSweepBytes = int64_t{64} << 20;
 
 /// Throws InputError, starting with `origin`, for a malformed file.
-StoredSweep parse_sweep(const std::string& text, const std::string& origin);
+StoredSweep parse_results(const std::string& text, const std::string& origin);
+
+/// Whether the key of an axis says how small the output becomes.
+bool is_size_key(const std::string& key);
 
 /// What was tried and what came out.
 Page sweep_page(const StoredSweep& sweep);

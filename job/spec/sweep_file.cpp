@@ -24,6 +24,8 @@ constexpr char kSection[] = "sweep";
 constexpr char kKeep[] = "keep";
 constexpr char kStatistics[] = "calibration.statistics";
 constexpr std::size_t kMaxVariants = 4096;
+constexpr std::size_t kMaxBytes = std::size_t{64} << 20;  // of the specs of all variants
+constexpr std::size_t kMaxViolations = 20;                // of one variant
 
 int line_at(const YAML::Node& node) { return node.Mark().is_null() ? 1 : node.Mark().line + 1; }
 
@@ -111,6 +113,9 @@ void SweepReader::read_axis(const YAML::Node& name, const YAML::Node& values) {
   if (!can_be_varied(name, axis.key)) return;
   const std::size_t before = faults.size();
   if (values.IsSequence()) {
+    if (values.size() > kMaxVariants) {
+      return fault(values, printable(axis.key), fmt::format("has {} values", values.size()));
+    }
     for (const YAML::Node& value : values) add_value(axis, value, line_at(value));
   } else if (values.IsMap()) {
     for (const std::string& text : range(axis.key, values)) {
@@ -208,6 +213,25 @@ void SweepReader::check_combinations(const YAML::Node& section) {
   }
 }
 
+/// All variants are held in memory together.
+void check_size(const SweepFile& sweep, std::vector<Fault>& faults) {
+  std::size_t variants = 1;
+  std::size_t bytes = sweep.base.spec.ByteSizeLong();
+  for (const SweepAxis& axis : sweep.axes) {
+    variants *= axis.values.size();
+    std::size_t most = 0;
+    for (const SweepAxis::Value& value : axis.values) {
+      most = std::max(most, value.spec.ByteSizeLong());
+    }
+    bytes += most;
+  }
+  if (variants * bytes <= kMaxBytes) return;
+  faults.push_back({1, kSection,
+                    fmt::format("has {} combinations of {} each, more than {} together", variants,
+                                human_bytes(static_cast<int64_t>(bytes)),
+                                human_bytes(static_cast<int64_t>(kMaxBytes)))});
+}
+
 /// What a job may have and the job of a sweep may not.
 void check_base(const SweepFile& sweep, std::vector<Fault>& faults) {
   const JobFile& base = sweep.base;
@@ -298,6 +322,7 @@ SweepFile parse_sweep(const std::string& text, const std::string& origin,
   make_absolute(sweep.base.spec, base_dir);
   sweep.base.changed = apply_changes(changes, sweep.base.spec);
   check_base(sweep, faults);
+  check_size(sweep, faults);
   if (faults.empty()) find_common_faults(sweep, faults);
   if (!faults.empty()) throw_faults(origin, std::move(faults));
   return sweep;
@@ -329,6 +354,7 @@ std::vector<SweepVariant> variants_of(const SweepFile& sweep) {
   }
   for (SweepVariant& variant : variants) {
     variant.violations = validate_spec(variant.spec, /*require_absolute_paths=*/true);
+    if (variant.violations.size() > kMaxViolations) variant.violations.resize(kMaxViolations);
   }
   return variants;
 }

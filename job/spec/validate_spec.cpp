@@ -355,4 +355,10 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_
   return validator.violations;
 }
 
+std::vector<FieldViolation> unknown_fields(const v1::JobSpec& spec) {
+  Validator validator;
+  validator.check_unknown(spec, "spec");
+  return validator.violations;
+}
+
 }  // namespace dotresize

@@ -18,4 +18,8 @@ struct FieldViolation {
 /// are none.
 std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_absolute_paths);
 
+/// Of these faults those fields of a newer version that the spec would lose in another form than
+/// protobuf's.
+std::vector<FieldViolation> unknown_fields(const v1::JobSpec& spec);
+
 }  // namespace dotresize

@@ -11,6 +11,7 @@
 
 #include "base/errors.h"
 #include "base/human_text.h"
+#include "base/parse_number.h"
 #include "base/printable.h"
 #include "base/program.h"
 #include "base/sha256.h"
@@ -19,6 +20,8 @@
 #include "job/plan/shard_plan.h"
 #include "job/spec/job_changes.h"
 #include "job/spec/job_file.h"
+#include "job/spec/spec_paths.h"
+#include "job/sweep/variant_paths.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -31,8 +34,16 @@ std::string hash_of(const std::string& text) {
   return sha256_of_bytes(text.data(), text.size()).substr(0, kHashDigits);
 }
 
+/// However it was written. Empty stays empty.
+fs::path canonical(const fs::path& path) {
+  std::error_code error;
+  const fs::path real = fs::weakly_canonical(path, error);
+  return error || path.empty() ? path : real;
+}
+
 /// What says that a file is the one that it was, without reading it.
-std::string facts_of(const fs::path& file) {
+std::string facts_of(const fs::path& named) {
+  const fs::path file = canonical(named);
   std::error_code error;
   const auto size = fs::file_size(file, error);
   if (error) return file.string() + " missing\n";
@@ -85,15 +96,33 @@ std::string identity_of(const v1::JobSpec& spec) {
   same.clear_resources();
   same.mutable_resources()->set_device(spec.resources().device());
   same.mutable_resources()->set_compute_dtype(spec.resources().compute_dtype());
+  for (const SpecPath& path : paths_of(same)) *path.value = canonical(*path.value);
   return std::string(kVersion) + "\n" + job_spec_to_json(same);
 }
 
-std::string label_of(const std::vector<std::string>& values) {
+/// The value whose spelling is `text`, in a form that all its spellings have in common.
+std::string label_of(const std::string& key, const std::string& text, const v1::JobSpec& spec) {
+  if (key == "calibration.tokens") return fs::path(spec.calibration().tokens()).filename();
+  if (key == "calibration.text") {
+    std::string names;
+    for (const std::string& file : spec.calibration().text()) {
+      names += (names.empty() ? "" : ".") + fs::path(file).filename().string();
+    }
+    return names;
+  }
+  const auto number = parse_number<double>(text);
+  return number ? fmt::format("{}", *number) : text;
+}
+
+std::string label_of(const std::vector<SweepAxis>& axes, const std::vector<std::string>& values,
+                     const v1::JobSpec& spec) {
   std::string label;
-  for (const std::string& value : values) {
-    if (value == kOfNoUse) continue;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] == kOfNoUse) continue;
     if (!label.empty()) label += '_';
-    for (const char c : value) label += is_plain_word({&c, 1}, "._") ? c : '-';
+    for (const char c : label_of(axes[i].key, values[i], spec)) {
+      label += is_plain_word({&c, 1}, "._") ? c : '-';
+    }
   }
   return label.substr(0, kMaxLabel);
 }
@@ -173,10 +202,10 @@ SweepJob SweepPlanner::make_job(const v1::JobSpec& given, const std::vector<std:
   if (!given.evaluation().has_kl()) made.spec.mutable_evaluation()->set_kl(false);
   const std::string hash =
       hash_of(identity_of(given) + facts(given) + facts_of_tokens(given.evaluation()));
-  const std::string label = label_of(values);
+  const std::string label = label_of(plan_.file.axes, values, given);
   made.id = label.empty() ? hash : label + "-" + hash;
   made.spec.mutable_output()->clear_report_html();  // the page is the sweep's
-  made.spec.mutable_output()->set_path(plan_.directory / "variants" / made.id / "model");
+  made.spec.mutable_output()->set_path(VariantPaths(plan_.directory, made.id).model);
   const ResolvedJob job = resolve_job(made.spec, model_);
   const ShardPlan shards = make_shard_plan(model_, job);
   for (const FileFinding& finding : check_inputs(job, model_)) {

@@ -6,10 +6,10 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/csv.h"
 #include "base/durable_file.h"
+#include "base/errors.h"
 #include "base/failure.h"
 #include "base/human_text.h"
 #include "base/partial_path.h"
@@ -21,12 +21,6 @@ namespace fs = std::filesystem;
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// Keys that say how small the output becomes.
-bool is_target(const std::string& key) {
-  static const std::set<std::string> kTargets = {"method.sparsity", "method.width", "method.size"};
-  return kTargets.contains(key) || key.starts_with("method.widths");
-}
 
 const char* name_of(SweepState state) {
   switch (state) {
@@ -131,9 +125,13 @@ Json row_json(const SweepPlan& plan, const SweepRow& row) {
 /// The report of a job that is done; none if it is not whole.
 std::optional<ReportSummary> report_in(const fs::path& dir) {
   if (!fs::exists(dir / kReportDirectory / kReportFile)) return std::nullopt;
-  ReportSummary report = read_report_summary(dir);
-  if (!report.dense.perplexity || !report.compressed.perplexity) return std::nullopt;
-  return report;
+  try {
+    ReportSummary report = read_report_summary(dir);
+    if (!report.dense.perplexity || !report.compressed.perplexity) return std::nullopt;
+    return report;
+  } catch (const InputError&) {  // a file that was damaged: the job is run again
+    return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -177,7 +175,7 @@ void compare_rows(const SweepPlan& plan, std::vector<SweepRow>& rows) {
     });
     std::vector<std::string> target;
     for (size_t i = 0; i < row.values.size(); ++i) {
-      if (is_target(plan.file.axes[i].key)) target.push_back(row.values[i]);
+      if (is_size_key(plan.file.axes[i].key)) target.push_back(row.values[i]);
     }
     SweepRow*& found = best[target];
     if (found == nullptr ||
@@ -271,7 +269,7 @@ void write_results(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
   const v1::Output& output = plan.file.base.spec.output();
   if (output.has_report_html() && !output.report_html()) return;
   write_file_atomically(plan.directory / kPageFile,
-                        page_html(sweep_page(parse_sweep(document, kSweepResults))));
+                        page_html(sweep_page(parse_results(document, kSweepResults))));
 }
 
 }  // namespace dotresize

@@ -7,6 +7,7 @@
 
 #include "job/report/report.h"
 #include "job/sweep/sweep_plan.h"
+#include "job/sweep/variant_paths.h"
 
 namespace dotresize {
 
@@ -37,27 +38,11 @@ std::string sweep_table(const SweepPlan& plan, const std::vector<SweepRow>& rows
 std::string sweep_csv(const SweepPlan& plan, const std::vector<SweepRow>& rows);
 std::string sweep_json(const SweepPlan& plan, const std::vector<SweepRow>& rows);
 
-/// In a sweep's directory: its result, and the directory of its jobs.
-inline constexpr char kSweepResults[] = "results.json";
-inline constexpr char kSweepVariants[] = "variants";
-
 /// Writes results.csv and results.json into the sweep's directory, and report.html, unless
 /// output.report_html is false.
 void write_results(const SweepPlan& plan, const std::vector<SweepRow>& rows);
 
 /// The message of the last failure in a log; empty if there is none.
 std::string failure_in(const std::filesystem::path& log);
-
-/// Where a job of a sweep leaves what.
-struct VariantPaths {
-  VariantPaths(const std::filesystem::path& sweep, const std::string& id)
-      : VariantPaths(sweep / kSweepVariants / id) {}
-  explicit VariantPaths(const std::filesystem::path& of_job)
-      : dir(of_job), model(dir / "model"), job(dir / "job.json"), log(dir / "log") {}
-  std::filesystem::path dir;  ///< with the report where a model directory has it
-  std::filesystem::path model;
-  std::filesystem::path job;
-  std::filesystem::path log;
-};
 
 }  // namespace dotresize

@@ -54,7 +54,7 @@ UniqueFd open_sweep_directory(const fs::path& dir) {
   if (!lock) refuse("cannot be opened: " + std::generic_category().message(errno));
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) refuse("is that of a running sweep");
   fs::create_directories(dir / kSweepVariants);
-  fs::create_directories(dir / kStatistics);
+  fs::create_directories(dir / kSweepStatistics);
   return lock;
 }
 
@@ -66,11 +66,22 @@ std::string reason_in(const fs::path& log, int exit_code) {
       500);
 }
 
+/// A model that is there is whole, also if this process is killed in the middle.
+void remove_model(const VariantPaths& at) {
+  fs::remove_all(at.removed);
+  if (fs::exists(at.model)) fs::rename(at.model, at.removed);
+  fs::remove_all(at.removed);
+}
+
 class SweepRun {
  public:
   SweepRun(const SweepPlan& plan, const SweepRunOptions& options, std::vector<SweepRow>& rows,
            SweepObserver& observer)
-      : plan_(plan), rows_(rows), at_once_(jobs_at_once(plan, options)), observer_(observer) {}
+      : plan_(plan),
+        rows_(rows),
+        at_once_(jobs_at_once(plan, options)),
+        shared_memory_(options.shared_memory),
+        observer_(observer) {}
 
   int run();
 
@@ -88,7 +99,7 @@ class SweepRun {
   const SweepJob& job(size_t i) const { return plan_.jobs[i]; }
   VariantPaths paths(size_t i) const { return {plan_.directory, job(i).id}; }
   fs::path statistics_of(size_t i) const {
-    return plan_.directory / kStatistics / job(i).statistics;
+    return plan_.directory / kSweepStatistics / job(i).statistics;
   }
   fs::path dense_loss_of(size_t i) const { return plan_.directory / (job(i).dense_loss + ".json"); }
   bool pending(size_t i) const { return pending_[i]; }
@@ -112,7 +123,8 @@ class SweepRun {
   void start_jobs();
   void start(size_t i);
   void end(size_t i, int exit_code);
-  void keep_report(size_t i);
+  /// Of a job whose model is complete. Returns why it is none; empty: the row has it.
+  std::string keep_report(size_t i);
   /// Removes the models that are not to be kept.
   void thin_out();
   void show();
@@ -121,6 +133,7 @@ class SweepRun {
   const SweepPlan& plan_;
   std::vector<SweepRow>& rows_;
   int at_once_;
+  fs::path shared_memory_;
   SweepObserver& observer_;
   UniqueFd lock_;
   std::vector<bool> pending_;
@@ -133,6 +146,7 @@ class SweepRun {
 void SweepRun::find_pending() {
   pending_.assign(plan_.jobs.size(), false);
   for (size_t i = 0; i < plan_.jobs.size(); ++i) {
+    fs::remove_all(paths(i).removed);
     if (rows_[i].state != SweepState::kDone && fs::exists(paths(i).model)) keep_report(i);
     const bool lacks_model = plan_.file.keep == KeptModels::kAll && rows_[i].model.empty();
     pending_[i] = rows_[i].state != SweepState::kDone || lacks_model;
@@ -171,7 +185,7 @@ void SweepRun::start(size_t i) {
   const bool awaited = saving || !fs::exists(dense_loss_of(i));  // by the others
   fs::create_directories(at.dir);
   fs::remove(at.log);
-  fs::remove_all(at.model);  // of a run that ended before its report was kept
+  remove_model(at);  // of a run that ended before its report was kept
   v1::JobSpec spec = job(i).spec;
   if (saving) {
     spec.mutable_calibration()->mutable_statistics()->set_save(statistics_of(i));
@@ -182,7 +196,7 @@ void SweepRun::start(size_t i) {
   const int threads = std::max(1, cores() / (job(i).ranks * (awaited ? 1 : at_once_)));
   std::vector<std::string> command = {"env", fmt::format("OMP_NUM_THREADS={}", threads)};
   for (const std::string& word :
-       launch_command(job(i).ranks, {},
+       launch_command(job(i).ranks, shared_memory_,
                       {worker_program(), at.job, "--work-dir", plan_.directory, "--dense-loss",
                        dense_loss_of(i), "--decomposition-threads",
                        std::to_string(threads_alone(job(i).ranks))})) {
@@ -193,22 +207,31 @@ void SweepRun::start(size_t i) {
   running_[i] = {Clock::now(), saving};
 }
 
-void SweepRun::keep_report(size_t i) {
+std::string SweepRun::keep_report(size_t i) {
   const VariantPaths at = paths(i);
   const fs::path report = fs::path(kReportDirectory) / kReportFile;
-  fs::create_directories(at.dir / kReportDirectory);
-  write_file_atomically(at.dir / report, read_whole_file(at.model / report, kMaxReportBytes));
-  rows_[i].report = read_report_summary(at.dir);
+  try {
+    const ReportSummary summary = read_report_summary(at.model);
+    if (!summary.dense.perplexity || !summary.compressed.perplexity) {
+      return "its report has no perplexities";
+    }
+    fs::create_directories(at.dir / kReportDirectory);
+    write_file_atomically(at.dir / report, read_whole_file(at.model / report, kMaxReportBytes));
+    rows_[i].report = summary;
+  } catch (const InputError& error) {
+    return error.what();
+  }
   rows_[i].state = SweepState::kDone;
   rows_[i].reason.clear();
   rows_[i].model = at.model;
+  return "";
 }
 
 void SweepRun::thin_out() {
   if (plan_.file.keep == KeptModels::kAll) return;
   for (SweepRow& row : rows_) {
     if (row.model.empty() || (plan_.file.keep == KeptModels::kBest && row.best)) continue;
-    fs::remove_all(row.model);
+    remove_model({plan_.directory, row.id});
     row.model.clear();
   }
 }
@@ -223,13 +246,14 @@ void SweepRun::end(size_t i, int exit_code) {
   ++times.count;
   SweepRow& row = rows_[i];
   std::string result;
-  if (exit_code == kExitOk) {
-    keep_report(i);
+  const std::string fault =
+      exit_code == kExitOk ? keep_report(i) : reason_in(paths(i).log, exit_code);
+  if (fault.empty()) {
     result = fmt::format("perplexity {}", format_perplexity(*row.report->compressed.perplexity));
   } else {
     row.state = SweepState::kFailed;
     row.report.reset();  // of an earlier run, whose model is gone
-    row.reason = reason_in(paths(i).log, exit_code);
+    row.reason = fault;
     result = "failed: " + row.reason;
   }
   compare_rows(plan_, rows_);
@@ -305,7 +329,6 @@ int SweepRun::run() {
 }  // namespace
 
 int jobs_at_once(const SweepPlan& plan, const SweepRunOptions& options) {
-  if (options.at_once > 0) return options.at_once;
   int64_t memory = 1;
   int ranks = 1;
   bool gpus = false;
@@ -314,9 +337,14 @@ int jobs_at_once(const SweepPlan& plan, const SweepRunOptions& options) {
     ranks = std::max(ranks, job.ranks);
     gpus = gpus || (job.on_gpus && fs::exists("/dev/nvidiactl"));
   }
+  if (gpus && options.at_once > 1) {
+    throw InputError("--parallel", "on GPUs the jobs of a sweep run one after the other");
+  }
   if (gpus) return 1;
+  const int64_t jobs = std::max<int64_t>(1, std::ssize(plan.jobs));
+  if (options.at_once > 0) return static_cast<int>(std::min<int64_t>(options.at_once, jobs));
   const int64_t fit = std::min<int64_t>(cores() / ranks, usable_memory_bytes() / memory);
-  return static_cast<int>(std::clamp<int64_t>(fit, 1, cores()));
+  return static_cast<int>(std::clamp<int64_t>(fit, 1, std::min<int64_t>(cores(), jobs)));
 }
 
 std::string sweep_directory_fault(const fs::path& dir) {

@@ -10,11 +10,11 @@
 
 namespace dotresize {
 
-/// Folders of a sweep's directory: of its jobs, and of the statistics that they share.
-inline constexpr char kStatistics[] = "statistics";
-
 struct SweepRunOptions {
   int at_once = 0;  ///< jobs; 0: as many as there are cores and memory for
+  /// An existing directory in memory for what the ranks of a job send each other; empty: OpenMPI's
+  /// own choice.
+  std::filesystem::path shared_memory = {};
 };
 
 /// Hears how far a sweep is, on the thread that called run_sweep.
@@ -30,7 +30,7 @@ class SweepObserver {
 };
 
 /// How many jobs of the sweep run side by side: their ranks have a core each, and their memory is
-/// there. On GPUs one.
+/// there. On GPUs one: throws InputError if more are asked for.
 int jobs_at_once(const SweepPlan& plan, const SweepRunOptions& options);
 
 /// Why no sweep can have this directory, which follows its name in a sentence; empty if one can.

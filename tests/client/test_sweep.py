@@ -68,6 +68,24 @@ def test_a_sweep_that_is_killed_goes_on_and_gives_what_single_jobs_give(offline,
         assert sum(row["state"] == "done" for row in csv.DictReader(table)) == 3
 
 
+def test_a_job_is_the_same_however_its_values_and_paths_are_written(offline, job_files, tmp_path):
+    def ids(**axes):
+        result = offline.json("sweep", sweep_file(job_files, **axes), "--dry-run")
+        return [row["id"] for row in result["variants"]]
+
+    before = ids(**{"method.size": [0.8], "method.lambda": [0.001], "method.name": ["dotresize"]})
+    assert before[0].startswith("0.8_0.001_dotresize-")
+    file = sweep_file(job_files, **{"method.size": [0.7], "method.lambda": [1], "method.name": ["dotresize"]})
+    spec = json.loads(file.read_text())
+    (tmp_path / "link").symlink_to(spec["model"]["path"])
+    text = file.read_text().replace("0.7", "0.80").replace('"method.lambda": [\n   1\n', '"method.lambda": [\n   1e-3\n')
+    file.write_text(text.replace(json.dumps(spec["model"]["path"]), json.dumps(str(tmp_path / "link"))))
+    result = offline.json("sweep", file, "--dry-run")
+    assert [row["values"] for row in result["variants"]] == [
+        {"method.size": "0.80", "method.lambda": "1e-3", "method.name": "dotresize"}]
+    assert [row["id"] for row in result["variants"]] == before
+
+
 def test_a_failed_job_of_a_sweep_has_a_page(offline, job_files, tmp_path):
     variant = tmp_path / "variant"
     variant.mkdir()

@@ -94,7 +94,7 @@ json sweep_document() {
             variant("pca_dotresize", "0.01", "0.8", 0.8, 60.0, true), refused}}};
 }
 
-Page page_of(const json& sweep) { return sweep_page(parse_sweep(sweep.dump(), "results.json")); }
+Page page_of(const json& sweep) { return sweep_page(parse_results(sweep.dump(), "results.json")); }
 
 std::vector<std::string> ids_of(const Page& page) {
   std::vector<std::string> ids;
@@ -337,7 +337,7 @@ TEST(SweepPage, WithoutAJobThatIsDoneHasNoFigure) {
 TEST(SweepPage, MalformedResultsAreRefusedByName) {
   const auto refused = [](const json& document) {
     try {
-      parse_sweep(document.dump(), "/out/results.json");
+      parse_results(document.dump(), "/out/results.json");
     } catch (const InputError& error) {
       return std::string(error.what());
     }

@@ -165,6 +165,23 @@ TEST(SweepFile, FaultsHaveFileAndLine) {
               HasSubstr("varies no key"));
 }
 
+TEST(SweepFile, MayNotBeLargerThanItsVariantsAreSmall) {
+  std::string texts;
+  for (int i = 0; i < 4000; ++i) texts += fmt::format("/t{}, ", i);
+  const std::string file = with(kGood, "calibration: {tokens: /c.safetensors}",
+                                fmt::format("calibration: {{text: [{}]}}", texts));
+  EXPECT_EQ(variants_of(parse(file)).size(), 4u);
+  try {
+    parse(with(file, "[100, 200]", "{from: 1, to: 1000, steps: 1000}"));
+    FAIL() << "was accepted";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("has 2000 combinations of"));
+  }
+  std::string numbers;
+  for (int i = 1; i < 4099; ++i) numbers += fmt::format("{}, ", i);
+  EXPECT_THAT(fault_of("[100, 200]", "[" + numbers + "]"), HasSubstr("has 4098 values"));
+}
+
 TEST(SweepMessage, GivesTheSameJobs) {
   const SweepFile sweep = parse(with(kGood, "method.lambda: [0.1, 1]",
                                      "keep: all\n"

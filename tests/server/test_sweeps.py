@@ -157,6 +157,14 @@ def test_a_sweep_whose_jobs_fail_says_why_and_can_be_resumed(make_server, base, 
     assert server.wait(id_).attempt == 2
 
 
+def test_a_sweep_whose_jobs_need_more_than_the_machine_has_is_refused(make_server, base):
+    server = make_server("--memory", "64MiB", DOTRESIZE_WORKER="/bin/false")
+    base.resources.memory = "64GiB"
+    with refused(grpc.StatusCode.INVALID_ARGUMENT) as found:
+        create(server, base, {"method.size": [0.9, 0.8]})
+    assert "64.0 MiB for jobs (--memory)" in found[1]["resources.memory"]
+
+
 def test_bad_sweeps_are_refused_by_name(make_server, base, tokens, tmp_path):
     server = make_server("--max-ranks", "2", "--allow-root", str(SOURCE), "--allow-root", str(tmp_path),
                          DOTRESIZE_WORKER="/bin/false")
@@ -177,6 +185,10 @@ def test_bad_sweeps_are_refused_by_name(make_server, base, tokens, tmp_path):
     without.CopyFrom(base)
     without.ClearField("evaluation")
     assert set(violations(sizes, without)) == {"evaluation"}
+    newer = type(base)()
+    newer.CopyFrom(base)
+    newer.MergeFromString(b"\x80\x7d\x01")  # field 2000
+    assert "number 2000" in violations(sizes, newer)["spec"]
 
     with refused(grpc.StatusCode.PERMISSION_DENIED) as found:
         create(server, base, {"calibration.tokens": ["/etc/hostname", tokens]})
