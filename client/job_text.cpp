@@ -107,6 +107,9 @@ std::vector<std::vector<std::string>> job_rows(const v1::Job& job, std::time_t n
   if (job.has_queue_position()) {
     rows.push_back({"position", std::to_string(job.queue_position()) + " in the queue"});
     rows.push_back({"waits for", printable(job.waiting_for())});
+    if (job.has_expected_start_time()) {
+      rows.push_back({"starts", "at about " + date(job.expected_start_time())});
+    }
     if (job.has_retry_time()) rows.push_back({"not before", date(job.retry_time())});
   }
   if (job.attempt() > 1) rows.push_back({"attempt", std::to_string(job.attempt())});

@@ -7,6 +7,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -341,6 +342,11 @@ void JobsService::describe(v1::Job& job) {
   job.set_queue_position(store_.queue_position(job.id()));
   const bool retries =
       job.has_retry_time() && job.retry_time() > google::protobuf::util::TimeUtil::GetCurrentTime();
+  if (const std::optional<double> seconds = view_.start_s(job.id()); seconds && !retries) {
+    using google::protobuf::util::TimeUtil;
+    *job.mutable_expected_start_time() =
+        TimeUtil::GetCurrentTime() + TimeUtil::SecondsToDuration(std::llround(*seconds));
+  }
   job.set_waiting_for(retries ? "the time of its next attempt" : view_.reason(job.id()));
 }
 

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,8 @@ struct QueueState {
   std::map<v1::Resources::Launcher, int> launched;  ///< jobs
   std::map<std::string, AttemptNote> notes;         ///< of launched jobs, by id
   std::map<std::string, std::string> waiting;       ///< what jobs near the head wait for, by id
+  std::string head;                                 ///< id of the job that room is kept for
+  std::optional<double> head_start_s;               ///< until its start, if that can be told
 };
 
 /// Tells others of it. Safe to use from any thread.
@@ -47,6 +50,11 @@ class QueueView {
     const std::lock_guard lock(mutex_);
     const auto found = state_.notes.find(id);
     return found == state_.notes.end() ? AttemptNote{} : found->second;
+  }
+  /// Seconds until this job's start.
+  std::optional<double> start_s(const std::string& id) const {
+    const std::lock_guard lock(mutex_);
+    return id == state_.head && state_.paused.empty() ? state_.head_start_s : std::nullopt;
   }
   /// What this job waits for.
   std::string reason(const std::string& id) const {

@@ -48,6 +48,18 @@ bool fits(const Amounts& need, const Amounts& free) {
   return need.ranks <= free.ranks && need.gpus <= free.gpus && need.memory <= free.memory;
 }
 
+std::optional<double> seconds_until_free(const Amounts& need, Amounts free,
+                                         std::vector<Release> releases) {
+  std::ranges::sort(releases, {}, &Release::seconds);
+  double seconds = 0.0;
+  for (auto next = releases.begin(); !fits(need, free); ++next) {
+    if (next == releases.end()) return std::nullopt;
+    free = free + next->amounts;
+    seconds = next->seconds;
+  }
+  return seconds;
+}
+
 std::string shortage(const Amounts& need, const Amounts& free, const std::string& where) {
   std::vector<std::string> parts;
   const auto compare = [&](int64_t needed, int64_t available, const char* unit) {
@@ -109,13 +121,18 @@ int64_t gpus_needed(v1::Resources::Device device, int64_t ranks, const Amounts& 
   return device == v1::Resources::cuda || ranks <= capacity.gpus ? ranks : 0;
 }
 
+Amounts amounts_of(const v1::Job& launched) {
+  if (launched.launcher() != v1::Resources::local) return {};
+  return {ranks_at_once(launched), std::ssize(split_gpus(launched.gpus())),
+          launched.memory_bytes()};
+}
+
 Leases::Leases(const Machine& machine, const std::vector<v1::Job>& launched)
     : machine_(machine), free_gpus_(machine.gpus) {
   for (const v1::Job& job : launched) {
     if (job.launcher() != v1::Resources::local) continue;
-    const std::vector<std::string> gpus = split_gpus(job.gpus());
-    used_ = used_ + Amounts{ranks_at_once(job), std::ssize(gpus), job.memory_bytes()};
-    for (const std::string& gpu : gpus) std::erase(free_gpus_, gpu);
+    used_ = used_ + amounts_of(job);
+    for (const std::string& gpu : split_gpus(job.gpus())) std::erase(free_gpus_, gpu);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,16 @@ Amounts operator-(const Amounts& a, const Amounts& b);
 
 /// Whether all of `need` is in `free`.
 bool fits(const Amounts& need, const Amounts& free);
+
+/// What becomes free, after so many seconds.
+struct Release {
+  double seconds = 0.0;
+  Amounts amounts;
+};
+
+/// Seconds after which `need` is free, if nobody takes anything before; nothing if never.
+std::optional<double> seconds_until_free(const Amounts& need, Amounts free,
+                                         std::vector<Release> releases);
 
 /// What is missing: "4 GPUs (1 free)", for `where` "free". `need` does not fit.
 std::string shortage(const Amounts& need, const Amounts& free, const std::string& where);
@@ -52,6 +63,9 @@ int64_t gpus_needed(v1::Resources::Device device, int64_t ranks, const Amounts& 
 /// "0,1" as the GPUs that it lists, and the other way round.
 std::vector<std::string> split_gpus(const std::string& list);
 std::string join_gpus(const std::vector<std::string>& gpus);
+
+/// What a launched job has of this machine; nothing if it runs elsewhere.
+Amounts amounts_of(const v1::Job& launched);
 
 /// Who has which of a machine's resources. Those of jobs that an earlier server has launched count
 /// too, also if they are more than there are now; those that run elsewhere do not.

@@ -73,6 +73,17 @@ v1::JobResult sweep_result_of(const v1::Job& job, const std::string& output) {
   return result;
 }
 
+/// What the jobs give back at their ends, as far as these can be told.
+std::vector<Release> releases_of(const std::vector<v1::Job>& launched) {
+  std::vector<Release> releases;
+  for (const v1::Job& job : launched) {
+    if (job.state() != v1::Job::RUNNING || !job.has_progress()) continue;
+    const double seconds = job.progress().eta_s();
+    if (seconds >= 0.0) releases.push_back({seconds, amounts_of(job)});
+  }
+  return releases;
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerContext& context, SchedulerLimits limits)
@@ -323,12 +334,14 @@ void Scheduler::start_queued() {
     }
     const std::string waiting = start_if_room(queued, leases, head);
     if (!waiting.empty()) {
+      if (head && state.head.empty()) state.head = queued.id;
       state.waiting[queued.id] = waiting;
       continue;
     }
     if (queued.is_remote()) ++remote;
     state.paused = pause_reason();
   }
+  if (head) state.head_start_s = seconds_until_free(*head, leases.free(), releases_of(launched));
   state.used = leases.used();
   state.notes = notes_;
   view_.set(std::move(state));

@@ -109,6 +109,9 @@ TEST(JobText, AQueuedJobSaysWhereItIsAndWhatItWaitsFor) {
   job.set_waiting_for("the 2 jobs before it");
   EXPECT_THAT(job_text(job, kNow), HasSubstr("position   3 in the queue\n"));
   EXPECT_THAT(job_text(job, kNow), HasSubstr("waits for  the 2 jobs before it\n"));
+  EXPECT_THAT(job_text(job, kNow), Not(HasSubstr("starts")));
+  job.mutable_expected_start_time()->set_seconds(kNow);
+  EXPECT_THAT(job_text(job, kNow), HasSubstr("starts     at about "));
 }
 
 TEST(JobText, TimesHaveTheirZone) {

@@ -13,6 +13,16 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+TEST(SecondsUntilFree, CountsReleasesInTheirOrder) {
+  const Amounts free = {1, 0, 100};
+  const std::vector<Release> releases = {{60.0, {4, 4, 0}}, {20.0, {2, 0, 50}}, {40.0, {1, 1, 0}}};
+  EXPECT_EQ(seconds_until_free({1, 0, 100}, free, releases), 0.0);
+  EXPECT_EQ(seconds_until_free({3, 0, 150}, free, releases), 20.0);
+  EXPECT_EQ(seconds_until_free({3, 1, 0}, free, releases), 40.0);
+  EXPECT_EQ(seconds_until_free({3, 2, 0}, free, releases), 60.0);
+  EXPECT_EQ(seconds_until_free({1, 0, 151}, free, releases), std::nullopt);
+}
+
 class Gpus : public ::testing::Test {
  protected:
   ~Gpus() override { ::unsetenv("CUDA_VISIBLE_DEVICES"); }

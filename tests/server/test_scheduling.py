@@ -2,10 +2,12 @@
 
 import json
 import re
+import time
 
 import grpc
 import pytest
-from conftest import ENDED, details, eventually, job_pb2, jobs_pb2, processes_of, refused, script, spec
+from conftest import (ENDED, details, eventually, job_pb2, jobs_pb2, processes_of, refused, script, spec, workers_pb2,
+                      workers_pb2_grpc)
 
 Job = jobs_pb2.Job
 GPU = {"resources__device": job_pb2.Resources.cuda, "resources__ranks": 4}
@@ -32,6 +34,17 @@ def ranks(server, id_, count):
         workers = [environment for pid, environment in processes_of(id_).items() if is_worker(pid)]
         return len(workers) == count and workers
     return eventually(30, found)
+
+
+def tell_progress(environment, **progress):
+    """A heartbeat of this worker."""
+    request = workers_pb2.HeartbeatRequest(
+        job_id=environment["DOTRESIZE_JOB_ID"], attempt=int(environment["DOTRESIZE_ATTEMPT"]),
+        progress=jobs_pb2.Progress(**progress))
+    token = environment["DOTRESIZE_ATTEMPT_TOKEN"]
+    with grpc.insecure_channel(environment["DOTRESIZE_COORDINATOR"]) as channel:
+        workers_pb2_grpc.WorkersStub(channel).Heartbeat(
+            request, timeout=20, metadata=[("authorization", f"Bearer {token}")])
 
 
 def is_worker(pid):
@@ -83,11 +96,16 @@ def test_jobs_lease_disjoint_gpus_and_a_small_one_is_backfilled(make_patient_ser
 def test_backfill_leaves_what_the_head_needs(make_patient_server, tmp_path):
     server = make_patient_server("--gpus", "0", "--max-ranks", "4")
     running = server.create(spec(tmp_path / "out0", resources__ranks=2)).id
-    ranks(server, running, 2)
+    environment = ranks(server, running, 2)[0]
     head = server.create(spec(tmp_path / "out1", resources__ranks=3)).id
     small = server.create(spec(tmp_path / "out2", **ONE)).id
     waits_for(server, head, "3 ranks (2 free)")
     assert waits_for(server, small, "1 ranks (0 free beside").queue_position == 2
+    assert not server.get(head).HasField("expected_start_time"), "nobody knows"
+    tell_progress(environment, phase="calibrate", eta_s=500)
+    eventually(20, lambda: server.get(head).HasField("expected_start_time"))
+    assert 490 < server.get(head).expected_start_time.seconds - time.time() < 510
+    assert not server.get(small).HasField("expected_start_time")
     server.cancel(head)
     ranks(server, small, 1)
     for id_ in (running, small):
