@@ -12,6 +12,7 @@
 #include "base/errors.h"
 #include "base/input_file.h"
 #include "base/printable.h"
+#include "base/traceparent.h"
 #include "client/rpc_error.h"
 #include "job/page/sweep_page.h"
 
@@ -115,6 +116,8 @@ Connection::Connection(const std::string& server, const TlsOptions& tls, std::st
 
 void Connection::identify(grpc::ClientContext& context) const {
   if (!token_.empty()) context.AddMetadata("authorization", "Bearer " + token_);
+  const std::string trace = environment_variable("TRACEPARENT");
+  if (is_traceparent(trace)) context.AddMetadata("traceparent", trace);
 }
 
 v1::Job Connection::create_job(const v1::CreateJobRequest& request,

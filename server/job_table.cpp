@@ -310,6 +310,7 @@ JobRow JobTable::insert(const NewJob& job) {
   *row.job.mutable_spec() = job.spec;
   row.job.set_request_id(job.request_id);
   if (!job.owner.empty()) row.job.set_owner(job.owner);
+  if (!job.traceparent.empty()) row.job.set_traceparent(job.traceparent);
   if (job.options.ByteSizeLong() > 0) *row.job.mutable_options() = job.options;
   if (job.memory > 0) row.job.set_memory_bytes(job.memory);
   if (job.sweep) {

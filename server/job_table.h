@@ -27,6 +27,7 @@ struct NewJob {
   std::string plan = {};  ///< for people (v1::Job.plan); not stored
   std::optional<v1::SweepSpec> sweep = {};
   v1::SweepSize sweep_size = {};  ///< of a sweep
+  std::string traceparent = {};   ///< empty: none
 };
 
 struct JobQuery {

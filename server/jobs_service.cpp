@@ -25,6 +25,7 @@
 #include "server/log_format.h"
 #include "server/sweep_admission.h"
 #include "server/sweep_directory.h"
+#include "server/trace_context.h"
 
 namespace dotresize {
 namespace {
@@ -284,12 +285,13 @@ grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
                                     const v1::CreateJobRequest* request, v1::Job* response) {
   return serve("CreateJob", *context, Role::kSubmit, "",
                [&](const Caller& caller, std::string& id) {
-                 *response = create(*request, caller);
+                 *response = create(*request, caller, traceparent_of(*context));
                  id = response->id();
                });
 }
 
-v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& caller) {
+v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& caller,
+                            const std::string& traceparent) {
   if (!request.validate_only()) {
     // First: by now the output may exist, made by that very job.
     auto earlier =
@@ -310,6 +312,7 @@ v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& c
     return job;
   }
   admitted.owner = caller.name;
+  admitted.traceparent = traceparent;
   v1::Job job = store_.create(admitted);
   log_job(spdlog::level::info, job, "accepted, '" + job.spec().name() + "'");
   return job;

@@ -96,7 +96,8 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
 
   bool is_missing(const std::string& id);
 
-  v1::Job create(const v1::CreateJobRequest& request, const Caller& caller);
+  v1::Job create(const v1::CreateJobRequest& request, const Caller& caller,
+                 const std::string& traceparent);
   v1::Sweep create_sweep(const v1::CreateSweepRequest& request, const Caller& caller,
                          const grpc::ServerContext& context);
   /// The sweep of this job, with its results as far as there are some.

@@ -61,6 +61,9 @@ void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   if (job.has_sweep()) {
     attempt.environment.push_back("DOTRESIZE_WORKER=" + worker_program().string());
   }
+  if (job.has_traceparent()) {
+    attempt.environment.push_back("TRACEPARENT=" + job.traceparent());
+  }
   attempt.environment.push_back("CUDA_VISIBLE_DEVICES=" + job.gpus());
   attempt.environment.push_back("DOTRESIZE_COORDINATOR=" + coordinator_);
   attempt.environment.push_back("DOTRESIZE_ATTEMPT_TOKEN=" + token);

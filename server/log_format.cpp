@@ -20,9 +20,17 @@ constexpr char kLogger[] = "dotresize-server";
 struct Subject {
   std::string job;
   int attempt = 0;
+  std::string traceparent = {};
 };
 
 thread_local const Subject* current_subject = nullptr;
+
+void log_about(const Subject& subject, spdlog::level::level_enum level,
+               const std::string& message) {
+  current_subject = &subject;
+  spdlog::log(level, "{}", message);
+  current_subject = nullptr;
+}
 
 std::string json_line(const spdlog::details::log_msg& message) {
   using google::protobuf::util::TimeUtil;
@@ -36,6 +44,7 @@ std::string json_line(const spdlog::details::log_msg& message) {
   if (current_subject != nullptr) {
     line["job"] = current_subject->job;
     if (current_subject->attempt > 0) line["attempt"] = current_subject->attempt;
+    if (!current_subject->traceparent.empty()) line["traceparent"] = current_subject->traceparent;
   }
   return line.dump() + "\n";
 }
@@ -84,14 +93,11 @@ void set_up_log(LogFormat format) {
 
 void log_job(spdlog::level::level_enum level, const std::string& id, int attempt,
              const std::string& message) {
-  const Subject subject{id, attempt};
-  current_subject = &subject;
-  spdlog::log(level, "{}", message);
-  current_subject = nullptr;
+  log_about({id, attempt}, level, message);
 }
 
 void log_job(spdlog::level::level_enum level, const v1::Job& job, const std::string& message) {
-  log_job(level, job.id(), job.attempt(), message);
+  log_about({job.id(), job.attempt(), job.traceparent()}, level, message);
 }
 
 }  // namespace dotresize

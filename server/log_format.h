@@ -10,7 +10,9 @@ namespace dotresize {
 
 enum class LogFormat {
   kText,  ///< for people: a line with time, level and text, after the job that it is about
-  kJson,  ///< an object a line: time, level, message, and job and attempt of what concerns one
+  /// An object a line: time, level, message, and of what concerns a job its id, attempt and
+  /// traceparent.
+  kJson,
 };
 
 /// The log of this process: lines on stderr. Before other threads start.

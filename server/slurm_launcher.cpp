@@ -74,6 +74,7 @@ std::vector<std::string> batch_environment(const v1::Job& job) {
     }
   }
   variables.push_back("DOTRESIZE_JOB_ID=" + job.id());
+  if (job.has_traceparent()) variables.push_back("TRACEPARENT=" + job.traceparent());
   return variables;
 }
 

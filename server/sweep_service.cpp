@@ -13,6 +13,7 @@
 #include "server/log_format.h"
 #include "server/sweep_admission.h"
 #include "server/sweep_directory.h"
+#include "server/trace_context.h"
 
 namespace dotresize {
 namespace {
@@ -91,6 +92,7 @@ v1::Sweep JobsService::create_sweep(const v1::CreateSweepRequest& request, const
     job.set_plan(admitted.job.plan);
   } else {
     admitted.job.owner = caller.name;
+    admitted.job.traceparent = traceparent_of(context);
     job = store_.create(admitted.job);
     log_job(spdlog::level::info, job, "accepted, the sweep '" + job.spec().name() + "'");
   }

@@ -162,8 +162,13 @@ def test_port_of_another_server_is_not_shared(make_server, tmp_path):
 def test_json_log_says_of_which_job_and_attempt_it_is(make_server, tmp_path):
     server = make_server("--log-format", "json",
                          DOTRESIZE_WORKER=script(tmp_path / "worker", "exit 65"))
-    id_ = server.create(spec(tmp_path / "out", name="a \"b\" é", resources__ranks=1)).id
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    request = jobs_pb2.CreateJobRequest(spec=spec(tmp_path / "out", name="a \"b\" é", resources__ranks=1))
+    id_ = server.jobs.CreateJob(request, metadata=[("traceparent", trace)], timeout=20).id
     server.wait(id_)
+    request.spec.output.path += "2"
+    malformed = server.jobs.CreateJob(request, metadata=[("traceparent", trace.replace("a", "A"))], timeout=20).id
+    server.wait(malformed)
     server.end(signal.SIGTERM)
     lines = [json.loads(line) for line in server.log().splitlines()]
     assert all({"time", "level", "message"} <= line.keys() for line in lines)
@@ -171,4 +176,6 @@ def test_json_log_says_of_which_job_and_attempt_it_is(make_server, tmp_path):
     assert of_job[0]["message"] == "accepted, 'a \"b\" é'"
     assert of_job[-1]["message"].startswith("FAILED: ")
     assert of_job[-1]["attempt"] == 1
+    assert {line["traceparent"] for line in of_job} == {trace}
+    assert not any("traceparent" in line for line in lines if line.get("job") == malformed)
     assert "job" not in lines[-1], "it is about the server"
