@@ -11,14 +11,15 @@ import pytest
 
 import harness
 
-# A method of one pass and one of two are enough every day: DOTRESIZE_ALL_CASES=1 runs all, in more groups.
+# A method of one pass and one of two are enough every day, in as many groups as the plan prefers to layerwise with few
+# tokens: DOTRESIZE_ALL_CASES=1 runs all, in more groups.
 ALL_CASES = bool(os.environ.get("DOTRESIZE_ALL_CASES"))
 METHODS = ["slicegpt", "pca_dotresize", *(["magnitude", "dotresize"] if ALL_CASES else [])]
-GROUPS = [2, 5] if ALL_CASES else [5]
+GROUPS = [2, 5] if ALL_CASES else [3]
+SAMPLES = 16 if ALL_CASES else 4  # a job of one rank never takes junctions one by one (layerwise) instead
 RANKS = [1, 3]  # test_ranks.py has more, of the maps
 THREADS = 1
-# With the head there are 13 junctions: 5 groups are of 3 and of 2. The samples are so many that a
-# job of one rank never takes junctions one by one (layerwise) instead.
+# With the head there are 13 junctions: the groups are not all of one size.
 OWN = {"width": 160, "head": "sliced"}
 SHARED_BY_ALL = {"width": 160, "map_sharing": "model"}
 SHARED_BY_SOME = {"width": 160, "head": "sliced", "map_sharing": "4"}
@@ -27,7 +28,7 @@ BY_ENERGY = {"widths": {"keep": 0.9}, "head": "sliced"}
 
 def small_job(output, method, activations="original", ranks=1):
     return harness.job(
-        output, method=method, samples=16, activations=activations, ranks=ranks, evaluate=False
+        output, method=method, samples=SAMPLES, activations=activations, ranks=ranks, evaluate=False
     )
 
 
@@ -94,7 +95,7 @@ def test_groups_do_not_change_maps_in_the_metric_of_the_loss(check_groups):
 )
 def test_neither_ranks_nor_groups_change_cut_mlps(activations, more, tmp_path):
     method = {"name": "slicegpt", "mlp": {"width": 640}, **more, **OWN}
-    short = {"samples": 16, "calibration": {"seqlen": 128}, "evaluate": False}
+    short = {"samples": SAMPLES, "calibration": {"seqlen": 128}, "evaluate": False}
     alone, together = (
         harness.job(
             tmp_path / str(ranks), method=method, activations=activations, ranks=ranks, **short

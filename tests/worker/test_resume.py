@@ -32,7 +32,7 @@ def small_job(output, schedule="own maps", ranks=1, name="pca_dotresize"):
     return harness.job(
         output,
         method={"name": name, **method},
-        samples=8,
+        samples=4,
         activations=activations,
         ranks=ranks,
         evaluate=False,
@@ -206,7 +206,7 @@ def other_tokens(spec, tmp_path):
 
 def other_windows(spec, tmp_path):
     """The same tokens, in shorter windows."""
-    tokens = load_file(harness.CALIBRATION)["tokens"][:8]
+    tokens = load_file(harness.CALIBRATION)["tokens"][:4]
     path = tmp_path / "tokens.safetensors"
     save_file({"tokens": tokens.reshape(16, -1)}, path)
     spec["calibration"].update(tokens=str(path), samples=16)
@@ -241,7 +241,7 @@ FOREIGN = [
     (touch_model, "model.model.safetensors.modified is "),
     (other_config, "model.config.json is "),
     (other_tokens, "calibration_tokens is "),
-    (other_windows, "calibration.samples is 16, and 8 in the journal"),
+    (other_windows, "calibration.samples is 16, and 4 in the journal"),
     (other_method, 'method.name is "dotresize", and "pca_dotresize" in the journal'),
     (other_lambda, "method.lambda is 0.2, and "),
     (other_width, "method.width is 168, and 160 in the journal"),
