@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint64_t kMaxBytes = uint64_t{2} << 20;
+constexpr uint64_t kMaxAttemptFileBytes = uint64_t{2} << 20;
 
 }  // namespace
 
@@ -26,7 +26,7 @@ std::string attempt_file_text(const AttemptFile& attempt) {
 }
 
 AttemptFile read_attempt_file(const std::filesystem::path& path) {
-  const Json content = read_json_object(path, kMaxBytes);
+  const Json content = read_json_object(path, kMaxAttemptFileBytes);
   try {
     return {content.at("coordinator").get<std::string>(), content.at("ca").get<std::string>(),
             content.at("job_id").get<std::string>(), content.at("attempt").get<int>(),

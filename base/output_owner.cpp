@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr size_t kMaxBytes = 4096;
+constexpr size_t kMaxOwnerBytes = 4096;
 
 }  // namespace
 
@@ -27,7 +27,7 @@ std::optional<OutputOwner> read_output_owner(const fs::path& dir) {
   std::error_code error;
   if (!fs::is_regular_file(fs::symlink_status(file, error))) return std::nullopt;
   try {
-    const Json content = Json::parse(read_whole_file(file, kMaxBytes));
+    const Json content = Json::parse(read_whole_file(file, kMaxOwnerBytes));
     return OutputOwner{content.at("job_id").get<std::string>(), content.at("attempt").get<int>()};
   } catch (const InputError&) {
     return std::nullopt;

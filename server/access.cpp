@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMaxFileBytes = 1 << 20;
+constexpr uint64_t kMaxSecretBytes = 1 << 20;
 constexpr size_t kMaxName = 64;
 constexpr char kOption[] = "--tokens";
 constexpr std::array<const char*, 3> kRoles = {"read", "submit", "admin"};
@@ -48,7 +48,7 @@ std::string bytes_of(const std::string& digits) {
 
 std::vector<Line> read_lines(const fs::path& file) {
   std::vector<Line> lines;
-  std::istringstream text(read_whole_file(file, kMaxFileBytes));
+  std::istringstream text(read_whole_file(file, kMaxSecretBytes));
   int number = 0;
   for (std::string row; std::getline(text, row);) {
     ++number;
@@ -138,7 +138,7 @@ std::string add_token(const fs::path& file, const std::string& name, Role role) 
     for (const Line& line : read_lines(file)) {
       if (line.name == name) throw InputError("NAME", "'" + name + "' has a token already");
     }
-    content = read_whole_file(file, kMaxFileBytes);
+    content = read_whole_file(file, kMaxSecretBytes);
     if (!content.empty() && content.back() != '\n') content += '\n';
   }
   const AttemptToken token = make_attempt_token();

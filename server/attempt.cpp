@@ -21,11 +21,11 @@ namespace fs = std::filesystem;
 
 constexpr char kSupervisorFile[] = "supervisor.json";
 constexpr char kExitFile[] = "exit.json";
-constexpr size_t kMaxFileBytes = size_t{64} * 1024;
+constexpr size_t kMaxRecordBytes = size_t{64} * 1024;
 
 template <class Record, class Convert>
 std::optional<Record> read_record(const fs::path& path, Convert&& convert) {
-  const std::optional<std::string> text = read_file_start(path, kMaxFileBytes);
+  const std::optional<std::string> text = read_file_start(path, kMaxRecordBytes);
   if (!text) return std::nullopt;
   try {
     return convert(json::parse(*text));

@@ -15,10 +15,10 @@ namespace {
 
 constexpr char kTable[] = "jobs.sqlite";
 constexpr char kJobs[] = "jobs";
-constexpr int kBusyTimeoutMs = 10'000;
+constexpr int kPatienceMs = 10'000;
 
 int copy_table(const fs::path& from, const fs::path& to) {
-  SQLite::Database source(from.string(), SQLite::OPEN_READWRITE, kBusyTimeoutMs);
+  SQLite::Database source(from.string(), SQLite::OPEN_READWRITE, kPatienceMs);
   SQLite::Database copy(to.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
   SQLite::Backup(copy, source).executeStep(-1);
   return copy.execAndGet("SELECT count(*) FROM jobs").getInt();

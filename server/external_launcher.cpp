@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Ranks call every two seconds, a call takes two at most, and they end when they are told to.
-constexpr std::chrono::seconds kStopGrace{6};
+constexpr std::chrono::seconds kSilenceAfterStop{6};
 
 std::string shell_word(const std::string& word) {
   if (!word.empty() && is_plain_word(word, "/._-+=:,@%")) return word;
@@ -57,7 +57,7 @@ AttemptStatus ExternalLauncher::check(const v1::Job& job) {
   if (store_.reported_failure(job.id(), job.attempt())) return ended(kExitJobFailed);
   const bool called = job.state() == v1::Job::RUNNING;
   if (stopped_.contains({job.id(), job.attempt()}) &&
-      (!called || heartbeats_.silence(job.id()) > kStopGrace)) {
+      (!called || heartbeats_.silence(job.id()) > kSilenceAfterStop)) {
     return ended(kExitCancelled);
   }
   return called ? AttemptStatus{} : waiting(job);

@@ -18,7 +18,7 @@ namespace {
 using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
-using Labels = std::vector<ClientMetric::Label>;
+using MetricLabels = std::vector<ClientMetric::Label>;
 
 // Of calls that look up a row to those that wait for a disk, in seconds.
 const prometheus::Histogram::BucketBoundaries kBuckets = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
@@ -49,7 +49,7 @@ class Families {
     value_of({}, static_cast<double>(value));
   }
   /// One more of the family that was added last.
-  void value_of(Labels labels, double value) {
+  void value_of(MetricLabels labels, double value) {
     ClientMetric metric;
     metric.label = std::move(labels);
     metric.counter.value = value;

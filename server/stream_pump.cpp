@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kMaxStreams = 1024;
 // Logs are files: nobody tells of their growth.
-constexpr std::chrono::milliseconds kPollInterval{250};
+constexpr std::chrono::milliseconds kLogInterval{250};
 // Many changes in a row are one.
 constexpr std::chrono::milliseconds kLeastInterval{20};
 
@@ -99,7 +99,7 @@ void StreamPump::pump() {
 void StreamPump::watch_changes() {
   uint64_t version = changes_.version();
   while (true) {
-    changes_.wait_past(version, kPollInterval);
+    changes_.wait_past(version, kLogInterval);
     version = changes_.version();
     {
       const std::lock_guard lock(mutex_);

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kOriginalPositions = "original_max_position_embeddings";
+constexpr const char* kPositionsKey = "original_max_position_embeddings";
 
 /// Every value is written, also those that were derived: transformers 4 and 5 do not derive them
 /// alike.
@@ -19,7 +19,7 @@ json rotary_scaling(const RotaryConfig& rotary) {
   if (rotary.type == "default") return scaling;
   scaling["factor"] = rotary.factor;
   if (rotary.type == "linear" || rotary.type == "dynamic") return scaling;
-  scaling[kOriginalPositions] = rotary.original_max_position_embeddings;
+  scaling[kPositionsKey] = rotary.original_max_position_embeddings;
   if (rotary.type == "llama3") {
     scaling["low_freq_factor"] = rotary.low_freq_factor;
     scaling["high_freq_factor"] = rotary.high_freq_factor;
@@ -45,7 +45,7 @@ void write_rotary(json& config, const RotaryConfig& rotary) {
     config["partial_rotary_factor"] = rotary.partial_factor;
   }
   if (rotary.type == "longrope") {  // where transformers 4 looks for it
-    config[kOriginalPositions] = rotary.original_max_position_embeddings;
+    config[kPositionsKey] = rotary.original_max_position_embeddings;
   }
   config["rope_parameters"] = parameters;  // transformers 5
   config["rope_theta"] = rotary.theta;     // transformers 4

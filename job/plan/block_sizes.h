@@ -4,6 +4,10 @@
 
 namespace dotresize {
 
+// Bytes of a number.
+inline constexpr int64_t kFloat = 4;
+inline constexpr int64_t kDouble = 8;
+
 // How much of a large matrix is worked on at a time: what the worker takes, and the estimates
 // count.
 

@@ -13,8 +13,6 @@
 namespace dotresize {
 namespace {
 
-constexpr int64_t kFloat = 4;
-constexpr int64_t kDouble = 8;
 constexpr int64_t kMiB = int64_t{1} << 20;
 /// Resident pages of the programs and their libraries, measured: a rank of a tiny model.
 constexpr int64_t kHostLibraries = 190 * kMiB;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "job/model/model_size.h"
+#include "job/plan/block_sizes.h"
 #include "job/plan/junction_widths.h"
 #include "job/plan/net_size.h"
 #include "job/plan/token_windows.h"
@@ -10,9 +11,6 @@
 
 namespace dotresize {
 namespace {
-
-constexpr int64_t kDouble = 8;
-constexpr int64_t kFloat = 4;
 
 /// Numbers that turn each map into the one before: of sublayers between two maps of low rank.
 int64_t turns(const ModelConfig& config, const ResolvedJob& job) {

@@ -21,7 +21,7 @@
 namespace dotresize {
 namespace {
 
-constexpr double kSinkhornIterations = 100.0;
+constexpr double kTypicalIterations = 100.0;
 
 struct WorkModel {
   const ModelConfig& config;
@@ -47,7 +47,7 @@ struct WorkModel {
     if (job.method.transport()) {
       work += 1.5 * tokens * d * d;
       if (job.method.pca()) work += 2.0 * tokens * d * d;
-      work += 4.0 * kSinkhornIterations * d * k + 2.0 * d * k * k;
+      work += 4.0 * kTypicalIterations * d * k + 2.0 * d * k * k;
     }
     return work;
   }

@@ -10,18 +10,18 @@
 namespace dotresize {
 namespace {
 
-struct Phase {
+struct PhaseRow {
   std::string name;
   double mean_s = 0.0;
   double longest_s = 0.0;
   int slowest_rank = 0;
 };
 
-std::vector<Phase> phases_of(const std::vector<RankReport>& ranks) {
-  std::map<std::string, Phase> phases;
+std::vector<PhaseRow> phases_of(const std::vector<RankReport>& ranks) {
+  std::map<std::string, PhaseRow> phases;
   for (const RankReport& rank : ranks) {
     for (const auto& [name, seconds] : rank.seconds) {
-      Phase& phase = phases[name];
+      PhaseRow& phase = phases[name];
       phase.name = name;
       phase.mean_s += seconds / static_cast<double>(ranks.size());
       if (seconds <= phase.longest_s) continue;
@@ -29,11 +29,11 @@ std::vector<Phase> phases_of(const std::vector<RankReport>& ranks) {
       phase.slowest_rank = rank.rank;
     }
   }
-  std::vector<Phase> sorted;
+  std::vector<PhaseRow> sorted;
   sorted.reserve(phases.size());
   for (const auto& entry : phases) sorted.push_back(entry.second);
   std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const Phase& a, const Phase& b) { return a.mean_s > b.mean_s; });
+                   [](const PhaseRow& a, const PhaseRow& b) { return a.mean_s > b.mean_s; });
   return sorted;
 }
 
@@ -77,7 +77,7 @@ std::string device_memory_line(const std::vector<RankReport>& ranks) {
 std::string phase_table(const Report& report) {
   if (report.ranks.empty()) return "";
   std::vector<std::vector<std::string>> rows = {{"phase", "mean s", "share", "longest s", "rank"}};
-  for (const Phase& phase : phases_of(report.ranks)) {
+  for (const PhaseRow& phase : phases_of(report.ranks)) {
     rows.push_back({phase.name, fmt::format("{:.2f}", phase.mean_s),
                     fmt::format("{:.1f} %", 100.0 * phase.mean_s / report.wall_time_s),
                     fmt::format("{:.2f}", phase.longest_s), std::to_string(phase.slowest_rank)});

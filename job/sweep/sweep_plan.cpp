@@ -35,7 +35,7 @@ std::string hash_of(const std::string& text) {
 }
 
 /// However it was written. Empty stays empty.
-fs::path canonical(const fs::path& path) {
+fs::path real_path(const fs::path& path) {
   std::error_code error;
   const fs::path real = fs::weakly_canonical(path, error);
   return error || path.empty() ? path : real;
@@ -43,7 +43,7 @@ fs::path canonical(const fs::path& path) {
 
 /// What says that a file is the one that it was, without reading it.
 std::string facts_of(const fs::path& named) {
-  const fs::path file = canonical(named);
+  const fs::path file = real_path(named);
   std::error_code error;
   const auto size = fs::file_size(file, error);
   if (error) return file.string() + " missing\n";
@@ -96,7 +96,7 @@ std::string identity_of(const v1::JobSpec& spec) {
   same.clear_resources();
   same.mutable_resources()->set_device(spec.resources().device());
   same.mutable_resources()->set_compute_dtype(spec.resources().compute_dtype());
-  for (const SpecPath& path : paths_of(same)) *path.value = canonical(*path.value);
+  for (const SpecPath& path : paths_of(same)) *path.value = real_path(*path.value);
   return std::string(kVersion) + "\n" + job_spec_to_json(same);
 }
 
