@@ -22,6 +22,7 @@ from paper.sweeps import PAPER_LAMBDA, Plan
 
 EXIT_SOME_FAILED = 1
 EXIT_INTERRUPTED = 2
+EXIT_USAGE = 64
 LAMBDAS = (0.01, 0.1, 1.0, 10.0)
 SAMPLES = (8, 16, 32, 64, 128, 256, 512, 1024)
 SPARSITIES = (0.1, 0.2, 0.3)
@@ -42,6 +43,10 @@ def fraction(text):
 
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.error = lambda message: (
+        parser.print_usage(sys.stderr),
+        parser.exit(EXIT_USAGE, f"reproduce_paper: error: {message}\n"),
+    )
     parser.add_argument("model", type=Path, metavar="MODEL_DIR")
     parser.add_argument("--text", type=Path, required=True, metavar="DIR", help="of calibration.txt and evaluation.txt")
     parser.add_argument("--tasks", action="store_true", help="also the zero-shot tasks whose data are there")
@@ -76,7 +81,7 @@ def plan_of(options, inputs):
 def main(arguments=None):
     options = parse_arguments(arguments)
     try:
-        inputs = read_inputs(options.model, options.text, options.seqlen)
+        inputs = read_inputs(options.model, options.text, options.seqlen, options.tasks)
         plan, left_out = plan_of(options, inputs)
         words = sys.argv[1:] if arguments is None else arguments
         command = shlex.join([".venv/bin/python", "scripts/reproduce_paper.py", *map(str, words)])

@@ -59,25 +59,36 @@ def token_count(model, text):
         raise Failure(str(error)) from error
 
 
-def read_inputs(model, folder, seqlen=None):
-    """Throws Failure if the model has no config or tokenizer, or the folder lacks a text or enough of it."""
+def require_samples(model, text, samples, seqlen):
+    """How many tokens the text has; throws Failure if they are fewer than so many samples."""
+    if (tokens := token_count(model, text)) < samples * seqlen:
+        needed = "one sample" if samples == 1 else f"{samples} samples"
+        raise Failure(f"{text}: {tokens} tokens, fewer than {needed} of {seqlen} (--seqlen)")
+    return tokens
+
+
+def read_inputs(model, folder, seqlen=None, tasks=False):
+    """Throws Failure if the model has no config or tokenizer, or the folder lacks a text or enough of it; of the zero-shot
+    tasks' text, if it has one, only with `tasks`."""
     config = read_config(model)
     calibration = text_in(folder, CALIBRATION, "the text that the maps are made from")
     evaluation = text_in(folder, EVALUATION, "the text of the perplexity")
     own = (folder / TASKS_CALIBRATION).resolve()
     seqlen = seqlen or min(PAPER_SEQLEN, config.get("max_position_embeddings", PAPER_SEQLEN))
-    for text in (calibration, evaluation):
-        if (tokens := token_count(model, text)) < seqlen:
-            raise Failure(f"{text}: {tokens} tokens, fewer than one sample of {seqlen} (--seqlen)")
-    return Inputs(
+    calibration_tokens = require_samples(model, calibration, 1, seqlen)
+    require_samples(model, evaluation, 1, seqlen)
+    inputs = Inputs(
         model=model.resolve(),
         config=config,
         calibration=calibration,
         evaluation=evaluation,
         tasks_calibration=own if own.is_file() else calibration,
         seqlen=seqlen,
-        calibration_tokens=token_count(model, calibration),
+        calibration_tokens=calibration_tokens,
     )
+    if tasks:
+        require_samples(model, inputs.tasks_calibration, inputs.samples, seqlen)
+    return inputs
 
 
 def split_samples(wanted, windows):

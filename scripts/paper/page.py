@@ -1,7 +1,8 @@
 """The page: all tables, with figures, and what is not as in the paper."""
 
 from .order import compare_pairs, energy_rows, perplexities_at, ranking, reason
-from .published import models_beside
+from .published import models_beside, perplexity_of
+from .sweeps import METHODS
 from .table import percent
 
 HEAD = """\
@@ -17,23 +18,36 @@ A map per junction, the head dense, activations of the dense model, lambda 0.1 u
 """
 
 
+def why_no_pair(sparsity, models):
+    published = any(perplexity_of(model, sparsity, method) for model in models for method in METHODS)
+    return "Too few methods are done to compare." if published else "The paper has no such size."
+
+
+def verdict(pairs, models):
+    """On the pairs of all width reductions."""
+    if not pairs:
+        return "No pair of methods could be compared with the paper."
+    if not all(pair.as_in_paper for pair in pairs):
+        return "Not all methods are in the order of the paper."
+    whose = "that model" if len(models) == 1 else "at least one of the paper's models"
+    return f"Each pair of methods that could be compared is in the order that it has with {whose}."
+
+
 def order_section(inputs, plan, results):
     """A verdict, and for each width reduction lines: the order of the methods, the paper's, what was measured of the
     reason."""
     models = models_beside(inputs.config)
     energy = list(energy_rows(results, plan.sparsities, plan.lambdas))
-    sections, differs = [], False
+    sections, compared = [], []
     for sparsity in plan.sparsities:
         perplexities = perplexities_at(results, sparsity)
         pairs = list(compare_pairs(sparsity, perplexities, models))
-        found = [pair.sentence() for pair in pairs] or ["The paper has no such size."]
+        found = [pair.sentence() for pair in pairs] or [why_no_pair(sparsity, models)]
         found.append(reason([row for row in energy if row.sparsity == sparsity]))
-        sections.append((f"{percent(sparsity)}: {ranking(perplexities)}", [text for text in found if text]))
-        differs = differs or not all(pair.as_in_paper for pair in pairs)
-    if differs:
-        return "Not all methods are in the order of the paper.", sections
-    whose = "that model" if len(models) == 1 else "at least one of the paper's models"
-    return f"Each pair of methods is in the order that it has with {whose}.", sections
+        head = f"{percent(sparsity)}: {ranking(perplexities) or 'no method is done'}"
+        sections.append((head, [text for text in found if text]))
+        compared += pairs
+    return verdict(compared, models), sections
 
 
 def order_text(order):

@@ -20,33 +20,48 @@ from .tables import (
 )
 
 
-def latency_of(inputs, plan, results):
-    """By path; {} if it is not asked for."""
+def latency_of(inputs, plan, results, failures):
+    """By path; {} if it is not asked for, or has failed, which `failures` has then."""
     if not plan.latency:
         return {}
     models = [inputs.model, *(row["model"] for _, row in kept_models(plan, results))]
-    return measured_latency(models, plan.output)
+    try:
+        return measured_latency(models, plan.output)
+    except Failure as error:
+        failures.append(str(error))
+        return {}
 
 
-def measure_tasks(inputs, plan):
-    """Accuracies by (sparsity, method), why tasks are left out, and the jobs that could not be made."""
-    from .tasks import five_tasks, run_harness, tasks_with_data
-
-    there, missing = tasks_with_data(five_tasks())
-    if not there:
-        return {}, missing, []
-    results = run_sweep("tasks", tasks_sweep(inputs, plan), plan)
+def models_of_tasks(inputs, plan, failures):
+    """The models to be scored, by (sparsity, method). `failures` gets what could not be made."""
     models = {(None, DENSE): inputs.model}
+    try:
+        results = run_sweep("tasks", tasks_sweep(inputs, plan), plan)
+    except Failure as error:
+        failures.append(f"models for the tasks: {error}")
+        return models
+    failures += results.failures()
     for sparsity in plan.sparsities:
         for method in OF_TASKS:
             if row := results.row(name=method, sparsity=sparsity):
                 models[sparsity, method] = Path(row["model"])
-    scores = plan.output / "tasks"
-    accuracies = {
-        setting: run_harness(model, there, scores / (DENSE if model == inputs.model else model.parent.name))
-        for setting, model in models.items()
-    }
-    return accuracies, missing, list(results.failures())
+    return models
+
+
+def measure_tasks(inputs, plan, failures):
+    """Accuracies by (sparsity, method), and why tasks are left out. `failures` gets what could not be made or scored."""
+    from .tasks import five_tasks, run_harness, tasks_with_data
+
+    there, missing = tasks_with_data(five_tasks())
+    accuracies = {}
+    models = models_of_tasks(inputs, plan, failures) if there else {}
+    for setting, model in models.items():
+        folder = plan.output / "tasks" / (DENSE if model == inputs.model else model.parent.name)
+        try:
+            accuracies[setting] = run_harness(model, there, folder)
+        except Failure as error:
+            failures.append(str(error))
+    return accuracies, missing
 
 
 def report_with_ranks(plan, results):
@@ -58,13 +73,13 @@ def report_with_ranks(plan, results):
     return None
 
 
-def make_tables(inputs, plan, left_out, results, samples):
+def make_tables(inputs, plan, left_out, results, samples, failures):
     tables = [perplexity_table(inputs, plan, results), energy_table(plan, results), lambda_table(plan, results)]
     if plan.sample_counts or left_out:
         tables.append(samples_table(inputs, plan, samples, left_out))
     if report := report_with_ranks(plan, results):
         tables.append(effective_rank_table(inputs, report))
-    tables.append(cost_table(inputs, plan, results, latency_of(inputs, plan, results)))
+    tables.append(cost_table(inputs, plan, results, latency_of(inputs, plan, results, failures)))
     return tables
 
 
@@ -111,11 +126,9 @@ def reproduce(inputs, plan, left_out, command):
         raise Failure("no job has succeeded: " + "; ".join(results.failures()), 1)
     samples = run_sweep("samples", samples_sweep(inputs, plan), plan) if plan.sample_counts else None
     failures = [*results.failures(), *(samples.failures() if samples else [])]
-    tables = make_tables(inputs, plan, left_out, results, samples)
+    tables = make_tables(inputs, plan, left_out, results, samples, failures)
     if plan.tasks:
-        accuracies, missing, failed = measure_tasks(inputs, plan)
-        tables.append(tasks_table(inputs, plan, accuracies, missing))
-        failures += failed
+        tables.append(tasks_table(inputs, plan, *measure_tasks(inputs, plan, failures)))
     order = order_section(inputs, plan, results)
     figures = make_figures(inputs, plan, results, samples, tables)
     write(plan, tables, page(inputs, results, order, tables, figures, failures, command))

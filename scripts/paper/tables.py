@@ -41,7 +41,7 @@ def perplexity_table(inputs, plan, results):
             own = [row.get("width"), row.get("bytes_fraction"), value, value and value / base]
             rows.append([percent(sparsity), method, *own, *published_cells(models, sparsity, method)])
     notes = [few_samples_note(inputs)] if inputs.samples != PAPER_SAMPLES else []
-    note = f"The paper: {source_of('perplexity')}, Wikitext-2; in brackets, of that of the dense model. "
+    note = f"The paper: {source_of('perplexity')}; in brackets, of that of the dense model. "
     note += "Here widths are multiples of 8, of 64 from a width of 2048 on, so a reduction may be some more than it says."
     return Table("perplexity", "Perplexity of the four methods", columns, rows, [note, *notes])
 
@@ -57,8 +57,10 @@ def lambda_table(plan, results):
             rows.append([percent(sparsity), method, *of, max(there) / min(there) - 1 if there else None])
     widest = {m: max((row[-1] for row in rows if row[1] == m and row[-1] is not None), default=None) for m in TRANSPORT}
     spreads = [(method, spread) for method, spread in widest.items() if spread is not None]
-    here = ", ".join(f"{method} by up to {percent(round(spread, 3))}" for method, spread in spreads)
-    notes = [statement_on("lambda"), f"Here the perplexities differ: of {here}."]
+    notes = [statement_on("lambda")]
+    if spreads:
+        here = ", ".join(f"{method} by up to {percent(round(spread, 3))}" for method, spread in spreads)
+        notes.append(f"Here the perplexities differ: of {here}.")
     return Table("lambda", "Perplexity by the weight of the entropy", columns, rows, notes)
 
 
@@ -95,7 +97,7 @@ def effective_rank_table(inputs, report):
 
 
 def cost_table(inputs, plan, results, latency):
-    """`latency` by path, {} if it was not measured."""
+    """`latency` by path, {} if it was not measured, or measuring has failed."""
     columns = [Column("width reduction"), share("net bytes"), Column("prompt ms/token", "{:.2f}")]
     columns += [Column("decode ms/token", "{:.2f}"), Column("p10 to p90"), Column("GPUs to run"), Column(GPU_TIME, "{:.2f}")]
     columns += [Column("GPUs to compress"), Column("s to compress", "{:,.1f}")]
@@ -118,14 +120,15 @@ def cost_table(inputs, plan, results, latency):
         f"GPUs are those of {plan.hardware.name}, {memory / 1e9:.1f} GB each; to run: with weights of 16 bits, whole layers, "
         "and 1 GiB for CUDA and activations; to compress: the fewest ranks with a plan, and its estimate of the time. Times a "
         "token are of this machine (dotresize eval --latency, 128 tokens of prompt, 32 decoded: medians, and "
-        "percentiles of the latter)." + _not_measured(latency),
+        "percentiles of the latter)." + _not_measured(plan, latency),
         statement_on("cost"),
     ]
     return Table("cost", "Latency and GPUs", columns, rows, notes)
 
 
-def _not_measured(latency):
-    return "" if latency else " Latency was not measured (--no-latency)."
+def _not_measured(plan, latency):
+    why = "measuring has failed" if plan.latency else "--no-latency"
+    return "" if latency else f" Latency was not measured ({why})."
 
 
 def kept_models(plan, results):
@@ -157,7 +160,7 @@ def tasks_table(inputs, plan, accuracies, missing):
         for model, of in [("this one", accuracies.get(setting)), *beside]:
             if of:
                 rows.append([model, percent(setting[0] or 0), setting[1], *(of.get(name) for name in names)])
-    notes = [f"The paper: {source_of('tasks')}, zero-shot accuracy in %. Here acc_norm, of tasks without it acc."]
+    notes = [f"The paper: {source_of('tasks')}. Here acc_norm in %, of tasks without it acc."]
     notes += [f"Left out: {task}: {why}" for task, why in missing.items()]
     if accuracies and inputs.tasks_calibration == inputs.calibration:
         notes.append("The maps are made from the same text as above; the paper's are made from Stanford Alpaca (tasks.txt).")

@@ -41,8 +41,8 @@ def accuracies_in(results, tasks):
 
 
 def kept_results(folder):
-    """The newest that the harness has written there; None if there are none."""
-    files = sorted(folder.rglob("results_*.json"), key=lambda file: file.stat().st_mtime)
+    """The newest that the harness has written there, by the date in its name; None if there are none."""
+    files = sorted(folder.rglob("results_*.json"), key=lambda file: file.name)
     return json.loads(files[-1].read_text()) if files else None
 
 

@@ -3,15 +3,25 @@
 import csv
 import io
 import json
+import os
 import statistics
 import subprocess
-from pathlib import Path
 
 import pytest
-from paper import cost, inputs, order, published, sweeps, tables, tasks
+from conftest import ROOT
+from paper import cost, inputs, order, page, published, sweeps, tables, tasks
+from paper.programs import Failure
 from paper.table import Column, Table, share
 
-LLAMA_8B = {"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32}
+EXAMPLE = ROOT / "examples" / "docs-llama"
+
+
+def config_of(model):
+    return json.loads((ROOT / "bench" / "configs" / f"{model}.json").read_text())
+
+
+LLAMA_8B = config_of("llama-3.1-8b")
+MISTRAL_7B = {"model_type": "mistral", "hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 32768}
 ANOTHER = {"model_type": "llama", "hidden_size": 256, "num_hidden_layers": 2}
 MODELS = published.published()["perplexity"]["models"]
 
@@ -34,8 +44,24 @@ def test_every_average_of_the_paper_but_one_is_the_mean_of_its_five():
 
 def test_a_model_of_the_paper_is_known_by_its_config():
     assert published.models_beside(LLAMA_8B) == ["llama-3.1-8b"]
-    assert published.models_beside(LLAMA_8B | {"model_type": "mistral"}) == ["mistral-7b"]
+    assert published.models_beside(config_of("llama-3.1-70b")) == ["llama-3.1-70b"]
+    assert published.models_beside(MISTRAL_7B) == ["mistral-7b"]
+    assert published.models_beside(config_of("mistral-nemo-12b")) == ["mistral-12b"]
+    assert published.models_beside(config_of("phi-4")) == ["phi-4-14b"]
     assert published.models_beside(ANOTHER) == MODELS
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        LLAMA_8B | {"vocab_size": 32000, "max_position_embeddings": 4096},  # Llama-2-7B
+        LLAMA_8B | {"max_position_embeddings": 8192},  # Llama-3-8B
+        MISTRAL_7B | {"vocab_size": 32000},  # v0.1
+        config_of("phi-4") | {"vocab_size": 32064},  # Phi-3-medium
+    ],
+)
+def test_a_model_of_the_same_shape_is_none_of_the_paper(config):
+    assert published.models_beside(config) == MODELS
 
 
 def test_sizes_that_the_paper_has_not_have_no_figure():
@@ -165,6 +191,38 @@ def test_the_ablations_are_tables(stored, inputs_of, tmp_path):
     assert tables.effective_rank_table(of, report).rows == [[0, 101, 102], [1, 103, None]]
 
 
+def test_pairs_that_were_compared_have_a_verdict(stored, inputs_of, tmp_path):
+    verdict, [(head, [first, *_])] = page.order_section(inputs_of(LLAMA_8B), plan_for(tmp_path), stored)
+    assert verdict == "Not all methods are in the order of the paper."
+    assert head == "20 %: slicegpt < pca_dotresize < dotresize"
+    assert first.startswith("slicegpt (40.00) is below dotresize (60.00). In the paper")
+    verdict, _ = page.order_section(inputs_of(ANOTHER), plan_for(tmp_path), stored)
+    assert verdict.startswith("Each pair of methods that could be compared is in the order")
+
+
+def test_without_a_pair_the_page_says_why(inputs_of, tmp_path):
+    sweep = StoredSweep(tmp_path)
+    sweep.add(40.0, name="slicegpt", sparsity="0.2", **{"lambda": None})
+    plan = plan_for(tmp_path, sparsities=(0.1, 0.2))
+    verdict, sections = page.order_section(inputs_of(ANOTHER), plan, sweep.results())
+    assert verdict == "No pair of methods could be compared with the paper."
+    assert sections == [
+        ("10 %: no method is done", ["The paper has no such size."]),
+        ("20 %: slicegpt", ["Too few methods are done to compare."]),
+    ]
+    assert tables.lambda_table(plan, sweep.results()).notes == [published.statement_on("lambda")]
+
+
+def test_tasks_need_as_many_samples_as_the_other_jobs_have(tmp_path):
+    (tmp_path / "calibration.txt").write_text("a word and another " * 200)
+    (tmp_path / "evaluation.txt").write_text("a word and another " * 20)
+    assert inputs.read_inputs(EXAMPLE, tmp_path, 32, tasks=True).samples > 2  # of calibration.txt
+    (tmp_path / "tasks.txt").write_text("a word and another " * 20)
+    assert inputs.read_inputs(EXAMPLE, tmp_path, 32).tasks_calibration.name == "tasks.txt"
+    with pytest.raises(Failure, match=r"tasks\.txt: \d+ tokens, fewer than \d+ samples of 32"):
+        inputs.read_inputs(EXAMPLE, tmp_path, 32, tasks=True)
+
+
 def test_samples_that_the_text_has_not_are_named(inputs_of, tmp_path):
     there, left_out = inputs.split_samples((8, 15, 16, 1024), inputs_of(ANOTHER).windows)
     assert (there, left_out) == ([8, 15], [16, 1024])
@@ -185,8 +243,7 @@ def test_gpus_are_counted_in_whole_blocks():
 
 
 def test_the_blocks_of_a_model_are_all_of_its_numbers():
-    example = Path(__file__).parents[2] / "examples" / "docs-llama"
-    blocks = cost.block_bytes(example)
+    blocks = cost.block_bytes(EXAMPLE)
     assert len(blocks) == 8 and sum(blocks) == 2 * 6_622_464
 
 
@@ -203,9 +260,10 @@ def test_a_model_is_scored_once(tmp_path, monkeypatch):
 
     def harness(command, **_):
         calls.append(command[1:4])
-        results = tmp_path / "scores" / "model" / f"results_{len(calls)}.json"
+        results = tmp_path / "scores" / "model" / f"results_2026-01-0{len(calls)}T00-00-00.000001.json"
         results.parent.mkdir(parents=True, exist_ok=True)
         results.write_text(json.dumps({"results": {task: {"acc,none": 0.5} for task in command[3].split(",")}}))
+        os.utime(results, (100 - len(calls),) * 2)  # clocks are set back
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(tasks.subprocess, "run", harness)

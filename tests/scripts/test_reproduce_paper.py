@@ -9,6 +9,7 @@ import pytest
 import reproduce_paper
 from conftest import ROOT
 from paper import reproduction, tasks
+from paper.programs import Failure
 from paper.sweeps import Results
 
 MODEL = ROOT / "examples" / "docs-llama"
@@ -65,6 +66,23 @@ def test_the_page_is_made_and_made_again_without_new_jobs(texts, tmp_path, capfd
     assert {file: file.stat().st_mtime_ns for file in made} == made
     assert (out / "README.md").read_text() == page
 
+    def harness(model, names, folder):
+        if folder.name == "dense":
+            raise Failure(f"scripts/lm_eval.sh {model} has ended with 1", 1)
+        return {"piqa": 50.0}
+
+    def no_latency(models, folder):
+        raise Failure("dotresize eval has ended with 137", 137)
+
+    monkeypatch.setattr(tasks, "run_harness", harness)
+    monkeypatch.setattr(reproduction, "measured_latency", no_latency)
+    assert reproduce(MODEL, texts, *small, "--tasks") == 1
+    page = (out / "README.md").read_text()
+    not_made = page.partition("## Not made")[2]
+    assert "* dotresize eval has ended with 137\n" in not_made and "docs-llama has ended with 1\n" in not_made
+    assert "Latency was not measured (measuring has failed)." in page
+    assert [row["piqa"] for row in rows_of(out / "tables/tasks.csv") if row["model"] == "this one"] == ["50.0", "50.0"]
+
 
 @pytest.mark.parametrize(
     ("options", "message"),
@@ -98,7 +116,7 @@ def test_a_model_of_an_unknown_family_is_refused_by_name(texts, tmp_path, capfd)
 def test_wrong_usage_is_refused(texts, capsys, options):
     with pytest.raises(SystemExit) as ended:
         reproduce(MODEL, texts, *options)
-    assert ended.value.code == 2
+    assert ended.value.code == 64
     assert options[0] in capsys.readouterr().err
 
 
