@@ -6,11 +6,12 @@ plots perplexity over size, and lets the best model that is small enough write a
 The server is on the same file system: outputs go beside the job's output.path, as PATH-METHOD-SIZE. In a notebook, call
 the functions one by one. Needs matplotlib and transformers (.venv/ has them).
 """
-import argparse, concurrent.futures, os, pathlib, sys, uuid
+import argparse, os, pathlib, sys, uuid
 import grpc
 from submit import BadJobFile, connect, explain, follow, messages, read_job, specs  # examples/submit.py
 
 SUCCEEDED = messages.Job.SUCCEEDED
+INTERRUPTED = 130
 
 
 def variants(base, methods, sizes):
@@ -40,9 +41,9 @@ def submit_all(jobs, identity, run, settings):
 
 
 def follow_all(jobs, identity, submitted):
-    """The jobs as they have ended, in their order; a stream each, which survives restarts of the server."""
-    with concurrent.futures.ThreadPoolExecutor(len(submitted)) as pool:
-        return list(pool.map(lambda job: follow(jobs, identity, job.id), submitted))
+    """The jobs as they have ended, followed in turn: a stream begins with what has happened before it, and survives
+    restarts of the server."""
+    return [follow(jobs, identity, job.id) for job in submitted]
 
 
 def results_of(ended):
@@ -125,6 +126,9 @@ def main():
         sys.exit(f"pipeline.py: error: {explain(error)}")
     except (BadJobFile, OSError) as error:
         sys.exit(f"pipeline.py: error: {error}")
+    except KeyboardInterrupt:
+        print(f"pipeline.py: interrupted; the jobs go on: --run {arguments.run} finds them again", file=sys.stderr)
+        sys.exit(INTERRUPTED)
     if not rows:
         sys.exit("pipeline.py: error: no job has succeeded")
     print_table(rows)

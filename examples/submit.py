@@ -39,7 +39,7 @@ def scalar(field, text, key):
 
 
 def fill(message, values, folder, prefix=""):
-    """Follows the schema: unknown keys are errors, a `path`, `tokens` or `text` becomes absolute."""
+    """Follows the schema: unknown keys are errors, a `path`, `tokens`, `text`, `save` or `use` becomes absolute."""
     if not isinstance(values, dict):
         raise BadJobFile(f"{prefix.rstrip('.') or 'the file'}: must be a section")
     for name, value in values.items():
@@ -49,7 +49,7 @@ def fill(message, values, folder, prefix=""):
                              + ", ".join(message.DESCRIPTOR.fields_by_name))
         if value in ("", None):
             continue
-        is_path = name in ("path", "tokens", "text")
+        is_path = name in ("path", "tokens", "text", "save", "use")
         if field.type == field.TYPE_MESSAGE:
             getattr(message, name).SetInParent()
             fill(getattr(message, name), value, folder, f"{key}.")

@@ -126,11 +126,11 @@ class JobFiles:
     def evaluated(self, name="tiny", **options):
         return self(name, evaluation={"tokens": str(self.tokens)}, **options)
 
-    def endless(self, name="endless"):
+    def endless(self, name="endless", **options):
         """Solves transport problems to a precision that no double reaches."""
         return self(name, method={"name": "dotresize", "width": 128, "lambda": 0.001,
                                   "sinkhorn_tolerance": 1e-300,
-                                  "sinkhorn_max_iterations": 100_000_000})
+                                  "sinkhorn_max_iterations": 100_000_000}, **options)
 
 
 @pytest.fixture

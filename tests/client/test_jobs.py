@@ -269,6 +269,11 @@ def test_the_python_example_ends_as_the_command_line_does(server, cli, job_files
         assert bad.returncode == 65 and fault in bad.stderr and "Traceback" not in bad.stderr
 
 
+def test_the_python_example_makes_paths_of_statistics_absolute(server, job_files, tmp_path):
+    refused = run_example(server.address, job_files(calibration={"statistics": {"use": "kept"}}))
+    assert refused.returncode == 65 and f"{tmp_path / 'kept'}' has no statistics" in refused.stderr
+
+
 def test_the_python_example_sends_a_token_over_tls_alone(job_files, tmp_path):
     token = tmp_path / "token"
     token.write_text("secret\n")

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -10,8 +11,12 @@ from conftest import SOURCE
 EXAMPLE = SOURCE / "examples" / "pipeline.py"
 
 
+def command(*arguments):
+    return [sys.executable, EXAMPLE, *map(str, arguments)]
+
+
 def run(*arguments):
-    return subprocess.run([sys.executable, EXAMPLE, *map(str, arguments)], capture_output=True, text=True, timeout=180,
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=180,
                           env=os.environ | {"OMP_NUM_THREADS": "1"})
 
 
@@ -31,6 +36,22 @@ def test_variants_are_submitted_compared_and_the_best_writes(server, cli, job_fi
     # 0.9 is the better one, and too large.
     assert f"best up to 80 %: {tmp_path / 'out-pipeline-slicegpt-0.7'}" in done.stdout
     assert "The with statement" in done.stdout
+
+
+def test_an_interrupt_ends_it_at_once_and_no_job(server, cli, job_files):
+    job = job_files.endless("stopped", evaluation={"tokens": str(job_files.tokens), "kl": False})
+    options = ["--methods", "dotresize", "--sizes", "0.9", "0.8", "--run", "stopped"]
+    started = subprocess.Popen(command(server.address, job, *options), stderr=subprocess.PIPE, text=True)
+    try:
+        assert "%" in started.stderr.readline()  # it follows the first job
+        started.send_signal(signal.SIGINT)
+        assert started.wait(timeout=20) == 130
+        assert "--run stopped finds them again" in started.stderr.read()
+        of_run = cli.json("list", "--label", "run=stopped")["jobs"]
+        assert [job["state"] for job in of_run] == ["QUEUED", "RUNNING"]
+    finally:
+        started.kill()
+        cli("cancel", *(job["id"] for job in cli.json("list", "--label", "run=stopped")["jobs"]), "--wait")
 
 
 def test_a_job_without_evaluation_is_refused(server, job_files):
