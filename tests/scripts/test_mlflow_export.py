@@ -1,8 +1,12 @@
-"""scripts/mlflow_export.py: what of a report is logged, and a run in MLflow if it is installed."""
+"""scripts/mlflow_export.py: what of a report is logged; in a recording of MLflow, and in MLflow itself if it is installed."""
 
+import contextlib
 import json
+import re
+import shutil
 import subprocess
 import sys
+import types
 
 import mlflow_export
 import pytest
@@ -58,6 +62,89 @@ def test_without_mlflow_it_says_what_to_install():
     done = subprocess.run([sys.executable, "-I", "-S", script, MODEL], capture_output=True, text=True, timeout=60)
     assert done.returncode == 69
     assert done.stderr.count("\n") == 1 and "pip install mlflow" in done.stderr
+
+
+class RecordedMlflow(types.ModuleType):
+    """The part of MLflow that the export calls."""
+
+    class MlflowException(Exception):
+        pass
+
+    def __init__(self):
+        super().__init__("mlflow")
+        self.exceptions = types.SimpleNamespace(MlflowException=self.MlflowException)
+        self.runs, self.breaks = [], False
+
+    def set_tracking_uri(self, uri):
+        self.tracking_uri = uri
+
+    def set_experiment(self, name):
+        return types.SimpleNamespace(experiment_id=f"id of {name}")
+
+    def search_runs(self, experiments, filter_string, *, max_results, output_format):
+        assert output_format == "list"
+        tag, value = re.fullmatch(r"tags\.`(.+)` = '(.+)'", filter_string).groups()
+        found = [run for run in self.runs if run.experiment in experiments and run.tags.get(tag) == value]
+        return found[:max_results]
+
+    @contextlib.contextmanager
+    def start_run(self, *, experiment_id, run_name, tags):
+        info = types.SimpleNamespace(run_id=f"run {len(self.runs)}", run_name=run_name)
+        self.runs.append(types.SimpleNamespace(experiment=experiment_id, info=info, tags=dict(tags),
+                                               params={}, metrics={}, steps=[], artifacts=[]))
+        yield self.runs[-1]
+
+    def log_params(self, params):
+        self.runs[-1].params |= params
+
+    def log_metrics(self, metrics, step=None):
+        if step is None:
+            self.runs[-1].metrics |= metrics
+        else:
+            assert step == len(self.runs[-1].steps)
+            self.runs[-1].steps.append(metrics)
+
+    def log_artifact(self, file, folder=None):
+        if self.breaks:
+            raise self.MlflowException("the server is gone")
+        self.runs[-1].artifacts.append((file, folder))
+
+    def set_tag(self, key, value):
+        self.runs[-1].tags[key] = value
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    mlflow = RecordedMlflow()
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    return mlflow
+
+
+def test_a_report_is_logged_once(recorded, tmp_path, capsys):
+    model = shutil.copytree(MODEL, tmp_path / "model")
+    (model / "README.md").write_text("the model card")
+    arguments = [str(model), "--tracking-uri", "https://example.org", "--experiment", "sizes"]
+    assert mlflow_export.main(arguments) == 0
+    assert mlflow_export.main(arguments) == 0
+    report = model / "dotresize" / "report.json"
+    assert capsys.readouterr().out.splitlines() == [f"run 0  {report}", f"there already  {report}"]
+    (run,) = recorded.runs
+    assert recorded.tracking_uri == "https://example.org" and run.experiment == "id of sizes"
+    assert run.info.run_name == REPORT["name"]
+    assert run.params == mlflow_export.params_of(REPORT) and run.metrics == mlflow_export.metrics_of(REPORT)
+    assert run.steps == mlflow_export.steps_of(REPORT) and run.steps
+    assert run.artifacts == [(str(report), "dotresize"), (str(model / "README.md"), None)]
+    assert mlflow_export.main([str(model), "--experiment", "others"]) == 0
+    assert len(recorded.runs) == 2
+
+
+def test_a_run_that_broke_off_does_not_count(recorded, capsys):
+    recorded.breaks = True
+    assert mlflow_export.main([str(MODEL)]) == 65
+    assert "the server is gone" in capsys.readouterr().err
+    recorded.breaks = False
+    assert mlflow_export.main([str(MODEL)]) == 0
+    assert [bool(run.artifacts) for run in recorded.runs] == [False, True]
 
 
 def test_a_report_is_one_run_of_mlflow(tmp_path, monkeypatch, capsys):
