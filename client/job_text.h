@@ -6,21 +6,12 @@
 
 #include "dotresize/v1/jobs.pb.h"
 #include "job/report/report.h"
+#include "job/status/job_rows.h"
 
 namespace dotresize {
 
 /// How a program that waited for this job exits (docs/cli.md).
 int exit_code_for(const v1::Job& job);
-
-/// "succeeded", "failed", ... ; "cancelling" while a cancel has not taken effect.
-std::string state_name(const v1::Job& job);
-std::string state_name(v1::Job::State state);
-
-/// Why a job has failed, and on which rank.
-std::string error_text(const v1::JobError& error);
-
-/// Name and value of everything about one job but its result.
-std::vector<std::vector<std::string>> job_rows(const v1::Job& job, std::time_t now);
 
 /// Everything about one job, as `status` shows it. Ends with a newline, as all of these do.
 std::string job_text(const v1::Job& job, std::time_t now);

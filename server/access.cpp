@@ -70,6 +70,10 @@ std::vector<Line> read_lines(const fs::path& file) {
   return lines;
 }
 
+bool owns(const Caller& caller, const std::string& owner) {
+  return caller.role == Role::kAdmin || caller.name == owner;
+}
+
 }  // namespace
 
 Role role_of(const std::string& name) {
@@ -79,6 +83,8 @@ Role role_of(const std::string& name) {
   }
   return static_cast<Role>(found - kRoles.begin());
 }
+
+std::string role_name(Role role) { return kRoles[static_cast<size_t>(role)]; }
 
 std::string token_of_header(std::string_view value) {
   constexpr std::string_view kScheme = "Bearer ";
@@ -100,10 +106,6 @@ Access::Access(const fs::path& file) : open_to_all_(file.empty()) {
   }
 }
 
-Caller Access::authenticate(const grpc::ServerContextBase& context) const {
-  return authenticate(bearer_token(context));
-}
-
 Caller Access::authenticate(const std::string& token) const {
   if (open_to_all_) return {};
   const Entry* found = nullptr;
@@ -118,12 +120,16 @@ Caller Access::authenticate(const std::string& token) const {
 void require_role(const Caller& caller, Role least) {
   if (caller.role >= least) return;
   throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "ROLE_TOO_LOW",
-                 "'" + caller.name + "' has the role " + kRoles[static_cast<size_t>(caller.role)] +
-                     "; this takes " + kRoles[static_cast<size_t>(least)]);
+                 "'" + caller.name + "' has the role " + role_name(caller.role) + "; this takes " +
+                     role_name(least));
+}
+
+bool may_change(const Caller& caller, const std::string& owner) {
+  return caller.role >= Role::kSubmit && owns(caller, owner);
 }
 
 void require_owner(const Caller& caller, const std::string& owner) {
-  if (caller.role == Role::kAdmin || caller.name == owner) return;
+  if (owns(caller, owner)) return;
   throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "NOT_THE_OWNER",
                  "the job is another's; only its owner and admins may do this");
 }
@@ -142,7 +148,7 @@ std::string add_token(const fs::path& file, const std::string& name, Role role) 
     if (!content.empty() && content.back() != '\n') content += '\n';
   }
   const AttemptToken token = make_attempt_token();
-  content += name + " " + kRoles[static_cast<size_t>(role)] + " " + hex_digits(token.sha256) + "\n";
+  content += name + " " + role_name(role) + " " + hex_digits(token.sha256) + "\n";
   write_file_atomically(file, content, 0600);
   return token.secret;
 }

@@ -18,6 +18,7 @@ enum class Role {
 
 /// "read", "submit", "admin". Throws InputError for any other.
 Role role_of(const std::string& name);
+std::string role_name(Role role);
 
 /// Who calls.
 struct Caller {
@@ -38,8 +39,9 @@ class Access {
   /// admin. Throws InputError for a file that is missing, malformed or open to other users.
   explicit Access(const std::filesystem::path& file);
 
+  bool open_to_all() const { return open_to_all_; }
+
   /// UNAUTHENTICATED without a token that is known. The time that it takes says nothing of those.
-  Caller authenticate(const grpc::ServerContextBase& context) const;
   Caller authenticate(const std::string& token) const;
 
  private:
@@ -54,6 +56,9 @@ class Access {
 
 /// PERMISSION_DENIED unless the caller has at least this role.
 void require_role(const Caller& caller, Role least);
+
+/// Whether the caller may cancel, resume and delete a job of this owner.
+bool may_change(const Caller& caller, const std::string& owner);
 
 /// PERMISSION_DENIED unless the job is the caller's own, or the caller an admin.
 void require_owner(const Caller& caller, const std::string& owner);

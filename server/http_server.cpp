@@ -10,6 +10,7 @@
 
 #include "server/api_error.h"
 #include "server/files.h"
+#include "server/http_origin.h"
 
 namespace dotresize {
 namespace {
@@ -83,11 +84,6 @@ void show_health(const std::vector<HealthCheck>& checks, httplib::Response& resp
   response.set_content(text, kText);
 }
 
-std::string bearer_token(const httplib::Request& request) {
-  if (request.get_header_value_count("Authorization") != 1) return "";
-  return token_of_header(request.get_header_value("Authorization"));
-}
-
 }  // namespace
 
 HttpServer::HttpServer(const Endpoint& endpoint, const TlsFiles& tls, const Access& access,
@@ -123,7 +119,7 @@ void HttpServer::add_pages() {
   });
   server_->Get("/metrics", [this](const httplib::Request& request, httplib::Response& response) {
     try {
-      access_.authenticate(bearer_token(request));
+      access_.authenticate(origin_of(request).token);
     } catch (const ApiError& error) {
       response.status = 401;
       response.set_header("WWW-Authenticate", "Bearer");
@@ -131,6 +127,7 @@ void HttpServer::add_pages() {
     }
     response.set_content(content_.metrics(), kPrometheusText);
   });
+  content_.add_pages(*server_);
 }
 
 }  // namespace dotresize

@@ -22,16 +22,19 @@ struct HealthCheck {
   std::string fault;  ///< why it does not; empty if it does
 };
 
-/// What /readyz and /metrics say; asked for each time, by threads of the object.
+/// What /readyz and /metrics say, asked for each time by threads of the object; and what else there
+/// is.
 struct HttpContent {
   std::function<std::vector<HealthCheck>()> health;
   std::function<std::string()> metrics;
+  std::function<void(httplib::Server&)> add_pages;
 };
 
 /// Plain HTTP, or HTTPS if there is a certificate, for those who watch the server:
 ///   /healthz  200 as long as the process answers
 ///   /readyz   200, or 503 if a part does not work; a line for each
 ///   /metrics  for Prometheus; with the token of a reader if `access` wants one
+/// and the pages of `add_pages`.
 class HttpServer {
  public:
   /// Listens until the end of the object. `access` outlives it. Throws std::runtime_error if the

@@ -2,9 +2,12 @@
 
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 
 #include <utility>
 
+#include "base/errors.h"
+#include "base/human_text.h"
 #include "base/output_owner.h"
 #include "base/partial_path.h"
 #include "server/files.h"
@@ -24,6 +27,20 @@ PinnedDirectory::PinnedDirectory(const fs::path& path) {
 
 fs::path PinnedDirectory::path() const {
   return fs::path("/proc/self/fd") / std::to_string(fd_.get());
+}
+
+std::optional<std::string> read_pinned_file(const fs::path& path, size_t max_bytes) {
+  const PinnedDirectory directory(path.parent_path());
+  if (!directory) return std::nullopt;
+  const fs::path name = directory.path() / path.filename();
+  const UniqueFd file(::open(name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status = {};
+  if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  if (static_cast<size_t>(status.st_size) > max_bytes) {
+    throw InputError(path.string() + ": is larger than " +
+                     human_bytes(static_cast<int64_t>(max_bytes)));
+  }
+  return read_file_start("/proc/self/fd/" + std::to_string(file.get()), max_bytes);
 }
 
 JobOutput::JobOutput(fs::path path, std::string job_id)

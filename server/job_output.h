@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "base/unique_fd.h"
@@ -22,6 +24,10 @@ class PinnedDirectory {
  private:
   UniqueFd fd_;
 };
+
+/// The regular file that such a path names, found likewise; nothing if there is none, or a link is
+/// on the way. Throws InputError for a file of more than `max_bytes`.
+std::optional<std::string> read_pinned_file(const std::filesystem::path& path, size_t max_bytes);
 
 /// What one job of this server has at its output path. `path` is the canonical one of its
 /// admission; if a link is on the way now, or if somebody else's files are there, nothing is

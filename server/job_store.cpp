@@ -299,6 +299,11 @@ std::vector<QueuedJob> JobStore::queued(int limit) {
   return table_.queued(limit);
 }
 
+std::vector<std::string> JobStore::queue(int limit) {
+  const std::lock_guard lock(read_mutex_);
+  return reader_.queue(limit);
+}
+
 int JobStore::queue_position(const std::string& id) {
   const JobPosition job = position(id);
   const std::lock_guard lock(read_mutex_);

@@ -115,6 +115,9 @@ class JobStore {
   /// The first so many of the queue whose retry_time has come: of higher priority before others,
   /// older before younger.
   std::vector<QueuedJob> queued(int limit);
+  /// Ids of the first so many of the queue, also those that wait for their retry_time, in its
+  /// order.
+  std::vector<std::string> queue(int limit);
   /// Place in the queue; 1 is the head. NOT_FOUND.
   int queue_position(const std::string& id);
   /// Ended jobs whose ttl_seconds_after_finished are over.

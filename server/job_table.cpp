@@ -185,6 +185,16 @@ std::vector<QueuedJob> JobTable::queued(int limit) {
   return jobs;
 }
 
+std::vector<std::string> JobTable::queue(int limit) {
+  auto query = prepare(database_,
+                       "SELECT id FROM queue JOIN jobs ON job = number "
+                       "ORDER BY priority DESC, job LIMIT ?",
+                       limit);
+  std::vector<std::string> ids;
+  while (query.executeStep()) ids.push_back(query.getColumn(0).getString());
+  return ids;
+}
+
 int JobTable::queue_position(int64_t number) {
   auto query = prepare(database_,
                        "SELECT count(*) FROM queue AS other, queue AS self WHERE self.job = ?1 AND "

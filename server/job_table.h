@@ -119,6 +119,8 @@ class JobTable {
   void dequeue(int64_t number);
   /// The first so many of the queue whose retry_time has come, in its order.
   std::vector<QueuedJob> queued(int limit);
+  /// Ids of the first so many of the queue, also those that are not due yet, in its order.
+  std::vector<std::string> queue(int limit);
   /// Place of a job of the queue; 1 is the head.
   int queue_position(int64_t number);
   /// The job is to be deleted then (Unix time in ms); 0: never.

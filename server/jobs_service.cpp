@@ -144,16 +144,6 @@ class LogStream final : public PumpedStream<v1::LogChunk> {
   int64_t left_;  ///< bytes that the caller still wants
 };
 
-std::string address_of(const grpc::ServerContextBase& context) {
-  const std::string peer = context.peer();
-  return peer.substr(0, peer.rfind(':'));  // without the port
-}
-
-/// Whom limits are for: who has a token, else an address.
-std::string holder_of(const Caller& caller, const grpc::ServerContextBase& context) {
-  return caller.name.empty() ? address_of(context) : caller.name;
-}
-
 JobQuery query_of(const v1::ListJobsRequest& request) {
   check_not_negative("page_size", request.page_size());
   if (request.filter().name().size() > kMaxNameBytes) {
@@ -212,54 +202,21 @@ JobsService::JobsService(const JobsContext& context)
       trash_(context.trash),
       streams_(context.streams),
       paths_(context.paths),
-      access_(context.access),
-      audit_(context.audit),
+      gate_(context.gate),
       machine_(context.machine),
       drain_(context.drain),
-      view_(context.view),
-      rate_(context.max_rate) {}
-
-grpc::Status JobsService::serve(
-    const char* method, const grpc::ServerContextBase& context, Role least, std::string id,
-    const std::function<void(const Caller& caller, std::string& id)>& body) {
-  Caller caller;
-  bool identified = false;
-  grpc::Status status = answer(method, [&] {
-    caller = identify(context);
-    identified = true;
-    require_role(caller, least);
-    body(caller, id);
-  });
-  const grpc::StatusCode code = status.error_code();
-  const bool denied =
-      code == grpc::StatusCode::UNAUTHENTICATED || code == grpc::StatusCode::PERMISSION_DENIED;
-  if (denied || (identified && least != Role::kRead)) {
-    audit_.record({method, caller.name, context.peer(), id, code, status.error_message()});
-  }
-  return status;
-}
-
-Caller JobsService::identify(const grpc::ServerContextBase& context) {
-  Caller caller;
-  try {
-    caller = access_.authenticate(context);
-  } catch (const ApiError&) {
-    rate_.take(address_of(context));  // each such call is a line in the audit log
-    throw;
-  }
-  rate_.take(holder_of(caller, context));
-  return caller;
-}
+      view_(context.view) {}
 
 template <class Message, class Make>
 grpc::ServerWriteReactor<Message>* JobsService::start_stream(
     const char* method, const grpc::CallbackServerContext& context, const std::string& id,
     const Make& make) {
   grpc::ServerWriteReactor<Message>* reactor = nullptr;
+  const CallOrigin origin = origin_of(context);
   const grpc::Status status =
-      serve(method, context, Role::kRead, id, [&](const Caller& caller, std::string&) {
+      gate_.serve(method, origin, Role::kRead, id, [&](const Caller& caller, std::string&) {
         auto stream = make();
-        streams_.add(stream, holder_of(caller, context));
+        streams_.add(stream, holder_of(caller, origin));
         reactor = stream.get();  // kept by the pump until the call is over
       });
   return status.ok() ? reactor : new RefusedStream<Message>(status);
@@ -283,11 +240,11 @@ bool JobsService::is_missing(const std::string& id) {
 
 grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
                                     const v1::CreateJobRequest* request, v1::Job* response) {
-  return serve("CreateJob", *context, Role::kSubmit, "",
-               [&](const Caller& caller, std::string& id) {
-                 *response = create(*request, caller, traceparent_of(*context));
-                 id = response->id();
-               });
+  return gate_.serve("CreateJob", origin_of(*context), Role::kSubmit, "",
+                     [&](const Caller& caller, std::string& id) {
+                       *response = create(*request, caller, traceparent_of(*context));
+                       id = response->id();
+                     });
 }
 
 v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& caller,
@@ -318,10 +275,10 @@ v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& c
   return job;
 }
 
-grpc::Status JobsService::GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
-                                 v1::Job* response) {
-  return serve("GetJob", *context, Role::kRead, request->id(),
-               [&](const Caller&, std::string&) { *response = get(request->id()); });
+grpc::Status JobsService::GetJob(const CallOrigin& origin, const v1::GetJobRequest& request,
+                                 v1::Job& response) {
+  return gate_.serve("GetJob", origin, Role::kRead, request.id(),
+                     [&](const Caller&, std::string&) { response = get(request.id()); });
 }
 
 v1::Job JobsService::get(const std::string& id) {
@@ -353,21 +310,36 @@ void JobsService::describe(v1::Job& job) {
   job.set_waiting_for(retries ? "the time of its next attempt" : view_.reason(job.id()));
 }
 
-grpc::Status JobsService::ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
-                                   v1::ListJobsResponse* response) {
-  return serve("ListJobs", *context, Role::kRead, "", [&](const Caller&, std::string&) {
-    JobPage page = store_.list(query_of(*request));
+grpc::Status JobsService::ListJobs(const CallOrigin& origin, const v1::ListJobsRequest& request,
+                                   v1::ListJobsResponse& response) {
+  return gate_.serve("ListJobs", origin, Role::kRead, "", [&](const Caller&, std::string&) {
+    JobPage page = store_.list(query_of(request));
     for (v1::Job& job : page.jobs) {
-      if (request->view() == v1::ListJobsRequest::BASIC) {
+      if (request.view() == v1::ListJobsRequest::BASIC) {
         v1::JobSpec name;
         name.set_name(job.spec().name());
         *job.mutable_spec() = name;
         if (job.has_sweep()) job.mutable_sweep()->Clear();
       }
-      *response->add_jobs() = std::move(job);
+      response.add_jobs() = std::move(job);
     }
     if (page.next_before > 0) {
-      response->set_next_page_token(make_page_token(page.next_before, request->filter()));
+      response.set_next_page_token(make_page_token(page.next_before, request.filter()));
+    }
+  });
+}
+
+std::optional<v1::Job> JobsService::get_queued(const std::string& id) {
+  if (is_missing(id)) return std::nullopt;
+  v1::Job job = get(id);
+  return job.state() == v1::Job::QUEUED ? std::optional(std::move(job)) : std::nullopt;
+}
+
+grpc::Status JobsService::ListQueue(const CallOrigin& origin, int limit,
+                                    std::vector<v1::Job>& response) {
+  return gate_.serve("ListJobs", origin, Role::kRead, "", [&](const Caller&, std::string&) {
+    for (const std::string& id : store_.queue(limit)) {
+      if (auto job = get_queued(id)) response.push_back(std::move(*job));
     }
   });
 }
@@ -381,13 +353,13 @@ grpc::ServerWriteReactor<v1::Event>* JobsService::WatchJob(grpc::CallbackServerC
   });
 }
 
-grpc::Status JobsService::CancelJob(grpc::ServerContext* context,
-                                    const v1::CancelJobRequest* request, v1::Job* response) {
-  return serve("CancelJob", *context, Role::kSubmit, request->id(),
-               [&](const Caller& caller, std::string& id) {
-                 require_own_job(caller, id);
-                 cancel(id, *response);
-               });
+grpc::Status JobsService::CancelJob(const CallOrigin& origin, const v1::CancelJobRequest& request,
+                                    v1::Job& response) {
+  return gate_.serve("CancelJob", origin, Role::kSubmit, request.id(),
+                     [&](const Caller& caller, std::string& id) {
+                       require_own_job(caller, id);
+                       cancel(id, response);
+                     });
 }
 
 void JobsService::cancel(const std::string& id, v1::Job& response) {
@@ -403,15 +375,15 @@ void JobsService::cancel(const std::string& id, v1::Job& response) {
           std::string(done) + " while " + v1::Job::State_Name(before));
 }
 
-grpc::Status JobsService::ResumeJob(grpc::ServerContext* context,
-                                    const v1::ResumeJobRequest* request, v1::Job* response) {
-  return serve("ResumeJob", *context, Role::kSubmit, request->id(),
-               [&](const Caller& caller, std::string& id) {
-                 require_own_job(caller, id);
-                 *response = resume(*request);
-                 log_job(spdlog::level::info, *response,
-                         std::string("queued again") + (request->fresh() ? ", afresh" : ""));
-               });
+grpc::Status JobsService::ResumeJob(const CallOrigin& origin, const v1::ResumeJobRequest& request,
+                                    v1::Job& response) {
+  return gate_.serve("ResumeJob", origin, Role::kSubmit, request.id(),
+                     [&](const Caller& caller, std::string& id) {
+                       require_own_job(caller, id);
+                       response = resume(request);
+                       log_job(spdlog::level::info, response,
+                               std::string("queued again") + (request.fresh() ? ", afresh" : ""));
+                     });
 }
 
 v1::Job JobsService::resume(const v1::ResumeJobRequest& request) {
@@ -435,15 +407,14 @@ v1::Job JobsService::resume(const v1::ResumeJobRequest& request) {
   return job;
 }
 
-grpc::Status JobsService::DeleteJob(grpc::ServerContext* context,
-                                    const v1::DeleteJobRequest* request, google::protobuf::Empty*) {
-  return serve("DeleteJob", *context, Role::kSubmit, request->id(),
-               [&](const Caller& caller, std::string& id) {
-                 if (request->allow_missing() && is_missing(id)) return;
-                 require_own_job(caller, id);
-                 remove_job(store_, state_, trash_, id);
-                 log_job(spdlog::level::info, id, 0, "deleted");
-               });
+grpc::Status JobsService::DeleteJob(const CallOrigin& origin, const v1::DeleteJobRequest& request) {
+  return gate_.serve("DeleteJob", origin, Role::kSubmit, request.id(),
+                     [&](const Caller& caller, std::string& id) {
+                       if (request.allow_missing() && is_missing(id)) return;
+                       require_own_job(caller, id);
+                       remove_job(store_, state_, trash_, id);
+                       log_job(spdlog::level::info, id, 0, "deleted");
+                     });
 }
 
 grpc::ServerWriteReactor<v1::LogChunk>* JobsService::GetLogs(grpc::CallbackServerContext* context,
@@ -471,28 +442,29 @@ v1::ServerInfo JobsService::server_info() {
   return info;
 }
 
-grpc::Status JobsService::GetServerInfo(grpc::ServerContext* context,
-                                        const v1::GetServerInfoRequest*, v1::ServerInfo* response) {
-  return serve("GetServerInfo", *context, Role::kRead, "",
-               [&](const Caller&, std::string&) { *response = server_info(); });
+grpc::Status JobsService::GetServerInfo(const CallOrigin& origin, v1::ServerInfo& response) {
+  return gate_.serve("GetServerInfo", origin, Role::kRead, "",
+                     [&](const Caller&, std::string&) { response = server_info(); });
 }
 
 grpc::Status JobsService::DrainServer(grpc::ServerContext* context, const v1::DrainServerRequest*,
                                       v1::ServerInfo* response) {
-  return serve("DrainServer", *context, Role::kAdmin, "", [&](const Caller&, std::string&) {
-    drain_.set(true);
-    spdlog::info("drained: no job is started from now on");
-    *response = server_info();
-  });
+  return gate_.serve("DrainServer", origin_of(*context), Role::kAdmin, "",
+                     [&](const Caller&, std::string&) {
+                       drain_.set(true);
+                       spdlog::info("drained: no job is started from now on");
+                       *response = server_info();
+                     });
 }
 
 grpc::Status JobsService::ResumeServer(grpc::ServerContext* context, const v1::ResumeServerRequest*,
                                        v1::ServerInfo* response) {
-  return serve("ResumeServer", *context, Role::kAdmin, "", [&](const Caller&, std::string&) {
-    drain_.set(false);
-    spdlog::info("resumed: jobs are started again");
-    *response = server_info();
-  });
+  return gate_.serve("ResumeServer", origin_of(*context), Role::kAdmin, "",
+                     [&](const Caller&, std::string&) {
+                       drain_.set(false);
+                       spdlog::info("resumed: jobs are started again");
+                       *response = server_info();
+                     });
 }
 
 }  // namespace dotresize

@@ -3,16 +3,16 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "dotresize/v1/jobs.grpc.pb.h"
-#include "server/access.h"
-#include "server/audit_log.h"
+#include "server/call_gate.h"
 #include "server/drain.h"
 #include "server/job_admission.h"
 #include "server/job_store.h"
 #include "server/queue_view.h"
-#include "server/rate_limit.h"
 #include "server/resources.h"
 #include "server/state_dir.h"
 #include "server/stream_pump.h"
@@ -35,12 +35,10 @@ struct JobsContext {
   Trash& trash;
   StreamPump& streams;
   const PathPolicy& paths;
-  const Access& access;
-  AuditLog& audit;
+  CallGate& gate;
   const Machine& machine;
   Drain& drain;
   const QueueView& view;
-  int max_rate = 0;  ///< calls of one caller a second; 0: any
 };
 
 /// The public API (proto/dotresize/v1/jobs.proto) on top of the job table; the
@@ -57,36 +55,54 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
   grpc::Status GetSweep(grpc::ServerContext* context, const v1::GetSweepRequest* request,
                         v1::Sweep* response) override;
   grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
-                      v1::Job* response) override;
+                      v1::Job* response) override {
+    return GetJob(origin_of(*context), *request, *response);
+  }
   grpc::Status ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
-                        v1::ListJobsResponse* response) override;
+                        v1::ListJobsResponse* response) override {
+    return ListJobs(origin_of(*context), *request, *response);
+  }
   grpc::ServerWriteReactor<v1::Event>* WatchJob(grpc::CallbackServerContext* context,
                                                 const v1::WatchJobRequest* request) override;
   grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
-                         v1::Job* response) override;
+                         v1::Job* response) override {
+    return CancelJob(origin_of(*context), *request, *response);
+  }
   grpc::Status ResumeJob(grpc::ServerContext* context, const v1::ResumeJobRequest* request,
-                         v1::Job* response) override;
+                         v1::Job* response) override {
+    return ResumeJob(origin_of(*context), *request, *response);
+  }
   grpc::Status DeleteJob(grpc::ServerContext* context, const v1::DeleteJobRequest* request,
-                         google::protobuf::Empty* response) override;
+                         google::protobuf::Empty*) override {
+    return DeleteJob(origin_of(*context), *request);
+  }
   grpc::ServerWriteReactor<v1::LogChunk>* GetLogs(grpc::CallbackServerContext* context,
                                                   const v1::GetLogsRequest* request) override;
-  grpc::Status GetServerInfo(grpc::ServerContext* context, const v1::GetServerInfoRequest* request,
-                             v1::ServerInfo* response) override;
+  grpc::Status GetServerInfo(grpc::ServerContext* context, const v1::GetServerInfoRequest*,
+                             v1::ServerInfo* response) override {
+    return GetServerInfo(origin_of(*context), *response);
+  }
   grpc::Status DrainServer(grpc::ServerContext* context, const v1::DrainServerRequest* request,
                            v1::ServerInfo* response) override;
   grpc::Status ResumeServer(grpc::ServerContext* context, const v1::ResumeServerRequest* request,
                             v1::ServerInfo* response) override;
 
+  // The same calls from elsewhere than gRPC: the web pages.
+  grpc::Status GetJob(const CallOrigin& origin, const v1::GetJobRequest& request,
+                      v1::Job& response);
+  grpc::Status ListJobs(const CallOrigin& origin, const v1::ListJobsRequest& request,
+                        v1::ListJobsResponse& response);
+  /// ListJobs of the first so many of the queue, in its order, each as GetJob has it.
+  grpc::Status ListQueue(const CallOrigin& origin, int limit, std::vector<v1::Job>& response);
+  grpc::Status CancelJob(const CallOrigin& origin, const v1::CancelJobRequest& request,
+                         v1::Job& response);
+  grpc::Status ResumeJob(const CallOrigin& origin, const v1::ResumeJobRequest& request,
+                         v1::Job& response);
+  grpc::Status DeleteJob(const CallOrigin& origin, const v1::DeleteJobRequest& request);
+  grpc::Status GetServerInfo(const CallOrigin& origin, v1::ServerInfo& response);
+
  private:
-  /// answer() for a caller who has at least this role, with a line in the audit log for what
-  /// changes something or is denied. `body` is called with the caller and the job's id, which it
-  /// may set.
-  grpc::Status serve(const char* method, const grpc::ServerContextBase& context, Role least,
-                     std::string id,
-                     const std::function<void(const Caller& caller, std::string& id)>& body);
-  /// Who calls, if that is not too often. UNAUTHENTICATED, RESOURCE_EXHAUSTED.
-  Caller identify(const grpc::ServerContextBase& context);
-  /// serve() for a stream, which it returns, or one that is refused.
+  /// CallGate::serve() for a stream, which it returns, or one that is refused.
   template <class Message, class Make>
   grpc::ServerWriteReactor<Message>* start_stream(const char* method,
                                                   const grpc::CallbackServerContext& context,
@@ -104,6 +120,8 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
   v1::Sweep describe_sweep(v1::Job job);
   /// As GetJob has it.
   v1::Job get(const std::string& id);
+  /// Nothing if it is not in the queue any more.
+  std::optional<v1::Job> get_queued(const std::string& id);
   void cancel(const std::string& id, v1::Job& response);
   v1::Job resume(const v1::ResumeJobRequest& request);
   /// Adds to a job what is known of it beside the table.
@@ -115,12 +133,10 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
   Trash& trash_;
   StreamPump& streams_;
   const PathPolicy& paths_;
-  const Access& access_;
-  AuditLog& audit_;
+  CallGate& gate_;
   const Machine& machine_;
   Drain& drain_;
   const QueueView& view_;
-  RateLimit rate_;
   std::timed_mutex planning_;  ///< of a sweep
 };
 

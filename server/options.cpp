@@ -109,7 +109,7 @@ void add_access_options(CLI::App& app, ServerOptions& options) {
 /// How it is watched.
 void add_watching_options(CLI::App& app, ServerOptions& options) {
   app.add_option("--http", options.http,
-                 "HOST:PORT of /healthz, /readyz and /metrics (default: none)")
+                 "HOST:PORT of the web pages, /healthz, /readyz and /metrics (default: none)")
       ->envname("DOTRESIZE_HTTP")
       ->check(endpoint_fault);
   app.add_option("--log-format", options.log_format, "How lines of the log are written")

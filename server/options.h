@@ -18,7 +18,7 @@ namespace dotresize {
 /// file of --config (key `max_ranks` for --max-ranks) > the default here.
 struct ServerOptions {
   std::string listen = "127.0.0.1:50051";  ///< HOST:PORT; port 0: that of the last run, or any
-  std::string http;                        ///< HOST:PORT of health and metrics; empty: none
+  std::string http;                        ///< HOST:PORT of pages, health and metrics; empty: none
   LogFormat log_format = LogFormat::kText;
   std::filesystem::path state_dir;  ///< default: $XDG_STATE_HOME/dotresize or ~/.local/...
   TlsFiles tls;                     ///< of the connections of clients

@@ -138,9 +138,9 @@ Server::Server(const ServerOptions& options)
       drain_(state_.root() / "drained"),
       access_(options.tokens),
       audit_(state_.root() / "audit.jsonl"),
+      gate_(access_, audit_, options.max_rate),
       streams_(store_.changes(), options.max_streams),
-      jobs_({store_, state_, trash_, streams_, paths_, access_, audit_, machine_, drain_, view_,
-             options.max_rate}),
+      jobs_({store_, state_, trash_, streams_, paths_, gate_, machine_, drain_, view_}),
       workers_(store_, heartbeats_) {
   check_remote_launchers(options);
   launchers_ = std::make_unique<Launchers>(
@@ -221,10 +221,15 @@ void Server::listen_for_remote_ranks(const ServerOptions& options) {
 void Server::listen_for_http(const ServerOptions& options) {
   const Endpoint endpoint = split_endpoint(options.http);
   require_protection(
-      {"--http", endpoint, !options.tokens.empty(), "see what runs here", "--tokens"}, options);
+      {"--http", endpoint, !options.tokens.empty(), "see and cancel what runs here", "--tokens"},
+      options);
+  pages_ = std::make_unique<WebPages>(
+      WebContext{jobs_, gate_, access_, store_, state_, heartbeats_, [this] { return health(); }},
+      std::vector{host_name(), endpoint.host}, !options.tls.certificate.empty());
   http_ = std::make_unique<HttpServer>(
       endpoint, options.tls, access_,
-      HttpContent{[this] { return health(); }, [this] { return metrics_.text(figures()); }});
+      HttpContent{[this] { return health(); }, [this] { return metrics_.text(figures()); },
+                  [this](httplib::Server& server) { pages_->add_to(server); }});
 }
 
 std::vector<HealthCheck> Server::health() {

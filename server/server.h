@@ -21,6 +21,7 @@
 #include "server/scheduler.h"
 #include "server/state_dir.h"
 #include "server/watchdog.h"
+#include "server/web/web_pages.h"
 #include "server/workers_service.h"
 
 namespace dotresize {
@@ -36,7 +37,7 @@ class Server {
 
   /// HOST:PORT with the actual port.
   const std::string& endpoint() const { return endpoint_; }
-  /// Where health and metrics are, "http://HOST:PORT"; empty without --http.
+  /// Where pages, health and metrics are, "http://HOST:PORT"; empty without --http.
   std::string http_url() const { return http_ ? http_->url() : ""; }
 
  private:
@@ -61,6 +62,7 @@ class Server {
   QueueView view_;
   Access access_;
   AuditLog audit_;
+  CallGate gate_;
   Heartbeats heartbeats_;
   Metrics metrics_;
   std::mutex health_mutex_;
@@ -76,6 +78,7 @@ class Server {
   std::unique_ptr<Launchers> launchers_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Watchdog> watchdog_;
+  std::unique_ptr<WebPages> pages_;
   std::unique_ptr<HttpServer> http_;  ///< last: it asks all the others
 };
 

@@ -1,16 +1,11 @@
 #include "server/sweep_directory.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <string>
 
-#include "base/unique_fd.h"
 #include "job/page/sweep_page.h"
 #include "job/sweep/results_message.h"
 #include "job/sweep/sweep_run.h"
 #include "server/api_error.h"
-#include "server/files.h"
 #include "server/job_output.h"
 
 namespace dotresize {
@@ -44,13 +39,7 @@ void check_sweep_directory(const fs::path& output) {
 }
 
 std::optional<v1::SweepResults> read_sweep_results(const fs::path& output) {
-  const PinnedDirectory directory(output);
-  if (!directory) return std::nullopt;
-  const fs::path name = directory.path() / kSweepResults;
-  const UniqueFd file(::open(name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
-  struct stat status = {};
-  if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
-  const auto text = read_file_start("/proc/self/fd/" + std::to_string(file.get()), kMaxSweepBytes);
+  const auto text = read_pinned_file(output / kSweepResults, kMaxSweepBytes);
   if (!text) return std::nullopt;
   return results_message(*text);
 }

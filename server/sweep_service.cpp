@@ -49,11 +49,11 @@ bool is_of(const v1::SweepResults& results, const v1::Job& job) {
 
 grpc::Status JobsService::CreateSweep(grpc::ServerContext* context,
                                       const v1::CreateSweepRequest* request, v1::Sweep* response) {
-  return serve("CreateSweep", *context, Role::kSubmit, "",
-               [&](const Caller& caller, std::string& id) {
-                 *response = create_sweep(*request, caller, *context);
-                 id = response->job().id();
-               });
+  return gate_.serve("CreateSweep", origin_of(*context), Role::kSubmit, "",
+                     [&](const Caller& caller, std::string& id) {
+                       *response = create_sweep(*request, caller, *context);
+                       id = response->job().id();
+                     });
 }
 
 v1::Sweep JobsService::create_sweep(const v1::CreateSweepRequest& request, const Caller& caller,
@@ -102,14 +102,15 @@ v1::Sweep JobsService::create_sweep(const v1::CreateSweepRequest& request, const
 
 grpc::Status JobsService::GetSweep(grpc::ServerContext* context, const v1::GetSweepRequest* request,
                                    v1::Sweep* response) {
-  return serve("GetSweep", *context, Role::kRead, request->id(), [&](const Caller&, std::string&) {
-    v1::Job job = get(request->id());
-    if (!job.has_sweep()) {
-      throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "NO_SWEEP",
-                     "job " + job.id() + " is not a sweep", {{"id", job.id()}});
-    }
-    *response = describe_sweep(std::move(job));
-  });
+  return gate_.serve("GetSweep", origin_of(*context), Role::kRead, request->id(),
+                     [&](const Caller&, std::string&) {
+                       v1::Job job = get(request->id());
+                       if (!job.has_sweep()) {
+                         throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "NO_SWEEP",
+                                        "job " + job.id() + " is not a sweep", {{"id", job.id()}});
+                       }
+                       *response = describe_sweep(std::move(job));
+                     });
 }
 
 v1::Sweep JobsService::describe_sweep(v1::Job job) {

@@ -1,107 +1,29 @@
 #include "job/page/page.h"
 
-#include <ctemplate/template.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <memory>
-#include <stdexcept>
 
 #include "base/csv.h"
-#include "base/printable.h"
 #include "base/program.h"
+#include "job/page/html_template.h"
+#include "job/page/page_blocks.h"
 #include "job/page/page_data.h"
 #include "job/page/page_files.h"
 
 namespace dotresize {
 namespace {
 
-using ctemplate::Template;
 using ctemplate::TemplateDictionary;
-using ctemplate::TemplateString;
 
 constexpr double kLogRatio = 5.0;
 
-TemplateString string_of(std::string_view text) { return {text.data(), text.size()}; }
-
-/// The template escapes it for its place there.
-void set(TemplateDictionary& dictionary, const char* name, const std::string& text) {
-  dictionary.SetValue(name, printable(text));
-}
-
-void add_table(TemplateDictionary& tables, const PageTable& table) {
-  TemplateDictionary& shown = *tables.AddSectionDictionary("TABLE");
-  set(shown, "CAPTION", table.caption);
-  if (table.prose) shown.ShowSection("PROSE");
-  for (const std::string& cell : table.heading) {
-    set(*shown.AddSectionDictionary("HEADING"), "CELL", cell);
-  }
-  for (const auto& row : table.rows) {
-    TemplateDictionary& line = *shown.AddSectionDictionary("ROW");
-    set(line, "NAME", row.front());
-    for (size_t i = 1; i < row.size(); ++i) {
-      set(*line.AddSectionDictionary("VALUE"), "CELL", row[i]);
-    }
-  }
-}
-
-/// What follows each other on the page: a block for each kind.
-TemplateDictionary& add_block(TemplateDictionary& page, const char* kind) {
-  return *page.AddSectionDictionary("BLOCK")->AddSectionDictionary(kind);
-}
-
-void add_tables(TemplateDictionary& page, const std::vector<PageTable>& tables) {
-  if (tables.empty()) return;
-  TemplateDictionary& block = add_block(page, "TABLES");
-  for (const PageTable& table : tables) add_table(block, table);
-}
-
-void add_figures(TemplateDictionary& page, const std::vector<Figure>& figures) {
-  if (figures.empty()) return;
-  TemplateDictionary& block = add_block(page, "FIGURES");
-  for (const Figure& figure : figures) {
-    TemplateDictionary& shown = *block.AddSectionDictionary("FIGURE");
-    set(shown, "ID", figure.id);
-    set(shown, "FIGURE_TITLE", figure.title);
-    set(shown, "TEXT", figure.text);
-    shown.SetValue("CSV", base64(figure.csv));
-  }
-}
-
-void add_lines(TemplateDictionary& page, const PageText& text) {
-  TemplateDictionary& block = add_block(page, "LINES");
-  set(block, "CAPTION", text.heading);
-  block.SetValue("TEXT", printable_lines(text.text));
-}
-
-void set_embedded(TemplateDictionary& dictionary, const char* name, const char* hash_name,
-                  std::string_view content) {
-  dictionary.SetValue(name, string_of(content));
+void set_hashed(TemplateDictionary& dictionary, const char* name, const char* hash_name,
+                std::string_view content) {
+  set_embedded(dictionary, name, content);
   dictionary.SetValue(hash_name, content_hash(content));
-}
-
-void fill(TemplateDictionary& dictionary, const Page& page) {
-  set_embedded(dictionary, "CSS", "CSS_HASH", page_css());
-  set_embedded(dictionary, "CHART_JS", "CHART_JS_HASH", chart_js());
-  set_embedded(dictionary, "PAGE_JS", "PAGE_JS_HASH", page_js());
-  dictionary.SetValue("FIGURES_JSON", figures_json(page.figures));
-  set(dictionary, "KIND", page.kind);
-  set(dictionary, "TITLE", page.title);
-  set(dictionary, "SUMMARY", page.summary);
-  set(dictionary, "VERSION", kVersion);
-  if (!page.error.empty()) {
-    dictionary.SetValueAndShowSection("ERROR", printable(page.error), "HAS_ERROR");
-  }
-  if (!page.warnings.empty()) dictionary.ShowSection("HAS_WARNINGS");
-  for (const std::string& warning : page.warnings) {
-    set(*dictionary.AddSectionDictionary("WARNING"), "CELL", warning);
-  }
-  add_tables(dictionary, page.tables);
-  add_figures(dictionary, page.figures);
-  for (const PageText& text : page.texts) add_lines(dictionary, text);
-  add_tables(dictionary, page.details);
 }
 
 std::string csv_of_categories(const Figure& figure) {
@@ -129,17 +51,17 @@ std::string csv_of_categories(const Figure& figure) {
 }  // namespace
 
 std::string page_html(const Page& page) {
-  // Made anew each time: the cache of the library is one for the whole program.
-  const std::unique_ptr<Template> page_file(
-      Template::StringToTemplate(string_of(page_template()), ctemplate::STRIP_BLANK_LINES));
-  if (!page_file) throw std::runtime_error("page.html is no template");
   TemplateDictionary dictionary("page");
-  fill(dictionary, page);
-  std::string html;
-  if (!page_file->Expand(&html, &dictionary)) {
-    throw std::runtime_error("page.html cannot be expanded");
-  }
-  return html;
+  set_hashed(dictionary, "CSS", "CSS_HASH", page_css());
+  set_hashed(dictionary, "CHART_JS", "CHART_JS_HASH", chart_js());
+  set_hashed(dictionary, "PAGE_JS", "PAGE_JS_HASH", page_js());
+  dictionary.SetValue("FIGURES_JSON", figures_json(page.figures));
+  set_text(dictionary, "KIND", page.kind);
+  set_text(dictionary, "TITLE", page.title);
+  set_text(dictionary, "SUMMARY", page.summary);
+  set_text(dictionary, "VERSION", kVersion);
+  set_embedded(dictionary, "BLOCKS", blocks_html(page));
+  return expand_template(page_template(), "page.html", dictionary);
 }
 
 std::string csv_of(const Figure& figure) {

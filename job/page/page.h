@@ -51,6 +51,7 @@ struct PageTable {
 struct PageText {
   std::string heading = {};
   std::string text = {};
+  bool tail = false;  ///< its end is what matters
 };
 
 /// What a page says. Texts may be anybody's: they need not be UTF-8, and are escaped.

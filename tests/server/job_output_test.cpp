@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/errors.h"
 #include "base/output_owner.h"
 #include "base/partial_path.h"
 #include "server/files.h"
@@ -72,6 +73,19 @@ TEST_F(JobOutputTest, LinkInItsPlaceOrOnTheWayIsNotFollowed) {
   discard();
   JobOutput(out_, "j-1").trim();
   EXPECT_TRUE(fs::exists(home_ / "elsewhere" / "out.partial" / "model"));
+}
+
+TEST_F(JobOutputTest, PinnedFileIsReadIfNoLinkIsOnItsWay) {
+  fs::create_directories(out_);
+  put_file(out_ / "report", "text");
+  EXPECT_EQ(read_pinned_file(out_ / "report", 4), "text");
+  EXPECT_THROW(read_pinned_file(out_ / "report", 3), InputError);
+  EXPECT_FALSE(read_pinned_file(out_ / "other", 4));
+  EXPECT_FALSE(read_pinned_file(out_, 4)) << "a directory";
+  fs::create_symlink(out_ / "report", out_ / "link");
+  EXPECT_FALSE(read_pinned_file(out_ / "link", 4));
+  fs::create_directory_symlink(out_, home_ / "elsewhere");
+  EXPECT_FALSE(read_pinned_file(fs::canonical(home_.path()) / "elsewhere" / "report", 4));
 }
 
 TEST_F(JobOutputTest, IsCommittedByTheAttemptThatItsOwnerFileNames) {

@@ -188,6 +188,7 @@ TEST_F(Store, QueueHasHigherPrioritiesFirst) {
   std::vector<std::string> order;
   for (const QueuedJob& job : store_.queued(10)) order.push_back(job.id);
   EXPECT_THAT(order, ElementsAre(high, first, second, low));
+  EXPECT_THAT(store_.queue(3), ElementsAre(high, first, second));
   EXPECT_EQ(store_.queue_position(high), 1);
   EXPECT_EQ(store_.queue_position(low), 4);
   store_.begin_attempt(first, "hash", "");

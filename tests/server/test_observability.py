@@ -104,7 +104,7 @@ def test_readiness_is_that_of_the_job_table(make_server):
     assert metrics(server)["dotresize_serving"] == 0
     other.execute("ROLLBACK")
     eventually(20, lambda: fetch(server, "/readyz")[0] == 200)
-    assert fetch(server, "/jobs")[0] == 404
+    assert fetch(server, "/nothing")[0] == 404
 
 
 def test_metrics_need_a_token_if_calls_do(make_server, tmp_path):

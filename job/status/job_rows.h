@@ -1,0 +1,31 @@
+#pragma once
+
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include "dotresize/v1/jobs.pb.h"
+
+namespace dotresize {
+
+/// "succeeded", "failed", ... ; "cancelling" while a cancel has not taken effect.
+std::string state_name(const v1::Job& job);
+std::string state_name(v1::Job::State state);
+
+/// Why a job has failed, and on which rank.
+std::string error_text(const v1::JobError& error);
+
+/// Here: "2026-03-01 14:05:09 CET".
+std::string date_text(const google::protobuf::Timestamp& time);
+
+/// "4 min 2 s ago"
+std::string age_text(const google::protobuf::Timestamp& time, std::time_t now);
+
+/// How long the job has computed, or "" if it has not begun. Of one that has succeeded what its
+/// ranks have measured: the same everywhere.
+std::string time_taken(const v1::Job& job, std::time_t now);
+
+/// Name and value of everything about one job but its result.
+std::vector<std::vector<std::string>> job_rows(const v1::Job& job, std::time_t now);
+
+}  // namespace dotresize

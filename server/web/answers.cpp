@@ -1,0 +1,58 @@
+#include "server/web/answers.h"
+
+#include <httplib.h>
+
+namespace dotresize {
+namespace {
+
+constexpr char kHtml[] = "text/html; charset=utf-8";
+constexpr int kSeeOther = 303;
+
+constexpr char kPolicyOfPages[] =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+// The document itself says what it may load. It is taken for one of another site.
+constexpr char kPolicyOfReports[] =
+    "sandbox allow-scripts allow-downloads allow-modals; form-action 'none'; base-uri 'none'; "
+    "frame-ancestors 'none'";
+
+void set_security_headers(httplib::Response& response) {
+  response.set_header("X-Content-Type-Options", "nosniff");
+  // "no-referrer" would take the Origin from forms, too.
+  response.set_header("Referrer-Policy", "same-origin");
+  response.set_header("Cross-Origin-Resource-Policy", "same-origin");
+}
+
+void send_html(httplib::Response& response, const std::string& html, const char* policy) {
+  set_security_headers(response);
+  response.set_header("Content-Security-Policy", policy);
+  response.set_header("X-Frame-Options", "DENY");
+  response.set_header("Cross-Origin-Opener-Policy", "same-origin");
+  response.set_header("Cache-Control", "no-store");
+  response.set_content(html, kHtml);
+}
+
+}  // namespace
+
+void send_page(httplib::Response& response, const std::string& html, int status) {
+  response.status = status;
+  send_html(response, html, kPolicyOfPages);
+}
+
+void send_report(httplib::Response& response, const std::string& html) {
+  send_html(response, html, kPolicyOfReports);
+}
+
+void send_asset(httplib::Response& response, const Asset& asset) {
+  set_security_headers(response);
+  response.set_header("Cache-Control", "public, max-age=31536000, immutable");
+  response.set_content(asset.content, asset.type);
+}
+
+void send_to(httplib::Response& response, const std::string& path) {
+  set_security_headers(response);
+  response.set_header("Cache-Control", "no-store");
+  response.set_redirect(path, kSeeOther);
+}
+
+}  // namespace dotresize

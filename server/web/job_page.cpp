@@ -1,0 +1,142 @@
+#include "server/web/job_page.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "base/human_text.h"
+#include "job/page/html_template.h"
+#include "job/page/page_blocks.h"
+#include "job/spec/job_file.h"
+#include "job/spec/job_state.h"
+#include "job/spec/sweep_message.h"
+#include "job/status/job_rows.h"
+#include "job/status/progress_text.h"
+#include "server/resources.h"
+#include "server/web/job_table.h"
+#include "server/web/web_files.h"
+
+namespace dotresize {
+namespace {
+
+using ctemplate::TemplateDictionary;
+using Rows = std::vector<std::vector<std::string>>;
+
+struct Action {
+  const char* verb;  ///< last part of the form's address
+  const char* label;
+  const char* effect;
+};
+
+std::vector<Action> actions_on(const v1::Job& job) {
+  if (!has_ended(job.state())) {
+    if (job.cancelling()) return {};
+    return {
+        {"cancel", "Cancel",
+         "The job is stopped. What it has found so far is removed; a sweep's directory stays."}};
+  }
+  std::vector<Action> actions;
+  if (job.state() != v1::Job::SUCCEEDED) {
+    actions.push_back(
+        {"resume", "Resume", "The job is queued again and goes on from what is left of it."});
+    if (job.unfinished_bytes() > 0 && !job.has_sweep()) {
+      actions.push_back({"restart", "Start afresh",
+                         "The job is queued again. What is left of it is removed first."});
+    }
+  }
+  actions.push_back(
+      {"delete", "Delete",
+       "The job is forgotten, with its log and its unfinished output. A model that it "
+       "has made stays."});
+  return actions;
+}
+
+/// What job_rows() has, but for what the page says elsewhere; and what it has and takes.
+Rows facts_of(const JobPageView& view, std::time_t now) {
+  constexpr std::array<const char*, 5> kElsewhere = {"job", "name", "state", "progress", "error"};
+  const v1::Job& job = view.job;
+  Rows rows = job_rows(job, now);
+  std::erase_if(rows, [&](const auto& row) {
+    return std::ranges::find(kElsewhere, row.front()) != kElsewhere.end();
+  });
+  if (view.silence) {
+    rows.push_back(
+        {"last heartbeat", format_duration(static_cast<double>(view.silence->count())) + " ago"});
+  }
+  rows.push_back({"ranks", std::to_string(ranks_at_once(job))});
+  if (!job.gpus().empty()) rows.push_back({"GPUs", job.gpus()});
+  if (job.memory_bytes() > 0) rows.push_back({"memory", human_bytes(job.memory_bytes())});
+  if (job.has_owner()) rows.push_back({"owner", job.owner()});
+  if (job.options().priority() != 0) {
+    rows.push_back({"priority", std::to_string(job.options().priority())});
+  }
+  for (const auto& [key, value] : job.options().labels()) {
+    rows.push_back({"label " + key, value});
+  }
+  return rows;
+}
+
+std::string summary_of(const JobPageView& view) {
+  const v1::Job& job = view.job;
+  if (view.report) return view.report->summary;
+  return job.state() == v1::Job::FAILED ? "" : stand_of(job);  // its error has a place of its own
+}
+
+std::string spec_of(const v1::Job& job) {
+  return job.has_sweep() ? sweep_to_json(job.spec(), job.sweep()) : job_spec_to_json(job.spec());
+}
+
+Page page_of(const JobPageView& view, std::time_t now) {
+  const v1::Job& job = view.job;
+  Page page = view.report.value_or(Page{});
+  if (job.has_error()) page.error = error_text(job.error());
+  if (!view.report_fault.empty()) page.warnings.push_back(view.report_fault);
+  page.tables.push_back({"The job", {"what", "value"}, facts_of(view, now), /*prose=*/true});
+  if (!view.log_tail.empty()) {
+    const bool cut = view.log_tail.size() >= kShownLogBytes;
+    const std::string tail =
+        cut ? view.log_tail.substr(view.log_tail.find('\n') + 1)  // whole lines
+            : view.log_tail;
+    page.texts.push_back({cut ? "End of its log" : "Its log", tail, /*tail=*/true});
+  }
+  page.texts.push_back({"What was asked for", spec_of(job)});
+  return page;
+}
+
+void add_actions(TemplateDictionary& dictionary, const JobPageView& view) {
+  if (view.form_token.empty()) return;
+  const std::vector<Action> actions = actions_on(view.job);
+  if (actions.empty()) return;
+  TemplateDictionary& section = *dictionary.AddSectionDictionary("HAS_ACTIONS");
+  for (const Action& action : actions) {
+    TemplateDictionary& shown = *section.AddSectionDictionary("ACTION");
+    set_text(shown, "VERB", action.verb);
+    set_text(shown, "LABEL", action.label);
+    set_text(shown, "EFFECT", action.effect);
+    set_text(shown, "FORM_TOKEN", view.form_token);
+  }
+}
+
+}  // namespace
+
+std::string job_page_html(const JobPageView& view, std::time_t now) {
+  const v1::Job& job = view.job;
+  TemplateDictionary dictionary("job");
+  set_text(dictionary, "KIND", job.has_sweep() ? "Sweep" : "Job");
+  set_text(dictionary, "ID", job.id());
+  set_text(dictionary, "NAME", job.spec().name().empty() ? "unnamed job" : job.spec().name());
+  set_text(dictionary, "STATE", state_name(job));
+  set_text(dictionary, "STATE_CLASS", state_name(job));
+  set_text(dictionary, "SUMMARY", summary_of(view));
+  if (!has_ended(job.state())) dictionary.ShowSection("LIVE");
+  if (is_launched(job.state())) {
+    set_text(*dictionary.AddSectionDictionary("PROGRESS"), "SHARE",
+             std::to_string(percent_of(job.progress())));
+  }
+  add_actions(dictionary, view);
+  if (view.has_report_page) dictionary.ShowSection("REPORT");
+  set_embedded(dictionary, "BLOCKS", blocks_html(page_of(view, now)));
+  return expand_template(job_template(), "job.html", dictionary);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,279 @@
+#include "server/web/web_pages.h"
+
+#include <httplib.h>
+
+#include <ctime>
+#include <optional>
+#include <utility>
+
+#include "base/errors.h"
+#include "job/page/page_data.h"
+#include "job/spec/job_state.h"
+#include "job/status/job_rows.h"
+#include "server/api_error.h"
+#include "server/files.h"
+#include "server/http_origin.h"
+#include "server/web/answers.h"
+#include "server/web/assets.h"
+#include "server/web/job_report.h"
+#include "server/web/jobs_page.h"
+#include "server/web/messages.h"
+#include "server/web/queue_page.h"
+#include "server/web/request_checks.h"
+
+namespace dotresize {
+namespace {
+
+using httplib::Request;
+using httplib::Response;
+
+constexpr int kShownLaunched = 100;
+constexpr int kShownQueued = 25;
+constexpr int kShownEnded = 10;
+constexpr std::chrono::seconds kReportPatience{2};
+
+/// Throws the status as the error that it was made of.
+void require(const grpc::Status& status) {
+  if (!status.ok()) throw ApiError(status.error_code(), "", status.error_message());
+}
+
+std::string id_in(const Request& request) { return request.matches[1]; }
+
+std::string name_of(const v1::Job& job) {
+  return job.spec().name().empty() ? job.id() : job.spec().name();
+}
+
+/// The call of the API that a form makes.
+const char* method_of(const std::string& verb) {
+  if (verb == "cancel") return "CancelJob";
+  return verb == "delete" ? "DeleteJob" : "ResumeJob";
+}
+
+/// A page whose job has another state has other forms.
+std::string page_state(const v1::Job& job) {
+  return state_name(job) + " " + std::to_string(job.attempt());
+}
+
+void show_refusal(const grpc::Status& status, Response& response) {
+  const int code = http_status(status.error_code());
+  if (code == 401) response.set_header("WWW-Authenticate", "Bearer");
+  if (code == 429 || code == 503) response.set_header("Retry-After", "2");
+  const bool missing = code == 404;
+  send_page(response,
+            frame_html(message_frame(missing ? "Not found" : "Not done", status.error_message())),
+            code);
+}
+
+}  // namespace
+
+WebPages::WebPages(const WebContext& context, const std::vector<std::string>& host_names, bool tls)
+    : context_(context), visitors_(context.gate, context.access, host_names, tls) {}
+
+void WebPages::add_to(httplib::Server& server) {
+  add_assets(server);
+  add_pages(server);
+  add_forms(server);
+}
+
+void WebPages::add_assets(httplib::Server& server) {
+  for (const Asset& asset : assets()) {
+    server.Get(asset.path,
+               [&asset](const Request&, Response& response) { send_asset(response, asset); });
+  }
+}
+
+void WebPages::add_pages(httplib::Server& server) {
+  server.Get("/", guarded([this](const Visitor& visitor, const Request&, Response& response) {
+               show_queue(visitor, response);
+             }));
+  server.Get("/jobs",
+             guarded([this](const Visitor& visitor, const Request& request, Response& response) {
+               show_jobs(visitor, request, response);
+             }));
+  server.Get(R"(/jobs/([A-Za-z0-9-]{1,64}))",
+             guarded([this](const Visitor& visitor, const Request& request, Response& response) {
+               show_job(visitor, id_in(request), response);
+             }));
+  server.Get(R"(/jobs/([A-Za-z0-9-]{1,64})/report)",
+             guarded([this](const Visitor& visitor, const Request& request, Response& response) {
+               show_report(visitor, id_in(request), response);
+             }));
+}
+
+void WebPages::add_forms(httplib::Server& server) {
+  server.Post(R"(/jobs/([A-Za-z0-9-]{1,64})/(cancel|resume|restart|delete))",
+              guarded([this](const Visitor& visitor, const Request& request, Response& response) {
+                send_to(response, act(visitor, request));
+              }));
+  server.Post("/sign-in",
+              [this](const Request& request, Response& response) { sign_in(request, response); });
+  server.Post("/sign-out",
+              guarded([this](const Visitor& visitor, const Request& request, Response& response) {
+                require(visitors_.check_form("SignOut", visitor, "", request));
+                visitors_.sign_out(visitor, request, response);
+                send_to(response, "/");
+              }));
+}
+
+std::function<void(const Request&, Response&)> WebPages::guarded(Handler handler) {
+  return [this, handler = std::move(handler)](const Request& request, Response& response) {
+    const grpc::Status status = answer(request.path.c_str(), [&] {
+      if (const auto visitor = visitors_.find(request)) return handler(*visitor, request, response);
+      response.set_header("WWW-Authenticate", "Bearer");
+      const std::string next = is_page(request.path) ? request.path : "/";
+      send_page(response, frame_html(sign_in_frame(next, "")), 401);
+    });
+    if (!status.ok()) show_refusal(status, response);
+  };
+}
+
+void WebPages::show(const Visitor& visitor, Frame frame, Response& response) const {
+  if (!visitor.session.empty()) {
+    frame.caller = visitor.caller.name + " (" + role_name(visitor.caller.role) + ")";
+    frame.form_token = visitor.form_token;
+  }
+  send_page(response, frame_html(frame));
+}
+
+void WebPages::show_queue(const Visitor& visitor, Response& response) {
+  QueuePageView view;
+  require(context_.jobs.GetServerInfo(visitor.origin, view.server));
+  for (const HealthCheck& check : context_.health()) {
+    if (!check.fault.empty()) view.faults.push_back(check.part + ": " + check.fault);
+  }
+  view.launched = newest_jobs(visitor, "running", kShownLaunched);
+  require(context_.jobs.ListQueue(visitor.origin, kShownQueued, view.queued));
+  view.ended = newest_jobs(visitor, "ended", kShownEnded);
+  show(visitor, {.title = "Queue", .body = queue_page_html(view, std::time(nullptr)), .live = true},
+       response);
+}
+
+void WebPages::show_jobs(const Visitor& visitor, const Request& request, Response& response) {
+  const JobsPageQuery query{request.get_param_value("state"), request.get_param_value("name"),
+                            request.get_param_value("owner"), request.get_param_value("page")};
+  const v1::ListJobsResponse found = list_jobs(visitor, query.request());
+  show(visitor,
+       {.title = "Jobs", .body = jobs_page_html(query, found, std::time(nullptr)), .live = true},
+       response);
+}
+
+void WebPages::show_job(const Visitor& visitor, const std::string& id, Response& response) {
+  JobPageView view{.job = get_job(visitor, id)};
+  const v1::Job& job = view.job;
+  if (job.state() == v1::Job::RUNNING) {
+    view.silence =
+        std::chrono::duration_cast<std::chrono::seconds>(context_.heartbeats.silence(id));
+  }
+  view.log_tail = read_log_tail(visitor, id);
+  view.has_report_page = may_have_report(job);
+  if (view.has_report_page && has_ended(job.state())) {
+    try {
+      view.report = read_report(visitor, job);
+    } catch (const ApiError& error) {
+      view.report_fault = std::string("The report cannot be shown: ") + error.what();
+      view.has_report_page = false;
+    }
+  }
+  if (may_change(visitor.caller, job.owner())) view.form_token = visitor.form_token;
+  show(visitor,
+       {.title = name_of(job),
+        .body = job_page_html(view, std::time(nullptr)),
+        .state = page_state(job),
+        .live = !has_ended(job.state()),
+        .figures = view.report ? figures_json(view.report->figures) : ""},
+       response);
+}
+
+void WebPages::show_report(const Visitor& visitor, const std::string& id, Response& response) {
+  const v1::Job job = get_job(visitor, id);
+  if (!may_have_report(job)) {
+    throw ApiError(grpc::StatusCode::NOT_FOUND, "NO_REPORT",
+                   "job " + id + " has no report: it is " + state_name(job));
+  }
+  send_report(response, page_html(read_report(visitor, job)));
+}
+
+v1::Job WebPages::get_job(const Visitor& visitor, const std::string& id) {
+  v1::GetJobRequest request;
+  request.set_id(id);
+  v1::Job job;
+  require(context_.jobs.GetJob(visitor.origin, request, job));
+  return job;
+}
+
+v1::ListJobsResponse WebPages::list_jobs(const Visitor& visitor,
+                                         const v1::ListJobsRequest& request) {
+  v1::ListJobsResponse found;
+  require(context_.jobs.ListJobs(visitor.origin, request, found));
+  return found;
+}
+
+std::vector<v1::Job> WebPages::newest_jobs(const Visitor& visitor, const std::string& state,
+                                           int count) {
+  v1::ListJobsRequest request = JobsPageQuery{.state = state}.request();
+  request.set_page_size(count);
+  const v1::ListJobsResponse found = list_jobs(visitor, request);
+  return {found.jobs().begin(), found.jobs().end()};
+}
+
+std::string WebPages::read_log_tail(const Visitor& visitor, const std::string& id) {
+  std::string tail;
+  require(context_.gate.serve("GetLogs", visitor.origin, Role::kRead, id,
+                              [&](const Caller&, const std::string&) {
+                                tail = read_tail(context_.state.log(id), 0, kShownLogBytes);
+                              }));
+  return tail;
+}
+
+Page WebPages::read_report(const Visitor& visitor, const v1::Job& job) {
+  const std::unique_lock lock(reports_, kReportPatience);
+  Page page;
+  require(context_.gate.serve(
+      "GetReport", visitor.origin, Role::kRead, job.id(), [&](const Caller&, const std::string&) {
+        if (!lock) {
+          throw try_again(grpc::StatusCode::UNAVAILABLE, "BUSY", "others read reports; try again");
+        }
+        try {
+          page = read_report_page(job, context_.store.output_of(job.id()));
+        } catch (const InputError& error) {
+          throw ApiError(grpc::StatusCode::NOT_FOUND, "NO_REPORT", error.what());
+        }
+      }));
+  return page;
+}
+
+std::string WebPages::act(const Visitor& visitor, const Request& request) {
+  const std::string id = id_in(request);
+  const std::string verb = request.matches[2];
+  require(visitors_.check_form(method_of(verb), visitor, id, request));
+  v1::Job job;
+  if (verb == "delete") {
+    v1::DeleteJobRequest call;
+    call.set_id(id);
+    require(context_.jobs.DeleteJob(visitor.origin, call));
+    return "/";
+  }
+  if (verb == "cancel") {
+    v1::CancelJobRequest call;
+    call.set_id(id);
+    require(context_.jobs.CancelJob(visitor.origin, call, job));
+  } else {
+    v1::ResumeJobRequest call;
+    call.set_id(id);
+    call.set_fresh(verb == "restart");
+    require(context_.jobs.ResumeJob(visitor.origin, call, job));
+  }
+  return "/jobs/" + id;
+}
+
+void WebPages::sign_in(const Request& request, Response& response) {
+  const std::string wanted = request.get_param_value("next");
+  const std::string next = is_page(wanted) ? wanted : "/";
+  if (context_.access.open_to_all()) return send_to(response, next);
+  const grpc::Status status = visitors_.sign_in(request, response);
+  if (status.ok()) return send_to(response, next);
+  send_page(response, frame_html(sign_in_frame(next, status.error_message())),
+            http_status(status.error_code()));
+}
+
+}  // namespace dotresize
