@@ -1,5 +1,6 @@
 #include "job/model/config_fields.h"
 
+#include <sstream>
 #include <utility>
 
 #include "base/errors.h"
@@ -55,6 +56,17 @@ int64_t ConfigFields::required_integer(const std::string& key, const json& value
                   std::to_string(high));
   }
   return value.get<int64_t>();
+}
+
+std::optional<double> ConfigFields::number(const std::string& key, double low, double high) const {
+  const json& value = raw(key);
+  if (value.is_null()) return std::nullopt;
+  if (!value.is_number() || !(value.get<double>() >= low && value.get<double>() <= high)) {
+    std::ostringstream range;
+    range << low << " to " << high;
+    fail(key, "is not a number from " + range.str());
+  }
+  return value.get<double>();
 }
 
 std::optional<double> ConfigFields::positive(const std::string& key, double high) const {

@@ -33,6 +33,8 @@ class ConfigFields {
   /// Of `value`, an entry of the list under `key`.
   int64_t required_integer(const std::string& key, const nlohmann::json& value, int64_t low,
                            int64_t high) const;
+  /// A number in [low, high].
+  std::optional<double> number(const std::string& key, double low, double high) const;
   /// A number in (0, high].
   std::optional<double> positive(const std::string& key, double high) const;
   double required_positive(const std::string& key, double high) const;

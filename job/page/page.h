@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "job/report/transport_picture.h"
 
 namespace dotresize {
 
@@ -40,6 +43,21 @@ struct Figure {
   std::string csv = {};  ///< all of its data
 };
 
+/// A transport plan as an image.
+struct Plan {
+  std::string name = {};  ///< of the junction
+  std::string text = {};  ///< what is to be seen, in words
+  TransportPicture picture = {};
+};
+
+/// Plans with one scale of colours, of which some are shown and the reader chooses others.
+struct PlanGallery {
+  std::string text = {};  ///< how to read them
+  std::string x = {};     ///< what columns are
+  std::string y = {};     ///< what rows are
+  std::vector<Plan> plans = {};
+};
+
 struct PageTable {
   std::string caption = {};
   std::vector<std::string> heading = {};
@@ -63,8 +81,9 @@ struct Page {
   std::vector<std::string> warnings;
   std::vector<PageTable> tables;
   std::vector<Figure> figures;
+  std::optional<PlanGallery> plans;  ///< below the figures
   std::vector<PageText> texts;
-  std::vector<PageTable> details;  ///< below the figures
+  std::vector<PageTable> details;  ///< below all of these
 };
 
 /// One HTML document that needs no other file and no network: style, program, Chart.js and data are

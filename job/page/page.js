@@ -111,6 +111,69 @@
     });
   };
 
+  // Transport plans (job/report/transport_picture.h): the reader may choose the junction of each.
+  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const mass = (plan, level) => (level === 0 ? 0 : plan.largest * 10 ** ((level - 255) / 32));
+
+  // As png_of() in job/page/plan_image.h.
+  const paint = (plan, palette) => {
+    const gap = plan.rows > plan.columns ? 1 : 0;
+    const canvas = document.createElement("canvas");
+    canvas.width = plan.columns;
+    canvas.height = plan.rows + gap;
+    const context = canvas.getContext("2d");
+    const image = context.createImageData(canvas.width, canvas.height);
+    bytes(plan.levels).forEach((level, i) => {
+      const colour = 4 * Math.max(0, level - plan.shift);
+      const pixel = i < plan.columns ** 2 ? i : i + gap * plan.columns;
+      image.data.set(palette.subarray(colour, colour + 4), 4 * pixel);
+    });
+    context.putImageData(image, 0, 0);
+    return canvas;
+  };
+
+  // As csv_of() in job/page/plan_gallery.h.
+  const csv = (plan) => {
+    const levels = bytes(plan.levels);
+    const firsts = Array.from({ length: plan.columns }, (_, i) => i * plan.block);
+    const lines = [["first channel", ...firsts]];
+    for (let row = 0; row < plan.rows; ++row) {
+      const kept = row < plan.columns;
+      const name = `${kept ? "kept" : "merged"} ${(kept ? row : row - plan.columns) * plan.block}`;
+      const cells = levels.subarray(row * plan.columns, (row + 1) * plan.columns);
+      lines.push([name, ...Array.from(cells, (level) => mass(plan, level).toExponential(3))]);
+    }
+    return lines.map((cells) => `${cells}\n`).join("");
+  };
+
+  const show = (panel, plan, palette) => {
+    const canvas = paint(plan, palette);
+    canvas.className = "picture";
+    canvas.setAttribute("role", "img");
+    canvas.setAttribute("aria-label", `Transport plan of ${plan.name}. ${plan.text}`);
+    panel.querySelector(".picture").replaceWith(canvas);
+    panel.setAttribute("aria-label", plan.name);
+    panel.querySelector(".plan-text span").textContent = plan.text;
+    const link = panel.querySelector("a");
+    link.download = `transport-plan-${plan.name}.csv`;
+    link.href = `data:text/csv;charset=utf-8,${encodeURIComponent(csv(plan))}`;
+    link.querySelector("span").textContent = ` of the plan of ${plan.name}`;
+  };
+
+  const offer = ({ palette, plans }) => {
+    const colours = bytes(palette);
+    for (const panel of document.querySelectorAll("[data-plan]")) {
+      const select = document.createElement("select");
+      select.setAttribute("aria-label", "Junction of this picture");
+      select.append(...plans.map((plan, i) => new Option(plan.name, i)));
+      select.value = panel.dataset.plan;
+      select.addEventListener("change", () => show(panel, plans[select.value], colours));
+      panel.querySelector(".plan-name").replaceChildren(select);
+    }
+  };
+  const gallery = document.getElementById("plans");
+  if (gallery) offer(JSON.parse(gallery.textContent));
+
   draw();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   // Paper is white.

@@ -4,6 +4,8 @@
 #include "job/page/html_template.h"
 #include "job/page/page_data.h"
 #include "job/page/page_files.h"
+#include "job/page/plan_gallery.h"
+#include "job/page/plan_image.h"
 
 namespace dotresize {
 namespace {
@@ -49,6 +51,33 @@ void add_figures(TemplateDictionary& page, const std::vector<Figure>& figures) {
   }
 }
 
+void add_plan(TemplateDictionary& block, const PlanGallery& gallery, size_t index,
+              const ColourScale& scale) {
+  const Plan& plan = gallery.plans[index];
+  TemplateDictionary& shown = *block.AddSectionDictionary("PLAN");
+  shown.SetIntValue("INDEX", static_cast<long>(index));
+  shown.SetIntValue("COLUMNS", static_cast<long>(plan.picture.columns));
+  shown.SetIntValue("ROWS", static_cast<long>(image_rows(plan.picture)));
+  set_text(shown, "NAME", plan.name);
+  set_text(shown, "TEXT", plan.text);
+  set_text(shown, "X", gallery.x);
+  set_text(shown, "Y", gallery.y);
+  shown.SetValue("PNG", base64(png_of(plan.picture, scale)));
+  shown.SetValue("CSV", base64(csv_of(plan.picture)));
+}
+
+void add_plans(TemplateDictionary& page, const PlanGallery& gallery) {
+  const ColourScale scale(pictures_of(gallery));
+  TemplateDictionary& block = add_block(page, "PLANS");
+  set_text(block, "TEXT", gallery.text);
+  for (const size_t index : shown_plans(gallery)) add_plan(block, gallery, index, scale);
+  block.SetValue("SCALE_PNG", base64(png_of_scale()));
+  for (const int power : scale.ticks()) {
+    set_text(*block.AddSectionDictionary("TICK"), "CELL", power_of_ten(power));
+  }
+  block.SetValue("PLANS_JSON", plans_json(gallery, scale));
+}
+
 void add_lines(TemplateDictionary& page, const PageText& text) {
   TemplateDictionary& block = add_block(page, "LINES");
   set_text(block, "CAPTION", text.heading);
@@ -69,6 +98,7 @@ std::string blocks_html(const Page& page) {
   }
   add_tables(dictionary, page.tables);
   add_figures(dictionary, page.figures);
+  if (page.plans) add_plans(dictionary, *page.plans);
   for (const PageText& text : page.texts) add_lines(dictionary, text);
   add_tables(dictionary, page.details);
   return expand_template(blocks_template(), "blocks.html", dictionary);

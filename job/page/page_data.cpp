@@ -43,25 +43,19 @@ std::string figures_json(const std::vector<Figure>& figures) {
     if (!figure.categories.empty()) object["categories"] = figure.categories;
     for (const Series& series : figure.series) object["series"].push_back(series_json(series));
   }
-  // As in HTML nothing ends a script element but its end tag, and in JSON these stand in strings
-  // alone.
+  return script_json(all);
+}
+
+// In HTML nothing ends a script element but its end tag, and in JSON these stand in strings alone.
+std::string script_json(const Json& value) {
   std::string text;
-  for (const char c : all.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace)) {
+  for (const char c : value.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace)) {
     if (c == '<' || c == '>' || c == '&') {
       text += "\\u00" + hex_digits(std::string_view(&c, 1));
     } else {
       text += c;
     }
   }
-  return text;
-}
-
-std::string base64(std::string_view bytes) {
-  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // and a NUL
-  const int length = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
-                                     reinterpret_cast<const unsigned char*>(bytes.data()),
-                                     static_cast<int>(bytes.size()));
-  text.resize(static_cast<size_t>(length));
   return text;
 }
 

@@ -9,6 +9,7 @@
 #include "base/human_text.h"
 #include "job/page/category_figure.h"
 #include "job/page/rank_figures.h"
+#include "job/page/transport_figures.h"
 
 namespace dotresize {
 namespace {
@@ -218,6 +219,7 @@ std::vector<Figure> report_figures(const StoredReport& report) {
       })) {
     add(sinkhorn_figures(report));
   }
+  add(transport_figures(report));
   add(rank_figures(report));
   return figures;
 }

@@ -5,6 +5,7 @@
 #include "base/human_text.h"
 #include "base/printable.h"
 #include "job/page/report_figures.h"
+#include "job/page/transport_figures.h"
 #include "job/report/result_table.h"
 
 namespace dotresize {
@@ -124,6 +125,7 @@ Page report_page(const StoredReport& report) {
       result_of(report.summary),
       {"What was done", {"what", "value"}, facts_of(report.document, kFacts), /*prose=*/true}};
   page.figures = report_figures(report);
+  page.plans = plan_gallery(report);
   page.details = {ranks_of(report), fingerprints_of(report.summary)};
   return page;
 }

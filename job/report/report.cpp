@@ -1,7 +1,5 @@
 #include "job/report/report.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <sstream>
 
@@ -101,16 +99,6 @@ json compressed_json(const Report& report) {
   return object;
 }
 
-std::optional<double> read_number(const ConfigFields& fields, const std::string& key, double low,
-                                  double high) {
-  const json& value = fields.raw(key);
-  if (value.is_null()) return std::nullopt;
-  if (!value.is_number() || !(value.get<double>() >= low && value.get<double>() <= high)) {
-    fields.fail(key, fmt::format("is not a number from {:g} to {:g}", low, high));
-  }
-  return value.get<double>();
-}
-
 ModelReport read_model_report(const ConfigFields& root, const std::string& key) {
   const auto fields = root.object(key);
   if (!fields) root.fail(key, "is missing");
@@ -118,8 +106,8 @@ ModelReport read_model_report(const ConfigFields& root, const std::string& key) 
   model.parameters = fields->required_integer("parameters", 0, kAny);
   model.bytes = fields->required_integer("bytes", 0, kAny);
   model.perplexity = fields->positive("perplexity", 1e300);
-  model.kl = read_number(*fields, "kl", -1.0, 1e300);  // rounding may leave it below 0
-  model.agreement = read_number(*fields, "agreement", 0.0, 1.0);
+  model.kl = fields->number("kl", -1.0, 1e300);  // rounding may leave it below 0
+  model.agreement = fields->number("agreement", 0.0, 1.0);
   return model;
 }
 

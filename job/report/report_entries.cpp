@@ -1,6 +1,8 @@
 #include "job/report/report_entries.h"
 
+#include "base/printable.h"
 #include "job/report/json_fields.h"
+#include "job/report/transport_entry.h"
 
 namespace dotresize {
 
@@ -53,6 +55,7 @@ json to_json(const JunctionReport& junction) {
   object["retained_energy"] = junction.retained_energy;
   if (!junction.spectrum.empty()) object["spectrum"] = spectrum_json(junction.spectrum);
   set_if(object, "qr_condition", junction.qr_condition);
+  if (junction.transport) object["transport"] = to_json(*junction.transport);
   if (junction.cost_dtype) object["cost_dtype"] = to_string(*junction.cost_dtype);
   set_if(object, "cost_error", junction.cost_error);
   if (junction.sinkhorn_iterations) {
@@ -73,6 +76,10 @@ JunctionReport junction_report_from_json(const json& object) {
   junction.retained_energy = object.at("retained_energy");
   if (object.contains("spectrum")) junction.spectrum = spectrum_from_json(object.at("spectrum"));
   get_if(object, "qr_condition", junction.qr_condition);
+  if (object.contains("transport")) {
+    junction.transport =
+        transport_picture_from_json(object.at("transport"), "junction " + in_quotes(junction.name));
+  }
   if (object.contains("cost_dtype")) {
     junction.cost_dtype = find_dtype(object.at("cost_dtype").get<std::string>());
   }

@@ -10,6 +10,7 @@
 
 #include "job/model/dtype.h"
 #include "job/model/model_config.h"
+#include "job/report/transport_picture.h"
 
 namespace dotresize {
 
@@ -27,7 +28,9 @@ struct JunctionReport {
   std::optional<int64_t> sinkhorn_iterations;
   std::optional<double> sinkhorn_violation;
   std::optional<bool> sinkhorn_converged;
-  std::optional<double> qr_condition;    ///< 2-norm condition of R
+  std::optional<double> qr_condition;  ///< 2-norm condition of R
+  /// Of a map that others share, with the first of its junctions alone.
+  std::optional<TransportPicture> transport = {};
   std::optional<Dtype> cost_dtype = {};  ///< of the differences in its costs: float32 or float16
   /// Of costs in float16, on a sample, if they were tried.
   std::optional<double> cost_error = {};
@@ -35,7 +38,8 @@ struct JunctionReport {
 
 /// An entry of `junctions` in report.json; also how ranks tell rank 0 of theirs.
 nlohmann::json to_json(const JunctionReport& junction);
-/// Throws nlohmann::json::exception if `object` is no such entry.
+/// Throws nlohmann::json::exception if `object` is no such entry, or InputError as
+/// transport_picture_from_json.
 JunctionReport junction_report_from_json(const nlohmann::json& object);
 
 /// What a report says of one sublayer's skip path.

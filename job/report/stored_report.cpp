@@ -31,6 +31,8 @@ StoredReport parse_report(const std::string& text, const std::string& origin) {
     if (document.contains("warnings")) document.at("warnings").get_to(report.warnings);
   } catch (const json::exception& error) {
     throw InputError(origin + ": " + json_fault(error));
+  } catch (const InputError& error) {
+    throw InputError(origin + ": " + error.what());
   }
   return report;
 }

@@ -32,7 +32,7 @@ bool may_have_report(const v1::Job& job) {
 Page read_report_page(const v1::Job& job, const fs::path& output) {
   if (job.has_sweep()) {
     const fs::path file = output / kSweepResults;
-    return sweep_page(parse_sweep(read_report(file), file.string()));
+    return sweep_page(parse_results(read_report(file), file.string()));
   }
   if (!JobOutput(output, job.id()).is_committed(job.attempt())) {
     throw InputError(output.string() + " is not the model of this job any more");

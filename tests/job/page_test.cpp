@@ -1,8 +1,10 @@
 #include "job/page/page.h"
 
 #include <gmock/gmock.h>
+#include <png.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -11,6 +13,8 @@
 #include "job/page/failure_page.h"
 #include "job/page/page_data.h"
 #include "job/page/page_files.h"
+#include "job/page/plan_gallery.h"
+#include "job/page/plan_image.h"
 #include "job/page/report_page.h"
 #include "job/page/sweep_page.h"
 #include "tests/job/test_configs.h"
@@ -38,6 +42,14 @@ JunctionReport junction(const std::string& name, int64_t width, int64_t rank) {
   made.sinkhorn_iterations = 42;
   made.sinkhorn_violation = 1e-9;
   made.sinkhorn_converged = true;
+  made.transport = TransportPicture{.block = 100,
+                                    .rows = 3,
+                                    .columns = 2,
+                                    .largest = 0.25,
+                                    .levels = {255, 223, 0, 255, 223, 191},
+                                    .stays = 0.75,
+                                    .kept_targets = 1.5,
+                                    .merged_targets = 1.25};
   return made;
 }
 
@@ -159,7 +171,7 @@ TEST(Page, LoadsNothing) {
   for (const std::string& html :
        {page_html(page_of(example())), page_html(page_of(sweep_document()))}) {
     const std::string own = own_part(html);
-    EXPECT_THAT(own, Not(HasSubstr("src=")));
+    EXPECT_EQ(count(own, "src="), count(own, "src=\"data:image/png;base64,"));
     EXPECT_THAT(own, Not(HasSubstr("http:")));
     EXPECT_THAT(own, Not(HasSubstr("https:")));
     EXPECT_THAT(own, Not(HasSubstr("@import")));
@@ -187,13 +199,17 @@ TEST(Page, ForeignTextIsNeverMarkup) {
   for (const Page& page : {page_of(report), page_of(sweep), failure_page(failed)}) {
     const std::string html = own_part(page_html(page));
     EXPECT_THAT(html, HasSubstr("&lt;/script&gt;&lt;img src=x"));
-    EXPECT_THAT(html, Not(HasSubstr("<img")));
-    EXPECT_EQ(count(html, "<script"), 3u);
-    EXPECT_EQ(count(html, "</script"), 3u);
+    EXPECT_THAT(html, Not(HasSubstr("<img src=x")));
+    const size_t scripts = page.plans ? 4 : 3;
+    EXPECT_EQ(count(html, "<script"), scripts);
+    EXPECT_EQ(count(html, "</script"), scripts);
     EXPECT_THAT(html, Not(HasSubstr("\xe2\x80\xae")));  // turns the direction of what follows
     EXPECT_THAT(html, Not(HasSubstr("\x1b")));
     const std::string data = between(html, "id=\"figures\">", "</script>");
     EXPECT_EQ(json::parse(data).size(), page.figures.size());
+    if (!page.plans) continue;
+    const json plans = json::parse(between(html, "id=\"plans\">", "</script>"))["plans"];
+    EXPECT_EQ(plans.size(), page.plans->plans.size());
   }
 }
 
@@ -228,10 +244,14 @@ TEST(Page, SaysWhatWasDoneAndWhatCameOut) {
 
 TEST(ReportPage, HasAFigureForAllThatTheReportHas) {
   const Page page = page_of(example());
-  EXPECT_THAT(ids_of(page),
-              ElementsAre("effective-rank", "retained-energy", "spectrum", "shortcut-rank",
-                          "mlp-width", "mlp-predicted-rise", "sinkhorn-iterations",
-                          "sinkhorn-violation", "time", "memory"));
+  EXPECT_THAT(ids_of(page), ElementsAre("effective-rank", "retained-energy", "spectrum",
+                                        "shortcut-rank", "mlp-width", "mlp-predicted-rise",
+                                        "sinkhorn-iterations", "sinkhorn-violation",
+                                        "transport-targets", "transport-stays", "time", "memory"));
+  EXPECT_EQ(figure_of(page, "transport-targets").csv,
+            "junction,kept channels,merged channels\nembed,1.5,1.25\n"
+            "layers.0.attention,1.5,1.25\n");
+  EXPECT_EQ(figure_of(page, "transport-stays").text, "stays (%): 75.");
   EXPECT_EQ(figure_of(page, "effective-rank").csv,
             "junction,effective rank (τ = 0.99),width,hidden_size of the source\n"
             "embed,227,200,256\nlayers.0.attention,184,200,256\n");
@@ -268,9 +288,101 @@ TEST(ReportPage, LeavesOutWhatTheReportDoesNotHave) {
     each.spectrum.clear();
     each.sinkhorn_iterations.reset();
     each.sinkhorn_violation.reset();
+    each.transport.reset();
   }
   EXPECT_THAT(ids_of(page_of(report)),
               ElementsAre("effective-rank", "retained-energy", "time", "memory"));
+  EXPECT_FALSE(page_of(report).plans);
+  EXPECT_THAT(page_html(page_of(report)), Not(HasSubstr("transport-plans\"")));
+}
+
+/// Red, green, blue and opacity of each pixel, row after row.
+std::vector<std::array<uint8_t, 4>> pixels_of(const std::string& file) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  if (png_image_begin_read_from_memory(&image, file.data(), file.size()) == 0) return {};
+  image.format = PNG_FORMAT_RGBA;
+  std::vector<std::array<uint8_t, 4>> pixels(size_t{image.width} * image.height);
+  png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr);
+  return pixels;
+}
+
+TEST(PlanImage, HasAPixelForEachCell) {
+  const TransportPicture picture = *junction("embed", 200, 227).transport;
+  TransportPicture fainter = picture;
+  fainter.largest = 0.025;
+  const ColourScale scale({&picture, &fainter});
+  EXPECT_EQ(scale.shift_of(picture), 0);
+  EXPECT_EQ(scale.shift_of(fainter), 32);
+  EXPECT_THAT(scale.ticks(), ElementsAre(-4, -3, -2, -1, 0));  // 0.25 · 10⁻³ is in both
+  const auto pixels = pixels_of(png_of(picture, scale));
+  ASSERT_EQ(pixels.size(), 2u * 4u);
+  EXPECT_EQ(image_rows(picture), 4);
+  EXPECT_EQ(pixels[0], pixels[3]);
+  EXPECT_EQ(pixels[1], pixels[6]);
+  EXPECT_NE(pixels[0], pixels[1]);
+  EXPECT_EQ(pixels[0][3], 255);
+  for (const size_t without : {2, 4, 5}) EXPECT_EQ(pixels[without][3], 0);  // 0, and the gap
+  // One mass has one colour.
+  EXPECT_EQ(pixels_of(png_of(fainter, scale))[0], pixels[1]);
+  EXPECT_EQ(pixels_of(png_of(fainter, scale))[1], pixels[7]);
+}
+
+TEST(PlanImage, OfAPlanWithoutMergedChannelsHasNoGap) {
+  TransportPicture picture = *junction("embed", 200, 227).transport;
+  picture.rows = 2;
+  picture.levels.resize(4);
+  EXPECT_EQ(pixels_of(png_of(picture, ColourScale({&picture}))).size(), 4u);
+}
+
+TEST(PlanImage, TheScaleHasRoomForItsNames) {
+  TransportPicture picture = *junction("embed", 200, 227).transport;
+  picture.levels[1] = 1;
+  EXPECT_THAT(ColourScale({&picture}).ticks(), ElementsAre(-10, -8, -6, -4, -2, 0));
+  picture.levels.assign(6, 0);
+  EXPECT_THAT(ColourScale({&picture}).ticks(), ElementsAre(-1, 0));
+  picture.largest = 5e-324;
+  EXPECT_EQ(pixels_of(png_of(picture, ColourScale({&picture}))).size(), 8u);
+  EXPECT_EQ(power_of_ten(-10), "10⁻¹⁰");
+  EXPECT_EQ(power_of_ten(0), "1");
+}
+
+TEST(ReportPage, ShowsThreePlansAndHasAll) {
+  Report report = example();
+  for (int i = 0; i < 4; ++i) {
+    report.junctions.push_back(junction("layers." + std::to_string(i) + ".mlp", 200, 184));
+  }
+  report.junctions[2].transport.reset();  // shares the map of the one before
+  const Page page = page_of(report);
+  ASSERT_TRUE(page.plans);
+  ASSERT_EQ(page.plans->plans.size(), 5u);
+  EXPECT_THAT(page.plans->text, HasSubstr("Channels are principal components here"));
+  EXPECT_EQ(page.plans->plans[1].name, "layers.0.attention to layers.0.mlp");
+  EXPECT_EQ(
+      page.plans->plans[0].text,
+      "200 of 256 channels are kept: 3 rows and 2 columns of 100 channels each. 75.0 % of the "
+      "mass of the kept channels stays on themselves. In the mean over the rows the largest "
+      "cell has 93.9 % of a row's mass. A kept channel's mass goes to 1.5 channels, that of a "
+      "merged one to 1.25 (effective number).");
+  const std::string html = own_part(page_html(page));
+  EXPECT_EQ(count(html, "data-plan=\""), 3u);
+  const ColourScale scale(pictures_of(*page.plans));
+  for (const size_t index : {0, 2, 4}) {
+    const Plan& plan = page.plans->plans[index];
+    EXPECT_THAT(html, HasSubstr("data-plan=\"" + std::to_string(index) + "\""));
+    EXPECT_THAT(html, HasSubstr("alt=\"Transport plan of " + plan.name + ". "));
+    EXPECT_THAT(html, HasSubstr("src=\"data:image/png;base64," +
+                                base64(png_of(plan.picture, scale)) + "\""));
+    EXPECT_THAT(html, HasSubstr("download=\"transport-plan-" + plan.name +
+                                ".csv\" href=\"data:text/csv;charset=utf-8;base64," +
+                                base64(csv_of(plan.picture)) + "\""));
+  }
+  const json plans = json::parse(between(html, "id=\"plans\">", "</script>"))["plans"];
+  ASSERT_EQ(plans.size(), 5u);
+  EXPECT_EQ(plans[1]["levels"], base64(std::string("\xff\xdf\x00\xff\xdf\xbf", 6)));
+  EXPECT_EQ(csv_of(page.plans->plans[0].picture),
+            "first channel,0,100\nkept 0,2.500e-01,2.500e-02\nkept 100,0.000e+00,2.500e-01\n"
+            "merged 0,2.500e-02,2.500e-03\n");
 }
 
 // tests/data/compat/README.md
@@ -367,6 +479,12 @@ TEST(Page, OfADeepModelIsSmall) {
   Report report = example();
   JunctionReport deep = junction("", 8192, 7000);
   for (int rank = 2; rank < 30; ++rank) deep.spectrum.emplace_back(256 + rank, 0.123456789);
+  TransportPicture& plan = *deep.transport;
+  plan.rows = plan.columns = TransportPicture::kMaxRows;
+  plan.levels.clear();
+  while (plan.levels.size() < 64 * 64) {
+    plan.levels.push_back(static_cast<uint8_t>(plan.levels.size() * 7919 % 251));
+  }
   report.junctions.clear();
   for (int i = 0; i < 513; ++i) {  // 256 layers
     deep.name = "layers." + std::to_string(i) + ".attention";

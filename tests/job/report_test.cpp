@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "job/report/model_card.h"
+#include "job/report/stored_report.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {
@@ -35,6 +36,14 @@ Report example() {
   mapped.qr_condition = 3.5;
   mapped.cost_dtype = Dtype::kFloat16;
   mapped.cost_error = 2e-4;
+  mapped.transport = TransportPicture{.block = 100,
+                                      .rows = 3,
+                                      .columns = 2,
+                                      .largest = 0.25,
+                                      .levels = {255, 1, 2, 254, 128, 0},
+                                      .stays = 0.75,
+                                      .kept_targets = 1.5,
+                                      .merged_targets = 20.25};
   JunctionReport& kept = report.junctions[1];
   kept.name = "layers.5.mlp";
   kept.width = 256;
@@ -68,6 +77,14 @@ TEST(Report, HasTheDocumentedKeys) {
   EXPECT_EQ(report["junctions"][0]["qr_condition"], 3.5);
   EXPECT_EQ(report["junctions"][0]["cost_dtype"], "float16");
   EXPECT_EQ(report["junctions"][0]["cost_error"], 2e-4);
+  EXPECT_EQ(report["junctions"][0]["transport"], json({{"block", 100},
+                                                       {"rows", 3},
+                                                       {"columns", 2},
+                                                       {"largest", 0.25},
+                                                       {"levels", "/wEC/oAA"},
+                                                       {"stays", 0.75},
+                                                       {"kept_targets", 1.5},
+                                                       {"merged_targets", 20.25}}));
   EXPECT_EQ(report["junctions"][1],
             json({{"name", "layers.5.mlp"}, {"width", 256}, {"mapped", false}}));
   EXPECT_EQ(report["dense"]["perplexity"], 26.03);
@@ -178,6 +195,7 @@ TEST(Report, EntriesOfJunctionsAndRanksAreReadBack) {
   report.junctions[2].sinkhorn_iterations.reset();
   report.junctions[2].spectrum.clear();
   report.junctions[2].cost_error.reset();
+  report.junctions[2].transport->merged_targets.reset();
   report.ranks[1].gpu = "a GPU";
   report.ranks[1].peak_device_memory_bytes = 1 << 22;
   report.ranks[1].cost = {.pairs = 6e9, .seconds = 2.0, .limit_pairs_per_s = 4e9};
@@ -187,8 +205,50 @@ TEST(Report, EntriesOfJunctionsAndRanksAreReadBack) {
   for (const RankReport& rank : report.ranks) {
     EXPECT_EQ(to_json(rank_report_from_json(to_json(rank))), to_json(rank));
   }
+  EXPECT_EQ(junction_report_from_json(to_json(report.junctions[0])).transport,
+            report.junctions[0].transport);
   EXPECT_THROW(junction_report_from_json(json::object()), json::exception);
   EXPECT_THROW(rank_report_from_json(json::object()), json::exception);
+}
+
+TEST(Report, APlanThatIsNoneIsRefusedByName) {
+  const json good = json::parse(report_to_json(example()));
+  const auto error = [&](const char* key, const json& value) {
+    json document = good;
+    json& transport = document["junctions"][0]["transport"];
+    if (value.is_null()) {
+      transport.erase(key);
+    } else {
+      transport[key] = value;
+    }
+    try {
+      parse_report(document.dump(), "report.json");
+    } catch (const InputError& refused) {
+      return std::string(refused.what());
+    }
+    return std::string("was accepted");
+  };
+  EXPECT_EQ(error("levels", "/wEC"),
+            "report.json: junction 'embed': transport.levels: is not the base64 of 6 bytes");
+  const std::vector<std::pair<const char*, json>> wrong = {
+      {"block", 0},         {"block", 1e30},         {"rows", 65},          {"rows", -1},
+      {"rows", 1},          {"rows", json::array()}, {"columns", 4},        {"columns", 0},
+      {"columns", 2.5},     {"largest", 0.0},        {"largest", 1e300},    {"levels", "/wEC/oA!"},
+      {"levels", 7},        {"stays", -0.1},         {"stays", 1.1},        {"stays", "all"},
+      {"kept_targets", -1}, {"kept_targets", 1e300}, {"merged_targets", -1}};
+  for (const auto& [key, value] : wrong) {
+    EXPECT_THAT(error(key, value),
+                testing::StartsWith(std::string("report.json: junction 'embed': transport.")))
+        << key << " " << value;
+  }
+  for (const char* key :
+       {"block", "rows", "columns", "largest", "levels", "stays", "kept_targets"}) {
+    EXPECT_THAT(error(key, nullptr), HasSubstr("transport.")) << key;
+  }
+  EXPECT_EQ(error("merged_targets", nullptr), "was accepted");
+  json document = good;
+  document["junctions"][0]["transport"] = "plan";
+  EXPECT_THROW(parse_report(document.dump(), "report.json"), InputError);
 }
 
 TEST(Report, SurvivesNumbersAndNamesThatJsonLacks) {

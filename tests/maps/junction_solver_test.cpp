@@ -9,6 +9,7 @@
 #include "tests/maps/activations.h"
 #include "worker/maps/moments.h"
 #include "worker/maps/transport_map.h"
+#include "worker/maps/transport_picture.h"
 
 namespace dotresize {
 namespace {
@@ -127,6 +128,7 @@ TEST(DotResize, TransportsToTheChannelsOfLargestMeanSquare) {
       transport_map(given.statistics.cost.index_select(1, S), options_of(kDotResize));
   EXPECT_TRUE(solution.support.equal(S));
   EXPECT_TRUE(solution.map.M.equal(transport.Q));
+  EXPECT_EQ(solution.diagnostics.transport, transport_picture(transport.sinkhorn.plan, S));
   EXPECT_EQ(solution.diagnostics.sinkhorn_iterations, transport.sinkhorn.iterations);
   EXPECT_LE(solution.diagnostics.sinkhorn_violation, 1e-8);
   EXPECT_GT(solution.diagnostics.qr_condition, 1.0);
@@ -141,7 +143,10 @@ TEST(PcaDotResize, TransportsToTheRotatedChannelsOfLargestL1Norm) {
       transport_map(given.statistics.cost.index_select(1, S), options_of(kPcaDotResize));
   EXPECT_TRUE(solution.support.equal(S));
   EXPECT_TRUE(solution.map.M.equal(at::mm(given.basis.vectors, transport.Q)));
+  EXPECT_EQ(solution.diagnostics.transport, transport_picture(transport.sinkhorn.plan, S));
 }
+
+TEST(SliceGpt, HasNoPlan) { EXPECT_FALSE(solve(kSliceGpt, 31).diagnostics.transport); }
 
 TEST(DotResize, RecordsThatItAcceptedAPlanThatDidNotConverge) {
   const Junction given = junction(false);

@@ -34,17 +34,17 @@ def small_job(output, method, activations="original", ranks=1):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """Hashes of what one rank gives in one group."""
+    """What one rank gives in one group."""
 
     @functools.cache
-    def hashes(method, activations):
+    def outcome(method, activations):
         directory = tmp_path_factory.mktemp("alone")
         spec = small_job(directory / "out", json.loads(method), activations)
         assert harness.plan(spec, directory)["junction_groups"] == 1
         harness.run_to_report(spec, directory, threads=THREADS)
-        return harness.shard_hashes(directory / "out")
+        return harness.outcome(directory / "out")
 
-    return lambda method, activations="original": hashes(json.dumps(method), activations)
+    return lambda method, activations="original": outcome(json.dumps(method), activations)
 
 
 def groups_begun(trace):
@@ -63,7 +63,7 @@ def check_groups(alone, tmp_path):
             assert harness.plan(spec, tmp_path)["junction_groups"] == groups
             trace = tmp_path / f"trace-{groups}.json"
             harness.run_to_report(spec, tmp_path, threads=THREADS, options=["--trace", trace])
-            assert harness.shard_hashes(spec["output"]["path"]) == alone(method)
+            assert harness.outcome(spec["output"]["path"]) == alone(method)
             if method["name"] == "slicegpt":  # one pass, then it is solved
                 assert groups_begun(trace) == groups
 
@@ -131,7 +131,9 @@ def test_ranks_do_not_change_the_model(method, activations, alone, tmp_path):
     for ranks in RANKS[1:]:
         spec = small_job(tmp_path / str(ranks), method, activations, ranks)
         harness.run_to_report(spec, tmp_path, threads=THREADS)
-        assert harness.shard_hashes(spec["output"]["path"]) == alone(method, activations)
+        assert harness.outcome(spec["output"]["path"]) == alone(method, activations)
+    plans = alone(method, activations)[1]
+    assert len(plans) - plans.count(None) == int(method.get("map_sharing", 13))
 
 
 @pytest.mark.parametrize(("activations", "ranks"), [("original", 3), ("compressed", 1)])
@@ -153,7 +155,7 @@ def test_a_budget_that_is_too_small_names_one_that_is_enough(activations, ranks,
     if activations == "compressed":
         assert not harness.plan(spec, tmp_path)["overlaps"]
     harness.run_to_report(spec, tmp_path, threads=THREADS)
-    assert harness.shard_hashes(spec["output"]["path"]) == alone(method, activations)
+    assert harness.outcome(spec["output"]["path"]) == alone(method, activations)
 
 
 def test_run_refuses_a_budget_before_it_starts_a_rank(tmp_path):

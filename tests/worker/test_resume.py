@@ -49,16 +49,16 @@ def in_many_groups(spec, directory):
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    """Hashes of what the job of a schedule gives in one go, with one rank and one thread."""
+    """What the job of a schedule gives in one go, with one rank and one thread."""
 
     @functools.cache
-    def hashes(schedule):
+    def outcome(schedule):
         directory = tmp_path_factory.mktemp("uninterrupted")
         spec = small_job(directory / "out", schedule)
         harness.run_to_report(spec, directory, threads=1)
-        return harness.shard_hashes(directory / "out")
+        return harness.outcome(directory / "out")
 
-    return hashes
+    return outcome
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_killed_job_goes_on(
     # Of a junction that is not finished the map may be there: it is solved again.
     unfinished = {name for name in entries if name.replace("map", "junction") not in finished}
     assert rewritten <= {name for name in unfinished if name.startswith(("map-", "shared-"))}
-    assert harness.shard_hashes(tmp_path / "out") == uninterrupted(schedule)
+    assert harness.outcome(tmp_path / "out") == uninterrupted(schedule)
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_damaged_entries_are_computed_again(spec, journal, uninterrupted, tmp_pa
         note = f"note: {name} of the journal is damaged, and is computed again\n"
         assert (note in log) == (name in damaged)
     assert f"resuming: {finished - 5} of {JUNCTIONS} junctions are solved" in log
-    assert harness.shard_hashes(tmp_path / "out") == uninterrupted("own maps")
+    assert harness.outcome(tmp_path / "out") == uninterrupted("own maps")
 
 
 def test_sidecars_that_are_still_json_are_noticed_too(spec, journal, uninterrupted, tmp_path):
@@ -152,7 +152,7 @@ def test_sidecars_that_are_still_json_are_noticed_too(spec, journal, uninterrupt
     assert done.returncode == 0, done.stderr
     assert "note: junction-2 of the journal is damaged" in done.stderr
     assert "note: junction-3 of the journal is damaged" in done.stderr
-    assert harness.shard_hashes(tmp_path / "out") == uninterrupted("own maps")
+    assert harness.outcome(tmp_path / "out") == uninterrupted("own maps")
 
 
 def end_with_sigterm(running):
@@ -177,7 +177,7 @@ def test_damaged_sums_of_shared_maps_are_computed_again(damaged, uninterrupted, 
         (journal / f"{name}.json").write_text("")
     done = harness.run(spec, tmp_path, threads=1)
     assert done.returncode == 0, done.stderr
-    assert harness.shard_hashes(tmp_path / "out") == uninterrupted("shared maps")
+    assert harness.outcome(tmp_path / "out") == uninterrupted("shared maps")
 
 
 def test_damaged_alignments_are_computed_again(uninterrupted, tmp_path):
@@ -190,7 +190,7 @@ def test_damaged_alignments_are_computed_again(uninterrupted, tmp_path):
     done = harness.run(spec, tmp_path, threads=1)
     assert done.returncode == 0, done.stderr
     assert "note: shortcut-0 of the journal is damaged" in done.stderr
-    assert harness.shard_hashes(tmp_path / "out") == uninterrupted("own maps")
+    assert harness.outcome(tmp_path / "out") == uninterrupted("own maps")
 
 
 def touch_model(spec, tmp_path):
@@ -321,7 +321,7 @@ def test_another_budget_goes_on(spec, uninterrupted, tmp_path):
     done = harness.run(in_many_groups(spec, tmp_path), tmp_path, threads=1)
     assert done.returncode == 0, done.stderr
     assert "resuming: " in done.stderr
-    assert harness.shard_hashes(tmp_path / "out") == uninterrupted("own maps")
+    assert harness.outcome(tmp_path / "out") == uninterrupted("own maps")
 
 
 def with_evaluation(spec, directory, seqlen, kl=True):
@@ -370,7 +370,7 @@ def test_sigterm_keeps_a_journal_that_has_entries_and_nothing_else(spec, uninter
     interrupted.run_to_entries(in_many_groups(spec, tmp_path), tmp_path, 4, end_with_sigterm)
     assert [path.name for path in interrupted.partial_of(spec).iterdir()] == ["journal"]
     harness.run_to_report(spec, tmp_path, threads=1)
-    assert harness.shard_hashes(tmp_path / "out") == uninterrupted("own maps")
+    assert harness.outcome(tmp_path / "out") == uninterrupted("own maps")
 
 
 def test_sigterm_before_any_entry_leaves_nothing(tmp_path):
@@ -421,4 +421,4 @@ def test_a_full_disk_is_named_and_with_room_the_job_goes_on(small_disk, uninterr
     assert done.returncode == 0, done.stderr
     assert "resuming: " in done.stderr
     assert "damaged" not in done.stderr
-    assert harness.shard_hashes(small_disk / "out") == uninterrupted("own maps")
+    assert harness.outcome(small_disk / "out") == uninterrupted("own maps")

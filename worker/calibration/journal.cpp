@@ -34,6 +34,31 @@ std::string shared_entry(int64_t first_junction) {
 }
 std::string junction_entry(int64_t junction) { return fmt::format("junction-{}", junction); }
 
+Json to_json(const TransportPicture& picture) {
+  Json object = {{"block", picture.block},
+                 {"rows", picture.rows},
+                 {"columns", picture.columns},
+                 {"largest", picture.largest},
+                 {"levels", picture.levels},
+                 {"stays", picture.stays},
+                 {"kept_targets", picture.kept_targets}};
+  if (picture.merged_targets) object["merged_targets"] = *picture.merged_targets;
+  return object;
+}
+
+TransportPicture picture_from_json(const Json& object) {
+  TransportPicture picture;
+  object.at("block").get_to(picture.block);
+  object.at("rows").get_to(picture.rows);
+  object.at("columns").get_to(picture.columns);
+  object.at("largest").get_to(picture.largest);
+  object.at("levels").get_to(picture.levels);
+  object.at("stays").get_to(picture.stays);
+  object.at("kept_targets").get_to(picture.kept_targets);
+  if (object.contains("merged_targets")) picture.merged_targets = object.at("merged_targets");
+  return picture;
+}
+
 Json to_json(const MapDiagnostics& found) {
   Json object = {{"effective_rank", found.effective_rank},
                  {"retained_energy", found.retained_energy},
@@ -44,6 +69,7 @@ Json to_json(const MapDiagnostics& found) {
                  {"qr_condition", found.qr_condition},
                  {"half_cost", found.half_cost}};
   if (found.half_cost_error) object["half_cost_error"] = *found.half_cost_error;
+  if (found.transport) object["transport"] = to_json(*found.transport);
   return object;
 }
 
@@ -58,6 +84,7 @@ MapDiagnostics diagnostics_from_json(const Json& object) {
   object.at("qr_condition").get_to(found.qr_condition);
   object.at("half_cost").get_to(found.half_cost);
   if (object.contains("half_cost_error")) found.half_cost_error = object.at("half_cost_error");
+  if (object.contains("transport")) found.transport = picture_from_json(object.at("transport"));
   return found;
 }
 

@@ -174,8 +174,10 @@ void SharedMaps::describe() {
             ? CostPrecision::from(kept_sums(job_, second_entry(junction), {"precision"}))
             : sums.precision();
     const at::Tensor M = job_.journal.map(map).M.to(at::kDouble).to(job_.device);
-    job_.journal.put_diagnostics(
-        junction, std::move(sums).describe(job_.journal.shared_diagnostics(map), M, precision));
+    MapDiagnostics shared = job_.journal.shared_diagnostics(map);
+    if (junction != map) shared.transport.reset();
+    job_.journal.put_diagnostics(junction,
+                                 std::move(sums).describe(std::move(shared), M, precision));
   }
 }
 

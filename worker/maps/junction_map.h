@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "job/plan/method.h"
+#include "job/report/transport_picture.h"
 #include "worker/kernels/sinkhorn.h"
 #include "worker/maps/spectrum.h"
 
@@ -73,6 +74,8 @@ struct MapDiagnostics {
   double sinkhorn_violation = 0.0;
   bool sinkhorn_converged = true;
   double qr_condition = 1.0;  ///< 2-norm condition of R
+  /// Of a map that others share, with the first of its junctions alone.
+  std::optional<TransportPicture> transport = {};
   /// Whether the costs are sums in half precision (kernels/l1_cost.h), and the error of such
   /// sums on a sample if it was measured. Set by the caller of solve_junction, who chose it.
   bool half_cost = false;

@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "worker/maps/metric.h"
+#include "worker/maps/transport_picture.h"
 
 namespace dotresize {
 namespace {
@@ -51,28 +52,32 @@ int64_t hidden_size(const JunctionStatistics& statistics, const Eigenbasis& eige
   return options.basis == Basis::kPca ? eigenbasis.vectors.size(0) : statistics.gram.size(0);
 }
 
-/// retained_energy of M = U·Q, from the eigenvalues e of the Gram matrix and Q [d, k]:
-/// tr(Mᵀ G M) = Σ_i e_i ‖Q_i‖², which takes no product with G.
-double retained_in_eigenbasis(const at::Tensor& eigenvalues, const at::Tensor& Q) {
-  return ((eigenvalues * Q.square().sum(1)).sum() / eigenvalues.sum()).item<double>();
+/// retained_energy of M = U·Q, from the eigenvalues e of the Gram matrix and the norms of the rows
+/// of Q: tr(Mᵀ G M) = Σ_i e_i ‖Q_i‖², which takes no product with G.
+double retained_in_eigenbasis(const at::Tensor& eigenvalues, const at::Tensor& row_norms) {
+  return ((eigenvalues * row_norms.square()).sum() / eigenvalues.sum()).item<double>();
 }
 
-/// The activations' own energies and rank: in the metric of the loss the eigenvalues are others.
+/// The activations' own energies and rank: in the metric of the loss the eigenvalues are others. Of
+/// Q the norms of its rows are enough: the plan takes its place in memory, and goes first.
 std::function<void(MapDiagnostics&)> describe_with(const JunctionStatistics& statistics,
                                                    const Eigenbasis& eigenbasis,
                                                    const MapOptions& options, const MapInBasis& map,
-                                                   const at::Tensor& M) {
+                                                   const at::Tensor& M, const at::Tensor& support) {
   const bool decomposed = options.basis == Basis::kPca && !options.oblique();
   return
-      [R = map.R, Q = decomposed ? map.Q : at::Tensor(), M,
+      [T = map.T, support, R = map.R, M,
+       row_norms = decomposed ? at::linalg_vector_norm(map.Q, 2, at::IntArrayRef{1}) : at::Tensor(),
        gram = decomposed ? at::Tensor() : statistics.gram,
-       values = options.oblique() ? at::Tensor() : eigenbasis.values](MapDiagnostics& diagnostics) {
+       values = options.oblique() ? at::Tensor()
+                                  : eigenbasis.values](MapDiagnostics& diagnostics) mutable {
+        if (T.defined()) diagnostics.transport = transport_picture(std::exchange(T, {}), support);
         if (R.defined()) diagnostics.qr_condition = triangular_condition(R);
         const at::Tensor eigenvalues = values.defined() ? values : spectrum(gram);
         diagnostics.effective_rank = effective_rank(eigenvalues);
         diagnostics.spectrum = energy_over_rank(eigenvalues);
         diagnostics.retained_energy =
-            gram.defined() ? retained_energy(gram, M) : retained_in_eigenbasis(values, Q);
+            gram.defined() ? retained_energy(gram, M) : retained_in_eigenbasis(values, row_norms);
       };
 }
 
@@ -107,7 +112,8 @@ SolvedJunction solve_map(const JunctionStatistics& statistics, const Eigenbasis&
   } else {
     solution.map = JunctionMap(map.M.contiguous());
   }
-  solved.describe = describe_with(statistics, eigenbasis, options, map, solution.map.M);
+  solved.describe =
+      describe_with(statistics, eigenbasis, options, map, solution.map.M, solution.support);
   return solved;
 }
 

@@ -26,9 +26,11 @@ struct MapProblem {
 
 /// A map in the coordinates of its basis and in the original ones.
 struct MapInBasis {
-  at::Tensor Q;       ///< [d, k] float64
-  at::Tensor M;       ///< U·Q
-  at::Tensor R = {};  ///< [k, k], if Q is that of a decomposition QR
+  at::Tensor Q;  ///< [d, k] float64
+  at::Tensor M;  ///< U·Q
+  // If Q is that of a decomposition T = QR:
+  at::Tensor R = {};  ///< [k, k]
+  at::Tensor T = {};  ///< [d, k], the transport plan
 };
 
 /// How a kind of map is computed. map_algorithm() has one for each MapKind.

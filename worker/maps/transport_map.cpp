@@ -62,8 +62,9 @@ MapInBasis solve(const MapProblem& problem, MapDiagnostics& diagnostics, const R
   diagnostics.sinkhorn_iterations = map.sinkhorn.iterations;
   diagnostics.sinkhorn_violation = map.sinkhorn.violation;
   diagnostics.sinkhorn_converged = map.sinkhorn.converged;
-  if (problem.options.basis == Basis::kIdentity) return {map.Q, map.Q, map.R};
-  return {map.Q, at::mm(problem.eigenbasis.vectors, map.Q), map.R};
+  const bool identity = problem.options.basis == Basis::kIdentity;
+  const at::Tensor M = identity ? map.Q : at::mm(problem.eigenbasis.vectors, map.Q);
+  return {map.Q, M, map.R, map.sinkhorn.plan};
 }
 
 }  // namespace

@@ -85,6 +85,7 @@ JunctionReport describe_junction(const std::string& name, int64_t width,
   report.sinkhorn_violation = found.sinkhorn_violation;
   report.sinkhorn_converged = found.sinkhorn_converged;
   report.qr_condition = found.qr_condition;
+  report.transport = found.transport;
   report.cost_dtype = found.half_cost ? Dtype::kFloat16 : Dtype::kFloat32;
   report.cost_error = found.half_cost_error;
   return report;

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "job/report/transport_picture.h"
+
+namespace dotresize {
+
+/// Red, green, blue and opacity of each colour that a picture has, by its number. The first one is
+/// no colour at all.
+using Palette = std::array<std::array<uint8_t, 4>, 256>;
+
+/// The colours of masses in all pictures of a page: viridis over whole powers of ten, so that one
+/// colour is one mass wherever it stands. The number of a colour is a level of TransportPicture,
+/// less the picture's shift.
+class ColourScale {
+ public:
+  explicit ColourScale(const std::vector<const TransportPicture*>& pictures);
+
+  /// How many levels the picture's largest mass is below that of all pictures.
+  int shift_of(const TransportPicture& picture) const;
+  const Palette& palette() const { return palette_; }
+  /// Powers of ten at equal distances, both ends included; colour 0 is what is below the first.
+  const std::vector<int>& ticks() const { return ticks_; }
+
+ private:
+  double largest_ = 0.0;
+  std::vector<int> ticks_;
+  Palette palette_{};
+};
+
+/// Pixels of the image below each other.
+int64_t image_rows(const TransportPicture& picture);
+
+/// A PNG file with a pixel for each cell, and an empty line between the rows of the support and the
+/// others.
+std::string png_of(const TransportPicture& picture, const ColourScale& scale);
+
+/// A PNG file of one line: all colours from the first tick to the last.
+std::string png_of_scale();
+
+}  // namespace dotresize
