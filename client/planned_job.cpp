@@ -76,12 +76,17 @@ void require_runnable(const PlannedJob& planned, bool to_write) {
   if (!faults.empty()) throw InputError(faults);
 }
 
-std::string plan_text(const PlannedJob& planned) {
-  std::string text = plan_table(planned.model, planned.job, planned.plan, planned.time) + "\n";
+std::string plan_warnings(const PlannedJob& planned) {
+  std::string text;
   for (const FileFinding& finding : planned.findings) {
     text += "warning: " + located(planned.file, finding.key, finding.what) + "\n";
   }
   return text;
+}
+
+std::string plan_text(const PlannedJob& planned) {
+  return plan_table(planned.model, planned.job, planned.plan, planned.time) + "\n" +
+         plan_warnings(planned);
 }
 
 std::string plan_json(const PlannedJob& planned) {

@@ -37,6 +37,9 @@ PlannedJob plan_job(const PlanRequest& request);
 /// if `to_write`.
 void require_runnable(const PlannedJob& planned, bool to_write);
 
+/// The findings, "warning: ..." each on a line.
+std::string plan_warnings(const PlannedJob& planned);
+
 /// For people, or one JSON document; both end with the findings as warnings.
 std::string plan_text(const PlannedJob& planned);
 std::string plan_json(const PlannedJob& planned);

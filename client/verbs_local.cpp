@@ -6,6 +6,7 @@
 #include "base/child_process.h"
 #include "base/environment.h"
 #include "base/program.h"
+#include "client/job_manifest.h"
 #include "client/job_template.h"
 #include "client/planned_job.h"
 #include "client/verb.h"
@@ -21,11 +22,21 @@ void print_plan(const PlannedJob& planned, const CommonOptions& common) {
   std::cout << (common.json() ? plan_json(planned) : plan_text(planned)) << std::flush;
 }
 
-int plan(const PlanRequest& request, const CommonOptions& common) {
-  const PlannedJob planned = plan_job(request);
+struct PlanOptions {
+  PlanRequest job;
+  ManifestRequest manifest;
+};
+
+int plan(const PlanOptions& options, const CommonOptions& common) {
+  const PlannedJob planned = plan_job(options.job);
   // Another machine may have what this one lacks.
-  if (request.hardware.empty()) require_runnable(planned, /*to_write=*/false);
-  print_plan(planned, common);
+  if (options.job.hardware.empty()) require_runnable(planned, /*to_write=*/false);
+  if (options.manifest.kind.empty()) {
+    print_plan(planned, common);
+  } else {
+    std::cerr << plan_warnings(planned);
+    std::cout << job_manifest(planned, options.manifest, common.json()) << std::flush;
+  }
   return kExitOk;
 }
 
@@ -107,20 +118,41 @@ Verb init_verb(CLI::App& app) {
           }};
 }
 
+void add_manifest_options(CLI::App& command, ManifestRequest& request) {
+  CLI::Option* manifest =
+      command
+          .add_option("--manifest", request.kind,
+                      "Print what hands the job to a cluster instead; mpijob: for `kubectl create`")
+          ->type_name("KIND")
+          ->check(CLI::IsMember({"mpijob"}).description(""));
+  command
+      .add_option("--template", request.template_file,
+                  "MPIJob (YAML) that the job is put into (default: a built-in one)")
+      ->type_name("FILE")
+      ->needs(manifest);
+  command.add_option("--cpus", request.cpus, "Processors of a rank there")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024).description(""))
+      ->needs(manifest)
+      ->capture_default_str();
+}
+
 Verb plan_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
       *app.add_subcommand("plan", "Show what each rank would hold, and the result's size");
-  auto options = std::make_shared<PlanRequest>();
-  add_job_file_option(command, options->job_file);
-  add_set_option(command, options->changes);
+  auto options = std::make_shared<PlanOptions>();
+  add_job_file_option(command, options->job.job_file);
+  add_set_option(command, options->job.changes);
   command
-      .add_option("--hardware", options->hardware,
+      .add_option("--hardware", options->job.hardware,
                   "How fast a machine is (YAML): also show how long the job takes on it")
       ->type_name("FILE");
+  add_manifest_options(command, options->manifest);
   return finish_verb(command, common,
                      "  dotresize plan job.yaml\n"
                      "  dotresize plan job.yaml --set method.size=0.7 -o json\n"
-                     "  dotresize plan job.yaml --hardware examples/hardware/v100x8.yaml\n",
+                     "  dotresize plan job.yaml --hardware examples/hardware/v100x8.yaml\n"
+                     "  dotresize plan job.yaml --manifest mpijob | kubectl create -f -\n",
                      [options, &common] { return plan(*options, common); });
 }
 

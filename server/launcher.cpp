@@ -12,6 +12,7 @@
 #include "job/spec/sweep_message.h"
 #include "server/external_launcher.h"
 #include "server/files.h"
+#include "server/kubernetes_launcher.h"
 #include "server/local_launcher.h"
 #include "server/slurm_launcher.h"
 
@@ -28,10 +29,11 @@ std::unique_ptr<Launcher> make(const LauncherContext& context) {
   return std::make_unique<Kind>(context);
 }
 
-constexpr std::array<Row, 3> kRows = {{
+constexpr std::array<Row, 4> kRows = {{
     {v1::Resources::local, make<LocalLauncher>},
     {v1::Resources::slurm, make<SlurmLauncher>},
     {v1::Resources::external, make<ExternalLauncher>},
+    {v1::Resources::kubernetes, make<KubernetesLauncher>},
 }};
 
 bool is_inherited(std::string_view variable) {

@@ -13,6 +13,7 @@
 #include "server/attempt.h"
 #include "server/heartbeats.h"
 #include "server/job_store.h"
+#include "server/kubernetes_api.h"
 #include "server/state_dir.h"
 
 namespace dotresize {
@@ -71,6 +72,14 @@ struct SlurmOptions {
   std::chrono::seconds poll{5};        ///< between questions to Slurm, of all jobs at once
 };
 
+/// How jobs are given to Kubernetes.
+struct KubernetesOptions {
+  KubernetesAccess access;             ///< what is empty is that of the pod that this is
+  std::filesystem::path job_template;  ///< see read_mpi_job_template (job/manifest/mpi_job.h)
+  int cpus = 1;                        ///< of a rank
+  std::chrono::seconds poll{5};        ///< between questions, of all jobs at once
+};
+
 /// What launchers are made of; what it refers to outlives them.
 struct LauncherContext {
   const StateDir& state;
@@ -80,6 +89,7 @@ struct LauncherContext {
   std::string coordinator;  ///< where ranks on this machine reach the Workers service
   RemoteWorkers remote;
   SlurmOptions slurm;
+  KubernetesOptions kubernetes;
   std::chrono::seconds external_timeout{0};  ///< for the first call of an attempt; 0: any time
 };
 

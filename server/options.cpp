@@ -137,18 +137,21 @@ struct RawOptions {
       : heartbeat_timeout_s(static_cast<int>(defaults.heartbeat_timeout.count())),
         retry_delay_s(static_cast<int>(defaults.retry_delay.count())),
         slurm_poll_s(static_cast<int>(defaults.slurm.poll.count())),
+        kubernetes_poll_s(static_cast<int>(defaults.kubernetes.poll.count())),
         external_timeout_s(static_cast<int>(defaults.external_timeout.count())) {}
 
   void set_times(ServerOptions& options) const {
     options.heartbeat_timeout = std::chrono::seconds(heartbeat_timeout_s);
     options.retry_delay = std::chrono::seconds(retry_delay_s);
     options.slurm.poll = std::chrono::seconds(slurm_poll_s);
+    options.kubernetes.poll = std::chrono::seconds(kubernetes_poll_s);
     options.external_timeout = std::chrono::seconds(external_timeout_s);
   }
 
   int heartbeat_timeout_s;
   int retry_delay_s;
   int slurm_poll_s;
+  int kubernetes_poll_s;
   int external_timeout_s;
   std::vector<std::string> launchers = {"local"};
 };
@@ -207,12 +210,12 @@ void add_caller_options(CLI::App& app, ServerOptions& options) {
 void add_launcher_options(CLI::App& app, ServerOptions& options, RawOptions& raw) {
   app.add_option(
          "--launcher", raw.launchers,
-         "What may start jobs: local, slurm, external, comma-separated; the first one those "
-         "that ask for none")
+         "What may start jobs: local, slurm, external, kubernetes, comma-separated; the first one "
+         "those that ask for none")
       ->envname("DOTRESIZE_LAUNCHER")
       ->type_name("NAME,...")
       ->delimiter(',')
-      ->check(CLI::IsMember({"local", "slurm", "external"}).description(""))
+      ->check(CLI::IsMember({"local", "slurm", "external", "kubernetes"}).description(""))
       ->capture_default_str();
   app.add_option("--workers", options.workers,
                  "HOST:PORT under which ranks on other machines reach this server (default: none)")
@@ -254,6 +257,40 @@ void add_slurm_options(CLI::App& app, SlurmOptions& options, RawOptions& raw) {
       ->capture_default_str();
 }
 
+/// How Kubernetes is given jobs, and asked for them.
+void add_kubernetes_options(CLI::App& app, KubernetesOptions& options, RawOptions& raw) {
+  app.add_option("--kubernetes-api", options.access.url,
+                 "Its API (default: of the cluster that this server is a pod of)")
+      ->type_name("URL")
+      ->envname("DOTRESIZE_KUBERNETES_API")
+      ->check(api_url_fault);
+  app.add_option("--kubernetes-token", options.access.token,
+                 "File with the token for it, read for each call (default: the pod's)")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_KUBERNETES_TOKEN");
+  app.add_option("--kubernetes-ca", options.access.ca,
+                 "Authority (PEM) of its certificate (default: the pod's)")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_KUBERNETES_CA");
+  app.add_option("--kubernetes-namespace", options.access.space,
+                 "Where MPIJobs are made (default: the pod's)")
+      ->type_name("NAME")
+      ->envname("DOTRESIZE_KUBERNETES_NAMESPACE");
+  app.add_option("--kubernetes-template", options.job_template,
+                 "MPIJob (YAML) that jobs are put into (default: a built-in one)")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_KUBERNETES_TEMPLATE");
+  app.add_option("--kubernetes-cpus", options.cpus, "Processors of a rank under Kubernetes")
+      ->envname("DOTRESIZE_KUBERNETES_CPUS")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--kubernetes-poll", raw.kubernetes_poll_s,
+                 "Seconds between questions to Kubernetes, each for all jobs")
+      ->envname("DOTRESIZE_KUBERNETES_POLL")
+      ->check(CLI::Range(1, 600))
+      ->capture_default_str();
+}
+
 /// `named`: whether an option was given.
 void take_launchers(const std::vector<std::string>& names, ServerOptions& options,
                     const std::function<bool(const char* option)>& named) {
@@ -273,6 +310,11 @@ void take_launchers(const std::vector<std::string>& names, ServerOptions& option
   };
   for (const char* option : {"--slurm-option", "--slurm-cpus", "--slurm-poll"}) {
     require(option, "slurm");
+  }
+  for (const char* option :
+       {"--kubernetes-api", "--kubernetes-token", "--kubernetes-ca", "--kubernetes-namespace",
+        "--kubernetes-template", "--kubernetes-cpus", "--kubernetes-poll"}) {
+    require(option, "kubernetes");
   }
   require("--external-timeout", "external");
 }
@@ -331,8 +373,8 @@ ServerOptions parse_options(int argc, char** argv) {
   std::string config_file;
 
   CLI::App app(
-      "The dotresize coordinator: takes jobs over gRPC and runs them under mpirun, or has Slurm "
-      "or others run them.",
+      "The dotresize coordinator: takes jobs over gRPC and runs them under mpirun, or has "
+      "Slurm, Kubernetes or others run them.",
       "dotresize-server");
   app.set_version_flag("--version", kVersion)->configurable(false);
   app.get_help_ptr()->configurable(false);
@@ -349,6 +391,7 @@ ServerOptions parse_options(int argc, char** argv) {
   add_limit_options(app, options, raw);
   add_launcher_options(app, options, raw);
   add_slurm_options(app, options.slurm, raw);
+  add_kubernetes_options(app, options.kubernetes, raw);
   app.add_option("--config", config_file, "YAML file with these options")
       ->envname("DOTRESIZE_CONFIG")
       ->check(CLI::ExistingFile)

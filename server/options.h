@@ -44,6 +44,7 @@ struct ServerOptions {
   std::filesystem::path workers_ca;  ///< PEM of the authority by which they know the server
   int max_remote_jobs = 100;         ///< launched at once by other launchers than local
   SlurmOptions slurm;
+  KubernetesOptions kubernetes;
   std::chrono::seconds external_timeout{0};  ///< see LauncherContext
 };
 

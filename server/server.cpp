@@ -15,6 +15,7 @@
 #include "base/program.h"
 #include "server/credentials.h"
 #include "server/endpoint.h"
+#include "server/kubernetes_launcher.h"
 
 namespace dotresize {
 namespace {
@@ -113,10 +114,15 @@ LauncherContext launcher_context(const ServerOptions& options, const StateDir& s
   constexpr uint64_t kMaxPemBytes = 1 << 20;
   const std::string ca =
       options.workers_ca.empty() ? "" : read_whole_file(options.workers_ca, kMaxPemBytes);
-  return {state,         store,
-          heartbeats,    options.job_umask,
-          coordinator,   {address_for_ranks(options), ca},
-          options.slurm, options.external_timeout};
+  return {state,
+          store,
+          heartbeats,
+          options.job_umask,
+          coordinator,
+          {address_for_ranks(options), ca},
+          options.slurm,
+          options.kubernetes,
+          options.external_timeout};
 }
 
 std::string first_fault(const std::vector<HealthCheck>& checks) {
@@ -146,6 +152,8 @@ Server::Server(const ServerOptions& options)
   launchers_ = std::make_unique<Launchers>(
       launcher_context(options, state_, store_, heartbeats_, "unix:" + socket().string()),
       options.launchers);
+  if (machine_.offers(v1::Resources::kubernetes))
+    check_kubernetes(options.kubernetes, state_.root());
   launchers_->require_ready();
   listen(options);
   scheduler_ =

@@ -13,6 +13,7 @@ import termios
 
 import numpy as np
 import pytest
+import yaml
 from safetensors.numpy import save_file
 
 from conftest import BIN, SOURCE
@@ -38,6 +39,30 @@ def test_plan_tells_the_time_on_a_machine(offline, job_files):
     text = offline("plan", job_files(), "--hardware", HARDWARE / "cpu.yaml").stdout
     assert "\ntime  " in text and "\nforward  " in text
     assert "seconds" not in offline.json("plan", job_files())
+
+
+def test_plan_prints_an_mpijob_and_its_job_file(offline, job_files, tmp_path):
+    job = job_files()
+    config_map, mpi_job = yaml.safe_load_all(offline("plan", job, "--manifest", "mpijob", "--cpus", "3").stdout)
+    name = config_map["metadata"]["name"]
+    assert name == mpi_job["metadata"]["name"] and name.startswith("dotresize-")
+    worker = mpi_job["spec"]["mpiReplicaSpecs"]["Worker"]
+    assert (worker["replicas"], mpi_job["spec"]["slotsPerWorker"]) == (1, 2)
+    resources = worker["template"]["spec"]["containers"][0]["resources"]
+    ranks = offline.json("plan", job)["ranks"]
+    assert resources["requests"]["cpu"] == "6"
+    memory = 2 * (max(rank["peak_memory_bytes"] for rank in ranks) + (256 << 20))
+    assert 0 <= (int(resources["limits"]["memory"].removesuffix("Mi")) << 20) - memory < 1 << 20
+    assert {"name": "dotresize-job", "configMap": {"name": name}} in worker["template"]["spec"]["volumes"]
+    command = mpi_job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"]
+    assert command[:3] == ["mpirun", "-np", "2"] and command[-1] == "/job/job.json"
+    (tmp_path / "again.json").write_text(config_map["data"]["job.json"])
+    assert offline.json("plan", tmp_path / "again.json")["ranks"] == ranks
+    assert offline.json("plan", job, "--manifest", "mpijob", "--cpus", "3")["items"] == [config_map, mpi_job]
+    assert "--manifest" in offline("plan", job, "--cpus", "3", exit_code=64).stderr
+    (tmp_path / "template.yaml").write_text("kind: Pod\n")
+    error = offline("plan", job, "--manifest", "mpijob", "--template", tmp_path / "template.yaml", exit_code=65).stderr
+    assert "template.yaml: is no MPIJob" in error
 
 
 def test_plan_on_gpus_is_that_of_their_dtype(offline, job_files):

@@ -85,6 +85,7 @@ def test_every_metric_and_every_alert_is_in_the_documents(metric_names):
 def test_options_of_the_server_exist(server_help):
     compose = documents(DEPLOY / "docker/compose.yaml")[0]["services"]["server"]["command"]
     container = find("Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
+    container += documents(DEPLOY / "kubernetes/mpi-server/deployment.yaml")[0]["spec"]["template"]["spec"]["containers"][0]["args"]
     flags = {part.split("=")[0] for part in compose + container if part.startswith("--")}
     for file in ("systemd/server.yaml", "slurm/server.yaml"):
         flags |= {"--" + key.replace("_", "-") for key in documents(DEPLOY / file)[0]}
@@ -130,28 +131,38 @@ def test_deployment_fits_together():
     assert {entry["port"] for rule in find("NetworkPolicy")["spec"]["ingress"] for entry in rule["ports"]} == ports.keys()
 
 
-def test_mpijob_starts_a_rank_for_each_slot():
-    spec = documents(DEPLOY / "kubernetes/mpijob/mpijob.yaml")[0]["spec"]
-    launcher, worker = (spec["mpiReplicaSpecs"][kind] for kind in ("Launcher", "Worker"))
-    command = launcher["template"]["spec"]["containers"][0]["command"]
-    slots = spec["slotsPerWorker"]
-    assert command[command.index("-np") + 1] == str(slots * worker["replicas"])
-    container = worker["template"]["spec"]["containers"][0]
-    assert container["resources"]["limits"]["nvidia.com/gpu"] == slots
-    job = documents(DEPLOY / "kubernetes/mpijob/job.yaml")[0]
-    assert job["resources"]["ranks"] == slots * worker["replicas"]
-    assert command[-1] == "/job/job.yaml"
-    assert "/job" in {mount["mountPath"] for mount in container["volumeMounts"]}
+def test_server_of_mpijobs_and_their_pods_fit_together():
+    """What the template's pods have is where the server's options say, and may be reached."""
+    folder = DEPLOY / "kubernetes/mpi-server"
+    pod = documents(folder / "deployment.yaml")[0]["spec"]["template"]["spec"]
+    server = pod["containers"][0]
+    arguments = dict(argument[2:].split("=") for argument in server["args"] if argument.startswith("--"))
+    mounts = {mount["mountPath"] for mount in server["volumeMounts"] if "$patch" not in mount}
+    assert all(any(arguments[option].startswith(f"{mount}/") for mount in mounts) for option in ("state", "allow-root"))
+    assert arguments["workers"] == f"0.0.0.0:{server['ports'][0]['containerPort']}"
+    assert documents(folder / "service.yaml")[0]["spec"]["ports"][0]["port"] == server["ports"][0]["containerPort"]
+    assert pod["hostname"] == find("Service")["metadata"]["name"], "ranks are told the host's name"
+    role, binding = documents(folder / "rbac.yaml")
+    assert role["rules"] == [{"apiGroups": ["kubeflow.org"], "resources": ["mpijobs"],
+                              "verbs": ["create", "get", "list", "delete"]}]
+    assert binding["subjects"][0]["name"] == find("Deployment")["spec"]["template"]["spec"]["serviceAccountName"]
+    components = set()
+    for replica in documents(DEPLOY / "kubernetes/mpijob.yaml")[0]["spec"]["mpiReplicaSpecs"].values():
+        components.add(replica["template"]["metadata"]["labels"]["app.kubernetes.io/component"])
+        assert mounts <= {mount["mountPath"] for mount in replica["template"]["spec"]["containers"][0]["volumeMounts"]}
+    ranks = documents(folder / "network-policy.yaml")[1]["spec"]["podSelector"]["matchExpressions"][0]["values"]
+    assert components == set(ranks)
 
 
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="there is no kubectl")
-@pytest.mark.parametrize("folder, kinds", [("server", 9), ("mpijob", 2)])
+@pytest.mark.parametrize("folder, kinds", [("server", 9), ("mpi-server", 12)])
 def test_kustomize_renders_the_folder(folder, kinds):
     done = run("kubectl", "kustomize", DEPLOY / "kubernetes" / folder)
     assert done.returncode == 0, done.stderr
     rendered = list(yaml.safe_load_all(done.stdout))
     assert len(rendered) == kinds
     assert "image: dotresize:0.1.0" in done.stdout
+    assert "$patch" not in done.stdout
     assert all(document["metadata"].get("namespace", "dotresize") == "dotresize" for document in rendered)
 
 

@@ -117,6 +117,30 @@ def refused(code):
     found.extend(details(caught.value))
 
 
+def openssl(*arguments):
+    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
+
+
+class Authority:
+    def __init__(self, folder):
+        self.folder = folder
+        folder.mkdir()
+        self.certificate = folder / "ca.pem"
+        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                "-subj", "/CN=authority", "-keyout", folder / "ca.key", "-out", self.certificate)
+
+    def issue(self, name, days=2):
+        """(certificate, key) for this host."""
+        key, request, certificate = (self.folder / f"{name}.{kind}" for kind in ("key", "csr", "pem"))
+        extensions = self.folder / f"{name}.cnf"
+        extensions.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost")
+        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
+                "-keyout", key, "-out", request)
+        openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self.folder / "ca.key",
+                "-CAcreateserial", "-days", days, "-extfile", extensions, "-out", certificate)
+        return certificate, key
+
+
 def processes_of(job_id):
     """{pid: environment} of the live processes of a job, supervisor included."""
     found = {}
@@ -141,6 +165,29 @@ def ranks_of(job_id):
         for pid, environment in processes_of(job_id).items()
         if "OMPI_COMM_WORLD_RANK" in environment
     }
+
+
+def is_in(server, id_, state):
+    def arrived():
+        job = server.get(id_)
+        assert job.state == state or job.state not in ENDED, job
+        return job.state == state and job
+    return eventually(60, arrived)
+
+
+def says(server, id_, text):
+    """The job, once its launcher has said so."""
+    def told():
+        job = server.get(id_)
+        assert job.state not in ENDED, job
+        return text in job.launcher_status and job
+    return eventually(60, told)
+
+
+def reasons(server, id_):
+    """[(state, reason)] of the job's events."""
+    return [(event.state_change.state, event.state_change.reason) for event in server.watch(id_)
+            if event.HasField("state_change")]
 
 
 class Server:

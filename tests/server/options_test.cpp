@@ -85,6 +85,9 @@ TEST_F(Options, LaunchersAndTheOptionsOfSbatchAreLists) {
             (std::vector{Resources::slurm, Resources::external}));
   EXPECT_EQ(exit_code({"--config", file, "--launcher", "local"}), kExitUsage);
   EXPECT_EQ(exit_code({"--launcher", "mpirun"}), kExitUsage);
+  EXPECT_EQ(parse({"--launcher", "kubernetes", "--kubernetes-cpus", "4"}).kubernetes.cpus, 4);
+  EXPECT_EQ(exit_code({"--launcher", "kubernetes", "--kubernetes-api", "http://k8s"}), kExitUsage);
+  EXPECT_EQ(exit_code({"--kubernetes-cpus", "4"}), kExitUsage);
 }
 
 TEST(StateDirectory, ThatCannotBeMadeIsASentence) {

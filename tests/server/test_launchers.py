@@ -1,4 +1,4 @@
-"""Jobs whose ranks others start: a real Slurm, and somebody who runs a command."""
+"""Jobs whose ranks others start: a real Slurm, and somebody who runs a command. Kubernetes: test_kubernetes.py."""
 
 import json
 import os
@@ -7,8 +7,8 @@ import subprocess
 
 import grpc
 import pytest
-from conftest import (BINARIES, ENDED, endless_spec, eventually, free_port, job_pb2, jobs_pb2, processes_of, refused,
-                      script, spec, workers_pb2, workers_pb2_grpc)
+from conftest import (BINARIES, ENDED, endless_spec, eventually, free_port, is_in, job_pb2, jobs_pb2, processes_of,
+                      reasons, refused, says, script, spec, workers_pb2, workers_pb2_grpc)
 from slurm_cluster import SlurmCluster, why_not
 
 Job = jobs_pb2.Job
@@ -53,23 +53,6 @@ def make_external_server(make_server):
         "--launcher", "external", "--workers", f"127.0.0.1:{free_port()}", *options)
 
 
-def is_in(server, id_, state):
-    def arrived():
-        job = server.get(id_)
-        assert job.state == state or job.state not in ENDED, job
-        return job.state == state and job
-    return eventually(60, arrived)
-
-
-def says(server, id_, text):
-    """The job, once its launcher has said so."""
-    def told():
-        job = server.get(id_)
-        assert job.state not in ENDED, job
-        return text in job.launcher_status and job
-    return eventually(60, told)
-
-
 def attempt_file(server, id_, name):
     """What the ranks of a start of the job read."""
     file = server.state / "jobs" / id_ / name
@@ -85,12 +68,6 @@ def beat(attempt):
         answer = workers_pb2_grpc.WorkersStub(channel).Heartbeat(
             request, timeout=20, metadata=[("authorization", f"Bearer {attempt['token']}")])
     return answer.stop
-
-
-def reasons(server, id_):
-    """[(state, reason)] of the job's events."""
-    return [(event.state_change.state, event.state_change.reason) for event in server.watch(id_)
-            if event.HasField("state_change")]
 
 
 @needs_slurm
@@ -272,6 +249,8 @@ def test_job_chooses_among_the_launchers_of_its_server(make_server, patient_work
     (["--workers", "127.0.0.1:7", "--workers-ca", "/ca.pem"], "needs --tls-cert"),
     (["--launcher", "external,local"], "local must come first"),
     (["--slurm-cpus", "4"], "needs --launcher slurm"),
+    (["--kubernetes-cpus", "4"], "needs --launcher kubernetes"),
+    (["--launcher", "kubernetes", "--workers", "127.0.0.1:7"], "--kubernetes-api: is needed"),
     (["--external-timeout", "4"], "needs --launcher external")], ids=str)
 def test_launchers_that_cannot_work_are_refused_by_name(tmp_path, options, fault):
     done = subprocess.run([BINARIES / "dotresize-server", "--state", tmp_path / "state", *options], capture_output=True,

@@ -6,32 +6,8 @@ import subprocess
 
 import grpc
 import pytest
-from conftest import (BINARIES, PROGRAM, Server, eventually, free_port, jobs_pb2, jobs_pb2_grpc, processes_of,
-                      refused, script, spec)
-
-
-def openssl(*arguments):
-    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
-
-
-class Authority:
-    def __init__(self, folder):
-        self.folder = folder
-        folder.mkdir()
-        self.certificate = folder / "ca.pem"
-        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-                "-subj", "/CN=authority", "-keyout", folder / "ca.key", "-out", self.certificate)
-
-    def issue(self, name, days=2):
-        """(certificate, key) for this host."""
-        key, request, certificate = (self.folder / f"{name}.{kind}" for kind in ("key", "csr", "pem"))
-        extensions = self.folder / f"{name}.cnf"
-        extensions.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost")
-        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
-                "-keyout", key, "-out", request)
-        openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self.folder / "ca.key",
-                "-CAcreateserial", "-days", days, "-extfile", extensions, "-out", certificate)
-        return certificate, key
+from conftest import (BINARIES, PROGRAM, Authority, Server, eventually, free_port, jobs_pb2, jobs_pb2_grpc,
+                      processes_of, refused, script, spec)
 
 
 @pytest.fixture(scope="module")

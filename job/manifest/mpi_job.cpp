@@ -1,0 +1,204 @@
+#include "job/manifest/mpi_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <string_view>
+
+#include "base/checked_json.h"
+#include "base/errors.h"
+#include "base/input_file.h"
+#include "base/sha256.h"
+#include "job/manifest/manifest_files.h"
+#include "job/manifest/yaml_json.h"
+
+namespace dotresize {
+namespace {
+
+using Pointer = Manifest::json_pointer;
+
+constexpr uint64_t kMaxTemplateBytes = uint64_t{1} << 20;
+constexpr int64_t kMiB = int64_t{1} << 20;
+// Of a rank's memory, beside its plan: shared memory, and what mpirun and sshd have in its pod.
+constexpr int64_t kRankExtra = 256 * kMiB;
+constexpr int kMaxSlots = 1024;
+constexpr char kGpu[] = "nvidia.com/gpu";
+constexpr char kVolume[] = "dotresize-job";
+/// Appends what the rest of its arguments prints to its first one; a signal reaches mpirun itself.
+constexpr char kLogged[] = R"(exec "$@" >>"$0" 2>&1)";
+
+Pointer replica(const std::string& kind) { return Pointer("/spec/mpiReplicaSpecs") / kind; }
+Pointer pod_template(const std::string& kind) { return replica(kind) / "template"; }
+Pointer pod(const std::string& kind) { return pod_template(kind) / "spec"; }
+Pointer container(const std::string& kind) { return pod(kind) / "containers" / size_t{0}; }
+
+/// Null if it is not there.
+Manifest member(const Manifest& object, const std::string& key) {
+  return object.contains(key) ? object.at(key) : Manifest();
+}
+
+bool is_list_of_texts(const Manifest& value) {
+  const auto is_text = [](const Manifest& item) { return item.is_string(); };
+  return value.is_array() && std::all_of(value.begin(), value.end(), is_text);
+}
+
+/// Why there cannot be a job in the template; nothing if there can.
+std::optional<std::string> fault_of(const Manifest& base) {
+  if (member(base, "apiVersion") != "kubeflow.org/v2beta1" || member(base, "kind") != "MPIJob") {
+    return "is no MPIJob of kubeflow.org/v2beta1";
+  }
+  for (const char* kind : {"Launcher", "Worker"}) {
+    const Pointer first = container(kind);
+    if (!base.contains(first) || !base.at(first).is_object()) {
+      return first.to_string() + " must be a container";
+    }
+  }
+  const Manifest& launcher = base.at(container("Launcher"));
+  const Manifest command = member(launcher, "command");
+  if (!is_list_of_texts(command) || command.size() < 2) {
+    return (container("Launcher") / "command").to_string() +
+           " must be a list: mpirun, its options, then the path of dotresize-worker";
+  }
+  if (launcher.contains("args")) {
+    return (container("Launcher") / "args").to_string() + " must be a part of its command";
+  }
+  const auto slots = base.at("spec").value("slotsPerWorker", int64_t{1});
+  if (slots < 1 || slots > kMaxSlots) {
+    return "/spec/slotsPerWorker must be 1 to " + std::to_string(kMaxSlots) +
+           ", the most ranks that a pod has";
+  }
+  if (base.at("spec").value("runLauncherAsWorker", false)) {
+    return "/spec/runLauncherAsWorker must be false: the launcher has nothing of what ranks need";
+  }
+  if (base.at("spec").value("mpiImplementation", std::string("OpenMPI")) != "OpenMPI") {
+    return "/spec/mpiImplementation must be OpenMPI, with which the worker is built";
+  }
+  return std::nullopt;
+}
+
+/// Worker pods, and the most ranks in each.
+struct Pods {
+  int count = 1;
+  int ranks = 1;
+};
+
+Pods spread(int ranks, int most) {
+  const int count = (ranks + most - 1) / most;
+  return {count, (ranks + count - 1) / count};
+}
+
+void add_labels(Manifest& metadata, const MpiJobParts& parts) {
+  for (const auto& [key, value] : parts.labels) metadata["labels"][key] = value;
+}
+
+/// An attempt is started once: another one has another name.
+void set_policy(Manifest& job, int workers) {
+  Manifest& policy = job["spec"]["runPolicy"];
+  policy["cleanPodPolicy"] = "Running";
+  policy["backoffLimit"] = 0;
+  job["spec"]["launcherCreationPolicy"] = "WaitForWorkersReady";
+  for (const char* kind : {"Launcher", "Worker"}) {
+    Manifest& spec = job[replica(kind)];
+    spec["replicas"] = std::string_view(kind) == "Worker" ? workers : 1;
+    spec["restartPolicy"] = "Never";
+  }
+}
+
+Manifest launcher_command(const Manifest& base, const MpiJobParts& parts) {
+  Manifest command = Manifest::array();
+  if (!parts.log.empty()) command = {"sh", "-c", kLogged, parts.log};
+  command.push_back(base.front());
+  for (const std::string& word :
+       {std::string("-np"), std::to_string(parts.ranks), std::string("-x"),
+        fmt::format("OMP_NUM_THREADS={}", parts.cpus)}) {
+    command.push_back(word);
+  }
+  for (size_t i = 1; i < base.size(); ++i) command.push_back(base[i]);
+  for (const std::string& word : parts.arguments) command.push_back(word);
+  return command;
+}
+
+void set_resources(Manifest& resources, const MpiJobParts& parts, const Pods& pods) {
+  const int64_t bytes = pods.ranks * (parts.rank_memory + kRankExtra);
+  const std::string memory = fmt::format("{}Mi", (bytes + kMiB - 1) / kMiB);
+  Manifest& requests = resources["requests"];
+  requests["cpu"] = std::to_string(pods.ranks * parts.cpus);
+  requests["memory"] = memory;
+  requests.erase(std::string(kGpu));
+  Manifest& limits = resources["limits"];
+  limits["memory"] = memory;
+  limits.erase(std::string(kGpu));
+  if (parts.gpus) limits[kGpu] = pods.ranks;
+}
+
+void mount_config_map(Manifest& job, const std::string& name) {
+  job[pod("Worker")]["volumes"].push_back({{"name", kVolume}, {"configMap", {{"name", name}}}});
+  job[container("Worker")]["volumeMounts"].push_back(
+      {{"name", kVolume}, {"mountPath", kJobFolder}, {"readOnly", true}});
+}
+
+}  // namespace
+
+Manifest read_mpi_job_template(const std::filesystem::path& file) {
+  const std::string origin = file.empty() ? "the built-in MPIJob" : file.string();
+  const std::string text =
+      file.empty() ? std::string(mpi_job_yaml()) : read_whole_file(file, kMaxTemplateBytes);
+  Manifest base = json_of_yaml(text, origin);
+  try {
+    if (const auto fault = fault_of(base)) throw InputError(origin + ": " + *fault);
+    // What is of a wrong type shows now.
+    make_mpi_job(base, {"", {{"key", "value"}}, 1, 1, 0, false, {}, "map", ""});
+    mounts_directory(base, "/");
+  } catch (const Manifest::exception& error) {
+    throw InputError(origin +
+                     ": something is of another type than in an MPIJob: " + json_fault(error));
+  }
+  return base;
+}
+
+Manifest make_mpi_job(Manifest base, const MpiJobParts& parts) {
+  const Pods pods = spread(parts.ranks, base.at("spec").value("slotsPerWorker", 1));
+  base["metadata"]["name"] = parts.name;
+  add_labels(base["metadata"], parts);
+  base["spec"]["slotsPerWorker"] = pods.ranks;
+  base["spec"]["mpiImplementation"] = "OpenMPI";
+  set_policy(base, pods.count);
+  for (const char* kind : {"Launcher", "Worker"})
+    add_labels(base[pod_template(kind)]["metadata"], parts);
+  Manifest& command = base[container("Launcher")]["command"];
+  command = launcher_command(command, parts);
+  set_resources(base[container("Worker")]["resources"], parts, pods);
+  if (!parts.config_map.empty()) mount_config_map(base, parts.config_map);
+  return base;
+}
+
+bool mounts_directory(const Manifest& base, const std::filesystem::path& directory) {
+  const auto holds = [&](const Manifest& mount) {
+    const std::filesystem::path rest =
+        directory.lexically_relative(mount.at("mountPath").get<std::string>());
+    return !rest.empty() && *rest.begin() != "..";
+  };
+  for (const char* kind : {"Launcher", "Worker"}) {
+    const Manifest mounts = member(base.at(container(kind)), "volumeMounts");
+    if (std::none_of(mounts.begin(), mounts.end(), holds)) return false;
+  }
+  return true;
+}
+
+std::string mpi_job_name(const std::string& job_name, const std::string& content) {
+  constexpr size_t kMaxWord = 24;
+  std::string word;
+  for (const unsigned char c : job_name) {
+    const bool plain = c < 0x80 && std::isalnum(c) != 0;
+    if (plain) word += static_cast<char>(std::tolower(c));
+    if (!plain && !word.empty() && word.back() != '-') word += '-';
+  }
+  word = word.substr(0, kMaxWord);
+  while (!word.empty() && word.back() == '-') word.pop_back();
+  const std::string digits = sha256_of_bytes(content.data(), content.size()).substr(0, 8);
+  return "dotresize-" + (word.empty() ? "" : word + "-") + digits;
+}
+
+}  // namespace dotresize
