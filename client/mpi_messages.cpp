@@ -26,8 +26,8 @@ bool has_process_prefix(const std::string& line) {
 
 /// Ranks write at the same time as mpirun.
 bool is_ours(const std::string& line) {
-  constexpr std::string_view kPrefix = "dotresize";
-  return line.starts_with(kPrefix) || line.starts_with('\x1e');
+  constexpr std::string_view kProgram = "dotresize";
+  return line.starts_with(kProgram) || line.starts_with('\x1e');
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 # dotresize_sanitized_library(NAME SOURCES ... LIBRARIES ...): sources once more, under AddressSanitizer and
 # UndefinedBehaviorSanitizer. Whatever links it is compiled and linked with them too; an error ends the program.
 # -O0: optimising instrumented code takes minutes. -Wno-restrict: g++ 12 warns of its own std::string there.
-# Twelve sources are compiled as one, since most of the time goes into what headers instantiate: so names in unnamed
-# namespaces must differ. The libraries themselves are compiled one by one, which shows missing includes.
+# Twelve sources are compiled as one, as DOTRESIZE_UNITY has it for the libraries themselves.
 include(Precompiled)
 set(DOTRESIZE_SANITIZERS -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
 if(NOT TARGET dotresize_sanitized_pch)

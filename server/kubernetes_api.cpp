@@ -26,10 +26,10 @@ using Clock = std::chrono::steady_clock;
 constexpr std::string_view kScheme = "https://";
 constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount";
 constexpr uint64_t kMaxTokenBytes = uint64_t{64} << 10;
-constexpr size_t kMaxAnswer = size_t{32} << 20;
+constexpr size_t kMaxAnswerBytes = size_t{32} << 20;
 constexpr int kPage = 100;  // MPIJobs
 constexpr std::chrono::seconds kConnectLimit{5};
-constexpr std::chrono::seconds kLimit{10};  // of one answer
+constexpr std::chrono::seconds kAnswerLimit{10};  // of one answer
 constexpr int kLongestRetryAfterS = 60;
 
 /// What stands between scheme and path, with a port, and the path.
@@ -162,8 +162,8 @@ KubernetesApi::KubernetesApi(const KubernetesAccess& access)
   client_ = std::make_unique<httplib::SSLClient>(host_of(address.endpoint), address.endpoint.port);
   client_->set_ca_cert_path(InputFile(access.ca.string()).path());
   client_->set_connection_timeout(kConnectLimit);
-  client_->set_read_timeout(kLimit);
-  client_->set_write_timeout(kLimit);
+  client_->set_read_timeout(kAnswerLimit);
+  client_->set_write_timeout(kAnswerLimit);
   client_->set_keep_alive(true);
 }
 
@@ -171,14 +171,14 @@ KubernetesApi::~KubernetesApi() = default;
 
 ApiAnswer KubernetesApi::send(httplib::Request& request) {
   ApiAnswer answer;
-  const Clock::time_point deadline = Clock::now() + kLimit;
+  const Clock::time_point deadline = Clock::now() + kAnswerLimit;
   request.headers = {{"Authorization", "Bearer " + token_},
                      {"Accept", "application/json"},
                      {"Accept-Encoding", "identity"},
                      {"Content-Type", "application/json"},
                      {"User-Agent", std::string("dotresize-server/") + kVersion}};
   request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
-    if (answer.body.size() + size > kMaxAnswer || Clock::now() > deadline) return false;
+    if (answer.body.size() + size > kMaxAnswerBytes || Clock::now() > deadline) return false;
     answer.body.append(data, size);
     return true;
   };

@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxWord = 100;
-constexpr size_t kMaxMessage = 500;
+constexpr size_t kMaxText = 500;
 
 /// Reasons of pods and of the launcher's batch Job, in the reason of the condition Failed.
 struct Reason {
@@ -56,7 +56,7 @@ MpiJob mpi_job_of(const Json& object) {
   for (const Json& condition : status.value("conditions", Json::array())) {
     job.conditions[condition.at("type").get<std::string>()] = {
         condition.at("status") == "True", text_of(condition, "reason", kMaxWord),
-        text_of(condition, "message", kMaxMessage)};
+        text_of(condition, "message", kMaxText)};
   }
   const Json replicas = status.value("replicaStatuses", Json::object());
   job.workers = replicas.value("Worker", Json::object()).value("active", 0);
@@ -151,7 +151,7 @@ std::string api_message(int status, const std::string& body) {
   const bool has_message =
       answer.is_object() && answer.contains("message") && answer["message"].is_string();
   const std::string message = has_message ? answer["message"].get<std::string>() : body;
-  return fmt::format("{} {}", status, printable(message, kMaxMessage));
+  return fmt::format("{} {}", status, printable(message, kMaxText));
 }
 
 bool is_refusal(int status) {

@@ -18,15 +18,10 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr size_t kLogTailBytes = size_t{16} * 1024;
 constexpr size_t kMaxRecord = size_t{4} << 20;
 
 std::string name_of(const v1::Job& job) {
   return fmt::format("dotresize-{}-{}", job.id(), job.attempt());
-}
-
-Failure failure(const char* code, const std::string& message) {
-  return {code, -1, "", "", message};
 }
 
 AttemptStatus exited(const Failure& why) {

@@ -111,9 +111,9 @@ void check_remote_launchers(const ServerOptions& options) {
 LauncherContext launcher_context(const ServerOptions& options, const StateDir& state,
                                  JobStore& store, const Heartbeats& heartbeats,
                                  const std::string& coordinator) {
-  constexpr uint64_t kMaxPemBytes = 1 << 20;
+  constexpr uint64_t kMaxAuthorityBytes = 1 << 20;
   const std::string ca =
-      options.workers_ca.empty() ? "" : read_whole_file(options.workers_ca, kMaxPemBytes);
+      options.workers_ca.empty() ? "" : read_whole_file(options.workers_ca, kMaxAuthorityBytes);
   return {state,
           store,
           heartbeats,

@@ -93,10 +93,6 @@ std::vector<SlurmJob> parse_lines(const std::string& text, size_t name_field, si
   return jobs;
 }
 
-Failure failure(const char* code, const std::string& message) {
-  return {code, -1, "", "", message};
-}
-
 /// How a batch script has ended that Slurm has let come to its end.
 void set_end(AttemptStatus& status, const SlurmJob& job) {
   const std::string name = fmt::format("Slurm job {}", job.id);

@@ -22,7 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr size_t kLogTailBytes = size_t{16} * 1024;
 constexpr size_t kMaxAnswer = 4096;
 constexpr int64_t kMiB = int64_t{1} << 20;
 // Of a rank's memory, beside its plan: srun's and slurmstepd's.

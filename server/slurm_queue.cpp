@@ -10,8 +10,8 @@
 namespace dotresize {
 namespace {
 
-constexpr std::chrono::seconds kLimit{15};  // of one question
-constexpr size_t kMaxFault = 300;
+constexpr std::chrono::seconds kQuestionLimit{15};  // of one question
+constexpr size_t kMaxReason = 300;
 
 /// Of each name the newest job: accounting may know one that was queued again more than once.
 void add(std::map<std::string, SlurmJob>& jobs, std::vector<SlurmJob> more) {
@@ -78,7 +78,7 @@ void SlurmQueue::loop() {
 }
 
 void SlurmQueue::ask(const std::vector<std::string>& names) {
-  const CapturedChild listed = capture_child(squeue_command(), kLimit);
+  const CapturedChild listed = capture_child(squeue_command(), kQuestionLimit);
   if (listed.exit_code != 0) {
     return set_fault(listed.last_line.empty() ? "squeue does not answer" : listed.last_line);
   }
@@ -89,7 +89,7 @@ void SlurmQueue::ask(const std::vector<std::string>& names) {
     if (!jobs.contains(name)) unknown.push_back(name);
   }
   if (!unknown.empty()) {
-    const CapturedChild accounted = capture_child(sacct_command(unknown), kLimit);
+    const CapturedChild accounted = capture_child(sacct_command(unknown), kQuestionLimit);
     // Without accounting nobody knows more than squeue.
     if (accounted.exit_code == 0) add(jobs, parse_sacct(accounted.output));
   }
@@ -118,12 +118,12 @@ void SlurmQueue::cancel_unwanted() {
     }
   }
   if (command.size() == 1) return;
-  const CapturedChild done = capture_child(command, kLimit);
+  const CapturedChild done = capture_child(command, kQuestionLimit);
   if (done.exit_code != 0) set_fault(done.last_line);
 }
 
 void SlurmQueue::set_fault(const std::string& fault) {
-  const std::string line = printable(fault, kMaxFault);
+  const std::string line = printable(fault, kMaxReason);
   const std::lock_guard lock(mutex_);
   if (line == fault_) return;
   fault_ = line;

@@ -29,8 +29,8 @@ namespace {
 
 constexpr char kOrigin[] = "sweep";
 // The keys that can be varied and name files.
-constexpr char kText[] = "calibration.text";
-constexpr char kTokens[] = "calibration.tokens";
+constexpr char kTextKey[] = "calibration.text";
+constexpr char kTokensKey[] = "calibration.tokens";
 
 bool is_absolute(const std::string& path) { return std::filesystem::path(path).is_absolute(); }
 
@@ -49,7 +49,7 @@ void require_absolute_paths(v1::JobSpec spec, const v1::SweepSpec& sweep) {
   };
   for (const SpecPath& path : paths_of(spec)) check(path.key, *path.value);
   for (const v1::SweepSpec::Axis& axis : sweep.axes()) {
-    if (axis.key() != kText && axis.key() != kTokens) continue;
+    if (axis.key() != kTextKey && axis.key() != kTokensKey) continue;
     for (const auto& value : axis.values().values()) {
       for_each_text(value, [&](const std::string& text) { check("sweep." + axis.key(), text); });
     }
@@ -209,7 +209,7 @@ SweepFile resolve_sweep(const v1::JobSpec& spec, const v1::SweepSpec& sweep,
       file, [&](const std::string& key, SweepAxis::Value& value, const v1::JobSpec& with) {
         const v1::Calibration resolved = paths.resolve(with).calibration();
         v1::Calibration& part = *value.spec.mutable_calibration();
-        if (key == kText) {
+        if (key == kTextKey) {
           *part.mutable_text() = resolved.text();
         } else {
           part.set_tokens(resolved.tokens());
