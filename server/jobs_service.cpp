@@ -321,7 +321,7 @@ grpc::Status JobsService::ListJobs(const CallOrigin& origin, const v1::ListJobsR
         *job.mutable_spec() = name;
         if (job.has_sweep()) job.mutable_sweep()->Clear();
       }
-      response.add_jobs() = std::move(job);
+      *response.add_jobs() = std::move(job);
     }
     if (page.next_before > 0) {
       response.set_next_page_token(make_page_token(page.next_before, request.filter()));

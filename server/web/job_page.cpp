@@ -25,6 +25,7 @@ using Rows = std::vector<std::vector<std::string>>;
 struct Action {
   const char* verb;  ///< last part of the form's address
   const char* label;
+  const char* button;  ///< what is pressed once its effect has been read
   const char* effect;
 };
 
@@ -32,20 +33,20 @@ std::vector<Action> actions_on(const v1::Job& job) {
   if (!has_ended(job.state())) {
     if (job.cancelling()) return {};
     return {
-        {"cancel", "Cancel",
+        {"cancel", "Cancel", "Cancel the job",
          "The job is stopped. What it has found so far is removed; a sweep's directory stays."}};
   }
   std::vector<Action> actions;
   if (job.state() != v1::Job::SUCCEEDED) {
-    actions.push_back(
-        {"resume", "Resume", "The job is queued again and goes on from what is left of it."});
+    actions.push_back({"resume", "Resume", "Resume the job",
+                       "The job is queued again and goes on from what is left of it."});
     if (job.unfinished_bytes() > 0 && !job.has_sweep()) {
-      actions.push_back({"restart", "Start afresh",
+      actions.push_back({"restart", "Start afresh", "Start the job afresh",
                          "The job is queued again. What is left of it is removed first."});
     }
   }
   actions.push_back(
-      {"delete", "Delete",
+      {"delete", "Delete", "Delete the job",
        "The job is forgotten, with its log and its unfinished output. A model that it "
        "has made stays."});
   return actions;
@@ -113,6 +114,7 @@ void add_actions(TemplateDictionary& dictionary, const JobPageView& view) {
     set_text(shown, "VERB", action.verb);
     set_text(shown, "LABEL", action.label);
     set_text(shown, "EFFECT", action.effect);
+    set_text(shown, "BUTTON", action.button);
     set_text(shown, "FORM_TOKEN", view.form_token);
   }
 }
