@@ -14,7 +14,6 @@
 #include "base/input_file.h"
 #include "base/parse_number.h"
 #include "base/printable.h"
-#include "base/program.h"
 #include "server/endpoint.h"
 #include "server/kubernetes_jobs.h"
 
@@ -176,7 +175,7 @@ ApiAnswer KubernetesApi::send(httplib::Request& request) {
                      {"Accept", "application/json"},
                      {"Accept-Encoding", "identity"},
                      {"Content-Type", "application/json"},
-                     {"User-Agent", std::string("dotresize-server/") + kVersion}};
+                     {"User-Agent", "dotresize-server"}};
   request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
     if (answer.body.size() + size > kMaxAnswerBytes || Clock::now() > deadline) return false;
     answer.body.append(data, size);

@@ -98,6 +98,7 @@ void KubernetesLauncher::launch(const v1::Job& job, const std::string& token) {
 AttemptStatus KubernetesLauncher::check(const v1::Job& job) {
   Record* record = record_of(job);
   if (record == nullptr) return {Liveness::kVanished, {}, /*ran=*/false};
+  if (job.cancelling()) stop(job);  // before it is created, by a later server too
   const KubernetesQueue::Answer answer = queue_.follow(name_of(job), record->order);
   if (answer.created && !record->order.created) {
     record->order.created = true;

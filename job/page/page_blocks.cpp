@@ -72,8 +72,8 @@ void add_plans(TemplateDictionary& page, const PlanGallery& gallery) {
   set_text(block, "TEXT", gallery.text);
   for (const size_t index : shown_plans(gallery)) add_plan(block, gallery, index, scale);
   block.SetValue("SCALE_PNG", base64(png_of_scale()));
-  for (const int power : scale.ticks()) {
-    set_text(*block.AddSectionDictionary("TICK"), "CELL", power_of_ten(power));
+  for (const double mass : scale.ticks()) {
+    set_text(*block.AddSectionDictionary("TICK"), "CELL", scientific(mass));
   }
   block.SetValue("PLANS_JSON", plans_json(gallery, scale));
 }

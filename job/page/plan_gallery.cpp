@@ -44,10 +44,12 @@ std::set<size_t> shown_plans(const PlanGallery& gallery) {
   return {0, count / 2, count - 1};
 }
 
-std::string power_of_ten(int power) {
+std::string scientific(double value) {
   constexpr std::string_view kDigits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
-  if (power == 0) return "1";
-  std::string text = power < 0 ? "10⁻" : "10";
+  const std::string plain = fmt::format("{:.1e}", value);
+  const size_t e = plain.find('e');
+  const int power = std::stoi(plain.substr(e + 1));
+  std::string text = plain.substr(0, e) + (power < 0 ? "·10⁻" : "·10");
   for (const char digit : std::to_string(std::abs(power))) text += kDigits[digit - '0'];
   return text;
 }

@@ -17,8 +17,8 @@ std::vector<const TransportPicture*> pictures_of(const PlanGallery& gallery);
 /// and the last.
 std::set<size_t> shown_plans(const PlanGallery& gallery);
 
-/// "10⁻⁶".
-std::string power_of_ten(int power);
+/// "2.5·10⁻⁶": two significant digits.
+std::string scientific(double value);
 
 /// The mass of each cell: a column for each of the picture's, a row likewise, named after their
 /// first channels.

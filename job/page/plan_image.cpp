@@ -10,7 +10,7 @@ namespace dotresize {
 namespace {
 
 constexpr int kHighest = 255;
-constexpr int kMaxLabelledSteps = 6;
+constexpr int kTicks = 5;
 
 /// Ten colours of matplotlib's viridis (CC0), at equal distances.
 constexpr std::array<std::array<uint8_t, 3>, 10> kViridis = {{{0x44, 0x01, 0x54},
@@ -35,15 +35,6 @@ std::array<uint8_t, 4> viridis(double at) {
     colour[i] = static_cast<uint8_t>(std::lround(value));
   }
   return colour;
-}
-
-/// From `low` to `high`, or further down, in steps that leave room for their names.
-std::vector<int> ticks_between(int low, int high) {
-  const int step = high - low > kMaxLabelledSteps ? 2 : 1;
-  if ((high - low) % step != 0) --low;
-  std::vector<int> ticks;
-  for (int power = low; power <= high; power += step) ticks.push_back(power);
-  return ticks;
 }
 
 std::string png(uint32_t width, uint32_t height, const std::vector<uint8_t>& pixels,
@@ -76,15 +67,14 @@ ColourScale::ColourScale(const std::vector<const TransportPicture*>& pictures) {
       if (level > shift) lowest = std::min(lowest, level - shift);
     }
   }
-  const auto power_of = [&](int colour) {
-    return std::log10(largest_) + (colour - kHighest) / kLevelsPerDecade;
-  };
-  const int high = static_cast<int>(std::ceil(power_of(kHighest)));
-  const int low = static_cast<int>(std::floor(power_of(lowest)));
-  ticks_ = ticks_between(std::min(low, high - 1), high);
+  lowest = std::min(lowest, kHighest - 1);
+  for (int i = 0; i < kTicks; ++i) {
+    const double levels = (kHighest - lowest) * (1.0 - i / (kTicks - 1.0));
+    ticks_.push_back(largest_ * std::pow(10.0, -levels / kLevelsPerDecade));
+  }
   for (int colour = 1; colour <= kHighest; ++colour) {
     palette_[static_cast<size_t>(colour)] =
-        viridis((power_of(colour) - ticks_.front()) / (ticks_.back() - ticks_.front()));
+        viridis(static_cast<double>(colour - lowest) / (kHighest - lowest));
   }
 }
 

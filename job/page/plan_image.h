@@ -13,9 +13,9 @@ namespace dotresize {
 /// no colour at all.
 using Palette = std::array<std::array<uint8_t, 4>, 256>;
 
-/// The colours of masses in all pictures of a page: viridis over whole powers of ten, so that one
-/// colour is one mass wherever it stands. The number of a colour is a level of TransportPicture,
-/// less the picture's shift.
+/// The colours of masses in all pictures of a page: viridis over the logarithm of what they have,
+/// so that one colour is one mass wherever it stands. The number of a colour is a level of
+/// TransportPicture, less the picture's shift.
 class ColourScale {
  public:
   explicit ColourScale(const std::vector<const TransportPicture*>& pictures);
@@ -23,12 +23,12 @@ class ColourScale {
   /// How many levels the picture's largest mass is below that of all pictures.
   int shift_of(const TransportPicture& picture) const;
   const Palette& palette() const { return palette_; }
-  /// Powers of ten at equal distances, both ends included; colour 0 is what is below the first.
-  const std::vector<int>& ticks() const { return ticks_; }
+  /// Masses at equal distances of their logarithms, from the first colour's to the last one's.
+  const std::vector<double>& ticks() const { return ticks_; }
 
  private:
   double largest_ = 0.0;
-  std::vector<int> ticks_;
+  std::vector<double> ticks_;
   Palette palette_{};
 };
 
@@ -39,7 +39,7 @@ int64_t image_rows(const TransportPicture& picture);
 /// others.
 std::string png_of(const TransportPicture& picture, const ColourScale& scale);
 
-/// A PNG file of one line: all colours from the first tick to the last.
+/// A PNG file of one line: all colours, from the first tick to the last.
 std::string png_of_scale();
 
 }  // namespace dotresize

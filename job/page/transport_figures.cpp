@@ -69,15 +69,15 @@ std::string of_source(int64_t width, std::optional<int64_t> hidden_size) {
 std::string plan_text(const std::string& channels, const TransportPicture& picture) {
   std::string text = fmt::format(
       "{} are kept: {} and {} of {} each. {} of the mass of the kept channels stays on themselves. "
-      "In the mean over the rows the largest cell has {} of a row's mass. A kept channel's mass "
-      "goes to {} channels",
+      "In the mean over the rows the largest cell has {} of a row's mass. The mass of a kept "
+      "channel is spread over {} channels (effective number)",
       channels, counted(picture.rows, "row"), counted(picture.columns, "column"),
       counted(picture.block, "channel"), format_percent(picture.stays),
       format_percent(mean_largest_share(picture)), short_number(picture.kept_targets));
   if (picture.merged_targets) {
-    text += fmt::format(", that of a merged one to {}", short_number(*picture.merged_targets));
+    text += fmt::format(", that of a merged one over {}", short_number(*picture.merged_targets));
   }
-  return text + " (effective number).";
+  return text + ".";
 }
 
 bool in_principal_components(const StoredReport& report) {
@@ -108,7 +108,7 @@ std::vector<Figure> transport_figures(const StoredReport& report) {
       of_plans(report, "merged channels",
                [](const TransportPicture& plan) { return plan.merged_targets; })};
   return {category_figure({.id = "transport-targets",
-                           .title = "Over how many channels a channel's mass is spread",
+                           .title = "Spread of the mass of a channel",
                            .x = {"junction"},
                            .y = {.title = "channels (effective number)",
                                  .log = spans_orders(targets, &Point::y)}},

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -314,7 +315,10 @@ TEST(PlanImage, HasAPixelForEachCell) {
   const ColourScale scale({&picture, &fainter});
   EXPECT_EQ(scale.shift_of(picture), 0);
   EXPECT_EQ(scale.shift_of(fainter), 32);
-  EXPECT_THAT(scale.ticks(), ElementsAre(-4, -3, -2, -1, 0));  // 0.25 · 10⁻³ is in both
+  ASSERT_EQ(scale.ticks().size(), 5u);
+  EXPECT_NEAR(scale.ticks().front(), 0.25e-3, 1e-15);
+  EXPECT_NEAR(scale.ticks()[2], 0.25 * std::pow(10.0, -1.5), 1e-15);
+  EXPECT_EQ(scale.ticks().back(), 0.25);
   const auto pixels = pixels_of(png_of(picture, scale));
   ASSERT_EQ(pixels.size(), 2u * 4u);
   EXPECT_EQ(image_rows(picture), 4);
@@ -335,16 +339,18 @@ TEST(PlanImage, OfAPlanWithoutMergedChannelsHasNoGap) {
   EXPECT_EQ(pixels_of(png_of(picture, ColourScale({&picture}))).size(), 4u);
 }
 
-TEST(PlanImage, TheScaleHasRoomForItsNames) {
+TEST(PlanImage, IsMadeOfWhateverAReportMayHave) {
   TransportPicture picture = *junction("embed", 200, 227).transport;
-  picture.levels[1] = 1;
-  EXPECT_THAT(ColourScale({&picture}).ticks(), ElementsAre(-10, -8, -6, -4, -2, 0));
-  picture.levels.assign(6, 0);
-  EXPECT_THAT(ColourScale({&picture}).ticks(), ElementsAre(-1, 0));
-  picture.largest = 5e-324;
-  EXPECT_EQ(pixels_of(png_of(picture, ColourScale({&picture}))).size(), 8u);
-  EXPECT_EQ(power_of_ten(-10), "10⁻¹⁰");
-  EXPECT_EQ(power_of_ten(0), "1");
+  for (const uint8_t level : {0, 1, 255}) {
+    picture.levels.assign(6, level);
+    for (const double largest : {2.0, 0.25, 5e-324}) {
+      picture.largest = largest;
+      EXPECT_EQ(pixels_of(png_of(picture, ColourScale({&picture}))).size(), 8u);
+    }
+  }
+  EXPECT_EQ(scientific(2.54e-10), "2.5·10⁻¹⁰");
+  EXPECT_EQ(scientific(9.99e-2), "1.0·10⁻¹");
+  EXPECT_EQ(scientific(0.0), "0.0·10⁰");
 }
 
 TEST(ReportPage, ShowsThreePlansAndHasAll) {
@@ -362,8 +368,8 @@ TEST(ReportPage, ShowsThreePlansAndHasAll) {
       page.plans->plans[0].text,
       "200 of 256 channels are kept: 3 rows and 2 columns of 100 channels each. 75.0 % of the "
       "mass of the kept channels stays on themselves. In the mean over the rows the largest "
-      "cell has 93.9 % of a row's mass. A kept channel's mass goes to 1.5 channels, that of a "
-      "merged one to 1.25 (effective number).");
+      "cell has 93.9 % of a row's mass. The mass of a kept channel is spread over 1.5 channels "
+      "(effective number), that of a merged one over 1.25.");
   const std::string html = own_part(page_html(page));
   EXPECT_EQ(count(html, "data-plan=\""), 3u);
   const ColourScale scale(pictures_of(*page.plans));

@@ -214,7 +214,7 @@ def test_api_of_another_authority_gets_no_token(make_kubernetes_server, api, pat
 
 def test_killed_rank_is_named(make_kubernetes_server, operator, tmp_path):
     server = make_kubernetes_server("--max-attempts", "1", worker=script(
-        tmp_path / "worker", "test $OMPI_COMM_WORLD_RANK = 0 || kill -9 $$; exec sleep 300"))
+        tmp_path / "worker", "test $OMPI_COMM_WORLD_RANK = 0 || { sleep 0.7; kill -9 $$; }; exec sleep 300"))
     job = server.wait(server.create(spec(tmp_path / "out")).id)
     assert (job.error.code, job.error.rank, job.error.signal) == ("RANK_KILLED", 1, 9), job.error
 
