@@ -149,7 +149,7 @@ KubernetesAccess complete_access(KubernetesAccess access) {
     throw InputError("--kubernetes-namespace", "is needed, the name of one");
   }
   read_token(access.token);
-  InputFile(access.ca.string());
+  const InputFile readable(access.ca.string());
   return access;
 }
 

@@ -195,7 +195,7 @@ def test_queue_is_held_while_the_api_is_away(make_kubernetes_server, api, operat
     api.token.write_text("eyJhbGciOi.second")
     for id_ in (first, second):
         server.cancel(id_)
-        assert server.wait(id_).state == Job.CANCELLED
+    assert [server.wait(id_).state for id_ in (first, second)] == [Job.CANCELLED] * 2
 
 
 def test_api_of_another_authority_gets_no_token(make_kubernetes_server, api, patient_worker, tmp_path):
