@@ -33,12 +33,14 @@ METRIC_COLUMNS = {
     "one map": {"map_sharing": "model"},
 }
 
-# Sizes and the d_ff that is left of 768.
+# Sizes and the d_ff that is left of 768; options of the method and of its MLPs.
 MLP_ROWS = [(0.9, 704), (0.8, 704), (0.8, 640), (0.7, 576)]
+OWN_FISHER_MAPS = {"shortcuts": "8", "head": "sliced", "metric": "fisher"}
 MLP_COLUMNS = {
-    "one map, activation": {"map_sharing": "model"},
-    "one map, fisher": {"map_sharing": "model", "metric": "fisher"},
-    "8, head sliced, fisher": {"shortcuts": "8", "head": "sliced", "metric": "fisher"},
+    "one map, activation": ({"map_sharing": "model"}, {}),
+    "one map, fisher": ({"map_sharing": "model", "metric": "fisher"}, {}),
+    "8, head sliced, fisher": (OWN_FISHER_MAPS, {}),
+    "likewise, by loss": (OWN_FISHER_MAPS, {"widths": "by_loss"}),
 }
 
 PAGE = """\
@@ -76,8 +78,8 @@ narrower. Each cell: width, net size, perplexity.
 ## Narrower MLPs
 
 `mlp: {{width: W}}` ([method.md](method.md#narrower-mlps)) with slicegpt: features of each MLP, 768 in the dense model, for which the stream is wider at the
-same size. Each cell: width, net size, perplexity. With 768 features they are in the table above. Other labels (`label_seed`) change what fisher
-gives by some hundredths.
+same size; in the last column so many on average (`widths: by_loss`). Each cell: width, net size, perplexity. With 768 features they are in the table above. Other
+labels (`label_seed`) change what fisher gives by some hundredths.
 
 {mlps}
 ## Widths by energy
@@ -176,9 +178,9 @@ def metrics_table(reports):
 
 def mlp_methods():
     return {
-        (*row, column): {"name": "slicegpt", "size": row[0], "mlp": {"width": row[1]}, **options}
+        (*row, column): {"name": "slicegpt", "size": row[0], "mlp": {"width": row[1], **mlp}, **options}
         for row in MLP_ROWS
-        for column, options in MLP_COLUMNS.items()
+        for column, (options, mlp) in MLP_COLUMNS.items()
     }
 
 

@@ -249,6 +249,23 @@ std::vector<ShortcutForm> read_shortcuts(const ConfigFields& fields, const Model
   return result;
 }
 
+std::vector<int64_t> read_intermediate_sizes(const ConfigFields& fields,
+                                             const ModelConfig& config) {
+  constexpr const char* kSizes = "intermediate_sizes";
+  if (!config.compressed || !fields.has(kSizes)) return {};
+  const json& sizes = fields.raw(kSizes);
+  if (!sizes.is_array() || std::ssize(sizes) != config.num_layers) {
+    fields.fail(kSizes, "must be a list of num_hidden_layers, " +
+                            std::to_string(config.num_layers) + ", numbers of features");
+  }
+  std::vector<int64_t> result;
+  for (const json& size : sizes) {
+    const int64_t of_source = mlp_width(config, 2 * std::ssize(result) + 1);
+    result.push_back(fields.required_integer(kSizes, size, 1, of_source));
+  }
+  return result;
+}
+
 }  // namespace
 
 int64_t layer_of(int64_t sublayer) { return sublayer / 2; }
@@ -274,6 +291,14 @@ bool ModelConfig::is_mixture(int64_t sublayer) const {
          mixture->layers.at(static_cast<std::size_t>(layer_of(sublayer)));
 }
 
+int64_t mlp_width(const ModelConfig& config, int64_t sublayer) {
+  if (is_attention(sublayer)) return 0;
+  if (!config.intermediate_sizes.empty()) {
+    return config.intermediate_sizes.at(static_cast<std::size_t>(layer_of(sublayer)));
+  }
+  return config.is_mixture(sublayer) ? config.mixture->intermediate_size : config.intermediate_size;
+}
+
 ShortcutForm ModelConfig::shortcut(int64_t sublayer) const {
   if (!compressed || in_one_group(junction_groups, sublayer)) return kIdentityShortcut;
   return shortcuts.empty() ? ShortcutForm{} : shortcuts.at(static_cast<std::size_t>(sublayer));
@@ -295,6 +320,7 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   config.junction_widths = read_junction_widths(fields, config);
   config.junction_groups = read_junction_groups(fields, config);
   config.shortcuts = read_shortcuts(fields, config);
+  config.intermediate_sizes = read_intermediate_sizes(fields, config);
   return config;
 }
 

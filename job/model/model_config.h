@@ -97,6 +97,9 @@ struct ModelConfig {
   std::vector<int64_t> junction_groups;
   /// Of each sublayer of a compressed model. Empty: one matrix each, but within a group nothing.
   std::vector<ShortcutForm> shortcuts;
+  /// [L] features of the layer's MLP, or of each of its experts, where they differ from layer to
+  /// layer. Empty: intermediate_size, or that of the mixture.
+  std::vector<int64_t> intermediate_sizes;
 
   /// Channels of a head that the rotary embedding turns.
   int64_t rotary_dim() const {
@@ -115,6 +118,9 @@ struct ModelConfig {
   /// How the sublayer's skip path is stored; kIdentityShortcut in a model that is not compressed.
   ShortcutForm shortcut(int64_t sublayer) const;
 };
+
+/// Features (d_ff) of the sublayer's MLP, or of each of its experts. 0 for an attention.
+int64_t mlp_width(const ModelConfig& config, int64_t sublayer);
 
 /// Reads and checks `model_dir`/config.json. Throws InputError for a missing or malformed file, an
 /// unsupported architecture or variant (by name, with the reason), or values that contradict each

@@ -47,8 +47,7 @@ Projections attention(const ModelConfig& config) {
           .out_bias = config.output_bias};
 }
 
-Projections mlp(const ModelConfig& config) {
-  const int64_t rows = config.intermediate_size;
+Projections mlp(const ModelConfig& config, int64_t rows) {
   return {.block = "mlp",
           .in_proj = fused(config, "gate_up_proj", {{"gate_proj", rows}, {"up_proj", rows}}),
           .out_proj = {"down_proj", rows},
@@ -56,8 +55,7 @@ Projections mlp(const ModelConfig& config) {
           .out_bias = config.mlp_bias};
 }
 
-Projections mixture(const MixtureConfig& config) {
-  const int64_t rows = config.intermediate_size;
+Projections mixture(const MixtureConfig& config, int64_t rows) {
   return {.block = config.names.block,
           .in_proj = {{"gate", config.experts},
                       {config.names.gate, rows, /*per_expert=*/true},
@@ -67,7 +65,8 @@ Projections mixture(const MixtureConfig& config) {
 
 Projections projections_of(const ModelConfig& config, int64_t sublayer) {
   if (is_attention(sublayer)) return attention(config);
-  return config.is_mixture(sublayer) ? mixture(*config.mixture) : mlp(config);
+  const int64_t rows = mlp_width(config, sublayer);
+  return config.is_mixture(sublayer) ? mixture(*config.mixture, rows) : mlp(config, rows);
 }
 
 int64_t size_of(const Extent& extent, int64_t k_in, int64_t k_out) {

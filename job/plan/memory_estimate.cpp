@@ -414,7 +414,7 @@ namespace {
 
 /// The dense model is evaluated and its MLPs are cut; then comes the schedule.
 int64_t peak_of(const RankMemory& dense) {
-  const ModelConfig cut = with_cut_mlps(dense.config, dense.job.mlp);
+  const ModelConfig cut = with_widest_mlps(dense.config, dense.job.mlp);
   const RankMemory rank{cut, dense.job, dense.shard, dense.device, dense.compute};
   return std::max({dense.job.schedule.memory(rank), dense.evaluation(), dense.mlp_cut()}) +
          dense.libraries();

@@ -4,22 +4,23 @@ namespace dotresize {
 
 /// A rank's part of the passes for the features of its MLPs.
 PhaseTimes JobTime::stream_features(const RankShard& shard) const {
-  const double groups = number(plan_.mlp_groups);
-  const double back = job_.gradients() ? groups : 0.0;
+  const double passes = number(plan_.mlp_passes());
+  const double rounds = number(plan_.mlp_rounds);
+  const double back = job_.gradients() ? passes : 0.0;
   const double blocks = tokens() / std::min<double>(microbatch_tokens(), kGramBlockTokens);
   const double gemm = rates_.cuda ? rates_.float32_gemm : rates_.float64_gemm;
   PhaseTimes stage;
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
     const MlpCutCounts counts = mlp_cut_counts(config_, job_, s);
-    stage.add("forward", groups * forward(config_, s, widths_of(config_, s), tokens()));
+    stage.add("forward", passes * forward(config_, s, widths_of(config_, s), tokens()));
     stage.add("gram", tokens() * counts.gram / gemm + blocks * counts.blocks / rates_.memory);
     if (job_.gradients() && !is_attention(s)) {
-      stage.add("gram", tokens() * 1.125 * d() * d() / gemm +
-                            blocks * gram_block_bytes(config_.hidden_size) / rates_.memory);
+      stage.add("gram", rounds * (tokens() * 1.125 * d() * d() / gemm +
+                                  blocks * gram_block_bytes(config_.hidden_size) / rates_.memory));
     }
   }
   if (back > 0.0) add_backward(stage, shard, back);
-  stage.add("communicate", (groups + back) * 4.0 * tokens() * d() / rates_.link - stage.total());
+  stage.add("communicate", (passes + back) * 4.0 * tokens() * d() / rates_.link - stage.total());
   return stage;
 }
 

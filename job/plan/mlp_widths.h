@@ -17,6 +17,12 @@ struct MlpTarget {
   std::optional<double> sparsity;  ///< as asked for; absent: the width itself was given
   int64_t width = 0;
   int64_t expert_width = 0;
+  /// `widths: by_loss`: so many are left on average, in each layer a multiple of round_to, or all.
+  bool by_loss = false;
+  int64_t round_to = 1;  ///< by_loss only
+
+  /// How often the features of an MLP are summed: by loss for its curve, and again for its cut.
+  int64_t rounds() const { return by_loss ? 2 : 1; }
 };
 
 /// Whether a layer has an MLP that is no mixture of experts.
@@ -28,11 +34,13 @@ bool has_dense_mlp(const ModelConfig& config);
 std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
                                     const ModelConfig& config);
 
-/// The model once its MLPs are cut: with these intermediate sizes, else the same.
+/// The model once its MLPs are cut: with these intermediate sizes, else the same. By loss as if all
+/// had those on average; a model that has sizes by layer already keeps them.
 ModelConfig with_cut_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target);
 
-/// Features of the sublayer's MLP, or of each of its experts. 0 for an attention.
-int64_t mlp_width(const ModelConfig& config, int64_t sublayer);
+/// The model with the widest MLPs that a cut may leave: by loss one may keep all of its features.
+ModelConfig with_widest_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target);
+
 /// The sublayer's MLPs: 1, or the number of its experts. 0 for an attention.
 int64_t mlp_count(const ModelConfig& config, int64_t sublayer);
 

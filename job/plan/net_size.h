@@ -9,7 +9,8 @@
 namespace dotresize {
 
 /// The model that the job makes of `source` with these widths: compressed, or with `map_sharing:
-/// model` a dense one that is as wide as its map.
+/// model` a dense one that is as wide as its map. A source with MLPs of sizes by layer, those that
+/// the loss has decided, keeps them; else they are as wide as the job says.
 ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& job,
                                 const JunctionWidths& widths);
 

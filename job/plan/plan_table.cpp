@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/human_text.h"
+#include "job/plan/mlps_by_loss.h"
 #include "job/plan/net_size.h"
 #include "job/plan/traffic.h"
 
@@ -53,12 +54,12 @@ std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const S
 int64_t passes(const ResolvedJob& job, const ShardPlan& plan) {
   if (job.statistics.used()) return 0;
   const int64_t of_maps = job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
-  return of_maps + plan.mlp_groups;
+  return of_maps + plan.mlp_passes();
 }
 
 int64_t backward_passes(const ResolvedJob& job, const ShardPlan& plan) {
   if (job.statistics.used()) return 0;
-  return job.gradients() ? plan.junction_groups + plan.mlp_groups : 0;
+  return job.gradients() ? plan.junction_groups + plan.mlp_passes() : 0;
 }
 
 /// How often the tokens go through the model, and how many junctions at a time.
@@ -128,7 +129,8 @@ std::string shortcuts_text(const ModelConfig& config, const ResolvedJob& job) {
   return text;
 }
 
-/// "640 of 768 features", of the MLPs and of the experts. A row for the heading, if they are cut.
+/// "640 of 768 features", of the MLPs and of the experts, perhaps on average. A row for the
+/// heading, if they are cut.
 std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.mlp) return "";
   std::string text;
@@ -139,7 +141,7 @@ std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
     text += fmt::format("{}{} of {} of each expert", text.empty() ? "" : ", ",
                         job.mlp->expert_width, config.mixture->intermediate_size);
   }
-  return fmt::format("mlp         {}\n", text);
+  return fmt::format("mlp         {}{}\n", text, job.mlp->by_loss ? ", on average, by loss" : "");
 }
 
 std::string heading(const ModelConfig& config, const ResolvedJob& job) {
@@ -151,7 +153,7 @@ std::string heading(const ModelConfig& config, const ResolvedJob& job) {
 }
 
 /// The result's size, or what is known of it before its widths are.
-std::string result_rows(const ResolvedJob& job, const NetSize& size) {
+std::string result_rows(const ModelConfig& config, const ResolvedJob& job, const NetSize& size) {
   if (!job.widths_known()) {
     return job.energy->size
                ? fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones",
@@ -162,18 +164,20 @@ std::string result_rows(const ResolvedJob& job, const NetSize& size) {
   const std::string warning = size_warning(size, job);
   return size_row("compressed", size.compressed_parameters, size.compressed_bytes,
                   job.output_dtype) +
-         fmt::format("\nnet size    {:.1f} % of the dense parameters, {:.1f} % of the bytes{}",
+         fmt::format("\nnet size    {}{:.1f} % of the dense parameters, {:.1f} % of the bytes{}",
+                     mlp_parameters_known(config, job) ? "" : "at most ",
                      100.0 * size.parameters_fraction(), 100.0 * size.bytes_fraction(),
                      warning.empty() ? "" : "\nwarning: " + warning);
 }
 
-json compressed_json(const ResolvedJob& job, const NetSize& size) {
+json compressed_json(const ModelConfig& config, const ResolvedJob& job, const NetSize& size) {
   json compressed = {{"dtype", to_string(job.output_dtype)}};
   if (job.widths_known()) {
     compressed["parameters"] = size.compressed_parameters;
     compressed["bytes"] = size.compressed_bytes;
     compressed["parameters_fraction"] = size.parameters_fraction();
     compressed["bytes_fraction"] = size.bytes_fraction();
+    if (!mlp_parameters_known(config, job)) compressed["bytes_at_most"] = size.compressed_bytes;
   } else if (job.energy->size) {
     compressed["bytes_at_most"] = largest_bytes(*job.energy->size, size.dense_bytes);
   }
@@ -235,7 +239,7 @@ std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const 
   return fmt::format("{}\n{}\n{}\n{}\n{}\n{}{}", heading(config, job), rank_rows(config, job, plan),
                      passes_row(config, job, plan), traffic_row(config, job, plan),
                      size_row("dense", size.dense_parameters, size.dense_bytes, job.source_dtype),
-                     result_rows(job, size), time ? "\n\n" + time_table(*time) : "");
+                     result_rows(config, job, size), time ? "\n\n" + time_table(*time) : "");
 }
 
 std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
@@ -260,10 +264,11 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
                     {{"parameters", size.dense_parameters},
                      {"bytes", size.dense_bytes},
                      {"dtype", to_string(job.source_dtype)}}},
-                   {"compressed", compressed_json(job, size)},
+                   {"compressed", compressed_json(config, job, size)},
                    {"warnings", json::array()}};
   if (job.mlp) {
     document["mlp_groups"] = plan.mlp_groups;
+    document["mlp_widths"] = job.mlp->by_loss ? "by_loss" : "uniform";
     if (job.mlp->width > 0) document["mlp_width"] = job.mlp->width;
     if (job.mlp->expert_width > 0) document["expert_width"] = job.mlp->expert_width;
   }

@@ -13,13 +13,13 @@ namespace {
 /// Every rank counts all tokens once per pass, and once more on their way back.
 int64_t seen_by_stage(const CalibrationSize& size) {
   const int64_t back = size.gradients ? 1 : 0;
-  return size.tokens * ((size.passes + back) * size.junction_groups + (1 + back) * size.mlp_groups);
+  return size.tokens * ((size.passes + back) * size.junction_groups + (1 + back) * size.mlp_passes);
 }
 
 /// Every rank counts its share of the tokens once per sublayer that it runs; for cut MLPs it runs
 /// all of them first.
 int64_t seen_by_sharer(const CalibrationSize& size) {
-  return size.tokens / size.ranks * (size.mapped_junctions - 1 + size.mlp_groups * size.sublayers);
+  return size.tokens / size.ranks * (size.mapped_junctions - 1 + size.mlp_passes * size.sublayers);
 }
 
 constexpr std::array<Schedule, 3> kSchedules = {{

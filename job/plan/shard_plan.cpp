@@ -90,6 +90,7 @@ int64_t mlps_of(const RankShard& shard) {
 /// The fewest groups of MLPs that are within the budgets; if none is, an MLP at a time.
 void set_mlp_groups(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
   if (!job.mlp) return;
+  plan.mlp_rounds = job.mlp->rounds();
   int64_t most = 1;
   if (job.schedule.pipelined) {
     for (const RankShard& shard : plan.ranks) most = std::max(most, mlps_of(shard));

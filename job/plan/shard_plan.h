@@ -49,6 +49,9 @@ struct ShardPlan {
   int64_t junction_groups = 1;
   /// Likewise of MLPs, before the junctions; 0: none is cut.
   int64_t mlp_groups = 0;
+  /// Over the tokens, for the features of all these groups.
+  int64_t mlp_passes() const { return mlp_groups * mlp_rounds; }
+  int64_t mlp_rounds = 1;  ///< MlpTarget::rounds()
 
   const RankShard& of_rank(int rank) const { return ranks.at(static_cast<std::size_t>(rank)); }
 };

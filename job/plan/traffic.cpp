@@ -80,7 +80,7 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
   if (job.schedule.pipelined) {
     const int64_t back = job.gradients() ? 1 : 0;
     const int64_t passes =
-        (job.method.passes() + back) * plan.junction_groups + (1 + back) * plan.mlp_groups;
+        (job.method.passes() + back) * plan.junction_groups + (1 + back) * plan.mlp_passes();
     return evaluation + others * tokens * d * kFloat * passes;
   }
   int64_t features = 0;

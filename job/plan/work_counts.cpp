@@ -14,12 +14,14 @@
 //               products 2 d k² + 2 k³ + 2 k² r
 //   folding     2 P k, and 2 d k² for the shortcut
 //   MLP cut     f features, m of them removed: Gram n f² as above, inverse f³, and 2 f² m + 2 d f m
-//               in blocks; each removal reads d f numbers and a block's 64 f
+//               in blocks; each removal reads d f numbers and a block's 64 f. By loss all of it
+//               twice: for the curve as many as any allocation removes, then those that go
 #include "job/plan/work_counts.h"
 
 #include <cmath>
 
 #include "job/model/model_size.h"
+#include "job/plan/mlps_by_loss.h"
 
 namespace dotresize {
 namespace {
@@ -48,10 +50,11 @@ double inside_bytes(const ModelConfig& config, int64_t sublayer, double size) {
     const double turned = number((config.num_heads + config.num_kv_heads) * config.head_dim);
     return size * (10.0 * turned + 2.0 * number(config.num_heads * config.head_dim));
   }
-  if (!config.is_mixture(sublayer)) return size * 5.0 * number(config.intermediate_size);
-  const MixtureConfig& mixture = *config.mixture;  // tokens are gathered and scattered
-  return number(mixture.experts_per_token) * (size * 5.0 * number(mixture.intermediate_size) +
-                                              (2.0 * size + 12.0) * number(config.hidden_size));
+  const double features = size * 5.0 * number(mlp_width(config, sublayer));
+  if (!config.is_mixture(sublayer)) return features;
+  // Tokens are gathered and scattered.
+  return number(config.mixture->experts_per_token) *
+         (features + (2.0 * size + 12.0) * number(config.hidden_size));
 }
 
 /// Norm, skip path and conversions, all on the float32 stream.
@@ -154,13 +157,18 @@ MlpCutCounts mlp_cut_counts(const ModelConfig& config, const ResolvedJob& job, i
   constexpr double kBlock = 64.0;
   const double d = number(config.hidden_size);
   const double mlps = number(mlp_count(config, sublayer));
+  const double rounds = number(job.mlp->rounds());
   const double f = number(mlp_width(config, sublayer));
   const double left = number(mlp_width(with_cut_mlps(config, job.mlp), sublayer));
-  const double removed = f - left;
+  double removed = f - left;
+  if (job.mlp->by_loss) {  // for the curve, before those of the cut
+    removed += f - number(possible_mlp_widths(config, *job.mlp, sublayer).back());
+  }
   const bool mixture = config.is_mixture(sublayer);
-  counts.gram = 1.125 * f * f * (mixture ? number(config.mixture->experts_per_token) : 1.0);
-  counts.blocks = mlps * 36.0 * 0.5625 * f * f;
-  counts.solve = mlps * (f * f * f + 2.0 * f * f * removed + 2.0 * d * f * removed);
+  counts.gram =
+      rounds * 1.125 * f * f * (mixture ? number(config.mixture->experts_per_token) : 1.0);
+  counts.blocks = rounds * mlps * 36.0 * 0.5625 * f * f;
+  counts.solve = mlps * (rounds * f * f * f + 2.0 * f * f * removed + 2.0 * d * f * removed);
   counts.bytes = mlps * removed * 8.0 * f * (d + kBlock);
   counts.journal = mlps * left * d *
                    (2.0 * number(size_in_bytes(job.source_dtype)) +

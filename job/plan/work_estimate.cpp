@@ -53,7 +53,9 @@ struct WorkModel {
   }
 
   /// Passes for the features of the MLPs.
-  double cut_passes() const { return job.mlp ? 1.0 + backward_passes() : 0.0; }
+  double cut_passes() const {
+    return job.mlp ? static_cast<double>(job.mlp->rounds()) * (1.0 + backward_passes()) : 0.0;
+  }
   double mlp_cut(int64_t index) const {
     const MlpCutCounts counts = mlp_cut_counts(config, job, index);
     return tokens * 2.0 / 1.125 * counts.gram + counts.solve;

@@ -22,6 +22,7 @@ json mlp_json(const MlpTarget& mlp) {
   set_if(object, "sparsity", mlp.sparsity);
   if (mlp.width > 0) object["width"] = mlp.width;
   if (mlp.expert_width > 0) object["expert_width"] = mlp.expert_width;
+  if (mlp.by_loss) object["widths"] = "by_loss";
   return object;
 }
 

@@ -50,7 +50,7 @@ method:
   metric: fisher
   labels: model
   label_seed: 3
-  mlp: {sparsity: 0.5}
+  mlp: {sparsity: 0.5, widths: by_loss}
   allow_larger: true
 calibration:
   text: [/c.txt]

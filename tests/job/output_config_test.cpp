@@ -65,6 +65,23 @@ TEST(OutputConfig, SaysHowWideMlpsAndExpertsAre) {
   }
 }
 
+TEST(OutputConfig, SaysHowWideTheMlpsOfEachLayerAre) {
+  for (const char* text : {kLlama31Config, kPhi3MiniConfig, kMixtralConfig, kQwen3MoeConfig}) {
+    const ModelConfig source = parse_model_config(text, "config.json");
+    ModelConfig cut = source;
+    cut.intermediate_sizes.assign(static_cast<std::size_t>(source.num_layers), 256);
+    cut.intermediate_sizes[1] = 640;
+    const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/false, 384);
+    const ModelConfig output = parse_model_config(
+        output_config_json(text, output_model_config(cut, ResolvedJob(), widths)), "config.json");
+    EXPECT_EQ(mlp_width(output, 1), 256);
+    EXPECT_EQ(mlp_width(output, 2), 0);
+    EXPECT_EQ(mlp_width(output, 3), 640);
+    EXPECT_EQ(output.intermediate_size, source.intermediate_size);
+    EXPECT_FALSE(json::parse(output_of(text)).contains("intermediate_sizes"));
+  }
+}
+
 TEST(OutputConfig, OfAStockModelIsThatOfANarrowerModelOfTheFamily) {
   for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
                            kQwen3Config, kMixtralConfig, kQwen3MoeConfig}) {

@@ -3,9 +3,11 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <tuple>
+#include <vector>
 
 #include "base/errors.h"
 #include "worker/maps/metric.h"
@@ -93,6 +95,19 @@ TEST(FeatureRemoval, PredictsTheErrorOfWhatItWritesBack) {
   EXPECT_NEAR(cut.predicted_rise, error_of(cut.weight), 1e-9 * cut.predicted_rise);
   EXPECT_GT(error_of(cut.weight + 0.01 * at::randn_like(cut.weight)), cut.predicted_rise);
   EXPECT_GT(error_of(mlp.weight.index_select(1, cut.kept)), 1.5 * cut.predicted_rise);
+}
+
+TEST(FeatureRemoval, CostsOnItsWayWhatItCostsIfItEndsThere) {
+  const Mlp mlp(150);
+  const std::vector<double> rises = removal_rises(mlp.gram.clone(), mlp.weight, mlp.metric, 13);
+  ASSERT_EQ(rises.size(), 138U);
+  EXPECT_TRUE(std::ranges::is_sorted(rises));
+  for (const int64_t left : {150, 149, 86, 85, 13}) {
+    const double expected =
+        remove_features(mlp.gram.clone(), mlp.weight, mlp.metric, left).predicted_rise;
+    EXPECT_NEAR(rises.at(static_cast<size_t>(150 - left)), expected, 1e-10 * expected);
+  }
+  EXPECT_EQ(removal_rises(mlp.gram.clone(), mlp.weight, mlp.metric, 150).size(), 1U);
 }
 
 TEST(FeatureRemoval, OfNoFeatureChangesNothing) {

@@ -5,6 +5,7 @@ M [d, k] with orthonormal columns, its inverse M_inv = Mᵀ.
 """
 
 import json
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -215,6 +216,38 @@ def fold(model, maps, forms=None):
     gamma = dense["model.norm.weight"]
     folded["lm_head.weight"] = (dense["lm_head.weight"] * gamma) @ maps[-1]
     return folded
+
+
+def layer_of(name):
+    """Of a tensor, by its name; None: of no layer."""
+    found = re.search(r"layers\.(\d+)\.", name)
+    return int(found[1]) if found else None
+
+
+def silence_features(model, is_silent):
+    """Has nothing written by the features of the MLPs and experts for which is_silent(layer, feature)."""
+    with torch.no_grad():
+        for name, weight in model.named_parameters():  # transformers 5 fuses experts
+            if not name.endswith(("down_proj.weight", "w2.weight", "experts.down_proj")):
+                continue
+            for feature in range(weight.shape[-1]):
+                if is_silent(layer_of(name), feature):
+                    weight[..., feature] = 0.0
+
+
+def without_features(tensors, sizes):
+    """Tensors by their stored names, with the first `sizes[layer]` features of each MLP or expert alone."""
+    cut = {}
+    for name, tensor in tensors.items():
+        size = None if layer_of(name) is None else sizes[layer_of(name)]
+        if re.search(r"\.gate_up_proj\.weight$", name):
+            tensor = torch.cat([rows[:size] for rows in tensor.chunk(2)])
+        elif re.search(r"\.(gate_proj|up_proj|w1|w3)\.(weight|bias)$", name):
+            tensor = tensor[:size]
+        elif re.search(r"\.(down_proj|w2)\.weight$", name):
+            tensor = tensor[:, :size]
+        cut[name] = tensor
+    return cut
 
 
 def output_keys(keys, widths, dtype="float32", rotary="both"):

@@ -15,7 +15,9 @@ from narrowing import (
     projected_logits,
     random_dense,
     random_maps,
+    silence_features,
     tiny_keys,
+    without_features,
     write_output,
 )
 from torch import nn
@@ -287,6 +289,26 @@ def test_labels_give_the_mean_negative_log_likelihood(tmp_path):
     torch.testing.assert_close(outputs.loss, expected)
 
 
+@pytest.mark.parametrize("source", ["llama-biases", "phi3", "mixtral", "qwen3_moe"])
+def test_layers_may_have_mlps_of_different_sizes(tmp_path, source):
+    sizes = [20, 31, 7]  # the experts of qwen3_moe have 28 features, the MLP between them 80
+    dense = random_dense(SOURCES[source])
+    silence_features(dense, lambda layer, feature: feature >= sizes[layer])
+    maps = random_maps(48, NARROW)
+    keys = {**output_keys(SOURCES[source], NARROW), "intermediate_sizes": sizes}
+    tensors = without_features(fold(dense, maps), sizes)
+    model = load(write_output(tmp_path / "model", tensors, keys))
+    expected = projected_logits(dense, maps, some_ids())
+    torch.testing.assert_close(logits(model, some_ids()), expected, atol=1e-4, rtol=0)
+
+    model.save_pretrained(tmp_path / "saved")
+    again = load(tmp_path / "saved")
+    assert again.config.intermediate_sizes == sizes
+    before, after = model.state_dict(), again.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
 @pytest.mark.parametrize("source", ["llama-biases", "mixtral", "qwen3_moe"])
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("factors", [None, 1, 2])
@@ -427,6 +449,9 @@ def test_absent_keys_take_the_familys_defaults(tmp_path):
         ({"shortcut_ranks": [0] * 5 + [49]}, r"shortcut_ranks\[5\] is 49"),
         ({"shortcut_ranks": [0] * 5 + [-1]}, r"shortcut_ranks\[5\] is -1"),
         ({"shortcut_ranks": [0] * 6, "shortcut_factors": 3}, "shortcut_factors is 3"),
+        ({"intermediate_sizes": [80] * 2}, "intermediate_sizes has 2 entries"),
+        ({"intermediate_sizes": [80, 81, 80]}, r"intermediate_sizes\[1\] is 81"),
+        ({"intermediate_sizes": [80, 80, 0]}, r"intermediate_sizes\[2\] is 0"),
     ],
 )
 def test_a_wrong_configuration_is_refused(tmp_path, changes, message):

@@ -9,8 +9,8 @@ from pydoc_data.topics import topics
 
 import pytest
 import torch
-from narrowing import CODE, CODE_FILES, ROTARY_SOURCES, random_dense, tiny_keys
-from running import DATA, EXAMPLE, ROOT, VERSIONS, run_python, run_worker, score_all
+from narrowing import CODE, CODE_FILES, ROTARY_SOURCES, random_dense, silence_features, tiny_keys
+from running import DATA, EXAMPLE, ROOT, VERSIONS, WORKER, run_python, run_worker, score_all
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
@@ -207,6 +207,46 @@ def test_features_that_write_nothing_are_those_that_are_cut(tmp_path, source):
     with torch.no_grad():
         expected, actual = dense(random_ids()[:2]).logits, model(random_ids()[:2]).logits
     torch.testing.assert_close(actual, expected, atol=1e-4, rtol=0)
+
+
+# Of each layer so many features write nothing, of all experts of qwen3_moe alike: as many as are to go.
+SILENT_FEATURES = {
+    "llama-biases-tied": ([0, 60, 12], [80, 20, 68]),
+    "phi3-partial-sliding": ([30, 0, 42], [50, 80, 38]),
+    "qwen3_moe-biases-wide-heads": ([13, 0, 9], [15, 80, 19]),
+}
+
+
+@pytest.mark.parametrize("source", SILENT_FEATURES)
+def test_by_loss_features_go_where_they_do_nothing(tmp_path, source):
+    silent, left = SILENT_FEATURES[source]
+    dense = random_dense(FULL_WIDTH_SOURCES[source])
+    silence_features(dense, lambda layer, feature: feature < silent[layer])
+    method = {"name": "slicegpt", "width": 48, "head": "sliced", "allow_larger": True}
+    method |= {"metric": "fisher", "mlp": {"sparsity": 0.3, "widths": "by_loss"}, "round_to": 1}
+    tokens = tmp_path / "tokens.safetensors"
+    evaluation = {"tokens": str(tokens), "seqlen": 64}
+    job = random_job(tmp_path, dense, "cut", method=method, evaluation=evaluation)
+    directory = run_worker(tmp_path, job, ranks=2)
+    report = json.loads((directory / "dotresize" / "report.json").read_text())
+    keys = json.loads((directory / "config.json").read_text())
+    assert keys["intermediate_sizes"] == [mlp["width"] for mlp in report["mlps"]] == left
+    assert all(mlp["predicted_rise"] == 0 for mlp in report["mlps"])
+
+    model = AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True).eval()
+    with torch.no_grad():
+        expected, actual = dense(random_ids()[:2]).logits, model(random_ids()[:2]).logits
+    torch.testing.assert_close(actual, expected, atol=1e-4, rtol=0)
+    reported = report["compressed"]["perplexity"]
+    assert reported == pytest.approx(report["dense"]["perplexity"], rel=1e-4)
+    for version in VERSIONS:
+        assert score_all(version, [directory], tokens) == pytest.approx([reported], rel=1e-3)
+
+    for sizes, said in [(left[:2], "intermediate_sizes: must be a list"), (left[::-1], "expected")]:
+        (directory / "config.json").write_text(json.dumps({**keys, "intermediate_sizes": sizes}))
+        command = [WORKER, "eval", directory, "--tokens", tokens]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert result.returncode == 65 and said in result.stderr, result.stderr
 
 
 def check_perplexities(folder, sources, method, activations):

@@ -65,6 +65,17 @@ TEST(TensorTable, KeepsFusedInProjAndHeadNorms) {
                           NameAndShape{layer + "mlp_shortcut.weight", {14, 10}}));
 }
 
+TEST(TensorTable, HasMlpsOfTheSizeOfTheirLayer) {
+  ModelConfig config = compressed_at(3, fused_config());
+  config.intermediate_sizes.assign(static_cast<size_t>(config.num_layers), 40);
+  config.intermediate_sizes[1] = 24;
+  const std::string layer = "model.layers.1.";
+  EXPECT_THAT(names_and_shapes(config, 3),
+              ElementsAre(NameAndShape{layer + "mlp.gate_up_proj.weight", {48, 10}},
+                          NameAndShape{layer + "mlp.down_proj.weight", {14, 24}},
+                          NameAndShape{layer + "mlp_shortcut.weight", {14, 10}}));
+}
+
 TEST(TensorTable, HasTheBiasesThatTheConfigNames) {
   ModelConfig config = compressed_at(1);
   config.mlp_bias = false;

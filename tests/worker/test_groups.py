@@ -91,10 +91,11 @@ def test_groups_do_not_change_maps_in_the_metric_of_the_loss(check_groups):
 @pytest.mark.parametrize(
     "activations, more",
     [("original", {"metric": "fisher"}), ("compressed", {})],
-    ids=["original", "compressed"],
+    ids=["original, by loss", "compressed"],
 )
 def test_neither_ranks_nor_groups_change_cut_mlps(activations, more, tmp_path):
-    method = {"name": "slicegpt", "mlp": {"width": 640}, **more, **OWN}
+    by_loss = {"widths": "by_loss"} if more else {}
+    method = {"name": "slicegpt", "mlp": {"width": 640, **by_loss}, **more, **OWN}
     short = {"samples": SAMPLES, "calibration": {"seqlen": 128}, "evaluate": False}
     alone, together = (
         harness.job(
@@ -105,11 +106,15 @@ def test_neither_ranks_nor_groups_change_cut_mlps(activations, more, tmp_path):
     if activations == "original":
         together["resources"]["memory"] = harness.budget_for(together, tmp_path, 2)
         assert harness.plan(together, tmp_path)["mlp_groups"] > 1
-    for spec in (alone, together):
-        harness.run_to_report(spec, tmp_path, threads=THREADS)
+    reports = [harness.run_to_report(spec, tmp_path, threads=THREADS) for spec in (alone, together)]
     assert harness.shard_hashes(together["output"]["path"]) == harness.shard_hashes(
         alone["output"]["path"]
     )
+    widths = [mlp["width"] for mlp in reports[0]["mlps"]]
+    assert sum(widths) == 6 * 640
+    assert (len(set(widths)) > 1) == bool(by_loss)
+    planned = harness.plan(alone, tmp_path)["compressed"]
+    assert planned["bytes"] == reports[0]["compressed"]["bytes"]
 
 
 @pytest.mark.parametrize("name", ["dotresize", "pca_dotresize"])

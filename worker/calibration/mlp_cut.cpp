@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,6 +16,7 @@
 
 #include "job/model/tensor_table.h"
 #include "job/plan/mlp_widths.h"
+#include "job/plan/mlps_by_loss.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/reason.h"
 #include "worker/calibration/token_parallel_moments.h"
@@ -33,8 +35,10 @@ namespace {
 
 constexpr char kRise[] = "predicted_rise";  // [MLPs] float64
 constexpr char kTokens[] = "tokens";        // [MLPs] int64
+constexpr char kRises[] = "rises";          // [possible widths] float64, of all experts together
 
 std::string mlp_entry(int64_t sublayer) { return fmt::format("mlp-{}", sublayer); }
+std::string curve_entry(int64_t sublayer) { return fmt::format("curve-{}", sublayer); }
 
 /// Over all tokens, of one sublayer.
 struct MlpSums {
@@ -44,19 +48,30 @@ struct MlpSums {
   std::optional<Moments> gradients;  ///< behind the sublayer, in the metric of the loss
 };
 
+bool is_cut(const ModelConfig& dense, const ModelConfig& cut, int64_t sublayer) {
+  return mlp_width(cut, sublayer) < mlp_width(dense, sublayer);
+}
+
 class MlpCuts {
  public:
-  MlpCuts(Communicator& comm, const CalibrationJob& job, const ModelConfig& cut,
-          const CalibrationObserver& observer, PhaseClock& clock)
-      : comm_(comm), job_(job), cut_(cut), observer_(observer), clock_(clock) {}
+  MlpCuts(Communicator& comm, const CalibrationJob& job, const CalibrationObserver& observer,
+          PhaseClock& clock)
+      : comm_(comm), job_(job), observer_(observer), clock_(clock) {}
 
-  void run_stages();
-  void run_shares();
+  /// The curves of all MLPs, into the journal.
+  void measure(const MlpTarget& target);
+  // To the widths that `cut_model` says.
+  void run_stages(const ModelConfig& cut_model);
+  void run_shares(const ModelConfig& cut_model);
 
  private:
   bool gradients() const { return job_.map.metric == Metric::kFisher; }
-  /// This rank's, without those in the journal.
-  std::vector<int64_t> pending() const;
+  /// This rank's MLPs, of which the journal has no entry of that name.
+  std::vector<int64_t> pending(std::string (*entry)(int64_t)) const;
+  /// Sums the features of these MLPs of this rank, of as many at a time as there is memory for, and
+  /// hands each over. Collective.
+  void for_sums_of(const std::vector<int64_t>& sublayers,
+                   const std::function<void(MlpSums)>& visit);
   void load();
   /// `bounds`: of each MLP's sums, if ranks add them up.
   MlpSums no_sums(int64_t sublayer, const std::vector<SumBounds>& bounds = {}) const;
@@ -70,27 +85,30 @@ class MlpCuts {
                          Microbatches& x);
   void add_features(MlpSums& sums, int64_t mlp, const at::Tensor& h) const;
   void sum(std::vector<MlpSums>& group);
-  void cut(MlpSums sums);
+  void cut(MlpSums sums, int64_t width);
   at::Tensor metric_of(MlpSums& sums) const;
-  std::vector<CutFeatures> remove(MlpSums& sums) const;
+  /// Calls visit(E[hᵀh], down, L) of the MLP, or of each expert; the sums are given away.
+  void for_each_mlp(
+      MlpSums& sums,
+      const std::function<void(at::Tensor, const at::Tensor&, const at::Tensor&)>& visit) const;
+  std::vector<double> curve(MlpSums& sums, const std::vector<int64_t>& widths) const;
   std::map<std::string, at::Tensor> changed_tensors(int64_t sublayer,
                                                     const std::vector<CutFeatures>& cuts) const;
   double tokens() const { return static_cast<double>(job_.windows.numel()); }
 
   Communicator& comm_;
   const CalibrationJob& job_;
-  const ModelConfig& cut_;
   const CalibrationObserver& observer_;
   PhaseClock& clock_;
   std::optional<Stage> stage_;
   HeadWeights head_;  ///< on the last rank, if gradients()
 };
 
-std::vector<int64_t> MlpCuts::pending() const {
+std::vector<int64_t> MlpCuts::pending(std::string (*entry)(int64_t)) const {
   const RankShard& shard = job_.shard(comm_);
   std::vector<int64_t> sublayers;
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-    if (!is_attention(s) && !job_.journal.has(mlp_entry(s))) sublayers.push_back(s);
+    if (!is_attention(s) && !job_.journal.has(entry(s))) sublayers.push_back(s);
   }
   return sublayers;
 }
@@ -170,10 +188,11 @@ at::Tensor MlpCuts::metric_of(MlpSums& sums) const {
   return metric_factor(fisher.div_(tokens()));
 }
 
-std::vector<CutFeatures> MlpCuts::remove(MlpSums& sums) const {
+void MlpCuts::for_each_mlp(
+    MlpSums& sums,
+    const std::function<void(at::Tensor, const at::Tensor&, const at::Tensor&)>& visit) const {
   const DecompositionThreads threads(job_.map.decomposition_threads);
   const at::Tensor metric = metric_of(sums);
-  std::vector<CutFeatures> cuts;
   for (const StoredTensor& stored : sublayer_tensors(job_.config, sums.sublayer)) {
     if (stored.role != TensorRole::kOutProjWeight) continue;
     Moments& features = sums.features.at(stored.index);
@@ -182,9 +201,20 @@ std::vector<CutFeatures> MlpCuts::remove(MlpSums& sums) const {
     gram.div_(tokens());
     const at::Tensor down =
         to_device(load_rows(job_.reader, stored, 0, stored.shape.at(0), at::kDouble), job_.device);
-    cuts.push_back(remove_features(std::move(gram), down, metric, mlp_width(cut_, sums.sublayer)));
+    visit(std::move(gram), down, metric);
   }
-  return cuts;
+}
+
+/// The predicted rise at each of these widths, all features first.
+std::vector<double> MlpCuts::curve(MlpSums& sums, const std::vector<int64_t>& widths) const {
+  std::vector<double> rises(widths.size(), 0.0);
+  for_each_mlp(sums, [&](at::Tensor gram, const at::Tensor& down, const at::Tensor& metric) {
+    const std::vector<double> of_mlp = removal_rises(std::move(gram), down, metric, widths.back());
+    for (size_t i = 0; i < widths.size(); ++i) {
+      rises[i] += of_mlp.at(static_cast<size_t>(widths.front() - widths[i]));
+    }
+  });
+  return rises;
 }
 
 std::map<std::string, at::Tensor> MlpCuts::changed_tensors(
@@ -210,10 +240,13 @@ std::map<std::string, at::Tensor> MlpCuts::changed_tensors(
   return tensors;
 }
 
-void MlpCuts::cut(MlpSums sums) {
+void MlpCuts::cut(MlpSums sums, int64_t width) {
   const PhaseClock::Scope scope(clock_, "cut", sublayer_name(sums.sublayer));
-  const std::vector<CutFeatures> cuts =
-      with_context(sublayer_name(sums.sublayer), [&] { return remove(sums); });
+  std::vector<CutFeatures> cuts;
+  const auto cut_one = [&](at::Tensor gram, const at::Tensor& down, const at::Tensor& metric) {
+    cuts.push_back(remove_features(std::move(gram), down, metric, width));
+  };
+  with_context(sublayer_name(sums.sublayer), [&] { for_each_mlp(sums, cut_one); });
   std::vector<double> rises(cuts.size());
   std::ranges::transform(cuts, rises.begin(), &CutFeatures::predicted_rise);
   std::map<std::string, at::Tensor> tensors = changed_tensors(sums.sublayer, cuts);
@@ -262,10 +295,10 @@ MlpSums MlpCuts::sum_over_ranks(const SublayerWeights& weights, const RotaryTabl
 }
 
 /// All ranks see the same journal here: nobody has written an MLP yet.
-void MlpCuts::run_shares() {
+void MlpCuts::run_shares(const ModelConfig& cut_model) {
   std::set<int64_t> left;
   for (int64_t s = 0; s < job_.config.num_sublayers(); ++s) {
-    if (!is_attention(s) && !job_.journal.has(mlp_entry(s))) left.insert(s);
+    if (is_cut(job_.config, cut_model, s) && !job_.journal.has(mlp_entry(s))) left.insert(s);
   }
   if (left.empty()) return;
   const RotaryTable rotary =
@@ -277,7 +310,7 @@ void MlpCuts::run_shares() {
     const SublayerWeights weights = sublayers.next();
     if (left.contains(s)) {
       MlpSums sums = sum_over_ranks(weights, rotary, x);
-      if (owner_of(s) == comm_.rank()) cut(std::move(sums));
+      if (owner_of(s) == comm_.rank()) cut(std::move(sums), mlp_width(cut_model, s));
       continue;
     }
     for (at::Tensor& batch : x) {
@@ -287,30 +320,70 @@ void MlpCuts::run_shares() {
   }
 }
 
-void MlpCuts::run_stages() {
+void MlpCuts::for_sums_of(const std::vector<int64_t>& sublayers,
+                          const std::function<void(MlpSums)>& visit) {
   const auto at_once = [](const RankShard& shard) { return shard.mlps_at_once; };
-  in_parts(comm_, job_.plan, pending(), at_once, [&](std::span<const int64_t> part, int64_t) {
+  in_parts(comm_, job_.plan, sublayers, at_once, [&](std::span<const int64_t> part, int64_t) {
     std::vector<MlpSums> group;
     for (const int64_t sublayer : part) group.push_back(no_sums(sublayer));
     sum(group);
-    for (MlpSums& sums : group) cut(std::move(sums));
+    for (MlpSums& sums : group) visit(std::move(sums));
   });
+}
+
+void MlpCuts::measure(const MlpTarget& target) {
+  for_sums_of(pending(curve_entry), [&](MlpSums sums) {
+    const std::string name = sublayer_name(sums.sublayer);
+    const PhaseClock::Scope scope(clock_, "cut", name);
+    const std::vector<int64_t> widths = possible_mlp_widths(job_.config, target, sums.sublayer);
+    const std::vector<double> rises = with_context(name, [&] { return curve(sums, widths); });
+    job_.journal.put(curve_entry(sums.sublayer), {{kRises, at::tensor(rises, at::kDouble)}});
+  });
+  comm_.barrier();  // every curve is in the journal
+}
+
+void MlpCuts::run_stages(const ModelConfig& cut_model) {
+  std::vector<int64_t> sublayers = pending(mlp_entry);
+  std::erase_if(sublayers, [&](int64_t s) { return !is_cut(job_.config, cut_model, s); });
+  for_sums_of(sublayers, [&](MlpSums sums) {
+    const int64_t width = mlp_width(cut_model, sums.sublayer);
+    cut(std::move(sums), width);
+  });
+}
+
+/// The curves of all MLPs, by layer.
+std::vector<std::vector<double>> read_curves(const Journal& journal, const ModelConfig& config) {
+  std::vector<std::vector<double>> curves;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    const at::Tensor rises =
+        journal.get(curve_entry(2 * layer + 1)).at(kRises).to(at::kDouble).contiguous();
+    const auto* data = rises.const_data_ptr<double>();
+    curves.emplace_back(data, data + rises.numel());
+  }
+  return curves;
 }
 
 }  // namespace
 
-void cut_mlps(Communicator& comm, const CalibrationJob& dense, const ModelConfig& cut,
-              FeaturePasses passes, const CalibrationObserver& observer, PhaseClock& clock) {
-  MlpCuts cuts(comm, dense, cut, observer, clock);
-  passes == FeaturePasses::kStages ? cuts.run_stages() : cuts.run_shares();
+ModelConfig cut_mlps(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
+                     const CalibrationObserver& observer, PhaseClock& clock) {
+  const MlpTarget& target = job.mlp.value();
+  MlpCuts cuts(comm, dense, observer, clock);
+  ModelConfig cut = with_cut_mlps(dense.config, target);
+  if (target.by_loss) {
+    cuts.measure(target);
+    cut = with_mlps_by_loss(dense.config, job, read_curves(dense.journal, dense.config));
+  }
+  job.schedule.pipelined ? cuts.run_stages(cut) : cuts.run_shares(cut);
   comm.barrier();  // every MLP is in the journal
+  return cut;
 }
 
-std::vector<std::filesystem::path> cut_mlp_files(const Journal& journal,
-                                                 const ModelConfig& config) {
+std::vector<std::filesystem::path> cut_mlp_files(const Journal& journal, const ModelConfig& dense,
+                                                 const ModelConfig& cut) {
   std::vector<std::filesystem::path> files;
-  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
-    if (!is_attention(s)) files.push_back(journal.tensors_file(mlp_entry(s)));
+  for (int64_t s = 0; s < dense.num_sublayers(); ++s) {
+    if (is_cut(dense, cut, s)) files.push_back(journal.tensors_file(mlp_entry(s)));
   }
   return files;
 }

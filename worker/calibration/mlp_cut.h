@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/phase_clock.h"
+#include "job/plan/resolved_job.h"
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/journal.h"
 #include "worker/comm/communicator.h"
@@ -16,22 +17,24 @@ namespace dotresize {
 // sublayer, or if ranks share the tokens by one after the other. The journal keeps of each what has
 // changed of its tensors, under their names in the checkpoint, and the rest of the calibration
 // reads the model with these in place of the others.
+//
+// By loss there are two rounds. The first one removes features of each MLP as far as an allocation
+// might, and keeps what that costs at every width; all ranks read these curves of the journal and
+// come to the same widths. The second one sums the features again and cuts: the sums of one round
+// would have to wait for the curves of all other MLPs, d_ff² numbers of each.
 
-/// How ranks meet the tokens.
-enum class FeaturePasses {
-  kStages,  ///< ranks are stages of a pipeline; in the metric of the loss with its way back
-  kShares,  ///< ranks share the tokens, and take them through one sublayer after the other
-};
+/// Cuts the MLPs of `dense` as `job.mlp` says, but for those in the journal. Ranks are stages of a
+/// pipeline, or share the tokens, as in the job's schedule; by loss they are stages. Returns the
+/// model with cut MLPs, the same on every rank. Neither the number of ranks nor that of groups
+/// changes a bit of it. Collective.
+ModelConfig cut_mlps(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
+                     const CalibrationObserver& observer, PhaseClock& clock);
 
-/// Cuts every MLP of `dense` to the width that `cut` says, but for those in the journal. Neither
-/// the number of ranks nor that of groups changes a bit of them. Collective.
-void cut_mlps(Communicator& comm, const CalibrationJob& dense, const ModelConfig& cut,
-              FeaturePasses passes, const CalibrationObserver& observer, PhaseClock& clock);
+/// After cut_mlps: the files of the tensors that replace the dense model's.
+std::vector<std::filesystem::path> cut_mlp_files(const Journal& journal, const ModelConfig& dense,
+                                                 const ModelConfig& cut);
 
-/// After cut_mlps: the files of the tensors that replace the checkpoint's.
-std::vector<std::filesystem::path> cut_mlp_files(const Journal& journal, const ModelConfig& config);
-
-/// What is known of one cut sublayer, all of its experts together.
+/// What is known of one sublayer that was cut, all of its experts together.
 struct MlpDiagnostics {
   double predicted_rise = 0.0;  ///< CutFeatures::predicted_rise
   int64_t unseen_experts = 0;   ///< that no token has chosen: their H is the identity

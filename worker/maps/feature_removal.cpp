@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "base/errors.h"
 
@@ -45,7 +46,8 @@ class FeatureRemoval {
   /// [left] int64 on the CPU, ascending.
   at::Tensor kept() const { return at::nonzero(at::isfinite(squares_)).flatten().cpu(); }
   const at::Tensor& V() const { return V_; }
-  double predicted_rise() const { return rise_; }
+  /// ½ Σ s over the first 0, 1, ... features that are removed.
+  const std::vector<double>& rises() const { return rises_; }
 
  private:
   void remove_block(int64_t count);
@@ -54,7 +56,7 @@ class FeatureRemoval {
   at::Tensor V_;         ///< [d, f] likewise
   at::Tensor squares_;   ///< ‖v_j‖² [f]; infinite once the feature is removed
   at::Tensor diagonal_;  ///< of the inverse [f]; 1 once the feature is removed
-  double rise_ = 0.0;
+  std::vector<double> rises_ = {0.0};
 };
 
 void FeatureRemoval::remove_block(int64_t count) {
@@ -63,7 +65,7 @@ void FeatureRemoval::remove_block(int64_t count) {
   for (int64_t step = 0; step < count; ++step) {
     const at::Tensor costs = squares_ / diagonal_;
     const int64_t p = costs.argmin().item<int64_t>();
-    rise_ += 0.5 * costs[p].item<double>();
+    rises_.push_back(rises_.back() + 0.5 * costs[p].item<double>());
     const at::Tensor past_rows = rows.narrow(0, 0, step);
     const at::Tensor past_columns = columns.narrow(1, 0, step);
     at::Tensor row = inverse_[p] - at::mv(past_rows.t(), past_rows.select(1, p));
@@ -84,20 +86,37 @@ void FeatureRemoval::remove_block(int64_t count) {
   V_.addmm_(columns, rows, 1.0, -1.0);
 }
 
-}  // namespace
-
-CutFeatures remove_features(at::Tensor gram, const at::Tensor& weight,
-                            const at::Tensor& metric_factor, int64_t left) {
+void check_shapes(const at::Tensor& gram, const at::Tensor& weight, int64_t left) {
   const int64_t features = weight.size(1);
   TORCH_CHECK(left >= 1 && left <= features, "between 1 and ", features,
               " features can be left, not ", left);
   TORCH_CHECK(gram.dim() == 2 && gram.size(0) == features && gram.size(1) == features,
               "a Gram matrix of shape ", gram.sizes(), " is not one of ", features, " features");
-  if (left == features) return {at::arange(features), weight.clone(), 0.0};
+}
+
+FeatureRemoval remove_until(at::Tensor gram, const at::Tensor& weight,
+                            const at::Tensor& metric_factor, int64_t left) {
   const at::Tensor V = metric_factor.defined() ? at::mm(metric_factor.t(), weight) : weight.clone();
   FeatureRemoval removal(ridged_inverse(std::move(gram)), V);
-  removal.remove(features - left);
-  CutFeatures cut{removal.kept(), {}, removal.predicted_rise()};
+  removal.remove(weight.size(1) - left);
+  return removal;
+}
+
+}  // namespace
+
+std::vector<double> removal_rises(at::Tensor gram, const at::Tensor& weight,
+                                  const at::Tensor& metric_factor, int64_t left) {
+  check_shapes(gram, weight, left);
+  if (left == weight.size(1)) return {0.0};
+  return remove_until(std::move(gram), weight, metric_factor, left).rises();
+}
+
+CutFeatures remove_features(at::Tensor gram, const at::Tensor& weight,
+                            const at::Tensor& metric_factor, int64_t left) {
+  check_shapes(gram, weight, left);
+  if (left == weight.size(1)) return {at::arange(left), weight.clone(), 0.0};
+  const FeatureRemoval removal = remove_until(std::move(gram), weight, metric_factor, left);
+  CutFeatures cut{removal.kept(), {}, removal.rises().back()};
   cut.weight = removal.V().index_select(1, cut.kept.to(weight.device()));
   if (metric_factor.defined()) {
     cut.weight = at::linalg_solve_triangular(metric_factor.t(), cut.weight, /*upper=*/true);

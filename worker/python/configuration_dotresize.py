@@ -1,7 +1,8 @@
 """Configuration of a model whose residual stream was narrowed by dotresize.
 
-config.json holds the keys of the source model, flat, and some of its own: `source_model_type`,
-`junction_widths`, `junction_groups` and `model_type: dotresize`. Works with transformers 4.56 and later, and 5.
+config.json holds the keys of the source model, flat, and some of its own: `model_type: dotresize`,
+`source_model_type`, `junction_widths`, and if need be `junction_groups`, `shortcut_ranks` and
+`intermediate_sizes`. Works with transformers 4.56 and later, and 5.
 """
 
 from typing import Callable, NamedTuple, Optional
@@ -111,6 +112,8 @@ class DotResizeConfig(PretrainedConfig):
         num_hidden_layers numbers; None among them: the path is one matrix. None: all are, but
         within groups.
     shortcut_factors: how many matrices such a path of low rank is stored as, 1 or 2.
+    intermediate_sizes: the features (d_ff) of each layer's MLP, or of each of its experts,
+        num_hidden_layers numbers. None: the source family's key, the same for all.
     hidden_size: the width d of the source, by which the norms go on dividing.
 
     Keys that are absent take the source family's defaults.
@@ -126,6 +129,7 @@ class DotResizeConfig(PretrainedConfig):
         junction_groups=None,
         shortcut_ranks=None,
         shortcut_factors=1,
+        intermediate_sizes=None,
         **kwargs,
     ):
         if source_model_type not in FAMILIES:
@@ -148,7 +152,10 @@ class DotResizeConfig(PretrainedConfig):
         self.shortcut_factors = shortcut_factors
         if shortcut_ranks is not None:
             _check_shortcuts(shortcut_ranks, shortcut_factors, self.junction_widths)
+        self.intermediate_sizes = intermediate_sizes
         super().__init__(**kwargs)
+        if intermediate_sizes is not None:
+            _check_intermediate_sizes(self)
         self.use_cache = kwargs["use_cache"]  # transformers 5 takes it for a generation setting
 
     @property
@@ -161,6 +168,23 @@ class DotResizeConfig(PretrainedConfig):
         """The source family's, whose module names these are; shortcuts and experts are on every rank."""
         plan = CONFIG_MAPPING[self.source_model_type].base_model_tp_plan
         return {name: style for name, style in plan.items() if "experts" not in name}
+
+    def is_mixture(self, layer):
+        """Whether the layer has a mixture of experts, or else a dense MLP."""
+        mixture = FAMILIES[self.source_model_type].mixture
+        return mixture is not None and mixture.in_layer(self, layer)
+
+    def source_intermediate_size(self, layer):
+        """The features of the layer's MLP, or of each of its experts, as the source family's key has them."""
+        if self.is_mixture(layer):
+            return getattr(self, FAMILIES[self.source_model_type].mixture.intermediate_size)
+        return self.intermediate_size
+
+    def layer_intermediate_size(self, layer):
+        """Those that it has."""
+        if self.intermediate_sizes is None:
+            return self.source_intermediate_size(layer)
+        return self.intermediate_sizes[layer]
 
     def to_diff_dict(self):
         """What is saved; with it a padding token that is None, if the family's default is another."""
@@ -241,6 +265,22 @@ def _check_shortcuts(ranks, factors, widths):
             raise ValueError(
                 f"shortcut_ranks[{sublayer}] is {rank!r}, must be None or an integer from 0 to the "
                 f"narrower width, {most}"
+            )
+
+
+def _check_intermediate_sizes(config):
+    sizes = config.intermediate_sizes
+    if len(sizes) != config.num_hidden_layers:
+        raise ValueError(
+            f"intermediate_sizes has {len(sizes)} entries, must have num_hidden_layers = "
+            f"{config.num_hidden_layers}"
+        )
+    for layer, size in enumerate(sizes):
+        most = config.source_intermediate_size(layer)
+        if not isinstance(size, int) or not 1 <= size <= most:
+            raise ValueError(
+                f"intermediate_sizes[{layer}] is {size!r}, must be an integer from 1 to the source's "
+                f"{most}"
             )
 
 

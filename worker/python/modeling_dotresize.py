@@ -66,10 +66,11 @@ def _source_class(config: DotResizeConfig, part: str) -> type:
     return getattr(module, FAMILIES[family].class_prefix + part)
 
 
-def _read_at_width(config: DotResizeConfig, width: int) -> DotResizeConfig:
-    """A copy of `config` from which a family's module takes its input width."""
+def _with_sizes(config: DotResizeConfig, **sizes: int) -> DotResizeConfig:
+    """A copy of `config` from which a family's module takes its sizes."""
     narrowed = copy.copy(config)
-    narrowed.hidden_size = width
+    for key, size in sizes.items():
+        setattr(narrowed, key, size)
     return narrowed
 
 
@@ -80,10 +81,9 @@ def _write_at_width(projection: nn.Linear, width: int) -> nn.Linear:
 class Expert(nn.Module):
     """down(act(gate(x)) · up(x)), the three under the family's names. x: [tokens, k_in]."""
 
-    def __init__(self, config: DotResizeConfig, names: Mixture, k_in: int, k_out: int):
+    def __init__(self, config: DotResizeConfig, names: Mixture, k_in: int, rows: int, k_out: int):
         super().__init__()
         self.names = names
-        rows = getattr(config, names.intermediate_size)
         self.add_module(names.gate, nn.Linear(k_in, rows, bias=False))
         self.add_module(names.up, nn.Linear(k_in, rows, bias=False))
         self.add_module(names.down, nn.Linear(rows, k_out, bias=False))
@@ -101,7 +101,7 @@ class MixtureOfExperts(nn.Module):
     and 5. Routing is theirs: softmax in float32 over all experts, then the greatest few.
     """
 
-    def __init__(self, config: DotResizeConfig, k_in: int, k_out: int):
+    def __init__(self, config: DotResizeConfig, k_in: int, rows: int, k_out: int):
         super().__init__()
         names = FAMILIES[config.source_model_type].mixture
         experts = getattr(config, names.experts)
@@ -109,7 +109,9 @@ class MixtureOfExperts(nn.Module):
         self.experts_per_token = config.num_experts_per_tok
         self.norms_weights = names.norms_weights(config)
         self.gate = nn.Linear(k_in, experts, bias=False)
-        self.experts = nn.ModuleList(Expert(config, names, k_in, k_out) for _ in range(experts))
+        self.experts = nn.ModuleList(
+            Expert(config, names, k_in, rows, k_out) for _ in range(experts)
+        )
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """hidden_states: [batch, tokens, k_in]. Returns [batch, tokens, k_out]."""
@@ -178,20 +180,21 @@ class DotResizeDecoderLayer(GradientCheckpointingLayer):
 
     def __init__(self, config: DotResizeConfig, layer_idx: int):
         super().__init__()
-        mixture = FAMILIES[config.source_model_type].mixture
         k_in, k_mid, k_out = config.junction_widths[2 * layer_idx : 2 * layer_idx + 3]
+        rows = config.layer_intermediate_size(layer_idx)
 
         self.self_attn = _source_class(config, "Attention")(
-            _read_at_width(config, k_in), layer_idx
+            _with_sizes(config, hidden_size=k_in), layer_idx
         )
         self.self_attn.o_proj = _write_at_width(self.self_attn.o_proj, k_mid)
         self.self_attn.config = config  # shared, so that the attention can be chosen later on
         self.mlp_name = "mlp"
-        if mixture is not None and mixture.in_layer(config, layer_idx):
-            self.mlp_name = mixture.block
-            self.add_module(self.mlp_name, MixtureOfExperts(config, k_mid, k_out))
+        if config.is_mixture(layer_idx):
+            self.mlp_name = FAMILIES[config.source_model_type].mixture.block
+            self.add_module(self.mlp_name, MixtureOfExperts(config, k_mid, rows, k_out))
         else:
-            self.mlp = _source_class(config, "MLP")(_read_at_width(config, k_mid))
+            sizes = {"hidden_size": k_mid, "intermediate_size": rows}
+            self.mlp = _source_class(config, "MLP")(_with_sizes(config, **sizes))
             self.mlp.down_proj = _write_at_width(self.mlp.down_proj, k_out)
 
         self.attention_shortcut = _shortcut(config, 2 * layer_idx)

@@ -56,6 +56,7 @@ Json method_options(const ResolvedJob& job) {
   if (job.gradients()) add_metric(job, options);
   if (job.mlp) {
     options["mlp"] = {{"width", job.mlp->width}, {"expert_width", job.mlp->expert_width}};
+    if (job.mlp->by_loss) options["mlp"]["by_loss_in_steps_of"] = job.mlp->round_to;
   }
   if (!job.energy) {
     options["width"] = job.widths.largest();

@@ -13,7 +13,8 @@
 namespace dotresize {
 
 /// Writes the folded weights of one rank into the output's shards, as the output model has them.
-/// The shards are the same for any number of ranks. References outlive the object.
+/// `source`: its MLPs are as wide as the output's, if the loss has decided that. The shards are the
+/// same for any number of ranks. References outlive the object.
 class OutputShards final : public FoldedModelSink {
  public:
   OutputShards(Communicator& comm, std::filesystem::path dir, const ModelConfig& source,

@@ -298,31 +298,40 @@ void save_statistics(JobContext& run, const CalibrationJob& job,
   statistics.publish(run.comm);
 }
 
-std::vector<MlpReport> report_mlps(const JobContext& run, const Journal& journal) {
+std::vector<MlpReport> report_mlps(const JobContext& run, const ModelConfig& cut,
+                                   const Journal& journal) {
   std::vector<MlpReport> reports;
   if (!run.job.mlp) return reports;
-  const ModelConfig cut = with_cut_mlps(run.config, run.job.mlp);
   for (int64_t s = 0; s < run.config.num_sublayers(); ++s) {
     if (is_attention(s)) continue;
+    MlpReport& report = reports.emplace_back();
+    report.name = sublayer_name(s);
+    report.width = mlp_width(cut, s);
+    report.intermediate_size = mlp_width(run.config, s);
+    if (report.width == report.intermediate_size) continue;
     const MlpDiagnostics found = mlp_diagnostics(journal, s);
-    reports.push_back({sublayer_name(s), mlp_width(cut, s), mlp_width(run.config, s),
-                       found.predicted_rise, found.unseen_experts});
+    report.predicted_rise = found.predicted_rise;
+    report.unseen_experts = found.unseen_experts;
   }
   return reports;
 }
 
-/// The maps, and the folded model; before them narrower MLPs, if the job asks for them.
-void calibrate_into(FoldedModelSink& sink, JobContext& run, const TokenWindows& tokens,
-                    OpenedJournal& opened, std::optional<StatisticsDirectory>& statistics,
+/// The dense model with narrower MLPs, if the job asks for them.
+ModelConfig cut_model(JobContext& run, const TokenWindows& tokens, OpenedJournal& opened,
+                      const CalibrationObserver& observer) {
+  if (!run.job.mlp) return run.config;
+  return cut_mlps(run.comm, calibration_job(run, run.config, run.source, tokens, opened), run.job,
+                  observer, run.clock);
+}
+
+/// The maps, and the folded model. `cut`: of cut_model().
+void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& cut,
+                    const TokenWindows& tokens, OpenedJournal& opened,
+                    std::optional<StatisticsDirectory>& statistics,
                     const CalibrationObserver& observer) {
-  const ModelConfig cut = with_cut_mlps(run.config, run.job.mlp);
   std::optional<CheckpointReader> cut_source;
   if (run.job.mlp) {
-    const FeaturePasses passes =
-        run.job.schedule.pipelined ? FeaturePasses::kStages : FeaturePasses::kShares;
-    cut_mlps(run.comm, calibration_job(run, run.config, run.source, tokens, opened), cut, passes,
-             observer, run.clock);
-    cut_source.emplace(run.job.model_path, cut_mlp_files(opened.journal, cut));
+    cut_source.emplace(run.job.model_path, cut_mlp_files(opened.journal, run.config, cut));
   }
   const CheckpointReader& source = cut_source ? *cut_source : run.source;
   CalibrationJob job = calibration_job(run, cut, source, tokens, opened);
@@ -340,10 +349,11 @@ Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal&
   const CalibrationObserver observer{
       run.count_tokens(), [&](int64_t junctions) { run.progress().junctions_solved(junctions); },
       [&](int64_t junctions) { run.progress().junctions_found(junctions); }};
-  OutputShards shards(run.comm, run.partial(), run.config, run.job, run.plan);
+  const ModelConfig cut = cut_model(run, tokens, opened, observer);
+  OutputShards shards(run.comm, run.partial(), cut, run.job, run.plan);
   BackgroundSink sink(shards, run.environment.device.device, !run.shard().overlaps, run.clock,
                       [&] { run.progress().sublayers_written(1); });
-  calibrate_into(sink, run, tokens, opened, statistics, observer);
+  calibrate_into(sink, run, cut, tokens, opened, statistics, observer);
   sink.finish();
   shards.finish();
   run.comm.barrier();  // the shards are whole
@@ -351,7 +361,7 @@ Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal&
   Calibrated found{shards.widths(), shards.config(), shards.layout(), {}, {}, seconds};
   if (run.root()) {
     found.junctions = report_junctions(opened.journal, shards.widths(), run.job.method.transport());
-    found.mlps = report_mlps(run, opened.journal);
+    found.mlps = report_mlps(run, cut, opened.journal);
   }
   return found;
 }

@@ -78,9 +78,11 @@ class Comparison {
            !cut_mlps();
   }
   bool cut_mlps() const {
-    return output_.intermediate_size != source_.intermediate_size ||
-           (source_.mixture && output_.mixture &&
-            output_.mixture->intermediate_size != source_.mixture->intermediate_size);
+    const int64_t sublayers = std::min(output_.num_sublayers(), source_.num_sublayers());
+    for (int64_t s = 0; s < sublayers; ++s) {
+      if (mlp_width(output_, s) != mlp_width(source_, s)) return true;
+    }
+    return false;
   }
   void check_that_tokens_are_given() const;
   bool compare_fingerprints();

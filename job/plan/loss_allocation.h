@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace dotresize {
+
+/// The sizes that a part of a model can have, from the largest down, and by how much each is
+/// predicted to raise the loss.
+struct LossCurve {
+  std::vector<int64_t> parameters;  ///< descending
+  std::vector<double> rises;        ///< as many, of the loss of a token; finite
+};
+
+/// Of each curve the index of a size, such that all parts together have `parameters` at most. From
+/// the largest sizes on, the step comes next that is predicted to raise the loss least for each
+/// parameter that it saves. Steps that save less for their rise than the ones behind them go
+/// together with these: it is the lower convex hull of the curve that counts. Of equal steps those
+/// of the first part come first. Deterministic. The last step may save more than was asked for.
+/// Throws std::invalid_argument if the smallest sizes have more, and for curves that are none.
+std::vector<std::size_t> allocate_by_loss(const std::vector<LossCurve>& curves, int64_t parameters);
+
+}  // namespace dotresize
