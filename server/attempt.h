@@ -87,4 +87,9 @@ AttemptStatus check_attempt(const std::filesystem::path& dir);
 /// Asks the supervisor to end the attempt. False if it cannot be asked (yet).
 bool stop_attempt(const std::filesystem::path& dir);
 
+/// Of a whole attempt.
+inline Failure failure(const char* code, const std::string& message) {
+  return {code, -1, "", "", message};
+}
+
 }  // namespace dotresize

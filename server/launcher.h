@@ -52,11 +52,6 @@ int ranks_of(const v1::JobSpec& spec);
 /// The variables of this process's environment, "NAME=value", that a job's processes see.
 std::vector<std::string> inherited_environment();
 
-/// Of a whole attempt.
-inline Failure failure(const char* code, const std::string& message) {
-  return {code, -1, "", "", message};
-}
-
 /// How much of the end of a job's log is read for why it has failed.
 inline constexpr size_t kLogTailBytes = size_t{16} * 1024;
 
