@@ -5,11 +5,11 @@
 namespace dotresize {
 namespace {
 
-constexpr std::string_view kStart = "00-";
+constexpr std::string_view kFormatVersion = "00-";
 constexpr size_t kTraceDigits = 32;
 constexpr size_t kSpanDigits = 16;
 constexpr size_t kFlagDigits = 2;
-constexpr size_t kSpan = kStart.size() + kTraceDigits + 1;
+constexpr size_t kSpan = kFormatVersion.size() + kTraceDigits + 1;
 constexpr size_t kFlags = kSpan + kSpanDigits + 1;
 
 bool is_hex(std::string_view text) {
@@ -25,9 +25,9 @@ bool is_id(std::string_view text) {
 }  // namespace
 
 bool is_traceparent(std::string_view text) {
-  return text.size() == kFlags + kFlagDigits && text.starts_with(kStart) &&
+  return text.size() == kFlags + kFlagDigits && text.starts_with(kFormatVersion) &&
          text[kSpan - 1] == '-' && text[kFlags - 1] == '-' &&
-         is_id(text.substr(kStart.size(), kTraceDigits)) &&
+         is_id(text.substr(kFormatVersion.size(), kTraceDigits)) &&
          is_id(text.substr(kSpan, kSpanDigits)) && is_hex(text.substr(kFlags));
 }
 

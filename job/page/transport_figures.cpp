@@ -13,6 +13,7 @@ namespace {
 
 std::vector<std::string> names_of(const std::vector<JunctionReport>& junctions) {
   std::vector<std::string> names;
+  names.reserve(junctions.size());
   for (const JunctionReport& junction : junctions) names.push_back(junction.name);
   return names;
 }

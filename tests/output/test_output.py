@@ -212,7 +212,6 @@ def test_features_that_write_nothing_are_those_that_are_cut(tmp_path, source):
 # Of each layer so many features write nothing, of all experts of qwen3_moe alike: as many as are to go.
 SILENT_FEATURES = {
     "llama-biases-tied": ([0, 60, 12], [80, 20, 68]),
-    "phi3-partial-sliding": ([30, 0, 42], [50, 80, 38]),
     "qwen3_moe-biases-wide-heads": ([13, 0, 9], [15, 80, 19]),
 }
 

@@ -18,9 +18,10 @@ import socket
 import ssl
 import subprocess
 import threading
-import time
 import urllib.parse
 import uuid
+
+from conftest import processes_of
 
 NAMESPACE = "models"
 JOBS = f"/apis/kubeflow.org/v2beta1/namespaces/{NAMESPACE}/mpijobs"
@@ -326,13 +327,9 @@ class Operator:
         process = self.processes.get(name)
         if not process or process.poll() is not None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        end = time.monotonic() + 5
-        while process.poll() is None and time.monotonic() < end:
-            time.sleep(0.02)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        for pid in processes_of(name.removeprefix("dotresize-").rpartition("-")[0]):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         process.wait(20)
 
     def close(self):

@@ -189,7 +189,7 @@ std::vector<std::string> Journal::damaged(int part, int parts) const {
 }
 
 std::vector<std::string> Journal::remove_damaged(int part, int parts) {
-  const std::vector<std::string> damaged = this->damaged(part, parts);
+  std::vector<std::string> damaged = this->damaged(part, parts);
   for (const std::string& name : damaged) remove(name);
   return damaged;
 }
