@@ -33,15 +33,16 @@ METRIC_COLUMNS = {
     "one map": {"map_sharing": "model"},
 }
 
-# Sizes and the d_ff that is left of 768; options of the method and of its MLPs.
+# Sizes and the d_ff that is left of 768.
 MLP_ROWS = [(0.9, 704), (0.8, 704), (0.8, 640), (0.7, 576)]
 OWN_FISHER_MAPS = {"shortcuts": "8", "head": "sliced", "metric": "fisher"}
 MLP_COLUMNS = {
-    "one map, activation": ({"map_sharing": "model"}, {}),
-    "one map, fisher": ({"map_sharing": "model", "metric": "fisher"}, {}),
-    "8, head sliced, fisher": (OWN_FISHER_MAPS, {}),
-    "likewise, by loss": (OWN_FISHER_MAPS, {"widths": "by_loss"}),
+    "one map, activation": {"map_sharing": "model"},
+    "one map, fisher": {"map_sharing": "model", "metric": "fisher"},
+    "8, head sliced, fisher": OWN_FISHER_MAPS,
 }
+# Features on average.
+BY_LOSS_ROWS = [704]
 
 PAGE = """\
 # Quality at equal net size
@@ -78,10 +79,14 @@ narrower. Each cell: width, net size, perplexity.
 ## Narrower MLPs
 
 `mlp: {{width: W}}` ([method.md](method.md#narrower-mlps)) with slicegpt: features of each MLP, 768 in the dense model, for which the stream is wider at the
-same size; in the last column so many on average (`widths: by_loss`). Each cell: width, net size, perplexity. With 768 features they are in the table above. Other
-labels (`label_seed`) change what fisher gives by some hundredths.
+same size. Each cell: width, net size, perplexity. With 768 features they are in the table above. Other labels (`label_seed`) change what fisher
+gives by some hundredths.
 
 {mlps}
+`widths: by_loss` takes the features where that costs least ([method.md](method.md#widths-by-loss)): slicegpt, width 212, shortcuts of rank 8 at most, head sliced,
+`metric: fisher`.
+
+{by_loss}
 ## Widths by energy
 
 `widths: {{from: energy, size: S}}`, a map per junction: every width holds at least the same fraction of its junction's energy (`held`).
@@ -178,9 +183,9 @@ def metrics_table(reports):
 
 def mlp_methods():
     return {
-        (*row, column): {"name": "slicegpt", "size": row[0], "mlp": {"width": row[1], **mlp}, **options}
+        (*row, column): {"name": "slicegpt", "size": row[0], "mlp": {"width": row[1]}, **options}
         for row in MLP_ROWS
-        for column, (options, mlp) in MLP_COLUMNS.items()
+        for column, options in MLP_COLUMNS.items()
     }
 
 
@@ -190,6 +195,23 @@ def mlps_table(reports):
         for size, width in MLP_ROWS
     ]
     return table(["size, features", *MLP_COLUMNS], rows)
+
+
+def by_loss_methods():
+    mlps = {average: {"width": average, "widths": "by_loss"} for average in BY_LOSS_ROWS}
+    return {
+        ("by_loss", average): {"name": "slicegpt", "width": 212, "mlp": mlp, **OWN_FISHER_MAPS}
+        for average, mlp in mlps.items()
+    }
+
+
+def by_loss_table(reports):
+    rows = []
+    for average in BY_LOSS_ROWS:
+        report = reports["by_loss", average]
+        features = ", ".join(str(mlp["width"]) for mlp in report["mlps"])
+        rows.append([str(average), features, size_cell(report), perplexity_cell(report)])
+    return table(["features on average", "of the six layers", "net", "perplexity"], rows)
 
 
 def energy_table(reports):
@@ -218,7 +240,7 @@ def main():
         for name in METHODS
         for size in SIZES
     }
-    reports = reports_of({**stock, **own, **metric_methods(), **mlp_methods(), **energy})
+    reports = reports_of({**stock, **own, **metric_methods(), **mlp_methods(), **by_loss_methods(), **energy})
     any_report = next(iter(reports.values()))
     page = PAGE.format(
         parameters=any_report["dense"]["parameters"],
@@ -229,6 +251,7 @@ def main():
         shortcuts=shortcuts_table(reports),
         metrics=metrics_table(reports),
         mlps=mlps_table(reports),
+        by_loss=by_loss_table(reports),
         energy=energy_table(reports),
     )
     output.write_text(page, encoding="utf-8")
