@@ -231,13 +231,24 @@ void Server::listen_for_http(const ServerOptions& options) {
   require_protection(
       {"--http", endpoint, !options.tokens.empty(), "see and cancel what runs here", "--tokens"},
       options);
-  pages_ = std::make_unique<WebPages>(
-      WebContext{jobs_, gate_, access_, store_, state_, heartbeats_, [this] { return health(); }},
-      std::vector{host_name(), endpoint.host}, !options.tls.certificate.empty());
+  pages_ = make_pages(options);
   http_ = std::make_unique<HttpServer>(
       endpoint, options.tls, access_,
       HttpContent{[this] { return health(); }, [this] { return metrics_.text(figures()); },
-                  [this](httplib::Server& server) { pages_->add_to(server); }});
+                  [this](httplib::Server& server) {
+                    if (pages_) pages_->add_to(server);
+                  }});
+}
+
+std::unique_ptr<WebPages> Server::make_pages(const ServerOptions& options) {
+  if (!options.tls.client_ca.empty() && options.tokens.empty()) {
+    spdlog::info("no web pages: with --tls-client-ca they need --tokens");
+    return nullptr;
+  }
+  return std::make_unique<WebPages>(
+      WebContext{jobs_, gate_, access_, store_, state_, heartbeats_, [this] { return health(); }},
+      std::vector{host_name(), split_endpoint(options.http).host},
+      !options.tls.certificate.empty());
 }
 
 std::vector<HealthCheck> Server::health() {

@@ -47,6 +47,8 @@ class Server {
   /// Where jobs on this machine call their server.
   std::filesystem::path socket() const;
   void listen_for_http(const ServerOptions& options);
+  /// Null if browsers could not say who they are, as clients of the API must.
+  std::unique_ptr<WebPages> make_pages(const ServerOptions& options);
   /// Whether it can serve, as it was a second ago at most: whoever asks often costs nobody time.
   std::vector<HealthCheck> health();
   std::vector<HealthCheck> look_after_health();
@@ -78,7 +80,7 @@ class Server {
   std::unique_ptr<Launchers> launchers_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Watchdog> watchdog_;
-  std::unique_ptr<WebPages> pages_;
+  std::unique_ptr<WebPages> pages_;   ///< may be null
   std::unique_ptr<HttpServer> http_;  ///< last: it asks all the others
 };
 

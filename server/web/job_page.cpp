@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <vector>
 
 #include "base/human_text.h"
@@ -71,7 +72,9 @@ Rows facts_of(const JobPageView& view, std::time_t now) {
   if (job.options().priority() != 0) {
     rows.push_back({"priority", std::to_string(job.options().priority())});
   }
-  for (const auto& [key, value] : job.options().labels()) {
+  const auto& labels = job.options().labels();  // in no order of their own
+  for (const auto& [key, value] :
+       std::map<std::string, std::string>{labels.begin(), labels.end()}) {
     rows.push_back({"label " + key, value});
   }
   return rows;

@@ -61,7 +61,7 @@ class WebPages {
   v1::ListJobsResponse list_jobs(const Visitor& visitor, const v1::ListJobsRequest& request);
   std::vector<v1::Job> newest_jobs(const Visitor& visitor, const std::string& state, int count);
   std::string read_log_tail(const Visitor& visitor, const std::string& id);
-  /// Throws the InputError of read_report_page(), too.
+  /// NOT_FOUND with the reason if it cannot be read.
   Page read_report(const Visitor& visitor, const v1::Job& job);
 
   /// Does what a form on a job's page asks for; returns the page to go to.

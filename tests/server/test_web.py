@@ -355,17 +355,29 @@ def test_role_and_owner_decide_what_forms_do(closed_server, secrets, anns_job):
     assert ann.fetch(f"/jobs/{anns_job}")[0] == 404
 
 
-def test_cookie_is_for_https_alone_if_the_server_has_a_certificate(folder, worker, secrets):
+@pytest.fixture(scope="module")
+def certificate(folder):
+    """What a server with TLS takes, and what a browser knows it by."""
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                     "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
                     "-keyout", folder / "key.pem", "-out", folder / "cert.pem"], check=True, capture_output=True)
     (folder / "key.pem").chmod(0o600)
-    server = Server(folder / "tls", "--http", "127.0.0.1:0", "--tokens", str(folder / "tokens"), "--tls-cert",
-                    str(folder / "cert.pem"), "--tls-key", str(folder / "key.pem"), DOTRESIZE_WORKER=worker).start()
-    try:
-        browser = Browser(server.http, ssl.create_default_context(cafile=folder / "cert.pem"))
-        cookie = browser.sign_in(secrets["eve"])[1]["Set-Cookie"]
-        assert cookie.startswith("__Host-dotresize-") and "Secure" in cookie.split("; ")
-        assert "eve (read)" in browser.page("/")
-    finally:
-        server.close()
+    options = ["--http", "127.0.0.1:0", "--tls-cert", str(folder / "cert.pem"), "--tls-key", str(folder / "key.pem")]
+    return options, ssl.create_default_context(cafile=folder / "cert.pem")
+
+
+def test_cookie_is_for_https_alone_if_the_server_has_a_certificate(make_server, folder, certificate, worker, secrets):
+    options, context = certificate
+    server = make_server(*options, "--tokens", str(folder / "tokens"), DOTRESIZE_WORKER=worker)
+    browser = Browser(server.http, context)
+    cookie = browser.sign_in(secrets["eve"])[1]["Set-Cookie"]
+    assert cookie.startswith("__Host-dotresize-") and "Secure" in cookie.split("; ")
+    assert "eve (read)" in browser.page("/")
+
+
+def test_there_are_no_pages_if_the_api_knows_clients_by_certificates_alone(make_server, folder, certificate, worker):
+    options, context = certificate
+    server = make_server(*options, "--tls-client-ca", str(folder / "cert.pem"), DOTRESIZE_WORKER=worker)
+    browser = Browser(server.http, context)
+    assert [browser.fetch(path)[0] for path in ("/", "/jobs", "/jobs/j-0", "/style.css")] == [404] * 4
+    assert browser.fetch("/healthz")[0] == 200
