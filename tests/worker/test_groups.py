@@ -26,9 +26,9 @@ SHARED_BY_SOME = {"width": 160, "head": "sliced", "map_sharing": "4"}
 BY_ENERGY = {"widths": {"keep": 0.9}, "head": "sliced"}
 
 
-def small_job(output, method, activations="original", ranks=1):
+def small_job(output, method, activations="original", ranks=1, samples=SAMPLES):
     return harness.job(
-        output, method=method, samples=SAMPLES, activations=activations, ranks=ranks, evaluate=False
+        output, method=method, samples=samples, activations=activations, ranks=ranks, evaluate=False
     )
 
 
@@ -37,14 +37,16 @@ def alone(tmp_path_factory):
     """What one rank gives in one group."""
 
     @functools.cache
-    def outcome(method, activations):
+    def outcome(method, activations, samples):
         directory = tmp_path_factory.mktemp("alone")
-        spec = small_job(directory / "out", json.loads(method), activations)
+        spec = small_job(directory / "out", json.loads(method), activations, samples=samples)
         assert harness.plan(spec, directory)["junction_groups"] == 1
         harness.run_to_report(spec, directory, threads=THREADS)
         return harness.outcome(directory / "out")
 
-    return lambda method, activations="original": outcome(json.dumps(method), activations)
+    return lambda method, activations="original", samples=SAMPLES: outcome(
+        json.dumps(method), activations, samples
+    )
 
 
 def groups_begun(trace):
@@ -145,7 +147,8 @@ def test_ranks_do_not_change_the_model(method, activations, alone, tmp_path):
 def test_a_budget_that_is_too_small_names_one_that_is_enough(activations, ranks, alone, tmp_path):
     """The model is the same, also if nothing is written beside the work."""
     method = {"name": "pca_dotresize", **OWN}
-    spec = small_job(tmp_path / "out", method, activations, ranks)
+    samples = 16  # with fewer the least memory is that of another schedule, which rounds differently
+    spec = small_job(tmp_path / "out", method, activations, ranks, samples)
     spec["resources"]["memory"] = "100MiB"
     (tmp_path / "model").mkdir()
     shutil.copy(harness.MODEL / "config.json", tmp_path / "model")
@@ -160,7 +163,7 @@ def test_a_budget_that_is_too_small_names_one_that_is_enough(activations, ranks,
     if activations == "compressed":
         assert not harness.plan(spec, tmp_path)["overlaps"]
     harness.run_to_report(spec, tmp_path, threads=THREADS)
-    assert harness.outcome(spec["output"]["path"]) == alone(method, activations)
+    assert harness.outcome(spec["output"]["path"]) == alone(method, activations, samples)
 
 
 def test_run_refuses_a_budget_before_it_starts_a_rank(tmp_path):
