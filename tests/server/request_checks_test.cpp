@@ -11,8 +11,9 @@ TEST(RequestChecks, HostIsAnAddressOrANameOfTheMachine) {
                           "gpu1:9464", "GPU1"}) {
     EXPECT_TRUE(names_this_machine(own, names)) << own;
   }
-  for (const char* foreign : {"", "evil.example", "gpu1.evil.example:9464", "localhost.evil.example",
-                              "127.0.0.1.evil.example", "[evil]", ":9464", "1.2.3"}) {
+  for (const char* foreign :
+       {"", "evil.example", "gpu1.evil.example:9464", "localhost.evil.example",
+        "127.0.0.1.evil.example", "[evil]", ":9464", "1.2.3"}) {
     EXPECT_FALSE(names_this_machine(foreign, names)) << foreign;
   }
 }
