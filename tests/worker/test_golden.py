@@ -13,7 +13,7 @@ GOLDEN = json.loads((harness.ROOT / "tests" / "data" / "golden.json").read_text(
 # evaluated, once it is there: the dense model need not be measured for each of them again.
 MEASURED_IN_JOB = ("pca_dotresize-200-original", "dotresize-176-compressed")
 # Of each method one width is enough every day, with compressed activations of a method with each basis, of lambda its ends,
-# of shared maps a method with each basis: DOTRESIZE_ALL_CASES=1 runs these too.
+# of shared maps a method of PCA: DOTRESIZE_ALL_CASES=1 runs these too.
 MORE_CASES = (
     "magnitude-176-original",
     "dotresize-176-original",
@@ -26,6 +26,7 @@ MORE_CASES = (
     "slicegpt-200-compressed",
     "pca_dotresize-200-compressed",
     "magnitude-208-shared",
+    "dotresize-208-shared",
     "slicegpt-208-shared",
     "dotresize-200-lambda1",
 )
