@@ -114,7 +114,8 @@ void SweepReader::read_axis(const YAML::Node& name, const YAML::Node& values) {
   const std::size_t before = faults.size();
   if (values.IsSequence()) {
     if (values.size() > kMaxVariants) {
-      return fault(values, printable(axis.key), fmt::format("has {} values", values.size()));
+      return fault(values, printable(axis.key),
+                   fmt::format("has {} values, more than {}", values.size(), kMaxVariants));
     }
     for (const YAML::Node& value : values) add_value(axis, value, line_at(value));
   } else if (values.IsMap()) {

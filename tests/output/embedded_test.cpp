@@ -17,7 +17,6 @@ std::string source_file(const std::string& name) {
 
 TEST(EmbeddedFiles, AreTheSourcesByteForByte) {
   EXPECT_EQ(configuration_py(), source_file("configuration_dotresize.py"));
-  EXPECT_EQ(prompts_py(), source_file("prompts.py"));
   EXPECT_EQ(modeling_py(), source_file("modeling_dotresize.py"));
   EXPECT_EQ(run_in_transformers_py(), source_file("run_in_transformers.py"));
   EXPECT_EQ(tokenize_text_py(), source_file("tokenize_text.py"));

@@ -1,5 +1,6 @@
 """The tokeniser helper, run as the worker runs it: the source on the command line."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -120,3 +121,24 @@ def test_an_output_that_cannot_be_written_is_not_the_inputs_fault(tmp_path, text
 def test_too_few_arguments_are_a_usage_error(tmp_path):
     result = run(MODEL, tmp_path / "tokens.safetensors")
     assert result.returncode == 64 and result.stderr.startswith("usage: ")
+
+
+def translate(direction, model, document, out):
+    given = out.with_name("given.json")
+    given.write_text(json.dumps(document))
+    return run(direction, model, given, out)
+
+
+def test_prompts_are_tokenised_one_by_one_and_come_back_from_their_ids(tmp_path):
+    prompts = ["The with statement.", " for x in range(3):\n", "<|begin_of_text|>Zwölf ☃"]
+    ids, texts = tmp_path / "ids.json", tmp_path / "texts.json"
+    assert translate("--encode", MODEL, prompts, ids).returncode == 0
+    assert json.loads(ids.read_text()) == [encode(prompt) for prompt in prompts]
+    assert translate("--decode", MODEL, json.loads(ids.read_text()), texts).returncode == 0
+    assert json.loads(texts.read_text()) == prompts
+
+
+def test_a_prompt_without_tokens_is_refused(tmp_path):
+    result = translate("--encode", MODEL, ["Words.", ""], tmp_path / "ids.json")
+    assert result.returncode == 65 and "no tokens in the text ''" in result.stderr
+    assert not (tmp_path / "ids.json").exists()

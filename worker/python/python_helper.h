@@ -18,12 +18,9 @@ std::string_view modeling_py();
 /// tokenize_text.py.
 std::string_view run_in_transformers_py();
 
-/// prompts.py: run as `PYTHON -c SOURCE encode|decode MODEL_DIR IN.json OUT.json`. Exit codes as
-/// tokenize_text.py.
-std::string_view prompts_py();
-
-/// tokenize_text.py: run as `PYTHON -c SOURCE MODEL_DIR OUT.safetensors TEXT_FILE...`. Exit code 65
-/// if the input is at fault; its last line of stderr says why.
+/// tokenize_text.py: run as `PYTHON -c SOURCE MODEL_DIR OUT.safetensors TEXT_FILE...`, or as
+/// `PYTHON -c SOURCE --encode|--decode MODEL_DIR IN.json OUT.json`. Exit code 65 if the input is at
+/// fault; its last line of stderr says why.
 std::string_view tokenize_text_py();
 
 /// Runs one of the programs above, `what` in error messages, in $DOTRESIZE_PYTHON, else the

@@ -1,12 +1,16 @@
-"""Text files to token ids with a model's own tokenizer.
+"""Texts to token ids, and back, with a model's own tokenizer, MODEL_DIR/tokenizer.json.
 
     python tokenize_text.py MODEL_DIR OUT.safetensors TEXT_FILE...
+    python tokenize_text.py --encode MODEL_DIR TEXTS.json IDS.json
+    python tokenize_text.py --decode MODEL_DIR IDS.json TEXTS.json
 
-The texts (UTF-8) are joined with a blank line and tokenised once with MODEL_DIR/tokenizer.json,
-without special tokens. OUT holds one tensor, "tokens", [n] int32, and appears whole or not at all.
+The text files (UTF-8) are joined with a blank line and tokenised once. OUT holds one tensor,
+"tokens", [n] int32, and appears whole or not at all. TEXTS is a list of texts, each tokenised by
+itself, IDS a list of lists of ids. No special tokens are added to a text, and none are left out of one.
 Exit codes: 0; 64 usage; 65 the input is at fault; 1 anything else. Errors are one line on stderr.
 """
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -52,6 +56,24 @@ def tokenize_files(model_dir, text_files):
     return ids
 
 
+def encode(tokenizer, texts):
+    ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+    for text, row in zip(texts, ids, strict=True):
+        if not row:
+            raise InputError(f"no tokens in the text {text!r}")
+    return ids
+
+
+def decode(tokenizer, ids):
+    return [tokenizer.decode(row, skip_special_tokens=False) for row in ids]
+
+
+def translate(direction, model_dir, given, out):
+    """From one JSON document to the other."""
+    result = direction(load_tokenizer(model_dir), json.loads(Path(given).read_bytes()))
+    Path(out).write_text(json.dumps(result))
+
+
 def write_tokens(path, ids):
     import numpy
     from safetensors.numpy import save
@@ -70,13 +92,19 @@ def write_tokens(path, ids):
 
 
 def main(arguments):
-    if len(arguments) < 3:
-        print("usage: tokenize_text.py MODEL_DIR OUT.safetensors TEXT_FILE...", file=sys.stderr)
+    directions = {"--encode": encode, "--decode": decode}
+    direction = directions.get(arguments[0]) if arguments else None
+    if len(arguments) != 4 if direction else len(arguments) < 3:
+        print("usage: tokenize_text.py MODEL_DIR OUT.safetensors TEXT_FILE...\n"
+              "       tokenize_text.py --encode|--decode MODEL_DIR IN.json OUT.json", file=sys.stderr)  # fmt: skip
         return EXIT_USAGE
-    model_dir, out, *text_files = arguments
     try:
-        write_tokens(out, tokenize_files(model_dir, text_files))
-    except (InputError, OSError, ImportError) as error:
+        if direction:
+            translate(direction, *arguments[1:])
+        else:
+            model_dir, out, *text_files = arguments
+            write_tokens(out, tokenize_files(model_dir, text_files))
+    except (InputError, OSError, ImportError, ValueError) as error:
         print(" ".join(f"tokenize_text: error: {error}".split()), file=sys.stderr)
         return EXIT_DATA if isinstance(error, InputError) else 1
     return 0

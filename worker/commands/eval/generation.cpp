@@ -32,13 +32,13 @@ std::vector<int64_t> continue_prompt(const WholeModel& model, const at::Tensor& 
   return written;
 }
 
-/// prompts.py with this `direction`, from one document to the other.
+/// tokenize_text.py with this `direction`, from one document to the other.
 Json translate(const char* direction, const fs::path& model_dir, const std::string& document) {
   const ScratchDirectory scratch;
   const fs::path from = scratch.path() / "from.json";
   const fs::path to = scratch.path() / "to.json";
   write_file_atomically(from, document);
-  run_python_helper("tokenizer", prompts_py(),
+  run_python_helper("tokenizer", tokenize_text_py(),
                     {direction, model_dir.string(), from.string(), to.string()});
   constexpr uint64_t kMaxBytes = uint64_t{64} << 20;
   return Json::parse(read_whole_file(to, kMaxBytes));
@@ -57,7 +57,7 @@ std::string as_document(const std::vector<std::string>& prompts) {
 PromptIds tokenize_prompts(const std::vector<std::string>& prompts, const fs::path& model_dir,
                            int64_t vocab_size) {
   PromptIds result;
-  for (const Json& row : translate("encode", model_dir, as_document(prompts))) {
+  for (const Json& row : translate("--encode", model_dir, as_document(prompts))) {
     const auto ids = row.get<std::vector<int64_t>>();
     if (std::ranges::max(ids) >= vocab_size) {
       throw InputError(model_dir.string() + ": its tokenizer knows the token " +
@@ -77,7 +77,7 @@ std::vector<std::string> continue_prompts(const WholeModel& model, const fs::pat
   for (const at::Tensor& ids : prompts.ids) {
     rows.push_back(continue_prompt(model, ids, new_tokens, seen));
   }
-  return translate("decode", model_dir, rows.dump()).get<std::vector<std::string>>();
+  return translate("--decode", model_dir, rows.dump()).get<std::vector<std::string>>();
 }
 
 }  // namespace dotresize
