@@ -65,7 +65,10 @@ struct Sizes {
   /// Of its sublayers before `end`, and with gradients the head.
   int64_t stage_weights(int64_t end) const;
   int64_t half_folded_sublayer() const;
+  int64_t half_folded(int64_t sublayer) const;
   int64_t half_folded_of_rank() const;
+  int64_t dense_in_turn() const;
+  int64_t half_folded_in_turn() const;
   /// Of a group, on this rank.
   int64_t junctions() const {
     return std::min(r.shard.junctions_at_once,
@@ -136,14 +139,35 @@ int64_t Sizes::half_folded_sublayer() const {
   return folded_sublayer() * 2 / 3 + dense_sublayer() / 3;
 }
 
+int64_t Sizes::half_folded(int64_t sublayer) const {
+  return sublayer_parameters(r.config, sublayer, k, k, /*folded=*/true) * 2 / 3 +
+         sublayer_parameters(r.config, sublayer, d, d, /*folded=*/false) / 3;
+}
+
 /// The largest of this rank.
 int64_t Sizes::half_folded_of_rank() const {
   const int64_t end = r.shard.end_run(mapped_junctions(r.config, r.job.head_sliced));
   int64_t largest = 0;
-  for (int64_t s = r.shard.first_sublayer; s < end; ++s) {
-    const int64_t folded = sublayer_parameters(r.config, s, k, k, /*folded=*/true);
-    const int64_t dense = sublayer_parameters(r.config, s, d, d, /*folded=*/false);
-    largest = std::max(largest, folded * 2 / 3 + dense / 3);
+  for (int64_t s = r.shard.first_sublayer; s < end; ++s)
+    largest = std::max(largest, half_folded(s));
+  return largest;
+}
+
+/// The largest that the rank reads when ranks take turns, before a junction with a map.
+int64_t Sizes::dense_in_turn() const {
+  const int64_t end = mapped_junctions(r.config, r.job.head_sliced) - 1;
+  int64_t largest = 0;
+  for (int64_t s = r.shard.rank; s < end; s += r.job.ranks) {
+    largest = std::max(largest, sublayer_parameters(r.config, s, d, d, /*folded=*/false));
+  }
+  return largest;
+}
+
+int64_t Sizes::half_folded_in_turn() const {
+  const int64_t end = mapped_junctions(r.config, r.job.head_sliced) - 1;
+  int64_t largest = 0;
+  for (int64_t s = r.shard.rank; s < end; s += r.job.ranks) {
+    largest = std::max(largest, half_folded(s));
   }
   return largest;
 }
@@ -306,12 +330,17 @@ int64_t Sizes::last_basis() const {
 /// A sublayer as it was read, its folded in_proj, and the sublayer before it, which is being
 /// written; the maps at both sides. Or as much of the vocabulary.
 int64_t Sizes::folding() const {
+  const std::vector<ShortcutForm> forms =
+      shortcut_forms(r.job.shortcuts, r.job.widths.all, r.job.junction_groups, d, oblique());
   int64_t most = kFoldedVocabularyRows * (d + 2 * k) + d * k;
   int64_t before = 0;
   int64_t before_last = 0;
   for (int64_t s = r.shard.first_sublayer; s < r.shard.end_sublayer; ++s) {
     const int64_t dense = sublayer_parameters(r.config, s, d, d, /*folded=*/false);
-    const int64_t folded = sublayer_parameters(r.config, s, k, k, /*folded=*/true);
+    const int64_t shortcut =
+        forms.empty() ? k * k : shortcut_parameters(forms[static_cast<std::size_t>(s)], k, k);
+    const int64_t folded =
+        sublayer_parameters(r.config, s, k, k, /*folded=*/true) - k * k + shortcut;
     const bool ahead = on_gpu() && s + 1 < r.shard.end_sublayer;  // is uploaded meanwhile
     const int64_t next = ahead ? sublayer_parameters(r.config, s + 1, d, d, false) : 0;
     most = std::max(most, before + dense + next + folded * 2 / 3);
@@ -358,11 +387,12 @@ int64_t RankMemory::layerwise() const {
 int64_t RankMemory::token_parallel() const {
   const Sizes s(*this);
   // To a GPU the sublayer of the rank's next turn is uploaded all the while.
-  const int64_t ahead = s.on_gpu() ? s.fold_bytes * s.dense_sublayer() : 0;
+  const int64_t ahead = s.on_gpu() ? s.fold_bytes * s.dense_in_turn() : 0;
   const int64_t map = s.fold_bytes * s.d * s.k;
+  const int64_t folding =
+      s.fold_bytes * (2 * s.d * s.k + s.dense_in_turn() + s.half_folded_in_turn());
   // What a rank sends is what it has folded, unless it computes in another dtype.
   const int64_t sent = s.half_folded_sublayer();
-  const int64_t folding = s.fold_bytes * (2 * s.d * s.k + s.dense_sublayer() + sent);
   const int64_t converting = s.compute_bytes == s.fold_bytes ? 0 : s.fold_bytes * sent;
   const int64_t forward =
       s.compute_bytes * sent + std::max(converting, s.microbatch_stream() + s.insides());

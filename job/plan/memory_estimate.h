@@ -21,7 +21,7 @@ namespace dotresize {
 struct RankMemory {
   const ModelConfig& config;
   const ResolvedJob& job;
-  const RankShard& shard;  ///< first_sublayer, end_sublayer and junctions_at_once
+  const RankShard& shard;  ///< rank, sublayers and what it has at once
   DeviceKind device;       ///< that computes
   Dtype compute;           ///< of weights and microbatches
 

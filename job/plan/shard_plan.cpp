@@ -65,6 +65,7 @@ ShardPlan partition_of(const ModelConfig& config, const ResolvedJob& job) {
   ShardPlan plan;
   for (std::size_t rank = 0; rank + 1 < boundaries.size(); ++rank) {
     RankShard& shard = plan.ranks.emplace_back();
+    shard.rank = static_cast<int>(rank);
     shard.first_sublayer = static_cast<int64_t>(boundaries[rank]);
     shard.end_sublayer = static_cast<int64_t>(boundaries[rank + 1]);
     shard.parameters = shard_parameters(config, shard.first_sublayer, shard.end_sublayer);

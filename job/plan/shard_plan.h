@@ -21,6 +21,7 @@ std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, st
 /// that it writes; the first rank also has the embedding with junction 0, the last one the final
 /// norm and lm_head.
 struct RankShard {
+  int rank = 0;
   int64_t first_sublayer = 0;
   int64_t end_sublayer = 0;
   int64_t first_junction() const { return first_sublayer == 0 ? 0 : first_sublayer + 1; }

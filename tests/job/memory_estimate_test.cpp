@@ -182,6 +182,22 @@ TEST(MemoryEstimate, OfTokenParallelDoesNotGrowWithTheModelsDepth) {
   EXPECT_EQ(peak_memory(make_shard_plan(config, job)), peak);
 }
 
+TEST(MemoryEstimate, OfTurnsCountsWhatTheRankItselfReads) {
+  const ModelConfig config = llama31_70b();
+  ResolvedJob job = small_job(config, 2);
+  job.schedule = schedule_named("token_parallel");
+  const auto peak = [&](std::size_t rank) {
+    const ShardPlan plan = make_shard_plan(config, job);
+    RankShard shard = plan.ranks[rank];
+    shard.first_sublayer = plan.ranks.front().first_sublayer;
+    shard.end_sublayer = plan.ranks.front().end_sublayer;
+    return estimate_peak_memory(config, job, shard);
+  };
+  EXPECT_LT(peak(0), peak(1));  // with two ranks one has all attentions, the other all MLPs
+  job.ranks = 3;
+  EXPECT_EQ(peak(0), peak(1));
+}
+
 TEST(MemoryEstimate, OfAComparisonCountsTheStatesOfBothModels) {
   const ModelConfig config = llama31();
   ResolvedJob job = small_job(config, 1);
