@@ -10,7 +10,7 @@
 #include "base/errors.h"
 #include "base/human_text.h"
 #include "job/page/sweep_figures.h"
-#include "job/report/json_fields.h"
+#include "base/json_fields.h"
 
 namespace dotresize {
 namespace {

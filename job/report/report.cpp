@@ -7,7 +7,7 @@
 #include "base/partial_path.h"
 #include "dotresize/v1/jobs.pb.h"
 #include "job/model/config_fields.h"
-#include "job/report/json_fields.h"
+#include "base/json_fields.h"
 
 namespace dotresize {
 namespace {

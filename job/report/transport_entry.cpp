@@ -5,7 +5,7 @@
 
 #include "base/base64.h"
 #include "job/model/config_fields.h"
-#include "job/report/json_fields.h"
+#include "base/json_fields.h"
 
 namespace dotresize {
 namespace {

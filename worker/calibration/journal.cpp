@@ -11,6 +11,7 @@
 #include "base/durable_file.h"
 #include "base/errors.h"
 #include "base/input_file.h"
+#include "base/json_fields.h"
 #include "base/partial_path.h"
 #include "base/sha256.h"
 #include "worker/checkpoint/reader.h"
@@ -42,7 +43,7 @@ Json to_json(const TransportPicture& picture) {
                  {"levels", picture.levels},
                  {"stays", picture.stays},
                  {"kept_targets", picture.kept_targets}};
-  if (picture.merged_targets) object["merged_targets"] = *picture.merged_targets;
+  set_if(object, "merged_targets", picture.merged_targets);
   return object;
 }
 
@@ -55,7 +56,7 @@ TransportPicture picture_from_json(const Json& object) {
   object.at("levels").get_to(picture.levels);
   object.at("stays").get_to(picture.stays);
   object.at("kept_targets").get_to(picture.kept_targets);
-  if (object.contains("merged_targets")) picture.merged_targets = object.at("merged_targets");
+  get_if(object, "merged_targets", picture.merged_targets);
   return picture;
 }
 
@@ -68,7 +69,7 @@ Json to_json(const MapDiagnostics& found) {
                  {"sinkhorn_converged", found.sinkhorn_converged},
                  {"qr_condition", found.qr_condition},
                  {"half_cost", found.half_cost}};
-  if (found.half_cost_error) object["half_cost_error"] = *found.half_cost_error;
+  set_if(object, "half_cost_error", found.half_cost_error);
   if (found.transport) object["transport"] = to_json(*found.transport);
   return object;
 }
@@ -83,7 +84,7 @@ MapDiagnostics diagnostics_from_json(const Json& object) {
   object.at("sinkhorn_converged").get_to(found.sinkhorn_converged);
   object.at("qr_condition").get_to(found.qr_condition);
   object.at("half_cost").get_to(found.half_cost);
-  if (object.contains("half_cost_error")) found.half_cost_error = object.at("half_cost_error");
+  get_if(object, "half_cost_error", found.half_cost_error);
   if (object.contains("transport")) found.transport = picture_from_json(object.at("transport"));
   return found;
 }
