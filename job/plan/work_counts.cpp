@@ -26,9 +26,6 @@
 namespace dotresize {
 namespace {
 
-/// Measured at the widths of Llama-3.1-8B and 70B with lambda 0.1: 48 and 64 iterations, the first
-/// one, in the log domain, and the plan as long as 16 to 27 others.
-constexpr double kSinkhornIterations = 80.0;
 /// Of each of the two Lanczos runs; a step of both reads three times the matrix.
 constexpr double kConditionSteps = 30.0;
 

@@ -6,7 +6,7 @@
 //   Gram                2 n d², and as much for that of the gradients
 //   costs               3 n d²/2 (subtract, absolute value, add per pair), pca: rotation 2 n d²
 //   eigenvectors        20 d³ (10 d³ multiply-adds)
-//   transport           4 d k per Sinkhorn iteration, about 100 of them, and QR 2 d k²
+//   transport           4 d k per Sinkhorn iteration (kSinkhornIterations), and QR 2 d k²
 //   folding             2 P k
 //   MLP cut             a pass more, and of f features 2 n f², f³, 2 f² for each that is removed
 //   head                2 V d n per evaluation pass, and folding
@@ -20,8 +20,6 @@
 
 namespace dotresize {
 namespace {
-
-constexpr double kTypicalIterations = 100.0;
 
 struct WorkModel {
   const ModelConfig& config;
@@ -47,7 +45,7 @@ struct WorkModel {
     if (job.method.transport()) {
       work += 1.5 * tokens * d * d;
       if (job.method.pca()) work += 2.0 * tokens * d * d;
-      work += 4.0 * kTypicalIterations * d * k + 2.0 * d * k * k;
+      work += 4.0 * kSinkhornIterations * d * k + 2.0 * d * k * k;
     }
     return work;
   }
