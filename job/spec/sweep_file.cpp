@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -37,6 +38,7 @@ class SweepReader {
 
   void read(const YAML::Node& section);
   std::vector<Fault> faults;
+  std::map<std::string, int> lines;  ///< of the section's keys
 
  private:
   void fault(const YAML::Node& at, const std::string& key, const std::string& what) {
@@ -61,6 +63,9 @@ void SweepReader::read(const YAML::Node& section) {
   }
   int keeps = 0;
   for (const auto& entry : section) {
+    if (entry.first.IsScalar()) {
+      lines[std::string(kSection) + "." + entry.first.Scalar()] = line_at(entry.first);
+    }
     if (entry.first.IsScalar() && entry.first.Scalar() == kKeep) {
       if (++keeps > 1) fault(entry.first, kKeep, "is given twice");
       read_keep(entry.second);
@@ -309,7 +314,9 @@ SweepFile parse_sweep(const std::string& text, const std::string& origin,
   }
   int sections = 0;
   for (const auto& entry : root) {
-    if (!entry.first.IsScalar() || entry.first.Scalar() != kSection || ++sections < 2) continue;
+    if (!entry.first.IsScalar() || entry.first.Scalar() != kSection) continue;
+    sweep_reader.lines[kSection] = line_at(entry.first);
+    if (++sections < 2) continue;
     throw_faults(origin, {{line_at(entry.first), kSection, "is given twice"}});
   }
   sweep_reader.read(section);
@@ -318,6 +325,7 @@ SweepFile parse_sweep(const std::string& text, const std::string& origin,
   YamlMessageReader reader;
   reader.read(root, sweep.base.spec);
   sweep.base.lines = reader.lines();
+  sweep.base.lines.merge(sweep_reader.lines);
   faults.insert(faults.end(), reader.faults().begin(), reader.faults().end());
   if (!faults.empty()) throw_faults(origin, std::move(faults));
   make_absolute(sweep.base.spec, base_dir);

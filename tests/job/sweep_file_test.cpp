@@ -57,6 +57,14 @@ TEST(SweepFile, HasAllCombinationsTheLastKeyFastest) {
   EXPECT_THAT(variants[2].values, ElementsAre("1", "100"));
 }
 
+TEST(SweepFile, KnowsTheLinesOfItsKeys) {
+  const SweepFile sweep = parse(kGood);
+  EXPECT_EQ(sweep.base.place_of("method.size"), "sweep.yaml:6");
+  EXPECT_EQ(sweep.base.place_of("sweep"), "sweep.yaml:9");
+  EXPECT_EQ(sweep.base.place_of("sweep.parallel"), "sweep.yaml:9");
+  EXPECT_EQ(sweep.base.place_of("sweep.method.width"), "sweep.yaml:11");
+}
+
 TEST(SweepFile, RangesHaveBothEnds) {
   EXPECT_THAT(values_of("{from: 0.9, to: 0.6, steps: 4}"), ElementsAre("0.9", "0.8", "0.7", "0.6"));
   EXPECT_THAT(values_of("{from: 0.01, to: 10, steps: 4, scale: log}"),
