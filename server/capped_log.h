@@ -1,17 +1,14 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
 #include <thread>
 
+#include "base/capped_file.h"
 #include "base/unique_fd.h"
 
 namespace dotresize {
 
-/// Writes what arrives on a pipe to a file, on a thread of its own: `limit` bytes of it, then a
-/// line that says so, and of the rest the last 64 KiB, where errors stand. A disk that is full
-/// costs the log, and holds up nobody who writes.
+/// Writes what arrives on a pipe to a file (capped_file.h), on a thread of its own. A disk that is
+/// full costs the log, and holds up nobody who writes.
 class CappedLog {
  public:
   /// `file` is open for appending. Throws std::system_error.
@@ -28,13 +25,8 @@ class CappedLog {
 
  private:
   void copy();
-  void take(std::string_view data);
-  void write(std::string_view data) const;
 
-  UniqueFd file_;
-  int64_t left_;
-  int64_t dropped_ = 0;
-  std::string tail_;  ///< the end of what came beyond the limit
+  CappedFile file_;
   UniqueFd read_end_;
   UniqueFd write_end_;
   std::thread thread_;

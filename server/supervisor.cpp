@@ -32,7 +32,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
-constexpr int64_t kMaxLogBytes = int64_t{64} << 20;
 constexpr std::chrono::seconds kStopGrace{10};
 constexpr std::chrono::seconds kDrainGrace{2};
 
