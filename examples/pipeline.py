@@ -6,9 +6,9 @@ plots perplexity over size, and lets the best model that is small enough write a
 The server is on the same file system: outputs go beside the job's output.path, as PATH-METHOD-SIZE. In a notebook, call
 the functions one by one. Needs matplotlib and transformers (.venv/ has them).
 """
-import argparse, os, pathlib, sys, uuid
+import os, pathlib, sys, uuid
 import grpc
-from submit import BadJobFile, connect, explain, follow, messages, read_job, specs  # examples/submit.py
+from submit import BadJobFile, Parser, connect, explain, follow, messages, read_job, specs  # examples/submit.py
 
 SUCCEEDED = messages.Job.SUCCEEDED
 INTERRUPTED = 130
@@ -98,7 +98,7 @@ def generate(path, prompt, new_tokens=40):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser = Parser(description=__doc__.split("\n\n")[0])
     parser.add_argument("server", metavar="HOST:PORT")
     parser.add_argument("job", type=pathlib.Path, metavar="JOB.yaml", help="with an evaluation")
     parser.add_argument("--methods", nargs="+", default=["slicegpt", "pca_dotresize"], metavar="M",

@@ -134,10 +134,16 @@ def submit(jobs, identity, file, request_id):
     return BAD_DATA if job.error.code == "INVALID_INPUT" else FAILED
 
 
+class Parser(argparse.ArgumentParser):
+    """Ends as the command line does for an unknown option or a missing argument."""
+
+    def error(self, message):
+        self.print_usage(sys.stderr)
+        self.exit(USAGE, f"{self.prog}: error: {message}\n")
+
+
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.error = lambda message: (parser.print_usage(sys.stderr),
-                                    parser.exit(USAGE, f"submit.py: error: {message}\n"))
+    parser = Parser(description=__doc__.splitlines()[0])
     parser.add_argument("server", metavar="HOST:PORT")
     parser.add_argument("files", nargs="+", type=pathlib.Path, metavar="JOB.yaml")
     parser.add_argument("--request-id", help="the same ID gives the same job (default: a new one); "

@@ -14,6 +14,7 @@ import json
 import sys
 from pathlib import Path
 
+EXIT_USAGE = 64
 EXIT_DATA = 65
 EXIT_MISSING_PROGRAM = 69
 REPORT = Path("dotresize") / "report.json"
@@ -114,6 +115,10 @@ def log_report(mlflow, experiment, file):
 
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.error = lambda message: (
+        parser.print_usage(sys.stderr),
+        parser.exit(EXIT_USAGE, f"mlflow_export: error: {message}\n"),
+    )
     parser.add_argument("directories", type=Path, nargs="+", metavar="DIR")
     parser.add_argument("--experiment", default="dotresize", metavar="NAME")
     parser.add_argument("--tracking-uri", metavar="URI", help="default: $MLFLOW_TRACKING_URI, else MLflow's own")

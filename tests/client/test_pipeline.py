@@ -54,6 +54,11 @@ def test_an_interrupt_ends_it_at_once_and_no_job(server, cli, job_files):
         cli("cancel", *(job["id"] for job in cli.json("list", "--label", "run=stopped")["jobs"]), "--wait")
 
 
+def test_a_missing_argument_is_a_usage_error(server):
+    done = run(server.address)
+    assert done.returncode == 64 and "pipeline.py: error: " in done.stderr
+
+
 def test_a_job_without_evaluation_is_refused(server, job_files):
     done = run(server.address, job_files("blind"))
     assert done.returncode == 1 and "evaluation: required" in done.stderr
