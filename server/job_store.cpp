@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 
@@ -57,10 +58,12 @@ void JobStore::transact(const std::function<void()>& body) {
   {
     const std::lock_guard lock(mutex_);
     uncommitted_ = {};
+    uncommitted_changes_.clear();
     SQLite::Transaction transaction(table_.database(), SQLite::TransactionBehavior::IMMEDIATE);
     body();
     transaction.commit();
     totals_.add(uncommitted_);
+    recent_.add(std::exchange(uncommitted_changes_, {}));
   }
   changes_.notify();
 }
@@ -89,6 +92,13 @@ void JobStore::append(JobRow& row, v1::Event event) {
   ++uncommitted_.events;
 }
 
+void JobStore::save(JobRow& row) {
+  table_.save(row);
+  uncommitted_changes_.push_back({.number = row.number,
+                                  .before = std::exchange(row.stored_state, row.job.state()),
+                                  .job = std::make_shared<v1::Job>(basic_view(row.job))});
+}
+
 void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reason) {
   row.job.set_state(state);
   if (state == v1::Job::QUEUED) {
@@ -111,7 +121,7 @@ void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reaso
   event.mutable_state_change()->set_attempt(row.job.attempt());
   event.mutable_state_change()->set_reason(reason);
   append(row, std::move(event));
-  table_.save(row);
+  save(row);
 }
 
 std::optional<v1::Job> JobStore::request_match(const std::string& request_id,
@@ -223,6 +233,17 @@ JobPage JobStore::list(const JobQuery& query) {
   return reader_.list(query);
 }
 
+JobListing JobStore::listing(const JobQuery& query) {
+  std::unique_lock writing(mutex_, std::defer_lock);
+  std::unique_lock reading(read_mutex_, std::defer_lock);
+  std::lock(writing, reading);
+  const SQLite::Transaction snapshot(reader_.database());
+  reader_.fix_snapshot();
+  const int64_t last_change = recent_.last();
+  writing.unlock();  // reading may take long
+  return {reader_.list(query), last_change};
+}
+
 JobPosition JobStore::position(const std::string& id) {
   const std::lock_guard lock(read_mutex_);
   const std::optional<JobPosition> position = reader_.position(id);
@@ -245,7 +266,7 @@ v1::Job JobStore::request_cancel(const std::string& id, v1::Job::State* before) 
       enter(row, v1::Job::CANCELLED, "cancelled while queued");
     } else if (is_launched(row.job.state()) && !row.job.cancelling()) {
       row.job.set_cancelling(true);
-      table_.save(row);
+      save(row);
     }
   });
   return row.job;
@@ -290,6 +311,10 @@ void JobStore::remove(const std::string& id, const Step& before_commit) {
                      {{"id", id}});
     }
     table_.erase(row);
+    uncommitted_changes_.push_back({.number = row.number,
+                                    .before = row.job.state(),
+                                    .deleted = true,
+                                    .job = std::make_shared<v1::Job>(basic_view(row.job))});
     before_commit(row.job, row.output);
   });
 }
@@ -400,7 +425,7 @@ void JobStore::record_progress(const std::string& id, int attempt, const v1::Pro
     v1::Event event;
     *event.mutable_progress() = progress;
     append(row, std::move(event));
-    table_.save(row);
+    save(row);
   });
 }
 

@@ -14,6 +14,7 @@
 
 #include "dotresize/v1/jobs.pb.h"
 #include "server/job_table.h"
+#include "server/recent_changes.h"
 
 namespace dotresize {
 
@@ -64,6 +65,12 @@ struct JobTotals {
   void add(const JobTotals& more);
 };
 
+/// A page of the jobs as they were after a change.
+struct JobListing {
+  JobPage page;
+  int64_t last_change = 0;  ///< of RecentChanges; 0: none yet
+};
+
 /// The rules of the durable job table: which change is allowed in which state. Every change is one
 /// committed transaction before the call returns and before `changes()` tells of it. Safe to use
 /// from any thread. Throws ApiError if the caller of the API is at fault, SQLite::Exception if the
@@ -93,6 +100,8 @@ class JobStore {
   /// Where the job writes: output.path without symbolic links. NOT_FOUND.
   std::string output_of(const std::string& id);
   JobPage list(const JobQuery& query);
+  /// The same, and what the page takes into account of recent(): that and nothing later.
+  JobListing listing(const JobQuery& query);
   /// NOT_FOUND.
   JobPosition position(const std::string& id);
   /// In order; NOT_FOUND.
@@ -154,6 +163,8 @@ class JobStore {
   std::string fault();
 
   const ChangeSignal& changes() const { return changes_; }
+  /// What has been committed of jobs since the start of the server.
+  const RecentChanges& recent() const { return recent_; }
 
  private:
   /// As it is committed. NOT_FOUND.
@@ -168,6 +179,7 @@ class JobStore {
   /// An ended job is to be deleted when its time comes.
   void expire(const JobRow& row);
   void append(JobRow& row, v1::Event event);
+  void save(JobRow& row);
   /// The job changes its state, with an event.
   void enter(JobRow& row, v1::Job::State state, const std::string& reason);
   /// Runs `body` as one transaction under the lock, then tells of the change.
@@ -178,8 +190,10 @@ class JobStore {
   JobTable table_;
   JobTotals totals_;
   JobTotals uncommitted_;  ///< of the transaction
+  std::vector<RecentChange> uncommitted_changes_;
   std::mutex read_mutex_;
   JobTable reader_;  ///< sees what is committed; whoever reads waits for no commit
+  RecentChanges recent_;
   ChangeSignal changes_;
 };
 

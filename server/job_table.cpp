@@ -68,6 +68,10 @@ JobTable::JobTable(const std::filesystem::path& database) : database_(open_job_t
 JobTable::JobTable(const std::filesystem::path& database, Reader)
     : database_(database.string(), SQLite::OPEN_READWRITE, kBusyTimeoutMs) {}
 
+void JobTable::fix_snapshot() {
+  SQLite::Statement(database_, "SELECT EXISTS (SELECT 1 FROM jobs)").executeStep();
+}
+
 JobRow JobTable::row_of(SQLite::Statement& query) {
   auto job = parsed<v1::Job>(query.getColumn(kBody));
   if (!job || job->id() != query.getColumn(kId).getString()) return damaged_row(query);
@@ -76,6 +80,7 @@ JobRow JobTable::row_of(SQLite::Statement& query) {
   row.last_event = query.getColumn(kLastEvent).getInt64();
   row.output = query.getColumn(kOutput).getString();
   row.job = std::move(*job);
+  row.stored_state = row.job.state();
   return row;
 }
 
@@ -92,6 +97,7 @@ JobRow JobTable::damaged_row(SQLite::Statement& query) {
   const int state = query.getColumn(kState).getInt();
   row.job.set_state(v1::Job::State_IsValid(state) ? static_cast<v1::Job::State>(state)
                                                   : v1::Job::FAILED);
+  row.stored_state = row.job.state();
   auto attempts = prepare(database_, "SELECT max(number) FROM attempts WHERE job = ?", row.number);
   if (attempts.executeStep()) row.job.set_attempt(attempts.getColumn(0).getInt());
   row.job.mutable_error()->set_code(kDamagedRecord);

@@ -74,6 +74,7 @@ struct JobRow {
   std::string output;  ///< as in NewJob
   v1::Job job;
   bool damaged = false;  ///< what is stored cannot be read; save() puts it aside
+  v1::Job::State stored_state = v1::Job::STATE_UNSPECIFIED;  ///< unspecified: of a new job
 };
 
 /// In seconds.
@@ -97,6 +98,8 @@ class JobTable {
   JobTable(const std::filesystem::path& database, Reader);
 
   SQLite::Database& database() { return database_; }
+  /// In a transaction, first: what is committed afterwards is not seen in it.
+  void fix_snapshot();
 
   std::optional<JobRow> find(const std::string& id);
   std::optional<JobPosition> position(const std::string& id);

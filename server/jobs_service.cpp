@@ -1,8 +1,5 @@
 #include "server/jobs_service.h"
 
-#include <fmt/format.h>
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/util/time_util.h>
 #include <spdlog/spdlog.h>
 
@@ -13,14 +10,15 @@
 #include <memory>
 #include <utility>
 
-#include "base/parse_number.h"
 #include "base/partial_path.h"
 #include "base/printable.h"
 #include "base/program.h"
 #include "job/spec/job_state.h"
 #include "server/api_error.h"
 #include "server/files.h"
+#include "server/job_change_feed.h"
 #include "server/job_output.h"
+#include "server/job_query.h"
 #include "server/job_removal.h"
 #include "server/log_format.h"
 #include "server/sweep_admission.h"
@@ -30,31 +28,8 @@
 namespace dotresize {
 namespace {
 
-/// The same bytes for the same filter: maps have no order of their own.
-std::string serialized(const v1::ListJobsRequest::Filter& filter) {
-  std::string bytes;
-  google::protobuf::io::StringOutputStream stream(&bytes);
-  google::protobuf::io::CodedOutputStream output(&stream);
-  output.SetSerializationDeterministic(true);
-  filter.SerializeToCodedStream(&output);
-  output.Trim();
-  return bytes;
-}
-
-/// FNV-1a over the filter: enough to catch a token that is used with another filter.
-uint64_t fingerprint(const v1::ListJobsRequest::Filter& filter) {
-  uint64_t hash = 14695981039346656037u;
-  for (const char c : serialized(filter)) {
-    hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
-  }
-  return hash;
-}
-
 constexpr int kDefaultPage = 100;
 constexpr int kMaxPage = 1000;
-constexpr int kMaxStatesInFilter = 10;
-constexpr int kMaxLabelsInFilter = 16;
-constexpr size_t kMaxNameBytes = 400;  // 100 characters of UTF-8
 constexpr size_t kMaxIdBytes = 64;
 constexpr int kEventsAtOnce = 256;
 constexpr size_t kLogChunkBytes = size_t{64} * 1024;
@@ -95,6 +70,21 @@ class EventStream final : public PumpedStream<v1::Event> {
   JobStore& store_;
   const std::string id_;
   int64_t seen_;
+};
+
+/// The jobs that match a filter and their changes, without an end.
+class ChangesStream final : public PumpedStream<v1::JobChange> {
+ public:
+  ChangesStream(StreamPump& pump, JobStore& store, const v1::WatchJobsRequest& request)
+      : PumpedStream(pump, "WatchJobs"), feed_(store, request) {}
+
+ private:
+  bool fill(std::deque<v1::JobChange>& pending) override {
+    feed_.read(pending);
+    return false;
+  }
+
+  JobChangeFeed feed_;
 };
 
 /// Where a log begins for this request.
@@ -144,57 +134,15 @@ class LogStream final : public PumpedStream<v1::LogChunk> {
   int64_t left_;  ///< bytes that the caller still wants
 };
 
-JobQuery query_of(const v1::ListJobsRequest& request) {
+JobQuery page_query(const v1::ListJobsRequest& request) {
   check_not_negative("page_size", request.page_size());
-  if (request.filter().name().size() > kMaxNameBytes) {
-    throw invalid_argument("filter.name", "is longer than the name of any job");
-  }
-  if (request.filter().owner().size() > kMaxNameBytes) {
-    throw invalid_argument("filter.owner", "is longer than the name of any caller");
-  }
-  if (request.filter().labels_size() > kMaxLabelsInFilter) {
-    throw invalid_argument("filter.labels", "has more entries than a job may have");
-  }
-  if (request.filter().states_size() > kMaxStatesInFilter) {
-    throw invalid_argument("filter.states", "has more entries than there are states");
-  }
-  JobQuery query;
+  JobQuery query = query_of(request.filter());
   query.limit = request.page_size() == 0 ? kDefaultPage : std::min(request.page_size(), kMaxPage);
   query.before = read_page_token(request.page_token(), request.filter());
-  query.name = request.filter().name();
-  query.id_prefix = request.filter().id_prefix();
-  if (query.id_prefix.size() > kMaxIdBytes || !is_printable(query.id_prefix)) {
-    throw invalid_argument("filter.id_prefix", "is not the beginning of a job's id");
-  }
-  query.owner = request.filter().owner();
-  query.labels = {request.filter().labels().begin(), request.filter().labels().end()};
-  for (const int state : request.filter().states()) {
-    if (!v1::Job::State_IsValid(state) || state == v1::Job::STATE_UNSPECIFIED) {
-      throw invalid_argument("filter.states", std::to_string(state) + " is not the state of a job");
-    }
-    query.states.push_back(static_cast<v1::Job::State>(state));
-  }
   return query;
 }
 
 }  // namespace
-
-std::string make_page_token(int64_t next_before, const v1::ListJobsRequest::Filter& filter) {
-  return fmt::format("{:x}.{:x}", next_before, fingerprint(filter));
-}
-
-int64_t read_page_token(const std::string& token, const v1::ListJobsRequest::Filter& filter) {
-  if (token.empty()) return 0;
-  const size_t dot = token.find('.');
-  const auto position = parse_number<int64_t>(token.substr(0, dot), 16);
-  const auto print =
-      dot == std::string::npos ? std::nullopt : parse_number<uint64_t>(token.substr(dot + 1), 16);
-  if (position.value_or(0) <= 0 || print != fingerprint(filter)) {
-    throw invalid_argument("page_token",
-                           "is not the next_page_token of an answer to the same filter");
-  }
-  return *position;
-}
 
 JobsService::JobsService(const JobsContext& context)
     : store_(context.store),
@@ -313,15 +261,10 @@ void JobsService::describe(v1::Job& job) {
 grpc::Status JobsService::ListJobs(const CallOrigin& origin, const v1::ListJobsRequest& request,
                                    v1::ListJobsResponse& response) {
   return gate_.serve("ListJobs", origin, Role::kRead, "", [&](const Caller&, std::string&) {
-    JobPage page = store_.list(query_of(request));
+    JobPage page = store_.list(page_query(request));
+    const bool basic = request.view() == v1::ListJobsRequest::BASIC;
     for (v1::Job& job : page.jobs) {
-      if (request.view() == v1::ListJobsRequest::BASIC) {
-        v1::JobSpec name;
-        name.set_name(job.spec().name());
-        *job.mutable_spec() = name;
-        if (job.has_sweep()) job.mutable_sweep()->Clear();
-      }
-      *response.add_jobs() = std::move(job);
+      *response.add_jobs() = basic ? basic_view(std::move(job)) : std::move(job);
     }
     if (page.next_before > 0) {
       response.set_next_page_token(make_page_token(page.next_before, request.filter()));
@@ -350,6 +293,13 @@ grpc::ServerWriteReactor<v1::Event>* JobsService::WatchJob(grpc::CallbackServerC
     check_id(request->id());
     check_not_negative("after_seq", request->after_seq());
     return std::make_shared<EventStream>(streams_, store_, *request);
+  });
+}
+
+grpc::ServerWriteReactor<v1::JobChange>* JobsService::WatchJobs(
+    grpc::CallbackServerContext* context, const v1::WatchJobsRequest* request) {
+  return start_stream<v1::JobChange>("WatchJobs", *context, "", [&] {
+    return std::make_shared<ChangesStream>(streams_, store_, *request);
   });
 }
 
@@ -447,24 +397,20 @@ grpc::Status JobsService::GetServerInfo(const CallOrigin& origin, v1::ServerInfo
                      [&](const Caller&, std::string&) { response = server_info(); });
 }
 
-grpc::Status JobsService::DrainServer(grpc::ServerContext* context, const v1::DrainServerRequest*,
-                                      v1::ServerInfo* response) {
-  return gate_.serve("DrainServer", origin_of(*context), Role::kAdmin, "",
-                     [&](const Caller&, std::string&) {
-                       drain_.set(true);
-                       spdlog::info("drained: no job is started from now on");
-                       *response = server_info();
-                     });
+grpc::Status JobsService::DrainServer(const CallOrigin& origin, v1::ServerInfo& response) {
+  return gate_.serve("DrainServer", origin, Role::kAdmin, "", [&](const Caller&, std::string&) {
+    drain_.set(true);
+    spdlog::info("drained: no job is started from now on");
+    response = server_info();
+  });
 }
 
-grpc::Status JobsService::ResumeServer(grpc::ServerContext* context, const v1::ResumeServerRequest*,
-                                       v1::ServerInfo* response) {
-  return gate_.serve("ResumeServer", origin_of(*context), Role::kAdmin, "",
-                     [&](const Caller&, std::string&) {
-                       drain_.set(false);
-                       spdlog::info("resumed: jobs are started again");
-                       *response = server_info();
-                     });
+grpc::Status JobsService::ResumeServer(const CallOrigin& origin, v1::ServerInfo& response) {
+  return gate_.serve("ResumeServer", origin, Role::kAdmin, "", [&](const Caller&, std::string&) {
+    drain_.set(false);
+    spdlog::info("resumed: jobs are started again");
+    response = server_info();
+  });
 }
 
 }  // namespace dotresize

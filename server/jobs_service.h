@@ -20,14 +20,6 @@
 
 namespace dotresize {
 
-/// Says where the next page begins, and of which filter: positions are those of the job table, so
-/// new jobs do not shift pages.
-std::string make_page_token(int64_t next_before, const v1::ListJobsRequest::Filter& filter);
-
-/// The position; 0 for an empty token. INVALID_ARGUMENT for a token that was not made for this
-/// filter.
-int64_t read_page_token(const std::string& token, const v1::ListJobsRequest::Filter& filter);
-
 /// What the API works with; all of it outlives the service.
 struct JobsContext {
   JobStore& store;
@@ -43,8 +35,9 @@ struct JobsContext {
 
 /// The public API (proto/dotresize/v1/jobs.proto) on top of the job table; the
 /// scheduler runs the jobs.
-class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
-                              v1::Jobs::WithCallbackMethod_GetLogs<v1::Jobs::Service>> {
+class JobsService final
+    : public v1::Jobs::WithCallbackMethod_WatchJob<v1::Jobs::WithCallbackMethod_WatchJobs<
+          v1::Jobs::WithCallbackMethod_GetLogs<v1::Jobs::Service>>> {
  public:
   explicit JobsService(const JobsContext& context);
 
@@ -64,6 +57,8 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
   }
   grpc::ServerWriteReactor<v1::Event>* WatchJob(grpc::CallbackServerContext* context,
                                                 const v1::WatchJobRequest* request) override;
+  grpc::ServerWriteReactor<v1::JobChange>* WatchJobs(grpc::CallbackServerContext* context,
+                                                     const v1::WatchJobsRequest* request) override;
   grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
                          v1::Job* response) override {
     return CancelJob(origin_of(*context), *request, *response);
@@ -82,10 +77,14 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
                              v1::ServerInfo* response) override {
     return GetServerInfo(origin_of(*context), *response);
   }
-  grpc::Status DrainServer(grpc::ServerContext* context, const v1::DrainServerRequest* request,
-                           v1::ServerInfo* response) override;
-  grpc::Status ResumeServer(grpc::ServerContext* context, const v1::ResumeServerRequest* request,
-                            v1::ServerInfo* response) override;
+  grpc::Status DrainServer(grpc::ServerContext* context, const v1::DrainServerRequest*,
+                           v1::ServerInfo* response) override {
+    return DrainServer(origin_of(*context), *response);
+  }
+  grpc::Status ResumeServer(grpc::ServerContext* context, const v1::ResumeServerRequest*,
+                            v1::ServerInfo* response) override {
+    return ResumeServer(origin_of(*context), *response);
+  }
 
   // The same calls from elsewhere than gRPC: the web pages.
   grpc::Status GetJob(const CallOrigin& origin, const v1::GetJobRequest& request,
@@ -100,6 +99,8 @@ class JobsService final : public v1::Jobs::WithCallbackMethod_WatchJob<
                          v1::Job& response);
   grpc::Status DeleteJob(const CallOrigin& origin, const v1::DeleteJobRequest& request);
   grpc::Status GetServerInfo(const CallOrigin& origin, v1::ServerInfo& response);
+  grpc::Status DrainServer(const CallOrigin& origin, v1::ServerInfo& response);
+  grpc::Status ResumeServer(const CallOrigin& origin, v1::ServerInfo& response);
 
  private:
   /// CallGate::serve() for a stream, which it returns, or one that is refused.

@@ -128,7 +128,8 @@ std::vector<MetricFamily> families_of(const ServerFigures& figures) {
   add_jobs(figures, families);
   add_resources(figures, families);
   add_totals(figures.totals, families);
-  families.gauge("dotresize_streams", "Open WatchJob and GetLogs calls.", figures.streams);
+  families.gauge("dotresize_streams", "Open WatchJob, WatchJobs and GetLogs calls.",
+                 figures.streams);
   families.gauge("dotresize_state_free_bytes", "Free space on the disk of the state directory.",
                  static_cast<double>(figures.state_free_bytes));
   families.gauge("dotresize_table_bytes", "Size of the job table's files.",

@@ -200,7 +200,7 @@ void add_caller_options(CLI::App& app, ServerOptions& options) {
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   app.add_option("--max-streams", options.max_streams,
-                 "Open WatchJob and GetLogs streams of one caller")
+                 "Open WatchJob, WatchJobs and GetLogs streams of one caller")
       ->envname("DOTRESIZE_MAX_STREAMS")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

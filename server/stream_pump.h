@@ -17,7 +17,7 @@
 
 namespace dotresize {
 
-/// Answers all open WatchJob and GetLogs calls with two threads of its own, in turn: none takes a
+/// Answers all open WatchJob, WatchJobs and GetLogs calls with two threads of its own, in turn: none takes a
 /// thread, and none waits longer because another one has much to send.
 class StreamPump {
  public:

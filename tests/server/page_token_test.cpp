@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "server/api_error.h"
-#include "server/jobs_service.h"
+#include "server/job_query.h"
 
 namespace dotresize {
 namespace {

@@ -7,8 +7,9 @@ import subprocess
 
 import grpc
 import pytest
-from conftest import ENDED, SOURCE, Server, jobs_pb2, refused, script, spec
+from conftest import ENDED, SOURCE, Server, job_pb2, jobs_pb2, refused, script, spec
 
+Change = jobs_pb2.JobChange
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -107,6 +108,8 @@ def test_bad_request_is_refused_with_its_field(idle_server, field, method, reque
     ("offset", "GetLogs", jobs_pb2.GetLogsRequest(id="j-0", offset=-1)),
     ("tail_bytes", "GetLogs", jobs_pb2.GetLogsRequest(id="j-0", tail_bytes=-1)),
     ("limit_bytes", "GetLogs", jobs_pb2.GetLogsRequest(id="j-0", limit_bytes=-1)),
+    ("cursor", "WatchJobs", jobs_pb2.WatchJobsRequest(cursor="0.1.2")),
+    ("filter.states", "WatchJobs", jobs_pb2.WatchJobsRequest(filter={"states": [42]})),
 ])
 def test_bad_stream_request_is_refused_with_its_field(idle_server, field, method, request_):
     with refused(INVALID) as found:
@@ -273,6 +276,94 @@ def test_watch_replays_from_where_it_was_left(server, tmp_path):
     assert events[-1].state_change.state == jobs_pb2.Job.FAILED
     assert list(server.watch(id_, after_seq=1)) == events[1:]
     assert list(server.watch(id_, after_seq=1000)) == []
+
+
+def watch_all(server, cursor=None, **filter_):
+    return server.jobs.WatchJobs(jobs_pb2.WatchJobsRequest(filter=filter_, cursor=cursor), timeout=60)
+
+
+def until(stream, done):
+    """What it brings, until done(changes)."""
+    changes = []
+    for change in stream:
+        changes.append(change)
+        if done(changes):
+            return changes
+    raise AssertionError(changes)
+
+
+def is_synced(changes):
+    return changes[-1].kind == Change.SYNCED
+
+
+def states_by_id(changes):
+    states = {}
+    for change in changes:
+        states.setdefault(change.job.id, []).append(change.job.state)
+    return states
+
+
+def test_watch_over_all_jobs_brings_every_change_of_each_in_order(server, tmp_path):
+    stream = watch_all(server)
+    assert [change.kind for change in until(stream, is_synced)] == [Change.SYNCED]
+    ids = [server.create(spec(tmp_path / f"out{i}", resources__ranks=1)).id for i in range(8)]
+
+    def all_ended(changes):
+        return sum(change.job.state in ENDED for change in changes) == len(ids)
+
+    changes = until(stream, all_ended)
+    assert {change.kind for change in changes} == {Change.CHANGED}
+    assert states_by_id(changes) == {
+        id_: [event.state_change.state for event in server.watch(id_)] for id_ in ids}
+    assert all(change.job.spec == job_pb2.JobSpec(name="test") for change in changes)
+    server.jobs.DeleteJob(jobs_pb2.DeleteJobRequest(id=ids[3]), timeout=20)
+    gone, = until(stream, bool)
+    assert (gone.kind, gone.job.id) == (Change.DELETED, ids[3])
+
+
+def test_watch_over_all_jobs_misses_none_over_a_reconnect_and_a_restart(server, tmp_path):
+    server.jobs.DrainServer(jobs_pb2.DrainServerRequest(), timeout=20)
+    ids = [server.create(spec(tmp_path / f"out{i}")).id for i in range(70)]
+    stream = watch_all(server)
+    listed = until(stream, is_synced)
+    assert [change.job.id for change in listed[:-1]] == ids[::-1]
+    stream.cancel()
+    ids.append(server.create(spec(tmp_path / "later")).id)
+    server.cancel(ids[0])
+    stream = watch_all(server, listed[-1].cursor)
+    assert [(change.kind, change.job.id) for change in until(stream, lambda changes: len(changes) == 2)] == [
+        (Change.CHANGED, ids[-1]), (Change.CHANGED, ids[0])]
+    server.process.send_signal(signal.SIGTERM)
+    with refused(grpc.StatusCode.UNAVAILABLE) as found:
+        next(stream)
+    assert found[0] == "SERVER_STOPPING"
+    assert server.end(signal.SIGTERM) == 0
+    server.start()
+    again = until(watch_all(server, listed[-1].cursor), is_synced)
+    assert [change.job.id for change in again[:-1]] == ids[::-1]
+    assert again[-2].job.state == jobs_pb2.Job.CANCELLED
+
+
+def test_watch_over_all_jobs_keeps_to_its_filter(server, tmp_path):
+    server.jobs.DrainServer(jobs_pb2.DrainServerRequest(), timeout=20)
+
+    def create(name, team):
+        request = jobs_pb2.CreateJobRequest(spec=spec(tmp_path / name, name=name),
+                                            options=jobs_pb2.JobOptions(labels={"team": team}))
+        return server.jobs.CreateJob(request, timeout=20).id
+
+    first = create("first", "nlp")
+    stream = watch_all(server, labels={"team": "nlp"}, states=[jobs_pb2.Job.QUEUED])
+    changes = until(stream, is_synced)
+    server.cancel(create("other", "vision"))
+    server.cancel(first)
+    create("last", "nlp")
+    changes += until(stream, lambda changes: changes[-1].job.spec.name == "last")
+    assert [(change.kind, change.job.spec.name) for change in changes] == [
+        (Change.LISTED, "first"), (Change.SYNCED, ""), (Change.LEFT, "first"), (Change.CHANGED, "last")]
+    with refused(INVALID) as found:
+        next(watch_all(server, changes[-1].cursor))
+    assert "cursor" in found[1], "it is that of another filter"
 
 
 def test_ended_job_can_be_deleted_and_is_forgotten(server, tmp_path):

@@ -224,6 +224,8 @@ def test_streams_beyond_the_limit_of_one_address_are_refused(make_server, tmp_pa
     with refused(grpc.StatusCode.RESOURCE_EXHAUSTED) as found:
         next(server.watch(id_))
     assert found[0] == "TOO_MANY_STREAMS"
+    with refused(grpc.StatusCode.RESOURCE_EXHAUSTED):
+        next(server.jobs.WatchJobs(jobs_pb2.WatchJobsRequest(), timeout=20))
     for stream in streams:
         stream.cancel()
     eventually(20, lambda: watches(server, id_))

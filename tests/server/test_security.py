@@ -102,7 +102,7 @@ class Client:
 
     def call(self, method, request):
         answer = getattr(self.server.jobs, method)(request, timeout=20, metadata=self.metadata)
-        return list(answer) if method in ("WatchJob", "GetLogs") else answer
+        return list(answer) if method in ("WatchJob", "WatchJobs", "GetLogs") else answer
 
     def create(self, job_spec, request_id=""):
         job = self.call("CreateJob", jobs_pb2.CreateJobRequest(spec=job_spec, request_id=request_id))
@@ -143,6 +143,7 @@ def calls_on(id_):
     return [("GetJob", jobs_pb2.GetJobRequest(id=id_), False),
             ("ListJobs", jobs_pb2.ListJobsRequest(), False),
             ("WatchJob", jobs_pb2.WatchJobRequest(id=id_), False),
+            ("WatchJobs", jobs_pb2.WatchJobsRequest(), False),
             ("GetLogs", jobs_pb2.GetLogsRequest(id=id_), False),
             ("GetSweep", jobs_pb2.GetSweepRequest(id=id_), False),
             ("CreateJob", jobs_pb2.CreateJobRequest(spec=spec("/tmp/none")), True),
@@ -175,7 +176,7 @@ def test_role_and_owner_decide_what_a_client_may_do(server_with_tokens, tokens, 
     assert ann.get(id_).owner == "ann"
     for method, request, changes in calls_on(id_):
         if not changes:
-            if method not in ("WatchJob", "GetSweep"):  # it is no sweep
+            if method not in ("WatchJob", "WatchJobs", "GetSweep"):  # without an end; it is no sweep
                 eve.call(method, request)
             continue
         with refused(grpc.StatusCode.PERMISSION_DENIED) as found:
@@ -195,6 +196,22 @@ def test_role_and_owner_decide_what_a_client_may_do(server_with_tokens, tokens, 
     assert done == [("CreateJob", "ann"), ("CancelJob", "ann"), ("DeleteJob", "root")]
     denied = [(line["method"], line["caller"], line["job"]) for line in audit_of(server) if not line["allowed"]]
     assert ("CancelJob", "ben", id_) in denied and ("DeleteJob", "eve", id_) in denied
+
+
+def test_watch_of_an_owners_jobs_tells_of_no_others(server_with_tokens, tokens, tmp_path):
+    server = server_with_tokens
+    ann, ben = (Client(server, tokens[1][name]) for name in ("ann", "ben"))
+    stream = server.jobs.WatchJobs(jobs_pb2.WatchJobsRequest(filter={"owner": "ann"}), timeout=60,
+                                   metadata=ann.metadata)
+    assert next(stream).kind == jobs_pb2.JobChange.SYNCED
+    foreign = ben.create(spec(tmp_path / "out0", resources__ranks=1)).id
+    ben.call("CancelJob", jobs_pb2.CancelJobRequest(id=foreign))
+    own = ann.create(spec(tmp_path / "out1", resources__ranks=1)).id
+    ann.call("CancelJob", jobs_pb2.CancelJobRequest(id=own))
+    seen = []
+    while not seen or seen[-1].job.state != jobs_pb2.Job.CANCELLED:
+        seen.append(next(stream))
+    assert {(change.job.id, change.job.owner) for change in seen} == {(own, "ann")}
 
 
 def test_tokens_are_in_no_file_of_the_server_and_in_no_log(server_with_tokens, tokens, tmp_path):
