@@ -201,6 +201,14 @@ bool Connection::wait(milliseconds length) {
   return channel_->WaitForConnected(std::chrono::system_clock::now() + length);
 }
 
+void Connection::wait(milliseconds length, milliseconds tick,
+                      const std::function<bool()>& interrupted) {
+  const auto until = std::chrono::steady_clock::now() + length;
+  while (!interrupted() && std::chrono::steady_clock::now() < until) {
+    if (wait(std::min(tick, length))) return;
+  }
+}
+
 Backoff::Backoff(Milliseconds first, Milliseconds longest, Milliseconds patience)
     : first_(first), longest_(longest), patience_(patience), pause_(first) {}
 

@@ -57,6 +57,9 @@ class Connection {
   /// which it says with true. gRPC connects only while somebody waits for it, so a plain sleep
   /// would not do.
   bool wait(std::chrono::milliseconds length);
+  /// The same in steps of `tick`, until `interrupted` says true.
+  void wait(std::chrono::milliseconds length, std::chrono::milliseconds tick,
+            const std::function<bool()>& interrupted);
 
   /// Says in a call who calls. Before it is started.
   void identify(grpc::ClientContext& context) const;

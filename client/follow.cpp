@@ -1,7 +1,5 @@
 #include "client/follow.h"
 
-#include <algorithm>
-
 #include "client/rpc_error.h"
 #include "client/server_stream.h"
 #include "job/spec/job_state.h"
@@ -9,7 +7,7 @@
 namespace dotresize {
 namespace {
 
-const grpc::Status kEndedEarly(grpc::UNAVAILABLE, "the stream ended before the job did");
+const grpc::Status kEndedEarly(grpc::UNAVAILABLE, "the stream ended early");
 
 class Watcher {
  public:
@@ -81,10 +79,7 @@ class Watcher {
     const auto length = backoff_.next();
     if (!length) return false;
     observer_.disconnected(why);
-    const auto until = std::chrono::steady_clock::now() + *length;
-    while (!interrupted_() && std::chrono::steady_clock::now() < until) {
-      if (connection_.wait(std::min(options_.tick, *length))) break;
-    }
+    connection_.wait(*length, options_.tick, interrupted_);
     return true;
   }
 
@@ -96,6 +91,74 @@ class Watcher {
   Backoff backoff_;
   bool ever_connected_ = false;
   bool job_end_seen_ = false;
+};
+
+class JobsWatcher {
+ public:
+  JobsWatcher(Connection& connection, const v1::ListJobsRequest::Filter& filter,
+              JobsObserver& observer, const std::function<bool()>& interrupted,
+              const FollowOptions& options)
+      : connection_(connection),
+        observer_(observer),
+        interrupted_(interrupted),
+        options_(options),
+        backoff_(options.first_pause, options.max_pause, options.patience) {
+    *request_.mutable_filter() = filter;
+  }
+
+  void run() {
+    while (!interrupted_()) {
+      try {
+        connection_.server_info();  // whether somebody is there
+        ever_connected_ = true;
+        observer_.connected();
+        const grpc::Status status = follow();
+        if (interrupted_() || status.error_code() == grpc::DEADLINE_EXCEEDED) continue;
+        throw RpcError(status.ok() ? kEndedEarly : status, connection_.server());
+      } catch (const RpcError& error) {
+        if (!ever_connected_ || !is_transient(error.code()) || !pause()) throw;
+      }
+    }
+  }
+
+ private:
+  /// Passes changes on until the stream ends.
+  grpc::Status follow() {
+    using Stream = ServerStream<v1::JobChange>;
+    Stream stream(
+        [this](grpc::ClientContext* context, grpc::CompletionQueue* queue) {
+          connection_.identify(*context);
+          return connection_.stub().PrepareAsyncWatchJobs(context, request_, queue);
+        },
+        options_.stream_deadline);
+    v1::JobChange change;
+    while (!interrupted_()) {
+      const Stream::Next next = stream.next(change, options_.tick);
+      if (next == Stream::Next::kEnd) return stream.status();
+      backoff_.reset();
+      if (next == Stream::Next::kTimeout) continue;
+      if (change.has_cursor()) request_.set_cursor(change.cursor());
+      observer_.change(change);
+    }
+    return grpc::Status::OK;
+  }
+
+  /// Waits before the next attempt; false when there is to be none.
+  bool pause() {
+    const auto length = backoff_.next();
+    if (!length) return false;
+    observer_.disconnected();
+    connection_.wait(*length, options_.tick, interrupted_);
+    return true;
+  }
+
+  Connection& connection_;
+  JobsObserver& observer_;
+  const std::function<bool()>& interrupted_;
+  const FollowOptions& options_;
+  v1::WatchJobsRequest request_;
+  Backoff backoff_;
+  bool ever_connected_ = false;
 };
 
 /// Prints what there is after `request.offset()`, and moves that on.
@@ -126,6 +189,25 @@ std::optional<v1::Job> watch_job(Connection& connection, const std::string& id,
                                  WatchObserver& observer, const std::function<bool()>& interrupted,
                                  const FollowOptions& options) {
   return Watcher(connection, id, observer, interrupted, options).run();
+}
+
+void watch_jobs(Connection& connection, const v1::ListJobsRequest::Filter& filter,
+                JobsObserver& observer, const std::function<bool()>& interrupted,
+                const FollowOptions& options) {
+  JobsWatcher(connection, filter, observer, interrupted, options).run();
+}
+
+std::string read_log_tail(Connection& connection, const std::string& id, int64_t bytes) {
+  v1::GetLogsRequest request;
+  request.set_id(id);
+  request.set_tail_bytes(bytes);
+  const FollowOptions options;
+  Backoff backoff(options.first_pause, options.max_pause, options.patience);
+  std::string tail;
+  const grpc::Status status = read_stream(connection, request, backoff, options.stream_deadline,
+                                          [&](const std::string& piece) { tail += piece; });
+  if (!status.ok()) throw RpcError(status, connection.server());
+  return tail;
 }
 
 void read_logs(Connection& connection, const std::string& id, bool follow,

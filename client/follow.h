@@ -22,6 +22,18 @@ class WatchObserver {
   virtual void tick() = 0;
 };
 
+/// Receives what happens to all jobs that match a filter, on the thread that called watch_jobs.
+class JobsObserver {
+ public:
+  virtual ~JobsObserver() = default;
+  /// Each time that the connection is made.
+  virtual void connected() = 0;
+  /// As the server sends them, from LISTED or, after a connection that broke, from what follows the
+  /// last one.
+  virtual void change(const v1::JobChange& change) = 0;
+  virtual void disconnected() = 0;
+};
+
 struct FollowOptions {
   std::chrono::milliseconds first_pause{200};
   std::chrono::milliseconds max_pause{5000};
@@ -39,9 +51,18 @@ std::optional<v1::Job> watch_job(Connection& connection, const std::string& id,
                                  WatchObserver& observer, const std::function<bool()>& interrupted,
                                  const FollowOptions& options = {});
 
+/// Follows all jobs that match until `interrupted` says true. Connections and errors as in
+/// watch_job.
+void watch_jobs(Connection& connection, const v1::ListJobsRequest::Filter& filter,
+                JobsObserver& observer, const std::function<bool()>& interrupted,
+                const FollowOptions& options = {});
+
 /// Reads a job's log from its beginning and hands it to `print` piece by piece. `follow`: until the
 /// job has ended, resuming where it was when the server comes back. Throws RpcError.
 void read_logs(Connection& connection, const std::string& id, bool follow,
                const std::function<void(const std::string&)>& print);
+
+/// The last bytes of the log of a job that has ended. Throws RpcError.
+std::string read_log_tail(Connection& connection, const std::string& id, int64_t bytes);
 
 }  // namespace dotresize

@@ -28,11 +28,6 @@ std::string result_table(const v1::JobResult& result) {
   return result_table(model_report(result.dense()), model_report(result.compressed()));
 }
 
-std::string short_progress(const v1::Job& job) {
-  if (job.state() == v1::Job::SUCCEEDED) return "100 %";
-  return job.has_progress() ? render_share(job.progress()) : "";
-}
-
 }  // namespace
 
 int exit_code_for(const v1::Job& job) {
@@ -77,12 +72,17 @@ std::string server_text(const v1::ServerInfo& server) {
   return format_table(rows, {Align::kLeft, Align::kLeft});
 }
 
+std::string done_text(const v1::Job& job) {
+  if (job.state() == v1::Job::SUCCEEDED) return "100 %";
+  return job.has_progress() ? render_share(job.progress()) : "";
+}
+
 std::string job_table(const std::vector<v1::Job>& jobs, std::time_t now) {
   if (jobs.empty()) return "no jobs\n";
   Rows rows = {{"ID", "NAME", "STATE", "DONE", "CREATED", "TOOK"}};
   for (const v1::Job& job : jobs) {
     rows.push_back({printable(job.id()), printable(job.spec().name()), state_name(job),
-                    short_progress(job), age_text(job.create_time(), now), time_taken(job, now)});
+                    done_text(job), age_text(job.create_time(), now), time_taken(job, now)});
   }
   return format_table(rows, {Align::kLeft, Align::kLeft, Align::kLeft, Align::kRight, Align::kRight,
                              Align::kRight});

@@ -19,6 +19,9 @@ std::string job_text(const v1::Job& job, std::time_t now);
 /// What the server says of itself, a line for each.
 std::string server_text(const v1::ServerInfo& server);
 
+/// How far it is: "58 %"; empty if nothing is known.
+std::string done_text(const v1::Job& job);
+
 /// One line per job under a heading; a sentence if there is none.
 std::string job_table(const std::vector<v1::Job>& jobs, std::time_t now);
 

@@ -68,13 +68,8 @@ Page page_of_directory(const fs::path& dir) {
 }
 
 std::string log_tail(Connection& connection, const std::string& id) {
-  const auto limit = static_cast<size_t>(kLogTailBytes);
-  std::string tail;
-  read_logs(connection, id, /*follow=*/false, [&](const std::string& piece) {
-    tail += piece;
-    if (tail.size() > limit) tail.erase(0, tail.size() - limit);
-  });
-  return tail.size() < limit ? tail : tail.substr(tail.find('\n') + 1);
+  const std::string tail = read_log_tail(connection, id, kLogTailBytes);
+  return std::ssize(tail) < kLogTailBytes ? tail : tail.substr(tail.find('\n') + 1);
 }
 
 Page page_of_job(const std::string& id_or_prefix, const CommonOptions& common) {

@@ -14,6 +14,9 @@ struct Terminal {
 /// Looks at stderr, TERM, NO_COLOR and the locale's variables.
 Terminal stderr_terminal();
 
+/// What a shell expects of a program that SIGINT stopped.
+inline constexpr int kExitInterrupted = 130;
+
 /// Whether stdout is a terminal.
 bool stdout_is_terminal();
 

@@ -40,6 +40,7 @@ std::vector<Verb> add_local_verbs(CLI::App& app, CommonOptions& common);
 Verb add_sweep_verb(CLI::App& app, CommonOptions& common);
 /// submit, status, watch, list, cancel, resume, delete, prune, logs, report, admin.
 std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common);
+Verb add_list_verb(CLI::App& app, CommonOptions& common);
 Verb add_report_verb(CLI::App& app, CommonOptions& common);
 Verb add_prune_verb(CLI::App& app, CommonOptions& common);
 Verb add_admin_verb(CLI::App& app, CommonOptions& common);

@@ -6,7 +6,6 @@
 #include <ctime>
 #include <functional>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <optional>
 
@@ -21,6 +20,7 @@
 #include "client/job_id.h"
 #include "client/job_text.h"
 #include "client/json_output.h"
+#include "client/labels.h"
 #include "client/log_output.h"
 #include "client/planned_job.h"
 #include "client/rpc_error.h"
@@ -35,9 +35,6 @@
 
 namespace dotresize {
 namespace {
-
-/// What a shell expects of a program that SIGINT stopped.
-constexpr int kExitInterrupted = 130;
 
 /// Shows the job through `view` until it has ended; nothing when SIGINT stopped the watching.
 std::optional<v1::Job> follow(Connection& connection, const std::string& id,
@@ -67,16 +64,6 @@ int finish(Connection& connection, const v1::Job& job, bool pareto, const Common
   return exit_code_for(job);
 }
 
-/// As the user and state_name() spell them, which is in lower case.
-std::map<std::string, v1::Job::State> states_by_name() {
-  std::map<std::string, v1::Job::State> states;
-  for (int number = v1::Job::QUEUED; number <= v1::Job::State_MAX; ++number) {
-    const auto state = static_cast<v1::Job::State>(number);
-    states[state_name(state)] = state;
-  }
-  return states;
-}
-
 struct SubmitOptions {
   std::string job_file;  ///< or that of a sweep
   std::optional<uint32_t> parallel;
@@ -91,22 +78,6 @@ struct SubmitOptions {
   std::optional<uint32_t> ttl_s;
 };
 
-/// "team=nlp" as a key and its value. Throws InputError for any other text.
-std::pair<std::string, std::string> label_of(const std::string& text) {
-  const size_t equals = text.find('=');
-  if (equals == std::string::npos)
-    throw InputError("--label", in_quotes(text) + " is not KEY=VALUE");
-  return {text.substr(0, equals), text.substr(equals + 1)};
-}
-
-template <class Map>
-void add_labels(const std::vector<std::string>& texts, Map& labels) {
-  for (const std::string& text : texts) {
-    const auto [key, value] = label_of(text);
-    labels[key] = value;
-  }
-}
-
 v1::JobOptions job_options(const SubmitOptions& options) {
   v1::JobOptions result;
   if (options.priority) result.set_priority(*options.priority);
@@ -120,7 +91,12 @@ void tell_retry(const std::string& why) {
   std::cerr << "dotresize: " << why << "; trying again for ten seconds\n";
 }
 
-/// Of the fields that the server refuses, those of the spec get their places in the file.
+/// Whether the file has said so, not an option of the command line.
+bool is_of_file(const std::string& field) {
+  return field != "request_id" && !field.starts_with("options.");
+}
+
+/// Of the fields that the server refuses, those of the file get their places there.
 template <class Create>
 auto with_places(const JobFile& file, const Create& create) {
   try {
@@ -129,9 +105,9 @@ auto with_places(const JobFile& file, const Create& create) {
     if (error.violations().empty()) throw;
     std::string message = "the server refused the job";
     for (const FieldViolation& violation : error.violations()) {
-      const bool of_file = violation.field != "request_id";
-      message += "\n  " + (of_file ? located(file, violation.field, violation.description)
-                                   : violation.field + ": " + violation.description);
+      message += "\n  " + (is_of_file(violation.field)
+                               ? located(file, violation.field, violation.description)
+                               : violation.field + ": " + violation.description);
     }
     throw error.with_message(message);
   }
@@ -224,32 +200,6 @@ int print_progress(const std::string& id_or_prefix, const CommonOptions& common)
   const auto job = follow(connection, id, common.json() ? json_view() : progress_view());
   if (!job) return kExitInterrupted;
   return common.json() ? exit_code_for(*job) : finish(connection, *job, false, common);
-}
-
-std::vector<std::string> state_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, state] : states_by_name()) names.push_back(name);
-  return names;
-}
-
-struct ListOptions {
-  std::vector<std::string> states;
-  std::string name;
-  std::string owner;
-  std::vector<std::string> labels;
-  int limit = 20;
-};
-
-int list_jobs(const ListOptions& options, const CommonOptions& common) {
-  v1::ListJobsRequest::Filter filter;
-  filter.set_name(options.name);
-  if (!options.owner.empty()) filter.set_owner(options.owner);
-  add_labels(options.labels, *filter.mutable_labels());
-  for (const std::string& name : options.states) filter.add_states(states_by_name().at(name));
-  Connection connection = common.connect();
-  const std::vector<v1::Job> jobs = connection.list_jobs(filter, options.limit);
-  print(jobs, job_table(jobs, std::time(nullptr)), common);
-  return kExitOk;
 }
 
 using Ids = std::vector<std::string>;
@@ -406,32 +356,6 @@ Verb submit_verb(CLI::App& app, CommonOptions& common) {
   return {&command, [options, &common] { return submit_job(*options, common); }};
 }
 
-Verb list_verb(CLI::App& app, CommonOptions& common) {
-  CLI::App& command = add_server_verb(app, common, "list", "List jobs, newest first",
-                                      "  dotresize list\n"
-                                      "  dotresize list --state running,queued -o json\n");
-  auto options = std::make_shared<ListOptions>();
-  command
-      .add_option("--state", options->states,
-                  "Only jobs in these states, comma-separated: queued, starting, running, "
-                  "succeeded, failed, cancelled")
-      ->delimiter(',')
-      ->type_name("STATE,...")
-      ->transform(CLI::IsMember(state_names(), CLI::ignore_case).description(""));
-  command.add_option("--name", options->name, "Only jobs of this name")->type_name("NAME");
-  command.add_option("--owner", options->owner, "Only jobs of this owner")->type_name("OWNER");
-  command
-      .add_option("--label", options->labels,
-                  "Only jobs with this label; may be given several times")
-      ->allow_extra_args(false)
-      ->type_name("KEY=VALUE");
-  command.add_option("--limit", options->limit, "At most so many")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1'000'000).description(""))
-      ->capture_default_str();
-  return {&command, [options, &common] { return list_jobs(*options, common); }};
-}
-
 constexpr char kIdHelp[] = "The job, as submit and list print it, or how its id begins";
 
 std::string examples_of(const std::string& name, const std::string& arguments,
@@ -478,7 +402,7 @@ std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common) {
               [&common](const std::string& id, bool) { return print_status(id, common); }),
       id_verb(app, common, "watch", "Show a job's progress until it has ended", "", "",
               [&common](const std::string& id, bool) { return print_progress(id, common); }),
-      list_verb(app, common),
+      add_list_verb(app, common),
       ids_verb(app, common, "cancel", "End jobs", "--wait", "Until their processes are gone",
                [&common](const Ids& ids, bool wait) { return cancel_jobs(ids, wait, common); }),
       ids_verb(app, common, "resume", "Go on with failed or cancelled jobs", "--fresh",

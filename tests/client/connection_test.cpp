@@ -152,5 +152,21 @@ TEST(Logs, FollowingResumesAtTheByteWhereTheServerLeftOff) {
   EXPECT_EQ(offsets, (std::vector<int64_t>{0, 6, 12}));
 }
 
+TEST(Logs, TailIsTransferredAlone) {
+  FakeServer server(
+      {.logs = [](const v1::GetLogsRequest& request, grpc::ServerWriter<v1::LogChunk>& writer) {
+        v1::LogChunk chunk;
+        for (const char* piece : {"last ", "line\n"}) {
+          chunk.set_data(request.id() + std::to_string(request.tail_bytes()) + piece);
+          writer.Write(chunk);
+        }
+        return grpc::Status::OK;
+      }});
+  Connection connection(server.address());
+  EXPECT_EQ(read_log_tail(connection, "j", 64), "j64last j64line\n");
+  Connection nobody("127.0.0.1:1");
+  EXPECT_THROW(read_log_tail(nobody, "j", 64), RpcError);
+}
+
 }  // namespace
 }  // namespace dotresize

@@ -28,6 +28,14 @@ class FakeServer::Service final : public v1::Jobs::Service {
                         grpc::ServerWriter<v1::Event>* writer) override {
     return answers_.watch ? answers_.watch(*request, *writer) : kUnimplemented;
   }
+  grpc::Status WatchJobs(grpc::ServerContext*, const v1::WatchJobsRequest* request,
+                         grpc::ServerWriter<v1::JobChange>* writer) override {
+    return answers_.watch_all ? answers_.watch_all(*request, *writer) : kUnimplemented;
+  }
+  grpc::Status GetServerInfo(grpc::ServerContext*, const v1::GetServerInfoRequest*,
+                             v1::ServerInfo*) override {
+    return answers_.watch_all ? grpc::Status::OK : kUnimplemented;
+  }
   grpc::Status GetLogs(grpc::ServerContext*, const v1::GetLogsRequest* request,
                        grpc::ServerWriter<v1::LogChunk>* writer) override {
     return answers_.logs ? answers_.logs(*request, *writer) : kUnimplemented;

@@ -21,6 +21,9 @@ struct FakeAnswers {
       {};
   std::function<grpc::Status(const v1::GetLogsRequest&, grpc::ServerWriter<v1::LogChunk>&)> logs =
       {};
+  /// With it the server has an (empty) answer to GetServerInfo, too.
+  std::function<grpc::Status(const v1::WatchJobsRequest&, grpc::ServerWriter<v1::JobChange>&)>
+      watch_all = {};
 };
 
 /// A real gRPC server on a loopback port, with the answers of a test.

@@ -178,6 +178,43 @@ def test_watch_survives_a_server_that_is_killed(own_server, job_files):
     assert "back" in stderr
 
 
+def test_list_watch_has_a_line_for_each_change_also_over_a_restart(own_server, job_files):
+    cli = Cli(own_server.address)
+    first = cli.json("submit", job_files("first"), "--wait")["id"]
+    watching = cli.start("list", "--watch")
+
+    def states_until(id_, state):
+        """{id: states} of the lines up to this one."""
+        seen = {}
+        while state not in seen.get(id_, []):
+            line = watching.stdout.readline().split()
+            assert line, watching.communicate()
+            seen.setdefault(line[0], []).append(line[1])
+        return seen
+
+    assert states_until(first, "succeeded") == {"ID": ["STATE"], first: ["succeeded"]}
+    second = cli("submit", job_files("second")).stdout.strip()
+    states = states_until(second, "succeeded")
+    assert states.keys() == {second}
+    assert list(dict.fromkeys(states[second])) == ["queued", "starting", "running", "succeeded"]
+    own_server.kill()
+    assert "away" in watching.stderr.readline()
+    own_server.start()
+    cli("delete", first)
+    third = cli("submit", job_files("third")).stdout.strip()
+    states = states_until(third, "succeeded")
+    if first not in states:
+        states |= states_until(first, "gone")
+    assert states.pop(first) in (["deleted"], ["gone"]) and states.keys() == {third}
+    assert "back" in watching.stderr.readline()
+    watching.send_signal(signal.SIGINT)
+    assert watching.wait(20) == 130
+    changes = cli.start("list", "--watch", "--state", "failed", "-o", "json")
+    assert json.loads(changes.stdout.readline())["kind"] == "SYNCED"
+    changes.kill()
+    changes.communicate()
+
+
 def test_a_dry_run_shows_the_plan_and_submits_nothing(cli, job_files):
     done = cli("submit", job_files("dry"), "--dry-run")
     assert "peak memory" in done.stdout and "nothing was submitted" in done.stderr

@@ -161,6 +161,53 @@ TEST(Watch, ARefusalIsNotTriedAgain) {
   EXPECT_EQ(calls, 1);
 }
 
+struct JobsRecorder : JobsObserver {
+  void connected() override { ++connections; }
+  void change(const v1::JobChange& change) override { ids.push_back(change.job().id()); }
+  void disconnected() override {}
+
+  std::vector<std::string> ids;
+  int connections = 0;
+};
+
+TEST(WatchJobs, GoesOnAfterTheLastCursorUntilItIsInterrupted) {
+  std::vector<std::string> asked_after;
+  std::string asked_for;
+  FakeServer server({.watch_all = [&](const v1::WatchJobsRequest& request,
+                                      grpc::ServerWriter<v1::JobChange>& writer) {
+    asked_after.push_back(request.cursor());
+    asked_for = request.filter().name();
+    v1::JobChange change;
+    change.mutable_job()->set_id(std::to_string(asked_after.size()));
+    if (asked_after.size() != 2) change.set_cursor("c" + change.job().id());
+    writer.Write(change);
+    return grpc::Status(asked_after.size() == 1 ? grpc::UNAVAILABLE : grpc::OK, "");
+  }});
+  Connection connection(server.address());
+  JobsRecorder recorder;
+  v1::ListJobsRequest::Filter filter;
+  filter.set_name("a");
+  watch_jobs(
+      connection, filter, recorder, [&recorder] { return recorder.ids.size() == 3; }, quick());
+  EXPECT_EQ(recorder.ids, (std::vector<std::string>{"1", "2", "3"}));
+  EXPECT_EQ(asked_after, (std::vector<std::string>{"", "c1", "c1"}));
+  EXPECT_EQ(asked_for, "a");
+  EXPECT_EQ(recorder.connections, 3);
+}
+
+TEST(WatchJobs, ARefusalIsNotTriedAgain) {
+  int calls = 0;
+  FakeServer server(
+      {.watch_all = [&calls](const v1::WatchJobsRequest&, grpc::ServerWriter<v1::JobChange>&) {
+        ++calls;
+        return grpc::Status(grpc::INVALID_ARGUMENT, "no such filter");
+      }});
+  Connection connection(server.address());
+  JobsRecorder recorder;
+  EXPECT_THROW(watch_jobs(connection, {}, recorder, never, quick()), RpcError);
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(Watch, AnInterruptStopsItWhileNothingHappens) {
   std::atomic<bool> over = false;
   FakeServer server({.get =
