@@ -52,4 +52,11 @@ int http_status(grpc::StatusCode code) {
   }
 }
 
+int refuse(const grpc::Status& status, httplib::Response& response) {
+  response.status = http_status(status.error_code());
+  if (response.status == 401) response.set_header("WWW-Authenticate", "Bearer");
+  if (response.status == 429 || response.status == 503) response.set_header("Retry-After", "2");
+  return response.status;
+}
+
 }  // namespace dotresize

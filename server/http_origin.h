@@ -6,7 +6,8 @@
 
 namespace httplib {
 struct Request;
-}
+struct Response;
+}  // namespace httplib
 
 namespace dotresize {
 
@@ -15,5 +16,9 @@ CallOrigin origin_of(const httplib::Request& request);
 
 /// The HTTP status that says the same.
 int http_status(grpc::StatusCode code);
+
+/// Sets the HTTP status of a call that is refused, which it returns, and the headers that go with
+/// it.
+int refuse(const grpc::Status& status, httplib::Response& response);
 
 }  // namespace dotresize

@@ -8,7 +8,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "server/api_error.h"
 #include "server/files.h"
 #include "server/http_origin.h"
 
@@ -86,9 +85,9 @@ void show_health(const std::vector<HealthCheck>& checks, httplib::Response& resp
 
 }  // namespace
 
-HttpServer::HttpServer(const Endpoint& endpoint, const TlsFiles& tls, const Access& access,
+HttpServer::HttpServer(const Endpoint& endpoint, const TlsFiles& tls, CallGate& gate,
                        HttpContent content)
-    : access_(access), content_(std::move(content)), server_(make_server(tls)) {
+    : gate_(gate), content_(std::move(content)), server_(make_server(tls)) {
   set_limits(*server_);
   add_pages();
   std::string host = endpoint.host;
@@ -118,14 +117,12 @@ void HttpServer::add_pages() {
     show_health(content_.health(), response);
   });
   server_->Get("/metrics", [this](const httplib::Request& request, httplib::Response& response) {
-    try {
-      access_.authenticate(origin_of(request).token);
-    } catch (const ApiError& error) {
-      response.status = 401;
-      response.set_header("WWW-Authenticate", "Bearer");
-      return response.set_content(std::string(error.what()) + "\n", kText);
-    }
-    response.set_content(content_.metrics(), kPrometheusText);
+    const grpc::Status status = gate_.serve(
+        "GetMetrics", origin_of(request), Role::kRead, "",
+        [&](const Caller&, auto&) { response.set_content(content_.metrics(), kPrometheusText); });
+    if (status.ok()) return;
+    refuse(status, response);
+    response.set_content(status.error_message() + "\n", kText);
   });
   content_.add_pages(*server_);
 }

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/access.h"
+#include "server/call_gate.h"
 #include "server/credentials.h"
 #include "server/endpoint.h"
 
@@ -33,14 +33,13 @@ struct HttpContent {
 /// Plain HTTP, or HTTPS if there is a certificate, for those who watch the server:
 ///   /healthz  200 as long as the process answers
 ///   /readyz   200, or 503 if a part does not work; a line for each
-///   /metrics  for Prometheus; with the token of a reader if `access` wants one
+///   /metrics  for Prometheus; a call that passes through `gate`, for readers
 /// and the pages of `add_pages`.
 class HttpServer {
  public:
-  /// Listens until the end of the object. `access` outlives it. Throws std::runtime_error if the
+  /// Listens until the end of the object. `gate` outlives it. Throws std::runtime_error if the
   /// address is not available or the certificate cannot be used.
-  HttpServer(const Endpoint& endpoint, const TlsFiles& tls, const Access& access,
-             HttpContent content);
+  HttpServer(const Endpoint& endpoint, const TlsFiles& tls, CallGate& gate, HttpContent content);
   ~HttpServer();
 
   /// "http://HOST:PORT" with the actual port.
@@ -49,7 +48,7 @@ class HttpServer {
  private:
   void add_pages();
 
-  const Access& access_;
+  CallGate& gate_;
   const HttpContent content_;
   std::unique_ptr<httplib::Server> server_;
   std::string url_;

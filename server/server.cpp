@@ -233,7 +233,7 @@ void Server::listen_for_http(const ServerOptions& options) {
       options);
   pages_ = make_pages(options);
   http_ = std::make_unique<HttpServer>(
-      endpoint, options.tls, access_,
+      endpoint, options.tls, gate_,
       HttpContent{[this] { return health(); }, [this] { return metrics_.text(figures()); },
                   [this](httplib::Server& server) {
                     if (pages_) pages_->add_to(server);

@@ -115,7 +115,17 @@ def test_metrics_need_a_token_if_calls_do(make_server, tmp_path):
     assert fetch(server, "/metrics")[0] == 401
     assert fetch(server, "/metrics", "wrong")[0] == 401
     assert fetch(server, "/metrics", secret)[0] == 200
+    audit = [json.loads(line) for line in (server.state / "audit.jsonl").read_text().splitlines()]
+    assert [(line["method"], line["allowed"], line["code"]) for line in audit] == [("GetMetrics", False, 16)] * 2
+    assert audit[0]["peer"].startswith("ipv4:127.0.0.1:") and "wrong" not in json.dumps(audit)
     assert fetch(server, "/healthz")[0] == fetch(server, "/readyz")[0] == 200
+
+
+def test_metrics_are_not_given_out_faster_than_other_answers(make_server):
+    server = make_server(*HTTP, "--max-rate", "1", DOTRESIZE_WORKER="/bin/false")
+    codes = [fetch(server, "/metrics")[0] for _ in range(30)]
+    assert codes[0] == 200 and codes[-1] == 429
+    assert fetch(server, "/healthz")[0] == 200
 
 
 def test_http_is_https_with_a_certificate(make_server, tmp_path):
