@@ -14,6 +14,7 @@
 #include "job/status/job_rows.h"
 #include "job/status/progress_text.h"
 #include "server/resources.h"
+#include "server/web/actions.h"
 #include "server/web/job_table.h"
 #include "server/web/web_files.h"
 
@@ -23,31 +24,25 @@ namespace {
 using ctemplate::TemplateDictionary;
 using Rows = std::vector<std::vector<std::string>>;
 
-struct Action {
-  const char* verb;  ///< last part of the form's address
-  const char* label;
-  const char* button;  ///< what is pressed once its effect has been read
-  const char* effect;
-};
-
-std::vector<Action> actions_on(const v1::Job& job) {
+std::vector<PageAction> actions_on(const v1::Job& job) {
+  const auto address = [&](const char* verb) { return "/jobs/" + job.id() + "/" + verb; };
   if (!has_ended(job.state())) {
     if (job.cancelling()) return {};
     return {
-        {"cancel", "Cancel", "Cancel the job",
+        {address("cancel"), "Cancel", "Cancel the job",
          "The job is stopped. What it has found so far is removed; a sweep's directory stays."}};
   }
-  std::vector<Action> actions;
+  std::vector<PageAction> actions;
   if (job.state() != v1::Job::SUCCEEDED) {
-    actions.push_back({"resume", "Resume", "Resume the job",
+    actions.push_back({address("resume"), "Resume", "Resume the job",
                        "The job is queued again and goes on from what is left of it."});
     if (job.unfinished_bytes() > 0 && !job.has_sweep()) {
-      actions.push_back({"restart", "Start afresh", "Start the job afresh",
+      actions.push_back({address("restart"), "Start afresh", "Start the job afresh",
                          "The job is queued again. What is left of it is removed first."});
     }
   }
   actions.push_back(
-      {"delete", "Delete", "Delete the job",
+      {address("delete"), "Delete", "Delete the job",
        "The job is forgotten, with its log and its unfinished output. A model that it "
        "has made stays."});
   return actions;
@@ -107,21 +102,6 @@ Page page_of(const JobPageView& view, std::time_t now) {
   return page;
 }
 
-void add_actions(TemplateDictionary& dictionary, const JobPageView& view) {
-  if (view.form_token.empty()) return;
-  const std::vector<Action> actions = actions_on(view.job);
-  if (actions.empty()) return;
-  TemplateDictionary& section = *dictionary.AddSectionDictionary("HAS_ACTIONS");
-  for (const Action& action : actions) {
-    TemplateDictionary& shown = *section.AddSectionDictionary("ACTION");
-    set_text(shown, "VERB", action.verb);
-    set_text(shown, "LABEL", action.label);
-    set_text(shown, "EFFECT", action.effect);
-    set_text(shown, "BUTTON", action.button);
-    set_text(shown, "FORM_TOKEN", view.form_token);
-  }
-}
-
 }  // namespace
 
 std::string job_page_html(const JobPageView& view, std::time_t now) {
@@ -138,7 +118,7 @@ std::string job_page_html(const JobPageView& view, std::time_t now) {
     set_text(*dictionary.AddSectionDictionary("PROGRESS"), "SHARE",
              std::to_string(percent_of(job.progress())));
   }
-  add_actions(dictionary, view);
+  set_embedded(dictionary, "ACTIONS", actions_html(actions_on(job), view.form_token));
   if (view.has_report_page) dictionary.ShowSection("REPORT");
   set_embedded(dictionary, "BLOCKS", blocks_html(page_of(view, now)));
   return expand_template(job_template(), "job.html", dictionary);

@@ -2,6 +2,7 @@
 
 #include "base/human_text.h"
 #include "job/page/html_template.h"
+#include "server/web/actions.h"
 #include "server/web/job_table.h"
 #include "server/web/web_files.h"
 
@@ -63,10 +64,21 @@ void add_warnings(TemplateDictionary& page, const QueuePageView& view) {
   }
 }
 
+std::vector<PageAction> server_actions(const v1::ServerInfo& server) {
+  if (server.drained()) {
+    return {{"/server/resume", "Start jobs again", "Let jobs be started",
+             "The server is drained. From now on it starts queued jobs again."}};
+  }
+  return {{"/server/drain", "Drain", "Drain the server",
+           "No job is started from now on, also after a restart of the server. Running jobs go on, "
+           "and new ones are queued."}};
+}
+
 }  // namespace
 
 std::string queue_page_html(const QueuePageView& view, std::time_t now) {
   TemplateDictionary dictionary("queue");
+  set_embedded(dictionary, "ACTIONS", actions_html(server_actions(view.server), view.form_token));
   add_warnings(dictionary, view);
   add_tiles(dictionary, view.server);
   const auto left = view.server.queued_jobs() - static_cast<int>(view.queued.size());

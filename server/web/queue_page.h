@@ -15,6 +15,7 @@ struct QueuePageView {
   std::vector<v1::Job> launched;    ///< STARTING and RUNNING
   std::vector<v1::Job> queued;      ///< the head of the queue, with their positions
   std::vector<v1::Job> ended;       ///< the newest ones
+  std::string form_token = {};      ///< of an admin who may drain the server; empty: of nobody
 };
 
 /// Resources and queue, as the HTML of a Frame's body.

@@ -12,6 +12,7 @@ std::string_view queue_template();
 std::string_view jobs_template();
 std::string_view job_table_template();
 std::string_view job_template();
+std::string_view actions_template();
 std::string_view sign_in_template();
 std::string_view message_template();
 /// What page.css does not have.

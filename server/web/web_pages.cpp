@@ -55,9 +55,7 @@ std::string page_state(const v1::Job& job) {
 }
 
 void show_refusal(const grpc::Status& status, Response& response) {
-  const int code = http_status(status.error_code());
-  if (code == 401) response.set_header("WWW-Authenticate", "Bearer");
-  if (code == 429 || code == 503) response.set_header("Retry-After", "2");
+  const int code = refuse(status, response);
   const bool missing = code == 404;
   send_page(response,
             frame_html(message_frame(missing ? "Not found" : "Not done", status.error_message())),
@@ -105,6 +103,11 @@ void WebPages::add_forms(httplib::Server& server) {
               guarded([this](const Visitor& visitor, const Request& request, Response& response) {
                 send_to(response, act(visitor, request));
               }));
+  server.Post(R"(/server/(drain|resume))",
+              guarded([this](const Visitor& visitor, const Request& request, Response& response) {
+                administer(visitor, request);
+                send_to(response, "/");
+              }));
   server.Post("/sign-in",
               [this](const Request& request, Response& response) { sign_in(request, response); });
   server.Post("/sign-out",
@@ -144,7 +147,12 @@ void WebPages::show_queue(const Visitor& visitor, Response& response) {
   view.launched = newest_jobs(visitor, "running", kShownLaunched);
   require(context_.jobs.ListQueue(visitor.origin, kShownQueued, view.queued));
   view.ended = newest_jobs(visitor, "ended", kShownEnded);
-  show(visitor, {.title = "Queue", .body = queue_page_html(view, std::time(nullptr)), .live = true},
+  if (visitor.caller.role == Role::kAdmin) view.form_token = visitor.form_token;
+  show(visitor,
+       {.title = "Queue",
+        .body = queue_page_html(view, std::time(nullptr)),
+        .state = view.server.drained() ? "drained" : "",
+        .live = true},
        response);
 }
 
@@ -264,6 +272,15 @@ std::string WebPages::act(const Visitor& visitor, const Request& request) {
     require(context_.jobs.ResumeJob(visitor.origin, call, job));
   }
   return "/jobs/" + id;
+}
+
+void WebPages::administer(const Visitor& visitor, const Request& request) {
+  const bool drain = request.matches[1] == "drain";
+  require(
+      visitors_.check_form(drain ? "DrainServer" : "ResumeServer", visitor, /*id=*/"", request));
+  v1::ServerInfo server;
+  require(drain ? context_.jobs.DrainServer(visitor.origin, server)
+                : context_.jobs.ResumeServer(visitor.origin, server));
 }
 
 void WebPages::sign_in(const Request& request, Response& response) {

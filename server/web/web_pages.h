@@ -66,6 +66,8 @@ class WebPages {
 
   /// Does what a form on a job's page asks for; returns the page to go to.
   std::string act(const Visitor& visitor, const httplib::Request& request);
+  /// Drains the server, or resumes it.
+  void administer(const Visitor& visitor, const httplib::Request& request);
   void sign_in(const httplib::Request& request, httplib::Response& response);
 
   const WebContext context_;

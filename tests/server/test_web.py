@@ -355,6 +355,34 @@ def test_role_and_owner_decide_what_forms_do(closed_server, secrets, anns_job):
     assert ann.fetch(f"/jobs/{anns_job}")[0] == 404
 
 
+def test_admins_drain_the_server_and_resume_it(closed_server, secrets):
+    root, ann = (signed_in(closed_server, secrets, name) for name in ("root", "ann"))
+    assert "/server/" not in ann.page("/")
+    page = root.page("/")
+    assert 'action="/server/drain"' in page and "/server/resume" not in page and 'data-state=""' in page
+    before = len(audit_of(closed_server))
+
+    def post(browser, verb, token, **headers):
+        return browser.fetch(f"/server/{verb}", {"form_token": token}, **headers)[0]
+
+    token = root.form_token("/")
+    assert root.fetch("/server/drain")[0] == 404, "a link drains nothing"
+    assert post(root, "drain", "0" * 64) == post(root, "drain", token, Origin="http://evil.example") == 403
+    assert post(root, "drain", ann.form_token("/")) == 403, "the form of another session"
+    assert post(ann, "drain", ann.form_token("/")) == 403, "the role is too low"
+    assert Browser(closed_server.http).fetch("/server/drain", {"form_token": token})[0] == 401
+    assert "drained" not in root.page("/")
+    assert post(root, "drain", token) == 303
+    page = root.page("/")
+    assert "The server is drained" in page and 'action="/server/resume"' in page and 'data-state="drained"' in page
+    assert post(ann, "resume", ann.form_token("/")) == 403
+    assert post(root, "resume", token) == 303
+    assert "drained" not in root.page("/")
+    assert [(line["method"], line["caller"], line["allowed"]) for line in audit_of(closed_server)[before:]] == [
+        ("DrainServer", "root", False)] * 3 + [("DrainServer", "ann", False), ("DrainServer", "root", True),
+                                               ("ResumeServer", "ann", False), ("ResumeServer", "root", True)]
+
+
 @pytest.fixture(scope="module")
 def certificate(folder):
     """What a server with TLS takes, and what a browser knows it by."""
