@@ -5,6 +5,7 @@
 
 #include "base/errors.h"
 #include "job/manifest/yaml_json.h"
+#include "tests/job/test_configs.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {
@@ -97,11 +98,7 @@ TEST(MpiJob, TemplateIntoWhichNoJobCanBePutIsRefusedByKey) {
   const TemporaryDirectory home;
   const std::string good = yaml_of_json(read_mpi_job_template(""));
   const auto fault = [&](const std::string& from, const std::string& to) -> std::string {
-    std::string text = good;
-    const size_t at = text.find(from);
-    EXPECT_NE(at, std::string::npos) << from;
-    text.replace(at, from.size(), to);
-    home.write("template.yaml", text);
+    home.write("template.yaml", with(good, from, to));
     try {
       read_mpi_job_template(home / "template.yaml");
       return "";

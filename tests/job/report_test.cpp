@@ -311,7 +311,7 @@ TEST_F(ReportOnDisk, SummaryHasTheTargetAndTheWidthsThatEnergyChose) {
 // tests/data/compat/README.md
 TEST_F(ReportOnDisk, OfAnEarlierCommitIsRead) {
   const ReportSummary summary =
-      read_report_summary(DOTRESIZE_SOURCE_DIR "/tests/data/compat/output");
+      read_report_summary(DOTRESIZE_SOURCE_DIR "/tests/data/compat/146ac88/output");
   EXPECT_EQ(summary.name, "compatible");
   EXPECT_EQ(summary.method, "pca_dotresize");
   EXPECT_EQ(summary.width, 128);

@@ -12,7 +12,7 @@ import mlflow_export
 import pytest
 from conftest import ROOT
 
-MODEL = ROOT / "tests" / "data" / "compat" / "output"
+MODEL = ROOT / "tests" / "data" / "compat" / "146ac88" / "output"
 REPORT = json.loads((MODEL / "dotresize" / "report.json").read_text())
 
 
@@ -54,6 +54,12 @@ def test_a_bad_report_is_refused(tmp_path, content, message):
 def test_a_directory_without_a_report_is_refused(tmp_path):
     with pytest.raises(mlflow_export.BadReport, match="neither a model"):
         mlflow_export.reports_in(tmp_path)
+
+
+def test_a_missing_argument_is_a_usage_error(capsys):
+    with pytest.raises(SystemExit) as ended:
+        mlflow_export.main([])
+    assert ended.value.code == 64 and "mlflow_export: error: " in capsys.readouterr().err
 
 
 def test_without_mlflow_it_says_what_to_install():

@@ -1,4 +1,4 @@
-"""A state directory that a server of an earlier commit has left (tests/data/compat/README.md)."""
+"""State directories that servers of earlier commits have left (tests/data/compat/README.md)."""
 
 import json
 import os
@@ -10,38 +10,77 @@ import pytest
 from conftest import BINARIES, SOURCE, jobs_pb2, refused
 
 DATA = SOURCE / "tests/data/compat"
-JOBS = json.loads((DATA / "jobs.json").read_text())["jobs"]
+EARLIER = ("146ac88", "f51f9d4")
+
+
+class Earlier:
+    """What is kept of a commit, and a server on a copy of it that starts no job."""
+
+    def __init__(self, commit, tmp_path, make_server):
+        self.data = DATA / commit
+        self.jobs = json.loads((self.data / "jobs.json").read_text())["jobs"]
+        shutil.copytree(self.data / "state", tmp_path / "state0")
+        (tmp_path / "state0").chmod(0o700)  # as the server has made it
+        (tmp_path / "state0/drained").touch()
+        self.server = make_server()
+
+    def list(self, *options):
+        done = subprocess.run([BINARIES / "dotresize", "list", "-o", "json", *options], capture_output=True, check=True,
+                              env={**os.environ, "DOTRESIZE_SERVER": self.server.endpoint})
+        return json.loads(done.stdout)["jobs"]
+
+    def named(self, name):
+        job, = (job for job in self.jobs if job["spec"]["name"] == name)
+        return job
+
+
+@pytest.fixture(params=EARLIER)
+def earlier(request, make_server, tmp_path):
+    return Earlier(request.param, tmp_path, make_server)
 
 
 @pytest.fixture
-def server(make_server, tmp_path):
-    shutil.copytree(DATA / "state", tmp_path / "state0")
-    (tmp_path / "state0").chmod(0o700)  # as the server has made it
-    return make_server()
+def newest(make_server, tmp_path):
+    return Earlier(EARLIER[-1], tmp_path, make_server)
 
 
-def test_jobs_have_all_their_fields_unchanged(server):
-    listed = subprocess.run([BINARIES / "dotresize", "list", "-o", "json"], capture_output=True, check=True,
-                            env={**os.environ, "DOTRESIZE_SERVER": server.endpoint})
-    assert json.loads(listed.stdout)["jobs"] == JOBS
+def test_jobs_have_all_their_fields_unchanged(earlier):
+    assert earlier.list() == earlier.jobs
 
 
-def test_events_end_with_the_state_of_the_job(server):
-    for job in JOBS:
-        events = list(server.watch(job["id"]))
+def test_events_end_with_the_state_of_the_job(earlier):
+    for job in earlier.jobs:
+        if job["state"] == "QUEUED":
+            continue
+        events = list(earlier.server.watch(job["id"]))
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
         assert jobs_pb2.Job.State.Name(events[-1].state_change.state) == job["state"]
 
 
-def test_logs_are_read_whole(server):
-    for job in JOBS:
-        assert server.logs(job["id"]) == (DATA / "state/jobs" / job["id"] / "log").read_bytes() != b""
+def test_logs_are_read_whole(earlier):
+    for job in earlier.jobs:
+        if job["attempt"] > 0:
+            log = earlier.data / "state/jobs" / job["id"] / "log"
+            assert earlier.server.logs(job["id"]) == log.read_bytes() != b""
 
 
-def test_request_is_known_and_its_job_can_be_deleted(server):
-    job = server.get(JOBS[0]["id"])
+def test_request_is_known_and_its_job_can_be_deleted(make_server, tmp_path):
+    earlier = Earlier(EARLIER[0], tmp_path, make_server)
+    server = earlier.server
+    job = server.get(earlier.jobs[0]["id"])
     assert server.create(job.spec, job.request_id).id == job.id
     server.jobs.DeleteJob(jobs_pb2.DeleteJobRequest(id=job.id), timeout=20)
     with refused(grpc.StatusCode.NOT_FOUND):
         server.get(job.id)
     assert not (server.state / "jobs" / job.id).exists()
+
+
+def test_queue_owners_labels_and_sweeps_are_kept(newest):
+    server = newest.server
+    first, waiting, sweep = (newest.named(name) for name in ("first", "waiting", "sweeping"))
+    assert [server.get(job["id"]).queue_position for job in (first, waiting)] == [1, 2]
+    assert newest.list("--label", "team=nlp", "--state", "queued") == [waiting]
+    assert newest.list("--owner", "ann") == newest.jobs and not newest.list("--owner", "ben")
+    assert server.jobs.GetSweep(jobs_pb2.GetSweepRequest(id=sweep["id"]), timeout=20).job.sweep_size.jobs == 2
+    server.cancel(first["id"])
+    assert server.get(waiting["id"]).queue_position == 1
