@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <string>
@@ -203,7 +204,8 @@ TEST_F(Feed, NoJobIsMissedOrGoesBackWhileOthersChangeIt) {
              return job.second.back() == v1::Job::SUCCEEDED;
            });
   };
-  while (!is_done()) {
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!is_done() && std::chrono::steady_clock::now() < give_up) {
     std::deque<Change> messages;
     all.read(messages);
     for (const Change& change : messages) {
@@ -211,6 +213,7 @@ TEST_F(Feed, NoJobIsMissedOrGoesBackWhileOthersChangeIt) {
     }
   }
   others.join();
+  EXPECT_TRUE(is_done());
   const std::vector<v1::Job::State> path = {v1::Job::QUEUED, v1::Job::STARTING, v1::Job::SUCCEEDED};
   for (const auto& [id, states] : seen) {
     ASSERT_LE(states.size(), path.size()) << id;
