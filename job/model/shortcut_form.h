@@ -29,8 +29,7 @@ int64_t shortcut_parameters(const ShortcutForm& form, int64_t k_in, int64_t k_ou
 /// Multiplications that a token takes.
 int64_t shortcut_products(const ShortcutForm& form, int64_t k_in, int64_t k_out);
 
-/// The largest rank that maps of d channels, rotated into each other, leave beside the identity. Of
-/// 2 factors: k_in <= k_out.
+/// The largest rank that maps of d channels, rotated into each other, leave beside the identity.
 int64_t exact_shortcut_rank(int64_t k_in, int64_t k_out, int64_t d, int64_t factors);
 
 /// The form with fewest parameters of rank exact_shortcut_rank, or `most` if that is less; one

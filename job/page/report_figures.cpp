@@ -137,6 +137,17 @@ Figure shortcut_figure(const StoredReport& report) {
        })});
 }
 
+Figure junction_rise_figure(const StoredReport& report) {
+  return category_figure(
+      {.id = "junction-predicted-rise",
+       .title = "Predicted rise by the maps",
+       .x = {kJunction},
+       .y = {.title = "loss (nats a token)"}},
+      names_of(report.junctions),
+      {of_junctions(report, "predicted rise",
+                    [](const JunctionReport& junction) { return junction.predicted_rise; })});
+}
+
 bool is_fisher(const StoredReport& report) {
   const nlohmann::json& method = report.document.at("method");
   return method.contains("metric") && method.at("metric") == "fisher";
@@ -213,6 +224,9 @@ std::vector<Figure> report_figures(const StoredReport& report) {
   }
   if (!with_spectrum.empty()) add({spectrum_figure(with_spectrum)});
   if (!report.shortcuts.empty()) add({shortcut_figure(report)});
+  if (any_junction([](const JunctionReport& j) { return j.predicted_rise.has_value(); })) {
+    add({junction_rise_figure(report)});
+  }
   if (!report.mlps.empty()) add(mlp_figures(report));
   if (any_junction([](const JunctionReport& junction) {
         return junction.sinkhorn_iterations.has_value();

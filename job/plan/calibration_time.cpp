@@ -154,9 +154,28 @@ PhaseTimes JobTime::passes_of_pipeline() const {
   return times;
 }
 
+/// The dense model's junctions before anything is chosen: the same sums and decompositions.
+PhaseTimes JobTime::measure_junctions() const {
+  if (!job_.allocation) return {};
+  PhaseTimes times;
+  times.add(passes_of_pipeline(), 2.0);
+  PhaseTimes junction;
+  const double bytes = 16.0 * d() * d();
+  junction.add("eigen", eigen());
+  junction.add("solve", 7.0 * d() * d() * d() / rates_.float64_gemm);
+  junction.add("journal", bytes / rates_.disk_write + bytes / rates_.hash);
+  times.add(side_by_side(of_ranks([&](const RankShard& shard) {
+    PhaseTimes measuring;
+    measuring.add(junction, number(mapped(shard)));
+    return measuring;
+  })));
+  return times;
+}
+
 PhaseTimes JobTime::pipeline() const {
   PhaseTimes times;
   if (!job_.statistics.used()) times.add(passes_of_pipeline());
+  times.add(measure_junctions());
   times.add(keep_statistics());
   PhaseTimes junction = solve();
   junction.add(record(beside(junction.total()), rates_.disk_write));

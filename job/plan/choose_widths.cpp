@@ -24,16 +24,6 @@ struct Choices {
   }
 };
 
-/// round_to, 2 round_to, ... and hidden_size.
-std::vector<int64_t> possible_widths(const ResolvedJob& job) {
-  std::vector<int64_t> widths;
-  for (int64_t k = job.energy->round_to; k < job.hidden_size; k += job.energy->round_to) {
-    widths.push_back(k);
-  }
-  widths.push_back(job.hidden_size);
-  return widths;
-}
-
 Choices make_choices(const std::vector<int64_t>& widths, const std::vector<double>& spectrum,
                      int64_t junction) {
   std::vector<double> sums(spectrum.size() + 1, 0.0);
@@ -56,7 +46,7 @@ class EnergySearch {
   EnergySearch(const ResolvedJob& job, const ModelConfig& config,
                const std::vector<std::vector<double>>& spectra)
       : job_(job), config_(config), energy_(*job.energy) {
-    const std::vector<int64_t> widths = possible_widths(job);
+    const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.energy->round_to);
     for (std::size_t j = 0; j < spectra.size(); ++j) {
       junctions_.push_back(make_choices(widths, spectra[j], static_cast<int64_t>(j)));
     }
@@ -126,6 +116,13 @@ class EnergySearch {
 
 int64_t default_round_to(int64_t hidden_size) { return hidden_size >= 2048 ? 64 : 8; }
 
+std::vector<int64_t> possible_widths(int64_t hidden_size, int64_t round_to) {
+  std::vector<int64_t> widths;
+  for (int64_t k = round_to; k < hidden_size; k += round_to) widths.push_back(k);
+  widths.push_back(hidden_size);
+  return widths;
+}
+
 int64_t width_from_sparsity(double sparsity, int64_t hidden_size, int64_t round_to) {
   if (round_to == 0) round_to = default_round_to(hidden_size);
   const double multiples =
@@ -162,7 +159,7 @@ int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config
 
 void check_energy_target(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.energy->size) return;
-  const int64_t smallest = possible_widths(job).front();
+  const int64_t smallest = possible_widths(job.hidden_size, job.energy->round_to).front();
   const NetSize size = net_size(config, job, uniform_widths(config, job.head_sliced, smallest));
   if (size.compressed_bytes <= largest_bytes(*job.energy->size, size.dense_bytes)) return;
   throw InputError(

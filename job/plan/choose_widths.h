@@ -12,6 +12,9 @@ namespace dotresize {
 /// 8.
 int64_t default_round_to(int64_t hidden_size);
 
+/// round_to, 2 round_to, ... and hidden_size.
+std::vector<int64_t> possible_widths(int64_t hidden_size, int64_t round_to);
+
 /// k = floor((1-s)*d/r + 1e-9)*r; r = round_to, or the default if round_to is 0.
 /// Throws InputError if the result is 0.
 int64_t width_from_sparsity(double sparsity, int64_t hidden_size, int64_t round_to);

@@ -52,6 +52,7 @@ class JobTime {
   PhaseTimes pipeline() const;
   /// Of the stages, whose weights are loaded for it.
   PhaseTimes passes_of_pipeline() const;
+  PhaseTimes measure_junctions() const;
   /// Statistics that are saved, and those that are read.
   PhaseTimes keep_statistics() const;
   PhaseTimes layerwise() const;

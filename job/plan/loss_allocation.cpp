@@ -65,6 +65,14 @@ void add_steps(const LossCurve& curve, std::size_t index, std::vector<Step>& ste
 
 }  // namespace
 
+std::vector<HullCorner> lower_hull(const LossCurve& curve) {
+  check(curve);
+  std::vector<HullCorner> corners;
+  std::size_t size = 0;
+  for (const Edge& edge : hull_of(curve)) corners.push_back({size += edge.steps, edge.price()});
+  return corners;
+}
+
 std::vector<std::size_t> allocate_by_loss(const std::vector<LossCurve>& curves,
                                           int64_t parameters) {
   std::vector<Step> steps;

@@ -13,6 +13,15 @@ struct LossCurve {
   std::vector<double> rises;        ///< as many, of the loss of a token; finite
 };
 
+/// A corner of the lower convex hull of a curve, behind the first size.
+struct HullCorner {
+  std::size_t size = 0;  ///< index in the curve
+  double price = 0.0;    ///< rise for each parameter that goes on the way from the corner before
+};
+
+/// Prices ascend. Throws std::invalid_argument for a curve that is none.
+std::vector<HullCorner> lower_hull(const LossCurve& curve);
+
 /// Of each curve the index of a size, such that all parts together have `parameters` at most. From
 /// the largest sizes on, the step comes next that is predicted to raise the loss least for each
 /// parameter that it saves. Steps that save less for their rise than the ones behind them go

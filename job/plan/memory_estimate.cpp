@@ -373,7 +373,9 @@ int64_t RankMemory::pipeline() const {
   const int64_t passes = job.statistics.used()
                              ? std::max(decomposing, solving)
                              : weights + std::max({first, decomposing, second, solving});
-  return std::max({passes, s.aligning(), s.folding()});
+  // Of two junctions the factor and the eigenvectors, and what is made of them.
+  const int64_t predicting = job.allocation ? 9 * s.square() : 0;
+  return std::max({passes, predicting, s.aligning(), s.folding()});
 }
 
 int64_t RankMemory::layerwise() const {

@@ -11,11 +11,6 @@
 namespace dotresize {
 namespace {
 
-bool has_experts(const ModelConfig& config) {
-  return config.mixture &&
-         std::ranges::find(config.mixture->layers, true) != config.mixture->layers.end();
-}
-
 int64_t width_of_sparsity(double sparsity, int64_t features, int64_t round_to) {
   const double multiples =
       (1.0 - sparsity) * static_cast<double>(features) / static_cast<double>(round_to);
@@ -49,6 +44,11 @@ bool has_dense_mlp(const ModelConfig& config) {
          std::ranges::find(config.mixture->layers, false) != config.mixture->layers.end();
 }
 
+bool has_experts(const ModelConfig& config) {
+  return config.mixture &&
+         std::ranges::find(config.mixture->layers, true) != config.mixture->layers.end();
+}
+
 std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
                                     const ModelConfig& config) {
   if (!method.has_mlp()) return std::nullopt;
@@ -75,6 +75,16 @@ std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
   const bool cuts = (dense && target.width < config.intermediate_size) ||
                     (experts && target.expert_width < config.mixture->intermediate_size);
   return cuts ? std::optional(target) : std::nullopt;
+}
+
+MlpTarget allocated_mlps(int64_t round_to, const ModelConfig& config) {
+  MlpTarget target;
+  target.by_loss = true;
+  target.allocated = true;
+  target.round_to = round_to;
+  if (has_dense_mlp(config)) target.width = config.intermediate_size;
+  if (has_experts(config)) target.expert_width = config.mixture->intermediate_size;
+  return target;
 }
 
 ModelConfig with_cut_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target) {

@@ -20,6 +20,9 @@ struct MlpTarget {
   /// `widths: by_loss`: so many are left on average, in each layer a multiple of round_to, or all.
   bool by_loss = false;
   int64_t round_to = 1;  ///< by_loss only
+  /// `method.allocate`: by_loss, and how many are left on average is chosen too. The widths are
+  /// those of the dense model, as a bound.
+  bool allocated = false;
 
   /// How often the features of an MLP are summed: by loss for its curve, and again for its cut.
   int64_t rounds() const { return by_loss ? 2 : 1; }
@@ -27,12 +30,17 @@ struct MlpTarget {
 
 /// Whether a layer has an MLP that is no mixture of experts.
 bool has_dense_mlp(const ModelConfig& config);
+/// Whether one has such a mixture.
+bool has_experts(const ModelConfig& config);
 
 /// What the job asks for, of this model: floor((1-s)*d_ff/round_to + 1e-9)*round_to, or the width
 /// itself. Nothing without `method.mlp`, and if no feature would be removed. Throws InputError
 /// naming the key.
 std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
                                     const ModelConfig& config);
+
+/// That of `method.allocate: auto`.
+MlpTarget allocated_mlps(int64_t round_to, const ModelConfig& config);
 
 /// The model once its MLPs are cut: with these intermediate sizes, else the same. By loss as if all
 /// had those on average; a model that has sizes by layer already keeps them.

@@ -28,7 +28,9 @@ int64_t removed_features(const ModelConfig& config, const MlpTarget& target) {
 std::vector<int64_t> possible_mlp_widths(const ModelConfig& config, const MlpTarget& target,
                                          int64_t sublayer) {
   const int64_t all = mlp_width(config, sublayer);
-  const int64_t least = all - removed_features(config, target) / mlp_count(config, sublayer);
+  const int64_t least = target.allocated
+                            ? target.round_to
+                            : all - removed_features(config, target) / mlp_count(config, sublayer);
   std::vector<int64_t> widths = {all};
   for (int64_t width = (all - 1) / target.round_to * target.round_to;
        width >= target.round_to && width > least - target.round_to; width -= target.round_to) {

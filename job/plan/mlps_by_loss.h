@@ -13,7 +13,7 @@ namespace dotresize {
 
 /// That the sublayer's MLP, or each of its experts, may get: all features, then multiples of
 /// round_to, descending. The last one is as narrow as it is if the others lose nothing, and
-/// round_to at least.
+/// round_to at least; with `method.allocate` round_to.
 std::vector<int64_t> possible_mlp_widths(const ModelConfig& config, const MlpTarget& target,
                                          int64_t sublayer);
 

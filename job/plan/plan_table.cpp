@@ -54,12 +54,13 @@ std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const S
 int64_t passes(const ResolvedJob& job, const ShardPlan& plan) {
   if (job.statistics.used()) return 0;
   const int64_t of_maps = job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
-  return of_maps + plan.mlp_passes();
+  return of_maps + allocation_passes(job, plan) + plan.mlp_passes();
 }
 
 int64_t backward_passes(const ResolvedJob& job, const ShardPlan& plan) {
   if (job.statistics.used()) return 0;
-  return job.gradients() ? plan.junction_groups + plan.mlp_passes() : 0;
+  if (!job.gradients()) return 0;
+  return plan.junction_groups + allocation_passes(job, plan) + plan.mlp_passes();
 }
 
 /// How often the tokens go through the model, and how many junctions at a time.
@@ -129,10 +130,21 @@ std::string shortcuts_text(const ModelConfig& config, const ResolvedJob& job) {
   return text;
 }
 
+int64_t widest_mlp(const ModelConfig& config) {
+  int64_t widest = 0;
+  for (int64_t s = 1; s < config.num_sublayers(); s += 2) {
+    widest = std::max(widest, mlp_width(config, s));
+  }
+  return widest;
+}
+
 /// "640 of 768 features", of the MLPs and of the experts, perhaps on average. A row for the
 /// heading, if they are cut.
 std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.mlp) return "";
+  if (!job.widths_known()) {
+    return fmt::format("mlp         features up to {}, likewise\n", widest_mlp(config));
+  }
   std::string text;
   if (job.mlp->width > 0) {
     text = fmt::format("{} of {} features", job.mlp->width, config.intermediate_size);
@@ -155,11 +167,11 @@ std::string heading(const ModelConfig& config, const ResolvedJob& job) {
 /// The result's size, or what is known of it before its widths are.
 std::string result_rows(const ModelConfig& config, const ResolvedJob& job, const NetSize& size) {
   if (!job.widths_known()) {
-    return job.energy->size
-               ? fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones",
-                             with_separators(largest_bytes(*job.energy->size, size.dense_bytes)),
-                             100.0 * *job.energy->size)
-               : "compressed  known once the widths are";
+    const std::optional<double> target = job.target_size();
+    return target ? fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones",
+                                with_separators(largest_bytes(*target, size.dense_bytes)),
+                                100.0 * *target)
+                  : "compressed  known once the widths are";
   }
   const std::string warning = size_warning(size, job);
   return size_row("compressed", size.compressed_parameters, size.compressed_bytes,
@@ -178,8 +190,8 @@ json compressed_json(const ModelConfig& config, const ResolvedJob& job, const Ne
     compressed["parameters_fraction"] = size.parameters_fraction();
     compressed["bytes_fraction"] = size.bytes_fraction();
     if (!mlp_parameters_known(config, job)) compressed["bytes_at_most"] = size.compressed_bytes;
-  } else if (job.energy->size) {
-    compressed["bytes_at_most"] = largest_bytes(*job.energy->size, size.dense_bytes);
+  } else if (job.target_size()) {
+    compressed["bytes_at_most"] = largest_bytes(*job.target_size(), size.dense_bytes);
   }
   return compressed;
 }
@@ -217,6 +229,7 @@ json seconds_json(const TimeEstimate& time) {
 std::string target_text(const ResolvedJob& job) {
   if (job.sparsity) return fmt::format("sparsity {}", *job.sparsity);
   if (job.size) return fmt::format("size {}", *job.size);
+  if (job.allocation) return fmt::format("size {}, allocated by loss", job.allocation->size);
   if (!job.energy) return fmt::format("width {}", job.widths.largest());
   return "widths from energy" +
          (job.energy->keep ? fmt::format(", keep {}", *job.energy->keep) : "") +
@@ -224,13 +237,14 @@ std::string target_text(const ResolvedJob& job) {
 }
 
 std::string width_range(const JunctionWidths& widths) {
-  if (!widths.held) return std::to_string(widths.largest());
-  return fmt::format("{} to {}", std::ranges::min(widths.mapped()), widths.largest());
+  const int64_t least = std::ranges::min(widths.mapped());
+  if (!widths.held && least == widths.largest()) return std::to_string(least);
+  return fmt::format("{} to {}", least, widths.largest());
 }
 
 std::string widths_text(const JunctionWidths& widths, int64_t hidden_size) {
-  return fmt::format("{} {} of {}", widths.held ? "widths" : "width", width_range(widths),
-                     hidden_size);
+  const bool one = !widths.held && std::ranges::min(widths.mapped()) == widths.largest();
+  return fmt::format("{} {} of {}", one ? "width" : "widths", width_range(widths), hidden_size);
 }
 
 std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
@@ -269,8 +283,9 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
   if (job.mlp) {
     document["mlp_groups"] = plan.mlp_groups;
     document["mlp_widths"] = job.mlp->by_loss ? "by_loss" : "uniform";
-    if (job.mlp->width > 0) document["mlp_width"] = job.mlp->width;
-    if (job.mlp->expert_width > 0) document["expert_width"] = job.mlp->expert_width;
+    const bool known = !job.mlp->allocated;
+    if (known && job.mlp->width > 0) document["mlp_width"] = job.mlp->width;
+    if (known && job.mlp->expert_width > 0) document["expert_width"] = job.mlp->expert_width;
   }
   if (job.widths_known()) {
     document["width"] = job.widths.largest();

@@ -11,6 +11,7 @@
 #include "job/model/model_family.h"
 #include "job/model/model_size.h"
 #include "job/plan/choose_widths.h"
+#include "job/plan/joint_allocation.h"
 #include "job/plan/net_size.h"
 #include "job/plan/shard_plan.h"
 #include "job/plan/token_windows.h"
@@ -178,6 +179,10 @@ void resolve_widths(const v1::Method& given, const ModelConfig& config, Resolved
   } else if (given.has_sparsity()) {
     job.sparsity = given.sparsity();
     set_width(width_from_sparsity(given.sparsity(), config.hidden_size, round_to));
+  } else if (job.allocation) {
+    job.allocation->round_to = round_to;
+    set_width(config.hidden_size);
+    check_allocation_target(config, job);
   } else if (given.has_size()) {
     job.size = given.size();
     set_width(width_from_size(given.size(), round_to, config, job));
@@ -234,7 +239,7 @@ bool is_read_better_as_mistral(const ModelConfig& config, const ResolvedJob& job
   const bool rotary = config.rotary.type == "default" || config.rotary.type == "linear";
   return config.family == kLlama && !config.attention_bias && !config.mlp_bias && rotary &&
          config.vocab_size <= kVocabularyWithoutWarning &&
-         config.num_heads * config.head_dim != job.widths.largest();
+         (job.allocation || config.num_heads * config.head_dim != job.widths.largest());
 }
 
 void resolve_map_sharing(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
@@ -256,18 +261,34 @@ void resolve_map_sharing(const v1::Method& given, const ModelConfig& config, Res
   }
 }
 
+/// Of all that it chooses the rank of the shortcuts alone is known beforehand.
+void resolve_allocation(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
+  job.allocation = AllocationTarget{.size = given.size()};
+  job.metric = Metric::kFisher;
+  if (!job.stock_output()) {
+    job.shortcuts = {Shortcuts::Kind::kRank, allocated_shortcut_rank(config.hidden_size)};
+  } else if (has_dense_mlp(config) && has_experts(config)) {
+    fail("method.allocate",
+         "auto of a stock model: this one has both MLPs and experts, whose widths differ; "
+         "method.map_sharing: junction is available");
+  }
+}
+
 void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, ResolvedJob& job) {
   const v1::Method& given = spec.method();
   const v1::Output::Architecture architecture = spec.output().architecture();
   job.method = method_named(v1::Method::Name_Name(given.name()));
   job.map_sharing = parse_map_sharing(given.map_sharing()).value();
+  if (spec.output().format() == v1::Output::stock) job.map_sharing.kind = MapSharing::Kind::kModel;
   job.shortcuts = parse_shortcuts(given.shortcuts()).value();
   if (given.metric() == v1::Method::fisher) job.metric = Metric::kFisher;
+  if (given.allocate() == v1::Method::auto_) resolve_allocation(given, config, job);
   if (given.labels() == v1::Method::text) job.labels = Labels::kText;
   job.label_seed = given.label_seed();
   if (given.has_lambda()) job.lambda = given.lambda();
   job.cost_scale = cost_scale_named(v1::Method::CostScale_Name(given.cost_scale()));
-  job.head_sliced = given.head() == v1::Method::sliced || job.stock_output();
+  job.head_sliced = given.head() == v1::Method::sliced || job.stock_output() ||
+                    (job.allocation && !given.has_head());
   if (given.has_sinkhorn_tolerance()) job.sinkhorn_tolerance = given.sinkhorn_tolerance();
   if (given.has_sinkhorn_max_iterations()) {
     job.sinkhorn_max_iterations = given.sinkhorn_max_iterations();
@@ -276,7 +297,8 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   resolve_map_sharing(given, config, job);
   resolve_architecture(architecture, config, job);
   job.hidden_size = config.hidden_size;
-  job.mlp = mlp_target(given, asked_round_to(given, config), config);
+  job.mlp = job.allocation ? allocated_mlps(asked_round_to(given, config), config)
+                           : mlp_target(given, asked_round_to(given, config), config);
   resolve_widths(given, config, job);
   if (architecture == v1::Output::auto_ && job.stock_output() &&
       is_read_better_as_mistral(config, job)) {

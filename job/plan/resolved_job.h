@@ -31,6 +31,13 @@ struct EnergyTarget {
   int64_t round_to = 1;
 };
 
+/// `method.allocate: auto`: the junctions' widths and the MLPs' features are chosen by what they
+/// are predicted to do to the loss (job/plan/joint_allocation.h).
+struct AllocationTarget {
+  double size = 1.0;  ///< net bytes, as `method.size`
+  int64_t round_to = 1;
+};
+
 /// `calibration.statistics`: at most one of the two.
 struct KeptStatistics {
   std::filesystem::path save;
@@ -60,8 +67,9 @@ struct LaunchFacts {
   std::string schedule = {};
 };
 
-/// A JobSpec with every default decided and, unless energy decides them, every width known: what
-/// plan, worker and report work from. Made by resolve_job, and const from there on.
+/// A JobSpec with every default decided and, unless the activations decide them, every width known:
+/// what plan, worker and report work from. Made by resolve_job, and const from there on, but that
+/// an allocation fills in what it has chosen (with_allocation).
 struct ResolvedJob {
   std::string name;
   std::filesystem::path model_path;
@@ -79,6 +87,7 @@ struct ResolvedJob {
   std::optional<double> sparsity;
   std::optional<double> size;
   std::optional<EnergyTarget> energy;
+  std::optional<AllocationTarget> allocation;
   bool allow_larger = false;
   JunctionWidths widths;  ///< unless widths_known() those of the dense model, as a bound
   double lambda = 0.1;
@@ -106,8 +115,13 @@ struct ResolvedJob {
   /// The output is a model of the source family, without code of its own.
   bool stock_output() const { return map_sharing.kind == MapSharing::Kind::kModel; }
 
-  /// False if energy decides: the activations are seen while the job runs.
-  bool widths_known() const { return !energy; }
+  /// False if energy or the loss decides: the activations are seen while the job runs.
+  bool widths_known() const { return !energy && !allocation; }
+  /// The net size of which the widths will be, if they are not known.
+  std::optional<double> target_size() const {
+    if (allocation) return allocation->size;
+    return energy ? energy->size : std::nullopt;
+  }
 
   TokenSource calibration;
   KeptStatistics statistics;

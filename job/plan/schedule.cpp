@@ -13,7 +13,8 @@ namespace {
 /// Every rank counts all tokens once per pass, and once more on their way back.
 int64_t seen_by_stage(const CalibrationSize& size) {
   const int64_t back = size.gradients ? 1 : 0;
-  return size.tokens * ((size.passes + back) * size.junction_groups + (1 + back) * size.mlp_passes);
+  return size.tokens * ((size.passes + back) * size.junction_groups +
+                        (1 + back) * (size.mlp_passes + size.allocation_passes));
 }
 
 /// Every rank counts its share of the tokens once per sublayer that it runs; for cut MLPs it runs

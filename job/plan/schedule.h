@@ -20,6 +20,7 @@ struct CalibrationSize {
   int64_t sublayers = 0;
   int64_t mapped_junctions = 1;
   int64_t junction_groups = 1;  ///< ShardPlan::junction_groups
+  int64_t allocation_passes = 0;
 };
 
 /// The order in which ranks, sublayers and calibration tokens meet: a row of schedules(). The

@@ -57,6 +57,12 @@ struct ShardPlan {
   const RankShard& of_rank(int rank) const { return ranks.at(static_cast<std::size_t>(rank)); }
 };
 
+/// Passes over the tokens, and back, in which the junctions of the dense model tell what they may
+/// lose (`method.allocate`).
+inline int64_t allocation_passes(const ResolvedJob& job, const ShardPlan& plan) {
+  return job.allocation ? 2 * plan.junction_groups : 0;
+}
+
 /// Contiguous sublayers per rank, balanced by estimated time (embedding and head counted), in the
 /// fewest groups of junctions whose peaks are within the job's budgets, with overlaps if there is
 /// memory for them; if nothing is within them, a junction at a time. MLPs likewise. Deterministic.

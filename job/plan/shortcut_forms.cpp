@@ -1,5 +1,6 @@
 #include "job/plan/shortcut_forms.h"
 
+#include <algorithm>
 #include <optional>
 
 namespace dotresize {
@@ -12,14 +13,21 @@ bool within_group(std::span<const int64_t> groups, std::size_t in) {
 /// From junction `in` to the next one, of another group.
 ShortcutForm form_between(const Shortcuts& shortcuts, std::span<const int64_t> widths,
                           std::size_t in, int64_t hidden_size, bool oblique) {
-  const int64_t factors = oblique ? 2 : 1;
-  if (shortcuts.kind == Shortcuts::Kind::kDense) return {.factors = factors};
-  std::optional<int64_t> most;
-  if (shortcuts.kind == Shortcuts::Kind::kRank) most = shortcuts.rank;
-  return smallest_shortcut(widths[in], widths[in + 1], hidden_size, factors, most);
+  return shortcut_form(shortcuts, widths[in], widths[in + 1], hidden_size, oblique);
 }
 
 }  // namespace
+
+ShortcutForm shortcut_form(const Shortcuts& shortcuts, int64_t k_in, int64_t k_out,
+                           int64_t hidden_size, bool oblique) {
+  const int64_t factors = oblique ? 2 : 1;
+  if (shortcuts.kind == Shortcuts::Kind::kDense) return {.factors = factors};
+  std::optional<int64_t> most;
+  if (shortcuts.kind == Shortcuts::Kind::kRank) {
+    most = shortcuts.rank + (oblique ? std::max<int64_t>(0, k_in - k_out) : 0);
+  }
+  return smallest_shortcut(k_in, k_out, hidden_size, factors, most);
+}
 
 bool has_low_rank_shortcut(const Shortcuts& shortcuts, std::span<const int64_t> widths,
                            std::span<const int64_t> groups, int64_t hidden_size, bool oblique) {

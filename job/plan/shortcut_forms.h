@@ -9,6 +9,12 @@
 
 namespace dotresize {
 
+/// Of a sublayer between maps of these widths. Between oblique maps a rank is larger by as many
+/// channels as the second one is narrower: so many of its channels may be among the last ones of
+/// the first, which the identity does not pass on.
+ShortcutForm shortcut_form(const Shortcuts& shortcuts, int64_t k_in, int64_t k_out,
+                           int64_t hidden_size, bool oblique);
+
 /// Of each sublayer of a model of junction_widths `widths` that was made of one of width
 /// `hidden_size`. `groups`: ModelConfig::junction_groups. `oblique`: ResolvedJob::oblique_maps().
 /// Empty if maps are not oblique and none has a rank but those within groups: as in ModelConfig.

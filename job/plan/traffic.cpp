@@ -62,6 +62,8 @@ int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   } else if (!shared && job.energy) {
     bytes += junctions * sums.first;
   }
+  // Of the dense model a junction's factor and eigenvectors, or with one map its sums.
+  if (job.allocation) bytes += junctions * 2 * kDouble * d * d;
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     bytes += static_cast<int64_t>(mlp_cut_counts(config, job, s).journal);
   }
@@ -79,8 +81,8 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
   if (job.statistics.used()) return evaluation;
   if (job.schedule.pipelined) {
     const int64_t back = job.gradients() ? 1 : 0;
-    const int64_t passes =
-        (job.method.passes() + back) * plan.junction_groups + (1 + back) * plan.mlp_passes();
+    const int64_t passes = (job.method.passes() + back) * plan.junction_groups +
+                           (1 + back) * (plan.mlp_passes() + allocation_passes(job, plan));
     return evaluation + others * tokens * d * kFloat * passes;
   }
   int64_t features = 0;
@@ -125,7 +127,7 @@ Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, cons
   // Through the model, folding and the fingerprint; the check, and the evaluations.
   const int64_t of_source = 2 + (job.statistics.used() ? 0 : 1) +
                             (checks_sublayers_first(job) ? 1 : 0) + (job.evaluation ? 1 : 0) +
-                            (job.mlp ? 2 : 0);
+                            (job.mlp ? 2 : 0) + (job.allocation ? 2 : 0);
   const int64_t of_output = 1 + (job.evaluation ? 1 : 0);
   Traffic traffic;
   const int64_t states = expected_states_bytes(config, job);

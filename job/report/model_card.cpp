@@ -1,6 +1,8 @@
 #include "job/report/model_card.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "base/human_text.h"
 #include "job/plan/plan_table.h"
@@ -84,6 +86,31 @@ std::string mlp_sentence(const ResolvedJob& job, const ModelConfig& config) {
   return text;
 }
 
+/// In place of the two before: what `method.allocate` has chosen.
+std::string allocation_sentence(const Report& report) {
+  const Allocation& chosen = *report.allocation;
+  const bool alike = std::ranges::min(chosen.features) == std::ranges::max(chosen.features);
+  std::string text = fmt::format(
+      " Widths and features were chosen such that the loss is predicted to rise least within {} of "
+      "the bytes: its MLPs keep {} features",
+      format_percent(report.job.allocation->size),
+      alike ? std::to_string(chosen.features.front())
+            : fmt::format("{} (by layer)", fmt::join(chosen.features, ", ")));
+  if (!report.job.stock_output()) {
+    text += fmt::format(", and its shortcuts were cut to rank {}", report.job.shortcuts.rank);
+  }
+  text += fmt::format(". KL(dense ‖ this one) is predicted to be {} nats",
+                      format_nats(chosen.predicted_rise()));
+  return text + (report.compressed.kl
+                     ? fmt::format(", and measured {}.", format_nats(*report.compressed.kl))
+                     : ".");
+}
+
+std::string cuts_sentence(const Report& report, const ModelConfig& config) {
+  if (report.allocation) return allocation_sentence(report);
+  return shortcuts_sentence(report.job) + mlp_sentence(report.job, config);
+}
+
 std::string family_sentence(const ResolvedJob& job, const std::string& source) {
   if (!job.stock_family) return "";
   return fmt::format(
@@ -142,8 +169,8 @@ A `{0}` model made narrower with dotresize {2}.
 `sha256sum -c SHA256SUMS` checks the files. The terms of the source model's license apply.
 )",
       config.family, job.name, report.tool_version,
-      method_sentence(report, config) + sharing_sentence(job) + shortcuts_sentence(job) +
-          mlp_sentence(job, config) + family_sentence(job, config.family),
+      method_sentence(report, config) + sharing_sentence(job) + cuts_sentence(report, config) +
+          family_sentence(job, config.family),
       size_table(report), evaluation_sentence(report),
       usage(job, job.stock_family.value_or(config.family)));
 }

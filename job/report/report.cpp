@@ -1,6 +1,7 @@
 #include "job/report/report.h"
 
 #include <algorithm>
+#include <numeric>
 #include <sstream>
 
 #include "base/checked_json.h"
@@ -23,6 +24,10 @@ json mlp_json(const MlpTarget& mlp) {
   if (mlp.width > 0) object["width"] = mlp.width;
   if (mlp.expert_width > 0) object["expert_width"] = mlp.expert_width;
   if (mlp.by_loss) object["widths"] = "by_loss";
+  if (mlp.allocated && mlp.by_loss) {  // they differ from layer to layer: `mlps`
+    object.erase("width");
+    object.erase("expert_width");
+  }
   return object;
 }
 
@@ -42,6 +47,11 @@ json method_json(const ResolvedJob& job, const JunctionWidths& widths) {
   }
   set_if(method, "sparsity", job.sparsity);
   set_if(method, "size", job.size);
+  if (job.allocation) {
+    method["size"] = job.allocation->size;
+    method["allocate"] = "auto";
+    method["round_to"] = job.allocation->round_to;
+  }
   if (job.mlp) method["mlp"] = mlp_json(*job.mlp);
   if (job.energy) {
     json& target = method["widths"] = {{"from", "energy"}, {"round_to", job.energy->round_to}};
@@ -57,6 +67,24 @@ json method_json(const ResolvedJob& job, const JunctionWidths& widths) {
     method["on_nonconvergence"] = job.accept_nonconvergence ? "accept" : "fail";
   }
   return method;
+}
+
+/// What was predicted of the whole and of its parts, and what it is by the evaluation.
+json allocation_json(const Report& report) {
+  const Allocation& chosen = *report.allocation;
+  const auto sum = [](const std::vector<double>& rises) {
+    return std::accumulate(rises.begin(), rises.end(), 0.0);
+  };
+  json object = {{"predicted_kl", chosen.predicted_rise()},
+                 {"of_junctions", sum(chosen.junction_rises)},
+                 {"of_mlps", sum(chosen.mlp_rises)},
+                 {"features", chosen.features}};
+  if (!report.job.stock_output()) object["shortcut_rank"] = report.job.shortcuts.rank;
+  if (report.compressed.kl) {
+    object["measured_kl"] = *report.compressed.kl;
+    object["predicted_over_measured"] = chosen.predicted_rise() / *report.compressed.kl;
+  }
+  return object;
 }
 
 json source_json(const TokenSource& source, int64_t tokens) {
@@ -221,6 +249,7 @@ std::string report_to_json(const Report& report) {
   for (const auto& rank : report.ranks) document["ranks"].push_back(to_json(rank));
   if (!report.shortcuts.empty()) document["shortcuts"] = json::array();
   for (const auto& shortcut : report.shortcuts) document["shortcuts"].push_back(to_json(shortcut));
+  if (report.allocation) document["allocation"] = allocation_json(report);
   if (!report.mlps.empty()) document["mlps"] = json::array();
   for (const auto& mlp : report.mlps) document["mlps"].push_back(to_json(mlp));
   // Paths need not be UTF-8, JSON must be.

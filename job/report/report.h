@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "job/plan/joint_allocation.h"
 #include "job/plan/net_size.h"
 #include "job/plan/resolved_job.h"
 #include "job/report/report_entries.h"
@@ -37,6 +38,7 @@ struct Report {
   std::vector<JunctionReport> junctions;
   std::vector<ShortcutReport> shortcuts;  ///< of an output that has them
   std::vector<MlpReport> mlps;            ///< that were cut
+  std::optional<Allocation> allocation;   ///< of `method.allocate`
   ModelReport dense;
   ModelReport compressed;
   std::vector<RankReport> ranks;

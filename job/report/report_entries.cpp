@@ -54,6 +54,7 @@ json to_json(const JunctionReport& junction) {
   object["effective_rank"] = junction.effective_rank;
   object["retained_energy"] = junction.retained_energy;
   if (!junction.spectrum.empty()) object["spectrum"] = spectrum_json(junction.spectrum);
+  set_if(object, "predicted_rise", junction.predicted_rise);
   set_if(object, "qr_condition", junction.qr_condition);
   if (junction.transport) object["transport"] = to_json(*junction.transport);
   if (junction.cost_dtype) object["cost_dtype"] = to_string(*junction.cost_dtype);
@@ -75,6 +76,7 @@ JunctionReport junction_report_from_json(const json& object) {
   junction.effective_rank = object.at("effective_rank");
   junction.retained_energy = object.at("retained_energy");
   if (object.contains("spectrum")) junction.spectrum = spectrum_from_json(object.at("spectrum"));
+  get_if(object, "predicted_rise", junction.predicted_rise);
   get_if(object, "qr_condition", junction.qr_condition);
   if (object.contains("transport")) {
     junction.transport =

@@ -34,6 +34,8 @@ struct JunctionReport {
   std::optional<Dtype> cost_dtype = {};  ///< of the differences in its costs: float32 or float16
   /// Of costs in float16, on a sample, if they were tried.
   std::optional<double> cost_error = {};
+  /// Of the loss of a token, by what the map leaves out; if `method.allocate` has predicted it.
+  std::optional<double> predicted_rise = {};
 };
 
 /// An entry of `junctions` in report.json; also how ranks tell rank 0 of theirs.

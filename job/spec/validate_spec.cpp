@@ -41,6 +41,12 @@ std::string percent_hint(double fraction) {
   return text.str();
 }
 
+bool allocates(const v1::Method& method) { return method.allocate() == v1::Method::auto_; }
+
+bool is_fisher(const v1::Method& method) {
+  return method.metric() == v1::Method::fisher || allocates(method);
+}
+
 class Validator {
  public:
   std::vector<FieldViolation> violations;
@@ -74,6 +80,7 @@ class Validator {
   }
 
   void check_target(const v1::Method& method) {
+    if (allocates(method)) return;  // check_allocate
     std::vector<std::string> given;
     if (method.has_sparsity()) given.push_back("sparsity");
     if (method.has_width()) given.push_back("width");
@@ -198,7 +205,7 @@ class Validator {
   }
 
   void check_metric(const v1::Method& method) {
-    const bool fisher = method.metric() == v1::Method::fisher;
+    const bool fisher = is_fisher(method);
     if (!fisher && method.has_labels()) {
       add("method.labels", "is of use with method.metric: fisher alone");
     }
@@ -206,7 +213,7 @@ class Validator {
       add("method.label_seed",
           "is of use with method.metric: fisher and method.labels: model alone");
     }
-    if (!fisher) return;
+    if (!fisher || allocates(method)) return;
     if (method.name() == v1::Method::dotresize) {
       add("method.metric",
           "fisher does not go with dotresize, whose transport compares channels as they are: "
@@ -216,6 +223,53 @@ class Validator {
       add("method.metric",
           "fisher does not go with method.widths, which are those of the activations' energy");
     }
+  }
+
+  /// What `allocate` decides cannot be given.
+  void check_allocate(const v1::Method& method) {
+    if (!allocates(method)) return;
+    const std::string key = "method.allocate";
+    const auto refuse_with = [&](bool given, const std::string& other) {
+      if (given) add(key, "auto does not go with method." + other + ", which it chooses");
+    };
+    refuse_with(method.has_sparsity(), "sparsity");
+    refuse_with(method.has_width(), "width");
+    refuse_with(method.has_widths(), "widths");
+    refuse_with(method.has_mlp(), "mlp");
+    refuse_with(!method.shortcuts().empty(), "shortcuts");
+    if (!method.has_size()) add(key, "auto needs method.size, the bytes that it divides");
+    if (method.has_metric() && method.metric() != v1::Method::fisher) {
+      add(key, "auto needs method.metric: fisher (or none), by which it predicts the loss");
+    }
+    if (method.name() == v1::Method::magnitude || method.name() == v1::Method::dotresize) {
+      add(key, "auto does not go with " + v1::Method::Name_Name(method.name()) +
+                   ", of whose channels no spectrum says what they are worth: slicegpt and "
+                   "pca_dotresize are available");
+    }
+    const auto sharing = parse_map_sharing(method.map_sharing());
+    if (sharing && sharing->kind == MapSharing::Kind::kGroups) {
+      add(key, "auto does not go with method.map_sharing: " + to_string(*sharing) +
+                   ": junction and model are available");
+    }
+  }
+
+  void check_format(const v1::JobSpec& spec) {
+    if (spec.output().format() != v1::Output::stock) return;
+    const v1::Method& method = spec.method();
+    const auto sharing = parse_map_sharing(method.map_sharing());
+    const bool model = sharing && sharing->kind == MapSharing::Kind::kModel;
+    const bool open = allocates(method) && method.map_sharing().empty();
+    if (model || open) {
+      if (open && method.has_head() && method.head() == v1::Method::dense) {
+        add("method.head",
+            "dense does not go with output.format: stock, whose one map narrows "
+            "the head too (sliced)");
+      }
+      return;
+    }
+    add("output.format",
+        "stock needs method.map_sharing: model, or method.allocate: auto without "
+        "a map_sharing");
   }
 
   void check_activations(const v1::JobSpec& spec) {
@@ -229,7 +283,9 @@ class Validator {
       refuse_with("method.widths, which");
     } else if (sharing && sharing->shares()) {
       refuse_with("method.map_sharing: " + to_string(*sharing) + ", whose maps");
-    } else if (spec.method().metric() == v1::Method::fisher) {
+    } else if (allocates(spec.method())) {
+      refuse_with("method.allocate: auto, whose predictions are made of the dense model's: they");
+    } else if (is_fisher(spec.method())) {
       refuse_with("method.metric: fisher, whose gradients are the dense model's: they");
     } else if (spec.calibration().has_statistics()) {
       refuse_with("calibration.statistics, which are the dense model's: they");
@@ -239,9 +295,10 @@ class Validator {
   void check_statistics(const v1::JobSpec& spec) {
     const v1::Calibration& calibration = spec.calibration();
     if (!calibration.has_statistics()) return;
-    if (spec.method().has_mlp()) {
-      add("calibration.statistics",
-          "are those of the dense model, and method.mlp changes it before the maps are made");
+    if (spec.method().has_mlp() || allocates(spec.method())) {
+      add("calibration.statistics", std::string("are those of the dense model, and method.") +
+                                        (allocates(spec.method()) ? "allocate" : "mlp") +
+                                        " changes it before the maps are made");
     }
     const v1::Statistics& statistics = calibration.statistics();
     if (statistics.save().empty() == statistics.use().empty()) {
@@ -357,6 +414,8 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_
   validator.check_shortcuts(spec.method());
   validator.check_metric(spec.method());
   validator.check_mlp(spec.method());
+  validator.check_allocate(spec.method());
+  validator.check_format(spec);
   validator.check_activations(spec);
   validator.check_source("calibration", spec.calibration());
   validator.check_statistics(spec);

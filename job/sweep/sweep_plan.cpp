@@ -222,7 +222,9 @@ SweepJob SweepPlanner::make_job(const v1::JobSpec& given, const std::vector<std:
 
 std::optional<SweepPlanner::Statistics> SweepPlanner::statistics_of(const v1::JobSpec& spec,
                                                                     const ResolvedJob& job) const {
-  if (!job.schedule.keeps_statistics || spec.method().has_mlp()) return std::nullopt;
+  if (!job.schedule.keeps_statistics || spec.method().has_mlp() || job.allocation) {
+    return std::nullopt;
+  }
   v1::JobSpec of;
   *of.mutable_calibration() = spec.calibration();
   of.mutable_calibration()->clear_activations();

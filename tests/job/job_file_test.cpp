@@ -24,7 +24,7 @@ calibration: {text: [a.txt, ../b.txt]}
 )";
 
 // Every key, none with the value that an absent one has but labels, whose other value needs no
-// seed.
+// seed, and format and allocate, whose other values leave nothing to give.
 constexpr const char* kEverything = R"(
 name: everything
 model:
@@ -35,6 +35,7 @@ output:
   overwrite: true
   report_html: true
   architecture: mistral
+  format: any
 method:
   name: slicegpt
   sparsity: 0.25
@@ -51,6 +52,7 @@ method:
   labels: model
   label_seed: 3
   mlp: {sparsity: 0.5, widths: by_loss}
+  allocate: off
   allow_larger: true
 calibration:
   text: [/c.txt]

@@ -168,5 +168,14 @@ TEST(ShortcutForms, OfObliqueMapsHaveTwoFactors) {
   EXPECT_THAT(forms({Shortcuts::Kind::kDense, 0}), testing::ElementsAre(matrix, matrix));
 }
 
+TEST(ShortcutForms, ARankGrowsByWhatAnObliqueMapIsNarrower) {
+  const std::vector<int64_t> widths = {208, 200, 216, 256};
+  const Shortcuts eight{Shortcuts::Kind::kRank, 8};
+  EXPECT_THAT(shortcut_forms(eight, widths, {}, 256, /*oblique=*/true),
+              testing::ElementsAre(ShortcutForm{16, 2}, ShortcutForm{8, 2}, ShortcutForm{8, 2}));
+  EXPECT_THAT(shortcut_forms(eight, widths, {}, 256, /*oblique=*/false),
+              testing::ElementsAre(ShortcutForm{8, 1}, ShortcutForm{8, 1}, ShortcutForm{0, 1}));
+}
+
 }  // namespace
 }  // namespace dotresize

@@ -147,6 +147,31 @@ TEST(AlignOblique, LeavesTheIdentityAndAProductOfLowRank) {
   }
 }
 
+TEST(AlignOblique, LeavesLittleBetweenMapsOfUnequalWidths) {
+  at::manual_seed(8);
+  constexpr int64_t kChannels = 24;
+  for (const auto& [k_in, k_out] : {std::pair<int64_t, int64_t>{18, 21},
+                                    {21, 18},
+                                    {7, 20},
+                                    {20, 7},
+                                    {24, 18},
+                                    {18, 24},
+                                    {24, 24}}) {
+    const JunctionMap in = oblique(orthonormal(kChannels, k_in));
+    const at::Tensor M_out = orthonormal(kChannels, k_out);
+    const int64_t narrower = std::min(k_in, k_out);
+    const int64_t rank = std::min(narrower, kChannels - narrower);
+    const Alignment found = align_oblique(in, M_out, rank);
+    ASSERT_EQ(found.A.sizes(), (at::IntArrayRef{k_in, rank}));
+    ASSERT_EQ(found.B.sizes(), (at::IntArrayRef{rank, k_out}));
+    const at::Tensor shortcut = at::mm(in.M_inv, at::mm(M_out, found.turn));
+    const at::Tensor identity = at::eye(k_in, k_out, at::kDouble);
+    EXPECT_LT(largest(shortcut - identity - at::mm(found.A, found.B)), 1e-10)
+        << k_in << " to " << k_out;
+    EXPECT_LT(largest(at::mm(found.turn.t(), found.turn) - at::eye(k_out, at::kDouble)), 1e-12);
+  }
+}
+
 TEST(AlignOblique, CutToARankIsTheNearestOfIt) {
   at::manual_seed(6);
   const JunctionMap in = oblique(orthonormal(24, 18));

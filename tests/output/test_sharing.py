@@ -99,6 +99,27 @@ def test_groups_store_shortcuts_between_them_alone(outputs):
     assert all((directory / name).is_file() for name in CODE_FILES)
 
 
+def test_an_allocated_stock_model_is_one_of_its_family(tmp_path, evaluation):
+    job = {
+        "name": "allocated",
+        "model": {"path": str(EXAMPLE)},
+        "output": {"path": str(tmp_path / "out"), "format": "stock", "dtype": "float32"},
+        "method": {"name": "slicegpt", "size": 1.6, "allocate": "auto", "allow_larger": True},
+        "calibration": {"tokens": str(DATA / "calibration.safetensors"), "samples": 8},
+        "evaluation": {"tokens": str(evaluation)},
+    }
+    directory = run_worker(tmp_path, job, ranks=2)
+    report = report_of(directory)
+    keys = json.loads((directory / "config.json").read_text())
+    assert keys["model_type"] == "mistral" and not list(directory.glob("*.py"))
+    assert {junction["width"] for junction in report["junctions"]} == {keys["hidden_size"]}
+    assert set(report["allocation"]["features"]) == {keys["intermediate_size"]}
+    assert keys["intermediate_size"] < 768
+    assert report["compressed"]["parameters"] <= 0.8 * report["dense"]["parameters"]
+    expected = pytest.approx([report["compressed"]["perplexity"]], rel=1e-3)
+    assert score_all("5", [directory], evaluation) == expected
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_sizes_are_those_of_the_files(outputs, evaluation, kind):
     tensors = tensors_of(outputs[kind])

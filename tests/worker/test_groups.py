@@ -119,6 +119,28 @@ def test_neither_ranks_nor_groups_change_cut_mlps(activations, more, tmp_path):
     assert planned["bytes"] == reports[0]["compressed"]["bytes"]
 
 
+def test_neither_ranks_nor_groups_change_an_allocation(tmp_path):
+    method = {"name": "slicegpt", "size": 1.6, "allocate": "auto"}  # in float32
+    short = {"samples": SAMPLES, "calibration": {"seqlen": 128}, "evaluate": False}
+    alone, together = (
+        harness.job(tmp_path / str(ranks), method=method, ranks=ranks, **short) for ranks in RANKS
+    )
+    together["resources"]["memory"] = harness.budget_for(together, tmp_path, 2)
+    assert harness.plan(together, tmp_path)["junction_groups"] > 1
+    reports = [harness.run_to_report(spec, tmp_path, threads=THREADS) for spec in (alone, together)]
+    assert reports[0]["allocation"] == reports[1]["allocation"]
+    assert harness.shard_hashes(together["output"]["path"]) == harness.shard_hashes(
+        alone["output"]["path"]
+    )
+    # Some narrower than the one before, and layers that differ.
+    widths = [junction["width"] for junction in reports[0]["junctions"]]
+    assert any(before > after for before, after in zip(widths, widths[1:]))
+    assert len(set(reports[0]["allocation"]["features"])) > 1
+    planned = harness.plan(alone, tmp_path)["compressed"]
+    assert 0.99 * planned["bytes_at_most"] < reports[0]["compressed"]["bytes"]
+    assert reports[0]["compressed"]["bytes"] <= planned["bytes_at_most"]
+
+
 @pytest.mark.parametrize("name", ["dotresize", "pca_dotresize"])
 def test_groups_do_not_change_widths_from_energy(name, check_groups):
     check_groups({"name": name, **BY_ENERGY})

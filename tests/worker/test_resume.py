@@ -28,8 +28,11 @@ SCHEDULES = {
         {"width": 160, "metric": "fisher", "mlp": {"width": 512, "widths": "by_loss"}},
     ),
 }
-# Of the journal, before the job is killed: six curves of MLPs and one that is cut, or maps.
-ENTRIES = {"narrower MLPs": 7}
+# In float32: 0.8 of the parameters.
+SCHEDULES["allocated"] = ("original", {"size": 1.6, "allocate": "auto"})
+# Of the journal, before the job is killed: six curves of MLPs and one that is cut, or four junctions of the
+# dense model, or maps.
+ENTRIES = {"narrower MLPs": 7, "allocated": 10}
 
 
 def small_job(output, schedule="own maps", ranks=1, name="pca_dotresize"):
@@ -75,6 +78,7 @@ def uninterrupted(tmp_path_factory):
         ("token_parallel", "mpirun", 3, 1, 2),
         ("metric of the loss", "another rank", 3, 2, 1),
         ("narrower MLPs", "rank 0", 2, 3, 1),
+        ("allocated", "all ranks", 2, 3, 1),
     ],
 )
 def test_a_killed_job_goes_on(

@@ -94,12 +94,33 @@ def test_every_method_takes_the_widths_of_the_spectra(name, tmp_path):
     assert report["calibration"]["activations"] == "original"
 
 
+def test_an_allocation_is_better_than_uniform_widths_of_as_many_bytes(tmp_path):
+    allocated = {"name": "slicegpt", "size": 0.8, "allocate": "auto"}
+    uniform = {"name": "slicegpt", "size": 0.8, "metric": "fisher", "head": "sliced", "shortcuts": "8"}
+    reports = []
+    for name, method in [("allocated", allocated), ("uniform", uniform)]:
+        spec = size_job(tmp_path / name, method)
+        spec["calibration"]["samples"] = 16
+        spec["evaluation"] = {"tokens": str(harness.EVALUATION)}
+        reports.append(harness.run_to_report(spec, tmp_path))
+    assert reports[0]["compressed"]["bytes"] == stored_bytes(tmp_path / "allocated")
+    assert all(report["compressed"]["bytes"] <= 0.8 * DENSE_BYTES for report in reports)
+    better, worse = (report["compressed"]["perplexity"] for report in reports)
+    assert better < 0.97 * worse
+    chosen = reports[0]["allocation"]
+    assert 0.5 < chosen["predicted_over_measured"] < 2
+    rises = [junction["predicted_rise"] for junction in reports[0]["junctions"]]
+    assert sum(rises) == pytest.approx(chosen["of_junctions"])
+    assert "predicted to rise least" in (tmp_path / "allocated" / "README.md").read_text()
+
+
 @pytest.mark.parametrize(
     "method, expected",
     [
         ({"sparsity": 0.05, "shortcuts": "dense"}, "method.sparsity: the result, 13,956,608 bytes"),
         ({"widths": {"keep": 1.0}, "shortcuts": "dense"}, "method.widths.keep: the result, "),
         ({"widths": {"keep": 0.999, "size": 0.4}}, "method.widths.size: 0.4 leaves the junctions"),
+        ({"size": 0.001, "allocate": "auto"}, "method.size: 0.001 is not available: the smallest"),
         ({"size": 0.2}, "method.size: 0.2 is not available: the smallest width, 8, gives 0.21"),
     ],
 )

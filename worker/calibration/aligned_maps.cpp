@@ -46,10 +46,14 @@ void MapRotation::turn(const Alignment& alignment) {
     return;
   }
   A = alignment.A.defined() ? at::mm(R.t(), alignment.A) : at::Tensor();
-  B = alignment.B.defined() ? at::mm(alignment.B, R) : at::Tensor();
   const int64_t before = R.size(1);
-  const at::Tensor turned = at::mm(Q.narrow(1, 0, before), R);
-  R = at::cat({turned, Q.narrow(1, before, Q.size(1) - before)}, 1);
+  const auto turned = [&](const at::Tensor& columns) {  // the first ones
+    return at::cat({at::mm(columns.narrow(1, 0, before), R),
+                    columns.narrow(1, before, columns.size(1) - before)},
+                   1);
+  };
+  B = alignment.B.defined() ? turned(alignment.B) : at::Tensor();
+  R = turned(Q);
 }
 
 at::Tensor MapRotation::of(const at::Tensor& M) const {
@@ -116,7 +120,7 @@ void AlignedMaps::turn(int64_t sublayer) {
   if (is_narrower(sublayer)) {
     Alignment found =
         align_maps(job_, rotated(), job_.load_map(sublayer + 1), *form(sublayer).rank, clock_);
-    rotation_ = {std::move(found.turn), std::move(found.A), {}};
+    rotation_ = {std::move(found.turn), std::move(found.A), std::move(found.B)};
     return;
   }
   const auto kept = job_.journal.get(entry(sublayer));

@@ -4,6 +4,8 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <deque>
+#include <map>
 #include <numeric>
 
 #include "worker/transformer/gradient_stream.h"
@@ -118,6 +120,27 @@ void PipelinePasses::stream_and_back(JunctionGroup& group) {
     if (StageJunction* found = group.find(junction)) found->first->add_gradient(g);
   };
   stream_gradients(comm_, job_.config, *stage_, {job_.windows, head_, job_.labels}, visit,
+                   visit_gradient, observer_.tokens_seen, clock_);
+}
+
+void PipelinePasses::pairs(
+    std::span<const int64_t> wanted,
+    const std::function<void(int64_t junction, const at::Tensor& x, const at::Tensor& g)>& visit) {
+  load();
+  const PhaseClock::Scope scope(clock_, "forward");
+  std::map<int64_t, std::deque<at::Tensor>> under_way;  // gradients come in the order of the x
+  for (const int64_t junction : wanted) under_way[junction];
+  const auto keep = [&](int64_t junction, const at::Tensor& x) {
+    const auto found = under_way.find(junction);
+    if (found != under_way.end()) found->second.push_back(x);
+  };
+  const auto visit_gradient = [&](int64_t junction, const at::Tensor& g) {
+    const auto found = under_way.find(junction);
+    if (found == under_way.end()) return;
+    visit(junction, found->second.front(), g);
+    found->second.pop_front();
+  };
+  stream_gradients(comm_, job_.config, *stage_, {job_.windows, head_, job_.labels}, keep,
                    visit_gradient, observer_.tokens_seen, clock_);
 }
 

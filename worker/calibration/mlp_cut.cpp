@@ -351,32 +351,28 @@ void MlpCuts::run_stages(const ModelConfig& cut_model) {
   });
 }
 
-/// The curves of all MLPs, by layer.
-std::vector<std::vector<double>> read_curves(const Journal& journal, const ModelConfig& config) {
+}  // namespace
+
+std::vector<std::vector<double>> measure_mlps(Communicator& comm, const CalibrationJob& dense,
+                                              const MlpTarget& target,
+                                              const CalibrationObserver& observer,
+                                              PhaseClock& clock) {
+  MlpCuts(comm, dense, observer, clock).measure(target);
   std::vector<std::vector<double>> curves;
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+  for (int64_t layer = 0; layer < dense.config.num_layers; ++layer) {
     const at::Tensor rises =
-        journal.get(curve_entry(2 * layer + 1)).at(kRises).to(at::kDouble).contiguous();
+        dense.journal.get(curve_entry(2 * layer + 1)).at(kRises).to(at::kDouble).contiguous();
     const auto* data = rises.const_data_ptr<double>();
     curves.emplace_back(data, data + rises.numel());
   }
   return curves;
 }
 
-}  // namespace
-
-ModelConfig cut_mlps(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
-                     const CalibrationObserver& observer, PhaseClock& clock) {
-  const MlpTarget& target = job.mlp.value();
+void cut_mlps(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
+              const ModelConfig& cut, const CalibrationObserver& observer, PhaseClock& clock) {
   MlpCuts cuts(comm, dense, observer, clock);
-  ModelConfig cut = with_cut_mlps(dense.config, target);
-  if (target.by_loss) {
-    cuts.measure(target);
-    cut = with_mlps_by_loss(dense.config, job, read_curves(dense.journal, dense.config));
-  }
   job.schedule.pipelined ? cuts.run_stages(cut) : cuts.run_shares(cut);
   comm.barrier();  // every MLP is in the journal
-  return cut;
 }
 
 std::vector<std::filesystem::path> cut_mlp_files(const Journal& journal, const ModelConfig& dense,

@@ -23,12 +23,19 @@ namespace dotresize {
 // come to the same widths. The second one sums the features again and cuts: the sums of one round
 // would have to wait for the curves of all other MLPs, d_ff² numbers of each.
 
-/// Cuts the MLPs of `dense` as `job.mlp` says, but for those in the journal. Ranks are stages of a
-/// pipeline, or share the tokens, as in the job's schedule; by loss they are stages. Returns the
-/// model with cut MLPs, the same on every rank. Neither the number of ranks nor that of groups
-/// changes a bit of it. Collective.
-ModelConfig cut_mlps(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
-                     const CalibrationObserver& observer, PhaseClock& clock);
+/// The first round: of each layer the predicted rise at each of possible_mlp_widths(), the same on
+/// every rank. What is in the journal is not computed again. Ranks are stages of a pipeline.
+/// Collective.
+std::vector<std::vector<double>> measure_mlps(Communicator& comm, const CalibrationJob& dense,
+                                              const MlpTarget& target,
+                                              const CalibrationObserver& observer,
+                                              PhaseClock& clock);
+
+/// Cuts the MLPs of `dense` to the widths of `cut`, but for those in the journal. Ranks are stages
+/// of a pipeline, or share the tokens, as in the job's schedule. Neither the number of ranks nor
+/// that of groups changes a bit of it. Collective.
+void cut_mlps(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
+              const ModelConfig& cut, const CalibrationObserver& observer, PhaseClock& clock);
 
 /// After cut_mlps: the files of the tensors that replace the dense model's.
 std::vector<std::filesystem::path> cut_mlp_files(const Journal& journal, const ModelConfig& dense,

@@ -33,6 +33,19 @@ Alignment two_factors(const at::Tensor& E, const at::Tensor& V, int64_t rank) {
           .B = root.unsqueeze(1) * at::mm(Wt.narrow(0, 0, kept), V.t())};
 }
 
+/// An orthonormal basis, in k_out channels, of what align() does not leave as it is: its A [k_in,
+/// r].
+at::Tensor differing(const at::Tensor& A, int64_t k_in, int64_t k_out) {
+  const int64_t common = std::min(k_in, k_out);
+  at::Tensor columns = at::empty({k_out, 0}, A.options());
+  if (A.size(1) > 0) {
+    const at::Tensor Q = std::get<0>(at::linalg_qr(A.narrow(0, 0, common), "reduced"));
+    columns = at::constant_pad_nd(Q, {0, 0, 0, k_out - common});
+  }
+  const at::Tensor others = at::eye(k_out, A.options()).narrow(1, common, k_out - common);
+  return at::cat({columns, others}, 1);
+}
+
 }  // namespace
 
 Alignment align(const at::Tensor& M_in, const at::Tensor& M_out, int64_t rank) {
@@ -65,13 +78,17 @@ Alignment align(const at::Tensor& M_in, const at::Tensor& M_out, int64_t rank) {
 }
 
 // A token that lies in both spans is the same in both maps, whether they are oblique or not: so
-// M_inv_in·M_out·Q - I is zero but on the columns of the A of M_inᵀ·M_out·Q.
+// M_inv_in·M_out·Q - I is zero but on the columns of the A of M_inᵀ·M_out·Q, cut or padded to k_out
+// rows, and on the columns that M_out has beyond k_in.
 Alignment align_oblique(const JunctionMap& in, const at::Tensor& M_out, int64_t rank) {
   const int64_t d = in.M.size(0);
-  const int64_t k = in.M.size(1);
-  const Alignment orthonormal = align(in.M, M_out, std::min(k, d - k));
-  const at::Tensor V = std::get<0>(at::linalg_qr(orthonormal.A, "reduced"));
-  const at::Tensor E = at::mm(in.M_inv, at::mm(M_out, at::mm(orthonormal.turn, V))) - V;
+  const int64_t k_in = in.M.size(1);
+  const int64_t k_out = M_out.size(1);
+  const int64_t common = std::min(k_in, k_out);
+  const Alignment orthonormal = align(in.M, M_out, std::min(common, d - k_out));
+  const at::Tensor V = differing(orthonormal.A, k_in, k_out);
+  const at::Tensor kept = at::constant_pad_nd(V.narrow(0, 0, common), {0, 0, 0, k_in - common});
+  const at::Tensor E = at::mm(in.M_inv, at::mm(M_out, at::mm(orthonormal.turn, V))) - kept;
   Alignment found = two_factors(E, V, rank);
   found.turn = orthonormal.turn;
   return found;

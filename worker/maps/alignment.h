@@ -23,9 +23,8 @@ struct Alignment {
 /// what differs most from the identity.
 Alignment align(const at::Tensor& M_in, const at::Tensor& M_out, int64_t rank);
 
-/// Of oblique maps of one width, k of d channels: the same Q, and two factors of at most `rank`;
-/// from rank min(k, d - k) on the equation holds, with less A·B is the nearest to it. M_out: [d,
-/// k].
+/// Of oblique maps: the same Q, and two factors of at most `rank`; from exact_shortcut_rank on the
+/// equation holds, with less A·B is the nearest to it. M_out: [d, k_out].
 Alignment align_oblique(const JunctionMap& in, const at::Tensor& M_out, int64_t rank);
 
 /// From an oblique map to one of full width, which goes on as complete_basis(in.M): Q is the

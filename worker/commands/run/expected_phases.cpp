@@ -30,7 +30,7 @@ std::vector<ProgressPhase> expected_phases(const ModelConfig& config, const Reso
           ? 0
           : job.schedule.tokens_seen({size.calibration, job.ranks, job.method.passes(),
                                       job.gradients(), plan.mlp_passes(), config.num_sublayers(),
-                                      mapped, plan.junction_groups});
+                                      mapped, plan.junction_groups, allocation_passes(job, plan)});
   return {
       {.name = kPreparePhase, .uncounted_seconds = steps.check},
       {.name = "evaluate_dense", .tokens = {size.evaluation, evaluation * steps.evaluate_dense}},

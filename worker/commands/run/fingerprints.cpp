@@ -58,6 +58,10 @@ Json method_options(const ResolvedJob& job) {
     options["mlp"] = {{"width", job.mlp->width}, {"expert_width", job.mlp->expert_width}};
     if (job.mlp->by_loss) options["mlp"]["by_loss_in_steps_of"] = job.mlp->round_to;
   }
+  if (job.allocation) {
+    options["allocate"] = {{"size", job.allocation->size}, {"round_to", job.allocation->round_to}};
+    return options;
+  }
   if (!job.energy) {
     options["width"] = job.widths.largest();
     return options;

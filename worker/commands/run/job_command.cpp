@@ -1,6 +1,6 @@
 #include "worker/commands/run/job_command.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <mpi.h>
 #include <unistd.h>
 
@@ -96,13 +96,17 @@ std::string overflow_advice(const ResolvedJob& job, const ChosenDevice& device) 
 
 void print_summary(const Report& report) {
   using enum Align;
+  std::vector<std::vector<std::string>> rows = {
+      {"target", target_text(report.job)},
+      {"width", width_text(report.widths, report.job.hidden_size)}};
+  if (report.allocation) {
+    rows.push_back({"features", fmt::format("{}", fmt::join(report.allocation->features, ", "))});
+    rows.push_back({"predicted KL", format_nats(report.allocation->predicted_rise())});
+  }
+  rows.push_back({"output", report.job.output_path.string()});
+  rows.push_back({"took", format_duration(report.wall_time_s)});
   fmt::print("{}\n{}\n{}", result_table(report.dense, report.compressed),
-             format_table({{"target", target_text(report.job)},
-                           {"width", width_text(report.widths, report.job.hidden_size)},
-                           {"output", report.job.output_path.string()},
-                           {"took", format_duration(report.wall_time_s)}},
-                          {kLeft, kLeft}),
-             phase_table(report));
+             format_table(rows, {kLeft, kLeft}), phase_table(report));
 }
 
 v1::Progress progress_message(const ProgressState& state) {

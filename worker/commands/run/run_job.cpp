@@ -15,9 +15,12 @@
 #include "job/model/tensor_table.h"
 #include "job/page/report_page.h"
 #include "job/plan/choose_widths.h"
+#include "job/plan/joint_allocation.h"
 #include "job/plan/memory_estimate.h"
+#include "job/plan/mlps_by_loss.h"
 #include "job/plan/traffic.h"
 #include "job/report/model_card.h"
+#include "worker/calibration/allocate.h"
 #include "worker/calibration/background_sink.h"
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/mlp_cut.h"
@@ -68,7 +71,7 @@ std::function<void()> synchronize_of(const ChosenDevice& device) {
 
 /// What the steps of a job work with. Each step takes what the ones before it returned.
 struct JobContext {
-  const ResolvedJob& job;
+  ResolvedJob job;  ///< with what an allocation has chosen, once it has
   const ModelConfig& config;
   const ShardPlan& plan;
   const RunEnvironment& environment;
@@ -251,6 +254,7 @@ struct Calibrated {
   ShardLayout layout;
   std::vector<JunctionReport> junctions;  ///< rank 0
   std::vector<MlpReport> mlps;            ///< rank 0
+  std::optional<Allocation> allocation;
   double seconds = 0.0;
 };
 
@@ -316,12 +320,31 @@ std::vector<MlpReport> report_mlps(const JobContext& run, const ModelConfig& cut
   return reports;
 }
 
+/// What the loss decides of the widths, which the job then knows.
+std::optional<Allocation> choose_allocation(JobContext& run, const TokenWindows& tokens,
+                                            OpenedJournal& opened,
+                                            const CalibrationObserver& observer) {
+  if (!run.job.allocation) return std::nullopt;
+  const CalibrationJob dense = calibration_job(run, run.config, run.source, tokens, opened);
+  Allocation chosen = allocate(run.comm, dense, run.job, observer, run.clock);
+  run.job = with_allocation(run.job, run.config, chosen);
+  return chosen;
+}
+
 /// The dense model with narrower MLPs, if the job asks for them.
-ModelConfig cut_model(JobContext& run, const TokenWindows& tokens, OpenedJournal& opened,
+ModelConfig cut_model(JobContext& run, const std::optional<Allocation>& chosen,
+                      const TokenWindows& tokens, OpenedJournal& opened,
                       const CalibrationObserver& observer) {
   if (!run.job.mlp) return run.config;
-  return cut_mlps(run.comm, calibration_job(run, run.config, run.source, tokens, opened), run.job,
-                  observer, run.clock);
+  const CalibrationJob dense = calibration_job(run, run.config, run.source, tokens, opened);
+  ModelConfig cut =
+      chosen ? with_features(run.config, run.job, *chosen) : with_cut_mlps(run.config, run.job.mlp);
+  if (run.job.mlp->by_loss && !chosen) {
+    const auto rises = measure_mlps(run.comm, dense, *run.job.mlp, observer, run.clock);
+    cut = with_mlps_by_loss(run.config, run.job, rises);
+  }
+  cut_mlps(run.comm, dense, run.job, cut, observer, run.clock);
+  return cut;
 }
 
 /// The maps, and the folded model. `cut`: of cut_model().
@@ -349,7 +372,8 @@ Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal&
   const CalibrationObserver observer{
       run.count_tokens(), [&](int64_t junctions) { run.progress().junctions_solved(junctions); },
       [&](int64_t junctions) { run.progress().junctions_found(junctions); }};
-  const ModelConfig cut = cut_model(run, tokens, opened, observer);
+  const std::optional<Allocation> chosen = choose_allocation(run, tokens, opened, observer);
+  const ModelConfig cut = cut_model(run, chosen, tokens, opened, observer);
   OutputShards shards(run.comm, run.partial(), cut, run.job, run.plan);
   BackgroundSink sink(shards, run.environment.device.device, !run.shard().overlaps, run.clock,
                       [&] { run.progress().sublayers_written(1); });
@@ -358,9 +382,12 @@ Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal&
   shards.finish();
   run.comm.barrier();  // the shards are whole
   const double seconds = seconds_since(start);
-  Calibrated found{shards.widths(), shards.config(), shards.layout(), {}, {}, seconds};
+  Calibrated found{shards.widths(), shards.config(), shards.layout(), {}, {}, chosen, seconds};
   if (run.root()) {
     found.junctions = report_junctions(opened.journal, shards.widths(), run.job.method.transport());
+    for (size_t j = 0; chosen && j < chosen->junction_rises.size(); ++j) {
+      found.junctions.at(j).predicted_rise = chosen->junction_rises[j];
+    }
     found.mlps = report_mlps(run, cut, opened.journal);
   }
   return found;
@@ -405,6 +432,7 @@ Report make_report(const JobContext& run, const JobTokens& tokens, const Calibra
   report.junctions = calibrated.junctions;
   report.shortcuts = report_shortcuts(calibrated.output);
   report.mlps = calibrated.mlps;
+  report.allocation = calibrated.allocation;
   report.dense.parameters = stored_parameters(run.config);
   report.dense.bytes = report.dense.parameters * size_in_bytes(run.job.source_dtype);
   report.compressed.parameters = calibrated.layout.total_parameters;

@@ -1,0 +1,406 @@
+#include "job/plan/joint_allocation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+
+#include "base/errors.h"
+#include "job/model/model_size.h"
+#include "job/plan/choose_widths.h"
+#include "job/plan/loss_allocation.h"
+#include "job/plan/mlps_by_loss.h"
+#include "job/plan/net_size.h"
+#include "job/plan/shortcut_forms.h"
+
+namespace dotresize {
+namespace {
+
+/// Parameters that depend on the widths at both ends of a sublayer: fixed + in·k_in + out·k_out.
+struct LinearCount {
+  int64_t fixed = 0;
+  int64_t in = 0;
+  int64_t out = 0;
+
+  int64_t at(int64_t k_in, int64_t k_out) const { return fixed + in * k_in + out * k_out; }
+};
+
+template <class Count>
+LinearCount linear(const Count& count) {
+  LinearCount found;
+  found.in = count(2, 1) - count(1, 1);
+  found.out = count(1, 2) - count(1, 1);
+  found.fixed = count(1, 1) - found.in - found.out;
+  return found;
+}
+
+/// A sublayer's parameters but for its shortcut: `rest`, and `feature` for each feature of its MLP.
+struct SublayerCount {
+  LinearCount rest;
+  LinearCount feature;
+};
+
+SublayerCount count_of(const ModelConfig& config, int64_t sublayer) {
+  ModelConfig other = config;
+  const auto with = [&](int64_t features) {
+    return linear([&](int64_t k_in, int64_t k_out) {
+      other.intermediate_sizes.assign(static_cast<std::size_t>(config.num_layers), features);
+      return sublayer_parameters(other, sublayer, k_in, k_out, /*folded=*/true) - k_in * k_out;
+    });
+  };
+  const LinearCount one = with(1);
+  const LinearCount two = with(2);
+  const LinearCount feature{two.fixed - one.fixed, two.in - one.in, two.out - one.out};
+  return {{one.fixed - feature.fixed, one.in - feature.in, one.out - feature.out}, feature};
+}
+
+/// Indices: of the junctions in the possible widths, of the layers in possible_mlp_widths().
+struct Choice {
+  std::vector<std::size_t> widths;
+  std::vector<std::size_t> features;
+};
+
+class Search {
+ public:
+  Search(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises);
+
+  Allocation run() const;
+
+ private:
+  std::size_t grid() const { return widths_.size(); }
+  int64_t sublayers() const { return config_.num_sublayers(); }
+  bool is_mapped(std::size_t junction) const { return junction < rises_.junctions.size(); }
+  /// A junction without a map keeps the hidden size.
+  std::size_t first_width(std::size_t junction) const {
+    return is_mapped(junction) ? 0 : grid() - 1;
+  }
+  double rise(std::size_t junction, std::size_t in, std::size_t out) const {
+    return is_mapped(junction) ? rises_.junctions[junction].at(in * grid() + out) : 0.0;
+  }
+  /// Of the layer's MLP, if a feature costs so much.
+  std::size_t best_features(std::size_t layer, double price) const;
+  /// Of the sublayer but for its features.
+  int64_t parameters(std::size_t sublayer, std::size_t in, std::size_t out) const;
+  int64_t parameters(const Choice& choice) const;
+  double predicted(const Choice& choice) const;
+  /// The least of the rise and of `price` for each parameter.
+  Choice best(double price) const;
+  Choice within_limit() const;
+  /// Widens what lowers the rise most for each parameter, as long as there is room.
+  void fill(Choice& choice) const;
+  Allocation described(const Choice& choice) const;
+
+  const ModelConfig& config_;
+  const ResolvedJob& job_;
+  const PredictedRises& rises_;
+  std::vector<int64_t> widths_;
+  std::vector<SublayerCount> counts_;
+  std::vector<std::vector<int64_t>> features_;   ///< [L] descending
+  std::vector<std::vector<HullCorner>> hulls_;   ///< [L] over features
+  std::vector<std::vector<int64_t>> shortcuts_;  ///< [G][G] parameters
+  int64_t limit_ = 0;                            ///< parameters of the output
+};
+
+Search::Search(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises)
+    : config_(config),
+      job_(job),
+      rises_(rises),
+      widths_(possible_widths(job.hidden_size, job.allocation->round_to)) {
+  const bool fits = std::ranges::all_of(rises.junctions, [&](const std::vector<double>& of_one) {
+    return of_one.size() == grid() * grid();
+  });
+  if (!fits || std::ssize(rises.junctions) != mapped_junctions(config, job.head_sliced) ||
+      std::ssize(rises.mlps) != config.num_layers) {
+    throw std::invalid_argument("not the predicted rises of this model");
+  }
+  for (int64_t s = 0; s < sublayers(); ++s) counts_.push_back(count_of(config, s));
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    features_.push_back(possible_mlp_widths(config, job.mlp.value(), 2 * layer + 1));
+    hulls_.push_back(
+        lower_hull({features_.back(), rises.mlps.at(static_cast<std::size_t>(layer))}));
+  }
+  for (const int64_t k_in : widths_) {
+    std::vector<int64_t>& row = shortcuts_.emplace_back();
+    for (const int64_t k_out : widths_) {
+      const ShortcutForm form =
+          shortcut_form(job.shortcuts, k_in, k_out, job.hidden_size, job.oblique_maps());
+      row.push_back(shortcut_parameters(form, k_in, k_out));
+    }
+  }
+  const NetSize size = net_size(config, job, job.widths);
+  limit_ = largest_bytes(job.allocation->size, size.dense_bytes) / size_in_bytes(job.output_dtype);
+}
+
+std::size_t Search::best_features(std::size_t layer, double price) const {
+  const std::vector<HullCorner>& hull = hulls_[layer];
+  const auto end =
+      std::ranges::partition_point(hull, [&](const HullCorner& c) { return c.price < price; });
+  return end == hull.begin() ? 0 : (end - 1)->size;
+}
+
+int64_t Search::parameters(std::size_t sublayer, std::size_t in, std::size_t out) const {
+  return counts_[sublayer].rest.at(widths_[in], widths_[out]) + shortcuts_[in][out];
+}
+
+int64_t Search::parameters(const Choice& choice) const {
+  int64_t total =
+      config_.vocab_size * (widths_[choice.widths.front()] + widths_[choice.widths.back()]);
+  for (std::size_t s = 0; s < counts_.size(); ++s) {
+    const std::size_t in = choice.widths[s];
+    const std::size_t out = choice.widths[s + 1];
+    total += parameters(s, in, out);
+    if (is_attention(static_cast<int64_t>(s))) continue;
+    total +=
+        counts_[s].feature.at(widths_[in], widths_[out]) * features_[s / 2][choice.features[s / 2]];
+  }
+  return total;
+}
+
+double Search::predicted(const Choice& choice) const { return described(choice).predicted_rise(); }
+
+Choice Search::best(double price) const {
+  const std::size_t junctions = counts_.size() + 1;
+  constexpr double kUnreached = std::numeric_limits<double>::infinity();
+  std::vector<double> cost(grid(), kUnreached);
+  std::vector<std::vector<std::size_t>> from(junctions, std::vector<std::size_t>(grid(), 0));
+  const auto vocabulary = [&](std::size_t width) {
+    return price * static_cast<double>(config_.vocab_size * widths_[width]);
+  };
+  for (std::size_t w = first_width(0); w < grid(); ++w) cost[w] = rise(0, 0, w) + vocabulary(w);
+  const auto features_at = [&](std::size_t s, std::size_t in, std::size_t out) {
+    const int64_t of_one = counts_[s].feature.at(widths_[in], widths_[out]);
+    return best_features(s / 2, price * static_cast<double>(of_one));
+  };
+  for (std::size_t s = 0; s + 1 < junctions; ++s) {
+    const bool attends = is_attention(static_cast<int64_t>(s));
+    std::vector<double> next(grid(), kUnreached);
+    for (std::size_t in = first_width(s); in < grid(); ++in) {
+      for (std::size_t out = first_width(s + 1); out < grid(); ++out) {
+        int64_t count = parameters(s, in, out);
+        double total = cost[in] + rise(s + 1, in, out);
+        if (!attends) {
+          const std::size_t f = features_at(s, in, out);
+          count += counts_[s].feature.at(widths_[in], widths_[out]) * features_[s / 2][f];
+          total += rises_.mlps[s / 2].at(f);
+        }
+        total += price * static_cast<double>(count);
+        if (total < next[out]) {
+          next[out] = total;
+          from[s + 1][out] = in;
+        }
+      }
+    }
+    cost = std::move(next);
+  }
+  for (std::size_t w = 0; w < grid(); ++w) cost[w] += vocabulary(w);
+
+  Choice choice;
+  choice.widths.resize(junctions);
+  choice.widths.back() = static_cast<std::size_t>(std::ranges::min_element(cost) - cost.begin());
+  for (std::size_t j = junctions - 1; j > 0; --j) {
+    choice.widths[j - 1] = from[j][choice.widths[j]];
+  }
+  for (std::size_t layer = 0; layer < features_.size(); ++layer) {
+    const std::size_t s = 2 * layer + 1;
+    choice.features.push_back(features_at(s, choice.widths[s], choice.widths[s + 1]));
+  }
+  return choice;
+}
+
+Choice Search::within_limit() const {
+  Choice found = best(0.0);
+  if (parameters(found) <= limit_) return found;
+  constexpr double kLeast = 1e-18;  // of the loss of a token, for one parameter
+  constexpr double kMost = 1e6;
+  constexpr int kSteps = 80;
+  double too_low = kLeast;
+  double enough = kMost;
+  found = best(enough);
+  if (parameters(found) > limit_) {
+    throw std::invalid_argument("the smallest widths have more parameters than there may be");
+  }
+  for (int step = 0; step < kSteps; ++step) {
+    const double middle = std::sqrt(too_low * enough);
+    Choice choice = best(middle);
+    if (parameters(choice) > limit_) {
+      too_low = middle;
+    } else {
+      enough = middle;
+      found = std::move(choice);
+    }
+  }
+  return found;
+}
+
+void Search::fill(Choice& choice) const {
+  while (true) {
+    const int64_t before = parameters(choice);
+    const double rise_before = predicted(choice);
+    std::optional<Choice> widest;
+    double most = 0.0;
+    const auto consider = [&](const Choice& wider) {
+      const int64_t more = parameters(wider) - before;
+      const double gain = rise_before - predicted(wider);
+      if (before + more > limit_ || !(gain > 0.0)) return;
+      // A shortcut may take fewer parameters once its ends are alike: nothing is better.
+      const double worth = gain / static_cast<double>(std::max<int64_t>(1, more));
+      if (worth <= most) return;
+      most = worth;
+      widest = wider;
+    };
+    for (std::size_t j = 0; j < rises_.junctions.size(); ++j) {
+      if (choice.widths[j] + 1 == grid()) continue;
+      Choice wider = choice;
+      ++wider.widths[j];
+      consider(wider);
+    }
+    for (std::size_t layer = 0; layer < features_.size(); ++layer) {
+      if (choice.features[layer] == 0) continue;
+      Choice wider = choice;
+      --wider.features[layer];
+      consider(wider);
+    }
+    if (!widest) return;
+    choice = *widest;
+  }
+}
+
+Allocation Search::described(const Choice& choice) const {
+  Allocation found;
+  found.widths = job_.widths;
+  for (std::size_t j = 0; j < choice.widths.size(); ++j) {
+    found.widths.all.at(j) = widths_[choice.widths[j]];
+    const std::size_t in = j == 0 ? 0 : choice.widths[j - 1];
+    if (is_mapped(j)) found.junction_rises.push_back(rise(j, in, choice.widths[j]));
+  }
+  for (std::size_t layer = 0; layer < features_.size(); ++layer) {
+    found.features.push_back(features_[layer][choice.features[layer]]);
+    found.mlp_rises.push_back(rises_.mlps[layer].at(choice.features[layer]));
+  }
+  return found;
+}
+
+Allocation Search::run() const {
+  Choice choice = within_limit();
+  fill(choice);
+  return described(choice);
+}
+
+/// The model with one map, of this width and with so many features in all MLPs: indices.
+Allocation with_one_map(const ModelConfig& config, const ResolvedJob& job,
+                        const PredictedRises& rises, std::size_t width, std::size_t features) {
+  const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
+  Allocation found;
+  found.widths = uniform_widths(config, job.head_sliced, widths[width]);
+  for (const std::vector<double>& of_one : rises.junctions) {
+    found.junction_rises.push_back(of_one.at(width * widths.size() + width));
+  }
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    found.features.push_back(
+        possible_mlp_widths(config, job.mlp.value(), 2 * layer + 1).at(features));
+    found.mlp_rises.push_back(rises.mlps.at(static_cast<std::size_t>(layer)).at(features));
+  }
+  return found;
+}
+
+bool is_within_size(const ModelConfig& config, const ResolvedJob& job, const Allocation& chosen) {
+  const ResolvedJob known = with_allocation(job, config, chosen);
+  const NetSize size = net_size(with_features(config, job, chosen), known, known.widths);
+  return size.compressed_bytes <=
+         largest_bytes(job.allocation->size, net_size(config, job, job.widths).dense_bytes);
+}
+
+/// Of each width the most features, which is predicted to raise the loss least.
+Allocation best_with_one_map(const ModelConfig& config, const ResolvedJob& job,
+                             const PredictedRises& rises) {
+  const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
+  const std::size_t steps = possible_mlp_widths(config, job.mlp.value(), 1).size();
+  std::optional<Allocation> best;
+  for (std::size_t w = 0; w < widths.size(); ++w) {
+    if (widths[w] % job.allocation->round_to != 0) continue;
+    std::vector<std::size_t> features(steps);
+    std::iota(features.begin(), features.end(), std::size_t{0});
+    const auto first = std::ranges::partition_point(features, [&](std::size_t f) {
+      return !is_within_size(config, job, with_one_map(config, job, rises, w, f));
+    });
+    if (first == features.end()) continue;
+    Allocation found = with_one_map(config, job, rises, w, *first);
+    if (!best || found.predicted_rise() < best->predicted_rise()) best = std::move(found);
+  }
+  if (best) return *best;
+  throw std::invalid_argument("the smallest widths have more parameters than there may be");
+}
+
+/// All junctions and MLPs as narrow as they may be.
+Allocation smallest(const ModelConfig& config, const ResolvedJob& job) {
+  Allocation found;
+  found.widths = uniform_widths(config, job.head_sliced, job.allocation->round_to);
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    found.features.push_back(possible_mlp_widths(config, job.mlp.value(), 2 * layer + 1).back());
+  }
+  return found;
+}
+
+}  // namespace
+
+double Allocation::predicted_rise() const {
+  return std::accumulate(mlp_rises.begin(), mlp_rises.end(),
+                         std::accumulate(junction_rises.begin(), junction_rises.end(), 0.0));
+}
+
+int64_t allocated_shortcut_rank(int64_t hidden_size) {
+  return std::max<int64_t>(1, hidden_size / 32);
+}
+
+void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) {
+  if (job.allocation->round_to > job.hidden_size) {
+    throw InputError("method.size",
+                     fmt::format("no width up to the hidden size, {}, is a multiple of {}; a "
+                                 "smaller round_to would do",
+                                 job.hidden_size, job.allocation->round_to));
+  }
+  const Allocation least = smallest(config, job);
+  if (is_within_size(config, job, least)) return;
+  const ResolvedJob known = with_allocation(job, config, least);
+  const NetSize size = net_size(with_features(config, job, least), known, known.widths);
+  throw InputError(
+      "method.size",
+      fmt::format("{} is not available: the smallest widths, {}, and the fewest "
+                  "features give {:.6f} of the dense model's bytes",
+                  job.allocation->size, job.allocation->round_to, size.bytes_fraction()));
+}
+
+Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,
+                            const PredictedRises& rises) {
+  return job.stock_output() ? best_with_one_map(config, job, rises)
+                            : Search(config, job, rises).run();
+}
+
+ResolvedJob with_allocation(const ResolvedJob& job, const ModelConfig& config,
+                            const Allocation& chosen) {
+  ResolvedJob known = job;
+  known.widths = chosen.widths;
+  if (!job.stock_output()) return known;
+  known.mlp->by_loss = false;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    int64_t& width = config.is_mixture(2 * layer + 1) ? known.mlp->expert_width : known.mlp->width;
+    width = chosen.features.at(static_cast<std::size_t>(layer));
+  }
+  return known;
+}
+
+ModelConfig with_features(const ModelConfig& config, const ResolvedJob& job,
+                          const Allocation& chosen) {
+  if (job.stock_output()) {
+    return with_cut_mlps(config, with_allocation(job, config, chosen).mlp);
+  }
+  ModelConfig cut = config;
+  cut.intermediate_sizes = chosen.features;
+  return cut;
+}
+
+}  // namespace dotresize

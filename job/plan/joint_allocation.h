@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "job/model/model_config.h"
+#include "job/plan/junction_widths.h"
+#include "job/plan/resolved_job.h"
+
+namespace dotresize {
+
+// `method.allocate: auto` (docs/method.md, "All widths by loss"): the widths of all junctions and
+// the features of all MLPs together, such that the loss is predicted to rise least within the net
+// size.
+
+/// By how much the loss of a token is predicted to rise. All are finite and 0 or more.
+struct PredictedRises {
+  /// Of each mapped junction, at G = possible_widths() of them: [G * G], row by row. Row i is for
+  /// the i-th of these widths at the junction before, column j for the j-th at this one. With one
+  /// map for the model the diagonal alone counts. All rows of junction 0 are the same.
+  std::vector<std::vector<double>> junctions;
+  /// [L] of each layer's MLP, or of all its experts, at each of possible_mlp_widths().
+  std::vector<std::vector<double>> mlps;
+};
+
+/// What is chosen.
+struct Allocation {
+  JunctionWidths widths;
+  std::vector<int64_t> features;  ///< [L] of the layer's MLP, or of each of its experts
+  // Predicted: of each mapped junction, and of each layer's MLP.
+  std::vector<double> junction_rises = {};
+  std::vector<double> mlp_rises = {};
+
+  /// Of all of them together: the KL divergence of a token from the dense model's.
+  double predicted_rise() const;
+};
+
+/// The rank to which shortcuts are cut: hidden_size / 32, at least 1.
+int64_t allocated_shortcut_rank(int64_t hidden_size);
+
+/// Refuses, before any activation is seen, a size that not even the smallest widths have.
+/// Throws InputError naming method.size.
+void check_allocation_target(const ModelConfig& config, const ResolvedJob& job);
+
+/// The widths and features that are predicted to raise the loss least, of which the output's net
+/// size is within job.allocation->size. `config` is the dense model's. Along the junctions it is a
+/// shortest path: a sublayer's bytes depend on the widths at its ends and on its features alone. So
+/// for each price of a parameter the best choice of all is found, and the price by bisection; what
+/// is left of the size then widens single parts. With one map for the model all of its widths and
+/// features are tried. Deterministic. Throws std::invalid_argument for rises that are not as many.
+Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,
+                            const PredictedRises& rises);
+
+/// The job with the widths that were chosen; and the dense model with so many features, as which
+/// its MLPs are to be cut.
+ResolvedJob with_allocation(const ResolvedJob& job, const ModelConfig& config,
+                            const Allocation& chosen);
+ModelConfig with_features(const ModelConfig& config, const ResolvedJob& job,
+                          const Allocation& chosen);
+
+}  // namespace dotresize

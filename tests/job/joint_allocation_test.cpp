@@ -1,0 +1,196 @@
+#include "job/plan/joint_allocation.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+
+#include "job/plan/choose_widths.h"
+#include "job/plan/mlps_by_loss.h"
+#include "job/plan/net_size.h"
+#include "job/plan/plan_table.h"
+#include "tests/job/resolve_job.h"
+
+namespace dotresize {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+
+class JointAllocation : public ResolveJob {
+ protected:
+  JointAllocation() { with_method("name: slicegpt, size: 0.8, allocate: auto"); }
+
+  void with_method(const std::string& method, const std::string& output = "path: o") {
+    text("name: n\nmodel: {path: m}\noutput: {" + output + "}\nmethod: {" + method +
+         "}\ncalibration: {text: [c.txt]}\n");
+  }
+
+  /// Squares of what is left out, times a weight of each junction and layer.
+  PredictedRises squares(const ResolvedJob& job, const std::vector<double>& junctions,
+                         const std::vector<double>& layers) const {
+    const std::vector<int64_t> widths = possible_widths(256, job.allocation->round_to);
+    PredictedRises rises;
+    for (const double weight : junctions) {
+      std::vector<double>& table = rises.junctions.emplace_back();
+      for (std::size_t in = 0; in < widths.size(); ++in) {
+        for (const int64_t out : widths) {
+          const auto lost = static_cast<double>(256 - out);
+          table.push_back(weight * lost * lost);
+        }
+      }
+    }
+    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+      std::vector<double>& curve = rises.mlps.emplace_back();
+      const auto s = 2 * static_cast<int64_t>(layer) + 1;
+      for (const int64_t width : possible_mlp_widths(config_, *job.mlp, s)) {
+        const auto lost = static_cast<double>(768 - width);
+        curve.push_back(layers[layer] * lost * lost);
+      }
+    }
+    return rises;
+  }
+  NetSize size_of(const ResolvedJob& job, const Allocation& chosen) const {
+    const ResolvedJob known = with_allocation(job, config_, chosen);
+    return net_size(with_features(config_, job, chosen), known, known.widths);
+  }
+  /// What the same width for all junctions and the same features for all layers are predicted to
+  /// give, at best.
+  double best_uniform(const ResolvedJob& job, const PredictedRises& rises) const {
+    const std::vector<int64_t> widths = possible_widths(256, job.allocation->round_to);
+    double best = 1e300;
+    for (std::size_t w = 0; w < widths.size(); ++w) {
+      for (std::size_t f = 0; f < rises.mlps.front().size(); ++f) {
+        Allocation uniform;
+        uniform.widths = uniform_widths(config_, job.head_sliced, widths[w]);
+        for (const auto& table : rises.junctions) {
+          uniform.junction_rises.push_back(table[w * widths.size() + w]);
+        }
+        for (const auto& curve : rises.mlps) {
+          uniform.features.push_back(possible_mlp_widths(config_, *job.mlp, 1)[f]);
+          uniform.mlp_rises.push_back(curve[f]);
+        }
+        const NetSize size = size_of(job, uniform);
+        if (size.compressed_bytes > largest_bytes(job.allocation->size, size.dense_bytes)) continue;
+        best = std::min(best, uniform.predicted_rise());
+      }
+    }
+    return best;
+  }
+};
+
+TEST_F(JointAllocation, MeetsTheSizeAndIsPredictedToBeBetterThanAnyUniformChoice) {
+  std::mt19937 random(1);
+  std::lognormal_distribution<double> weight(0.0, 1.5);
+  for (const double size : {0.9, 0.8, 0.5}) {
+    spec_.mutable_method()->set_size(size);
+    const ResolvedJob job = resolve();
+    std::vector<double> junctions(13);
+    std::vector<double> layers(6);
+    for (double& each : junctions) each = weight(random);
+    for (double& each : layers) each = 0.1 * weight(random);
+    const PredictedRises rises = squares(job, junctions, layers);
+    const Allocation chosen = allocate_jointly(config_, job, rises);
+    const NetSize net = size_of(job, chosen);
+    const int64_t limit = largest_bytes(size, net.dense_bytes);
+    EXPECT_LE(net.compressed_bytes, limit);
+    EXPECT_GT(net.compressed_bytes, limit - 50'000);  // less than a step of any width
+    EXPECT_LT(chosen.predicted_rise(), 0.9 * best_uniform(job, rises));
+    for (const int64_t width : chosen.widths.all) EXPECT_EQ(width % 8, 0);
+  }
+}
+
+TEST_F(JointAllocation, WhatCostsLittleGoes) {
+  const ResolvedJob job = resolve();
+  EXPECT_EQ(job.metric, Metric::kFisher);
+  EXPECT_TRUE(job.head_sliced);
+  EXPECT_EQ(job.shortcuts.rank, 8);
+  EXPECT_FALSE(job.widths_known());
+  std::vector<double> junctions(13, 1.0);
+  junctions[4] = 1e-3;
+  std::vector<double> layers(6, 1.0);
+  layers[2] = 1e-4;
+  const Allocation chosen = allocate_jointly(config_, job, squares(job, junctions, layers));
+  for (std::size_t j = 0; j < 13; ++j) {
+    if (j != 4) EXPECT_LT(chosen.widths.all[4], chosen.widths.all[j]);
+  }
+  for (std::size_t layer = 0; layer < 6; ++layer) {
+    if (layer != 2) EXPECT_LT(chosen.features[2], chosen.features[layer]);
+  }
+}
+
+TEST_F(JointAllocation, ADenseHeadKeepsItsWidth) {
+  spec_.mutable_method()->set_head(v1::Method::dense);
+  const ResolvedJob job = resolve();
+  const Allocation chosen = allocate_jointly(
+      config_, job, squares(job, std::vector<double>(12, 1.0), std::vector<double>(6, 1.0)));
+  EXPECT_EQ(chosen.widths.all.back(), 256);
+  EXPECT_EQ(chosen.junction_rises.size(), 12u);
+  EXPECT_LE(size_of(job, chosen).bytes_fraction(), 0.8);
+}
+
+TEST_F(JointAllocation, RisesThatFollowTheWidthBefore) {
+  const ResolvedJob job = resolve();
+  PredictedRises rises = squares(job, std::vector<double>(13, 1.0), std::vector<double>(6, 100.0));
+  const std::size_t grid = 32;
+  for (std::size_t j = 1; j < 13; ++j) {
+    for (std::size_t in = 0; in < grid; ++in) {
+      // Nothing is left to lose at a junction that is as narrow as the one before.
+      for (std::size_t out = in; out < grid; ++out) rises.junctions[j][in * grid + out] = 0.0;
+    }
+  }
+  const Allocation chosen = allocate_jointly(config_, job, rises);
+  EXPECT_THAT(std::vector<double>(chosen.junction_rises.begin() + 1, chosen.junction_rises.end()),
+              Each(0.0));
+  EXPECT_TRUE(std::ranges::is_sorted(chosen.widths.all));
+}
+
+TEST_F(JointAllocation, OfAStockModelHasOneWidthAndAsManyFeaturesForAll) {
+  with_method("name: slicegpt, size: 0.8, allocate: auto", "path: o, format: stock");
+  const ResolvedJob job = resolve();
+  EXPECT_TRUE(job.stock_output());
+  EXPECT_EQ(job.stock_family, "mistral");
+  const PredictedRises rises =
+      squares(job, std::vector<double>(13, 1.0), std::vector<double>(6, 0.02));
+  const Allocation chosen = allocate_jointly(config_, job, rises);
+  EXPECT_THAT(chosen.widths.all, Each(chosen.widths.all.front()));
+  EXPECT_THAT(chosen.features, Each(chosen.features.front()));
+  EXPECT_LT(chosen.widths.all.front(), 256);
+  EXPECT_LT(chosen.features.front(), 768);
+  EXPECT_LE(size_of(job, chosen).bytes_fraction(), 0.8);
+  EXPECT_DOUBLE_EQ(chosen.predicted_rise(), best_uniform(job, rises));
+  const ModelConfig cut = with_features(config_, job, chosen);
+  EXPECT_EQ(cut.intermediate_size, chosen.features.front());
+  EXPECT_TRUE(cut.intermediate_sizes.empty());
+}
+
+TEST_F(JointAllocation, ASizeThatCannotBeHadIsRefused) {
+  spec_.mutable_method()->set_size(0.001);
+  EXPECT_THAT(error(), HasSubstr("method.size: 0.001 is not available: the smallest widths, 8"));
+}
+
+TEST_F(JointAllocation, RisesOfAnotherModelAreRefused) {
+  const ResolvedJob job = resolve();
+  const PredictedRises rises =
+      squares(job, std::vector<double>(12, 1.0), std::vector<double>(6, 1.0));
+  EXPECT_THROW(allocate_jointly(config_, job, rises), std::invalid_argument);
+}
+
+TEST_F(JointAllocation, ThePlanSaysWhatIsKnown) {
+  const ResolvedJob job = resolve();
+  const ShardPlan plan = make_shard_plan(config_, job);
+  const std::string table = plan_table(config_, job, plan, std::nullopt);
+  EXPECT_THAT(table, HasSubstr("target      size 0.8, allocated by loss\n"));
+  EXPECT_THAT(table, HasSubstr("mlp         features up to 768, likewise\n"));
+  EXPECT_THAT(table,
+              HasSubstr("passes      5 over the tokens and 5 back, 13 junctions in 1 group"));
+  EXPECT_THAT(table, HasSubstr("compressed  at most 10,595,942 bytes"));
+  const auto document = nlohmann::json::parse(plan_to_json(config_, job, plan, std::nullopt));
+  EXPECT_EQ(document["compressed"]["bytes_at_most"], 10'595'942);
+  EXPECT_FALSE(document.contains("mlp_width"));
+}
+
+}  // namespace
+}  // namespace dotresize

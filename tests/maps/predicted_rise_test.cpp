@@ -1,0 +1,102 @@
+#include "worker/maps/predicted_rise.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "worker/maps/metric.h"
+#include "worker/maps/spectrum.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int64_t kChannels = 24;
+const std::vector<int64_t> kWidths = {8, 16, 24};
+
+at::Tensor random_moments(double spread) {
+  const at::Tensor x = at::randn({200, kChannels}, at::kDouble) *
+                       at::linspace(0.0, spread, kChannels, at::kDouble).exp();
+  const at::Tensor mixed = at::mm(x, at::randn({kChannels, kChannels}, at::kDouble));
+  return at::mm(mixed.t(), mixed) / 200.0;
+}
+
+struct Sums {
+  at::Tensor gram;
+  at::Tensor fisher = random_moments(0.0);
+
+  MetricBasis basis() const {
+    const at::Tensor factor = metric_factor(fisher);
+    const Eigenbasis found = eigenbasis(gram_in_metric(gram, factor));
+    return {found.values, found.vectors, factor};
+  }
+  /// What a token of these moments loses by the map of this junction at width k.
+  double lost(const at::Tensor& moments, int64_t k) const {
+    const MetricBasis found = basis();
+    const JunctionMap map = map_from_metric(found.factor, found.vectors.narrow(1, 0, k));
+    const at::Tensor rest = at::eye(kChannels, at::kDouble) - at::mm(map.M, map.M_inv);
+    const at::Tensor errors = at::mm(rest.t(), at::mm(moments, rest));
+    return 0.5 * (errors * fisher).sum().item<double>();
+  }
+  at::Tensor kept(int64_t k) const {
+    const MetricBasis found = basis();
+    const JunctionMap map = map_from_metric(found.factor, found.vectors.narrow(1, 0, k));
+    return at::mm(map.M, map.M_inv);
+  }
+};
+
+TEST(PredictedRise, OfTheFirstJunctionIsWhatItsMapLeavesOut) {
+  at::manual_seed(1);
+  const Sums junction{random_moments(-3.0)};
+  const at::Tensor rises = rises_of_first(junction.basis(), kWidths);
+  for (int64_t i = 0; i < 3; ++i) {
+    const double expected = junction.lost(junction.gram, kWidths[static_cast<size_t>(i)]);
+    EXPECT_NEAR(rises[i].item<double>(), expected, 1e-9 * (1.0 + expected));
+  }
+  EXPECT_EQ(rises[2].item<double>(), 0.0);
+}
+
+TEST(PredictedRise, BehindAnotherOnlyWhatIsStillThere) {
+  at::manual_seed(2);
+  const Sums before{random_moments(-3.0)};
+  const at::Tensor written = random_moments(-3.0);
+  const Sums junction{before.gram + written};
+  const at::Tensor rises = rises_behind(before.basis(), junction.basis(), kWidths);
+  for (int64_t in = 0; in < 3; ++in) {
+    const at::Tensor P = before.kept(kWidths[static_cast<size_t>(in)]);
+    const at::Tensor reached = at::mm(P.t(), at::mm(before.gram, P)) + written;
+    for (int64_t out = 0; out < 3; ++out) {
+      const double expected = junction.lost(reached, kWidths[static_cast<size_t>(out)]);
+      EXPECT_NEAR(rises[in][out].item<double>(), expected, 0.03 * expected + 1e-9);
+    }
+  }
+  // Of the whole stream nothing is gone before.
+  const at::Tensor alone = rises_of_first(junction.basis(), kWidths);
+  EXPECT_LT((rises[2] - alone).abs().max().item<double>(), 1e-9);
+  EXPECT_LT(rises[0][0].item<double>(), alone[0].item<double>());
+}
+
+TEST(PredictedRise, OfASharedMapIsThatOfWhatTheSublayerWrites) {
+  at::manual_seed(3);
+  const at::Tensor before = random_moments(-3.0);
+  const Sums junction{before + random_moments(-3.0)};
+  const Sums map{random_moments(-3.0)};
+  const at::Tensor rises =
+      rises_of_shared(map.basis(), junction.gram, before, junction.fisher, kWidths);
+  const at::Tensor first =
+      rises_of_shared(map.basis(), before, at::Tensor(), junction.fisher, kWidths);
+  for (int64_t i = 0; i < 2; ++i) {
+    const at::Tensor rest =
+        at::eye(kChannels, at::kDouble) - map.kept(kWidths[static_cast<size_t>(i)]);
+    const auto lost = [&](const at::Tensor& moments) {
+      const at::Tensor errors = at::mm(rest.t(), at::mm(moments, rest));
+      return 0.5 * (errors * junction.fisher).sum().item<double>();
+    };
+    EXPECT_NEAR(rises[i].item<double>(), lost(junction.gram - before), 1e-9);
+    EXPECT_NEAR(first[i].item<double>(), lost(before), 1e-9);
+  }
+  EXPECT_EQ(rises[2].item<double>(), 0.0);
+}
+
+}  // namespace
+}  // namespace dotresize

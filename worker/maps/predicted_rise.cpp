@@ -1,0 +1,83 @@
+// A map keeps of y = x·L·V the first k entries. What it leaves out at a junction is what the
+// residual stream has there beside what the junction before has left out already: with
+// D = V_inᵀ·L_in⁻¹·L·V the entry a of the one before is D_ab in the entry b of this one, so that of
+// the mean square e_b of an entry Σ_(a ≥ k_in) e_in,a·D_ab² is gone before. What the sublayer
+// between has written counts as independent of what it has read. Entries are of unit weight in the
+// metric, but for the share of its ridge.
+#include "worker/maps/predicted_rise.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "worker/maps/metric.h"
+
+namespace dotresize {
+namespace {
+
+at::Tensor index_of(const std::vector<int64_t>& widths, at::Device device) {
+  return at::tensor(widths, at::kLong).to(device);
+}
+
+/// At each width the sum of what is from there on along the last dimension: [..., d] to [..., G].
+at::Tensor sums_beyond(const at::Tensor& x, const std::vector<int64_t>& widths) {
+  const at::Tensor sums = x.flip(-1).cumsum(-1).flip(-1);
+  at::Tensor padded = at::constant_pad_nd(sums, {0, 1});  // beyond d there is nothing
+  return padded.index_select(-1, index_of(widths, x.device()));
+}
+
+/// Of the d entries of y the share of their weight that is not the ridge's [d].
+at::Tensor weights_without_ridge(const MetricBasis& junction) {
+  const at::Tensor dual =
+      at::linalg_solve_triangular(junction.factor.t(), junction.vectors, /*upper=*/true);
+  return (1.0 - metric_ridge(junction.factor) * dual.square().sum(0)).clamp_min(0.0);
+}
+
+}  // namespace
+
+at::Tensor rises_of_first(const MetricBasis& junction, const std::vector<int64_t>& widths) {
+  const at::Tensor energies = junction.values.clamp_min(0.0) * weights_without_ridge(junction);
+  return sums_beyond(energies, widths) / 2.0;
+}
+
+at::Tensor rises_behind(const MetricBasis& before, const MetricBasis& junction,
+                        const std::vector<int64_t>& widths) {
+  const at::Tensor columns = at::linalg_solve_triangular(
+      before.factor, at::mm(junction.factor, junction.vectors), /*upper=*/false);
+  const at::Tensor energies =
+      at::mm(before.vectors.t(), columns).square_() * before.values.clamp_min(0.0).unsqueeze(1);
+  const at::Tensor gone = sums_beyond(energies.t(), widths).t();  // [G, d]
+  const at::Tensor left = (junction.values.clamp_min(0.0) - gone).abs_();
+  return sums_beyond(left * weights_without_ridge(junction), widths) / 2.0;
+}
+
+at::Tensor rises_of_shared(const MetricBasis& basis, const at::Tensor& gram,
+                           const at::Tensor& before, const at::Tensor& fisher,
+                           const std::vector<int64_t>& widths) {
+  const at::Tensor to = at::mm(basis.factor, basis.vectors);
+  const at::Tensor from =
+      at::linalg_solve_triangular(basis.factor.t(), basis.vectors, /*upper=*/true);  // L⁻ᵀ·V
+  const at::Tensor written = before.defined() ? gram - before : gram;
+  const at::Tensor products =
+      at::mm(to.t(), at::mm(written, to)) * at::mm(from.t(), at::mm(fisher, from));
+  const at::Tensor corners = sums_beyond(sums_beyond(products, widths).t(), widths);
+  return corners.diagonal().abs() / 2.0;
+}
+
+TokenRises::TokenRises(const MetricBasis& basis, std::vector<int64_t> widths)
+    : widths_(std::move(widths)),
+      of_x_(at::mm(basis.factor, basis.vectors).to(at::kFloat)),
+      of_g_(at::linalg_solve_triangular(basis.factor.t(), basis.vectors, /*upper=*/true)
+                .to(at::kFloat)),
+      sums_(at::zeros({static_cast<int64_t>(widths_.size())}, basis.values.options())) {}
+
+void TokenRises::add(const at::Tensor& x, const at::Tensor& g) {
+  const auto rows = [](const at::Tensor& of_tokens) {
+    return of_tokens.reshape({-1, of_tokens.size(-1)});
+  };
+  const at::Tensor products = at::mm(rows(x), of_x_) * at::mm(rows(g), of_g_);
+  const at::Tensor changes = sums_beyond(products.to(at::kDouble), widths_);
+  sums_ = sums_ + changes.square().sum(0) / 2.0;
+}
+
+}  // namespace dotresize
