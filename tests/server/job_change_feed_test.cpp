@@ -171,6 +171,27 @@ TEST_F(Feed, WhoFallsBehindGetsTheNewestStateOfEachJob) {
   EXPECT_EQ(told(read(late)), told(changes));
 }
 
+TEST_F(Feed, ChangesDuringAListingAreToldOnceAndInTheirOrder) {
+  std::vector<std::string> ids;
+  for (int i = 0; i < 70; ++i) ids.push_back(create(std::to_string(i)));
+  JobChangeFeed all = feed();
+  std::deque<Change> messages;
+  all.read(messages);
+  ASSERT_EQ(messages.size(), 64u);
+  for (const size_t unlisted : {0, 1}) store_.begin_attempt(ids[unlisted], "", "");
+  store_.begin_attempt(ids[69], "", "");
+  finish(ids[0]);
+  create("new");
+  const std::vector<Change> rest = read(all);
+  const auto listed = [](const char* name) { return Pair(Change::LISTED, name); };
+  EXPECT_THAT(told(rest), ElementsAre(Pair(Change::CHANGED, "69"), Pair(Change::CHANGED, "new"),
+                                      listed("5"), listed("4"), listed("3"), listed("2"),
+                                      listed("1"), listed("0"), Pair(Change::SYNCED, "")));
+  EXPECT_EQ(rest[6].job().state(), v1::Job::STARTING);
+  EXPECT_EQ(rest[7].job().state(), v1::Job::SUCCEEDED);
+  EXPECT_FALSE(rest[0].has_cursor());
+}
+
 TEST_F(Feed, ListingThatIsOvertakenBeginsAgain) {
   std::vector<std::string> ids;
   for (int i = 0; i < 70; ++i) ids.push_back(create(std::to_string(i)));
