@@ -109,7 +109,9 @@ AttemptStatus check_attempt(const fs::path& dir) {
 
 bool stop_attempt(const fs::path& dir) {
   const std::optional<SupervisorRecord> supervisor = read_supervisor_record(dir);
-  return supervisor && signal_process(supervisor->pid, supervisor->start_time, SIGTERM);
+  // One that somebody has stopped would never take the signal.
+  return supervisor && signal_process(supervisor->pid, supervisor->start_time, SIGTERM) &&
+         signal_process(supervisor->pid, supervisor->start_time, SIGCONT);
 }
 
 }  // namespace dotresize

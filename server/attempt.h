@@ -84,7 +84,8 @@ struct AttemptStatus {
 
 AttemptStatus check_attempt(const std::filesystem::path& dir);
 
-/// Asks the supervisor to end the attempt. False if it cannot be asked (yet).
+/// Asks the supervisor, also one that is stopped, to end the attempt. False if it cannot be asked
+/// (yet).
 bool stop_attempt(const std::filesystem::path& dir);
 
 /// Of a whole attempt.

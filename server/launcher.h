@@ -33,7 +33,7 @@ class Launcher {
   /// After kRestarted: prepares the attempt after this one for the processes that are being
   /// started, and returns its secret.
   virtual std::string prepare_restart(const v1::Job& job);
-  /// Asks the attempt to end. False if it cannot be asked (yet).
+  /// Asks the attempt to end, also once more. False if it cannot be asked (yet).
   virtual bool stop(const v1::Job& job) = 0;
   /// For an attempt that has vanished: kills the processes left of it. True if there were none.
   virtual bool clear_leftovers(const v1::Job& job) = 0;

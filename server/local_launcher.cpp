@@ -74,7 +74,9 @@ AttemptStatus LocalLauncher::check(const v1::Job& job) {
 }
 
 bool LocalLauncher::stop(const v1::Job& job) {
-  return stop_attempt(state_.attempt(job.id(), job.attempt()));
+  if (stop_attempt(state_.attempt(job.id(), job.attempt()))) return true;
+  clear_leftovers(job);  // its supervisor has not begun: nothing can be asked
+  return false;
 }
 
 bool LocalLauncher::clear_leftovers(const v1::Job& job) {

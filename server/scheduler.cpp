@@ -29,6 +29,8 @@ constexpr std::chrono::seconds kPauseAfterError{2};
 constexpr std::chrono::seconds kFirstHold{1};
 constexpr std::chrono::seconds kLongestHold{60};
 constexpr std::chrono::seconds kLongestRetryDelay{3600};
+// Longer than a supervisor takes to kill what does not end: it may be stopped meanwhile.
+constexpr std::chrono::seconds kStopInterval{15};
 constexpr int kQueueWindow = 200;  // jobs that are looked at, from the head on
 constexpr int kExpiredAtOnce = 20;
 
@@ -131,14 +133,20 @@ Heartbeats::Clock::duration Scheduler::time_since_round() const {
   return Heartbeats::Clock::now() - last_round_.load();
 }
 
-void Scheduler::notice_delay() {
+bool Scheduler::notice_delay() {
   const Heartbeats::Clock::time_point now = Heartbeats::Clock::now();
   const auto delay = now - last_round_.exchange(now);
-  if (delay < limits_.heartbeat_timeout / 2.0) return;
+  if (delay < limits_.heartbeat_timeout / 2.0) return false;
   spdlog::warn(
       "the server was stopped or busy for {:.1f} s; the jobs get their whole timeout again",
       std::chrono::duration<double>(delay).count());
   heartbeats_.begin_all();
+  return true;
+}
+
+bool Scheduler::is_silent(const v1::Job& job) {
+  // In this order: the server may be stopped at any point of a round.
+  return heartbeats_.silence(job.id()) > limits_.heartbeat_timeout && !notice_delay();
 }
 
 void Scheduler::poll_attempt(const v1::Job& seen) {
@@ -181,7 +189,7 @@ void Scheduler::follow_restart(const v1::Job& job, const std::string& reason) {
 }
 
 void Scheduler::stop_if_unwanted(const v1::Job& job) {
-  if (!job.cancelling() && heartbeats_.silence(job.id()) > limits_.heartbeat_timeout) {
+  if (!job.cancelling() && is_silent(job)) {
     stop_reasons_.try_emplace(
         job.id(), Failure{kLost, -1, "", job.progress().phase(),
                           "no heartbeat for " + std::to_string(limits_.heartbeat_timeout.count()) +
@@ -193,8 +201,12 @@ void Scheduler::stop_if_unwanted(const v1::Job& job) {
                               Failure{kDeadlineExceeded, -1, "", job.progress().phase(), missed});
   }
   const bool unwanted = job.cancelling() || stop_reasons_.contains(job.id());
-  if (!unwanted || stopped_attempts_[job.id()] == job.attempt()) return;
-  if (launchers_.of(job).stop(job)) stopped_attempts_[job.id()] = job.attempt();
+  if (!unwanted) return;
+  const Heartbeats::Clock::time_point now = Heartbeats::Clock::now();
+  const auto last = stop_requests_.find(job.id());
+  const bool asked = last != stop_requests_.end() && last->second.attempt == job.attempt() &&
+                     now - last->second.time < kStopInterval;
+  if (!asked && launchers_.of(job).stop(job)) stop_requests_[job.id()] = {job.attempt(), now};
 }
 
 JobOutput Scheduler::output_of(const v1::Job& job) const {
@@ -455,7 +467,7 @@ void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
 void Scheduler::forget(const std::string& id) {
   heartbeats_.forget(id);
   stop_reasons_.erase(id);
-  stopped_attempts_.erase(id);
+  stop_requests_.erase(id);
   notes_.erase(id);
 }
 

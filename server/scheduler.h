@@ -39,6 +39,12 @@ struct SchedulerContext {
   QueueView& view;  ///< is told of each round
 };
 
+/// An attempt was asked to end.
+struct StopRequest {
+  int attempt = 0;
+  Heartbeats::Clock::time_point time;
+};
+
 /// Takes jobs through their lives, on one thread of its own: starts the job at the head of the
 /// queue once the machine has what it needs, and jobs behind it that fit beside that, polls the
 /// attempts of launched jobs (also of those that an earlier server launched), ends them or puts
@@ -59,7 +65,9 @@ class Scheduler {
  private:
   void loop();
   /// If this thread comes late, so may have done those that hear heartbeats: nobody is silent then.
-  void notice_delay();
+  /// Whether it does so.
+  bool notice_delay();
+  bool is_silent(const v1::Job& job);
   void poll_attempt(const v1::Job& seen);
   /// The processes of an attempt are gone, and others are started for the job: they are the next
   /// attempt's, unless it has had enough.
@@ -115,8 +123,8 @@ class Scheduler {
   /// The last one, since which no job has run; else 0.
   std::atomic<std::chrono::seconds> hold_{std::chrono::seconds(0)};
   std::string hold_reason_;
-  std::map<std::string, int> stopped_attempts_;  ///< that were asked to end, by job
-  std::map<std::string, AttemptNote> notes_;     ///< of launched jobs
+  std::map<std::string, StopRequest> stop_requests_;  ///< the last ones, by job
+  std::map<std::string, AttemptNote> notes_;          ///< of launched jobs
   std::atomic<bool> stopping_{false};
   std::thread thread_;  ///< last: it uses all the others
 };

@@ -112,6 +112,14 @@ TEST_F(Attempt, StopReachesProcessesThatIgnoreIt) {
   EXPECT_EQ(processes(), 0u);
 }
 
+TEST_F(Attempt, StopReachesASupervisorThatSomebodyHasStopped) {
+  start({"sleep"});
+  ASSERT_TRUE(happens_within(20s, [&] { return processes() == 2 && announced(); }));
+  ASSERT_EQ(::kill(supervisor_, SIGSTOP), 0);
+  ASSERT_TRUE(stop_attempt(dir_));
+  EXPECT_EQ(exit_within(20s).signal, SIGTERM);
+}
+
 TEST_F(Attempt, OutlivesItsStarterAndIsFoundAgain) {
   const pid_t starter = ::fork();
   if (starter == 0) {

@@ -167,6 +167,17 @@ def ranks_of(job_id):
     }
 
 
+def tell_progress(environment, **progress):
+    """A heartbeat of this worker."""
+    request = workers_pb2.HeartbeatRequest(
+        job_id=environment["DOTRESIZE_JOB_ID"], attempt=int(environment["DOTRESIZE_ATTEMPT"]),
+        progress=jobs_pb2.Progress(**progress))
+    token = environment["DOTRESIZE_ATTEMPT_TOKEN"]
+    with grpc.insecure_channel(environment["DOTRESIZE_COORDINATOR"]) as channel:
+        workers_pb2_grpc.WorkersStub(channel).Heartbeat(
+            request, timeout=20, metadata=[("authorization", f"Bearer {token}")])
+
+
 def is_in(server, id_, state):
     def arrived():
         job = server.get(id_)

@@ -13,7 +13,7 @@ import time
 import grpc
 import pytest
 from conftest import (BINARIES, ENDED, PROGRAM, details, endless_spec, eventually, jobs_pb2,
-                      jobs_pb2_grpc, processes_of, refused, script, spec)
+                      jobs_pb2_grpc, processes_of, refused, script, spec, tell_progress)
 
 SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
 
@@ -197,6 +197,26 @@ def test_streams_of_one_client_keep_nothing_from_others(make_server, tmp_path):
         assert list(logs) == []
 
 
+def test_readers_that_do_not_read_take_bounded_memory(make_server, tmp_path):
+    """Of a log of 40 MB each of them would have 40 MB."""
+    server = make_server(DOTRESIZE_WORKER=script(tmp_path / "worker", "head -c 40000000 /dev/zero; sleep 300"))
+    id_ = server.create(spec(tmp_path / "out", resources__ranks=1)).id
+    log = server.state / "jobs" / id_ / "log"
+    eventually(60, lambda: log.exists() and log.stat().st_size >= 40000000)
+    before = memory_of(server.process.pid)
+    streams = []
+    for channel in channels(server, 2):
+        jobs = jobs_pb2_grpc.JobsStub(channel)
+        streams += [jobs.GetLogs(jobs_pb2.GetLogsRequest(id=id_, follow=True), timeout=120) for _ in range(40)]
+    for stream in streams:
+        next(stream)
+    time.sleep(2)
+    assert memory_of(server.process.pid) < before + (64 << 20)
+    assert server.get(id_).id == id_
+    for stream in streams:
+        stream.cancel()
+
+
 def test_many_calls_at_once_are_all_answered(server, tmp_path):
     server.create(spec(tmp_path / "out"))
     stubs = [jobs_pb2_grpc.JobsStub(channel) for channel in channels(server, 6)]
@@ -257,6 +277,58 @@ def test_job_table_that_another_program_has_locked_is_said_to_be_so(server, tmp_
     other.execute("ROLLBACK")
     eventually(20, lambda: health_of(server) == SERVING)
     assert server.wait(server.create(spec(tmp_path / "out")).id).state in ENDED
+
+
+def test_server_that_is_stopped_in_the_midst_of_a_round_blames_no_job(make_server, tmp_path):
+    server = make_server("--heartbeat-timeout", "5", "--max-attempts", "1",
+                         DOTRESIZE_WORKER=script(tmp_path / "worker", "sleep 300"))
+    ended, healthy = (server.create(spec(tmp_path / f"out{i}", resources__ranks=1)).id for i in range(2))
+    for id_ in (ended, healthy):
+        eventually(20, lambda id_=id_: processes_of(id_))
+        tell_progress(next(iter(processes_of(id_).values())), phase="calibrate")
+    environment = next(iter(processes_of(healthy).values()))
+    other = sqlite3.connect(server.state / "jobs.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    for pid in processes_of(ended):
+        os.kill(pid, signal.SIGKILL)
+    time.sleep(1)  # now the scheduler waits to store the end of the first job, and looks at the other one next
+    server.process.send_signal(signal.SIGSTOP)
+    time.sleep(7)
+    other.execute("ROLLBACK")
+    server.process.send_signal(signal.SIGCONT)
+    eventually(20, lambda: server.get(ended).state in ENDED)
+    for _ in range(6):
+        tell_progress(environment, phase="calibrate")
+        time.sleep(0.5)
+    assert server.get(healthy).state == jobs_pb2.Job.RUNNING
+    server.cancel(healthy)
+
+
+def supervisor_of(id_):
+    def found():
+        for pid in processes_of(id_):
+            with open(f"/proc/{pid}/cmdline", "rb") as command_line:
+                if b"\0supervise\0" in command_line.read():
+                    return pid
+        return None
+    return eventually(20, found)
+
+
+def test_supervisors_that_are_stopped_keep_no_job(make_server, tmp_path):
+    worker = script(tmp_path / "worker", f"trap '' TERM; touch {tmp_path}/$DOTRESIZE_JOB_ID; sleep 300")
+    server = make_server(DOTRESIZE_WORKER=worker)
+    before, while_ending = (server.create(spec(tmp_path / f"out{i}", resources__ranks=1)).id for i in range(2))
+    for id_ in (before, while_ending):
+        eventually(20, (tmp_path / id_).exists)
+    os.kill(supervisor_of(before), signal.SIGSTOP)
+    (server.state / "jobs" / before / "attempt-1/supervisor.json").unlink()  # as if it had not begun
+    server.cancel(before)
+    assert server.wait(before, seconds=60).state == jobs_pb2.Job.CANCELLED
+    server.cancel(while_ending)
+    time.sleep(2)
+    os.kill(supervisor_of(while_ending), signal.SIGSTOP)
+    assert server.wait(while_ending, seconds=60).state == jobs_pb2.Job.CANCELLED
+    assert processes_of(before) == processes_of(while_ending) == {}
 
 
 def test_connections_beyond_the_limit_do_not_stop_the_server(make_server, tmp_path):

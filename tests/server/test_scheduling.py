@@ -6,8 +6,8 @@ import time
 
 import grpc
 import pytest
-from conftest import (ENDED, details, eventually, job_pb2, jobs_pb2, processes_of, refused, script, spec, workers_pb2,
-                      workers_pb2_grpc)
+from conftest import (ENDED, details, eventually, job_pb2, jobs_pb2, processes_of, refused, script, spec,
+                      tell_progress)
 
 Job = jobs_pb2.Job
 GPU = {"resources__device": job_pb2.Resources.cuda, "resources__ranks": 4}
@@ -34,17 +34,6 @@ def ranks(server, id_, count):
         workers = [environment for pid, environment in processes_of(id_).items() if is_worker(pid)]
         return len(workers) == count and workers
     return eventually(30, found)
-
-
-def tell_progress(environment, **progress):
-    """A heartbeat of this worker."""
-    request = workers_pb2.HeartbeatRequest(
-        job_id=environment["DOTRESIZE_JOB_ID"], attempt=int(environment["DOTRESIZE_ATTEMPT"]),
-        progress=jobs_pb2.Progress(**progress))
-    token = environment["DOTRESIZE_ATTEMPT_TOKEN"]
-    with grpc.insecure_channel(environment["DOTRESIZE_COORDINATOR"]) as channel:
-        workers_pb2_grpc.WorkersStub(channel).Heartbeat(
-            request, timeout=20, metadata=[("authorization", f"Bearer {token}")])
 
 
 def is_worker(pid):
