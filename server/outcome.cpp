@@ -168,8 +168,14 @@ v1::JobError explain_failure(const FailureEvidence& evidence) {
     return to_job_error(*failure);
   }
   const std::string last_line = last_error_line(lines);
-  return to_job_error({code, -1, "", evidence.phase,
-                       how_it_ended(evidence) + (last_line.empty() ? "" : ": " + last_line)});
+  v1::JobError error =
+      to_job_error({code, -1, "", evidence.phase,
+                    how_it_ended(evidence) + (last_line.empty() ? "" : ": " + last_line)});
+  if (evidence.exit.signal != 0) {  // mpirun's ranks end with it
+    error.set_code(kRankKilled);
+    error.set_signal(evidence.exit.signal);
+  }
+  return error;
 }
 
 }  // namespace dotresize

@@ -68,8 +68,15 @@ TEST(Outcome, FallsBackToTheLastWordsOfTheLog) {
   EXPECT_EQ(error.code(), "RANK_FAILED");
   EXPECT_EQ(error.rank(), -1);
   EXPECT_THAT(error.message(), HasSubstr("exit code 1: an error came"));
-  EXPECT_THAT(explain_failure({{-1, 9}, std::nullopt, "", ""}).message(),
-              HasSubstr("killed by signal 9"));
+}
+
+TEST(Outcome, KilledMpirunIsTriedAgain) {
+  const v1::JobError error = explain_failure({{-1, 9}, std::nullopt, "an error came\n", "fold"});
+  EXPECT_EQ(error.code(), "RANK_KILLED");
+  EXPECT_EQ(error.rank(), -1);
+  EXPECT_THAT(error.message(), HasSubstr("mpirun was killed by signal 9"));
+  EXPECT_EQ(remedy_for(error), Remedy::kAgain);
+  EXPECT_EQ(explain_failure({{-1, 9}, report(2, "disk full"), "", ""}).message(), "disk full");
 }
 
 TEST(Outcome, OnlyRankThatASignalKillsIsNamed) {
