@@ -282,7 +282,9 @@ std::vector<std::string> launch_command(int ranks, const std::filesystem::path& 
       "--mca", "btl_vader_single_copy_mechanism", "none"};
   command.insert(command.end(), options.begin(), options.end());
   if (!shared_memory.empty()) {
-    command.insert(command.end(), {"--mca", "btl_vader_backing_directory", shared_memory.string()});
+    // Also for the files of its session, which a killed mpirun leaves behind.
+    command.insert(command.end(), {"--mca", "btl_vader_backing_directory", shared_memory.string(),
+                                   "--mca", "orte_tmpdir_base", shared_memory.string()});
   }
   command.insert(command.end(), {"-np", std::to_string(ranks)});
   command.insert(command.end(), program.begin(), program.end());

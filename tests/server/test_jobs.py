@@ -284,7 +284,9 @@ def test_end_of_a_job_is_not_missed_while_the_server_is_away(server, tmp_path):
 
 
 def test_job_whose_processes_vanish_is_started_again(make_server, tmp_path):
-    server = make_server("--retry-delay", "0")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    server = make_server("--retry-delay", "0", TMPDIR=str(temporary))
     id_ = server.create(long_spec(tmp_path / "out")).id
     server.wait_for_phase(id_, "calibrate")
     assert list(pathlib.Path("/dev/shm").glob(f"*{id_}*/*")), "segments of its ranks"
@@ -300,6 +302,7 @@ def test_job_whose_processes_vanish_is_started_again(make_server, tmp_path):
                if event.state_change.state == Job.QUEUED]
     assert reasons == ["", "the processes of attempt 1 vanished"]
     assert not list(pathlib.Path("/dev/shm").glob(f"*{id_}*"))
+    assert not list(temporary.iterdir()), "sessions of mpirun"
 
 
 def test_job_with_a_killed_rank_waits_and_is_started_again(make_server, tmp_path):
