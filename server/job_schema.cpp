@@ -91,6 +91,12 @@ CREATE TABLE expiries (                          -- when ended jobs are to be de
 CREATE INDEX expiries_by_time ON expiries (at_ms);
 )";
 
+// Of any version: a server that does not know them keeps them up to date all the same.
+constexpr char kIndexes[] = R"(
+CREATE INDEX IF NOT EXISTS jobs_by_name_and_state ON jobs (name, state, number);
+CREATE INDEX IF NOT EXISTS jobs_by_owner_and_state ON jobs (owner, state, number);
+)";
+
 /// The table of the queue, with the jobs that an earlier version has queued.
 void add_queue(SQLite::Database& database) {
   database.exec(kSchema3);
@@ -179,6 +185,7 @@ SQLite::Database open_job_tables(const std::filesystem::path& path) try {
     database.exec("PRAGMA user_version=" + std::to_string(kSchemaVersion));
     transaction.commit();
   }
+  database.exec(kIndexes);
   return database;
 } catch (const SQLite::Exception& error) {
   throw std::runtime_error(path.string() + ": " + error.what());

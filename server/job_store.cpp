@@ -50,7 +50,10 @@ void JobTotals::add(const JobTotals& more) {
 }
 
 JobStore::JobStore(const std::filesystem::path& database, int max_queued)
-    : max_queued_(max_queued), table_(database), reader_(database, JobTable::Reader()) {
+    : max_queued_(max_queued),
+      table_(database),
+      reader_(database, JobTable::Reader()),
+      lister_(database, JobTable::Reader()) {
   totals_.last_success = table_.last_success();
 }
 
@@ -206,8 +209,8 @@ JobTotals JobStore::totals() {
 }
 
 std::map<v1::Job::State, int64_t> JobStore::counts() {
-  const std::lock_guard lock(read_mutex_);
-  return reader_.counts();
+  const std::lock_guard lock(list_mutex_);
+  return lister_.counts();
 }
 
 std::optional<google::protobuf::Timestamp> JobStore::head_queued_since() {
@@ -229,8 +232,8 @@ std::string JobStore::fault() {
 std::string JobStore::output_of(const std::string& id) { return read(id).output; }
 
 JobPage JobStore::list(const JobQuery& query) {
-  const std::lock_guard lock(read_mutex_);
-  return reader_.list(query);
+  const std::lock_guard lock(list_mutex_);
+  return lister_.list(query);
 }
 
 JobListing JobStore::listing(const JobQuery& query) {
@@ -257,13 +260,15 @@ std::vector<v1::Event> JobStore::events_after(const std::string& id, int64_t seq
   return reader_.events_after(job.number, seq, limit);
 }
 
-v1::Job JobStore::request_cancel(const std::string& id, v1::Job::State* before) {
+v1::Job JobStore::request_cancel(const std::string& id, v1::Job::State* before,
+                                 const Step& before_commit) {
   JobRow row;
   transact([&] {
     row = load(id);
     if (before != nullptr) *before = row.job.state();
     if (row.job.state() == v1::Job::QUEUED) {
       enter(row, v1::Job::CANCELLED, "cancelled while queued");
+      before_commit(row.job, row.output);
     } else if (is_launched(row.job.state()) && !row.job.cancelling()) {
       row.job.set_cancelling(true);
       save(row);
@@ -325,8 +330,8 @@ std::vector<QueuedJob> JobStore::queued(int limit) {
 }
 
 std::vector<std::string> JobStore::queue(int limit) {
-  const std::lock_guard lock(read_mutex_);
-  return reader_.queue(limit);
+  const std::lock_guard lock(list_mutex_);
+  return lister_.queue(limit);
 }
 
 int JobStore::queue_position(const std::string& id) {
@@ -402,19 +407,18 @@ std::string JobStore::token_sha256(const std::string& id, int attempt) {
   return reader_.token_sha256(id, attempt);
 }
 
-bool JobStore::confirm_running(const std::string& id, int attempt) {
-  {
-    const std::lock_guard lock(mutex_);
-    const v1::Job job = load(id).job;
-    if (!is_launched_attempt(job, attempt) || job.cancelling()) return false;
-    if (job.state() == v1::Job::RUNNING) return true;
-  }
+bool JobStore::is_wanted(const std::string& id, int attempt) {
+  const v1::Job job = read(id).job;
+  return is_launched_attempt(job, attempt) && !job.cancelling();
+}
+
+void JobStore::confirm_running(const std::string& id, int attempt) {
+  if (position(id).state != v1::Job::STARTING) return;
   transact([&] {
     JobRow row = load(id);
     if (row.job.attempt() != attempt || row.job.state() != v1::Job::STARTING) return;
     enter(row, v1::Job::RUNNING, "");
   });
-  return true;
 }
 
 void JobStore::record_progress(const std::string& id, int attempt, const v1::Progress& progress) {

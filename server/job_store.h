@@ -107,12 +107,14 @@ class JobStore {
   /// In order; NOT_FOUND.
   std::vector<v1::Event> events_after(const std::string& id, int64_t seq, int limit);
 
-  /// Ends a queued job, marks a launched one as `cancelling`, leaves an ended one. NOT_FOUND.
-  /// `before` becomes the state that it had.
-  v1::Job request_cancel(const std::string& id, v1::Job::State* before = nullptr);
-
   /// A step of a transaction: short, for all others wait. `output` as of output_of().
   using Step = std::function<void(const v1::Job& job, const std::string& output)>;
+  /// Ends a queued job, marks a launched one as `cancelling`, leaves an ended one. NOT_FOUND.
+  /// `before` becomes the state that it had; `before_commit` is called if the job ends.
+  v1::Job request_cancel(
+      const std::string& id, v1::Job::State* before = nullptr,
+      const Step& before_commit = [](const v1::Job&, const std::string&) {});
+
   /// Forgets an ended job; `before_commit` is called with the row still there. NOT_FOUND,
   /// FAILED_PRECONDITION.
   void remove(const std::string& id, const Step& before_commit);
@@ -145,9 +147,11 @@ class JobStore {
 
   /// Empty if there is no such attempt.
   std::string token_sha256(const std::string& id, int attempt);
-  /// STARTING becomes RUNNING. False if this attempt is to stop: another one owns the job, the
-  /// job has ended, or it is being cancelled.
-  bool confirm_running(const std::string& id, int attempt);
+  /// Whether this attempt is to go on: no other one owns the job, which has not ended and is not
+  /// being cancelled. NOT_FOUND.
+  bool is_wanted(const std::string& id, int attempt);
+  /// STARTING becomes RUNNING, unless this attempt is not wanted any more. NOT_FOUND.
+  void confirm_running(const std::string& id, int attempt);
   void record_progress(const std::string& id, int attempt, const v1::Progress& progress);
   /// The first report of an attempt counts.
   void record_failure(const std::string& id, int attempt, const v1::JobError& error);
@@ -193,6 +197,8 @@ class JobStore {
   std::vector<RecentChange> uncommitted_changes_;
   std::mutex read_mutex_;
   JobTable reader_;  ///< sees what is committed; whoever reads waits for no commit
+  std::mutex list_mutex_;
+  JobTable lister_;  ///< for what reads many rows: heartbeats and GetJob do not wait for it
   RecentChanges recent_;
   ChangeSignal changes_;
 };

@@ -32,6 +32,10 @@ int64_t now_ms() { return TimeUtil::TimestampToMilliseconds(TimeUtil::GetCurrent
 /// Parameter of list_sql: after those of the most labels that a filter can have.
 constexpr int kFirstWithPrefix = 101;
 
+/// Whether so few ids begin so ("j-" and two digits) that they are better looked up and sorted than
+/// found among all jobs, newest first.
+bool is_selective(const std::string& id_prefix) { return id_prefix.size() >= 4; }
+
 /// The statement of a list by labels: the rows of the first one are in order, those of the others
 /// are looked up.
 std::string labels_sql(const JobQuery& query, const std::string& filter) {
@@ -266,18 +270,21 @@ double JobTable::last_success() {
 }
 
 std::string list_sql(const JobQuery& query) {
+  // A plus: not by the index of that column.
+  const std::string plus = is_selective(query.id_prefix) ? "+" : "";
   std::string filter = "number < ?1";
-  if (!query.name.empty()) filter += " AND name = ?2";
-  if (!query.owner.empty()) filter += " AND owner = ?3";
+  if (!query.name.empty()) filter += " AND " + plus + "name = ?2";
+  if (!query.owner.empty()) filter += " AND " + plus + "owner = ?3";
   if (!query.id_prefix.empty()) {
     filter += fmt::format(" AND id BETWEEN ?{} AND ?{}", kFirstWithPrefix, kFirstWithPrefix + 1);
   }
   const std::string newest_first = " ORDER BY number DESC";
   if (!query.labels.empty()) return labels_sql(query, filter);
-  if (query.states.empty()) return kSelectJobs + filter + newest_first;
-  if (!query.name.empty() || !query.owner.empty()) {
-    return kSelectJobs + filter + " AND " + is_one_of(query.states) + newest_first;
+  if (is_selective(query.id_prefix)) {
+    if (!query.states.empty()) filter += " AND " + plus + is_one_of(query.states);
+    return kSelectJobs + filter + " ORDER BY +number DESC";
   }
+  if (query.states.empty()) return kSelectJobs + filter + newest_first;
   // One index each way: a union of states, each of which is in order, needs no sorting.
   std::string sql;
   for (const v1::Job::State state : std::set(query.states.begin(), query.states.end())) {

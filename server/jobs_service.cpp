@@ -314,11 +314,12 @@ grpc::Status JobsService::CancelJob(const CallOrigin& origin, const v1::CancelJo
 
 void JobsService::cancel(const std::string& id, v1::Job& response) {
   v1::Job::State before = v1::Job::STATE_UNSPECIFIED;
-  response = store_.request_cancel(id, &before);
-  if (response.state() == v1::Job::CANCELLED && response.attempt() > 0) {
+  TrashedDirectory unfinished;
+  response = store_.request_cancel(id, &before, [&](const v1::Job& job, const std::string& output) {
     // It waited for another attempt: the scheduler does not end it.
-    JobOutput(store_.output_of(id), id).discard(trash_).remove();
-  }
+    if (job.attempt() > 0) unfinished = JobOutput(output, id).discard(trash_);
+  });
+  unfinished.remove();
   if (has_ended(before)) return;  // asked for once more: nothing was done
   const char* done = response.state() == v1::Job::CANCELLED ? "cancelled" : "cancel asked for";
   log_job(spdlog::level::info, response,

@@ -57,11 +57,12 @@ grpc::Status WorkersService::Heartbeat(grpc::ServerContext* context,
   return answer("Heartbeat", [&] {
     const std::string& id = request->job_id();
     authenticate(*context, id, request->attempt());
-    const bool wanted = store_.confirm_running(id, request->attempt());
+    const bool wanted = store_.is_wanted(id, request->attempt());
     response->set_stop(!wanted);
     if (!wanted) return;
-    heartbeats_.beat(id);
+    heartbeats_.beat(id);  // first: what is stored may wait for another program
     check_progress(request->progress());
+    store_.confirm_running(id, request->attempt());
     if (heartbeats_.is_worth_storing(id, request->progress())) {
       store_.record_progress(id, request->attempt(), request->progress());
     }

@@ -147,6 +147,7 @@ TEST_F(Store, NoPathOfAnUnfinishedJobIsTouchedByAnother) {
 /// Takes back what version 3 of the schema has added.
 const std::string kWithoutSchema3 =
     "DROP TABLE queue; DROP TABLE labels; DROP TABLE expiries; DROP INDEX jobs_by_owner;"
+    "DROP INDEX jobs_by_owner_and_state; DROP INDEX jobs_by_name_and_state;"
     "ALTER TABLE jobs DROP COLUMN owner;";
 
 TEST_F(Store, QueueOfTheSecondSchemaKeepsItsOrderAndRetryTimes) {
@@ -257,7 +258,9 @@ TEST_F(DamagedStore, BadRowOfALaunchedJobKeepsItsAttempt) {
   damage("UPDATE jobs SET body = x'ff00'");
   ASSERT_EQ(store_.launched().size(), 1u);
   EXPECT_EQ(store_.launched()[0].attempt(), 1);
-  EXPECT_TRUE(store_.confirm_running(id, 1));
+  EXPECT_TRUE(store_.is_wanted(id, 1));
+  store_.confirm_running(id, 1);
+  EXPECT_EQ(store_.get(id).state(), v1::Job::RUNNING);
   store_.finish(id, succeeded());
   EXPECT_FALSE(store_.get(id).has_error());
 }
@@ -284,13 +287,19 @@ TEST_F(DamagedStore, FileThatIsNoTableIsRefusedByName) {
 
 class Lists : public Store {
  protected:
-  /// The query has jobs, and an index gives them in order.
-  void expect_direct(const JobQuery& query) {
-    EXPECT_FALSE(store_.list(query).jobs.empty()) << list_sql(query);
+  /// How SQLite finds them.
+  std::string plan_of(const JobQuery& query) const {
     SQLite::Database database(file_.string());
     SQLite::Statement plan(database, "EXPLAIN QUERY PLAN " + list_sql(query));
     std::string steps;
     while (plan.executeStep()) steps += plan.getColumn(3).getString() + "\n";
+    return steps;
+  }
+
+  /// The query has jobs, and an index gives them in order.
+  void expect_direct(const JobQuery& query) {
+    EXPECT_FALSE(store_.list(query).jobs.empty()) << list_sql(query);
+    const std::string steps = plan_of(query);
     EXPECT_THAT(steps, ::testing::Not(::testing::HasSubstr("TEMP B-TREE"))) << list_sql(query);
     if (!query.name.empty() || !query.owner.empty() || !query.states.empty()) {
       EXPECT_THAT(steps, ::testing::Not(::testing::HasSubstr("SCAN "))) << list_sql(query);
@@ -321,6 +330,25 @@ TEST_F(Lists, OfAnyFilterSortAndScanNothing) {
   }
 }
 
+TEST_F(Lists, LookAtNoJobsOfOtherStatesOrIds) {
+  const std::string id = store_.create(new_job("a")).id();
+  JobQuery query;
+  query.states = {v1::Job::QUEUED, v1::Job::FAILED};
+  query.name = "a";
+  EXPECT_THAT(plan_of(query), ::testing::HasSubstr("name=? AND state=?"));
+  query.name = "";
+  query.owner = "ada";
+  EXPECT_THAT(plan_of(query), ::testing::HasSubstr("owner=? AND state=?"));
+  for (const bool of_states : {false, true}) {
+    JobQuery one;
+    one.id_prefix = id.substr(0, 6);
+    if (of_states) one.states = query.states;
+    EXPECT_THAT(plan_of(one), ::testing::HasSubstr("id>? AND id<?"));
+    EXPECT_THAT(names(store_.list(one)), ElementsAre("a"));
+    store_.create(new_job("b" + std::to_string(of_states)));
+  }
+}
+
 TEST_F(Store, EndsAJobOnce) {
   const std::string id = store_.create(new_job("a")).id();
   store_.begin_attempt(id, "hash", "");
@@ -338,18 +366,29 @@ TEST_F(Store, CancelsAQueuedJobAtOnceAndMarksALaunchedOne) {
   const v1::Job job = store_.request_cancel(launched);
   EXPECT_EQ(job.state(), v1::Job::STARTING);
   EXPECT_TRUE(job.cancelling());
-  EXPECT_FALSE(store_.confirm_running(launched, 1)) << "the ranks are told to stop";
+  EXPECT_FALSE(store_.is_wanted(launched, 1)) << "the ranks are told to stop";
   EXPECT_FALSE(store_.begin_attempt(launched, "hash", "lost")) << "no restart of a cancelled job";
+}
+
+TEST_F(Store, CancelOfAQueuedJobAndItsStepAreOneTransaction) {
+  const std::string id = store_.create(new_job("a")).id();
+  const auto fail = [](const v1::Job&, const std::string&) { throw std::runtime_error("killed"); };
+  EXPECT_THROW(store_.request_cancel(id, nullptr, fail), std::runtime_error);
+  EXPECT_EQ(store_.get(id).state(), v1::Job::QUEUED);
+  std::string output;
+  store_.request_cancel(id, nullptr, [&](const v1::Job&, const std::string& of) { output = of; });
+  EXPECT_EQ(output, "/out/a");
 }
 
 TEST_F(Store, OnlyTheLatestAttemptOwnsTheJob) {
   const std::string id = store_.create(new_job("a")).id();
   store_.begin_attempt(id, "one", "");
-  EXPECT_TRUE(store_.confirm_running(id, 1));
+  EXPECT_TRUE(store_.is_wanted(id, 1));
   store_.begin_attempt(id, "two", "vanished");
-  EXPECT_FALSE(store_.confirm_running(id, 1));
+  EXPECT_FALSE(store_.is_wanted(id, 1));
+  store_.confirm_running(id, 1);
   EXPECT_EQ(store_.get(id).state(), v1::Job::STARTING);
-  EXPECT_TRUE(store_.confirm_running(id, 2));
+  EXPECT_TRUE(store_.is_wanted(id, 2));
   v1::Progress progress;
   progress.set_phase("solve");
   store_.record_progress(id, 1, progress);

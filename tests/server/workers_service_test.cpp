@@ -4,8 +4,10 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <functional>
+#include <future>
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -98,6 +100,38 @@ TEST_F(Workers, CancelledJobIsToldToStop) {
   store_.request_cancel(id_);
   ASSERT_TRUE(beat(request("calibrate")).ok());
   EXPECT_TRUE(response_.stop());
+}
+
+TEST_F(Workers, JobIsHeardWhileAnotherProgramHasLockedTheTable) {
+  SQLite::Database other((home_.path() / "jobs.sqlite").string(), SQLite::OPEN_READWRITE);
+  other.exec("BEGIN IMMEDIATE");
+  const auto begin = Heartbeats::Clock::now();
+  EXPECT_EQ(beat(request("prepare")).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_LE(heartbeats_.silence(id_), Heartbeats::Clock::now() - begin);
+  other.exec("ROLLBACK");
+  EXPECT_TRUE(beat(request("prepare")).ok());
+  EXPECT_EQ(store_.get(id_).state(), v1::Job::RUNNING);
+}
+
+TEST_F(Workers, JobIsHeardWhileTheTableIsWritten) {
+  ASSERT_TRUE(beat(request("calibrate")).ok());
+  NewJob job;
+  job.output = "/out/b";
+  const std::string other = store_.create(job).id();
+  std::promise<void> writing;
+  std::promise<void> heard;
+  std::future_status in_time = std::future_status::timeout;
+  auto writer = std::async(std::launch::async, [&] {
+    store_.request_cancel(other, nullptr, [&](const v1::Job&, const std::string&) {
+      writing.set_value();
+      in_time = heard.get_future().wait_for(std::chrono::seconds(20));
+    });
+  });
+  writing.get_future().wait();
+  EXPECT_TRUE(beat(request("calibrate")).ok());
+  heard.set_value();
+  writer.get();
+  EXPECT_EQ(in_time, std::future_status::ready);
 }
 
 TEST_F(Workers, ProgressIsStoredOncePerPhaseAndSecondAtMost) {
