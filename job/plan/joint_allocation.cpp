@@ -307,11 +307,18 @@ Allocation with_one_map(const ModelConfig& config, const ResolvedJob& job,
   return found;
 }
 
-bool is_within_size(const ModelConfig& config, const ResolvedJob& job, const Allocation& chosen) {
+int64_t bytes_of(const ModelConfig& config, const ResolvedJob& job, const Allocation& chosen) {
   const ResolvedJob known = with_allocation(job, config, chosen);
-  const NetSize size = net_size(with_features(config, job, chosen), known, known.widths);
-  return size.compressed_bytes <=
-         largest_bytes(job.allocation->size, net_size(config, job, job.widths).dense_bytes);
+  return net_size(with_features(config, job, chosen), known, known.widths).compressed_bytes;
+}
+
+int64_t dense_bytes(const ModelConfig& config, const ResolvedJob& job) {
+  return net_size(config, job, job.widths).dense_bytes;
+}
+
+bool is_within_size(const ModelConfig& config, const ResolvedJob& job, const Allocation& chosen) {
+  return bytes_of(config, job, chosen) <=
+         largest_bytes(job.allocation->size, dense_bytes(config, job));
 }
 
 /// Of each width the most features, which is predicted to raise the loss least.
@@ -365,13 +372,12 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
   }
   const Allocation least = smallest(config, job);
   if (is_within_size(config, job, least)) return;
-  const ResolvedJob known = with_allocation(job, config, least);
-  const NetSize size = net_size(with_features(config, job, least), known, known.widths);
-  throw InputError(
-      "method.size",
-      fmt::format("{} is not available: the smallest widths, {}, and the fewest "
-                  "features give {:.6f} of the dense model's bytes",
-                  job.allocation->size, job.allocation->round_to, size.bytes_fraction()));
+  const double fraction = static_cast<double>(bytes_of(config, job, least)) /
+                          static_cast<double>(dense_bytes(config, job));
+  throw InputError("method.size",
+                   fmt::format("{} is not available: the smallest widths, {}, and the fewest "
+                               "features give {:.6f} of the dense model's bytes",
+                               job.allocation->size, job.allocation->round_to, fraction));
 }
 
 Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,

@@ -237,7 +237,8 @@ class Validator {
     refuse_with(method.has_widths(), "widths");
     refuse_with(method.has_mlp(), "mlp");
     refuse_with(!method.shortcuts().empty(), "shortcuts");
-    if (!method.has_size()) add(key, "auto needs method.size, the bytes that it divides");
+    const bool other = method.has_sparsity() || method.has_width() || method.has_widths();
+    if (!method.has_size() && !other) add(key, "auto needs method.size, the bytes that it divides");
     if (method.has_metric() && method.metric() != v1::Method::fisher) {
       add(key, "auto needs method.metric: fisher (or none), by which it predicts the loss");
     }

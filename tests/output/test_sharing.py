@@ -105,7 +105,11 @@ def test_an_allocated_stock_model_is_one_of_its_family(tmp_path, evaluation):
         "model": {"path": str(EXAMPLE)},
         "output": {"path": str(tmp_path / "out"), "format": "stock", "dtype": "float32"},
         "method": {"name": "slicegpt", "size": 1.6, "allocate": "auto", "allow_larger": True},
-        "calibration": {"tokens": str(DATA / "calibration.safetensors"), "samples": 8},
+        "calibration": {
+            "tokens": str(DATA / "calibration.safetensors"),
+            "samples": 4,
+            "seqlen": 128,
+        },
         "evaluation": {"tokens": str(evaluation)},
     }
     directory = run_worker(tmp_path, job, ranks=2)

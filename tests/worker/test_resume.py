@@ -29,7 +29,7 @@ SCHEDULES = {
     ),
 }
 # In float32: 0.8 of the parameters.
-SCHEDULES["allocated"] = ("original", {"size": 1.6, "allocate": "auto"})
+SCHEDULES["allocated"] = ("original", {"size": 1.6, "allocate": "auto", "head": "dense"})
 # Of the journal, before the job is killed: six curves of MLPs and one that is cut, or four junctions of the
 # dense model, or maps.
 ENTRIES = {"narrower MLPs": 7, "allocated": 10}
