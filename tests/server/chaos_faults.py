@@ -1,0 +1,233 @@
+"""Faults of test_chaos.py: which ones, when, and how each is made and ended."""
+
+import contextlib
+import heapq
+import itertools
+import math
+import os
+import pathlib
+import random
+import signal
+import sqlite3
+import time
+from dataclasses import dataclass
+
+# --heartbeat-timeout: more on a machine that is so busy that healthy jobs are silent for so long.
+HEARTBEAT_TIMEOUT_S = int(os.environ.get("DOTRESIZE_CHAOS_HEARTBEAT", "15"))
+
+# How often each of them is drawn.
+KINDS = {
+    "kill server": 16, "stop server": 8,
+    "kill supervisor": 10, "stop supervisor": 8,
+    "kill mpirun": 9, "stop mpirun": 7,
+    "kill rank": 12, "stop rank": 8,
+    "kill job": 6,  # all of its processes at once
+    "lock table": 8,
+}
+DISK_KINDS = {"fill state": 4, "fill output": 4}
+
+
+@dataclass(frozen=True)
+class Point:
+    number: int
+    kind: str
+    stage: str  # of the job that it meets: "starting", "any", "late" (its output is there)
+    delay: float  # seconds, before it
+    lasts: float  # seconds; inf: nobody ends it
+    choice: float  # in [0, 1): which victim of those that there are
+
+    def __str__(self):
+        lasts = "" if self.kind.startswith("kill") else f"for {self.lasts:.1f} s"
+        return f"{self.number:>4}  {self.kind:15}  {self.stage:8}  after {self.delay:.2f} s  {lasts}"
+
+
+def duration(random_, kind):
+    action, victim = kind.split()
+    if action == "kill":
+        return 0.0
+    if victim == "server":
+        return random_.uniform(0.2, 1.5 * min(HEARTBEAT_TIMEOUT_S, 15))
+    if action == "stop":
+        return math.inf if random_.random() < 0.15 else random_.uniform(0.1, 4.0)
+    return random_.uniform(0.5, 6.0)
+
+
+def schedule(seed, points, kinds):
+    random_ = random.Random(f"faults-{seed}")
+    chosen = random_.choices(list(kinds), list(kinds.values()), k=points)
+    return [
+        Point(number, kind, random_.choice(["starting", "any", "any", "late"]), random_.uniform(0.0, 0.8),
+              duration(random_, kind), random_.random())
+        for number, kind in enumerate(chosen)
+    ]  # fmt: skip
+
+
+def role_of(command_line):
+    arguments = command_line.split(b"\0")
+    program = pathlib.PurePath(os.fsdecode(arguments[0])).name
+    if len(arguments) > 1 and arguments[1] == b"supervise":
+        return "supervisor"
+    return {"mpirun": "mpirun", "dotresize-worker": "rank"}.get(program, "other")
+
+
+def variable(environment, name):
+    """Of /proc/PID/environ."""
+    prefix = name.encode() + b"="
+    return next((item[len(prefix):].decode() for item in environment.split(b"\0") if item.startswith(prefix)), None)
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    job: str
+    role: str
+
+    def signal(self, number):
+        """False if it is gone."""
+        with contextlib.suppress(OSError):
+            environment = pathlib.Path(f"/proc/{self.pid}/environ").read_bytes()
+            if variable(environment, "DOTRESIZE_JOB_ID") == self.job:
+                os.kill(self.pid, number)
+                return True
+        return False
+
+
+def processes_of_jobs(state):
+    """The live processes of all jobs of this state directory's server, supervisors included."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError, IndexError):
+            job = variable((entry / "environ").read_bytes(), "DOTRESIZE_JOB_ID")
+            if not job or not (state / "jobs" / job).exists():
+                continue
+            if (entry / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX":
+                found.append(Process(int(entry.name), job, role_of((entry / "cmdline").read_bytes())))
+    return found
+
+
+def fill(disk):
+    """Takes all the room that is left; returns the file that has it."""
+    path = disk / "taken-by-others"
+    with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
+        room = os.statvfs(disk)
+        os.posix_fallocate(file.fileno(), 0, max(1, room.f_bavail * room.f_frsize))
+        while file.write(bytes(4096)):
+            pass
+    return path
+
+
+class Faults:
+    """Makes faults, and ends those whose time is over at each tick(). Starts the server again whenever it is gone."""
+
+    def __init__(self, server, disk, witness):
+        self.server = server
+        self.disk = disk  # small, for some of the outputs
+        self.witness = witness
+        self.down = False
+        self.known = set()  # pids that were there before the point
+        self.to_end = []  # a heap of (when, number, function)
+        self.numbers = itertools.count()
+
+    def tick(self):
+        while self.to_end and self.to_end[0][0] <= time.monotonic():
+            heapq.heappop(self.to_end)[2]()
+        if self.down:
+            self.start_server()
+        time.sleep(0.02)
+
+    def end_all(self):
+        for _, _, end in self.to_end:
+            end()
+        self.to_end = []
+
+    def start_server(self):
+        try:
+            self.server.start()
+            self.down = False
+        except AssertionError:  # the table is locked, the disk is full: as a service manager, try again
+            self.server.process.wait(20)
+            self.server.process = None
+            time.sleep(0.2)
+
+    def end_later(self, seconds, end):
+        if seconds < math.inf:
+            heapq.heappush(self.to_end, (time.monotonic() + seconds, next(self.numbers), end))
+
+    def processes(self):
+        return processes_of_jobs(self.server.state)
+
+    def begin(self):
+        """A point is to come."""
+        self.known = {process.pid for process in self.processes()}
+
+    def make(self, point, stage):
+        """What it has met, in words; None if it finds nothing in this stage."""
+        action, what = point.kind.split()
+        if what in ("server", "table", "state", "output"):
+            return getattr(self, f"{action}_{what}")(point)
+        victims = [process for process in self.processes() if what in ("job", process.role)]
+        if stage == "starting":
+            victims = [process for process in victims if process.pid not in self.known]
+        if stage == "late":
+            victims = [process for process in victims if self.witness.has_output(process.job)]
+        if not victims:
+            return None
+        victim = sorted(victims, key=lambda process: process.pid)[int(point.choice * len(victims))]
+        if what == "job":
+            return self.kill_job(victim.job)
+        if not victim.signal(signal.SIGKILL if action == "kill" else signal.SIGSTOP):
+            return None
+        if action == "stop":
+            self.end_later(point.lasts, lambda: victim.signal(signal.SIGCONT))
+            if what == "rank" and point.lasts == math.inf:
+                self.witness.fallible.add(victim.job)  # of resources.timeout_s
+        return f"{victim.role} {victim.pid} of {victim.job}"
+
+    def kill_job(self, job):
+        for process in self.processes():
+            if process.job == job:
+                process.signal(signal.SIGKILL)
+        return f"all of {job}"
+
+    def kill_server(self, _):
+        if self.down:
+            return None
+        self.down = True
+        self.server.end(signal.SIGKILL)
+        return "server"
+
+    def stop_server(self, point):
+        if self.down:
+            return None
+        process = self.server.process
+        process.send_signal(signal.SIGSTOP)
+        self.end_later(point.lasts, lambda: process.send_signal(signal.SIGCONT))  # nothing if it is dead
+        return "server"
+
+    def lock_table(self, point):
+        try:
+            other = sqlite3.connect(self.server.state / "jobs.sqlite", isolation_level=None, timeout=0.1)
+            other.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:  # the server writes, or another fault has locked it
+            return None
+        self.end_later(point.lasts, other.close)
+        return "job table"
+
+    def fill_disk(self, disk, point):
+        self.witness.disk_is_full(True)
+        taken = fill(disk)
+
+        def free():
+            taken.unlink(missing_ok=True)
+            self.witness.disk_is_full(False)
+
+        self.end_later(point.lasts, free)
+        return str(disk)
+
+    def fill_state(self, point):
+        return self.fill_disk(self.server.state, point)
+
+    def fill_output(self, point):
+        return self.fill_disk(self.disk, point)

@@ -1,0 +1,219 @@
+"""Jobs of four clients while processes are killed and stopped, disks fill, and another program locks the job table.
+
+DOTRESIZE_CHAOS_POINTS faults, DOTRESIZE_CHAOS_JOBS jobs, both drawn from DOTRESIZE_CHAOS_SEED and printed (-s): which
+process a fault meets, and when, is up to the machine. No deadline is on the wall time but the server's own for
+heartbeats, DOTRESIZE_CHAOS_HEARTBEAT seconds, and that something happens at all.
+"""
+
+import contextlib
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import time
+from collections import Counter
+
+import pytest
+from chaos_clients import Client, Job, Witness, make_orders, tree
+from chaos_faults import DISK_KINDS, HEARTBEAT_TIMEOUT_S, KINDS, Faults, processes_of_jobs, schedule
+from conftest import ENDED, SOURCE, Server, eventually, jobs_pb2, spec
+
+POINTS = int(os.environ.get("DOTRESIZE_CHAOS_POINTS", "20"))
+JOBS = int(os.environ.get("DOTRESIZE_CHAOS_JOBS", str(POINTS // 2)))
+SEED = os.environ.get("DOTRESIZE_CHAOS_SEED", "1")
+CLIENTS = 4
+
+
+@contextlib.contextmanager
+def small_disk(path, mib):
+    """A file system of this size; None if this user may not make one."""
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mib}m,mode=0700", "tmpfs", path],
+                             capture_output=True).returncode == 0
+    try:
+        yield path if mounted else None
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", path], check=True)
+
+
+@pytest.fixture
+def disks(tmp_path):
+    """(state directory, folder of some outputs): the second is None if they cannot be made small."""
+    with small_disk(tmp_path / "state", 128) as state, small_disk(tmp_path / "disk", 96) as disk:
+        (tmp_path / "state").chmod(0o700)
+        yield tmp_path / "state", disk if state else None
+
+
+@pytest.fixture
+def server(disks, tmp_path):
+    (tmp_path / "temporary").mkdir()
+    server = Server(disks[0], "--max-ranks", "4", "--retry-delay", "0", "--max-attempts", "100",
+                    "--heartbeat-timeout", str(HEARTBEAT_TIMEOUT_S), "--max-rate", "0",
+                    TMPDIR=str(tmp_path / "temporary"), OMP_NUM_THREADS="1")  # fmt: skip
+    server.command[server.command.index("127.0.0.1:0")] = f"127.0.0.1:{fixed_port()}"
+    yield server.start()
+    if server.process:
+        server.process.send_signal(signal.SIGCONT)
+        server.end(signal.SIGKILL)
+    for process in processes_of_jobs(server.state):
+        process.signal(signal.SIGKILL)
+
+
+def fixed_port():
+    """A free one, which nobody is given by chance while the server is away."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        lowest = int(file.read().split()[0])
+    for port in random.sample(range(10000, lowest), 50):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
+
+
+def make_neighbours(folder, orders):
+    """Files of others beside the outputs, with names that could be taken for the server's. {name: content} of them."""
+    for order in orders:
+        for name in (f"{order.number}.partial.old", f".{order.number}.partial.deleted-00", f"{order.number}x"):
+            if order.number % 4 == 0:
+                (folder / name).mkdir()
+                (folder / name / "keep").write_text(name)
+        if order.kind == "foreign":
+            order.partial.mkdir()
+            (order.partial / "keep").write_text("not of dotresize")
+    (folder / "link").symlink_to(folder.parent)
+    return tree(folder)
+
+
+def make_faults(points, faults, witness, clients):
+    """How many of them have met something."""
+    met = Counter()
+    for point in points:
+        # The faults are spread over the jobs.
+        while witness.ended < 0.9 * JOBS * point.number / len(points) and any(map(Client.is_alive, clients)):
+            tick(faults, witness, clients)
+        found = make_fault(point, faults, witness, clients)
+        print(f"{point}: {found or 'nothing to meet any more'}", flush=True)
+        met[point.kind] += bool(found)
+    return met
+
+
+def make_fault(point, faults, witness, clients):
+    due = time.monotonic() + point.delay
+    while time.monotonic() < due:
+        tick(faults, witness, clients)
+    faults.begin()
+    ended = witness.ended
+    while any(map(Client.is_alive, clients)):
+        stage = point.stage if witness.ended == ended else "any"
+        found = faults.make(point, stage)
+        if found:
+            witness.happened()
+            return found
+        tick(faults, witness, clients)
+    return None
+
+
+def tick(faults, witness, clients):
+    faults.tick()
+    witness.check_stall()
+    failures = [client.failure for client in clients if client.failure]
+    assert not failures, "\n".join(failures)
+
+
+def all_jobs(server):
+    jobs, token = [], ""
+    while True:
+        page = server.jobs.ListJobs(jobs_pb2.ListJobsRequest(page_size=7, page_token=token), timeout=60)
+        jobs += page.jobs
+        token = page.next_page_token
+        if not token:
+            return jobs
+
+
+def check_table(server, witness, first):
+    """By a new server, and in the file."""
+    accepted = {first, *witness.orders}
+    jobs = all_jobs(server)
+    assert len(jobs) == len(accepted), "no job is lost or doubled"
+    assert {job.id for job in jobs} == accepted
+    for job in jobs:
+        if job.id == first:
+            continue
+        order = witness.orders[job.id]
+        order.job.ClearField("unfinished_bytes")  # which lists do not have
+        assert job == order.job, "what has ended stays so"
+        events = list(server.watch(job.id))
+        assert events == order.events, "nobody has missed one"
+        assert [event.seq for event in events] == list(range(1, len(events) + 1))
+        states = [event.state_change.state for event in events if event.HasField("state_change")]
+        assert [state in ENDED for state in states] == [False] * (len(states) - 1) + [True], states
+    server.end(signal.SIGTERM)
+    with sqlite3.connect(server.state / "jobs.sqlite") as table:
+        assert table.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert table.execute("SELECT count(*) FROM queue").fetchone() == (0,)
+        assert table.execute("SELECT count(*) FROM claims").fetchone() == (0,)
+
+
+def check_nothing_is_left(server, witness, folder, neighbours, disk):
+    assert processes_of_jobs(server.state) == []
+    left = [path for path in pathlib.Path("/dev/shm").iterdir() if any(id_ in path.name for id_ in witness.orders)]
+    assert left == []
+    assert list((folder.parent / "temporary").iterdir()) == []
+    eventually(60, lambda: not list((server.state / "trash").iterdir()))
+    journals = {order.partial for order in witness.orders.values() if order.job.state == Job.FAILED}
+    earlier = {order.output for order in witness.orders.values() if order.kind == "overwrite"}
+    for place in filter(None, [folder, disk]):
+        for path in place.iterdir():
+            ours = path in journals | earlier or path.with_suffix("") in earlier
+            assert ours or path.name in {name.split("/")[0] for name in neighbours}, path
+    found = tree(folder)
+    assert {name: found.get(name) for name in neighbours} == neighbours, "files of others are touched"
+
+
+def print_summary(points, met, witness, seconds):
+    orders = list(witness.orders.values())
+    attempts = sum(order.job.attempt for order in orders)
+    states = Counter(Job.State.Name(order.job.state) for order in orders)
+    print(f"seed {SEED}: {sum(met.values())} of {len(points)} faults met something: {dict(met)}")
+    print(f"{len(orders)} jobs accepted from {CLIENTS} clients, {attempts} attempts: {dict(states)}; "
+          f"{sum(len(order.events) for order in orders)} events; {seconds:.0f} s; {len(witness.faults)} wrong")
+
+
+def test_no_fault_loses_doubles_or_spoils_a_job(server, disks, tmp_path):
+    begin = time.monotonic()
+    disk = disks[1]
+    print(f"seed {SEED}: {POINTS} faults, {JOBS} jobs{'' if disk else ', no full disks'}", flush=True)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    inputs = {path: tree(path) for path in (SOURCE / "examples/docs-llama", SOURCE / "tests/data")}
+    first = server.create(spec(tmp_path / "earlier", method__sparsity=0.4, calibration__samples=2)).id
+    assert server.wait(first).state == Job.SUCCEEDED
+    orders = make_orders(SEED, JOBS, folder, disk)
+    neighbours = make_neighbours(folder, orders)
+    points = schedule(SEED, POINTS, {**KINDS, **(DISK_KINDS if disk else {})})
+
+    witness = Witness(tree(tmp_path / "earlier"))
+    clients = [Client(server.endpoint, orders[i::CLIENTS], witness, tmp_path / "earlier") for i in range(CLIENTS)]
+    faults = Faults(server, disk, witness)
+    for client in clients:
+        client.start()
+    try:
+        met = make_faults(points, faults, witness, clients)
+        while faults.to_end or faults.down or any(map(Client.is_alive, clients)):
+            tick(faults, witness, clients)
+        tick(faults, witness, clients)
+    finally:
+        faults.end_all()
+    print_summary(points, met, witness, time.monotonic() - begin)
+    assert not witness.faults, "\n".join(witness.faults)
+    assert sum(met.values()) > 0.8 * POINTS
+    server.kill_and_restart()
+    check_nothing_is_left(server, witness, folder, neighbours, disk)
+    check_table(server, witness, first)
+    assert {path: tree(path) for path in inputs} == inputs
+    shutil.rmtree(tmp_path / "earlier")
