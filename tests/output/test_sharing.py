@@ -110,7 +110,7 @@ def test_an_allocated_stock_model_is_one_of_its_family(tmp_path, evaluation):
             "samples": 4,
             "seqlen": 128,
         },
-        "evaluation": {"tokens": str(evaluation)},
+        "evaluation": {"tokens": str(evaluation), "seqlen": 512},
     }
     directory = run_worker(tmp_path, job, ranks=2)
     report = report_of(directory)
