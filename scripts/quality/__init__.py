@@ -1,0 +1,1 @@
+"""What scripts/quality_table.py consists of."""

@@ -1,0 +1,169 @@
+"""The rows of the table: sweeps of `dotresize sweep` (docs/sweeps.md), a recipe and a model each."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from paper.programs import dotresize
+
+from .models import NAMES
+from .recipes import BASELINE, LOW_RANK, METHODS, RECIPES, STOCK
+
+EXIT_SOME_FAILED = 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """One job. The figures are None if there is no such job, which `reason` says."""
+
+    model: str
+    recipe: str
+    method: str
+    size: float
+    reason: str = None
+    widths: str = None
+    features: str = None  # of the MLPs, if they were cut
+    net: float = None  # of the dense model's bytes
+    perplexity: float = None
+    kl: float = None
+    agreement: float = None
+    predicted_kl: float = None
+
+    @property
+    def key(self):
+        return self.model, self.recipe, self.method, self.size
+
+    @property
+    def place(self):
+        """In the order of models, recipes, methods and sizes."""
+        recipe = [of.name for of in RECIPES].index(self.recipe)
+        return NAMES.index(self.model), recipe, METHODS.index(self.method), -self.size
+
+    @property
+    def done(self):
+        return self.perplexity is not None
+
+
+@dataclass(frozen=True)
+class Dense:
+    model: str
+    parameters: int
+    bytes: int
+    perplexity: float
+    predicted_tokens: int
+
+
+class Results:
+    """What docs/quality.json has."""
+
+    def __init__(self, dense=(), rows=()):
+        self.dense = {of.model: of for of in dense}
+        self.rows = {row.key: row for row in rows}
+
+    def add(self, dense, rows):
+        """dense: None if no job is done."""
+        if dense:
+            self.dense[dense.model] = dense
+        self.rows.update({row.key: row for row in rows})
+
+    def of(self, model, **wanted):
+        """The rows that are done, in the order of the table."""
+        return [
+            row for row in sorted(self.rows.values(), key=lambda row: row.place)
+            if row.model == model and row.done and all(getattr(row, key) == value for key, value in wanted.items())
+        ]  # fmt: skip
+
+    def json(self):
+        """In the order of the table, whatever was measured last."""
+        dense = sorted(self.dense.values(), key=lambda of: NAMES.index(of.model))
+        rows = sorted(self.rows.values(), key=lambda row: row.place)
+        document = {"dense": [asdict(of) for of in dense], "rows": [without_nothing(asdict(row)) for row in rows]}
+        return json.dumps(document, indent=1) + "\n"
+
+
+def without_nothing(values):
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def read_results(file):
+    if not file.is_file():
+        return Results()
+    document = json.loads(file.read_text(encoding="utf-8"))
+    return Results([Dense(**of) for of in document["dense"]], [Row(**row) for row in document["rows"]])
+
+
+def with_rank(options, rank):
+    return {key: rank if value is LOW_RANK else value for key, value in options.items()}
+
+
+def sweeps_of(recipe, model, methods, sizes, folder):
+    """By the sizes that they have: a sweep cannot have another cut of the MLPs for each size."""
+    options = {"round_to": model.round_to, **with_rank(recipe.options, model.rank)}
+    output = {"path": str(folder), "report_html": False, **recipe.output}
+    if recipe.format == STOCK:
+        output |= dict(model.stock_output)
+    job = {
+        "name": recipe.name,
+        "model": {"path": str(model.directory)},
+        "output": output,
+        "calibration": {"tokens": str(model.calibration)},
+        "evaluation": {"tokens": str(model.evaluation), "kl": True},
+    }
+    methods = [method for method in recipe.methods if method in methods and (model.is_example or method == BASELINE)]
+    if not methods:
+        return
+    for together in [list(sizes)] if recipe.cut is None else [[size] for size in sizes]:
+        of = dict(options)
+        if recipe.cut:
+            of["mlp"] = {**options.get("mlp", {}), "sparsity": recipe.cut[together[0]]}
+        yield job | {"method": of, "sweep": {"method.name": methods, f"method.{recipe.size_key}": together, "keep": "none"}}
+
+
+def spread(values):
+    low, high = min(values), max(values)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def measured(report):
+    """What a row has of a job's report."""
+    compressed = report["compressed"]
+    mlps = [mlp["width"] for mlp in report.get("mlps", [])]
+    return {
+        "widths": spread([junction["width"] for junction in report["junctions"] if junction["mapped"]]),
+        "features": spread(mlps) if mlps else None,
+        "net": compressed["bytes_fraction"],
+        "perplexity": compressed["perplexity"],
+        "kl": compressed["kl"],
+        "agreement": compressed["agreement"],
+        "predicted_kl": report.get("allocation", {}).get("predicted_kl"),
+    }
+
+
+def dense_of(model, report):
+    return Dense(model.name, report["dense"]["parameters"], report["dense"]["bytes"], report["dense"]["perplexity"],
+                 report["evaluation"]["predicted_tokens"])  # fmt: skip
+
+
+def measure(recipe, model, methods, sizes, folder):
+    """Dense (None if no job is done) and the rows of a recipe."""
+    dense, rows = None, []
+    for number, sweep in enumerate(sweeps_of(recipe, model, methods, sizes, folder)):
+        file = folder.parent / f"{folder.name}-{recipe.name}-{number}.json"
+        file.write_text(json.dumps(sweep, indent=1) + "\n", encoding="utf-8")
+        results = dotresize("sweep", file, accept=(0, EXIT_SOME_FAILED))
+        for variant in results["variants"]:
+            values = variant["values"]
+            row = {
+                "model": model.name,
+                "recipe": recipe.name,
+                "method": values["method.name"],
+                "size": float(values[f"method.{recipe.size_key}"]),
+            }
+            if variant["state"] != "done":
+                rows.append(Row(**row, reason=variant.get("reason", variant["state"])))
+                continue
+            report = Path(results["directory"]) / "variants" / variant["id"] / "dotresize" / "report.json"
+            report = json.loads(report.read_text(encoding="utf-8"))
+            dense = dense_of(model, report)
+            rows.append(Row(**row, **measured(report)))
+    return dense, rows

@@ -1,0 +1,180 @@
+"""docs/quality.md."""
+
+import yaml
+from paper.table import Column, Table, percent, share
+
+from .claims import compare
+from .measure import with_rank
+from .models import EXAMPLE, NAMES, example
+from .recipes import BASELINE, CUSTOM, RECIPES, SIZES, STOCK
+
+RECIPE_OF = {recipe.name: recipe for recipe in RECIPES}
+FIGURES = [share("net"), Column("perplexity", "{:.2f}"), Column("KL", "{:.4f}"), share("agreement")]
+
+HEAD = """\
+# Quality at equal net size
+
+The best model at a given number of bytes, made without training: perplexity, and divergence from the dense model, at 90, 80, 70 and 60 % of
+the net bytes. The example model ([examples/docs-llama](../examples/docs-llama/README.md)) has {parameters:,} parameters in {bytes:,} bytes, and over
+{tokens:,} predicted tokens perplexity **{dense:.2f}**. One small model: measure on yours.
+
+```
+.venv/bin/python scripts/quality_table.py                                          # makes this page
+.venv/bin/python scripts/quality_table.py --recipes own-fisher --models docs-llama # a recipe again, the other rows as they are in quality.json
+```
+
+![Perplexity over net size]({figure})
+
+The plot has slicegpt in every recipe. *Custom* outputs come with their code, *stock* ones are models of a known family
+([serving.md](serving.md)). KL is the divergence from the dense model in nats a token, agreement how often both hold the same token for the most likely one
+([evaluation.md](evaluation.md#divergence-from-the-dense-model)).
+
+Calibration: 64 windows of 512 tokens of `tests/data/calibration.safetensors`; evaluation: `tests/data/evaluation.safetensors`. Widths and features of MLPs are
+multiples of {round_to} (`round_to`), so that all sizes are met closely; all that the table does not say is the default. The figures with all digits:
+[quality.json](quality.json).
+
+| recipe | format | options of `method`, and of others |
+| --- | --- | --- |
+{recipes}
+"""
+
+HALVES = """
+## Half of the loss
+
+At each size the best row of the paper's methods, without anything of ours but shortcuts that compute the same in fewer bytes, and the best row of all. *Left* is
+the part of the increase over the dense model that remains.
+
+"""
+
+AT_SIZE = """
+## At {size}
+
+"""
+
+PREDICTED = """
+## Predicted and measured
+
+What `allocate: auto` has predicted of its choice ([method.md](method.md#all-widths-by-loss)), and what came out.
+
+"""
+
+FAMILIES_HEAD = """
+## Other families
+
+A model of each other family, {parameters:,} to {most:,} parameters, 3 layers, width 48, trained for this table for a minute on the bytes of the example's calibration
+text (`scripts/quality/models.py`); perplexity is that of a byte. They show that a recipe does for the family what it does for the example. What it does for a large model of that family they
+cannot show. Trained on another machine they differ, and so do their figures a little.
+
+![KL over net size, for each family]({figure})
+
+Of each format the best row of slicegpt alone, and the best of the others:
+
+"""
+
+
+def named(row):
+    return f"{row.method}, {RECIPE_OF[row.recipe].title}"
+
+
+def yes(claim):
+    return "yes" if claim else "no"
+
+
+def options_text(recipe, rank):
+    """As a job file has them."""
+    options = {key: {**value} if isinstance(value, dict) else value for key, value in with_rank(recipe.options, rank).items()}
+    if recipe.cut:
+        options["mlp"] = {**options.get("mlp", {}), "sparsity": " or ".join(map(str, sorted(set(recipe.cut.values()))))}
+    options |= {f"output.{key}": value for key, value in recipe.output.items()}
+    lines = [yaml.safe_dump({key: value}, default_flow_style=True).strip()[1:-1] for key, value in options.items()]
+    return ", ".join(f"`{line}`" for line in lines) or "the defaults"
+
+
+def recipes_rows(results, rank):
+    used = {row.recipe for row in results.rows.values() if row.model == EXAMPLE}
+    return "\n".join(
+        f"| {recipe.title} | {recipe.format} | {options_text(recipe, rank)} |" for recipe in RECIPES if recipe.name in used
+    )
+
+
+def left_out(results):
+    """The recipes that the example has no rows of."""
+    titles = [f"{recipe.title} ({recipe.format})" for recipe in RECIPES if not results.of(EXAMPLE, recipe=recipe.name)]
+    return f"\nNot measured yet: {', '.join(titles)}.\n" if titles else ""
+
+
+def size_table(results, size):
+    """Of the example, best first."""
+    columns = [Column("format"), Column("method, recipe"), Column("widths"), Column("features"), *FIGURES]
+    rows = sorted(results.of(EXAMPLE, size=size), key=lambda row: row.perplexity)
+    cells = [
+        [RECIPE_OF[row.recipe].format, named(row), row.widths, row.features, row.net, row.perplexity, row.kl, row.agreement]
+        for row in rows
+    ]
+    missing = [row for row in results.rows.values() if (row.model, row.size) == (EXAMPLE, size) and not row.done]
+    notes = [f"{named(row)}: {row.reason}" for row in missing]
+    return Table(f"size-{size}", percent(size), columns, cells, notes)
+
+
+def halves_table(results):
+    columns = [Column("size"), Column("best of the paper's methods"), Column("perplexity", "{:.2f}"), Column("best of all"),
+               Column("perplexity", "{:.2f}"), share("left"), Column("at most half")]  # fmt: skip
+    rows = []
+    for size in SIZES:
+        if found := compare(results, EXAMPLE, size, RECIPE_OF):
+            rows.append([percent(size), named(found.before), found.before.perplexity, named(found.ours), found.ours.perplexity,
+                         found.share, yes(found.halves)])  # fmt: skip
+    return Table("halves", "", columns, rows)
+
+
+def predicted_table(results):
+    columns = [Column("model"), Column("size"), Column("format"), Column("predicted KL", "{:.4f}"), Column("measured KL", "{:.4f}"),
+               Column("predicted / measured", "{:.2f}")]  # fmt: skip
+    rows = [
+        [row.model, percent(row.size), RECIPE_OF[row.recipe].format, row.predicted_kl, row.kl, row.predicted_kl / row.kl]
+        for model in NAMES
+        for row in results.of(model)
+        if row.predicted_kl is not None
+    ]
+    return Table("predicted", "", columns, rows)
+
+
+def families_table(results, models):
+    columns = [Column("model"), Column("size"), Column("format"), Column("slicegpt", "{:.3f}"), Column("KL", "{:.4f}"),
+               Column("best", "{:.3f}"), Column("KL", "{:.4f}"), Column("its recipe"), share("left"), Column("never worse")]  # fmt: skip
+    rows = []
+    for model in models:
+        for size in SIZES:
+            for form in (CUSTOM, STOCK):
+                recipes = {recipe.name for recipe in RECIPES if recipe.format == form}
+                if found := compare(results, model, size, recipes, BASELINE):
+                    rows.append([model, percent(size), form, found.before.perplexity, found.before.kl, found.ours.perplexity,
+                                 found.ours.kl, RECIPE_OF[found.ours.recipe].title, found.share, yes(found.no_worse)])  # fmt: skip
+    return Table("families", "", columns, rows)
+
+
+def page(results, models, figures):
+    """Of the example, and of the tiny models that have rows. figures: the names of the plots."""
+    dense = results.dense[EXAMPLE]
+    shape = example()
+    text = HEAD.format(
+        parameters=dense.parameters,
+        bytes=dense.bytes,
+        tokens=dense.predicted_tokens,
+        dense=dense.perplexity,
+        figure=figures[0],
+        round_to=shape.round_to,
+        recipes=recipes_rows(results, shape.rank),
+    )
+    text += left_out(results)
+    if (halves := halves_table(results)).rows:
+        text += HALVES + halves.markdown()
+    for size in SIZES:
+        text += AT_SIZE.format(size=percent(size)) + size_table(results, size).markdown()
+    if (predicted := predicted_table(results)).rows:
+        text += PREDICTED + predicted.markdown()
+    if models:
+        sizes = [results.dense[model].parameters for model in models]
+        text += FAMILIES_HEAD.format(parameters=min(sizes), most=max(sizes), figure=figures[1])
+        text += families_table(results, models).markdown()
+    return text

@@ -1,0 +1,48 @@
+"""What the table compares: recipes, which are jobs but for the method's name and the size."""
+
+from dataclasses import dataclass, field
+
+METHODS = ("magnitude", "dotresize", "slicegpt", "pca_dotresize")
+BASELINE = "slicegpt"  # the method that the tiny models are measured against
+SIZES = (0.9, 0.8, 0.7, 0.6)
+CUSTOM, STOCK = "custom", "stock"
+
+# Fractions of the MLPs' features that are removed, by size; a little less than 1/12, 1/6, 1/4 and 1/3.
+CUT = {0.9: 0.0833, 0.8: 0.1666, 0.7: 0.25, 0.6: 0.3333}
+CUT_BY_LOSS = {0.9: 0.0833, 0.8: 0.0833, 0.7: 0.1666, 0.6: 0.25}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    name: str
+    title: str
+    format: str
+    methods: tuple
+    options: dict = field(default_factory=dict)  # of the section method; LOW_RANK stands for the model's
+    output: dict = field(default_factory=dict)  # of the section output
+    size_key: str = "size"  # of the section method
+    cut: dict = None  # by size, mlp.sparsity; beside what options has of mlp
+    paper: bool = False  # what the paper's methods are without measures of ours
+    of_families: bool = False  # also run for the tiny models
+
+
+LOW_RANK = object()
+OWN_FISHER = {"shortcuts": LOW_RANK, "head": "sliced", "metric": "fisher"}
+ONE_MAP = {"map_sharing": "model"}
+ONE_FISHER = {**ONE_MAP, "metric": "fisher"}
+
+RECIPES = (
+    Recipe("own-dense", "shortcuts dense", CUSTOM, ("slicegpt",), {"shortcuts": "dense"}, paper=True),
+    Recipe("own", "shortcuts exact", CUSTOM, METHODS, paper=True, of_families=True),
+    Recipe("energy", "widths by energy", CUSTOM, ("slicegpt",), {"widths": {"from": "energy"}}, size_key="widths.size", paper=True),
+    Recipe("own-low-rank", "low rank", CUSTOM, ("slicegpt", "pca_dotresize"), {"shortcuts": LOW_RANK, "head": "sliced"}),
+    Recipe("own-fisher", "low rank, fisher", CUSTOM, ("slicegpt", "pca_dotresize"), OWN_FISHER),
+    Recipe("own-fisher-mlp", "low rank, fisher, MLPs by loss", CUSTOM, ("slicegpt",),
+           {**OWN_FISHER, "mlp": {"widths": "by_loss"}}, cut=CUT_BY_LOSS, of_families=True),
+    Recipe("allocate-any", "allocate: auto", CUSTOM, ("slicegpt",), {"allocate": "auto"}, {"format": "any"}, of_families=True),
+    Recipe("one", "one map", STOCK, METHODS, ONE_MAP, paper=True, of_families=True),
+    Recipe("one-fisher", "one map, fisher", STOCK, ("slicegpt", "pca_dotresize", "magnitude"), ONE_FISHER),
+    Recipe("one-mlp", "one map, MLPs", STOCK, ("slicegpt",), ONE_MAP, cut=CUT),
+    Recipe("one-fisher-mlp", "one map, fisher, MLPs", STOCK, ("slicegpt",), ONE_FISHER, cut=CUT, of_families=True),
+    Recipe("allocate-stock", "allocate: auto", STOCK, ("slicegpt",), {"allocate": "auto"}, {"format": "stock"}, of_families=True),
+)  # fmt: skip
