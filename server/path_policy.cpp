@@ -1,10 +1,12 @@
 #include "server/path_policy.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/partial_path.h"
+#include "base/printable.h"
 #include "job/spec/spec_paths.h"
 #include "server/api_error.h"
 
@@ -20,6 +22,21 @@ bool is_written(const std::string& field) {
   return field == kOutputField || field == "calibration.statistics.save";
 }
 
+/// INVALID_ARGUMENT, for a path that cannot be looked up: a name in it is too long, or links lead
+/// in a circle.
+[[noreturn]] void refuse_lookup(const std::string& field, const fs::path& path,
+                                const std::error_code& error) {
+  throw invalid_argument(field, in_quotes(path.string()) + ": " + error.message());
+}
+
+/// Without symbolic links.
+fs::path canonical_of(const std::string& field, const fs::path& path) {
+  std::error_code error;
+  fs::path canonical = fs::weakly_canonical(path, error);
+  if (error) refuse_lookup(field, path, error);
+  return canonical;
+}
+
 /// The output's one name: two spellings of a path are one output. A link in its own place is not
 /// followed: it is what a job would replace.
 fs::path actual_output(const std::string& field, const std::string& path) {
@@ -29,7 +46,11 @@ fs::path actual_output(const std::string& field, const std::string& path) {
   if (name.empty() || name == "." || name == "..") {
     throw invalid_argument(field, "must end with the name of the directory to make");
   }
-  return fs::weakly_canonical(output.parent_path()) / name;
+  fs::path actual = canonical_of(field, output.parent_path()) / name;
+  std::error_code error;
+  const fs::path longest = replaced_path(actual);  // of the names beside it that the job uses
+  if (!fs::status_known(fs::symlink_status(longest, error))) refuse_lookup(field, longest, error);
+  return actual;
 }
 
 bool overlap(const fs::path& a, const fs::path& b) { return is_within(a, b) || is_within(b, a); }
@@ -93,7 +114,7 @@ v1::JobSpec PathPolicy::resolve(const v1::JobSpec& spec) const {
   for (const SpecPath& path : paths_of(resolved)) {
     if (path.value->empty()) continue;
     const fs::path actual = is_written(path.key) ? actual_output(path.key, *path.value)
-                                                 : fs::weakly_canonical(*path.value);
+                                                 : canonical_of(path.key, *path.value);
     check(path.key, *path.value, actual);
     *path.value = actual.string();
   }

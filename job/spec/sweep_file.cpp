@@ -24,6 +24,7 @@ namespace {
 constexpr char kSection[] = "sweep";
 constexpr char kKeep[] = "keep";
 constexpr char kStatistics[] = "calibration.statistics";
+constexpr std::size_t kMaxAxes = 64;  // more than a job has keys
 constexpr std::size_t kMaxVariants = 4096;
 constexpr std::size_t kMaxBytes = std::size_t{64} << 20;  // of the specs of all variants
 constexpr std::size_t kMaxViolations = 20;                // of one variant
@@ -63,6 +64,9 @@ void SweepReader::read(const YAML::Node& section) {
   }
   int keeps = 0;
   for (const auto& entry : section) {
+    if (sweep_.axes.size() > kMaxAxes) {
+      return fault(section, "", fmt::format("varies more than {} keys", kMaxAxes));
+    }
     if (entry.first.IsScalar()) {
       lines[std::string(kSection) + "." + entry.first.Scalar()] = line_at(entry.first);
     }

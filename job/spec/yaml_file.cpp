@@ -63,15 +63,23 @@ YAML::Node load_document(const std::string& text, const std::string& origin) {
 }  // namespace
 
 YAML::Node nested(const std::string& key, const YAML::Node& node) {
-  YAML::Node inner = node;
-  for (std::string rest = key;;) {
-    const std::size_t dot = rest.rfind('.');
-    YAML::Node outer;
-    outer[dot == std::string::npos ? rest : rest.substr(dot + 1)] = inner;
-    inner.reset(outer);  // an assignment would make a node of itself
-    if (dot == std::string::npos) return inner;
-    rest.resize(dot);
+  // Deeper than any key of a job: what more dots there are stays in the last part, which nobody
+  // knows either. Each map costs more than the one within it.
+  constexpr std::size_t kMostParts = 8;
+  std::vector<std::size_t> begins = {0};
+  while (begins.size() < kMostParts) {
+    const std::size_t dot = key.find('.', begins.back());
+    if (dot == std::string::npos) break;
+    begins.push_back(dot + 1);
   }
+  YAML::Node inner = node;
+  for (std::size_t end = key.size(); !begins.empty(); begins.pop_back()) {
+    YAML::Node outer;
+    outer[key.substr(begins.back(), end - begins.back())] = inner;
+    inner.reset(outer);  // an assignment would make a node of itself
+    end = begins.back() - 1;
+  }
+  return inner;
 }
 
 bool is_utf8(const std::string& text) {
@@ -101,7 +109,10 @@ void throw_faults(const std::string& origin, std::vector<Fault> faults) {
 }
 
 YAML::Node load_yaml(const std::string& text, const std::string& origin) {
-  if (!is_utf8(text)) throw_faults(origin, {{1, "", "is not UTF-8 text"}});
+  // yaml-cpp takes a text with NUL bytes for UTF-16 or UTF-32, and does not always come to its end.
+  if (!is_utf8(text) || text.find('\0') != std::string::npos) {
+    throw_faults(origin, {{1, "", "is not UTF-8 text"}});
+  }
   return load_document(without_surrogate_pairs(text), origin);
 }
 

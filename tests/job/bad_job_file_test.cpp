@@ -51,6 +51,7 @@ std::vector<BadJob> bad_jobs() {
       {"TwoDocuments", std::string(kGood) + "---\nname: b\n", "16: a second YAML document"},
       {"NestingBomb", std::string(100000, '['), "1: is nested too deeply"},
       {"NotUtf8", "name: \xff\xfe", "1: is not UTF-8 text"},
+      {"Utf32", std::string(",\0\0\0\0\0\0\0th", 10), "1: is not UTF-8 text"},
       {"UnknownAnchor", good_with("docs", "*docs"), "1: is not valid YAML"},
       {"MisspeltKey", good_with("sparsity", "sparsty"),
        "8: method.sparsty: unknown key, did you mean 'sparsity'?"},

@@ -105,6 +105,16 @@ TEST(SweepFile, HasAtMostSoManyCombinations) {
               HasSubstr("sweep: has more than 4096 combinations"));
 }
 
+TEST(SweepFile, NeitherManyKeysNorOneOfManyPartsTakeLong) {
+  std::string keys;
+  for (int i = 0; i < 100; ++i) keys += fmt::format("method.x{}: [1]\n  ", i);
+  EXPECT_THAT(fault_of("method.lambda: [0.1, 1]", keys + "method.y: [1]"),
+              HasSubstr("sweep: varies more than 64 keys"));
+  const std::string parts = "method" + std::string(200'000, '.');
+  EXPECT_THAT(fault_of("method.lambda: [0.1, 1]", "? " + parts + "\n  : [0.1, 1]"),
+              HasSubstr("sweep.method.'': unknown key"));
+}
+
 std::string fault_of_change(const std::string& change) {
   try {
     parse_sweep(kGood, "sweep.yaml", "/jobs", {change});

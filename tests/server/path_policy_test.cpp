@@ -69,6 +69,21 @@ TEST_F(PathPolicyTest, EveryPathOutsideTheRootsIsDenied) {
   EXPECT_EQ(code(rooted_), grpc::StatusCode::PERMISSION_DENIED);
 }
 
+TEST_F(PathPolicyTest, PathsThatCannotBeLookedUpAreTheCallersFault) {
+  const v1::JobSpec good = spec_;
+  const std::string longest(255, 'n');
+  spec_.mutable_model()->set_path(at("root/" + longest + "n"));
+  EXPECT_EQ(code(rooted_), grpc::StatusCode::INVALID_ARGUMENT);
+  link("root/circle", "root/circle");
+  spec_.mutable_model()->set_path(at("root/circle/model"));
+  EXPECT_EQ(code(rooted_), grpc::StatusCode::INVALID_ARGUMENT);
+  spec_ = good;
+  spec_.mutable_output()->set_path(at("root/" + longest));
+  EXPECT_EQ(code(rooted_), grpc::StatusCode::INVALID_ARGUMENT) << "no room for .replaced";
+  spec_.mutable_output()->set_path(at("root/" + longest.substr(std::string(".replaced").size())));
+  EXPECT_EQ(code(rooted_), grpc::StatusCode::OK);
+}
+
 TEST_F(PathPolicyTest, StatisticsThatAreSavedAreWrittenAsAnOutputIs) {
   v1::Statistics& statistics = *spec_.mutable_calibration()->mutable_statistics();
   statistics.set_save(at("root"));
