@@ -2,9 +2,12 @@
 # UndefinedBehaviorSanitizer. Whatever links it is compiled and linked with them too; an error ends the program.
 # -O0: optimising instrumented code takes minutes. -Wno-restrict: g++ 12 warns of its own std::string there.
 # Twelve sources are compiled as one, as DOTRESIZE_UNITY has it for the libraries themselves.
+# -fsanitize-coverage: the fuzzers of tests/fuzz link the same libraries. Others pay for it with a few calls that do next to nothing.
 include(Precompiled)
-set(DOTRESIZE_SANITIZERS -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+set(DOTRESIZE_SANITIZERS -fsanitize=address,undefined,float-cast-overflow -fno-sanitize-recover=all -fno-omit-frame-pointer
+    -fsanitize-coverage=trace-pc,trace-cmp)
 if(NOT TARGET dotresize_sanitized_pch)
+  add_library(dotresize_coverage STATIC ${CMAKE_SOURCE_DIR}/tests/fuzz/coverage.cpp)
   dotresize_plain_header(dotresize_sanitized_pch)
   target_compile_options(dotresize_sanitized_pch PRIVATE ${DOTRESIZE_SANITIZERS} -O0 -g1 -Wno-restrict)
 endif()
@@ -18,7 +21,7 @@ function(dotresize_sanitized_library name)
   target_precompile_headers(${name} REUSE_FROM dotresize_sanitized_pch)
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
   target_link_options(${name} PUBLIC ${DOTRESIZE_SANITIZERS})
-  target_link_libraries(${name} PUBLIC ${ARG_LIBRARIES})
+  target_link_libraries(${name} PUBLIC ${ARG_LIBRARIES} dotresize_coverage)
 endfunction()
 
 # dotresize_sources_of(VARIABLE TARGETS...): absolute paths of the sources of targets.

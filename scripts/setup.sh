@@ -16,7 +16,7 @@ packages=(
   libyaml-cpp-dev libspdlog-dev libfmt-dev libsqlitecpp-dev libsqlite3-dev nlohmann-json3-dev
   libcli11-dev libssl-dev pkg-config libcpp-httplib-dev prometheus-cpp-dev
   libctemplate-dev libjs-chart.js libpng-dev
-  libhwy-dev libgtest-dev libgmock-dev libbenchmark-dev slurm-wlm munge
+  libhwy-dev libgtest-dev libgmock-dev libbenchmark-dev libclang-rt-dev slurm-wlm munge
 )
 
 say() { echo "setup: $*"; }

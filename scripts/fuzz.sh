@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# libFuzzer over what untrusted bytes go through (tests/fuzz/targets.h), in the build that there is.
+#
+#   scripts/fuzz.sh SECONDS [TARGET...]   the kept inputs, then new ones for so long, for each target
+#   scripts/fuzz.sh keep [TARGET...]      keeps what the runs have found to reach more code, as few inputs as do
+#
+# Kept inputs are in tests/fuzz/corpus/TARGET/, words of each format in tests/fuzz/TARGET.dict, new finds in
+# build/fuzz/TARGET/. An input that breaks a promise ends the run, and is left there as crash-*, slow-unit-* or the like: it
+# belongs into the corpus, with the mend.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+
+seconds=${1:?SECONDS or keep}
+targets=("${@:2}")
+((${#targets[@]})) || targets=(safetensors config job_file tokens access calls)
+# Temporary files in memory: each input of some targets is one, or a change of the job table.
+[ ! -w /dev/shm ] || export TMPDIR=/dev/shm
+
+for target in "${targets[@]}"; do
+  program=$root/build/bin/fuzz_$target
+  corpus=$root/tests/fuzz/corpus/$target
+  finds=$root/build/fuzz/$target
+  mkdir -p "$finds/new"
+  options=(-timeout=60 -rss_limit_mb=4096 -print_final_stats=1 "-artifact_prefix=$finds/")
+  [ ! -f "tests/fuzz/$target.dict" ] || options+=("-dict=$root/tests/fuzz/$target.dict")
+  if [ "$seconds" = keep ]; then
+    mkdir -p "$finds/kept"
+    "$program" -merge=1 "${options[@]}" "$finds/kept" "$corpus" "$finds/new"
+    rm -rf "$corpus"
+    mv "$finds/kept" "$corpus"
+  else
+    "$program" "-max_total_time=$seconds" -use_value_profile=1 "${options[@]}" "$finds/new" "$corpus"
+  fi
+done

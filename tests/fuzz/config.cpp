@@ -1,0 +1,55 @@
+#include "base/errors.h"
+#include "job/model/model_config.h"
+#include "job/plan/plan_table.h"
+#include "job/plan/resolved_job.h"
+#include "job/plan/shard_plan.h"
+#include "job/spec/job_file.h"
+#include "tests/fuzz/targets.h"
+#include "tests/temporary_directory.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int64_t kMaxPlannedLayers = 8;  // the plan of more takes long without optimisation
+
+const char* const kJobs[] = {
+    "method: {sparsity: 0.2}",
+    "method: {name: slicegpt, size: 0.8, metric: fisher, mlp: {sparsity: 0.1}}",
+    "method: {name: dotresize, width: 1, map_sharing: model, allow_larger: true}"};
+
+/// Plans a few jobs, each of which the model may refuse.
+void plan_jobs(const ModelConfig& config) {
+  static const TemporaryDirectory dir;
+  static const auto tokens = dir.write("tokens.safetensors", "");
+  for (const std::string method : kJobs) {
+    const v1::JobSpec spec = parse_job_text(
+        "name: n\nmodel: {path: m}\noutput: {path: o}\nresources: {ranks: 2, memory: 64GiB}\n"
+        "calibration: {tokens: tokens.safetensors}\nevaluation: {tokens: tokens.safetensors}\n" +
+            method + "\n",
+        "job.yaml", dir.path());
+    try {
+      const ResolvedJob job = resolve_job(spec, config);
+      const ShardPlan plan = make_shard_plan(config, job);
+      for (const RankShard& rank : plan.ranks) {
+        require(rank.parameters >= 0 && rank.bytes >= 0 && rank.peak_memory_bytes > 0,
+                "sizes of a plan are within int64");
+      }
+      require(!plan_table(config, job, plan).empty(), "a plan has a table");
+    } catch (const InputError&) {
+      continue;
+    }
+  }
+}
+
+}  // namespace
+
+void fuzz_config(const std::string& bytes) {
+  try {
+    const ModelConfig config = parse_model_config(bytes, "config.json");
+    if (config.num_layers <= kMaxPlannedLayers) plan_jobs(config);
+  } catch (const InputError&) {
+    return;
+  }
+}
+
+}  // namespace dotresize

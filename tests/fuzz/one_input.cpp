@@ -1,0 +1,17 @@
+// The entry point of libFuzzer, for the function DOTRESIZE_FUZZ_TARGET of targets.h.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "tests/fuzz/targets.h"
+
+extern "C" {
+
+/// An error of UndefinedBehaviorSanitizer becomes a signal, so that libFuzzer keeps the input.
+const char* __ubsan_default_options() { return "abort_on_error=1:print_stacktrace=1"; }
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  dotresize::DOTRESIZE_FUZZ_TARGET(std::string(reinterpret_cast<const char*>(data), size));
+  return 0;
+}
+}

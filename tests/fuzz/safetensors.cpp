@@ -1,0 +1,58 @@
+#include <algorithm>
+#include <cstdint>
+
+#include "base/errors.h"
+#include "tests/fuzz/targets.h"
+#include "worker/checkpoint/safetensors_header.h"
+#include "worker/checkpoint/shard_index.h"
+
+namespace dotresize {
+namespace {
+
+/// Bytes of the tensor by shape and dtype, which must be a number.
+int64_t checked_bytes(const TensorInfo& tensor) {
+  int64_t bytes = safetensors_dtype_size(tensor.dtype);
+  if (std::ranges::find(tensor.shape, 0) != tensor.shape.end()) return 0;
+  for (const int64_t size : tensor.shape) {
+    require(size > 0 && !__builtin_mul_overflow(bytes, size, &bytes), "sizes are within int64");
+  }
+  return bytes;
+}
+
+void check_header(const SafetensorsHeader& header, uint64_t file_size) {
+  uint64_t data = 0;
+  for (const auto& [name, tensor] : header.tensors) {
+    require(tensor.begin <= tensor.end && tensor.end <= file_size, "a tensor lies in the file");
+    require(tensor.end - tensor.begin == static_cast<uint64_t>(checked_bytes(tensor)),
+            "a tensor has the bytes of its shape");
+    data += tensor.end - tensor.begin;
+  }
+  require(data <= file_size, "tensors do not overlap");
+}
+
+void check_index(const std::string& bytes) {
+  for (const auto& [tensor, file] : parse_shard_index(bytes, "index")) {
+    require(!file.empty() && file != "." && file != ".." && file.find('/') == std::string::npos &&
+                file.find('\0') == std::string::npos,
+            "a shard lies in the model's directory");
+  }
+}
+
+}  // namespace
+
+void fuzz_safetensors(const std::string& bytes) {
+  try {
+    if (bytes.starts_with('{'))
+      return check_index(bytes);  // of a header it would be a length beyond any file's
+    // The file may have more data than its beginning here.
+    for (const uint64_t more : {uint64_t{0}, uint64_t{1} << 40}) {
+      check_header(
+          parse_safetensors_header(bytes.data(), bytes.size(), bytes.size() + more, "file"),
+          bytes.size() + more);
+    }
+  } catch (const InputError&) {
+    return;
+  }
+}
+
+}  // namespace dotresize
