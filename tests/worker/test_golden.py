@@ -46,9 +46,26 @@ def measured_perplexity(output):
     return model["perplexity"]
 
 
+@pytest.fixture(scope="module")
+def statistics(tmp_path_factory):
+    """What the tokens leave at the junctions of the dense model is taken once for several methods: by the first job of
+    dotresize, and by that of pca_dotresize. Jobs write the same bytes with it (test_statistics.py)."""
+    folder = tmp_path_factory.mktemp("statistics")
+
+    def of(name, activations, map_sharing="junction", **others):
+        path = folder / ("pca" if name in ("pca_dotresize", "slicegpt") else "identity")
+        saves = name in ("pca_dotresize", "dotresize")
+        if activations != "original" or map_sharing != "junction" or not (saves or path.exists()):
+            return {}
+        return {"calibration": {"statistics": {"use" if path.exists() else "save": str(path)}}}
+
+    return of
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_golden_perplexity(case, tmp_path):
+def test_golden_perplexity(case, statistics, tmp_path):
     method = dict(case["method"])
+    kept = statistics(**method)
     activations = method.pop("activations")
     in_job = case["name"] in MEASURED_IN_JOB
     spec = harness.job(
@@ -57,6 +74,7 @@ def test_golden_perplexity(case, tmp_path):
         activations=activations,
         ranks=case["ranks"],
         evaluate=in_job,
+        **kept,
     )
     report = harness.run_to_report(spec, tmp_path)
 
