@@ -14,7 +14,7 @@ import harness
 @pytest.fixture
 def spec(tmp_path):
     return harness.job(
-        tmp_path / "out", method={"name": "pca_dotresize", "width": 200}, ranks=4, evaluate=False
+        tmp_path / "out", method={"name": "pca_dotresize", "width": 200}, ranks=2, evaluate=False
     )
 
 

@@ -173,14 +173,20 @@ def end_with_sigterm(running):
     assert harness.all_gone(ranks)
 
 
-@pytest.mark.parametrize("damaged", [["first-0"], ["rotation-0", "second-1"], ["shared-0"]])
-def test_damaged_sums_of_shared_maps_are_computed_again(damaged, uninterrupted, tmp_path):
-    """Some junctions are described, others are not."""
-    spec = small_job(tmp_path / "out", "shared maps")
+@pytest.fixture(scope="module")
+def summed(tmp_path_factory):
+    """What a job with shared maps has left that was killed when some junctions were described, others not."""
+    directory = tmp_path_factory.mktemp("summed")
     everything = 2 * JUNCTIONS + 3 * 4  # first, second; rotation, map and shared
-    interrupted.run_to_entries(
-        spec, tmp_path, everything + 1, functools.partial(interrupted.kill, kind="rank 0")
-    )
+    kill = functools.partial(interrupted.kill, kind="rank 0")
+    interrupted.run_to_entries(small_job(directory / "out", "shared maps"), directory, everything + 1, kill)
+    return directory
+
+
+@pytest.mark.parametrize("damaged", [["first-0"], ["rotation-0", "second-1"], ["shared-0"]])
+def test_damaged_sums_of_shared_maps_are_computed_again(damaged, summed, uninterrupted, tmp_path):
+    shutil.copytree(summed / "out.partial", tmp_path / "out.partial")
+    spec = small_job(tmp_path / "out", "shared maps")
     journal = interrupted.journal_of(spec)
     (journal / "junction-1.json").unlink(missing_ok=True)
     for name in damaged:
@@ -341,8 +347,21 @@ def with_evaluation(spec, directory, seqlen, kl=True):
     return {**copy.deepcopy(spec), "evaluation": evaluation}
 
 
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory):
+    """The report of a job that evaluates windows of a length in one go."""
+
+    @functools.cache
+    def report(seqlen):
+        directory = tmp_path_factory.mktemp("evaluated")
+        spec = with_evaluation(small_job(directory / "out"), directory, seqlen)
+        return harness.run_to_report(spec, directory, threads=1)
+
+    return report
+
+
 @pytest.mark.parametrize("kl_before, seqlen, kept", [(True, 512, True), (True, 256, False), (False, 512, False)])
-def test_the_dense_evaluation_is_kept_for_the_same_windows_alone(kl_before, seqlen, kept, tmp_path):
+def test_the_dense_evaluation_is_kept_for_the_same_windows_alone(kl_before, seqlen, kept, evaluated, tmp_path):
     """What the predictions are compared with is a part of it."""
     spec = small_job(tmp_path / "out", ranks=3)
     before = in_many_groups(with_evaluation(spec, tmp_path, 512, kl_before), tmp_path)
@@ -355,8 +374,7 @@ def test_the_dense_evaluation_is_kept_for_the_same_windows_alone(kl_before, seql
     resumed = harness.run(with_evaluation(spec, tmp_path, seqlen), tmp_path, threads=1)
     assert resumed.returncode == 0, resumed.stderr
     assert ("evaluate_dense" not in resumed.stderr) == kept
-    fresh = with_evaluation(small_job(tmp_path / "fresh"), tmp_path, seqlen)
-    expected = harness.run_to_report(fresh, tmp_path, threads=1)
+    expected = evaluated(seqlen)
     found = harness.report(tmp_path / "out")
     for model, values in [("dense", ["perplexity"]), ("compressed", ["perplexity", "kl", "agreement"])]:
         assert [found[model][value] for value in values] == [expected[model][value] for value in values]
