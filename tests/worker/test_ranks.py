@@ -13,6 +13,8 @@ ALL_CASES = bool(os.environ.get("DOTRESIZE_ALL_CASES"))
 SAMPLES = 16  # two for each of 8 ranks
 SEQLEN = 128  # of dump_maps
 RANKS = [1, 3, 8]
+# Each schedule meets all of them every day with the method that does most, with the others three.
+MANY = ("pca_dotresize",)
 # A method of each basis is enough every day where maps are shared: their sums are those of the methods.
 SHARING = ["magnitude", "dotresize", "slicegpt", "pca_dotresize"] if ALL_CASES else ["dotresize", "slicegpt"]
 JUNCTIONS = 13
@@ -60,11 +62,13 @@ def check_ranks(tokens, directory, method, schedule, more_ranks=RANKS[1:], group
 @pytest.mark.parametrize("schedule", ["pipeline", "token_parallel"])
 @pytest.mark.parametrize("method", ["magnitude", "dotresize", "slicegpt", "pca_dotresize"])
 def test_maps_do_not_depend_on_the_ranks(tokens, method, schedule, tmp_path):
-    check_ranks(tokens, tmp_path, method, schedule)
+    check_ranks(
+        tokens, tmp_path, method, schedule, more_ranks=RANKS[1:] if ALL_CASES or method in MANY else [3]
+    )
 
 
 def test_maps_in_the_metric_of_the_loss_do_not_depend_on_the_ranks(tokens, tmp_path):
-    alone = check_ranks(tokens, tmp_path, "slicegpt,fisher", "pipeline", more_ranks=[2, 3, 8])
+    alone = check_ranks(tokens, tmp_path, "slicegpt,fisher", "pipeline", more_ranks=[2, 8])
     for found in alone:
         identity = torch.eye(WIDTH, dtype=torch.float64)
         assert torch.allclose(found["M_inv"] @ found["M"], identity, atol=1e-9)
