@@ -6,6 +6,8 @@
 # GPU, says that it measures nothing if there is none.
 # scripts/bench.sh scale: not among all; real jobs at the widths of 8B and 70B under memory budgets (16 GB of disk, an
 # hour or two on 2 cores). CASE: a part of the names of the only ones to run.
+# scripts/bench.sh server: not among all; the server under load, about half an hour. PART: the only ones of crowd, table
+# and short_jobs to run.
 # scripts/bench.sh hardware: not among all; the rates of this machine as a file for dotresize plan --hardware. DEVICE
 # (default cpu; cuda), FOLDER (default the system's for temporary files) is on the disk that is measured.
 set -euo pipefail
@@ -49,6 +51,10 @@ for name in "${names[@]}"; do
         --device "$device" --folder "${FOLDER:-${TMPDIR:-/tmp}}" | tee "$file.partial"
       mv "$file.partial" "$file"
       echo "$file" ;;
+    server)
+      read -ra parts <<<"${PART:-}"
+      $python bench/server_load.py build $results/server.json ${parts:+--only "${parts[@]}"}
+      made+=("$results/server.json") ;;
     scale)
       $python bench/scale_benchmark.py build $results/scale.json ${CASE:+--case "$CASE"}
       made+=("$results/scale.json") ;;
