@@ -238,13 +238,13 @@ JobPage JobStore::list(const JobQuery& query) {
 
 JobListing JobStore::listing(const JobQuery& query) {
   std::unique_lock writing(mutex_, std::defer_lock);
-  std::unique_lock reading(read_mutex_, std::defer_lock);
+  std::unique_lock reading(list_mutex_, std::defer_lock);
   std::lock(writing, reading);
-  const SQLite::Transaction snapshot(reader_.database());
-  reader_.fix_snapshot();
+  const SQLite::Transaction snapshot(lister_.database());
+  lister_.fix_snapshot();
   const int64_t last_change = recent_.last();
   writing.unlock();  // reading may take long
-  return {reader_.list(query), last_change};
+  return {lister_.list(query), last_change};
 }
 
 JobPosition JobStore::position(const std::string& id) {

@@ -17,8 +17,8 @@
 
 namespace dotresize {
 
-/// Answers all open WatchJob, WatchJobs and GetLogs calls with two threads of its own, in turn: none takes a
-/// thread, and none waits longer because another one has much to send.
+/// Answers all open WatchJob, WatchJobs and GetLogs calls with two threads of its own, in turn:
+/// none takes a thread, and none waits longer because another one has much to send.
 class StreamPump {
  public:
   class Stream {

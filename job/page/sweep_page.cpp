@@ -9,8 +9,8 @@
 #include "base/checked_json.h"
 #include "base/errors.h"
 #include "base/human_text.h"
-#include "job/page/sweep_figures.h"
 #include "base/json_fields.h"
+#include "job/page/sweep_figures.h"
 
 namespace dotresize {
 namespace {

@@ -22,8 +22,8 @@ SublayerWidths widths_of(const ModelConfig& config, int64_t sublayer);
 inline constexpr int64_t kBackwardPasses = 3;
 
 /// As long as finding a junction's transport plan takes. Measured at the widths of Llama-3.1-8B and
-/// 70B with lambda 0.1: 48 and 64 iterations, the first one, in the log domain, and the plan as long
-/// as 16 to 27 others.
+/// 70B with lambda 0.1: 48 and 64 iterations, the first one, in the log domain, and the plan as
+/// long as 16 to 27 others.
 inline constexpr double kSinkhornIterations = 80.0;
 
 /// Of tokens on their way through a sublayer.

@@ -5,10 +5,10 @@
 #include <sstream>
 
 #include "base/checked_json.h"
+#include "base/json_fields.h"
 #include "base/partial_path.h"
 #include "dotresize/v1/jobs.pb.h"
 #include "job/model/config_fields.h"
-#include "base/json_fields.h"
 
 namespace dotresize {
 namespace {

@@ -1,7 +1,7 @@
 #include "job/report/report_entries.h"
 
-#include "base/printable.h"
 #include "base/json_fields.h"
+#include "base/printable.h"
 #include "job/report/transport_entry.h"
 
 namespace dotresize {

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "base/base64.h"
-#include "job/model/config_fields.h"
 #include "base/json_fields.h"
+#include "job/model/config_fields.h"
 
 namespace dotresize {
 namespace {

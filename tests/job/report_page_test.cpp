@@ -114,7 +114,8 @@ TEST(ReportPage, ShowsThreePlansAndHasAll) {
 
 // tests/data/compat/README.md
 TEST(ReportPage, OfAnEarlierCommitIsMade) {
-  const std::string path = DOTRESIZE_SOURCE_DIR "/tests/data/compat/146ac88/output/dotresize/report.json";
+  const std::string path =
+      DOTRESIZE_SOURCE_DIR "/tests/data/compat/146ac88/output/dotresize/report.json";
   const Page page = report_page(parse_report(file_text(path), path));
   EXPECT_THAT(ids_of(page), Contains("sinkhorn-iterations"));
   EXPECT_THAT(ids_of(page), Not(Contains("spectrum")));
