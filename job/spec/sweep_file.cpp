@@ -248,7 +248,8 @@ void check_base(const SweepFile& sweep, std::vector<Fault>& faults) {
   const auto fault = [&](const std::string& key, const std::string& what) {
     faults.push_back({line_of(base.lines, key), key, what, base.place_of(key)});
   };
-  for (const auto& [key, change] : base.changed) {
+  for (const auto& changed : base.changed) {
+    const std::string& key = changed.first;
     const auto varied = std::ranges::find_if(
         sweep.axes, [&](const SweepAxis& axis) { return exclude_each_other(axis.key, key); });
     if (varied != sweep.axes.end()) fault(key, "has no effect: the sweep varies " + varied->key);
