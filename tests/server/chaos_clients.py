@@ -48,7 +48,7 @@ class Order:
     def spec(self):
         changes = {"calibration__tokens": __file__} if self.kind == "bad" else {}
         return spec(self.output, name=f"chaos-{self.number}", method__name=METHODS[self.method],
-                    calibration__samples=2, resources__ranks=self.ranks, resources__timeout_s=20,
+                    calibration__samples=2, resources__ranks=self.ranks, resources__timeout_s=60,
                     output__overwrite=self.kind == "overwrite", **changes)  # fmt: skip
 
 
