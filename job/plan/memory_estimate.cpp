@@ -338,7 +338,7 @@ int64_t Sizes::folding() const {
   for (int64_t s = r.shard.first_sublayer; s < r.shard.end_sublayer; ++s) {
     const int64_t dense = sublayer_parameters(r.config, s, d, d, /*folded=*/false);
     const int64_t shortcut =
-        forms.empty() ? k * k : shortcut_parameters(forms[static_cast<std::size_t>(s)], k, k);
+        forms.empty() ? k * k : shortcut_parameters(forms.at(static_cast<std::size_t>(s)), k, k);
     const int64_t folded =
         sublayer_parameters(r.config, s, k, k, /*folded=*/true) - k * k + shortcut;
     const bool ahead = on_gpu() && s + 1 < r.shard.end_sublayer;  // is uploaded meanwhile

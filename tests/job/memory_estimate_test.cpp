@@ -179,6 +179,7 @@ TEST(MemoryEstimate, OfTokenParallelDoesNotGrowWithTheModelsDepth) {
   const int64_t peak = peak_memory(make_shard_plan(config, job));
   config.num_layers *= 2;
   config.junction_widths.assign(2 * 64 + 1, 4096);
+  job.widths = uniform_widths(config, job.head_sliced, job.widths.largest());
   EXPECT_EQ(peak_memory(make_shard_plan(config, job)), peak);
 }
 
