@@ -27,7 +27,9 @@ struct Sizes {
         k(rank.job.widths.largest()),
         seqlen(expected_seqlen(rank.job, rank.config)),
         compute_bytes(size_in_bytes(rank.compute)),
-        fold_bytes(folds_in_float64(rank.job.output_dtype) ? kDouble : kFloat) {}
+        fold_bytes(folds_in_float64(rank.job.output_dtype) ? kDouble : kFloat),
+        aligns(has_low_rank_shortcut(rank.job.shortcuts, rank.job.widths.all,
+                                     rank.job.junction_groups, d, rank.job.oblique_maps())) {}
 
   bool on_gpu() const { return r.device == DeviceKind::kCuda; }
   bool pca() const { return r.job.method.pca(); }
@@ -36,7 +38,6 @@ struct Sizes {
   bool gradients() const { return r.job.gradients(); }
   bool oblique() const { return r.job.oblique_maps(); }
   bool has_head() const { return r.shard.end_sublayer == r.config.num_sublayers(); }
-  bool aligns() const;
 
   int64_t square() const { return d * d * kDouble; }
   int64_t rectangle() const { return d * k * kDouble; }
@@ -118,6 +119,7 @@ struct Sizes {
   int64_t seqlen;
   int64_t compute_bytes;
   int64_t fold_bytes;  ///< of a number in folding
+  bool aligns;         ///< whether maps are rotated into each other
 };
 
 int64_t Sizes::largest_sublayer(int64_t k_in, int64_t k_out, bool folded) const {
@@ -301,15 +303,10 @@ int64_t Sizes::describing() const {
   return written + decomposed + maps + rectangle() + R;
 }
 
-bool Sizes::aligns() const {
-  return has_low_rank_shortcut(r.job.shortcuts, r.job.widths.all, r.job.junction_groups, d,
-                               r.job.oblique_maps());
-}
-
 /// Two maps, each completed to a basis, and the products of their parts; the turn and the factors
 /// of the two before, which are being written.
 int64_t Sizes::aligning() const {
-  if (!aligns()) return 0;
+  if (!aligns) return 0;
   const int64_t shortcut = oblique() ? 2 * rectangle() + 3 * k * k * kDouble : 0;
   return 4 * rectangle() + 3 * square() + shortcut + written_beside(fold_bytes * k * (2 * d - k));
 }
@@ -317,28 +314,26 @@ int64_t Sizes::aligning() const {
 /// Beside the maps of folding: one in float64 and rotated, its rotation, the turn to the next one
 /// and their product.
 int64_t Sizes::rotated_maps() const {
-  if (!aligns()) return 0;
+  if (!aligns) return 0;
   return (oblique() ? 4 : 2) * rectangle() + 3 * k * k * kDouble;
 }
 
 /// The basis that a last junction of full width gets, once the in_proj before it is folded.
 int64_t Sizes::last_basis() const {
-  if (!aligns() || !has_head() || r.job.head_sliced) return 0;
+  if (!aligns || !has_head() || r.job.head_sliced) return 0;
   return 4 * square() + (oblique() ? 4 * rectangle() : 0);
 }
 
 /// A sublayer as it was read, its folded in_proj, and the sublayer before it, which is being
 /// written; the maps at both sides. Or as much of the vocabulary.
 int64_t Sizes::folding() const {
-  const std::vector<ShortcutForm> forms =
-      shortcut_forms(r.job.shortcuts, r.job.widths.all, r.job.junction_groups, d, oblique());
+  const int64_t shortcut =
+      shortcut_parameters(shortcut_form(r.job.shortcuts, k, k, d, oblique()), k, k);
   int64_t most = kFoldedVocabularyRows * (d + 2 * k) + d * k;
   int64_t before = 0;
   int64_t before_last = 0;
   for (int64_t s = r.shard.first_sublayer; s < r.shard.end_sublayer; ++s) {
     const int64_t dense = sublayer_parameters(r.config, s, d, d, /*folded=*/false);
-    const int64_t shortcut =
-        forms.empty() ? k * k : shortcut_parameters(forms.at(static_cast<std::size_t>(s)), k, k);
     const int64_t folded =
         sublayer_parameters(r.config, s, k, k, /*folded=*/true) - k * k + shortcut;
     const bool ahead = on_gpu() && s + 1 < r.shard.end_sublayer;  // is uploaded meanwhile
