@@ -58,6 +58,12 @@ SublayerCount count_of(const ModelConfig& config, int64_t sublayer) {
   return {{one.fixed - feature.fixed, one.in - feature.in, one.out - feature.out}, feature};
 }
 
+/// Predictions hold for small changes: of no junction more is taken than they can tell. Two thirds
+/// of the width that all would have if bytes went with it.
+double least_width(const ResolvedJob& job) {
+  return job.allocation->size * static_cast<double>(job.hidden_size) * 2.0 / 3.0;
+}
+
 /// Indices: of the junctions in the possible widths, of the layers in possible_mlp_widths().
 struct Choice {
   std::vector<std::size_t> widths;
@@ -76,7 +82,7 @@ class Search {
   bool is_mapped(std::size_t junction) const { return junction < rises_.junctions.size(); }
   /// A junction without a map keeps the hidden size.
   std::size_t first_width(std::size_t junction) const {
-    return is_mapped(junction) ? 0 : grid() - 1;
+    return is_mapped(junction) ? least_ : grid() - 1;
   }
   double rise(std::size_t junction, std::size_t in, std::size_t out) const {
     return is_mapped(junction) ? rises_.junctions[junction].at(in * grid() + out) : 0.0;
@@ -103,6 +109,7 @@ class Search {
   std::vector<std::vector<HullCorner>> hulls_;   ///< [L] over features
   std::vector<std::vector<int64_t>> shortcuts_;  ///< [G][G] parameters
   int64_t limit_ = 0;                            ///< parameters of the output
+  std::size_t least_ = 0;                        ///< index of the smallest width
 };
 
 Search::Search(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises)
@@ -131,6 +138,8 @@ Search::Search(const ModelConfig& config, const ResolvedJob& job, const Predicte
       row.push_back(shortcut_parameters(form, k_in, k_out));
     }
   }
+  least_ = static_cast<std::size_t>(std::ranges::lower_bound(widths_, least_width(job)) -
+                                    widths_.begin());
   const NetSize size = net_size(config, job, job.widths);
   limit_ = largest_bytes(job.allocation->size, size.dense_bytes) / size_in_bytes(job.output_dtype);
 }
