@@ -84,6 +84,15 @@ class JointAllocation : public ResolveJob {
   }
 };
 
+TEST_F(JointAllocation, NoJunctionGetsFarLessThanTheSizeSays) {
+  spec_.mutable_method()->set_size(0.7);
+  const ResolvedJob job = resolve();
+  const std::vector<double> free_first = {0.0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  const PredictedRises rises = squares(job, free_first, std::vector<double>(6, 1e-3));
+  const Allocation chosen = allocate_jointly(config_, job, rises);
+  EXPECT_GE(static_cast<double>(std::ranges::min(chosen.widths.all)), 0.7 * 256 * 2 / 3);
+}
+
 TEST_F(JointAllocation, MeetsTheSizeAndIsPredictedToBeBetterThanAnyUniformChoice) {
   std::mt19937 random(1);
   std::lognormal_distribution<double> weight(0.0, 1.5);
