@@ -9,6 +9,37 @@ namespace {
 
 const grpc::Status kEndedEarly(grpc::UNAVAILABLE, "the stream ended early");
 
+/// What a stream does that breaks: it is opened again, if it has ever been open.
+class Reconnection {
+ public:
+  Reconnection(Connection& connection, const std::function<bool()>& interrupted,
+               const FollowOptions& options)
+      : connection_(connection),
+        interrupted_(interrupted),
+        tick_(options.tick),
+        backoff_(options.first_pause, options.max_pause, options.patience) {}
+
+  void connected() { ever_connected_ = true; }
+  /// The server has said something, or is silent but there.
+  void heard() { backoff_.reset(); }
+  /// Waits before the next attempt, once `tell` has told of it; false if there is to be none.
+  bool await(const RpcError& error, const std::function<void()>& tell) {
+    if (!ever_connected_ || !is_transient(error.code())) return false;
+    const auto length = backoff_.next();
+    if (!length) return false;
+    tell();
+    connection_.wait(*length, tick_, interrupted_);
+    return true;
+  }
+
+ private:
+  Connection& connection_;
+  const std::function<bool()>& interrupted_;
+  const std::chrono::milliseconds tick_;
+  Backoff backoff_;
+  bool ever_connected_ = false;
+};
+
 class Watcher {
  public:
   Watcher(Connection& connection, const std::string& id, WatchObserver& observer,
@@ -17,7 +48,7 @@ class Watcher {
         observer_(observer),
         interrupted_(interrupted),
         options_(options),
-        backoff_(options.first_pause, options.max_pause, options.patience) {
+        reconnection_(connection, interrupted, options) {
     request_.set_id(id);
   }
 
@@ -26,7 +57,7 @@ class Watcher {
       try {
         const v1::Job job = connection_.get_job(request_.id());
         if (job_end_seen_) return job;
-        ever_connected_ = true;
+        reconnection_.connected();
         observer_.connected(job);
         const grpc::Status status = follow();
         if (interrupted_()) break;
@@ -34,7 +65,8 @@ class Watcher {
         if (job_end_seen_ || status.error_code() == grpc::DEADLINE_EXCEEDED) continue;
         throw RpcError(status.ok() ? kEndedEarly : status, connection_.server());
       } catch (const RpcError& error) {
-        if (!ever_connected_ || !is_transient(error.code()) || !pause(error.what())) throw;
+        const auto tell = [&] { observer_.disconnected(error.what()); };
+        if (!reconnection_.await(error, tell)) throw;
       }
     }
     return std::nullopt;
@@ -57,7 +89,7 @@ class Watcher {
           take(event);
           break;
         case Stream::Next::kTimeout:
-          backoff_.reset();
+          reconnection_.heard();
           observer_.tick();
           break;
         case Stream::Next::kEnd:
@@ -68,19 +100,10 @@ class Watcher {
   }
 
   void take(const v1::Event& event) {
-    backoff_.reset();
+    reconnection_.heard();
     request_.set_after_seq(event.seq());
     observer_.event(event);
     if (event.has_state_change() && has_ended(event.state_change().state())) job_end_seen_ = true;
-  }
-
-  /// Waits before the next attempt; false when there is to be none.
-  bool pause(const std::string& why) {
-    const auto length = backoff_.next();
-    if (!length) return false;
-    observer_.disconnected(why);
-    connection_.wait(*length, options_.tick, interrupted_);
-    return true;
   }
 
   Connection& connection_;
@@ -88,8 +111,7 @@ class Watcher {
   const std::function<bool()>& interrupted_;
   const FollowOptions& options_;
   v1::WatchJobRequest request_;
-  Backoff backoff_;
-  bool ever_connected_ = false;
+  Reconnection reconnection_;
   bool job_end_seen_ = false;
 };
 
@@ -102,7 +124,7 @@ class JobsWatcher {
         observer_(observer),
         interrupted_(interrupted),
         options_(options),
-        backoff_(options.first_pause, options.max_pause, options.patience) {
+        reconnection_(connection, interrupted, options) {
     *request_.mutable_filter() = filter;
   }
 
@@ -110,13 +132,13 @@ class JobsWatcher {
     while (!interrupted_()) {
       try {
         connection_.server_info();  // whether somebody is there
-        ever_connected_ = true;
+        reconnection_.connected();
         observer_.connected();
         const grpc::Status status = follow();
         if (interrupted_() || status.error_code() == grpc::DEADLINE_EXCEEDED) continue;
         throw RpcError(status.ok() ? kEndedEarly : status, connection_.server());
       } catch (const RpcError& error) {
-        if (!ever_connected_ || !is_transient(error.code()) || !pause()) throw;
+        if (!reconnection_.await(error, [this] { observer_.disconnected(); })) throw;
       }
     }
   }
@@ -135,7 +157,7 @@ class JobsWatcher {
     while (!interrupted_()) {
       const Stream::Next next = stream.next(change, options_.tick);
       if (next == Stream::Next::kEnd) return stream.status();
-      backoff_.reset();
+      reconnection_.heard();
       if (next == Stream::Next::kTimeout) continue;
       if (change.has_cursor()) request_.set_cursor(change.cursor());
       observer_.change(change);
@@ -143,22 +165,12 @@ class JobsWatcher {
     return grpc::Status::OK;
   }
 
-  /// Waits before the next attempt; false when there is to be none.
-  bool pause() {
-    const auto length = backoff_.next();
-    if (!length) return false;
-    observer_.disconnected();
-    connection_.wait(*length, options_.tick, interrupted_);
-    return true;
-  }
-
   Connection& connection_;
   JobsObserver& observer_;
   const std::function<bool()>& interrupted_;
   const FollowOptions& options_;
   v1::WatchJobsRequest request_;
-  Backoff backoff_;
-  bool ever_connected_ = false;
+  Reconnection reconnection_;
 };
 
 /// Prints what there is after `request.offset()`, and moves that on.

@@ -45,7 +45,7 @@ def run(options, results, file, work):
         for recipe in chosen:
             if not (model.is_example or recipe.of_families):
                 continue
-            dense, rows = measure(recipe, model, options.methods, options.sizes, work / model.name.replace(" ", "-") / recipe.name)
+            dense, rows = measure(recipe, model, options.methods, options.sizes, work / model.name.replace(" ", "-"))
             results.add(dense, rows)
             file.write_text(results.json(), encoding="utf-8")
 

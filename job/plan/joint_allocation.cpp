@@ -58,10 +58,14 @@ SublayerCount count_of(const ModelConfig& config, int64_t sublayer) {
   return {{one.fixed - feature.fixed, one.in - feature.in, one.out - feature.out}, feature};
 }
 
-/// Predictions hold for small changes: of no junction more is taken than they can tell. Two thirds
-/// of the width that all would have if bytes went with it.
-double least_width(const ResolvedJob& job) {
-  return job.allocation->size * static_cast<double>(job.hidden_size) * 2.0 / 3.0;
+/// Index in possible_widths(). Predictions hold for small changes: no junction gets less than two
+/// thirds of the width that all would have if bytes went with it, but for rounding down.
+std::size_t least_width(const ResolvedJob& job) {
+  const double least = job.allocation->size * static_cast<double>(job.hidden_size) * 2.0 / 3.0;
+  const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
+  const auto above =
+      std::ranges::upper_bound(widths, least, {}, [](int64_t k) { return static_cast<double>(k); });
+  return static_cast<std::size_t>(std::max<std::ptrdiff_t>(1, above - widths.begin()) - 1);
 }
 
 /// Indices: of the junctions in the possible widths, of the layers in possible_mlp_widths().
@@ -104,19 +108,20 @@ class Search {
   const ResolvedJob& job_;
   const PredictedRises& rises_;
   std::vector<int64_t> widths_;
+  std::size_t least_;  ///< index of the smallest that is considered
   std::vector<SublayerCount> counts_;
   std::vector<std::vector<int64_t>> features_;   ///< [L] descending
   std::vector<std::vector<HullCorner>> hulls_;   ///< [L] over features
   std::vector<std::vector<int64_t>> shortcuts_;  ///< [G][G] parameters
   int64_t limit_ = 0;                            ///< parameters of the output
-  std::size_t least_ = 0;                        ///< index of the smallest width
 };
 
 Search::Search(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises)
     : config_(config),
       job_(job),
       rises_(rises),
-      widths_(possible_widths(job.hidden_size, job.allocation->round_to)) {
+      widths_(possible_widths(job.hidden_size, job.allocation->round_to)),
+      least_(least_width(job)) {
   const bool fits = std::ranges::all_of(rises.junctions, [&](const std::vector<double>& of_one) {
     return of_one.size() == grid() * grid();
   });
@@ -138,8 +143,6 @@ Search::Search(const ModelConfig& config, const ResolvedJob& job, const Predicte
       row.push_back(shortcut_parameters(form, k_in, k_out));
     }
   }
-  least_ = static_cast<std::size_t>(std::ranges::lower_bound(widths_, least_width(job)) -
-                                    widths_.begin());
   const NetSize size = net_size(config, job, job.widths);
   limit_ = largest_bytes(job.allocation->size, size.dense_bytes) / size_in_bytes(job.output_dtype);
 }
@@ -353,8 +356,10 @@ Allocation best_with_one_map(const ModelConfig& config, const ResolvedJob& job,
 
 /// All junctions and MLPs as narrow as they may be.
 Allocation smallest(const ModelConfig& config, const ResolvedJob& job) {
+  const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
   Allocation found;
-  found.widths = uniform_widths(config, job.head_sliced, job.allocation->round_to);
+  found.widths =
+      uniform_widths(config, job.head_sliced, widths.at(job.stock_output() ? 0 : least_width(job)));
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     found.features.push_back(possible_mlp_widths(config, job.mlp.value(), 2 * layer + 1).back());
   }
@@ -386,7 +391,7 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
   throw InputError("method.size",
                    fmt::format("{} is not available: the smallest widths, {}, and the fewest "
                                "features give {:.6f} of the dense model's bytes",
-                               job.allocation->size, job.allocation->round_to, fraction));
+                               job.allocation->size, least.widths.all.front(), fraction));
 }
 
 Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,

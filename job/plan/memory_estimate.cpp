@@ -68,8 +68,12 @@ struct Sizes {
   int64_t half_folded_sublayer() const;
   int64_t half_folded(int64_t sublayer) const;
   int64_t half_folded_of_rank() const;
-  int64_t dense_in_turn() const;
-  int64_t half_folded_in_turn() const;
+  /// Parameters of a sublayer, as it is read and with its in_proj folded.
+  struct Turn {
+    int64_t dense = 0;
+    int64_t half_folded = 0;
+  };
+  Turn largest_turn() const;
   /// Of a group, on this rank.
   int64_t junctions() const {
     return std::min(r.shard.junctions_at_once,
@@ -150,26 +154,19 @@ int64_t Sizes::half_folded(int64_t sublayer) const {
 int64_t Sizes::half_folded_of_rank() const {
   const int64_t end = r.shard.end_run(mapped_junctions(r.config, r.job.head_sliced));
   int64_t largest = 0;
-  for (int64_t s = r.shard.first_sublayer; s < end; ++s)
+  for (int64_t s = r.shard.first_sublayer; s < end; ++s) {
     largest = std::max(largest, half_folded(s));
-  return largest;
-}
-
-/// The largest that the rank reads when ranks take turns, before a junction with a map.
-int64_t Sizes::dense_in_turn() const {
-  const int64_t end = mapped_junctions(r.config, r.job.head_sliced) - 1;
-  int64_t largest = 0;
-  for (int64_t s = r.shard.rank; s < end; s += r.job.ranks) {
-    largest = std::max(largest, sublayer_parameters(r.config, s, d, d, /*folded=*/false));
   }
   return largest;
 }
 
-int64_t Sizes::half_folded_in_turn() const {
+/// The largest that the rank reads when ranks take turns, before a junction with a map.
+Sizes::Turn Sizes::largest_turn() const {
   const int64_t end = mapped_junctions(r.config, r.job.head_sliced) - 1;
-  int64_t largest = 0;
+  Turn largest;
   for (int64_t s = r.shard.rank; s < end; s += r.job.ranks) {
-    largest = std::max(largest, half_folded(s));
+    largest.dense = std::max(largest.dense, sublayer_parameters(r.config, s, d, d, false));
+    largest.half_folded = std::max(largest.half_folded, half_folded(s));
   }
   return largest;
 }
@@ -384,10 +381,10 @@ int64_t RankMemory::layerwise() const {
 int64_t RankMemory::token_parallel() const {
   const Sizes s(*this);
   // To a GPU the sublayer of the rank's next turn is uploaded all the while.
-  const int64_t ahead = s.on_gpu() ? s.fold_bytes * s.dense_in_turn() : 0;
+  const Sizes::Turn turn = s.largest_turn();
+  const int64_t ahead = s.on_gpu() ? s.fold_bytes * turn.dense : 0;
   const int64_t map = s.fold_bytes * s.d * s.k;
-  const int64_t folding =
-      s.fold_bytes * (2 * s.d * s.k + s.dense_in_turn() + s.half_folded_in_turn());
+  const int64_t folding = s.fold_bytes * (2 * s.d * s.k + turn.dense + turn.half_folded);
   // What a rank sends is what it has folded, unless it computes in another dtype.
   const int64_t sent = s.half_folded_sublayer();
   const int64_t converting = s.compute_bytes == s.fold_bytes ? 0 : s.fold_bytes * sent;

@@ -91,8 +91,9 @@ v1::JobSpec without_useless_keys(const v1::JobSpec& spec) {
 std::string identity_of(const v1::JobSpec& spec) {
   v1::JobSpec same = spec;
   same.clear_name();
-  same.clear_output();
-  same.mutable_output()->set_dtype(spec.output().dtype());
+  same.mutable_output()->clear_path();
+  same.mutable_output()->clear_overwrite();
+  same.mutable_output()->clear_report_html();
   same.clear_resources();
   same.mutable_resources()->set_device(spec.resources().device());
   same.mutable_resources()->set_compute_dtype(spec.resources().compute_dtype());

@@ -86,6 +86,16 @@ def test_a_job_is_the_same_however_its_values_and_paths_are_written(offline, job
     assert [row["id"] for row in result["variants"]] == before
 
 
+def test_jobs_of_other_output_formats_are_other_jobs(offline, job_files):
+    file = sweep_file(job_files, **{"method.size": [0.8], "method.name": ["slicegpt"]})
+    spec = json.loads(file.read_text())
+    ids = []
+    for given in ({}, {"format": "stock"}, {"format": "any"}, {"report_html": False}):
+        file.write_text(json.dumps(spec | {"output": spec["output"] | given}))
+        ids += [row["id"] for row in offline.json("sweep", file, "--dry-run")["variants"]]
+    assert len(set(ids)) == 3 and ids[0] == ids[3]
+
+
 def test_a_failed_job_of_a_sweep_has_a_page(offline, job_files, tmp_path):
     variant = tmp_path / "variant"
     variant.mkdir()

@@ -181,11 +181,23 @@ class Session {
     auto stream_context = context();
     std::shared_ptr<grpc::ClientReader<Message>> reader =
         ((*services_.jobs).*method)(stream_context.get(), with_id(request));
-    streams_.push_back({std::move(stream_context), [reader] {
-                          Message message;
-                          while (reader->Read(&message)) continue;
-                          return reader->Finish();
-                        }});
+    const auto read_to_the_end = [reader, context = stream_context.get()] {
+      Message message;
+      while (reader->Read(&message)) {
+        if (is_last(message)) context->TryCancel();
+      }
+      return reader->Finish();
+    };
+    streams_.push_back({std::move(stream_context), read_to_the_end});
+  }
+
+  /// Of a stream that the client ends.
+  static bool is_last(const v1::JobChange& change) {
+    return change.kind() == v1::JobChange::SYNCED;
+  }
+  template <class Message>
+  static bool is_last(const Message&) {
+    return false;
   }
 
   static void check(const std::string& call, const grpc::Status& status) {
@@ -256,6 +268,8 @@ void Session::make(const v1::FuzzedCall& call) {
       return void(job_call(&Stub::ListJobs, call.list_jobs()));
     case v1::FuzzedCall::kWatchJob:
       return follow(&Stub::WatchJob, call.watch_job());
+    case v1::FuzzedCall::kWatchJobs:
+      return follow(&Stub::WatchJobs, call.watch_jobs());
     case v1::FuzzedCall::kCancelJob:
       return void(job_call(&Stub::CancelJob, call.cancel_job()));
     case v1::FuzzedCall::kResumeJob:

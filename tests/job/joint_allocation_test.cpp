@@ -90,7 +90,22 @@ TEST_F(JointAllocation, NoJunctionGetsFarLessThanTheSizeSays) {
   const std::vector<double> free_first = {0.0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   const PredictedRises rises = squares(job, free_first, std::vector<double>(6, 1e-3));
   const Allocation chosen = allocate_jointly(config_, job, rises);
-  EXPECT_GE(static_cast<double>(std::ranges::min(chosen.widths.all)), 0.7 * 256 * 2 / 3);
+  EXPECT_EQ(std::ranges::min(chosen.widths.all), 112);  // 0.7 * 256 * 2/3 is 119.5
+}
+
+TEST_F(JointAllocation, WhatIsAcceptedFitsWithTheLeastWidths) {
+  int accepted = 0;
+  for (int percent = 60; percent > 0; --percent) {
+    spec_.mutable_method()->set_size(percent / 100.0);
+    if (error() != "was accepted") continue;
+    ++accepted;
+    const ResolvedJob job = resolve();
+    const PredictedRises rises =
+        squares(job, std::vector<double>(13, 1.0), std::vector<double>(6, 1.0));
+    const Allocation chosen = allocate_jointly(config_, job, rises);
+    EXPECT_LE(size_of(job, chosen).bytes_fraction(), percent / 100.0);
+  }
+  EXPECT_GT(accepted, 20);
 }
 
 TEST_F(JointAllocation, MeetsTheSizeAndIsPredictedToBeBetterThanAnyUniformChoice) {

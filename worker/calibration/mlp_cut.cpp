@@ -351,6 +351,18 @@ void MlpCuts::run_stages(const ModelConfig& cut_model) {
   });
 }
 
+/// The curves of all MLPs, by layer.
+std::vector<std::vector<double>> read_curves(const Journal& journal, const ModelConfig& config) {
+  std::vector<std::vector<double>> curves;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    const at::Tensor rises =
+        journal.get(curve_entry(2 * layer + 1)).at(kRises).to(at::kDouble).contiguous();
+    const auto* data = rises.const_data_ptr<double>();
+    curves.emplace_back(data, data + rises.numel());
+  }
+  return curves;
+}
+
 }  // namespace
 
 std::vector<std::vector<double>> measure_mlps(Communicator& comm, const CalibrationJob& dense,
@@ -358,14 +370,18 @@ std::vector<std::vector<double>> measure_mlps(Communicator& comm, const Calibrat
                                               const CalibrationObserver& observer,
                                               PhaseClock& clock) {
   MlpCuts(comm, dense, observer, clock).measure(target);
-  std::vector<std::vector<double>> curves;
-  for (int64_t layer = 0; layer < dense.config.num_layers; ++layer) {
-    const at::Tensor rises =
-        dense.journal.get(curve_entry(2 * layer + 1)).at(kRises).to(at::kDouble).contiguous();
-    const auto* data = rises.const_data_ptr<double>();
-    curves.emplace_back(data, data + rises.numel());
-  }
-  return curves;
+  return read_curves(dense.journal, dense.config);
+}
+
+ModelConfig cut_mlps_by_loss(Communicator& comm, const CalibrationJob& dense,
+                             const ResolvedJob& job, const CalibrationObserver& observer,
+                             PhaseClock& clock) {
+  MlpCuts cuts(comm, dense, observer, clock);  // whose stage is loaded once
+  cuts.measure(job.mlp.value());
+  ModelConfig cut = with_mlps_by_loss(dense.config, job, read_curves(dense.journal, dense.config));
+  cuts.run_stages(cut);
+  comm.barrier();  // every MLP is in the journal
+  return cut;
 }
 
 void cut_mlps(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,

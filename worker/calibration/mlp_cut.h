@@ -31,6 +31,12 @@ std::vector<std::vector<double>> measure_mlps(Communicator& comm, const Calibrat
                                               const CalibrationObserver& observer,
                                               PhaseClock& clock);
 
+/// Both rounds of `job.mlp` with `widths: by_loss`. Returns the model with cut MLPs, the same on
+/// every rank. Else as cut_mlps. Collective.
+ModelConfig cut_mlps_by_loss(Communicator& comm, const CalibrationJob& dense,
+                             const ResolvedJob& job, const CalibrationObserver& observer,
+                             PhaseClock& clock);
+
 /// Cuts the MLPs of `dense` to the widths of `cut`, but for those in the journal. Ranks are stages
 /// of a pipeline, or share the tokens, as in the job's schedule. Neither the number of ranks nor
 /// that of groups changes a bit of it. Collective.

@@ -17,7 +17,6 @@
 #include "job/plan/choose_widths.h"
 #include "job/plan/joint_allocation.h"
 #include "job/plan/memory_estimate.h"
-#include "job/plan/mlps_by_loss.h"
 #include "job/plan/traffic.h"
 #include "job/report/model_card.h"
 #include "worker/calibration/allocate.h"
@@ -337,12 +336,11 @@ ModelConfig cut_model(JobContext& run, const std::optional<Allocation>& chosen,
                       const CalibrationObserver& observer) {
   if (!run.job.mlp) return run.config;
   const CalibrationJob dense = calibration_job(run, run.config, run.source, tokens, opened);
+  if (run.job.mlp->by_loss && !chosen) {
+    return cut_mlps_by_loss(run.comm, dense, run.job, observer, run.clock);
+  }
   ModelConfig cut =
       chosen ? with_features(run.config, run.job, *chosen) : with_cut_mlps(run.config, run.job.mlp);
-  if (run.job.mlp->by_loss && !chosen) {
-    const auto rises = measure_mlps(run.comm, dense, *run.job.mlp, observer, run.clock);
-    cut = with_mlps_by_loss(run.config, run.job, rises);
-  }
   cut_mlps(run.comm, dense, run.job, cut, observer, run.clock);
   return cut;
 }
