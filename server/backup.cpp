@@ -8,6 +8,7 @@
 
 #include "base/durable_file.h"
 #include "base/errors.h"
+#include "server/drain.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -55,6 +56,9 @@ int back_up(const fs::path& state_dir, const fs::path& target) {
   fs::permissions(target, fs::perms::owner_all);
   const int jobs = copy_table(state_dir / kTable, target / kTable);
   copy_folder(state_dir / kJobs, target / kJobs);
+  if (fs::exists(state_dir / kDrainedFile)) {
+    fs::copy_file(state_dir / kDrainedFile, target / kDrainedFile);
+  }
   sync_directory(target);
   return jobs;
 }

@@ -5,6 +5,9 @@
 
 namespace dotresize {
 
+/// In the state directory.
+inline constexpr char kDrainedFile[] = "drained";
+
 /// Whether an operator has told the server to start no jobs. A file says so to later servers. Safe
 /// to use from any thread.
 class Drain {

@@ -141,7 +141,7 @@ Server::Server(const ServerOptions& options)
       trash_(state_.trash()),
       paths_(options.allow_roots, state_.root()),
       machine_(machine_of(options)),
-      drain_(state_.root() / "drained"),
+      drain_(state_.root() / kDrainedFile),
       access_(options.tokens),
       audit_(state_.root() / "audit.jsonl"),
       gate_(access_, audit_, options.max_rate),

@@ -5,6 +5,7 @@ import ipaddress
 import json
 import os
 import pathlib
+import re
 import signal
 import threading
 import time
@@ -178,6 +179,16 @@ def test_job_without_heartbeat_is_stopped(make_server, tmp_path):
     assert job.state == Job.FAILED
     assert job.error.code == "LOST"
     assert "no heartbeat for 5 s" in job.error.message
+    check_only_a_journal_is_left(job, tmp_path)
+
+
+def test_a_rank_that_the_others_do_not_hear_is_lost(server, tmp_path):
+    id_ = server.create(long_spec(tmp_path / "out", resources__timeout_s=3)).id
+    server.wait_for_phase(id_, "calibrate")
+    os.kill(ranks_of(id_)[3], signal.SIGSTOP)
+    job = server.wait(id_, seconds=40)
+    assert (job.state, job.error.code) == (Job.FAILED, "LOST"), job
+    assert re.search(r"rank 3 on \S+ has been silent for 3 s", job.error.message)
     check_only_a_journal_is_left(job, tmp_path)
 
 

@@ -95,12 +95,14 @@ def test_damaged_record_hides_no_other_and_can_be_deleted(server, tmp_path):
 def test_backup_of_a_running_server_is_a_state_directory(make_server, server, tmp_path):
     id_ = server.create(spec(tmp_path / "out")).id
     server.wait(id_)
+    server.jobs.DrainServer(jobs_pb2.DrainServerRequest())
     command = [PROGRAM, "backup", "--state", server.state, tmp_path / "state1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("1 jobs copied"), done.stderr
     restored = make_server()
     assert restored.state == tmp_path / "state1"
     assert restored.get(id_) == server.get(id_)
+    assert restored.jobs.GetServerInfo(jobs_pb2.GetServerInfoRequest()).drained
     assert restored.logs(id_) == server.logs(id_) != b""
     assert list(restored.watch(id_)) == list(server.watch(id_))
     assert subprocess.run(command, capture_output=True, timeout=60).returncode == 64, "it exists"

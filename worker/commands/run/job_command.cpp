@@ -132,6 +132,8 @@ class RankLinks {
     if (cuda != nullptr) nccl_ = cuda->make_communicator(*host_, heartbeats_->wait_limit());
   }
 
+  bool is_peer_silent() const { return heartbeats_ && !heartbeats_->silence().empty(); }
+
   Communicator& comm() {
     if (nccl_) return *nccl_;
     if (host_) return *host_;
@@ -173,7 +175,7 @@ class JobCommand {
   void open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals);
   HeartbeatOptions heartbeat_options(const ResolvedJob& job);
   /// Last words of a failing rank, once: to the log and to the coordinator. From any thread.
-  void tell(int exit_code, const std::string& message);
+  void tell(const char* code, const std::string& message);
   /// Tells, and never returns if there are other ranks.
   int fail(int exit_code, const std::string& message);
 
@@ -258,16 +260,16 @@ HeartbeatOptions JobCommand::heartbeat_options(const ResolvedJob& job) {
   options.timeout = std::chrono::seconds(job.timeout_s);
   options.phase = [this] { return progress_.phase(); };
   options.on_silence = [this](const std::string& silence) {
-    tell(kExitJobFailed, silence);
+    tell(kLost, silence);
     output_->discard();
     ::_exit(kExitJobFailed);  // mpirun ends the other ranks
   };
   return options;
 }
 
-void JobCommand::tell(int exit_code, const std::string& message) {
+void JobCommand::tell(const char* code, const std::string& message) {
   std::call_once(told_, [&] {
-    const Failure failure{failure_code(exit_code), rank_, host_name(),
+    const Failure failure{code, rank_, host_name(),
                           progress_.phase().empty() ? "start" : progress_.phase(), message};
     fmt::print(stderr, "{}\n", failure_line(failure));
     if (coordinator_) report_failure(*coordinator_, failure);
@@ -278,7 +280,8 @@ int JobCommand::fail(int exit_code, const std::string& message) {
   if (output_ && output_->stopped()) {
     exit_code = kExitCancelled;  // the failure is what the stop has broken
   } else {
-    tell(exit_code, message);
+    const bool lost = exit_code == kExitJobFailed && links_ && links_->is_peer_silent();
+    tell(lost ? kLost : failure_code(exit_code), message);
   }
   // By every rank: the abort may end rank 0 before it does so.
   if (output_) output_->discard();

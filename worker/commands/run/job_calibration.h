@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "job/plan/joint_allocation.h"
+#include "job/report/report.h"
+#include "worker/checkpoint/writer.h"
+#include "worker/commands/run/job_context.h"
+#include "worker/commands/run/resume.h"
+#include "worker/commands/run/statistics_directory.h"
+
+namespace dotresize {
+
+/// What calibration has written, and what it has found.
+struct Calibrated {
+  JunctionWidths widths;
+  ModelConfig output;
+  ShardLayout layout;
+  std::vector<JunctionReport> junctions;  ///< rank 0
+  std::vector<MlpReport> mlps;            ///< rank 0
+  std::optional<Allocation> allocation;
+  double seconds = 0.0;
+};
+
+/// The job's journal, once it is known that the disk has room for what comes. Collective.
+OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens);
+
+/// Nothing if the job keeps none. Collective.
+std::optional<StatisticsDirectory> open_statistics(JobContext& run, const TokenWindows& tokens);
+
+/// All from the choice of widths to the written shards. Collective.
+Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal& opened,
+                     std::optional<StatisticsDirectory>& statistics);
+
+}  // namespace dotresize

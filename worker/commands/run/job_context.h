@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+
+#include "base/phase_clock.h"
+#include "job/model/model_config.h"
+#include "job/plan/resolved_job.h"
+#include "job/plan/shard_plan.h"
+#include "worker/checkpoint/dtypes.h"
+#include "worker/checkpoint/reader.h"
+#include "worker/comm/communicator.h"
+#include "worker/commands/run/run_job.h"
+#include "worker/commands/token_input.h"
+
+namespace dotresize {
+
+/// What a phase waits for at its end.
+inline std::function<void()> synchronize_of(const ChosenDevice& device) {
+  if (device.cuda == nullptr) return nullptr;
+  return [cuda = device.cuda] { cuda->synchronize(); };
+}
+
+/// What the steps of a job work with. Each step takes what the ones before it returned.
+struct JobContext {
+  ResolvedJob job;  ///< with what an allocation has chosen, once it has
+  const ModelConfig& config;
+  const ShardPlan& plan;
+  const RunEnvironment& environment;
+  PhaseClock clock{!environment.trace.empty(), synchronize_of(environment.device)};
+  TimedCommunicator comm{environment.comm, clock};
+  CheckpointReader source{job.model_path};
+
+  bool root() const { return comm.rank() == 0; }
+  const RankShard& shard() const { return plan.of_rank(comm.rank()); }
+  /// Where all ranks write while the output is unfinished.
+  const std::filesystem::path& partial() const { return environment.output.partial(); }
+  Progress& progress() const { return environment.progress; }
+  at::ScalarType compute_dtype() const { return scalar_type(job.compute_dtype); }
+  std::function<void(int64_t)> count_tokens() const {
+    return [&progress = environment.progress](int64_t tokens) { progress.tokens_seen(tokens); };
+  }
+};
+
+/// What the calibration and the evaluation read.
+struct JobTokens {
+  TokenWindows calibration;
+  std::optional<TokenWindows> evaluation;
+};
+
+}  // namespace dotresize
