@@ -59,9 +59,12 @@ SublayerCount count_of(const ModelConfig& config, int64_t sublayer) {
 }
 
 /// Index in possible_widths(). Predictions hold for small changes: no junction gets less than two
-/// thirds of the width that all would have if bytes went with it, but for rounding down.
+/// thirds of the width that all would have if parameters went with it, but for rounding down.
 std::size_t least_width(const ResolvedJob& job) {
-  const double least = job.allocation->size * static_cast<double>(job.hidden_size) * 2.0 / 3.0;
+  const double parameters = job.allocation->size *
+                            static_cast<double>(size_in_bytes(job.source_dtype)) /
+                            static_cast<double>(size_in_bytes(job.output_dtype));
+  const double least = parameters * static_cast<double>(job.hidden_size) * 2.0 / 3.0;
   const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
   const auto above =
       std::ranges::upper_bound(widths, least, {}, [](int64_t k) { return static_cast<double>(k); });

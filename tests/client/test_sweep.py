@@ -89,6 +89,7 @@ def test_a_job_is_the_same_however_its_values_and_paths_are_written(offline, job
 def test_jobs_of_other_output_formats_are_other_jobs(offline, job_files):
     file = sweep_file(job_files, **{"method.size": [0.8], "method.name": ["slicegpt"]})
     spec = json.loads(file.read_text())
+    spec["method"] |= {"map_sharing": "model"}
     ids = []
     for given in ({}, {"format": "stock"}, {"format": "any"}, {"report_html": False}):
         file.write_text(json.dumps(spec | {"output": spec["output"] | given}))

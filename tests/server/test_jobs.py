@@ -183,7 +183,7 @@ def test_job_without_heartbeat_is_stopped(make_server, tmp_path):
 
 
 def test_a_rank_that_the_others_do_not_hear_is_lost(server, tmp_path):
-    id_ = server.create(long_spec(tmp_path / "out", resources__timeout_s=3)).id
+    id_ = server.create(long_spec(tmp_path / "out", resources__ranks=4, resources__timeout_s=3)).id
     server.wait_for_phase(id_, "calibrate")
     os.kill(ranks_of(id_)[3], signal.SIGSTOP)
     job = server.wait(id_, seconds=40)
