@@ -125,13 +125,6 @@ Search::Search(const ModelConfig& config, const ResolvedJob& job, const Predicte
       rises_(rises),
       widths_(possible_widths(job.hidden_size, job.allocation->round_to)),
       least_(least_width(job)) {
-  const bool fits = std::ranges::all_of(rises.junctions, [&](const std::vector<double>& of_one) {
-    return of_one.size() == grid() * grid();
-  });
-  if (!fits || std::ssize(rises.junctions) != mapped_junctions(config, job.head_sliced) ||
-      std::ssize(rises.mlps) != config.num_layers) {
-    throw std::invalid_argument("not the predicted rises of this model");
-  }
   for (int64_t s = 0; s < sublayers(); ++s) counts_.push_back(count_of(config, s));
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     features_.push_back(possible_mlp_widths(config, job.mlp.value(), 2 * layer + 1));
@@ -357,6 +350,22 @@ Allocation best_with_one_map(const ModelConfig& config, const ResolvedJob& job,
   throw std::invalid_argument("the smallest widths have more parameters than there may be");
 }
 
+void check_rises(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises) {
+  const std::size_t grid = possible_widths(job.hidden_size, job.allocation->round_to).size();
+  if (std::ssize(rises.junctions) != mapped_junctions(config, job.head_sliced) ||
+      std::ssize(rises.mlps) != config.num_layers) {
+    throw std::invalid_argument("not the predicted rises of this model");
+  }
+  for (std::size_t j = 0; j < rises.junctions.size(); ++j) {
+    const std::vector<double>& of_one = rises.junctions[j];
+    const bool finite =
+        std::ranges::all_of(of_one, [](double rise) { return std::isfinite(rise); });
+    if (of_one.size() == grid * grid && finite) continue;
+    throw std::invalid_argument(fmt::format("the predicted rises of junction {} are not {}", j,
+                                            finite ? "those of this model" : "finite"));
+  }
+}
+
 /// All junctions and MLPs as narrow as they may be.
 Allocation smallest(const ModelConfig& config, const ResolvedJob& job) {
   const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
@@ -399,6 +408,7 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) 
 
 Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,
                             const PredictedRises& rises) {
+  check_rises(config, job, rises);
   return job.stock_output() ? best_with_one_map(config, job, rises)
                             : Search(config, job, rises).run();
 }

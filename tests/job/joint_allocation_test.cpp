@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
@@ -91,6 +92,10 @@ TEST_F(JointAllocation, NoJunctionGetsFarLessThanTheSizeSays) {
   const PredictedRises rises = squares(job, free_first, std::vector<double>(6, 1e-3));
   const Allocation chosen = allocate_jointly(config_, job, rises);
   EXPECT_EQ(std::ranges::min(chosen.widths.all), 112);  // 0.7 * 256 * 2/3 is 119.5
+
+  spec_.mutable_method()->set_size(1.4);  // as many parameters, in twice the bytes
+  spec_.mutable_output()->set_dtype(v1::Output::float32);
+  EXPECT_EQ(allocate_jointly(config_, resolve(), rises).widths.all, chosen.widths.all);
 }
 
 TEST_F(JointAllocation, WhatIsAcceptedFitsWithTheLeastWidths) {
@@ -205,6 +210,9 @@ TEST_F(JointAllocation, RisesOfAnotherModelAreRefused) {
   const PredictedRises rises =
       squares(job, std::vector<double>(12, 1.0), std::vector<double>(6, 1.0));
   EXPECT_THROW(allocate_jointly(config_, job, rises), std::invalid_argument);
+  PredictedRises infinite = squares(job, std::vector<double>(13, 1.0), std::vector<double>(6, 1.0));
+  infinite.junctions[3][5] = std::nan("");
+  EXPECT_THROW(allocate_jointly(config_, job, infinite), std::invalid_argument);
 }
 
 TEST_F(JointAllocation, ThePlanSaysWhatIsKnown) {

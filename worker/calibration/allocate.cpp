@@ -202,6 +202,8 @@ std::vector<std::vector<double>> JunctionRises::measure() {
   for (const int64_t junction : mine_) {
     if (dense_.journal.has(dense_entry(junction))) dense_.journal.remove(dense_entry(junction));
   }
+  const bool first = !mine_.empty() && mine_.front() == 0;
+  if (first && dense_.journal.has(kSharedBasis)) dense_.journal.remove(kSharedBasis);
   std::vector<std::vector<double>> all;
   for (int64_t junction = 0; junction < dense_.mapped_junctions(); ++junction) {
     const at::Tensor found = dense_.journal.get(rises_entry(junction)).at("rises").contiguous();
