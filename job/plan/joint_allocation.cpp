@@ -96,6 +96,8 @@ class Search {
   }
   /// Of the layer's MLP, if a feature costs so much.
   std::size_t best_features(std::size_t layer, double price) const;
+  /// Likewise, of sublayer `s` between two widths, for a price of a parameter.
+  std::size_t features_at(double price, std::size_t s, std::size_t in, std::size_t out) const;
   /// Of the sublayer but for its features.
   int64_t parameters(std::size_t sublayer, std::size_t in, std::size_t out) const;
   int64_t parameters(const Choice& choice) const;
@@ -170,6 +172,12 @@ int64_t Search::parameters(const Choice& choice) const {
 
 double Search::predicted(const Choice& choice) const { return described(choice).predicted_rise(); }
 
+std::size_t Search::features_at(double price, std::size_t s, std::size_t in,
+                                std::size_t out) const {
+  const int64_t of_one = counts_[s].feature.at(widths_[in], widths_[out]);
+  return best_features(s / 2, price * static_cast<double>(of_one));
+}
+
 Choice Search::best(double price) const {
   const std::size_t junctions = counts_.size() + 1;
   constexpr double kUnreached = std::numeric_limits<double>::infinity();
@@ -179,10 +187,6 @@ Choice Search::best(double price) const {
     return price * static_cast<double>(config_.vocab_size * widths_[width]);
   };
   for (std::size_t w = first_width(0); w < grid(); ++w) cost[w] = rise(0, 0, w) + vocabulary(w);
-  const auto features_at = [&](std::size_t s, std::size_t in, std::size_t out) {
-    const int64_t of_one = counts_[s].feature.at(widths_[in], widths_[out]);
-    return best_features(s / 2, price * static_cast<double>(of_one));
-  };
   for (std::size_t s = 0; s + 1 < junctions; ++s) {
     const bool attends = is_attention(static_cast<int64_t>(s));
     std::vector<double> next(grid(), kUnreached);
@@ -191,7 +195,7 @@ Choice Search::best(double price) const {
         int64_t count = parameters(s, in, out);
         double total = cost[in] + rise(s + 1, in, out);
         if (!attends) {
-          const std::size_t f = features_at(s, in, out);
+          const std::size_t f = features_at(price, s, in, out);
           count += counts_[s].feature.at(widths_[in], widths_[out]) * features_[s / 2][f];
           total += rises_.mlps[s / 2].at(f);
         }
@@ -214,7 +218,7 @@ Choice Search::best(double price) const {
   }
   for (std::size_t layer = 0; layer < features_.size(); ++layer) {
     const std::size_t s = 2 * layer + 1;
-    choice.features.push_back(features_at(s, choice.widths[s], choice.widths[s + 1]));
+    choice.features.push_back(features_at(price, s, choice.widths[s], choice.widths[s + 1]));
   }
   return choice;
 }

@@ -1,10 +1,13 @@
 #include "job/spec/yaml_file.h"
 
 #include <yaml-cpp/depthguard.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -38,26 +41,68 @@ std::string without_surrogate_pairs(const std::string& text) {
   return result;
 }
 
-YAML::Node load_document(const std::string& text, const std::string& origin) {
-  std::vector<YAML::Node> documents;
+/// Where a document begins.
+class FirstNode final : public YAML::EventHandler {
+ public:
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { take(mark); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { take(mark); }
+  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+                const std::string&) override {
+    take(mark);
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    take(mark);
+  }
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {
+    take(mark);
+  }
+  void OnMapEnd() override {}
+
+  int line() const { return first_ ? first_->line : 0; }
+
+ private:
+  void take(const YAML::Mark& mark) {
+    if (!first_) first_ = mark;
+  }
+
+  std::optional<YAML::Mark> first_;
+};
+
+/// The line on which a second document begins. YAML::LoadAll() would read all of them: of some
+/// texts, one that begins with a comma, yaml-cpp makes documents without end.
+std::optional<int> second_document(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  FirstNode first;
+  FirstNode second;
+  if (!parser.HandleNextDocument(first) || !parser.HandleNextDocument(second)) return std::nullopt;
+  return second.line();
+}
+
+YAML::Node load_document(const std::string& all, const std::string& origin) {
+  // Without the last newlines: yaml-cpp overlooks an open quote if one ends the text.
+  const std::string text = all.substr(0, all.find_last_not_of("\r\n") + 1);
+  YAML::Node document;
+  std::optional<int> second;
   try {
-    // Without the last newlines: yaml-cpp overlooks an open quote if one ends the text.
-    documents = YAML::LoadAll(text.substr(0, text.find_last_not_of("\r\n") + 1));
+    document.reset(YAML::Load(text));
+    second = second_document(text);
   } catch (const YAML::DeepRecursion& error) {
     throw_faults(origin, {{error.mark.line + 1, "", "is nested too deeply"}});
   } catch (const YAML::Exception& error) {
     throw_faults(origin, {{error.mark.line + 1, "", "is not valid YAML: " + error.msg}});
   }
-  if (documents.empty() || documents[0].IsNull()) throw_faults(origin, {{1, "", "is empty"}});
-  if (documents.size() > 1) {
-    throw_faults(origin,
-                 {{documents[1].Mark().line + 1, "", "a second YAML document; one is wanted"}});
+  if (document.IsNull()) throw_faults(origin, {{1, "", "is empty"}});
+  if (second) throw_faults(origin, {{*second + 1, "", "a second YAML document; one is wanted"}});
+  if (!document.IsMap()) {
+    throw_faults(origin, {{document.Mark().line + 1, "", "must be a map, starting with a key"}});
   }
-  if (!documents[0].IsMap()) {
-    throw_faults(origin,
-                 {{documents[0].Mark().line + 1, "", "must be a map, starting with a key"}});
-  }
-  return documents[0];
+  return document;
 }
 
 }  // namespace

@@ -48,6 +48,11 @@ std::vector<BadJob> bad_jobs() {
       {"RootIsAList", "- name: x\n", "1: must be a map"},
       {"RootIsAWord", "hello", "1: must be a map"},
       {"SyntaxError", good_with("path: /m", "path: 'open"), "14: is not valid YAML"},
+      {"DocumentsWithoutEnd",
+       ",th-\x05"
+       "e\"patmo-\x05"
+       "en",
+       "is empty"},
       {"TwoDocuments", std::string(kGood) + "---\nname: b\n", "16: a second YAML document"},
       {"NestingBomb", std::string(100000, '['), "1: is nested too deeply"},
       {"NotUtf8", "name: \xff\xfe", "1: is not UTF-8 text"},
