@@ -67,7 +67,7 @@ install_environment() {
   ! is_current "$venv" "$requirements" || return 0
   touch "$venv/.setup-unfinished"
   say "installing Python packages in .venv/ (torch among them: about 7 GB, some minutes)"
-  "$venv/bin/python" -m pip install --disable-pip-version-check -q -r "$requirements"
+  "$venv/bin/python" -m pip install --disable-pip-version-check -q --no-compile -r "$requirements"
   rm "$venv/.setup-unfinished"
   hash_of "$requirements" >"$venv/.setup-stamp"
 }
@@ -77,7 +77,7 @@ install_transformers4() {
   ! is_current "$folder" "$requirements" || return 0
   say "installing transformers 4 in .venv-transformers4/"
   rm -rf "$folder"
-  "$root/.venv/bin/python" -m pip install --disable-pip-version-check -q --no-deps \
+  "$root/.venv/bin/python" -m pip install --disable-pip-version-check -q --no-compile --no-deps \
     --target "$folder" -r "$requirements"
   hash_of "$requirements" >"$folder/.setup-stamp"
 }
