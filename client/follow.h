@@ -28,8 +28,8 @@ class JobsObserver {
   virtual ~JobsObserver() = default;
   /// Each time that the connection is made.
   virtual void connected() = 0;
-  /// As the server sends them, from LISTED or, after a connection that broke, from what follows the
-  /// last one.
+  /// As the server sends them, from LISTING or, after a connection that broke, from what follows
+  /// the last one.
   virtual void change(const v1::JobChange& change) = 0;
   virtual void disconnected() = 0;
 };

@@ -97,25 +97,25 @@ class JobsTextView : public JobsObserver {
 
   void connected() override {
     if (away_) std::cerr << kBack << std::endl;
-    away_ = listing_ = false;
-    first_.clear();
-    later_.clear();
+    away_ = false;
   }
 
   void change(const v1::JobChange& change) override {
-    const v1::Job& job = change.job();
-    if (change.kind() == v1::JobChange::LISTED) {
-      take_listed(job);
-    } else if (change.kind() == v1::JobChange::SYNCED) {
-      end_listing();
-    } else if (!synced_) {
-      later_.push_back(change);
-    } else if (change.kind() == v1::JobChange::CHANGED) {
-      show(job);
-    } else {
-      const bool deleted = change.kind() == v1::JobChange::DELETED;
-      print(job, stand_as(job, deleted ? "deleted" : state_name(job)));
-      known_.erase(job.id());
+    switch (change.kind()) {
+      case v1::JobChange::LISTING:
+        return begin_listing();
+      case v1::JobChange::LISTED:
+        return take_listed(change.job());
+      case v1::JobChange::SYNCED:
+        return end_listing();
+      case v1::JobChange::CHANGED:
+      case v1::JobChange::LEFT:
+      case v1::JobChange::DELETED:
+        if (synced_) return take_change(change);
+        later_.push_back(change);
+        return;
+      default:  // of a newer server
+        return;
     }
   }
 
@@ -127,7 +127,7 @@ class JobsTextView : public JobsObserver {
  private:
   struct Known {
     Stand stand;
-    int listing = 0;  ///< the last one in which it was, or after which it was heard of
+    int listing = 0;  ///< the last one since whose beginning it was heard of
     std::string name;
   };
 
@@ -149,21 +149,29 @@ class JobsTextView : public JobsObserver {
     known = {std::move(now), listing_number_, job.spec().name()};
   }
 
+  void take_change(const v1::JobChange& change) {
+    const v1::Job& job = change.job();
+    if (change.kind() == v1::JobChange::CHANGED) return show(job);
+    const bool deleted = change.kind() == v1::JobChange::DELETED;
+    print(job, stand_as(job, deleted ? "deleted" : state_name(job)));
+    known_.erase(job.id());
+  }
+
   void begin_listing() {
-    if (!listing_) ++listing_number_;
-    listing_ = true;
+    ++listing_number_;
+    if (synced_) return;
+    known_.clear();
+    first_.clear();
+    later_.clear();
   }
 
   void take_listed(const v1::Job& job) {
-    begin_listing();
     if (synced_) return show(job);
     if (std::ssize(first_) < limit_) first_.push_back(job);
     known_[job.id()] = {stand_as(job, state_name(job)), listing_number_, job.spec().name()};
   }
 
   void end_listing() {
-    begin_listing();
-    listing_ = false;
     if (!synced_) return show_first();
     std::erase_if(known_, [this](const auto& entry) {
       const auto& [id, known] = entry;
@@ -180,7 +188,7 @@ class JobsTextView : public JobsObserver {
       print(*job, stand_as(*job, state_name(*job)));
     }
     first_.clear();
-    for (const v1::JobChange& later : std::exchange(later_, {})) change(later);
+    for (const v1::JobChange& later : std::exchange(later_, {})) take_change(later);
   }
 
   const int limit_;
@@ -188,7 +196,6 @@ class JobsTextView : public JobsObserver {
   std::vector<v1::Job> first_;          ///< of the first listing, while it is not complete
   std::vector<v1::JobChange> later_;    ///< what has happened meanwhile
   int listing_number_ = 0;
-  bool listing_ = false;
   bool synced_ = false;
   bool away_ = false;
 };

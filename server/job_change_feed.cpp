@@ -45,7 +45,9 @@ void JobChangeFeed::begin_listing() {
 
 void JobChangeFeed::list_more(std::deque<v1::JobChange>& messages) {
   JobListing listing = store_.listing(query_);
-  if (query_.before > 0) {
+  if (query_.before == 0) {
+    add(v1::JobChange::LISTING, messages);
+  } else {
     const auto changes =
         store_.recent().after(seen_, static_cast<size_t>(listing.last_change - seen_));
     if (!changes) return begin_listing();

@@ -210,7 +210,7 @@ def test_list_watch_has_a_line_for_each_change_also_over_a_restart(own_server, j
     watching.send_signal(signal.SIGINT)
     assert watching.wait(20) == 130
     changes = cli.start("list", "--watch", "--state", "failed", "-o", "json")
-    assert json.loads(changes.stdout.readline())["kind"] == "SYNCED"
+    assert [json.loads(changes.stdout.readline())["kind"] for _ in range(2)] == ["LISTING", "SYNCED"]
     changes.kill()
     changes.communicate()
 

@@ -1,10 +1,15 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <sstream>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "client/follow.h"
 #include "client/rpc_error.h"
+#include "client/watch_view.h"
 #include "tests/client/fake_jobs.h"
 
 namespace dotresize {
@@ -206,6 +211,50 @@ TEST(WatchJobs, ARefusalIsNotTriedAgain) {
   JobsRecorder recorder;
   EXPECT_THROW(watch_jobs(connection, {}, recorder, never, quick()), RpcError);
   EXPECT_EQ(calls, 1);
+}
+
+/// Shows the jobs these changes, each with a job's ID or none. Of each line the ID, and what it
+/// says of the job.
+std::vector<std::pair<std::string, std::string>> lines_of(
+    const std::vector<std::pair<v1::JobChange::Kind, std::string>>& changes) {
+  testing::internal::CaptureStdout();
+  const auto view = jobs_view(10);
+  view->connected();
+  for (const auto& [kind, id] : changes) {
+    v1::JobChange change;
+    change.set_kind(kind);
+    if (!id.empty()) {
+      change.mutable_job()->set_id(id);
+      change.mutable_job()->set_state(v1::Job::QUEUED);
+    }
+    view->change(change);
+  }
+  std::istringstream output(testing::internal::GetCapturedStdout());
+  std::vector<std::pair<std::string, std::string>> lines;
+  for (std::string line; std::getline(output, line);) {
+    auto& [id, said] = lines.emplace_back();
+    std::istringstream(line) >> id >> said;
+  }
+  return lines;
+}
+
+TEST(JobsView, AListingThatBeginsAgainTakesThePlaceOfWhatCameOfIt) {
+  using Change = v1::JobChange;
+  const std::vector<std::pair<std::string, std::string>> expected = {
+      {"ID", "STATE"}, {"kept", "queued"}, {"later", "queued"}, {"later", "gone"}};
+  EXPECT_EQ(lines_of({{Change::LISTING, ""},
+                      {Change::LISTED, "kept"},
+                      {Change::LISTED, "deleted"},
+                      {Change::CHANGED, "new"},
+                      {Change::LISTING, ""},
+                      {Change::LISTED, "kept"},
+                      {Change::SYNCED, ""},
+                      {Change::LISTING, ""},
+                      {Change::LISTED, "later"},
+                      {Change::LISTING, ""},
+                      {Change::LISTED, "kept"},
+                      {Change::SYNCED, ""}}),
+            expected);
 }
 
 TEST(Watch, AnInterruptStopsItWhileNothingHappens) {

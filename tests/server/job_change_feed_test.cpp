@@ -81,9 +81,9 @@ TEST_F(Feed, ListsWhatThereIsAndThenTellsEachChangeWithoutSpecs) {
   create("b");
   JobChangeFeed all = feed();
   const std::vector<Change> listed = read(all);
-  EXPECT_THAT(told(listed), ElementsAre(Pair(Change::LISTED, "b"), Pair(Change::LISTED, "a"),
-                                        Pair(Change::SYNCED, "")));
-  EXPECT_FALSE(listed[0].job().spec().has_model());
+  EXPECT_THAT(told(listed), ElementsAre(Pair(Change::LISTING, ""), Pair(Change::LISTED, "b"),
+                                        Pair(Change::LISTED, "a"), Pair(Change::SYNCED, "")));
+  EXPECT_FALSE(listed[1].job().spec().has_model());
   store_.begin_attempt(a, "", "");
   create("c");
   finish(a);
@@ -104,7 +104,8 @@ TEST_F(Feed, WhatDoesNotMatchIsNotHeardOf) {
   const std::string before = create("before", "nlp");
   JobChangeFeed queued = feed(request);
   EXPECT_THAT(told(read(queued)),
-              ElementsAre(Pair(Change::LISTED, "before"), Pair(Change::SYNCED, "")));
+              ElementsAre(Pair(Change::LISTING, ""), Pair(Change::LISTED, "before"),
+                          Pair(Change::SYNCED, "")));
   const std::string other = create("other", "vision");
   create("later", "nlp");
   for (const std::string& id : {before, other}) {
@@ -142,7 +143,8 @@ TEST_F(Feed, CursorOfAnotherServerListsAndThatOfAnotherFilterIsRefused) {
     request.set_cursor(read(first).back().cursor());
   }
   JobChangeFeed again = feed(request);
-  EXPECT_THAT(told(read(again)), ElementsAre(Pair(Change::LISTED, "a"), Pair(Change::SYNCED, "")));
+  EXPECT_THAT(told(read(again)), ElementsAre(Pair(Change::LISTING, ""), Pair(Change::LISTED, "a"),
+                                             Pair(Change::SYNCED, "")));
   request.mutable_filter()->set_name("a");
   EXPECT_THROW(feed(request), ApiError);
   for (const char* bad : {"x", ".", "a.1", "a.-1.0", "a.0.zz"}) {
@@ -162,8 +164,9 @@ TEST_F(Feed, WhoFallsBehindGetsTheNewestStateOfEachJob) {
   change_much(slow);
   finish(slow);
   const std::vector<Change> changes = read(feed_);
-  ASSERT_THAT(told(changes), ElementsAre(Pair(Change::LISTED, "slow"), Pair(Change::SYNCED, "")));
-  EXPECT_EQ(changes[0].job().state(), v1::Job::SUCCEEDED);
+  ASSERT_THAT(told(changes), ElementsAre(Pair(Change::LISTING, ""), Pair(Change::LISTED, "slow"),
+                                         Pair(Change::SYNCED, "")));
+  EXPECT_EQ(changes[1].job().state(), v1::Job::SUCCEEDED);
   EXPECT_FALSE(store_.recent().after(0, 1));
   v1::WatchJobsRequest request;
   request.set_cursor(cursor);
@@ -177,7 +180,7 @@ TEST_F(Feed, ChangesDuringAListingAreToldOnceAndInTheirOrder) {
   JobChangeFeed all = feed();
   std::deque<Change> messages;
   all.read(messages);
-  ASSERT_EQ(messages.size(), 64u);
+  ASSERT_EQ(messages.size(), 65u);
   for (const size_t unlisted : {0, 1}) store_.begin_attempt(ids[unlisted], "", "");
   store_.begin_attempt(ids[69], "", "");
   finish(ids[0]);
@@ -198,13 +201,19 @@ TEST_F(Feed, ListingThatIsOvertakenBeginsAgain) {
   JobChangeFeed all = feed();
   std::deque<Change> messages;
   all.read(messages);
-  ASSERT_EQ(messages.size(), 64u);
+  ASSERT_EQ(messages.size(), 65u);
+  EXPECT_EQ(messages[2].job().id(), ids[68]);
+  store_.request_cancel(ids[68]);
+  store_.remove(ids[68], [](const v1::Job&, const std::string&) {});
   store_.begin_attempt(ids[69], "", "");
   change_much(ids[69]);
   const std::vector<Change> again = read(all);
   ASSERT_EQ(again.size(), 71u);
-  EXPECT_EQ(again[0].job().spec().name(), "69");
-  EXPECT_EQ(again[0].job().state(), v1::Job::STARTING);
+  EXPECT_EQ(again[0].kind(), Change::LISTING);
+  EXPECT_FALSE(again[0].has_cursor());
+  EXPECT_EQ(again[1].job().spec().name(), "69");
+  EXPECT_EQ(again[1].job().state(), v1::Job::STARTING);
+  EXPECT_EQ(again[2].job().id(), ids[67]) << "the one between is not told again";
   EXPECT_EQ(again.back().kind(), Change::SYNCED);
 }
 

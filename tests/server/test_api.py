@@ -305,7 +305,7 @@ def states_by_id(changes):
 
 def test_watch_over_all_jobs_brings_every_change_of_each_in_order(server, tmp_path):
     stream = watch_all(server)
-    assert [change.kind for change in until(stream, is_synced)] == [Change.SYNCED]
+    assert [change.kind for change in until(stream, is_synced)] == [Change.LISTING, Change.SYNCED]
     ids = [server.create(spec(tmp_path / f"out{i}", resources__ranks=1)).id for i in range(8)]
 
     def all_ended(changes):
@@ -326,7 +326,7 @@ def test_watch_over_all_jobs_misses_none_over_a_reconnect_and_a_restart(server, 
     ids = [server.create(spec(tmp_path / f"out{i}")).id for i in range(70)]
     stream = watch_all(server)
     listed = until(stream, is_synced)
-    assert [change.job.id for change in listed[:-1]] == ids[::-1]
+    assert [change.job.id for change in listed[1:-1]] == ids[::-1]
     stream.cancel()
     ids.append(server.create(spec(tmp_path / "later")).id)
     server.cancel(ids[0])
@@ -340,7 +340,7 @@ def test_watch_over_all_jobs_misses_none_over_a_reconnect_and_a_restart(server, 
     assert server.end(signal.SIGTERM) == 0
     server.start()
     again = until(watch_all(server, listed[-1].cursor), is_synced)
-    assert [change.job.id for change in again[:-1]] == ids[::-1]
+    assert [change.job.id for change in again[1:-1]] == ids[::-1]
     assert again[-2].job.state == jobs_pb2.Job.CANCELLED
 
 
@@ -360,7 +360,8 @@ def test_watch_over_all_jobs_keeps_to_its_filter(server, tmp_path):
     create("last", "nlp")
     changes += until(stream, lambda changes: changes[-1].job.spec.name == "last")
     assert [(change.kind, change.job.spec.name) for change in changes] == [
-        (Change.LISTED, "first"), (Change.SYNCED, ""), (Change.LEFT, "first"), (Change.CHANGED, "last")]
+        (Change.LISTING, ""), (Change.LISTED, "first"), (Change.SYNCED, ""), (Change.LEFT, "first"),
+        (Change.CHANGED, "last")]
     with refused(INVALID) as found:
         next(watch_all(server, changes[-1].cursor))
     assert "cursor" in found[1], "it is that of another filter"

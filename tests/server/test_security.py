@@ -203,7 +203,7 @@ def test_watch_of_an_owners_jobs_tells_of_no_others(server_with_tokens, tokens, 
     ann, ben = (Client(server, tokens[1][name]) for name in ("ann", "ben"))
     stream = server.jobs.WatchJobs(jobs_pb2.WatchJobsRequest(filter={"owner": "ann"}), timeout=60,
                                    metadata=ann.metadata)
-    assert next(stream).kind == jobs_pb2.JobChange.SYNCED
+    assert [next(stream).kind for _ in range(2)] == [jobs_pb2.JobChange.LISTING, jobs_pb2.JobChange.SYNCED]
     foreign = ben.create(spec(tmp_path / "out0", resources__ranks=1)).id
     ben.call("CancelJob", jobs_pb2.CancelJobRequest(id=foreign))
     own = ann.create(spec(tmp_path / "out1", resources__ranks=1)).id
