@@ -1,4 +1,5 @@
 // What operators do: forget old jobs, look at the server, drain it.
+#include <chrono>
 #include <ctime>
 #include <iostream>
 #include <memory>
@@ -23,15 +24,25 @@ struct PruneOptions {
 /// Of a job that has ended.
 bool ended_before(const v1::Job& job, std::time_t time) { return job.end_time().seconds() < time; }
 
-/// False, with a note, for somebody else's job.
+/// Waits while the server takes no more calls. False, with a note, for a job that is not to be
+/// deleted: somebody else's, or one that was resumed.
 bool delete_own(Connection& connection, const std::string& id) {
-  try {
-    connection.delete_job(id);
-    return true;
-  } catch (const RpcError& error) {
-    if (error.code() != grpc::PERMISSION_DENIED) throw;
-    std::cerr << "dotresize: kept " << printable(id) << ": " << error.what() << "\n";
-    return false;
+  Backoff backoff(std::chrono::seconds(1), std::chrono::seconds(5), std::chrono::minutes(10));
+  for (;;) {
+    try {
+      connection.delete_job(id);
+      return true;
+    } catch (const RpcError& error) {
+      if (error.code() == grpc::NOT_FOUND) return true;  // others have deleted it
+      if (error.code() == grpc::PERMISSION_DENIED || error.code() == grpc::FAILED_PRECONDITION) {
+        std::cerr << "dotresize: kept " << printable(id) << ": " << error.what() << "\n";
+        return false;
+      }
+      if (error.code() != grpc::RESOURCE_EXHAUSTED) throw;
+      const auto pause = backoff.next();
+      if (!pause) throw;
+      connection.wait(*pause);
+    }
   }
 }
 

@@ -3,9 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
 #include "base/program.h"
 #include "client/follow.h"
 #include "client/rpc_error.h"
+#include "client/verb.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "tests/client/fake_jobs.h"
@@ -113,6 +118,39 @@ TEST(CreateJob, ARefusalIsNotTriedAgain) {
   Connection connection(server.address());
   EXPECT_THROW(connection.create_job({}, [](const std::string&) {}), RpcError);
   EXPECT_EQ(calls, 1);
+}
+
+TEST(Prune, WaitsForTheServerAndPassesOverJobsThatAreGoneOrNotToBeDeleted) {
+  std::vector<std::string> asked;
+  FakeServer server({
+      .list =
+          [](const v1::ListJobsRequest&, v1::ListJobsResponse& response) {
+            for (const char* id : {"j-1", "j-2", "j-3", "j-4"}) response.add_jobs()->set_id(id);
+            return grpc::Status::OK;
+          },
+      .remove =
+          [&asked](const std::string& id) {
+            asked.push_back(id);
+            if (asked.size() == 1) return grpc::Status(grpc::RESOURCE_EXHAUSTED, "too many calls");
+            if (id == "j-2") return grpc::Status(grpc::NOT_FOUND, "no such job");
+            if (id == "j-3") return grpc::Status(grpc::FAILED_PRECONDITION, "it runs");
+            return grpc::Status::OK;
+          },
+  });
+  CommonOptions common;
+  common.server = server.address();
+  common.output = "json";
+  CLI::App app;
+  const Verb prune = add_prune_verb(app, common);
+  app.parse("prune --keep-days 0");
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(prune.action(), kExitOk);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("kept j-3: it runs"));
+  const auto answer = nlohmann::json::parse(testing::internal::GetCapturedStdout());
+  EXPECT_EQ(answer.at("ids").get<std::vector<std::string>>(),
+            (std::vector<std::string>{"j-1", "j-2", "j-4"}));
+  EXPECT_EQ(asked, (std::vector<std::string>{"j-1", "j-1", "j-2", "j-3", "j-4"}));
 }
 
 TEST(RequestId, IsAVersion4UuidAndNeverTheSame) {

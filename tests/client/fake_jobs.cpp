@@ -24,6 +24,10 @@ class FakeServer::Service final : public v1::Jobs::Service {
                         v1::ListJobsResponse* response) override {
     return answers_.list ? answers_.list(*request, *response) : kUnimplemented;
   }
+  grpc::Status DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest* request,
+                         google::protobuf::Empty*) override {
+    return answers_.remove ? answers_.remove(request->id()) : kUnimplemented;
+  }
   grpc::Status WatchJob(grpc::ServerContext*, const v1::WatchJobRequest* request,
                         grpc::ServerWriter<v1::Event>* writer) override {
     return answers_.watch ? answers_.watch(*request, *writer) : kUnimplemented;

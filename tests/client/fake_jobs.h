@@ -17,6 +17,7 @@ struct FakeAnswers {
   std::function<grpc::Status(const v1::CreateJobRequest&, v1::Job&)> create = {};
   std::function<grpc::Status(v1::Job&)> get = {};
   std::function<grpc::Status(const v1::ListJobsRequest&, v1::ListJobsResponse&)> list = {};
+  std::function<grpc::Status(const std::string& id)> remove = {};
   std::function<grpc::Status(const v1::WatchJobRequest&, grpc::ServerWriter<v1::Event>&)> watch =
       {};
   std::function<grpc::Status(const v1::GetLogsRequest&, grpc::ServerWriter<v1::LogChunk>&)> logs =
