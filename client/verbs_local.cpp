@@ -58,6 +58,7 @@ struct RunOptions {
 int run(const RunOptions& options, const CommonOptions& common) {
   const PlannedJob planned = plan_job(options.job);
   require_runnable(planned, /*to_write=*/true);
+  if (planned.job.ranks > 1) require_program("mpirun");
   std::vector<std::string> worker = {worker_program(), fs::absolute(options.job.job_file).string(),
                                      "--progress", "json"};
   for (const std::string& change : options.job.changes) {

@@ -132,6 +132,12 @@ def test_run_compresses_without_a_server_and_its_model_can_be_checked(offline, j
     assert isinstance(offline.json("eval", model, "--tokens", job_files.tokens), dict)
 
 
+def test_run_without_mpirun_says_so_in_its_one_document(offline, job_files, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    error = offline.json("run", job_files(), exit_code=69)["error"]
+    assert error["code"] == "PROGRAM_MISSING" and "mpirun" in error["message"]
+
+
 def test_run_passes_the_workers_exit_code_on(offline, job_files):
     job = job_files("nothing", calibration={"tokens": "/nonexistent.safetensors"})
     offline("run", job, exit_code=65)
