@@ -35,6 +35,7 @@ constexpr std::array<Row, 4> kRows = {{
     {v1::Resources::external, make<ExternalLauncher>},
     {v1::Resources::kubernetes, make<KubernetesLauncher>},
 }};
+static_assert(std::ssize(kRows) == v1::Resources::Launcher_ARRAYSIZE, "each name has its row");
 
 bool is_inherited(std::string_view variable) {
   constexpr std::array<std::string_view, 11> kNames = {"PATH",

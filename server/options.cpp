@@ -1,6 +1,7 @@
 #include "server/options.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/descriptor.h>
 #include <yaml-cpp/yaml.h>
 
 #include <CLI/CLI.hpp>
@@ -206,16 +207,23 @@ void add_caller_options(CLI::App& app, ServerOptions& options) {
       ->capture_default_str();
 }
 
+std::vector<std::string> launcher_names() {
+  const google::protobuf::EnumDescriptor& launchers = *v1::Resources::Launcher_descriptor();
+  std::vector<std::string> names;
+  for (int i = 0; i < launchers.value_count(); ++i) names.push_back(launchers.value(i)->name());
+  return names;
+}
+
 /// Who starts the ranks, and how those on other machines call.
 void add_launcher_options(CLI::App& app, ServerOptions& options, RawOptions& raw) {
-  app.add_option(
-         "--launcher", raw.launchers,
-         "What may start jobs: local, slurm, external, kubernetes, comma-separated; the first one "
-         "those that ask for none")
+  app.add_option("--launcher", raw.launchers,
+                 fmt::format("What may start jobs: {}, comma-separated; the first one those that "
+                             "ask for none",
+                             fmt::join(launcher_names(), ", ")))
       ->envname("DOTRESIZE_LAUNCHER")
       ->type_name("NAME,...")
       ->delimiter(',')
-      ->check(CLI::IsMember({"local", "slurm", "external", "kubernetes"}).description(""))
+      ->check(CLI::IsMember(launcher_names()).description(""))
       ->capture_default_str();
   app.add_option("--workers", options.workers,
                  "HOST:PORT under which ranks on other machines reach this server (default: none)")

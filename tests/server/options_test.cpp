@@ -90,6 +90,15 @@ TEST_F(Options, LaunchersAndTheOptionsOfSbatchAreLists) {
   EXPECT_EQ(exit_code({"--kubernetes-cpus", "4"}), kExitUsage);
 }
 
+TEST_F(Options, EveryLauncherOfAJobMayBeNamed) {
+  const auto& launchers = *v1::Resources::Launcher_descriptor();
+  ASSERT_GT(launchers.value_count(), 0);
+  for (int i = 0; i < launchers.value_count(); ++i) {
+    const auto launcher = static_cast<v1::Resources::Launcher>(launchers.value(i)->number());
+    EXPECT_EQ(parse({"--launcher", launchers.value(i)->name()}).launchers, std::vector{launcher});
+  }
+}
+
 TEST(StateDirectory, ThatCannotBeMadeIsASentence) {
   const TemporaryDirectory home;
   home.write("file", "");
