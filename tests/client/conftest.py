@@ -13,6 +13,14 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("DOTRESIZE_BIN", SOURCE / "build" / "bin"))
 
 
+def read_until(stream, text):
+    """Reads lines, up to one that has the text."""
+    read = []
+    while not read or text not in read[-1]:
+        read.append(stream.readline())
+        assert read[-1], f"it ends without '{text}':\n{''.join(read)}"
+
+
 class Cli:
     """`dotresize`, talking to one server."""
 

@@ -11,7 +11,7 @@ import uuid
 
 import pytest
 
-from conftest import SOURCE, Cli
+from conftest import SOURCE, Cli, read_until
 
 
 def wait_for_state(cli, job_id, state, seconds=60):
@@ -121,8 +121,7 @@ def test_a_failed_job_has_a_page_with_its_reason_and_its_log(cli, job_files, tmp
 
 def test_an_interrupt_stops_the_watching_and_not_the_job(cli, running):
     watcher = cli.start("watch", running)
-    while "running" not in watcher.stderr.readline():
-        pass
+    read_until(watcher.stderr, "running")
     watcher.send_signal(signal.SIGINT)
     _, stderr = watcher.communicate(timeout=20)
     assert watcher.returncode == 130
@@ -166,11 +165,9 @@ def test_watch_survives_a_server_that_is_killed(own_server, job_files):
     cli = Cli(own_server.address)
     job_id = cli.json("submit", job_files.endless())["id"]
     watcher = cli.start("watch", job_id)
-    while "running" not in watcher.stderr.readline():
-        pass
+    read_until(watcher.stderr, "running")
     own_server.kill()
-    while "away" not in watcher.stderr.readline():
-        pass
+    read_until(watcher.stderr, "away")
     own_server.start()
     cli("cancel", job_id)
     _, stderr = watcher.communicate(timeout=60)

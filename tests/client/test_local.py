@@ -1,22 +1,25 @@
 """What needs no server: plan, run, eval, verify, usage."""
 
 import fcntl
+import io
 import json
 import os
 import pathlib
 import pty
 import re
+import select
 import signal
 import struct
 import subprocess
 import termios
+import time
 
 import numpy as np
 import pytest
 import yaml
 from safetensors.numpy import save_file
 
-from conftest import BIN, SOURCE
+from conftest import BIN, SOURCE, read_until
 
 HARDWARE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "hardware"
 
@@ -33,9 +36,9 @@ def test_plan_prints_a_table(offline, job_files):
 
 
 def test_plan_tells_the_time_on_a_machine(offline, job_files):
-    time = offline.json("plan", job_files(), "--hardware", HARDWARE / "cpu.yaml")["seconds"]
-    assert time["total"] == pytest.approx(sum(time["phases"].values()))
-    assert {"read", "forward", "gram", "eigen", "fold", "hash"} <= time["phases"].keys()
+    seconds = offline.json("plan", job_files(), "--hardware", HARDWARE / "cpu.yaml")["seconds"]
+    assert seconds["total"] == pytest.approx(sum(seconds["phases"].values()))
+    assert {"read", "forward", "gram", "eigen", "fold", "hash"} <= seconds["phases"].keys()
     text = offline("plan", job_files(), "--hardware", HARDWARE / "cpu.yaml").stdout
     assert "\ntime  " in text and "\nforward  " in text
     assert "seconds" not in offline.json("plan", job_files())
@@ -145,8 +148,7 @@ def test_run_passes_the_workers_exit_code_on(offline, job_files):
 
 def test_an_interrupt_of_run_ends_its_ranks(offline, job_files, tmp_path):
     run = offline.start("run", job_files.endless())
-    while "calibrate" not in run.stderr.readline():
-        pass
+    read_until(run.stderr, "calibrate")
     run.send_signal(signal.SIGINT)
     _, stderr = run.communicate(timeout=60)
     assert run.returncode == 2, stderr
@@ -161,7 +163,8 @@ def terminal(command, environment=os.environ, timeout=120):
         os.execv(command[0], [str(word) for word in command])
     fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
     shown = b""
-    while True:
+    deadline = time.monotonic() + timeout
+    while select.select([screen], [], [], max(0, deadline - time.monotonic()))[0]:
         try:
             piece = os.read(screen, 65536)
         except OSError:  # EIO: the program has ended
@@ -169,6 +172,15 @@ def terminal(command, environment=os.environ, timeout=120):
         if not piece:
             return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         shown += piece
+    os.kill(pid, signal.SIGTERM)
+    raise AssertionError(f"it has not ended after {timeout} s:\n{shown.decode(errors='replace')}")
+
+
+def test_a_wait_for_what_does_not_come_has_an_end():
+    with pytest.raises(AssertionError, match="it ends without 'second'"):
+        read_until(io.StringIO("first\n"), "second")
+    with pytest.raises(AssertionError, match="it has not ended after 0.1 s"):
+        terminal(["/bin/sleep", "60"], timeout=0.1)
 
 
 def test_run_draws_one_line_on_a_terminal_and_ends_with_the_table_of_watch(job_files):
