@@ -125,7 +125,8 @@ def test_two_gpus_give_the_model_of_one(activations, compute_dtype, bound, tmp_p
 
 @needs_two_gpus
 @pytest.mark.parametrize("end", [signal.SIGSTOP, signal.SIGKILL])
-def test_silent_or_dead_peer_ends_the_job_in_time(end, tmp_path):
+def test_silent_or_dead_peer_ends_the_job_in_time(end, tmp_path, request):
+    request.addfinalizer(harness.kill_all)
     spec = cuda_job(GOLDEN["cases"][0], tmp_path, "float32", ranks=2)
     spec["resources"]["timeout_s"] = 10
     job = harness.Running(spec, tmp_path)

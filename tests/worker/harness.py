@@ -1,5 +1,6 @@
 """Runs the real worker under the real mpirun."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -162,15 +163,19 @@ def workers_of(process):
 
 
 class Running:
-    """A job in the background; `log` grows as it runs."""
+    """A job in the background; `log` grows as it runs. kill_all() ends it at the latest."""
+
+    started = []
 
     def __init__(self, spec, directory, ranks=None, threads=None):
+        self.seen = []
         self.log_path = pathlib.Path(directory) / "log"
         self.log_file = self.log_path.open("w")
         self.process = subprocess.Popen(
             command(spec, directory, ranks),
             stdout=self.log_file, stderr=subprocess.STDOUT, env=with_threads(threads),
         )  # fmt: skip
+        Running.started.append(self)
 
     @property
     def log(self):
@@ -184,7 +189,8 @@ class Running:
             time.sleep(0.05)
 
     def ranks(self):
-        return workers_of(self.process)
+        self.seen = workers_of(self.process)
+        return self.seen
 
     def end(self, seconds=30):
         """The exit code, and how long it took."""
@@ -192,6 +198,24 @@ class Running:
         code = self.process.wait(seconds)
         self.log_file.close()
         return code, time.monotonic() - start
+
+    def kill(self):
+        """Whatever is left of it, stopped ranks too."""
+        left = self.seen
+        if self.process.poll() is None:
+            mpirun = psutil.Process(self.process.pid)
+            left = [mpirun, *mpirun.children(recursive=True), *left]
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.process.wait(30)
+        self.log_file.close()
+
+
+def kill_all():
+    """Leaves no process of any job that was started here, whatever has become of who started it."""
+    while Running.started:
+        Running.started.pop().kill()
 
 
 def all_gone(processes, seconds=5):

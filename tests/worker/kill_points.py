@@ -210,6 +210,7 @@ def main():
             disk = pathlib.Path(directory)
             if point.kind == "full disk":
                 disk = stack.enter_context(small_disk(directory))
+            stack.callback(harness.kill_all)
             try:
                 wrong = point.run(directory, disk)
             except AssertionError as error:

@@ -68,11 +68,14 @@ def test_silent_rank_ends_the_job_at_the_deadline(spec, tmp_path):
 
 @contextlib.contextmanager
 def stopped(ranks):
-    for rank in ranks:
-        rank.suspend()
-    yield
-    for rank in ranks:
-        rank.resume()
+    try:
+        for rank in ranks:
+            rank.suspend()
+        yield
+    finally:
+        for rank in ranks:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                rank.resume()
 
 
 def test_stopped_rank_and_stopped_job_go_on(spec, tmp_path):
@@ -160,11 +163,13 @@ def test_rank_0_that_cannot_clean_up_leaves_nothing(event, expected, spec, tmp_p
 
     stopping = threading.Thread(target=keep_stopped)
     stopping.start()
-    if event == "sigterm":
-        others[1].terminate()
-    code, _ = running.end()
-    ended.set()
-    stopping.join()
+    try:
+        if event == "sigterm":
+            others[1].terminate()
+        code, _ = running.end()
+    finally:
+        ended.set()
+        stopping.join()
 
     assert code == expected
     assert harness.all_gone([rank_0, *others])

@@ -1,0 +1,11 @@
+"""No job outlives its test."""
+
+import pytest
+
+import harness
+
+
+@pytest.fixture(autouse=True)
+def end_of_jobs():
+    yield
+    harness.kill_all()
