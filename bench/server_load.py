@@ -200,9 +200,13 @@ class Crowd:
             "head -c 60000000 /dev/zero",
             "exec sleep 3600"]))  # fmt: skip
         self.server = conftest.Server(folder / "state", "--tokens", str(tokens), "--max-rate", "0", "--max-ranks", "8",
-                                      DOTRESIZE_WORKER=worker).start()  # fmt: skip
+                                      DOTRESIZE_WORKER=worker)  # fmt: skip
         self.metadata = metadata(self.tokens["others"])
         self.created = 0
+
+    def begin(self):
+        """Starts the server, and gives it ended jobs and one that runs."""
+        self.server.start()
         for _ in range(150):
             self.end_of(self.create("short"))
         self.job = self.create("long")
@@ -259,6 +263,7 @@ class Crowd:
 def crowd(folder, _):
     others = Crowd(folder)
     try:
+        others.begin()
         for name, kinds in {"nobody": [], "idle": ["idle"], "lists": ["lists"], "streams": ["streams"],
                             "slow": ["slow"], "bombs": ["bombs"],
                             "all": ["idle", "lists", "streams", "slow", "bombs"]}.items():  # fmt: skip
@@ -287,13 +292,9 @@ def fill_table(path, jobs):
             table.executemany("INSERT INTO events VALUES (?, ?, ?)", ((number, *event) for event in events))
 
 
-def table(folder, arguments):
+def table_calls(server, arguments):
+    """What is called on the table, by its row's name."""
     Job = conftest.jobs_pb2.Job
-    server = conftest.Server(folder / "state", "--max-rate", "0", DOTRESIZE_WORKER="/bin/false").start()
-    server.wait(server.create(conftest.spec(folder / "out", resources__ranks=1)).id)
-    server.end(signal.SIGTERM)
-    fill_table(folder / "state/jobs.sqlite", arguments.jobs)
-    server.start()
     request, filter_ = conftest.jobs_pb2.ListJobsRequest, conftest.jobs_pb2.ListJobsRequest.Filter
     basic = conftest.jobs_pb2.ListJobsRequest.BASIC
     lists = {
@@ -321,8 +322,18 @@ def table(folder, arguments):
     calls["table/status"] = lambda: server.jobs.GetJob(get, timeout=60)
     calls["table/events"] = lambda: list(server.watch(get.id))
     calls["table/server info"] = lambda: server.jobs.GetServerInfo(conftest.jobs_pb2.GetServerInfoRequest(), timeout=60)
+    return calls
+
+
+def table(folder, arguments):
+    server = conftest.Server(folder / "state", "--max-rate", "0", DOTRESIZE_WORKER="/bin/false")
     try:
-        for name, call in calls.items():
+        server.start()
+        server.wait(server.create(conftest.spec(folder / "out", resources__ranks=1)).id)
+        server.end(signal.SIGTERM)
+        fill_table(folder / "state/jobs.sqlite", arguments.jobs)
+        server.start()
+        for name, call in table_calls(server, arguments).items():
             busy = load()
             call()
             yield row_of(name, [milliseconds(call) for _ in range(SAMPLES)], jobs=arguments.jobs, load=busy)

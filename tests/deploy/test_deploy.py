@@ -46,12 +46,15 @@ def metric_names(tmp_path_factory):
     process = subprocess.Popen(
         [SERVER, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--state", state, "--gpus", "0"],
         env={**os.environ, "DOTRESIZE_WORKER": "/bin/false"}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    endpoint, url = (process.stdout.readline().split()[-1] for _ in range(2))
-    assert run(BUILD / "bin/dotresize", "list", "--server", endpoint).returncode == 0
-    with urllib.request.urlopen(f"{url}/metrics", timeout=20) as answer:
-        text = answer.read().decode()
-    process.terminate()
-    assert process.wait(20) == 0
+    try:
+        endpoint, url = (process.stdout.readline().split()[-1] for _ in range(2))
+        assert run(BUILD / "bin/dotresize", "list", "--server", endpoint).returncode == 0
+        with urllib.request.urlopen(f"{url}/metrics", timeout=20) as answer:
+            text = answer.read().decode()
+    finally:
+        process.terminate()
+        code = process.wait(20)
+    assert code == 0
     return set(re.findall(r"^# TYPE (\S+)", text, re.M))
 
 

@@ -1,6 +1,7 @@
 """A real dotresize-server on a free loopback port, spoken to with stubs made from proto/."""
 
 import contextlib
+import itertools
 import os
 import pathlib
 import signal
@@ -208,6 +209,7 @@ class Server:
         self.environment = {**os.environ, **environment}
         self.state = state
         self.process = None
+        self.channel = None
         self.ids = set()
 
     def start(self, again=20):
@@ -241,7 +243,8 @@ class Server:
             return log.read()
 
     def end(self, signal_number):
-        self.channel.close()
+        if self.channel:
+            self.channel.close()
         self.process.send_signal(signal_number)
         code = self.process.wait(20)
         self.process.stdout.close()
@@ -306,13 +309,12 @@ class Server:
 @pytest.fixture
 def make_server(tmp_path):
     """make_server(*options, **environment): a server that is ended with the test."""
-    servers = []
+    numbers = itertools.count()
+    with contextlib.ExitStack() as servers:
 
-    def make(*options, prefix=(), **environment):
-        server = Server(tmp_path / f"state{len(servers)}", *options, prefix=prefix, **environment)
-        servers.append(server)
-        return server.start()
+        def make(*options, prefix=(), **environment):
+            server = Server(tmp_path / f"state{next(numbers)}", *options, prefix=prefix, **environment)
+            servers.callback(server.close)
+            return server.start()
 
-    yield make
-    for server in servers:
-        server.close()
+        yield make

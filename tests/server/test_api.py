@@ -450,6 +450,14 @@ def test_sigterm_ends_the_server_well(server):
     assert server.end(signal.SIGTERM) == 0
 
 
+def test_a_server_that_does_not_start_leaves_nothing_to_end(tmp_path):
+    server = Server(tmp_path / "state", "--max-ranks", "0")
+    with pytest.raises(AssertionError):
+        server.start()
+    server.close()
+    assert server.process is None
+
+
 def test_endpoint_file_with_garbage_is_no_obstacle(server):
     server.end(signal.SIGTERM)
     for garbage in ("127.0.0.1:99999999999\n", "127.0.0.1:\n", "\xff\n", ""):
