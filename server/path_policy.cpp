@@ -16,14 +16,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kOutputField[] = "output.path";
+constexpr char kModelField[] = "model.path";
 
 /// Whether a job makes the directory in this field.
 bool is_written(const std::string& field) {
   return field == kOutputField || field == "calibration.statistics.save";
 }
 
-/// INVALID_ARGUMENT, for a path that cannot be looked up: a name in it is too long, or links lead
-/// in a circle.
+/// INVALID_ARGUMENT, for a path that cannot be looked up: a name in it is too long, links lead in a
+/// circle, or a directory on the way may not be searched.
 [[noreturn]] void refuse_lookup(const std::string& field, const fs::path& path,
                                 const std::error_code& error) {
   throw invalid_argument(field, in_quotes(path.string()) + ": " + error.message());
@@ -84,10 +85,13 @@ void PathPolicy::check(const std::string& field, const std::string& given,
                        const fs::path& actual) const {
   // Beside an output lies the unfinished one.
   const fs::path needed = is_written(field) ? actual.parent_path() : actual;
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(needed, error);
+  if (!fs::status_known(status)) refuse_lookup(field, needed, error);
   // A link that is left leads to what does not exist yet, wherever that will be.
   const bool allowed =
       roots_.empty() ||
-      (!fs::is_symlink(needed) &&
+      (!fs::is_symlink(status) &&
        std::ranges::any_of(roots_, [&](const fs::path& root) { return is_within(needed, root); }));
   if (!allowed) {
     throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "PATH_NOT_ALLOWED",
@@ -102,10 +106,10 @@ void PathPolicy::check(const std::string& field, const std::string& given,
 
 void PathPolicy::check_links_in(const std::string& model) const {
   std::error_code error;  // a directory that cannot be read is refused by who reads it
-  for (const fs::directory_entry& file : fs::directory_iterator(model, error)) {
-    if (file.is_symlink(error)) {
-      check("model.path", file.path().string(), fs::weakly_canonical(file.path()));
-    }
+  for (fs::directory_iterator file(model, error); !error && file != fs::directory_iterator();
+       file.increment(error)) {
+    if (!fs::is_symlink(file->symlink_status(error))) continue;
+    check(kModelField, file->path().string(), canonical_of(kModelField, file->path()));
   }
 }
 

@@ -84,6 +84,12 @@ TEST_F(PathPolicyTest, PathsThatCannotBeLookedUpAreTheCallersFault) {
   EXPECT_EQ(code(rooted_), grpc::StatusCode::OK);
 }
 
+TEST_F(PathPolicyTest, LinkOfAModelThatLeadsInACircleIsTheCallersFault) {
+  link("root/model/circle", "root/model/circle");
+  EXPECT_EQ(code(anywhere_), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(code(rooted_), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
 TEST_F(PathPolicyTest, StatisticsThatAreSavedAreWrittenAsAnOutputIs) {
   v1::Statistics& statistics = *spec_.mutable_calibration()->mutable_statistics();
   statistics.set_save(at("root"));

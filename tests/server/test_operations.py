@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import signal
 import socket
 import sqlite3
@@ -12,7 +13,7 @@ import time
 
 import grpc
 import pytest
-from conftest import (BINARIES, ENDED, PROGRAM, details, endless_spec, eventually, jobs_pb2,
+from conftest import (BINARIES, ENDED, PROGRAM, SOURCE, details, endless_spec, eventually, jobs_pb2,
                       jobs_pb2_grpc, processes_of, refused, script, spec, tell_progress)
 
 SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
@@ -65,6 +66,21 @@ def test_path_that_leads_elsewhere_after_the_admission_is_not_followed(make_serv
     assert "does not lead to" in job.error.message
     server.jobs.DeleteJob(jobs_pb2.DeleteJobRequest(id=waiting), timeout=20)
     assert victim.exists()
+
+
+def test_model_whose_link_leads_in_a_circle_fails_its_job_and_holds_no_queue(make_server, tmp_path):
+    server = make_server("--max-ranks", "2", DOTRESIZE_WORKER=script(tmp_path / "worker", "sleep 300"))
+    first = server.create(spec(tmp_path / "first")).id
+    eventually(20, lambda: processes_of(first))
+    shutil.copytree(SOURCE / "examples/docs-llama", tmp_path / "model")
+    waiting = server.create(spec(tmp_path / "out", model__path=str(tmp_path / "model"))).id
+    (tmp_path / "model/circle").symlink_to(tmp_path / "model/circle")
+    with refused(grpc.StatusCode.INVALID_ARGUMENT) as found:
+        server.create(spec(tmp_path / "another", model__path=str(tmp_path / "model")))
+    assert "circle" in found[1]["model.path"]
+    server.cancel(first)
+    assert server.wait(waiting).error.code == "INVALID_INPUT"
+    assert "the queue is held" not in server.log()
 
 
 def test_state_is_private_and_what_jobs_write_is_not(make_server, tmp_path):
