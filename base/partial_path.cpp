@@ -86,10 +86,13 @@ std::error_code trim_unfinished(const fs::path& partial) {
 int64_t size_of_directory(const fs::path& dir) {
   int64_t bytes = 0;
   std::error_code error;
-  for (const fs::directory_entry& file : fs::recursive_directory_iterator(dir, error)) {
+  fs::recursive_directory_iterator file(dir, fs::directory_options::skip_permission_denied, error);
+  while (!error && file != fs::recursive_directory_iterator()) {
     std::error_code one;
-    const auto size = file.is_regular_file(one) ? file.file_size(one) : 0;
+    const bool counts = fs::is_regular_file(file->symlink_status(one));
+    const uintmax_t size = counts ? file->file_size(one) : 0;
     if (!one) bytes += static_cast<int64_t>(size);
+    file.increment(error);
   }
   return bytes;
 }

@@ -48,7 +48,8 @@ std::error_code empty_directory(const std::filesystem::path& dir,
 /// too.
 std::error_code trim_unfinished(const std::filesystem::path& partial);
 
-/// Bytes of the files in and below it; 0 if there is no such directory.
+/// Bytes of the files in and below it, as far as it can be read; 0 if there is no such directory.
+/// Links count nothing.
 int64_t size_of_directory(const std::filesystem::path& dir);
 
 /// `<output>.replaced`: an old output for as long as a new one takes its place.

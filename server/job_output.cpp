@@ -53,6 +53,11 @@ bool JobOutput::is_committed(int attempt) const {
   return owner && owner->job_id == job_id_ && owner->attempt == attempt;
 }
 
+int64_t JobOutput::unfinished_bytes() const {
+  const PinnedDirectory partial(partial_path(path_));
+  return partial ? size_of_directory(partial.path()) : 0;
+}
+
 template <class Body>
 void JobOutput::with_partial(Body&& body) const {
   const PinnedDirectory parent(path_.parent_path());

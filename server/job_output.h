@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -38,6 +39,8 @@ class JobOutput {
 
   /// Whether this attempt has completed the output.
   bool is_committed(int attempt) const;
+  /// What the unfinished output takes; 0 if there is none.
+  int64_t unfinished_bytes() const;
   /// Removes the unfinished output, all but a journal from which the job can go on. Not while
   /// another process holds its lock. Logs what it cannot remove.
   void trim() const;

@@ -10,7 +10,6 @@
 #include <memory>
 #include <utility>
 
-#include "base/partial_path.h"
 #include "base/printable.h"
 #include "base/program.h"
 #include "job/spec/job_state.h"
@@ -238,7 +237,7 @@ v1::Job JobsService::get(const std::string& id) {
 
 void JobsService::describe(v1::Job& job) {
   if (job.state() == v1::Job::FAILED) {
-    const int64_t bytes = size_of_directory(partial_path(store_.output_of(job.id())));
+    const int64_t bytes = JobOutput(store_.output_of(job.id()), job.id()).unfinished_bytes();
     if (bytes > 0) job.set_unfinished_bytes(bytes);
   }
   if (is_launched(job.state()) && job.has_launcher()) {

@@ -75,6 +75,23 @@ TEST_F(JobOutputTest, LinkInItsPlaceOrOnTheWayIsNotFollowed) {
   EXPECT_TRUE(fs::exists(home_ / "elsewhere" / "out.partial" / "model"));
 }
 
+TEST_F(JobOutputTest, BytesOfTheUnfinishedOutputAreCountedAsFarAsTheyCanBe) {
+  const JobOutput output(out_, "j-1");
+  EXPECT_EQ(output.unfinished_bytes(), 0);
+  fs::create_directories(partial() / "closed");
+  put_file(partial() / "model", "torn");
+  put_file(partial() / "closed" / "file", "12345");
+  fs::create_symlink(home_ / "victim" / "model", partial() / "link");
+  EXPECT_EQ(output.unfinished_bytes(), 9) << "a link counts nothing";
+  fs::permissions(partial() / "closed", fs::perms::none);
+  EXPECT_GE(output.unfinished_bytes(), 4) << "root reads the closed one too";
+  fs::permissions(partial() / "closed", fs::perms::owner_all);
+
+  fs::rename(partial(), home_ / "elsewhere");
+  fs::create_directory_symlink(home_ / "elsewhere", partial());
+  EXPECT_EQ(output.unfinished_bytes(), 0) << "a link is in its place";
+}
+
 TEST_F(JobOutputTest, PinnedFileIsReadIfNoLinkIsOnItsWay) {
   fs::create_directories(out_);
   put_file(out_ / "report", "text");
