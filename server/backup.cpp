@@ -28,20 +28,28 @@ int copy_table(const fs::path& from, const fs::path& to) {
 /// What is not worth keeping: caches, locks.
 bool is_left_out(const fs::path& name) { return name == "work" || name == "lock"; }
 
+/// What is gone belongs to a job that was deleted meanwhile; anything else would be missing.
+void require_read(const fs::path& path, const std::error_code& error) {
+  if (!error || error == std::errc::no_such_file_or_directory) return;
+  throw fs::filesystem_error("cannot back up", path, error);
+}
+
 void copy_folder(const fs::path& from, const fs::path& to) {
   fs::create_directory(to);
-  std::error_code error;  // a job that is deleted meanwhile
-  for (const fs::directory_entry& entry : fs::directory_iterator(from, error)) {
-    const fs::path name = entry.path().filename();
-    if (is_left_out(name) || entry.is_symlink(error)) continue;
-    if (entry.is_directory(error)) {
-      copy_folder(entry.path(), to / name);
-    } else if (entry.is_regular_file(error)) {
-      fs::copy_file(entry.path(), to / name, error);
-      if (error && error != std::errc::no_such_file_or_directory) {
-        throw fs::filesystem_error("cannot back up", entry.path(), error);
-      }
+  std::error_code error;
+  fs::directory_iterator entry(from, error);
+  require_read(from, error);
+  while (entry != fs::directory_iterator()) {
+    const fs::path path = entry->path();
+    const fs::path target = to / path.filename();
+    if (!is_left_out(path.filename())) {
+      const fs::file_status status = fs::symlink_status(path, error);
+      if (fs::is_directory(status)) copy_folder(path, target);
+      if (fs::is_regular_file(status)) fs::copy_file(path, target, error);
+      require_read(path, error);
     }
+    entry.increment(error);
+    require_read(from, error);
   }
   sync_directory(to);
 }

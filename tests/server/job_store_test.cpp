@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "server/api_error.h"
+#include "server/backup.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {
@@ -490,6 +491,17 @@ TEST_F(Store, QueuesFailedAndCancelledJobsAgain) {
   store_.finish(id, {v1::Job::SUCCEEDED, std::nullopt, v1::JobResult()});
   EXPECT_EQ(code_of([&] { store_.requeue(id, claims, nothing); }),
             grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST_F(Store, IsBackedUpWithTheFilesOfItsJobsOrNotAtAll) {
+  store_.create(new_job("a"));
+  std::filesystem::create_directories(home_ / "jobs/j-1");
+  home_.write("jobs/j-1/log", "text");
+  EXPECT_EQ(back_up(home_.path(), home_ / "copy"), 1);
+  EXPECT_EQ(file_bytes(home_ / "copy/jobs/j-1/log"), "text");
+  std::filesystem::remove_all(home_ / "jobs");
+  std::filesystem::create_symlink("jobs", home_ / "jobs");  // a folder that cannot be read
+  EXPECT_THROW(back_up(home_.path(), home_ / "another"), std::filesystem::filesystem_error);
 }
 
 TEST_F(Store, TellsOfChangesAfterTheyAreCommitted) {
