@@ -2,11 +2,13 @@
 
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
+#include <spdlog/spdlog.h>
 
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "base/checked_json.h"
 #include "base/child_process.h"
 #include "base/environment.h"
 #include "base/printable.h"
@@ -30,7 +32,8 @@ std::optional<Record> read_record(const fs::path& path, Convert&& convert) {
   try {
     return convert(json::parse(*text));
   } catch (const json::exception& error) {
-    throw std::runtime_error(path.string() + " is damaged: " + error.what());
+    spdlog::error("{} is damaged: {}", path.string(), json_fault(error));
+    return std::nullopt;
   }
 }
 

@@ -46,7 +46,8 @@ struct ExitRecord {
 void write_supervisor_record(const std::filesystem::path& dir, const SupervisorRecord& record);
 void write_exit_record(const std::filesystem::path& dir, const ExitRecord& record);
 
-/// Nothing if the file does not exist (yet). Throws std::runtime_error for a damaged file.
+/// Nothing if the file does not exist (yet), or is damaged, which is logged: then an attempt that
+/// nobody supervises has vanished.
 std::optional<SupervisorRecord> read_supervisor_record(const std::filesystem::path& dir);
 std::optional<ExitRecord> read_exit_record(const std::filesystem::path& dir);
 

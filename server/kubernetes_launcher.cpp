@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/checked_json.h"
 #include "base/errors.h"
 #include "base/program.h"
 #include "base/unique_fd.h"
@@ -97,7 +99,9 @@ void KubernetesLauncher::launch(const v1::Job& job, const std::string& token) {
 
 AttemptStatus KubernetesLauncher::check(const v1::Job& job) {
   Record* record = record_of(job);
-  if (record == nullptr) return {Liveness::kVanished, {}, /*ran=*/false};
+  if (record == nullptr) {
+    return {Liveness::kVanished, {}, /*ran=*/fs::exists(record_file(job))};
+  }
   if (job.cancelling()) stop(job);  // before it is created, by a later server too
   const KubernetesQueue::Answer answer = queue_.follow(name_of(job), record->order);
   if (answer.created && !record->order.created) {
@@ -198,7 +202,8 @@ KubernetesLauncher::Record* KubernetesLauncher::record_of(const v1::Job& job) {
     record.order.unwanted = !record.removal.empty();
     return &(records_[key] = std::move(record));
   } catch (const Json::exception& error) {
-    throw std::runtime_error(record_file(job).string() + " is damaged: " + error.what());
+    spdlog::error("{} is damaged: {}", record_file(job).string(), json_fault(error));
+    return nullptr;
   }
 }
 

@@ -41,7 +41,7 @@ class KubernetesLauncher final : public Launcher {
   };
   using Key = std::pair<std::string, int>;  ///< job and attempt
 
-  /// Null if the attempt has not been launched.
+  /// Null if the attempt has not been launched, or if its record is damaged, which is logged.
   Record* record_of(const v1::Job& job);
   void save(const v1::Job& job, const Record& record) const;
   Record make_record(const v1::Job& job, const std::string& token) const;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <string_view>
 
 #include "base/attempt_file.h"
+#include "base/checked_json.h"
 #include "base/child_process.h"
 #include "base/environment.h"
 #include "server/files.h"
@@ -239,7 +241,9 @@ std::optional<SlurmLauncher::Record> SlurmLauncher::record_of(const v1::Job& job
                            content.at("log_offset").get<int64_t>()};
     return records_[{job.id(), job.attempt()}] = record;
   } catch (const Json::exception& error) {
-    throw std::runtime_error(file.string() + " is damaged: " + error.what());
+    spdlog::error("{} is damaged, and taken for that of a first start: {}", file.string(),
+                  json_fault(error));
+    return records_[{job.id(), job.attempt()}] = Record{job.attempt(), 0, 0};
   }
 }
 

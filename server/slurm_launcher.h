@@ -43,6 +43,8 @@ class SlurmLauncher final : public Launcher {
     int64_t log_offset = 0;
   };
 
+  /// Nothing if the attempt has not been launched. For a damaged file, which is logged, what most
+  /// attempts have: the first start of the batch job that the attempt itself has submitted.
   std::optional<Record> record_of(const v1::Job& job);
   /// Writes that of this attempt into its folder, which is made.
   void write_record(const v1::Job& job, int attempt, int submitted_by, int restart) const;

@@ -150,6 +150,17 @@ TEST_F(Attempt, ThatWasNeverStartedHasVanished) {
   EXPECT_TRUE(check_attempt(dir_).ran);
 }
 
+TEST_F(Attempt, WithDamagedRecordsAndNoSupervisorHasVanished) {
+  fs::create_directory(dir_);
+  for (const char* damaged : {"{", "[]", R"({"exit_code": "0", "pid": -1})", ""}) {
+    put_file(dir_ / "exit.json", damaged);
+    put_file(dir_ / "supervisor.json", damaged);
+    EXPECT_EQ(liveness(), Liveness::kVanished) << damaged;
+    EXPECT_TRUE(check_attempt(dir_).ran) << damaged;
+    EXPECT_FALSE(stop_attempt(dir_)) << damaged;
+  }
+}
+
 TEST_F(Attempt, PidOfAnotherProcessIsNotSignalled) {
   fs::create_directory(dir_);
   const pid_t self = ::getpid();
