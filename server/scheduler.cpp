@@ -26,8 +26,6 @@ namespace {
 // How fast a death is noticed; everything else wakes the loop through the store's changes.
 constexpr std::chrono::milliseconds kPollInterval{200};
 constexpr std::chrono::seconds kPauseAfterError{2};
-constexpr std::chrono::seconds kFirstHold{1};
-constexpr std::chrono::seconds kLongestHold{60};
 constexpr std::chrono::seconds kLongestRetryDelay{3600};
 // Longer than a supervisor takes to kill what does not end: it may be stopped meanwhile.
 constexpr std::chrono::seconds kStopInterval{15};
@@ -155,12 +153,13 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
   notes_[job.id()] = {status.note, status.command};
   switch (status.liveness) {
     case Liveness::kWaiting:
+      hold_.see(job.id(), /*runs=*/false);
       heartbeats_.begin(job.id());  // nobody is to be heard
       return stop_if_unwanted(job);
     case Liveness::kRestarted:
       return follow_restart(job, status.failure->message);
     case Liveness::kAlive:
-      if (job.state() == v1::Job::RUNNING) hold_ = std::chrono::seconds(0);
+      hold_.see(job.id(), job.state() == v1::Job::RUNNING);
       return stop_if_unwanted(job);
     case Liveness::kExited:
       return end_or_retry(job, outcome_of(job, status));
@@ -271,6 +270,7 @@ void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
     if (put_back(job, reason, std::chrono::seconds(0))) return;
     return end(job, cancelled());
   }
+  hold_.see(job.id(), /*runs=*/true);  // it did
   if (remedy == Remedy::kNone || limits_.max_attempts == 1) return end(job, outcome);
   if (is_last_attempt(job)) {
     Outcome last = outcome;
@@ -309,21 +309,15 @@ bool Scheduler::is_ready_for(const v1::Job& job) {
 }
 
 void Scheduler::hold_queue(const std::string& reason) {
-  const std::chrono::seconds hold =
-      is_held() ? std::min(2 * hold_.load(), kLongestHold) : kFirstHold;
-  hold_ = hold;
-  held_until_ = Heartbeats::Clock::now() + hold;
-  hold_reason_ = reason;
+  const std::chrono::seconds length = hold_.begin(reason);
   spdlog::error("the queue is held for {} s, because this machine cannot start jobs: {}",
-                hold.count(), reason);
+                length.count(), reason);
 }
 
 std::string Scheduler::pause_reason() const {
   if (drain_.is_on()) return "the server is drained";
-  if (Heartbeats::Clock::now() < held_until_) {
-    return "this machine cannot start jobs: " + hold_reason_;
-  }
-  return "";
+  const std::string held = hold_.reason();
+  return held.empty() ? "" : "this machine cannot start jobs: " + held;
 }
 
 void Scheduler::start_queued() {
@@ -337,7 +331,9 @@ void Scheduler::start_queued() {
     if (job.launcher() != v1::Resources::local) ++remote;
   }
   std::optional<Amounts> head;  // what the first job needs that does not fit
-  for (const QueuedJob& queued : store_.queued(kQueueWindow)) {
+  const std::vector<QueuedJob> queue = store_.queued(kQueueWindow);
+  if (queue.empty()) hold_.see_empty_queue();
+  for (const QueuedJob& queued : queue) {
     if (!state.paused.empty()) break;
     if (queued.is_remote() && remote >= limits_.max_remote_jobs) {
       state.waiting[queued.id] =
@@ -422,6 +418,7 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
   const std::optional<v1::Job> started = store_.begin_attempt(job.id(), token.sha256, "", gpus);
   if (!started) return;
   heartbeats_.begin(job.id());
+  hold_.launch(job.id());
   log_job(spdlog::level::info, *started,
           fmt::format("attempt {} with {} ranks", started->attempt(), ranks_at_once(*started)));
   try {
@@ -466,6 +463,7 @@ void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
 
 void Scheduler::forget(const std::string& id) {
   heartbeats_.forget(id);
+  hold_.forget(id);
   stop_reasons_.erase(id);
   stop_requests_.erase(id);
   notes_.erase(id);

@@ -14,6 +14,7 @@
 #include "server/job_store.h"
 #include "server/launcher.h"
 #include "server/path_policy.h"
+#include "server/queue_hold.h"
 #include "server/queue_view.h"
 #include "server/resources.h"
 
@@ -59,8 +60,8 @@ class Scheduler {
 
   /// Since it has last looked at all jobs. From any thread.
   Heartbeats::Clock::duration time_since_round() const;
-  /// Whether this machine could not start a job and waits to try again. From any thread.
-  bool is_held() const { return hold_.load().count() > 0; }
+  /// Whether this machine could not start a job, and none has run since. From any thread.
+  bool is_held() const { return hold_.is_on(); }
 
  private:
   void loop();
@@ -119,10 +120,7 @@ class Scheduler {
   /// Why the server itself is stopping a job, by job.
   std::map<std::string, Failure> stop_reasons_;
   std::atomic<Heartbeats::Clock::time_point> last_round_;
-  Heartbeats::Clock::time_point held_until_;  ///< nothing is started before
-  /// The last one, since which no job has run; else 0.
-  std::atomic<std::chrono::seconds> hold_{std::chrono::seconds(0)};
-  std::string hold_reason_;
+  QueueHold hold_;
   std::map<std::string, StopRequest> stop_requests_;  ///< the last ones, by job
   std::map<std::string, AttemptNote> notes_;          ///< of launched jobs
   std::atomic<bool> stopping_{false};

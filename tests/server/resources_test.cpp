@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/errors.h"
+#include "server/queue_hold.h"
 
 namespace dotresize {
 namespace {
@@ -21,6 +22,46 @@ TEST(SecondsUntilFree, CountsReleasesInTheirOrder) {
   EXPECT_EQ(seconds_until_free({3, 1, 0}, free, releases), 40.0);
   EXPECT_EQ(seconds_until_free({3, 2, 0}, free, releases), 60.0);
   EXPECT_EQ(seconds_until_free({1, 0, 151}, free, releases), std::nullopt);
+}
+
+TEST(QueueHold, IsTwiceAsLongEachTimeUntilAnAttemptThatWasLaunchedSinceRuns) {
+  using std::chrono::seconds;
+  QueueHold hold;
+  const QueueHold::Clock::time_point now = QueueHold::Clock::now();
+  hold.launch("before", now);
+  EXPECT_EQ(hold.begin("no mpirun", now), seconds(1));
+  EXPECT_EQ(hold.reason(now), "no mpirun");
+  EXPECT_EQ(hold.reason(now + seconds(1)), "");
+  hold.see("before", true, now);
+  EXPECT_TRUE(hold.is_on()) << "it was started when all was well";
+  hold.launch("first", now);
+  EXPECT_EQ(hold.begin("no mpirun", now), seconds(2));
+  for (int i = 0; i < 4; ++i) hold.begin("no mpirun", now);
+  EXPECT_EQ(hold.begin("no mpirun", now), seconds(60));
+  hold.launch("second", now);
+  hold.see("second", false, now + seconds(59));
+  EXPECT_TRUE(hold.is_on());
+  hold.see("second", true, now + seconds(59));
+  EXPECT_FALSE(hold.is_on());
+  EXPECT_EQ(hold.begin("no mpirun", now), seconds(1));
+  hold.launch("of Slurm", now);
+  hold.see("of Slurm", false, now + seconds(60));
+  EXPECT_FALSE(hold.is_on()) << "it waits for Slurm, not for this machine";
+}
+
+TEST(QueueHold, EndsWithTheJobsThatWaited) {
+  using std::chrono::seconds;
+  QueueHold hold;
+  const QueueHold::Clock::time_point now = QueueHold::Clock::now();
+  hold.begin("no mpirun", now);
+  hold.see_empty_queue(now);
+  EXPECT_TRUE(hold.is_on()) << "its time is not over";
+  hold.launch("last", now + seconds(1));
+  hold.see_empty_queue(now + seconds(1));
+  EXPECT_TRUE(hold.is_on()) << "it may fail yet";
+  hold.forget("last");
+  hold.see_empty_queue(now + seconds(1));
+  EXPECT_FALSE(hold.is_on());
 }
 
 class Gpus : public ::testing::Test {

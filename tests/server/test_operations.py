@@ -28,23 +28,30 @@ def server(make_server):
 def test_machine_that_cannot_start_jobs_holds_the_queue_and_drains_nothing(make_server, tmp_path, fault):
     commands = tmp_path / "bin"
     commands.mkdir()
-    worker = script(commands / "worker", "exit 65")
+    worker = script(commands / "worker",
+                    f"[ -e {tmp_path}/later ] || {{ touch {tmp_path}/first; exec sleep 300; }}; exit 65")
     # The real one is found first; then it turns out that it cannot be run.
     if fault == "mpirun":
         script(commands / "mpirun", 'exec /no/such/interpreter 2> /dev/null; exit 127')
-    server = make_server("--max-ranks", "4", DOTRESIZE_WORKER=worker,
+    server = make_server("--max-ranks", "5", DOTRESIZE_WORKER=worker,
                          PATH=f"{commands}:{os.environ['PATH']}")
+    running = server.create(spec(tmp_path / "running", resources__ranks=1)).id
+    eventually(20, (tmp_path / "first").exists)
+    tell_progress(next(iter(processes_of(running).values())), phase="calibrate")
+    (tmp_path / "later").touch()
     if fault == "worker":
         os.rename(worker, commands / "away")
     ids = [server.create(spec(tmp_path / f"out{i}")).id for i in range(3)]
     eventually(20, lambda: server.log().count("the queue is held") >= 2)
     assert all(server.get(id_).state not in ENDED for id_ in ids)
     if fault == "worker":
+        eventually(20, lambda: "the queue is held for 2 s" in server.log())  # though a job of before runs
         assert "cannot start jobs: " in server.get(ids[2]).waiting_for
     os.rename(commands / ("away" if fault == "worker" else "mpirun"),
               commands / ("worker" if fault == "worker" else "broken"))
     for id_ in ids:
         assert server.wait(id_).error.code == "INVALID_INPUT", "the worker has run"
+    server.cancel(running)
 
 
 def test_path_that_leads_elsewhere_after_the_admission_is_not_followed(make_server, tmp_path):
