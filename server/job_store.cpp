@@ -385,13 +385,14 @@ void JobStore::finish(const std::string& id, const Outcome& outcome) {
 }
 
 bool JobStore::put_back(const std::string& id, const std::string& reason,
-                        std::chrono::milliseconds pause) {
+                        std::chrono::milliseconds pause, bool started) {
   bool done = false;
   transact([&] {
     JobRow row = load(id);
     if (!is_launched(row.job.state())) throw std::logic_error("job " + id + " is not launched");
     if (row.job.cancelling()) return;
     row.job.clear_progress();
+    if (!started) row.job.set_unstarted_attempts(row.job.unstarted_attempts() + 1);
     if (pause.count() > 0) {
       *row.job.mutable_retry_time() =
           TimeUtil::GetCurrentTime() + TimeUtil::MillisecondsToDuration(pause.count());

@@ -141,9 +141,10 @@ class JobStore {
   std::optional<v1::Job> begin_attempt(const std::string& id, const std::string& token_sha256,
                                        const std::string& reason, const std::string& gpus = "");
   void finish(const std::string& id, const Outcome& outcome);
-  /// A launched job becomes QUEUED again for another attempt, after `pause`. False if it is being
-  /// cancelled: then nothing changes.
-  bool put_back(const std::string& id, const std::string& reason, std::chrono::milliseconds pause);
+  /// A launched job becomes QUEUED again for another attempt, after `pause`. `started`: this one
+  /// has had processes. False if it is being cancelled: then nothing changes.
+  bool put_back(const std::string& id, const std::string& reason, std::chrono::milliseconds pause,
+                bool started = true);
 
   /// Empty if there is no such attempt.
   std::string token_sha256(const std::string& id, int attempt);

@@ -73,6 +73,9 @@ v1::JobResult sweep_result_of(const v1::Job& job, const std::string& output) {
   return result;
 }
 
+/// Attempts of a launched job, with this one, that were not given up before they had processes.
+int started_attempts(const v1::Job& job) { return job.attempt() - job.unstarted_attempts(); }
+
 /// What the jobs give back at their ends, as far as these can be told.
 std::vector<Release> releases_of(const std::vector<v1::Job>& launched) {
   std::vector<Release> releases;
@@ -267,7 +270,7 @@ void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
   const Remedy remedy = remedy_for(*outcome.error);
   if (remedy == Remedy::kHoldQueue) {
     hold_queue(reason);
-    if (put_back(job, reason, std::chrono::seconds(0))) return;
+    if (put_back(job, reason, std::chrono::seconds(0), /*started=*/false)) return;
     return end(job, cancelled());
   }
   hold_.see(job.id(), /*runs=*/true);  // it did
@@ -278,7 +281,7 @@ void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
                             std::to_string(limits_.max_attempts));
     return end(job, last);
   }
-  const int doublings = std::min(job.attempt() - 1, 12);
+  const int doublings = std::min(started_attempts(job) - 1, 12);
   const auto pause = std::min(limits_.retry_delay * (1 << doublings), kLongestRetryDelay);
   const std::string missed = missed_deadline(job, pause);
   if (!missed.empty()) {
@@ -287,11 +290,15 @@ void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
   if (!put_back(job, reason, pause)) end(job, cancelled());
 }
 
-bool Scheduler::put_back(const v1::Job& job, const std::string& reason,
-                         std::chrono::seconds pause) {
+bool Scheduler::is_last_attempt(const v1::Job& job) const {
+  return started_attempts(job) >= limits_.max_attempts;
+}
+
+bool Scheduler::put_back(const v1::Job& job, const std::string& reason, std::chrono::seconds pause,
+                         bool started) {
   output_of(job).trim();
   launchers_.of(job).clean_up(job);
-  if (!store_.put_back(job.id(), reason, pause)) return false;
+  if (!store_.put_back(job.id(), reason, pause, started)) return false;
   forget(job.id());
   log_job(spdlog::level::warn, job,
           fmt::format("queued again, for in {} s at the earliest: {}", pause.count(), reason));

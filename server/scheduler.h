@@ -80,8 +80,9 @@ class Scheduler {
   /// Ends the job, or puts it back into the queue if another attempt may succeed.
   void end_or_retry(const v1::Job& job, const Outcome& outcome);
   /// Whether this was the last one that the job may have.
-  bool is_last_attempt(const v1::Job& job) const { return job.attempt() >= limits_.max_attempts; }
-  bool put_back(const v1::Job& job, const std::string& reason, std::chrono::seconds pause);
+  bool is_last_attempt(const v1::Job& job) const;
+  bool put_back(const v1::Job& job, const std::string& reason, std::chrono::seconds pause,
+                bool started = true);
   void start_queued();
   /// The job's start, unless too much runs: then why it waits. `head`: what the first job that
   /// waits needs.

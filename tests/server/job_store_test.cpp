@@ -460,6 +460,16 @@ TEST_F(Store, JobThatIsPutBackWaitsForItsTimeAndHoldsUpNoOther) {
   EXPECT_FALSE(store_.put_back(second, "lost", std::chrono::seconds(0)));
 }
 
+TEST_F(Store, CountsTheAttemptsThatCouldNotBeStarted) {
+  const std::string id = store_.create(new_job("a")).id();
+  for (const bool started : {true, false, false}) {
+    store_.begin_attempt(id, "hash", "");
+    ASSERT_TRUE(store_.put_back(id, "no mpirun", std::chrono::seconds(0), started));
+  }
+  EXPECT_EQ(store_.get(id).attempt(), 3);
+  EXPECT_EQ(store_.get(id).unstarted_attempts(), 2);
+}
+
 TEST_F(Store, ForgetsEndedJobsAlone) {
   const std::string id = store_.create(new_job("a", "r")).id();
   const auto nothing = [](const v1::Job&, const std::string&) {};

@@ -28,12 +28,16 @@ def server(make_server):
 def test_machine_that_cannot_start_jobs_holds_the_queue_and_drains_nothing(make_server, tmp_path, fault):
     commands = tmp_path / "bin"
     commands.mkdir()
-    worker = script(commands / "worker",
-                    f"[ -e {tmp_path}/later ] || {{ touch {tmp_path}/first; exec sleep 300; }}; exit 65")
+    # Of a job of two ranks the first one is killed once: launches that fail use up no attempt.
+    worker = script(commands / "worker", f"""
+        [ -e {tmp_path}/later ] || {{ touch {tmp_path}/first; exec sleep 300; }}
+        [ "$OMPI_COMM_WORLD_RANK" = 0 ] || exec sleep 300
+        mkdir {tmp_path}/killed-$DOTRESIZE_JOB_ID && kill -9 $$
+        exit 65""")
     # The real one is found first; then it turns out that it cannot be run.
     if fault == "mpirun":
         script(commands / "mpirun", 'exec /no/such/interpreter 2> /dev/null; exit 127')
-    server = make_server("--max-ranks", "5", DOTRESIZE_WORKER=worker,
+    server = make_server("--max-ranks", "5", "--max-attempts", "2", "--retry-delay", "0", DOTRESIZE_WORKER=worker,
                          PATH=f"{commands}:{os.environ['PATH']}")
     running = server.create(spec(tmp_path / "running", resources__ranks=1)).id
     eventually(20, (tmp_path / "first").exists)
