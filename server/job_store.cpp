@@ -104,6 +104,7 @@ void JobStore::save(JobRow& row) {
 
 void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reason) {
   row.job.set_state(state);
+  if (state != v1::Job::RUNNING) row.job.clear_stop_reason();  // another attempt, or none
   if (state == v1::Job::QUEUED) {
     row.job.clear_gpus();
     table_.enqueue(row);
@@ -371,6 +372,15 @@ std::optional<v1::Job> JobStore::begin_attempt(const std::string& id,
   return row->job;
 }
 
+void JobStore::request_stop(const std::string& id, int attempt, const v1::JobError& reason) {
+  transact([&] {
+    JobRow row = load(id);
+    if (!is_launched_attempt(row.job, attempt) || row.job.has_stop_reason()) return;
+    *row.job.mutable_stop_reason() = reason;
+    save(row);
+  });
+}
+
 void JobStore::finish(const std::string& id, const Outcome& outcome) {
   if (!has_ended(outcome.state)) throw std::logic_error("an outcome must be a final state");
   transact([&] {
@@ -410,7 +420,7 @@ std::string JobStore::token_sha256(const std::string& id, int attempt) {
 
 bool JobStore::is_wanted(const std::string& id, int attempt) {
   const v1::Job job = read(id).job;
-  return is_launched_attempt(job, attempt) && !job.cancelling();
+  return is_launched_attempt(job, attempt) && !job.cancelling() && !job.has_stop_reason();
 }
 
 void JobStore::confirm_running(const std::string& id, int attempt) {

@@ -140,6 +140,9 @@ class JobStore {
   /// been cancelled meanwhile.
   std::optional<v1::Job> begin_attempt(const std::string& id, const std::string& token_sha256,
                                        const std::string& reason, const std::string& gpus = "");
+  /// Why this attempt, which is launched, is to end from now on. The first reason stays, until the
+  /// attempt has ended.
+  void request_stop(const std::string& id, int attempt, const v1::JobError& reason);
   void finish(const std::string& id, const Outcome& outcome);
   /// A launched job becomes QUEUED again for another attempt, after `pause`. `started`: this one
   /// has had processes. False if it is being cancelled: then nothing changes.
@@ -149,7 +152,7 @@ class JobStore {
   /// Empty if there is no such attempt.
   std::string token_sha256(const std::string& id, int attempt);
   /// Whether this attempt is to go on: no other one owns the job, which has not ended and is not
-  /// being cancelled. NOT_FOUND.
+  /// being cancelled or stopped. NOT_FOUND.
   bool is_wanted(const std::string& id, int attempt);
   /// STARTING becomes RUNNING, unless this attempt is not wanted any more. NOT_FOUND.
   void confirm_running(const std::string& id, int attempt);

@@ -158,12 +158,14 @@ void Scheduler::poll_attempt(const v1::Job& seen) {
     case Liveness::kWaiting:
       hold_.see(job.id(), /*runs=*/false);
       heartbeats_.begin(job.id());  // nobody is to be heard
-      return stop_if_unwanted(job);
+      stop_if_unwanted(job);
+      return;
     case Liveness::kRestarted:
       return follow_restart(job, status.failure->message);
     case Liveness::kAlive:
       hold_.see(job.id(), job.state() == v1::Job::RUNNING);
-      return stop_if_unwanted(job);
+      stop_if_unwanted(job);
+      return;
     case Liveness::kExited:
       return end_or_retry(job, outcome_of(job, status));
     case Liveness::kVanished:
@@ -177,10 +179,9 @@ void Scheduler::follow_restart(const v1::Job& job, const std::string& reason) {
     return;
   }
   if (is_last_attempt(job)) {
-    stop_reasons_.try_emplace(job.id(), Failure{kLost, -1, "", job.progress().phase(), reason});
+    return stop_because(job, {kLost, -1, "", job.progress().phase(), reason});
   }
-  stop_if_unwanted(job);
-  if (job.cancelling() || stop_reasons_.contains(job.id())) return;
+  if (stop_if_unwanted(job)) return;
   // First what its ranks read, then the table: until then they are refused.
   const std::string token = launchers_.of(job).prepare_restart(job);
   const auto next = store_.begin_attempt(job.id(), token_hash(token), reason);
@@ -190,20 +191,36 @@ void Scheduler::follow_restart(const v1::Job& job, const std::string& reason) {
   log_job(spdlog::level::warn, *next, reason);
 }
 
-void Scheduler::stop_if_unwanted(const v1::Job& job) {
-  if (!job.cancelling() && is_silent(job)) {
-    stop_reasons_.try_emplace(
-        job.id(), Failure{kLost, -1, "", job.progress().phase(),
-                          "no heartbeat for " + std::to_string(limits_.heartbeat_timeout.count()) +
-                              " s; the job was stopped"});
+std::optional<Failure> Scheduler::reason_to_stop(const v1::Job& job) {
+  if (is_silent(job)) {
+    return Failure{kLost, -1, "", job.progress().phase(),
+                   "no heartbeat for " + std::to_string(limits_.heartbeat_timeout.count()) +
+                       " s; the job was stopped"};
   }
   const std::string missed = missed_deadline(job, std::chrono::seconds(0));
-  if (!job.cancelling() && !missed.empty()) {
-    stop_reasons_.try_emplace(job.id(),
-                              Failure{kDeadlineExceeded, -1, "", job.progress().phase(), missed});
+  if (missed.empty()) return std::nullopt;
+  return Failure{kDeadlineExceeded, -1, "", job.progress().phase(), missed};
+}
+
+bool Scheduler::stop_if_unwanted(const v1::Job& job) {
+  if (job.cancelling() || job.has_stop_reason()) {
+    ask_to_end(job);
+    return true;
   }
-  const bool unwanted = job.cancelling() || stop_reasons_.contains(job.id());
-  if (!unwanted) return;
+  const std::optional<Failure> reason = reason_to_stop(job);
+  if (reason) stop_because(job, *reason);
+  return reason.has_value();
+}
+
+void Scheduler::stop_because(const v1::Job& job, const Failure& reason) {
+  // First the table: a later server, too, knows then why the attempt has ended.
+  if (!job.has_stop_reason()) {
+    store_.request_stop(job.id(), job.attempt(), to_job_error(reason));
+  }
+  ask_to_end(job);
+}
+
+void Scheduler::ask_to_end(const v1::Job& job) {
   const Heartbeats::Clock::time_point now = Heartbeats::Clock::now();
   const auto last = stop_requests_.find(job.id());
   const bool asked = last != stop_requests_.end() && last->second.attempt == job.attempt() &&
@@ -235,8 +252,7 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) c
   const bool ended_well = status.exit.exit_code == kExitOk;
   if (has_output(job) || (ended_well && here)) return succeeded(job);
   if (job.cancelling()) return cancelled();
-  const auto reason = stop_reasons_.find(job.id());
-  if (reason != stop_reasons_.end()) return failed(reason->second);
+  if (job.has_stop_reason()) return {v1::Job::FAILED, job.stop_reason(), std::nullopt};
   if (status.failure) return failed(*status.failure);
   Launcher& launcher = launchers_.of(job);
   const FailureEvidence evidence = {status.exit,
@@ -471,7 +487,6 @@ void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
 void Scheduler::forget(const std::string& id) {
   heartbeats_.forget(id);
   hold_.forget(id);
-  stop_reasons_.erase(id);
   stop_requests_.erase(id);
   notes_.erase(id);
 }

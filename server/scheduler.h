@@ -51,7 +51,7 @@ struct StopRequest {
 /// attempts of launched jobs (also of those that an earlier server launched), ends them or puts
 /// them back into the queue, and deletes those whose time is over. If this machine cannot start any
 /// job, the queue is held, for longer each time. It holds no state that the job table and the
-/// attempts' directories do not have, except which processes it has asked to end.
+/// attempts' directories do not have, except when it has last asked processes to end.
 class Scheduler {
  public:
   Scheduler(const SchedulerContext& context, SchedulerLimits limits);
@@ -73,8 +73,15 @@ class Scheduler {
   /// The processes of an attempt are gone, and others are started for the job: they are the next
   /// attempt's, unless it has had enough.
   void follow_restart(const v1::Job& job, const std::string& reason);
-  /// Stops a live attempt that is being cancelled or has been silent for too long.
-  void stop_if_unwanted(const v1::Job& job);
+  /// Stops a live attempt that is being cancelled, has been silent for too long, or has passed its
+  /// deadline. Whether it is one.
+  bool stop_if_unwanted(const v1::Job& job);
+  /// Why the server itself is to stop it.
+  std::optional<Failure> reason_to_stop(const v1::Job& job);
+  /// Its first reason is kept, and is why it fails.
+  void stop_because(const v1::Job& job, const Failure& reason);
+  /// Again and again, for as long as it is called.
+  void ask_to_end(const v1::Job& job);
   /// `ran`: its processes had begun.
   void end_vanished(const v1::Job& job, bool ran);
   /// Ends the job, or puts it back into the queue if another attempt may succeed.
@@ -118,8 +125,6 @@ class Scheduler {
   const Drain& drain_;
   QueueView& view_;
   const SchedulerLimits limits_;
-  /// Why the server itself is stopping a job, by job.
-  std::map<std::string, Failure> stop_reasons_;
   std::atomic<Heartbeats::Clock::time_point> last_round_;
   QueueHold hold_;
   std::map<std::string, StopRequest> stop_requests_;  ///< the last ones, by job

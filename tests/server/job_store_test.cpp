@@ -460,6 +460,24 @@ TEST_F(Store, JobThatIsPutBackWaitsForItsTimeAndHoldsUpNoOther) {
   EXPECT_FALSE(store_.put_back(second, "lost", std::chrono::seconds(0)));
 }
 
+TEST_F(Store, KeepsWhyAnAttemptIsStoppedUntilItHasEnded) {
+  const std::string id = store_.create(new_job("a")).id();
+  store_.begin_attempt(id, "hash", "");
+  v1::JobError reason;
+  reason.set_message("no heartbeat");
+  store_.request_stop(id, 2, reason);
+  EXPECT_TRUE(store_.is_wanted(id, 1)) << "it is not that attempt";
+  store_.request_stop(id, 1, reason);
+  reason.set_message("the deadline has passed");
+  store_.request_stop(id, 1, reason);
+  store_.confirm_running(id, 1);
+  JobStore again(file_);
+  EXPECT_EQ(again.get(id).stop_reason().message(), "no heartbeat");
+  EXPECT_FALSE(again.is_wanted(id, 1)) << "the ranks are told to stop";
+  ASSERT_TRUE(store_.put_back(id, "no heartbeat", std::chrono::seconds(0)));
+  EXPECT_FALSE(store_.get(id).has_stop_reason());
+}
+
 TEST_F(Store, CountsTheAttemptsThatCouldNotBeStarted) {
   const std::string id = store_.create(new_job("a")).id();
   for (const bool started : {true, false, false}) {

@@ -333,6 +333,16 @@ def test_server_that_is_stopped_in_the_midst_of_a_round_blames_no_job(make_serve
     server.cancel(healthy)
 
 
+def test_reason_why_a_job_is_stopped_outlives_the_server(make_server, tmp_path):
+    worker = script(tmp_path / "worker", "trap 'sleep 4; exit 2' TERM; while :; do sleep 0.2; done")
+    server = make_server("--heartbeat-timeout", "5", "--max-attempts", "1", DOTRESIZE_WORKER=worker)
+    id_ = server.create(spec(tmp_path / "out", resources__ranks=1)).id
+    eventually(20, lambda: server.get(id_).HasField("stop_reason"))
+    server.kill_and_restart()
+    error = server.wait(id_).error
+    assert (error.code, error.message) == ("LOST", "no heartbeat for 5 s; the job was stopped")
+
+
 def supervisor_of(id_):
     def found():
         for pid in processes_of(id_):
