@@ -95,6 +95,7 @@ CREATE INDEX expiries_by_time ON expiries (at_ms);
 constexpr char kIndexes[] = R"(
 CREATE INDEX IF NOT EXISTS jobs_by_name_and_state ON jobs (name, state, number);
 CREATE INDEX IF NOT EXISTS jobs_by_owner_and_state ON jobs (owner, state, number);
+CREATE INDEX IF NOT EXISTS queue_by_place ON queue ((ranks = 0), priority DESC, job);
 )";
 
 /// The table of the queue, with the jobs that an earlier version has queued.

@@ -123,8 +123,8 @@ class JobStore {
   v1::Job requeue(const std::string& id, const std::vector<PathClaim>& claims,
                   const Step& before_commit);
 
-  /// The first so many of the queue whose retry_time has come: of higher priority before others,
-  /// older before younger.
+  /// Of the queue whose retry_time has come, the first so many that run here and the first so many
+  /// that run elsewhere: of higher priority before others, older before younger.
   std::vector<QueuedJob> queued(int limit);
   /// Ids of the first so many of the queue, also those that wait for their retry_time, in its
   /// order.

@@ -179,9 +179,15 @@ void JobTable::dequeue(int64_t number) {
 }
 
 std::vector<QueuedJob> JobTable::queued(int limit) {
+  const auto window = [](const char* remote) {
+    return fmt::format(
+        "SELECT * FROM (SELECT * FROM queue WHERE (ranks = 0) = {} AND retry_ms <= ?1 "
+        "ORDER BY priority DESC, job LIMIT ?2)",
+        remote);
+  };
   auto query = prepare(database_,
-                       "SELECT id, device, ranks, memory FROM queue JOIN jobs ON job = number "
-                       "WHERE retry_ms <= ? ORDER BY priority DESC, job LIMIT ?",
+                       "SELECT id, device, ranks, memory FROM (" + window("0") + " UNION ALL " +
+                           window("1") + ") JOIN jobs ON job = number ORDER BY priority DESC, job",
                        now_ms(), limit);
   std::vector<QueuedJob> jobs;
   while (query.executeStep()) {

@@ -120,7 +120,8 @@ class JobTable {
   /// The row stands in the queue from now on, or not any more.
   void enqueue(const JobRow& row);
   void dequeue(int64_t number);
-  /// The first so many of the queue whose retry_time has come, in its order.
+  /// Of the queue whose retry_time has come, in its order: the first so many that run here, and the
+  /// first so many that run elsewhere.
   std::vector<QueuedJob> queued(int limit);
   /// Ids of the first so many of the queue, also those that are not due yet, in its order.
   std::vector<std::string> queue(int limit);

@@ -29,7 +29,8 @@ constexpr std::chrono::seconds kPauseAfterError{2};
 constexpr std::chrono::seconds kLongestRetryDelay{3600};
 // Longer than a supervisor takes to kill what does not end: it may be stopped meanwhile.
 constexpr std::chrono::seconds kStopInterval{15};
-constexpr int kQueueWindow = 200;  // jobs that are looked at, from the head on
+// Jobs that are looked at, from the head on: so many that run here, and so many that run elsewhere.
+constexpr int kQueueWindow = 200;
 constexpr int kExpiredAtOnce = 20;
 
 Outcome failed(const Failure& failure) {

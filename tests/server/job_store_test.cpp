@@ -197,6 +197,28 @@ TEST_F(Store, QueueHasHigherPrioritiesFirst) {
   EXPECT_EQ(store_.queue_position(second), 2);
 }
 
+TEST_F(Store, JobsThatRunHereHideNoneThatRunElsewhere) {
+  const auto create = [this](const std::string& name, v1::Resources::Launcher launcher,
+                             int priority = 0) {
+    NewJob job = new_job(name);
+    job.launcher = launcher;
+    job.options.set_priority(priority);
+    return store_.create(job).id();
+  };
+  const auto order = [this](int limit) {
+    std::vector<std::string> ids;
+    for (const QueuedJob& job : store_.queued(limit)) ids.push_back(job.id);
+    return ids;
+  };
+  const std::string here = create("here", v1::Resources::local);
+  const std::string second_here = create("second_here", v1::Resources::local);
+  const std::string elsewhere = create("elsewhere", v1::Resources::slurm);
+  EXPECT_THAT(order(1), ElementsAre(here, elsewhere));
+  const std::string urgent = create("urgent", v1::Resources::external, 5);
+  EXPECT_THAT(order(1), ElementsAre(urgent, here));
+  EXPECT_THAT(order(2), ElementsAre(urgent, here, second_here, elsewhere));
+}
+
 TEST_F(Store, EndedJobsExpireUnlessTheyAreQueuedAgain) {
   NewJob job = new_job("a");
   job.options.set_ttl_seconds_after_finished(0);
