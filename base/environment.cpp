@@ -90,6 +90,12 @@ fs::path user_cache_dir() {
   return home.empty() ? fs::path() : home / ".cache" / "dotresize";
 }
 
+bool sees_gpus(const fs::path& driver) {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const bool hidden = visible != nullptr && *visible == '\0';
+  return !hidden && fs::exists(driver);
+}
+
 fs::path worker_program() {
   const fs::path named = environment_variable("DOTRESIZE_WORKER");
   fs::path worker = named.empty()

@@ -30,6 +30,10 @@ std::string random_bytes(size_t count);
 /// Specification has it.
 std::filesystem::path user_cache_dir();
 
+/// Whether this process may see GPUs: `driver` is there, and CUDA_VISIBLE_DEVICES does not hide
+/// them by being empty.
+bool sees_gpus(const std::filesystem::path& driver = "/dev/nvidiactl");
+
 /// The absolute path of dotresize-worker: $DOTRESIZE_WORKER, else the one beside this program.
 /// Throws ProgramMissing if it cannot be executed.
 std::filesystem::path worker_program();

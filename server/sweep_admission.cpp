@@ -159,7 +159,7 @@ int64_t parallel_jobs(const SweepPlan& plan, const v1::SweepSpec& sweep, const M
   const int64_t jobs = std::ssize(plan.jobs);
   if (!sweep.has_parallel()) {
     if (gpus) return 1;
-    const int64_t cores = jobs_at_once(plan, {});
+    const int64_t cores = jobs_at_once(plan, {.gpus = false});
     return std::max<int64_t>(
         1, std::min({jobs, cores, capacity.ranks / ranks, capacity.memory / memory}));
   }

@@ -335,8 +335,9 @@ int jobs_at_once(const SweepPlan& plan, const SweepRunOptions& options) {
   for (const SweepJob& job : plan.jobs) {
     memory = std::max(memory, job.memory_bytes);
     ranks = std::max(ranks, job.ranks);
-    gpus = gpus || (job.on_gpus && fs::exists("/dev/nvidiactl"));
+    gpus = gpus || job.on_gpus;
   }
+  gpus = gpus && options.gpus.value_or(sees_gpus());
   if (gpus && options.at_once > 1) {
     throw InputError("--parallel", "on GPUs the jobs of a sweep run one after the other");
   }

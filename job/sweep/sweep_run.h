@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ struct SweepRunOptions {
   /// An existing directory in memory for what the ranks of a job send each other; empty: OpenMPI's
   /// own choice.
   std::filesystem::path shared_memory = {};
+  /// Whether jobs that may run on GPUs have some; not set: if this process sees some.
+  std::optional<bool> gpus = {};
 };
 
 /// Hears how far a sweep is, on the thread that called run_sweep.

@@ -34,6 +34,18 @@ class Variable {
   std::optional<std::string> before_;
 };
 
+TEST(SeesGpus, UnlessThereIsNoDriverOrTheyAreHidden) {
+  const fs::path driver = "/dev/null";
+  const auto with = [&](const char* visible) {
+    const Variable variable("CUDA_VISIBLE_DEVICES", visible);
+    return sees_gpus(driver);
+  };
+  EXPECT_TRUE(with(nullptr));
+  EXPECT_TRUE(with("0"));
+  EXPECT_FALSE(with("")) << "as a server starts an attempt that has none";
+  EXPECT_FALSE(sees_gpus("/no/such/driver"));
+}
+
 std::string cache_with(const char* xdg_cache_home, const char* home) {
   const Variable cache("XDG_CACHE_HOME", xdg_cache_home);
   const Variable user("HOME", home);

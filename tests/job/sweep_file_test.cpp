@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "job/spec/sweep_message.h"
+#include "job/sweep/sweep_run.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {
@@ -198,6 +199,15 @@ TEST(SweepFile, MayNotBeLargerThanItsVariantsAreSmall) {
   std::string numbers;
   for (int i = 1; i < 4099; ++i) numbers += fmt::format("{}, ", i);
   EXPECT_THAT(fault_of("[100, 200]", "[" + numbers + "]"), HasSubstr("has 4098 values"));
+}
+
+TEST(SweepRun, JobsRunSideBySideUnlessTheyHaveGpus) {
+  SweepPlan plan;
+  plan.jobs.resize(8);
+  for (SweepJob& job : plan.jobs) job.on_gpus = true;  // with device: auto
+  EXPECT_EQ(jobs_at_once(plan, {.at_once = 4, .gpus = false}), 4);
+  EXPECT_THROW(jobs_at_once(plan, {.at_once = 4, .gpus = true}), InputError);
+  EXPECT_EQ(jobs_at_once(plan, {.at_once = 1, .gpus = true}), 1);
 }
 
 TEST(SweepMessage, GivesTheSameJobs) {
