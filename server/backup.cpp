@@ -9,6 +9,8 @@
 #include "base/durable_file.h"
 #include "base/errors.h"
 #include "server/drain.h"
+#include "server/files.h"
+#include "server/state_dir.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -62,6 +64,7 @@ int back_up(const fs::path& state_dir, const fs::path& target) {
   }
   if (!fs::create_directory(target)) throw InputError(target.string() + " exists already");
   fs::permissions(target, fs::perms::owner_all);
+  write_private_file(target / kCopiedFromFile, fs::canonical(state_dir).string());
   const int jobs = copy_table(state_dir / kTable, target / kTable);
   copy_folder(state_dir / kJobs, target / kJobs);
   if (fs::exists(state_dir / kDrainedFile)) {

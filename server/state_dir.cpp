@@ -29,6 +29,8 @@ void make_directory(const fs::path& dir) {
 }
 
 constexpr std::chrono::days kTokensKept{30};
+constexpr char kLockFile[] = "lock";
+constexpr size_t kMaxPathBytes = 4096;
 
 /// It has logs, paths and hashes of tokens, and what is put there is run.
 void require_private(const fs::path& dir) {
@@ -43,16 +45,32 @@ void require_private(const fs::path& dir) {
   }
 }
 
+void require_unused_original(const fs::path& root) {
+  const fs::path mark = root / kCopiedFromFile;
+  const std::optional<std::string> original = read_file_start(mark, kMaxPathBytes);
+  if (!original) return;
+  std::error_code error;  // one that cannot be seen is on another machine, or another user's
+  const fs::path lock = fs::path(*original) / kLockFile;
+  if (fs::path(*original) != fs::canonical(root) && fs::exists(lock, error) &&
+      !try_lock_file(lock)) {
+    throw StateDirInUse("the state directory " + root.string() + " is a copy of " + *original +
+                        ", which another dotresize-server uses; stop that one first, or use the "
+                        "copy on another machine");
+  }
+  fs::remove(mark);
+}
+
 }  // namespace
 
 StateDir::StateDir(fs::path root) : root_(std::move(root)) {
   make_directory(root_);
   require_private(root_);
-  lock_ = try_lock_file(root_ / "lock");
+  lock_ = try_lock_file(root_ / kLockFile);
   if (!lock_) {
     throw StateDirInUse("the state directory " + root_.string() +
                         " is in use by another dotresize-server; give this one its own --state");
   }
+  require_unused_original(root_);
   fs::create_directories(root_ / "jobs");
   fs::create_directories(tokens());
   remove_old_files(tokens(), kTokensKept);

@@ -9,6 +9,9 @@
 
 namespace dotresize {
 
+/// In a copy that no server has used yet: the canonical path of the original.
+inline constexpr char kCopiedFromFile[] = "copied_from";
+
 struct StateDirInUse : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -18,9 +21,10 @@ struct StateDirInUse : std::runtime_error {
 class StateDir {
  public:
   /// Creates the directory (0700) if it is missing. Throws std::runtime_error if it belongs to
-  /// another user or is open to others, StateDirInUse if another server holds it, std::system_error
-  /// or std::filesystem::filesystem_error if it cannot be used. Removes tokenised texts that no job
-  /// has used for thirty days.
+  /// another user or is open to others, StateDirInUse if another server holds it, or the original
+  /// of which this is a copy (a server on the copy would end what still runs of the jobs, and start
+  /// those that wait once more), std::system_error or std::filesystem::filesystem_error if it
+  /// cannot be used. Removes tokenised texts that no job has used for thirty days.
   explicit StateDir(std::filesystem::path root);
 
   std::filesystem::path database() const { return root_ / "jobs.sqlite"; }

@@ -8,6 +8,7 @@
 
 #include "server/api_error.h"
 #include "server/backup.h"
+#include "server/state_dir.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {
@@ -552,6 +553,17 @@ TEST_F(Store, IsBackedUpWithTheFilesOfItsJobsOrNotAtAll) {
   std::filesystem::remove_all(home_ / "jobs");
   std::filesystem::create_symlink("jobs", home_ / "jobs");  // a folder that cannot be read
   EXPECT_THROW(back_up(home_.path(), home_ / "another"), std::filesystem::filesystem_error);
+}
+
+TEST_F(Store, CopyIsNotUsedBesideItsOriginal) {
+  {
+    const StateDir original(home_.path());
+    back_up(home_.path(), home_ / "copy");
+    EXPECT_THROW(StateDir(home_ / "copy"), StateDirInUse);
+  }
+  EXPECT_NO_THROW(StateDir(home_ / "copy"));
+  const StateDir original(home_.path());
+  EXPECT_NO_THROW(StateDir(home_ / "copy")) << "it is one of its own now";
 }
 
 TEST_F(Store, TellsOfChangesAfterTheyAreCommitted) {

@@ -126,13 +126,18 @@ def test_backup_of_a_running_server_is_a_state_directory(make_server, server, tm
     command = [PROGRAM, "backup", "--state", server.state, tmp_path / "state1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("1 jobs copied"), done.stderr
+    assert subprocess.run(command, capture_output=True, timeout=60).returncode == 64, "it exists"
+    beside = subprocess.run([PROGRAM, "--listen", "127.0.0.1:0", "--state", tmp_path / "state1"],
+                            env=server.environment, capture_output=True, text=True, timeout=20)
+    assert beside.returncode == 75 and f"is a copy of {server.state}" in beside.stderr
+    job, logs, events = server.get(id_), server.logs(id_), list(server.watch(id_))
+    server.end(signal.SIGTERM)
     restored = make_server()
     assert restored.state == tmp_path / "state1"
-    assert restored.get(id_) == server.get(id_)
+    assert restored.get(id_) == job
     assert restored.jobs.GetServerInfo(jobs_pb2.GetServerInfoRequest()).drained
-    assert restored.logs(id_) == server.logs(id_) != b""
-    assert list(restored.watch(id_)) == list(server.watch(id_))
-    assert subprocess.run(command, capture_output=True, timeout=60).returncode == 64, "it exists"
+    assert restored.logs(id_) == logs != b""
+    assert list(restored.watch(id_)) == events
 
 
 def test_table_that_is_damaged_is_refused_by_name(server):
