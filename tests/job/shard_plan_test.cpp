@@ -99,7 +99,7 @@ TEST(ShardPlan, LargestAcceptedSizesDoNotOverflow) {
           "num_hidden_layers": 4096, "num_attention_heads": 2048, "head_dim": 2048,
           "vocab_size": 4194304})",
       "config.json");
-  ResolvedJob job = small_job(config, 4096);
+  ResolvedJob job = small_job(config, 256);
   job.widths = uniform_widths(config, job.head_sliced, 4194304);
   EXPECT_GT(stored_parameters(config), 0);
   ModelConfig folded = config;
