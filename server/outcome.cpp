@@ -1,5 +1,6 @@
 #include "server/outcome.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -130,6 +131,17 @@ std::optional<v1::JobError> killed_sweep(const FailureEvidence& evidence) {
   return error;
 }
 
+/// The signal that has ended mpirun, with its ranks, or a rank: if that one was not known to MPI
+/// yet, it may be in mpirun's exit code alone. 0: none.
+int signal_of(const FailureEvidence& evidence, const std::vector<std::string>& lines) {
+  const ExitRecord& exit = evidence.exit;
+  if (exit.signal != 0 || evidence.alone || evidence.starter != "mpirun") return exit.signal;
+  const bool has_exit_code = std::ranges::any_of(
+      lines, [](const std::string& line) { return line.find("Exit code:") != std::string::npos; });
+  const int signal = exit.exit_code - 128;
+  return has_exit_code || signal <= 0 || signal >= SIGRTMIN ? 0 : signal;
+}
+
 }  // namespace
 
 Remedy remedy_for(const v1::JobError& error) {
@@ -171,9 +183,9 @@ v1::JobError explain_failure(const FailureEvidence& evidence) {
   v1::JobError error =
       to_job_error({code, -1, "", evidence.phase,
                     how_it_ended(evidence) + (last_line.empty() ? "" : ": " + last_line)});
-  if (evidence.exit.signal != 0) {  // mpirun's ranks end with it
+  if (const int signal = signal_of(evidence, lines)) {
     error.set_code(kRankKilled);
-    error.set_signal(evidence.exit.signal);
+    error.set_signal(signal);
   }
   return error;
 }

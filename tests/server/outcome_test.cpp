@@ -121,6 +121,18 @@ TEST(Outcome, FirstTaskThatSrunNamesIsTheOneThatWasKilled) {
   EXPECT_EQ(aborted.rank(), 2);
 }
 
+TEST(Outcome, ARankThatIsKilledBeforeMpiKnowsItIsInTheExitCodeOfMpirun) {
+  const std::string log =
+      "Primary job  terminated normally, but 1 process returned\n"
+      "a non-zero exit code. Per user-direction, the job has been aborted.\n";
+  const v1::JobError killed = explain_failure({{137, 0}, std::nullopt, log, ""});
+  EXPECT_EQ(killed.code(), "RANK_KILLED");
+  EXPECT_EQ(killed.signal(), 9);
+  const std::string known = log + "  Process name: x\n  Exit code:    65\n";
+  EXPECT_EQ(explain_failure({{137, 0}, std::nullopt, known, ""}).code(), "RANK_FAILED");
+  EXPECT_EQ(explain_failure({{1, 0}, std::nullopt, log, ""}).code(), "RANK_FAILED");
+}
+
 TEST(Outcome, CommandThatCannotRunIsALaunchFailure) {
   EXPECT_EQ(explain_failure({{127, 0}, std::nullopt, "cannot run mpirun\n", ""}).code(),
             "LAUNCH_FAILED");
