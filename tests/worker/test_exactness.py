@@ -53,7 +53,7 @@ def test_full_width_is_exact(method, activations, dense_logits, two_windows, tmp
 
 
 @pytest.mark.parametrize(
-    ("method", "sharing"), [*((method, "model") for method in METHODS), ("pca_dotresize", 4)]
+    ("method", "sharing"), [("dotresize", "model"), ("slicegpt", "model"), ("pca_dotresize", 4)]
 )
 def test_full_width_is_exact_with_shared_maps(method, sharing, dense_logits, tmp_path):
     spec = harness.job(

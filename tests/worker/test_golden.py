@@ -12,8 +12,8 @@ GOLDEN = json.loads((harness.ROOT / "tests" / "data" / "golden.json").read_text(
 # Jobs that measure both perplexities themselves, one of each schedule. Of the others the output is
 # evaluated, once it is there: the dense model need not be measured for each of them again.
 MEASURED_IN_JOB = ("pca_dotresize-200-original", "dotresize-176-compressed")
-# Of each method one width is enough every day, with compressed activations of a method with each basis, of lambda its ends,
-# of shared maps a method of PCA: DOTRESIZE_ALL_CASES=1 runs these too.
+# Of each method one width is enough every day, with compressed activations and of lambda one case, of shared maps a method
+# of PCA: DOTRESIZE_ALL_CASES=1 runs these too.
 MORE_CASES = (
     "magnitude-176-original",
     "dotresize-176-original",
@@ -24,10 +24,12 @@ MORE_CASES = (
     "dotresize-200-compressed",
     "slicegpt-176-compressed",
     "slicegpt-200-compressed",
+    "pca_dotresize-176-compressed",
     "pca_dotresize-200-compressed",
     "magnitude-208-shared",
     "dotresize-208-shared",
     "slicegpt-208-shared",
+    "dotresize-200-lambda0.01",
     "dotresize-200-lambda1",
 )
 CASES = [

@@ -117,7 +117,8 @@ def test_the_evaluation_does_not_depend_on_the_ranks(tokens, activations, tmp_pa
     assert found[0][2] > 0.01 and 0.5 < found[0][3] < 1
 
 
-def test_one_process_without_mpirun_is_one_rank(tmp_path):
+def test_one_process_without_mpirun_is_one_rank(tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # with the threads that it chooses itself
     spec = harness.job(
         tmp_path / "out", method={"name": "slicegpt", "width": WIDTH}, samples=8, evaluate=False
     )
