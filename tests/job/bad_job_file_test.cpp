@@ -52,7 +52,7 @@ std::vector<BadJob> bad_jobs() {
        ",th-\x05"
        "e\"patmo-\x05"
        "en",
-       "is empty"},
+       "1: is empty"},
       {"TwoDocuments", std::string(kGood) + "---\nname: b\n", "16: a second YAML document"},
       {"NestingBomb", std::string(100000, '['), "1: is nested too deeply"},
       {"NotUtf8", "name: \xff\xfe", "1: is not UTF-8 text"},
