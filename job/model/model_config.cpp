@@ -249,21 +249,39 @@ std::vector<ShortcutForm> read_shortcuts(const ConfigFields& fields, const Model
   return result;
 }
 
-std::vector<int64_t> read_intermediate_sizes(const ConfigFields& fields,
-                                             const ModelConfig& config) {
-  constexpr const char* kSizes = "intermediate_sizes";
-  if (!config.compressed || !fields.has(kSizes)) return {};
-  const json& sizes = fields.raw(kSizes);
+/// A number of each layer, up to what its sublayer has in the source; empty if there are none.
+std::vector<int64_t> read_by_layer(const ConfigFields& fields, const ModelConfig& config,
+                                   const std::string& key, const std::string& what,
+                                   int64_t (*of_source)(const ModelConfig&, int64_t sublayer),
+                                   int64_t first_sublayer) {
+  if (!fields.has(key)) return {};
+  const json& sizes = fields.raw(key);
   if (!sizes.is_array() || std::ssize(sizes) != config.num_layers) {
-    fields.fail(kSizes, "must be a list of num_hidden_layers, " +
-                            std::to_string(config.num_layers) + ", numbers of features");
+    fields.fail(key, "must be a list of num_hidden_layers, " + std::to_string(config.num_layers) +
+                         ", numbers of " + what);
   }
   std::vector<int64_t> result;
   for (const json& size : sizes) {
-    const int64_t of_source = mlp_width(config, 2 * std::ssize(result) + 1);
-    result.push_back(fields.required_integer(kSizes, size, 1, of_source));
+    const int64_t sublayer = first_sublayer + 2 * std::ssize(result);
+    result.push_back(fields.required_integer(key, size, 1, of_source(config, sublayer)));
   }
   return result;
+}
+
+std::vector<int64_t> read_intermediate_sizes(const ConfigFields& fields,
+                                             const ModelConfig& config) {
+  if (!config.compressed) return {};
+  return read_by_layer(fields, config, "intermediate_sizes", "features", mlp_width, 1);
+}
+
+std::vector<int64_t> read_value_head_dims(const ConfigFields& fields, const ModelConfig& config) {
+  constexpr const char* kDims = "value_head_dims";
+  if (!config.compressed && fields.has(kDims)) {
+    fields.fail(kDims,
+                "the value heads of a model of the family " + config.family +
+                    " are as wide as head_dim says; those of model_type dotresize may not be");
+  }
+  return read_by_layer(fields, config, kDims, "channels", value_head_dim, 0);
 }
 
 }  // namespace
@@ -299,6 +317,12 @@ int64_t mlp_width(const ModelConfig& config, int64_t sublayer) {
   return config.is_mixture(sublayer) ? config.mixture->intermediate_size : config.intermediate_size;
 }
 
+int64_t value_head_dim(const ModelConfig& config, int64_t sublayer) {
+  if (!is_attention(sublayer)) return 0;
+  if (config.value_head_dims.empty()) return config.head_dim;
+  return config.value_head_dims.at(static_cast<std::size_t>(layer_of(sublayer)));
+}
+
 ShortcutForm ModelConfig::shortcut(int64_t sublayer) const {
   if (!compressed || in_one_group(junction_groups, sublayer)) return kIdentityShortcut;
   return shortcuts.empty() ? ShortcutForm{} : shortcuts.at(static_cast<std::size_t>(sublayer));
@@ -321,6 +345,7 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   config.junction_groups = read_junction_groups(fields, config);
   config.shortcuts = read_shortcuts(fields, config);
   config.intermediate_sizes = read_intermediate_sizes(fields, config);
+  config.value_head_dims = read_value_head_dims(fields, config);
   return config;
 }
 

@@ -100,6 +100,9 @@ struct ModelConfig {
   /// [L] features of the layer's MLP, or of each of its experts, where they differ from layer to
   /// layer. Empty: intermediate_size, or that of the mixture.
   std::vector<int64_t> intermediate_sizes;
+  /// [L] channels of each value head of the layer's attention, up to head_dim, which is that of
+  /// queries and keys. Empty: head_dim. No stock model has others.
+  std::vector<int64_t> value_head_dims;
 
   /// Channels of a head that the rotary embedding turns.
   int64_t rotary_dim() const {
@@ -121,6 +124,9 @@ struct ModelConfig {
 
 /// Features (d_ff) of the sublayer's MLP, or of each of its experts. 0 for an attention.
 int64_t mlp_width(const ModelConfig& config, int64_t sublayer);
+
+/// Channels of each value head of the sublayer's attention. 0 for an MLP.
+int64_t value_head_dim(const ModelConfig& config, int64_t sublayer);
 
 /// Reads and checks `model_dir`/config.json. Throws InputError for a missing or malformed file, an
 /// unsupported architecture or variant (by name, with the reason), or values that contradict each

@@ -72,6 +72,7 @@ void write_custom_code(json& config, const ModelConfig& output) {
   if (!output.junction_groups.empty()) config["junction_groups"] = output.junction_groups;
   if (!output.shortcuts.empty()) write_shortcuts(config, output.shortcuts);
   if (!output.intermediate_sizes.empty()) config["intermediate_sizes"] = output.intermediate_sizes;
+  if (!output.value_head_dims.empty()) config["value_head_dims"] = output.value_head_dims;
 }
 
 /// Of a family that is not the source's: also what absent keys would mean otherwise.

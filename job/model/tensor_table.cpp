@@ -36,13 +36,14 @@ std::vector<Projection> fused(const ModelConfig& config, std::string_view module
   return {{module, rows}};
 }
 
-Projections attention(const ModelConfig& config) {
+Projections attention(const ModelConfig& config, int64_t value_dim) {
   const int64_t query_rows = config.num_heads * config.head_dim;
   const int64_t key_rows = config.num_kv_heads * config.head_dim;
+  const int64_t value_rows = config.num_kv_heads * value_dim;
   return {.block = "self_attn",
           .in_proj = fused(config, "qkv_proj",
-                           {{"q_proj", query_rows}, {"k_proj", key_rows}, {"v_proj", key_rows}}),
-          .out_proj = {"o_proj", query_rows},
+                           {{"q_proj", query_rows}, {"k_proj", key_rows}, {"v_proj", value_rows}}),
+          .out_proj = {"o_proj", config.num_heads * value_dim},
           .in_bias = config.attention_bias,
           .out_bias = config.output_bias};
 }
@@ -64,7 +65,7 @@ Projections mixture(const MixtureConfig& config, int64_t rows) {
 }
 
 Projections projections_of(const ModelConfig& config, int64_t sublayer) {
-  if (is_attention(sublayer)) return attention(config);
+  if (is_attention(sublayer)) return attention(config, value_head_dim(config, sublayer));
   const int64_t rows = mlp_width(config, sublayer);
   return config.is_mixture(sublayer) ? mixture(*config.mixture, rows) : mlp(config, rows);
 }

@@ -82,6 +82,22 @@ TEST(OutputConfig, SaysHowWideTheMlpsOfEachLayerAre) {
   }
 }
 
+TEST(OutputConfig, SaysHowWideTheValueHeadsOfEachLayerAre) {
+  const ModelConfig source = parse_model_config(kQwen3Config, "config.json");
+  ModelConfig cut = source;
+  cut.value_head_dims.assign(static_cast<std::size_t>(source.num_layers), 128);
+  cut.value_head_dims[1] = 37;
+  const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/false, 384);
+  const ModelConfig written = output_model_config(cut, ResolvedJob(), widths);
+  const ModelConfig output =
+      parse_model_config(output_config_json(kQwen3Config, written), "config.json");
+  EXPECT_EQ(value_head_dim(output, 0), 128);
+  EXPECT_EQ(value_head_dim(output, 1), 0);
+  EXPECT_EQ(value_head_dim(output, 2), 37);
+  EXPECT_EQ(output.head_dim, 128);
+  EXPECT_FALSE(json::parse(output_of(kQwen3Config)).contains("value_head_dims"));
+}
+
 TEST(OutputConfig, OfAStockModelIsThatOfANarrowerModelOfTheFamily) {
   for (const char* text : {kLlama31Config, kMistralV03Config, kPhi3MiniConfig, kQwen25Config,
                            kQwen3Config, kMixtralConfig, kQwen3MoeConfig}) {

@@ -250,6 +250,35 @@ def without_features(tensors, sizes):
     return cut
 
 
+def first_channels(tensor, heads, dim):
+    """The first `dim` channels of each of the heads along the first dimension."""
+    return tensor.unflatten(0, (heads, -1))[:, :dim].flatten(0, 1)
+
+
+def silence_values(model, dims):
+    """Has the channels of the value heads from dims[layer] on be zero."""
+    heads, head_dim = model.config.num_key_value_heads, model.config.head_dim
+    with torch.no_grad():
+        for name, tensor in model.named_parameters():
+            if re.search(r"\.(v_proj|qkv_proj)\.", name):
+                values = tensor[-heads * head_dim :].unflatten(0, (heads, -1))
+                values[:, dims[layer_of(name)] :] = 0.0
+
+
+def without_values(tensors, keys, dims):
+    """Tensors by their stored names, with the first dims[layer] channels of each value head alone."""
+    cut = dict(tensors)
+    for name, tensor in tensors.items():
+        if re.search(r"\.(v_proj|qkv_proj)\.(weight|bias)$", name):
+            heads = keys["num_key_value_heads"]
+            others = len(tensor) - heads * keys["head_dim"]
+            values = first_channels(tensor[others:], heads, dims[layer_of(name)])
+            cut[name] = torch.cat([tensor[:others], values])
+        elif name.endswith("o_proj.weight"):
+            cut[name] = first_channels(tensor.T, keys["num_attention_heads"], dims[layer_of(name)]).T
+    return cut
+
+
 def output_keys(keys, widths, dtype="float32", rotary="both"):
     """The config.json of the output. rotary: the settings as transformers "4", "5" or "both" do."""
     scaling = keys.get("rope_scaling") or {"rope_type": "default"}

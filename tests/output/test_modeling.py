@@ -17,8 +17,10 @@ from narrowing import (
     random_dense,
     random_maps,
     silence_features,
+    silence_values,
     tiny_keys,
     without_features,
+    without_values,
     write_output,
 )
 from torch import nn
@@ -317,6 +319,49 @@ def test_layers_may_have_mlps_of_different_sizes(tmp_path, source):
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
+def with_narrow_values(folder, source, dims):
+    """The dense model, its maps, and the directory of the narrowed one, whose layers have value heads of
+    these widths."""
+    dense = random_dense(SOURCES[source])
+    silence_values(dense, dims)
+    maps = random_maps(48, NARROW)
+    keys = {**output_keys(SOURCES[source], NARROW), "value_head_dims": dims}
+    tensors = without_values(fold(dense, maps), SOURCES[source], dims)
+    return dense, maps, write_output(folder / "model", tensors, keys)
+
+
+# Heads that share values, fused projections, biases, heads of any width, mixtures of experts.
+@pytest.mark.parametrize("source", ["llama-biases", "phi3", "qwen2", "qwen3-biases-wide-heads", "mixtral"])
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_value_heads_may_be_narrower_than_the_others(tmp_path, source, attention):
+    dims = [5, SOURCES[source]["head_dim"], 1]
+    dense, maps, directory = with_narrow_values(tmp_path, source, dims)
+    model = load(directory, attn_implementation=attention)
+    expected = projected_logits(dense, maps, some_ids())
+    torch.testing.assert_close(logits(model, some_ids()), expected, atol=1e-4, rtol=0)
+    cached = generate(model, some_ids(), use_cache=True)
+    assert torch.equal(cached, generate(model, some_ids(), use_cache=False))
+
+    model.save_pretrained(tmp_path / "saved")
+    again = load(tmp_path / "saved")
+    assert again.config.value_head_dims == dims
+    before, after = model.state_dict(), again.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_narrower_value_heads_are_trainable_and_compile(tmp_path):
+    _, _, directory = with_narrow_values(tmp_path, "llama-biases", [5, 12, 1])
+    model = load(directory)
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    with torch.no_grad():
+        result = compiled(some_ids(), use_cache=False).logits
+    torch.testing.assert_close(result, logits(model, some_ids()), atol=1e-5, rtol=0)
+    model.train()(some_ids(), labels=some_ids()).loss.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
+
+
 @pytest.mark.parametrize("source", ["llama-biases", "mixtral", "qwen3_moe"])
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("factors", [None, 1, 2])
@@ -461,6 +506,9 @@ def test_absent_keys_take_the_familys_defaults(tmp_path):
         ({"intermediate_sizes": [80] * 2}, "intermediate_sizes has 2 entries"),
         ({"intermediate_sizes": [80, 81, 80]}, r"intermediate_sizes\[1\] is 81"),
         ({"intermediate_sizes": [80, 80, 0]}, r"intermediate_sizes\[2\] is 0"),
+        ({"value_head_dims": [12] * 2}, "value_head_dims has 2 entries"),
+        ({"value_head_dims": [12, 13, 12]}, r"value_head_dims\[1\] is 13"),
+        ({"value_head_dims": [12, 12, 0]}, r"value_head_dims\[2\] is 0"),
     ],
 )
 def test_a_wrong_configuration_is_refused(tmp_path, changes, message):

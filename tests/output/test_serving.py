@@ -8,7 +8,17 @@ columns, behind it. A narrowed model must come through all of that with the same
 
 import pytest
 import torch
-from narrowing import aligned, exact_ranks, fold, output_keys, random_dense, random_maps, tiny_keys, write_output
+from narrowing import (
+    aligned,
+    exact_ranks,
+    fold,
+    output_keys,
+    random_dense,
+    random_maps,
+    tiny_keys,
+    without_values,
+    write_output,
+)
 from safetensors.torch import load_file
 from torch import fx, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
@@ -24,6 +34,7 @@ FAMILIES = {
     "mixtral": tiny_keys("mixtral"),
     "qwen3_moe": tiny_keys("qwen3_moe", mlp_only_layers=[0]),
 }
+NARROW_VALUES = {"phi3, narrower values": [5, 12, 1]}  # of FAMILIES
 WIDTHS = [32, 40, 24, 31, 16, 36, 48]  # the last junction dense: the head has hidden_size columns
 IDS = torch.randint(2, 97, (1, 19), generator=torch.Generator().manual_seed(3))
 
@@ -61,13 +72,17 @@ def replace_linears(module):
             replace_linears(child)
 
 
-@pytest.fixture(params=FAMILIES)
+@pytest.fixture(params=[*FAMILIES, *NARROW_VALUES])
 def directory(tmp_path, request):
-    keys = FAMILIES[request.param]
+    keys = FAMILIES[request.param.split(",")[0]]
+    dims = NARROW_VALUES.get(request.param)
     ranks = exact_ranks(keys["hidden_size"], WIDTHS)
     maps = aligned(random_maps(keys["hidden_size"], WIDTHS))
     tensors = fold(random_dense(keys), maps, [(rank, 1) for rank in ranks])
     out = output_keys(keys, WIDTHS) | {"shortcut_ranks": ranks, "shortcut_factors": 1}
+    if dims:
+        tensors = without_values(tensors, keys, dims)
+        out["value_head_dims"] = dims
     return write_output(tmp_path / "model", tensors, out)
 
 

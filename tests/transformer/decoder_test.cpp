@@ -20,6 +20,11 @@ ModelConfig with_window(ModelConfig config, int64_t window) {
   return config;
 }
 
+ModelConfig with_narrow_values(ModelConfig config) {
+  config.value_head_dims = {5, 12};
+  return config;
+}
+
 ModelConfig with_dynamic_rotary(ModelConfig config) {
   config.rotary.type = "dynamic";
   config.rotary.factor = 2.0;
@@ -58,6 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{"llama", tiny_config()}, Case{"fused_normed_heads", fused_config()},
                       Case{"short_window", with_window(tiny_config(), 3)},
                       Case{"mixture", mixture_config()},
+                      Case{"narrow_values", with_narrow_values(fused_config())},
                       Case{"dynamic_rotary", with_dynamic_rotary(tiny_config())},
                       Case{"window_of_one", with_window(tiny_config(), 1)},
                       Case{"long_window", with_window(tiny_config(), 14)}),

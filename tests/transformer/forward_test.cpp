@@ -111,6 +111,24 @@ TEST(Attention, WithAWindowOfEveryTokenIsPlain) {
   EXPECT_GT(largest_difference(logits(model, ids), plain), 1e-3);
 }
 
+TEST(Attention, WithNarrowerValuesIsThatWhoseOtherChannelsAreZero) {
+  const c10::InferenceMode inference;
+  ModelConfig config = tiny_config();
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.value_head_dims = {5, 12};
+  const WholeModel narrow = random_model(config, 13);
+  WholeModel wide = narrow;
+  wide.config.value_head_dims.clear();
+  Linear& v = wide.sublayers[0].in_proj.at(2);
+  Linear& o = wide.sublayers[0].out_proj.at(0);
+  v.weight = at::constant_pad_nd(v.weight.view({2, 5, 24}), {0, 0, 0, 7}).view({24, 24});
+  v.bias = at::constant_pad_nd(v.bias.view({2, 5}), {0, 7}).view({24});
+  o.weight = at::constant_pad_nd(o.weight.view({24, 4, 5}), {0, 7}).view({24, 48});
+  const at::Tensor ids = random_ids(config, {2, 9}, 14);
+  EXPECT_LT(largest_difference(logits(narrow, ids), logits(wide, ids)), 1e-5);
+}
+
 // Relative error of the logits, by norm.
 double logits_error(at::ScalarType dtype) {
   const WholeModel model = random_model(tiny_config(), 9);

@@ -76,6 +76,21 @@ TEST(TensorTable, HasMlpsOfTheSizeOfTheirLayer) {
                           NameAndShape{layer + "mlp_shortcut.weight", {14, 10}}));
 }
 
+TEST(TensorTable, HasValueHeadsOfTheWidthOfTheirLayer) {
+  ModelConfig config = compressed_at(2);
+  config.value_head_dims = {12, 5};
+  const std::string attention = "model.layers.1.self_attn.";
+  const auto shapes = expected_shapes(config);
+  EXPECT_THAT(shapes.at(attention + "v_proj.weight"), ElementsAre(5, 10));
+  EXPECT_THAT(shapes.at(attention + "v_proj.bias"), ElementsAre(5));
+  EXPECT_THAT(shapes.at(attention + "k_proj.weight"), ElementsAre(12, 10));
+  EXPECT_THAT(shapes.at(attention + "o_proj.weight"), ElementsAre(14, 15));
+  EXPECT_THAT(shapes.at("model.layers.0.self_attn.v_proj.bias"), ElementsAre(12));
+  ModelConfig fused = compressed_at(2, fused_config());
+  fused.value_head_dims = {12, 5};
+  EXPECT_THAT(expected_shapes(fused).at(attention + "qkv_proj.weight"), ElementsAre(53, 10));
+}
+
 TEST(TensorTable, HasTheBiasesThatTheConfigNames) {
   ModelConfig config = compressed_at(1);
   config.mlp_bias = false;

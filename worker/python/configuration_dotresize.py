@@ -1,8 +1,8 @@
 """Configuration of a model whose residual stream was narrowed by dotresize.
 
 config.json holds the keys of the source model, flat, and some of its own: `model_type: dotresize`,
-`source_model_type`, `junction_widths`, and if need be `junction_groups`, `shortcut_ranks` and
-`intermediate_sizes`. Works with transformers 4.56 and later, and 5.
+`source_model_type`, `junction_widths`, and if need be `junction_groups`, `shortcut_ranks`,
+`intermediate_sizes` and `value_head_dims`. Works with transformers 4.56 and later, and 5.
 """
 
 from typing import Callable, NamedTuple, Optional
@@ -114,6 +114,8 @@ class DotResizeConfig(PretrainedConfig):
     shortcut_factors: how many matrices such a path of low rank is stored as, 1 or 2.
     intermediate_sizes: the features (d_ff) of each layer's MLP, or of each of its experts,
         num_hidden_layers numbers. None: the source family's key, the same for all.
+    value_head_dims: the channels of the value heads of each layer's attention, num_hidden_layers
+        numbers up to head_dim, which is that of queries and keys. None: head_dim.
     hidden_size: the width d of the source, by which the norms go on dividing.
 
     Keys that are absent take the source family's defaults.
@@ -130,6 +132,7 @@ class DotResizeConfig(PretrainedConfig):
         shortcut_ranks=None,
         shortcut_factors=1,
         intermediate_sizes=None,
+        value_head_dims=None,
         **kwargs,
     ):
         if source_model_type not in FAMILIES:
@@ -153,9 +156,12 @@ class DotResizeConfig(PretrainedConfig):
         if shortcut_ranks is not None:
             _check_shortcuts(shortcut_ranks, shortcut_factors, self.junction_widths)
         self.intermediate_sizes = intermediate_sizes
+        self.value_head_dims = value_head_dims
         super().__init__(**kwargs)
         if intermediate_sizes is not None:
-            _check_intermediate_sizes(self)
+            _check_by_layer(self, "intermediate_sizes", self.source_intermediate_size)
+        if value_head_dims is not None:
+            _check_by_layer(self, "value_head_dims", lambda layer: self.head_dim)
         self.use_cache = kwargs["use_cache"]  # transformers 5 takes it for a generation setting
 
     @property
@@ -165,9 +171,13 @@ class DotResizeConfig(PretrainedConfig):
 
     @property
     def base_model_tp_plan(self):
-        """The source family's, whose module names these are; shortcuts and experts are on every rank."""
+        """The source family's, whose module names these are; shortcuts and experts are on every rank.
+
+        So are attentions, if some have narrower values: those are padded, which splits by heads alone.
+        """
         plan = CONFIG_MAPPING[self.source_model_type].base_model_tp_plan
-        return {name: style for name, style in plan.items() if "experts" not in name}
+        whole = ("experts",) if self.value_head_dims is None else ("experts", "self_attn")
+        return {name: style for name, style in plan.items() if not any(part in name for part in whole)}
 
     def is_mixture(self, layer):
         """Whether the layer has a mixture of experts, or else a dense MLP."""
@@ -268,19 +278,17 @@ def _check_shortcuts(ranks, factors, widths):
             )
 
 
-def _check_intermediate_sizes(config):
-    sizes = config.intermediate_sizes
+def _check_by_layer(config, key, of_source):
+    sizes = getattr(config, key)
     if len(sizes) != config.num_hidden_layers:
         raise ValueError(
-            f"intermediate_sizes has {len(sizes)} entries, must have num_hidden_layers = "
-            f"{config.num_hidden_layers}"
+            f"{key} has {len(sizes)} entries, must have num_hidden_layers = {config.num_hidden_layers}"
         )
     for layer, size in enumerate(sizes):
-        most = config.source_intermediate_size(layer)
+        most = of_source(layer)
         if not isinstance(size, int) or not 1 <= size <= most:
             raise ValueError(
-                f"intermediate_sizes[{layer}] is {size!r}, must be an integer from 1 to the source's "
-                f"{most}"
+                f"{key}[{layer}] is {size!r}, must be an integer from 1 to the source's {most}"
             )
 
 

@@ -2,7 +2,8 @@
 
 Attention, MLP and rotary embedding are the source family's own modules out of the installed
 transformers; what is added is the narrowed widths, a shortcut per sublayer, which carries the
-residual stream from one width to the next, and norms without weights. For a sublayer f between
+residual stream from one width to the next, and norms without weights; and value heads that may be
+narrower than those of queries and keys. For a sublayer f between
 junctions of widths k_in and k_out
 
     x_out = f(norm(x_in)) + shortcut(x_in)        x_in [batch, tokens, k_in], x_out [..., k_out]
@@ -76,6 +77,60 @@ def _with_sizes(config: DotResizeConfig, **sizes: int) -> DotResizeConfig:
 
 def _write_at_width(projection: nn.Linear, width: int) -> nn.Linear:
     return nn.Linear(projection.in_features, width, bias=projection.bias is not None)
+
+
+class PlainLinear(nn.Module):
+    """What nn.Linear is, but none of that class: what puts other modules in the place of those would
+    lose what is done here before and after the product."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(outputs)) if bias else None
+
+    def multiply(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(x, self.weight, self.bias)
+
+
+class NarrowValues(PlainLinear):
+    """In the place of `projection`, whose last rows are `heads` value heads of `head_dim` channels: they
+    have `values` channels, padded with zeros to `head_dim`, so that they go through any attention."""
+
+    def __init__(self, projection: nn.Linear, heads: int, head_dim: int, values: int):
+        others = projection.out_features - heads * head_dim  # rows of queries and keys, if fused
+        super().__init__(projection.in_features, others + heads * values, projection.bias is not None)
+        self.others = others
+        self.heads = heads
+        self.padding = head_dim - values
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x: [..., k_in]. Returns [..., as many as the projection]."""
+        product = self.multiply(x)
+        values = product[..., self.others :].unflatten(-1, (self.heads, -1))
+        padded = nn.functional.pad(values, (0, self.padding)).flatten(-2)
+        return torch.cat([product[..., : self.others], padded], dim=-1) if self.others else padded
+
+
+class NarrowHeads(PlainLinear):
+    """In the place of `projection`, which reads `heads` heads: of each the first `values` channels alone."""
+
+    def __init__(self, projection: nn.Linear, heads: int, values: int):
+        super().__init__(heads * values, projection.out_features, projection.bias is not None)
+        self.heads = heads
+        self.values = values
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x: [..., heads * head_dim]. Returns [..., k_out]."""
+        return self.multiply(x.unflatten(-1, (self.heads, -1))[..., : self.values].flatten(-2))
+
+
+def _narrow_values(attention: nn.Module, config: DotResizeConfig, values: int):
+    """Gives the family's attention value heads of so many channels."""
+    name = "qkv_proj" if hasattr(attention, "qkv_proj") else "v_proj"
+    projection = getattr(attention, name)
+    heads = config.num_key_value_heads
+    setattr(attention, name, NarrowValues(projection, heads, config.head_dim, values))
+    attention.o_proj = NarrowHeads(attention.o_proj, config.num_attention_heads, values)
 
 
 class Expert(nn.Module):
@@ -187,6 +242,8 @@ class DotResizeDecoderLayer(GradientCheckpointingLayer):
             _with_sizes(config, hidden_size=k_in), layer_idx
         )
         self.self_attn.o_proj = _write_at_width(self.self_attn.o_proj, k_mid)
+        if config.value_head_dims is not None and config.value_head_dims[layer_idx] < config.head_dim:
+            _narrow_values(self.self_attn, config, config.value_head_dims[layer_idx])
         self.self_attn.config = config  # shared, so that the attention can be chosen later on
         self.mlp_name = "mlp"
         if config.is_mixture(layer_idx):

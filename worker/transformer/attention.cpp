@@ -47,18 +47,25 @@ void KeyValueCache::append(const at::Tensor& key, const at::Tensor& value) {
 }
 
 at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& weights,
-                             const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache) {
+                             const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache,
+                             const FeatureVisitor& visit) {
   const int64_t batch = x.size(0);
   const int64_t tokens = x.size(1);
   const int64_t key_rows = config.num_kv_heads * config.head_dim;
-  const std::vector<at::Tensor> parts =
-      apply_in_proj(weights.in_proj, x, {config.num_heads * config.head_dim, key_rows, key_rows});
-  const auto heads = [&](size_t part) {  // [batch, heads, tokens, head_dim]
-    return parts[part].view({batch, tokens, -1, config.head_dim}).transpose(1, 2);
+  const int64_t value_dim = value_head_dim(config, weights.sublayer);
+  const std::vector<at::Tensor> parts = apply_in_proj(
+      weights.in_proj, x,
+      {config.num_heads * config.head_dim, key_rows, config.num_kv_heads * value_dim});
+  const auto heads = [&](size_t part, int64_t dim) {  // [batch, heads, tokens, dim]
+    return parts[part].view({batch, tokens, -1, dim}).transpose(1, 2);
   };
-  const at::Tensor query = apply_rotary(norm_heads(config, weights, 0, heads(0)), rotary);
-  at::Tensor key = apply_rotary(norm_heads(config, weights, 1, heads(1)), rotary);
-  at::Tensor value = heads(2);
+  const at::Tensor query =
+      apply_rotary(norm_heads(config, weights, 0, heads(0, config.head_dim)), rotary);
+  at::Tensor key = apply_rotary(norm_heads(config, weights, 1, heads(1, config.head_dim)), rotary);
+  // The fast kernels want values of the keys' width: zeros come out as zeros.
+  at::Tensor value = heads(2, value_dim);
+  const bool narrow = value_dim < config.head_dim;
+  if (narrow) value = at::constant_pad_nd(value, {0, config.head_dim - value_dim});
   const int64_t past = cache == nullptr ? 0 : cache->length();
   if (cache != nullptr) {
     cache->append(key, value);
@@ -71,14 +78,16 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
   const int64_t sharing = config.num_heads / config.num_kv_heads;
   const bool repeat = (x.is_cuda() || x.requires_grad()) && sharing > 1;
   const std::optional<at::Tensor> mask = visible_keys(config, x, past);
-  const at::Tensor attended = at::scaled_dot_product_attention(
+  at::Tensor attended = at::scaled_dot_product_attention(
       query, repeat ? key.repeat_interleave(sharing, 1) : key,
       repeat ? value.repeat_interleave(sharing, 1) : value, mask, /*dropout_p=*/0.0,
       /*is_causal=*/!mask && past == 0, /*scale=*/std::nullopt,
       /*enable_gqa=*/sharing > 1 && !repeat);
+  if (narrow) attended = attended.narrow(3, 0, value_dim);
+  const at::Tensor read = attended.transpose(1, 2).reshape({batch, tokens, -1});
+  if (visit) visit(0, read);
   const Linear& output = weights.out_proj.at(0);
-  return at::linear(attended.transpose(1, 2).reshape({batch, tokens, -1}), output.weight,
-                    output.bias);
+  return at::linear(read, output.weight, output.bias);
 }
 
 }  // namespace dotresize

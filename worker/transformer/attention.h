@@ -5,13 +5,14 @@
 #include <cstdint>
 
 #include "job/model/model_config.h"
+#include "worker/transformer/mlp.h"
 #include "worker/transformer/rotary.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {
 
 /// The keys and values of the positions that one attention has seen, so that they are not computed
-/// again for the tokens after them. Keys are stored rotated.
+/// again for the tokens after them. Keys are stored rotated, values padded to head_dim.
 class KeyValueCache {
  public:
   /// Room for `capacity` positions of `batch` sequences; `dtype`: that of the weights.
@@ -35,9 +36,10 @@ class KeyValueCache {
 /// Causal self-attention of normalised x [batch, tokens, k_in], in the weights' dtype: query head h
 /// attends to key head h / (heads / kv_heads). Returns [batch, tokens, k_out], skip not added.
 /// `cache`: x follows the positions that it holds, and is appended to it; the table starts at x's
-/// first position.
+/// first position. `visit`: gets what o reads, [batch, tokens, heads · value_head_dim], head after
+/// head.
 at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& weights,
                              const RotaryTable& rotary, const at::Tensor& x,
-                             KeyValueCache* cache = nullptr);
+                             KeyValueCache* cache = nullptr, const FeatureVisitor& visit = nullptr);
 
 }  // namespace dotresize

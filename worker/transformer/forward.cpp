@@ -39,8 +39,9 @@ at::Tensor add_skip(at::Tensor update, const at::Tensor& x, const SublayerWeight
 at::Tensor update_of(const ModelConfig& config, const SublayerWeights& weights,
                      const RotaryTable& rotary, const at::Tensor& normed, KeyValueCache* cache,
                      const FeatureVisitor& features) {
-  if (is_attention(weights.sublayer))
-    return attention_forward(config, weights, rotary, normed, cache);
+  if (is_attention(weights.sublayer)) {
+    return attention_forward(config, weights, rotary, normed, cache, features);
+  }
   if (config.is_mixture(weights.sublayer)) {
     return mixture_forward(*config.mixture, weights, normed, features);
   }

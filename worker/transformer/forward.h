@@ -30,7 +30,7 @@ std::vector<at::Tensor> apply_in_proj(const std::vector<Linear>& in_proj, const 
 /// One sublayer with its skip: f(norm(x)) + x·shortcut. x: [batch, tokens, k_in] float32 (the
 /// residual stream); causal; the table holds at least `tokens` positions. Returns
 /// [batch, tokens, k_out] float32. `cache`: of an attention, see attention_forward; an MLP ignores
-/// it. `features`: of an MLP; an attention has none.
+/// it. `features`: gets what out_proj reads.
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
                             const RotaryTable& rotary, const at::Tensor& x,
                             KeyValueCache* cache = nullptr,

@@ -11,9 +11,10 @@
 
 namespace dotresize {
 
-/// Called with the features silu(gate(x)) · up(x) that feed down, [..., d_ff] in the weights'
-/// dtype. Of a mixture of experts once for each expert that a token has chosen, with those of its
-/// tokens, times their weights for the expert; of an MLP `expert` is 0.
+/// Called with what feeds out_proj, in the weights' dtype: of an MLP the features silu(gate(x)) ·
+/// up(x), [..., d_ff]. Of a mixture of experts once for each expert that a token has chosen, with
+/// those of its tokens, times their weights for the expert; else `expert` is 0. Of an attention see
+/// attention_forward.
 using FeatureVisitor = std::function<void(int64_t expert, const at::Tensor& features)>;
 
 /// down(silu(gate(x)) · up(x)) of normalised x [..., k_in], in the weights' dtype. in_proj: gate

@@ -75,12 +75,14 @@ class Comparison {
   bool full_width() const {
     return std::all_of(output_.junction_widths.begin(), output_.junction_widths.end(),
                        [&](int64_t width) { return width == source_.hidden_size; }) &&
-           !cut_mlps();
+           !cut_inside();
   }
-  bool cut_mlps() const {
+  /// Features of an MLP or channels of value heads.
+  bool cut_inside() const {
     const int64_t sublayers = std::min(output_.num_sublayers(), source_.num_sublayers());
     for (int64_t s = 0; s < sublayers; ++s) {
       if (mlp_width(output_, s) != mlp_width(source_, s)) return true;
+      if (value_head_dim(output_, s) != value_head_dim(source_, s)) return true;
     }
     return false;
   }
