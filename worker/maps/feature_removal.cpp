@@ -22,16 +22,6 @@ namespace {
 constexpr double kRidge = 0.01;  // of the mean of the diagonal
 constexpr int64_t kBlock = 64;   // steps between two updates
 
-/// H⁻¹.
-at::Tensor ridged_inverse(at::Tensor gram) {
-  const double mean = gram.diagonal().mean().item<double>();
-  if (!std::isfinite(mean)) throw NonFiniteError("the features of the MLP are not finite");
-  gram.diagonal().add_(mean > 0 ? kRidge * mean : 1.0);
-  at::Tensor factor = at::linalg_cholesky(gram);
-  gram.reset();
-  return at::cholesky_inverse(factor);
-}
-
 class FeatureRemoval {
  public:
   FeatureRemoval(at::Tensor inverse, at::Tensor V)
@@ -103,6 +93,15 @@ FeatureRemoval remove_until(at::Tensor gram, const at::Tensor& weight,
 }
 
 }  // namespace
+
+at::Tensor ridged_inverse(at::Tensor gram) {
+  const double mean = gram.diagonal().mean().item<double>();
+  if (!std::isfinite(mean)) throw NonFiniteError("the features are not finite");
+  gram.diagonal().add_(mean > 0 ? kRidge * mean : 1.0);
+  at::Tensor factor = at::linalg_cholesky(gram);
+  gram.reset();
+  return at::cholesky_inverse(factor);
+}
 
 std::vector<double> removal_rises(at::Tensor gram, const at::Tensor& weight,
                                   const at::Tensor& metric_factor, int64_t left) {

@@ -10,6 +10,10 @@ namespace dotresize {
 // Features of an MLP are removed by optimal brain surgery (Hassibi & Stork 1993; docs/method.md,
 // "Narrower MLPs"). Matrices are float64, on one device.
 
+/// (gram + 0.01·mean(diag gram)·I)⁻¹, or I if gram is zero: H⁻¹ of a removal. gram is given away.
+/// Throws NonFiniteError if it is not finite.
+at::Tensor ridged_inverse(at::Tensor gram);
+
 /// What is left of an MLP whose features h feed W = down.
 struct CutFeatures {
   at::Tensor kept;    ///< [left] int64 on the CPU, ascending: the features that are left
