@@ -181,6 +181,36 @@ std::vector<Figure> mlp_figures(const StoredReport& report) {
                           })})};
 }
 
+std::vector<Figure> attention_figures(const StoredReport& report) {
+  const std::vector<std::string> names = names_of(report.attentions);
+  const auto of_attentions =
+      [&](const std::string& name,
+          const std::function<std::optional<double>(const AttentionReport&)>& value) {
+        return series_over<AttentionReport>(name, report.attentions, value);
+      };
+  return {
+      category_figure({.id = "value-head-dim",
+                       .title = "Channels of a value head over depth",
+                       .x = {kSublayer},
+                       .y = {.title = "channels", .from_zero = true}},
+                      names,
+                      {of_attentions("left",
+                                     [](const AttentionReport& attention) {
+                                       return std::optional(1.0 * attention.value_head_dim);
+                                     }),
+                       of_attentions("of the source",
+                                     [](const AttentionReport& attention) {
+                                       return std::optional(1.0 * attention.head_dim);
+                                     })}),
+      category_figure({.id = "values-predicted-rise",
+                       .title = "Predicted rise by the cut of value heads",
+                       .x = {kSublayer},
+                       .y = {.title = "loss (nats a token)"}},
+                      names, {of_attentions("predicted rise", [](const AttentionReport& attention) {
+                        return std::optional(attention.predicted_rise);
+                      })})};
+}
+
 std::vector<Figure> sinkhorn_figures(const StoredReport& report) {
   const std::vector<std::string> names = names_of(report.junctions);
   Series violation = of_junctions(report, "violation", [](const JunctionReport& junction) {
@@ -228,6 +258,7 @@ std::vector<Figure> report_figures(const StoredReport& report) {
     add({junction_rise_figure(report)});
   }
   if (!report.mlps.empty()) add(mlp_figures(report));
+  if (!report.attentions.empty()) add(attention_figures(report));
   if (any_junction([](const JunctionReport& junction) {
         return junction.sinkhorn_iterations.has_value();
       })) {

@@ -12,6 +12,7 @@
 #include "base/errors.h"
 #include "job/model/model_size.h"
 #include "job/plan/choose_widths.h"
+#include "job/plan/inner_widths.h"
 #include "job/plan/loss_allocation.h"
 #include "job/plan/mlps_by_loss.h"
 #include "job/plan/net_size.h"
@@ -38,24 +39,33 @@ LinearCount linear(const Count& count) {
   return found;
 }
 
-/// A sublayer's parameters but for its shortcut: `rest`, and `feature` for each feature of its MLP.
+/// A sublayer's parameters but for its shortcut: `rest`, and `each` for each feature of its MLP or
+/// channel of its value heads.
 struct SublayerCount {
   LinearCount rest;
-  LinearCount feature;
+  LinearCount each;
 };
 
 SublayerCount count_of(const ModelConfig& config, int64_t sublayer) {
   ModelConfig other = config;
-  const auto with = [&](int64_t features) {
+  const auto layers = static_cast<std::size_t>(config.num_layers);
+  const auto with = [&](int64_t size) {
     return linear([&](int64_t k_in, int64_t k_out) {
-      other.intermediate_sizes.assign(static_cast<std::size_t>(config.num_layers), features);
+      other.intermediate_sizes.assign(layers, size);
+      other.value_head_dims.assign(layers, size);
       return sublayer_parameters(other, sublayer, k_in, k_out, /*folded=*/true) - k_in * k_out;
     });
   };
   const LinearCount one = with(1);
   const LinearCount two = with(2);
-  const LinearCount feature{two.fixed - one.fixed, two.in - one.in, two.out - one.out};
-  return {{one.fixed - feature.fixed, one.in - feature.in, one.out - feature.out}, feature};
+  const LinearCount each{two.fixed - one.fixed, two.in - one.in, two.out - one.out};
+  return {{one.fixed - each.fixed, one.in - each.in, one.out - each.out}, each};
+}
+
+/// The predicted rise at each of possible_inner_widths().
+const std::vector<double>& curve_of(const PredictedRises& rises, int64_t sublayer) {
+  const auto layer = static_cast<std::size_t>(layer_of(sublayer));
+  return is_attention(sublayer) ? rises.values.at(layer) : rises.mlps.at(layer);
 }
 
 /// Index in possible_widths(). Predictions hold for small changes: no junction gets less than two
@@ -71,10 +81,10 @@ std::size_t least_width(const ResolvedJob& job) {
   return static_cast<std::size_t>(std::max<std::ptrdiff_t>(1, above - widths.begin()) - 1);
 }
 
-/// Indices: of the junctions in the possible widths, of the layers in possible_mlp_widths().
+/// Indices: of the junctions in the possible widths, of the sublayers in possible_inner_widths().
 struct Choice {
   std::vector<std::size_t> widths;
-  std::vector<std::size_t> features;
+  std::vector<std::size_t> sizes;
 };
 
 class Search {
@@ -94,11 +104,17 @@ class Search {
   double rise(std::size_t junction, std::size_t in, std::size_t out) const {
     return is_mapped(junction) ? rises_.junctions[junction].at(in * grid() + out) : 0.0;
   }
-  /// Of the layer's MLP, if a feature costs so much.
-  std::size_t best_features(std::size_t layer, double price) const;
-  /// Likewise, of sublayer `s` between two widths, for a price of a parameter.
-  std::size_t features_at(double price, std::size_t s, std::size_t in, std::size_t out) const;
-  /// Of the sublayer but for its features.
+  /// Parameters for each feature or channel of a value head.
+  int64_t of_each(std::size_t sublayer, std::size_t in, std::size_t out) const {
+    return counts_[sublayer].each.at(widths_[in], widths_[out]);
+  }
+  /// If each of them costs so much.
+  std::size_t best_size(std::size_t sublayer, double price) const;
+  /// Likewise, between two widths, for a price of a parameter.
+  std::size_t size_at(double price, std::size_t s, std::size_t in, std::size_t out) const {
+    return best_size(s, price * static_cast<double>(of_each(s, in, out)));
+  }
+  /// Of the sublayer but for these.
   int64_t parameters(std::size_t sublayer, std::size_t in, std::size_t out) const;
   int64_t parameters(const Choice& choice) const;
   double predicted(const Choice& choice) const;
@@ -114,9 +130,10 @@ class Search {
   const PredictedRises& rises_;
   std::vector<int64_t> widths_;
   std::size_t least_;  ///< index of the smallest that is considered
+  // Of each sublayer:
   std::vector<SublayerCount> counts_;
-  std::vector<std::vector<int64_t>> features_;   ///< [L] descending
-  std::vector<std::vector<HullCorner>> hulls_;   ///< [L] over features
+  std::vector<std::vector<int64_t>> sizes_;      ///< possible_inner_widths()
+  std::vector<std::vector<HullCorner>> hulls_;   ///< over these
   std::vector<std::vector<int64_t>> shortcuts_;  ///< [G][G] parameters
   int64_t limit_ = 0;                            ///< parameters of the output
 };
@@ -127,11 +144,10 @@ Search::Search(const ModelConfig& config, const ResolvedJob& job, const Predicte
       rises_(rises),
       widths_(possible_widths(job.hidden_size, job.allocation->round_to)),
       least_(least_width(job)) {
-  for (int64_t s = 0; s < sublayers(); ++s) counts_.push_back(count_of(config, s));
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    features_.push_back(possible_mlp_widths(config, job.mlp.value(), 2 * layer + 1));
-    hulls_.push_back(
-        lower_hull({features_.back(), rises.mlps.at(static_cast<std::size_t>(layer))}));
+  for (int64_t s = 0; s < sublayers(); ++s) {
+    counts_.push_back(count_of(config, s));
+    sizes_.push_back(possible_inner_widths(config, job, s));
+    hulls_.push_back(lower_hull({sizes_.back(), curve_of(rises, s)}));
   }
   for (const int64_t k_in : widths_) {
     std::vector<int64_t>& row = shortcuts_.emplace_back();
@@ -145,8 +161,8 @@ Search::Search(const ModelConfig& config, const ResolvedJob& job, const Predicte
   limit_ = largest_bytes(job.allocation->size, size.dense_bytes) / size_in_bytes(job.output_dtype);
 }
 
-std::size_t Search::best_features(std::size_t layer, double price) const {
-  const std::vector<HullCorner>& hull = hulls_[layer];
+std::size_t Search::best_size(std::size_t sublayer, double price) const {
+  const std::vector<HullCorner>& hull = hulls_[sublayer];
   const auto end =
       std::ranges::partition_point(hull, [&](const HullCorner& c) { return c.price < price; });
   return end == hull.begin() ? 0 : (end - 1)->size;
@@ -162,21 +178,12 @@ int64_t Search::parameters(const Choice& choice) const {
   for (std::size_t s = 0; s < counts_.size(); ++s) {
     const std::size_t in = choice.widths[s];
     const std::size_t out = choice.widths[s + 1];
-    total += parameters(s, in, out);
-    if (is_attention(static_cast<int64_t>(s))) continue;
-    total +=
-        counts_[s].feature.at(widths_[in], widths_[out]) * features_[s / 2][choice.features[s / 2]];
+    total += parameters(s, in, out) + of_each(s, in, out) * sizes_[s][choice.sizes[s]];
   }
   return total;
 }
 
 double Search::predicted(const Choice& choice) const { return described(choice).predicted_rise(); }
-
-std::size_t Search::features_at(double price, std::size_t s, std::size_t in,
-                                std::size_t out) const {
-  const int64_t of_one = counts_[s].feature.at(widths_[in], widths_[out]);
-  return best_features(s / 2, price * static_cast<double>(of_one));
-}
 
 Choice Search::best(double price) const {
   const std::size_t junctions = counts_.size() + 1;
@@ -188,18 +195,14 @@ Choice Search::best(double price) const {
   };
   for (std::size_t w = first_width(0); w < grid(); ++w) cost[w] = rise(0, 0, w) + vocabulary(w);
   for (std::size_t s = 0; s + 1 < junctions; ++s) {
-    const bool attends = is_attention(static_cast<int64_t>(s));
+    const std::vector<double>& curve = curve_of(rises_, static_cast<int64_t>(s));
     std::vector<double> next(grid(), kUnreached);
     for (std::size_t in = first_width(s); in < grid(); ++in) {
       for (std::size_t out = first_width(s + 1); out < grid(); ++out) {
-        int64_t count = parameters(s, in, out);
-        double total = cost[in] + rise(s + 1, in, out);
-        if (!attends) {
-          const std::size_t f = features_at(price, s, in, out);
-          count += counts_[s].feature.at(widths_[in], widths_[out]) * features_[s / 2][f];
-          total += rises_.mlps[s / 2].at(f);
-        }
-        total += price * static_cast<double>(count);
+        const std::size_t size = size_at(price, s, in, out);
+        const int64_t count = parameters(s, in, out) + of_each(s, in, out) * sizes_[s][size];
+        const double total =
+            cost[in] + rise(s + 1, in, out) + curve.at(size) + price * static_cast<double>(count);
         if (total < next[out]) {
           next[out] = total;
           from[s + 1][out] = in;
@@ -216,9 +219,8 @@ Choice Search::best(double price) const {
   for (std::size_t j = junctions - 1; j > 0; --j) {
     choice.widths[j - 1] = from[j][choice.widths[j]];
   }
-  for (std::size_t layer = 0; layer < features_.size(); ++layer) {
-    const std::size_t s = 2 * layer + 1;
-    choice.features.push_back(features_at(price, s, choice.widths[s], choice.widths[s + 1]));
+  for (std::size_t s = 0; s < sizes_.size(); ++s) {
+    choice.sizes.push_back(size_at(price, s, choice.widths[s], choice.widths[s + 1]));
   }
   return choice;
 }
@@ -270,10 +272,10 @@ void Search::fill(Choice& choice) const {
       ++wider.widths[j];
       consider(wider);
     }
-    for (std::size_t layer = 0; layer < features_.size(); ++layer) {
-      if (choice.features[layer] == 0) continue;
+    for (std::size_t s = 0; s < sizes_.size(); ++s) {
+      if (choice.sizes[s] == 0) continue;
       Choice wider = choice;
-      --wider.features[layer];
+      --wider.sizes[s];
       consider(wider);
     }
     if (!widest) return;
@@ -289,9 +291,12 @@ Allocation Search::described(const Choice& choice) const {
     const std::size_t in = j == 0 ? 0 : choice.widths[j - 1];
     if (is_mapped(j)) found.junction_rises.push_back(rise(j, in, choice.widths[j]));
   }
-  for (std::size_t layer = 0; layer < features_.size(); ++layer) {
-    found.features.push_back(features_[layer][choice.features[layer]]);
-    found.mlp_rises.push_back(rises_.mlps[layer].at(choice.features[layer]));
+  for (std::size_t s = 0; s < sizes_.size(); ++s) {
+    const auto sublayer = static_cast<int64_t>(s);
+    const bool attends = is_attention(sublayer);
+    (attends ? found.values : found.features).push_back(sizes_[s][choice.sizes[s]]);
+    (attends ? found.value_rises : found.mlp_rises)
+        .push_back(curve_of(rises_, sublayer).at(choice.sizes[s]));
   }
   return found;
 }
@@ -357,7 +362,8 @@ Allocation best_with_one_map(const ModelConfig& config, const ResolvedJob& job,
 void check_rises(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises) {
   const std::size_t grid = possible_widths(job.hidden_size, job.allocation->round_to).size();
   if (std::ssize(rises.junctions) != mapped_junctions(config, job.head_sliced) ||
-      std::ssize(rises.mlps) != config.num_layers) {
+      std::ssize(rises.mlps) != config.num_layers ||
+      (job.allocates_values() && std::ssize(rises.values) != config.num_layers)) {
     throw std::invalid_argument("not the predicted rises of this model");
   }
   for (std::size_t j = 0; j < rises.junctions.size(); ++j) {
@@ -370,7 +376,7 @@ void check_rises(const ModelConfig& config, const ResolvedJob& job, const Predic
   }
 }
 
-/// All junctions and MLPs as narrow as they may be.
+/// All as narrow as it may be.
 Allocation smallest(const ModelConfig& config, const ResolvedJob& job) {
   const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
   Allocation found;
@@ -378,6 +384,7 @@ Allocation smallest(const ModelConfig& config, const ResolvedJob& job) {
       uniform_widths(config, job.head_sliced, widths.at(job.stock_output() ? 0 : least_width(job)));
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     found.features.push_back(possible_mlp_widths(config, job.mlp.value(), 2 * layer + 1).back());
+    if (job.allocates_values()) found.values.push_back(possible_value_dims(config).back());
   }
   return found;
 }
@@ -385,8 +392,11 @@ Allocation smallest(const ModelConfig& config, const ResolvedJob& job) {
 }  // namespace
 
 double Allocation::predicted_rise() const {
-  return std::accumulate(mlp_rises.begin(), mlp_rises.end(),
-                         std::accumulate(junction_rises.begin(), junction_rises.end(), 0.0));
+  double sum = 0.0;
+  for (const std::vector<double>* rises : {&junction_rises, &mlp_rises, &value_rises}) {
+    sum = std::accumulate(rises->begin(), rises->end(), sum);
+  }
+  return sum;
 }
 
 int64_t allocated_shortcut_rank(int64_t hidden_size) {
@@ -437,6 +447,7 @@ ModelConfig with_features(const ModelConfig& config, const ResolvedJob& job,
   }
   ModelConfig cut = config;
   cut.intermediate_sizes = chosen.features;
+  cut.value_head_dims = chosen.values;
   return cut;
 }
 

@@ -9,9 +9,9 @@
 
 namespace dotresize {
 
-// `method.allocate: auto` (docs/method.md, "All widths by loss"): the widths of all junctions and
-// the features of all MLPs together, such that the loss is predicted to rise least within the net
-// size.
+// `method.allocate: auto` (docs/method.md, "All widths by loss"): the widths of all junctions, the
+// features of all MLPs and the channels of all value heads together, such that the loss is
+// predicted to rise least within the net size.
 
 /// By how much the loss of a token is predicted to rise. All are finite and 0 or more.
 struct PredictedRises {
@@ -21,15 +21,20 @@ struct PredictedRises {
   std::vector<std::vector<double>> junctions;
   /// [L] of each layer's MLP, or of all its experts, at each of possible_mlp_widths().
   std::vector<std::vector<double>> mlps;
+  /// [L] of each layer's value heads, at each of possible_value_dims(). Not read of a stock output.
+  std::vector<std::vector<double>> values = {};
 };
 
 /// What is chosen.
 struct Allocation {
   JunctionWidths widths;
   std::vector<int64_t> features;  ///< [L] of the layer's MLP, or of each of its experts
-  // Predicted: of each mapped junction, and of each layer's MLP.
+  /// [L] channels of each of the layer's value heads. Empty of a stock output.
+  std::vector<int64_t> values = {};
+  // Predicted: of each mapped junction, of each layer's MLP and of its value heads.
   std::vector<double> junction_rises = {};
   std::vector<double> mlp_rises = {};
+  std::vector<double> value_rises = {};
 
   /// Of all of them together: the KL divergence of a token from the dense model's.
   double predicted_rise() const;
@@ -42,17 +47,17 @@ int64_t allocated_shortcut_rank(int64_t hidden_size);
 /// Throws InputError naming method.size.
 void check_allocation_target(const ModelConfig& config, const ResolvedJob& job);
 
-/// The widths and features that are predicted to raise the loss least, of which the output's net
-/// size is within job.allocation->size. `config` is the dense model's. Along the junctions it is a
-/// shortest path: a sublayer's bytes depend on the widths at its ends and on its features alone. So
-/// for each price of a parameter the best choice of all is found, and the price by bisection; what
-/// is left of the size then widens single parts. With one map for the model all of its widths and
-/// features are tried. Deterministic. Throws std::invalid_argument for rises that are not as many.
+/// What is predicted to raise the loss least, of all of which the output's net size is within
+/// job.allocation->size. `config` is the dense model's. Along the junctions it is a shortest path:
+/// a sublayer's bytes depend on the widths at its ends and on what it has inside alone. So for each
+/// price of a parameter the best choice of all is found, and the price by bisection; what is left
+/// of the size then widens single parts. With one map for the model all of its widths and features
+/// are tried. Deterministic. Throws std::invalid_argument for rises that are not as many.
 Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,
                             const PredictedRises& rises);
 
-/// The job with the widths that were chosen; and the dense model with so many features, as which
-/// its MLPs are to be cut.
+/// The job with the widths that were chosen; and the dense model with so many features and channels
+/// of value heads, as which its sublayers are to be cut.
 ResolvedJob with_allocation(const ResolvedJob& job, const ModelConfig& config,
                             const Allocation& chosen);
 ModelConfig with_features(const ModelConfig& config, const ResolvedJob& job,

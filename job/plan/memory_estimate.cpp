@@ -1,11 +1,14 @@
 #include "job/plan/memory_estimate.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include "job/model/model_size.h"
 #include "job/plan/block_sizes.h"
+#include "job/plan/inner_widths.h"
 #include "job/plan/junction_widths.h"
 #include "job/plan/shortcut_forms.h"
 #include "job/plan/token_windows.h"
@@ -87,14 +90,14 @@ struct Sizes {
   /// Of the way back, beside these.
   int64_t backward() const;
 
-  // Of the MLPs on this rank, each with its features' Gram matrix.
-  int64_t mlps() const {
+  // Of the sublayers on this rank that may be cut, each with its features' Gram matrix.
+  int64_t cut_at_once() const {
     return std::min(r.shard.mlps_at_once,
-                    mlp_sublayers(r.shard.first_sublayer, r.shard.end_sublayer));
+                    count_cut_sublayers(r.job, r.shard.first_sublayer, r.shard.end_sublayer));
   }
-  /// The largest number of features, of one MLP or of one expert.
+  /// The largest number of features, of one MLP, of one expert or of an attention.
   int64_t features() const;
-  int64_t feature_sums() const;
+  int64_t feature_sums(int64_t at_once) const;
   int64_t at_features() const;
   int64_t removing() const;
 
@@ -189,7 +192,8 @@ int64_t Sizes::insides() const {
   const ModelConfig& config = r.config;
   const int64_t queries = config.num_heads * config.head_dim;
   const int64_t keys = config.num_kv_heads * config.head_dim;
-  const int64_t attention = 5 * queries + 4 * keys;
+  const int64_t padded = r.job.allocates_values() ? keys : 0;  // values of narrower heads
+  const int64_t attention = 5 * queries + 4 * keys + padded;
   const int64_t mlp = 3 * config.intermediate_size;
   // An expert's tokens are gathered and its results added up.
   const int64_t mixture = config.mixture ? 3 * (config.mixture->intermediate_size + d) : 0;
@@ -228,19 +232,23 @@ int64_t Sizes::backward() const {
 
 int64_t Sizes::features() const {
   const int64_t dense = has_dense_mlp(r.config) ? r.config.intermediate_size : 0;
-  return std::max(dense, r.config.mixture ? r.config.mixture->intermediate_size : 0);
+  const int64_t attention = r.job.allocates_values() ? attention_features(r.config) : 0;
+  return std::max({dense, r.config.mixture ? r.config.mixture->intermediate_size : 0, attention});
 }
 
-/// Of the MLP, or of all experts of a mixture, and the gradients' behind it: the largest.
-int64_t Sizes::feature_sums() const {
+/// Of the MLP, of all experts of a mixture or of an attention, and the gradients' behind it: the
+/// largest ones.
+int64_t Sizes::feature_sums(int64_t at_once) const {
   // A rank that shares the tokens meets the MLPs of all ranks.
   const bool stage = r.job.schedule.pipelined;
   const int64_t end = stage ? r.shard.end_sublayer : r.config.num_sublayers();
-  int64_t largest = 0;
+  std::vector<int64_t> sums;
   for (int64_t s = stage ? r.shard.first_sublayer : 0; s < end; ++s) {
-    largest = std::max(largest, feature_sums_bytes(r.config, s));
+    sums.push_back(cut_sums_bytes(r.config, r.job, s) + (gradients() ? square() : 0));
   }
-  return largest + (gradients() ? square() : 0);
+  std::ranges::sort(sums, std::greater<>());
+  sums.resize(std::min(sums.size(), static_cast<std::size_t>(at_once)));
+  return std::accumulate(sums.begin(), sums.end(), int64_t{0});
 }
 
 /// The features of a microbatch in float32; on the CPU a block in float64; products of some rows.
@@ -408,17 +416,16 @@ int64_t RankMemory::evaluation() const {
 
 int64_t RankMemory::mlp_cut() const {
   const Sizes s(*this);
-  const int64_t n = s.mlps();
+  const int64_t n = s.cut_at_once();
   if (!job.mlp || (n == 0 && job.schedule.pipelined)) return 0;
   if (job.schedule.pipelined) {
     const int64_t pass = s.microbatch() + s.at_features() + s.backward();
-    return s.stage_weights(shard.end_sublayer) + n * s.feature_sums() +
-           std::max(pass, s.removing());
+    return s.stage_weights(shard.end_sublayer) + s.feature_sums(n) + std::max(pass, s.removing());
   }
   const int64_t reduced = job.ranks > 1 ? kDouble * s.features() * s.features() : 0;
   const int64_t pass = s.microbatch_stream() + s.insides() + s.at_features();
   const int64_t sublayers = s.on_gpu() ? 2 : 1;
-  return s.share_stream() + sublayers * s.dense_sublayer() * s.compute_bytes + s.feature_sums() +
+  return s.share_stream() + sublayers * s.dense_sublayer() * s.compute_bytes + s.feature_sums(1) +
          std::max({pass, reduced, s.removing()});
 }
 

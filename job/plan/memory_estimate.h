@@ -32,8 +32,8 @@ struct RankMemory {
 
   /// Each rank's share of the windows through one sublayer after the other; 0 without evaluation.
   int64_t evaluation() const;
-  /// What the passes for the features of the MLPs and their removal hold (`method.mlp`); else 0.
-  /// `config` is the dense model's.
+  /// What the passes for the features of the MLPs and their removal hold (`method.mlp`), and for
+  /// those of attentions (`method.allocate`); else 0. `config` is the dense model's.
   int64_t mlp_cut() const;
   /// Of a rank that computes on a GPU: the eigenvectors that wait there, and what is read and
   /// uploaded.
@@ -51,7 +51,7 @@ int64_t estimate_peak_memory(const ModelConfig& config, const ResolvedJob& job,
 int64_t estimate_peak_device_memory(const ModelConfig& config, const ResolvedJob& job,
                                     const RankShard& shard);
 
-/// Whether the rank's budgets have room for RankMemory::mlp_cut with so many MLPs at once.
+/// Whether the rank's budgets have room for RankMemory::mlp_cut with so many sublayers at once.
 bool mlp_cut_fits(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard);
 
 /// Tokens that all ranks together evaluate at a time, so that their stream takes no more than that

@@ -1,8 +1,9 @@
+#include "job/plan/inner_widths.h"
 #include "job/plan/job_time.h"
 
 namespace dotresize {
 
-/// A rank's part of the passes for the features of its MLPs.
+/// A rank's part of the passes for the features of its sublayers.
 PhaseTimes JobTime::stream_features(const RankShard& shard) const {
   const double passes = number(plan_.mlp_passes());
   const double rounds = number(plan_.mlp_rounds);
@@ -14,7 +15,7 @@ PhaseTimes JobTime::stream_features(const RankShard& shard) const {
     const MlpCutCounts counts = mlp_cut_counts(config_, job_, s);
     stage.add("forward", passes * forward(config_, s, widths_of(config_, s), tokens()));
     stage.add("gram", tokens() * counts.gram / gemm + blocks * counts.blocks / rates_.memory);
-    if (job_.gradients() && !is_attention(s)) {
+    if (job_.gradients() && may_be_cut(job_, s)) {
       stage.add("gram", rounds * (tokens() * 1.125 * d() * d() / gemm +
                                   blocks * gram_block_bytes(config_.hidden_size) / rates_.memory));
     }

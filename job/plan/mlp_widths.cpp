@@ -116,6 +116,4 @@ int64_t feature_sums_bytes(const ModelConfig& config, int64_t sublayer) {
   return mlp_count(config, sublayer) * features * features * 8;
 }
 
-int64_t mlp_sublayers(int64_t first, int64_t end) { return end / 2 - first / 2; }
-
 }  // namespace dotresize

@@ -55,7 +55,4 @@ int64_t mlp_count(const ModelConfig& config, int64_t sublayer);
 /// Of the sums over the sublayer's features: d_ff x d_ff in float64 for each of its MLPs. Bytes.
 int64_t feature_sums_bytes(const ModelConfig& config, int64_t sublayer);
 
-/// MLPs and mixtures among the sublayers [first, end).
-int64_t mlp_sublayers(int64_t first, int64_t end);
-
 }  // namespace dotresize

@@ -139,11 +139,15 @@ int64_t widest_mlp(const ModelConfig& config) {
 }
 
 /// "640 of 768 features", of the MLPs and of the experts, perhaps on average. A row for the
-/// heading, if they are cut.
+/// heading, if they are cut, and one for value heads.
 std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.mlp) return "";
   if (!job.widths_known()) {
-    return fmt::format("mlp         features up to {}, likewise\n", widest_mlp(config));
+    const std::string values =
+        job.allocates_values()
+            ? fmt::format("values      channels of a head up to {}, likewise\n", config.head_dim)
+            : "";
+    return fmt::format("mlp         features up to {}, likewise\n{}", widest_mlp(config), values);
   }
   std::string text;
   if (job.mlp->width > 0) {

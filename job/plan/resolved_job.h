@@ -31,8 +31,8 @@ struct EnergyTarget {
   int64_t round_to = 1;
 };
 
-/// `method.allocate: auto`: the junctions' widths and the MLPs' features are chosen by what they
-/// are predicted to do to the loss (job/plan/joint_allocation.h).
+/// `method.allocate: auto`: the junctions' widths, the MLPs' features and the channels of value
+/// heads are chosen by what they are predicted to do to the loss (job/plan/joint_allocation.h).
 struct AllocationTarget {
   double size = 1.0;  ///< net bytes, as `method.size`
   int64_t round_to = 1;
@@ -114,6 +114,9 @@ struct ResolvedJob {
 
   /// The output is a model of the source family, without code of its own.
   bool stock_output() const { return map_sharing.kind == MapSharing::Kind::kModel; }
+
+  /// Value heads may become narrower than the others, which no stock model can state.
+  bool allocates_values() const { return allocation && !stock_output(); }
 
   /// False if energy or the loss decides: the activations are seen while the job runs.
   bool widths_known() const { return !energy && !allocation; }

@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "job/model/model_size.h"
+#include "job/plan/inner_widths.h"
 #include "job/plan/memory_estimate.h"
 #include "job/plan/work_estimate.h"
 
@@ -84,17 +85,17 @@ int64_t most_junctions(const ModelConfig& config, const ResolvedJob& job, const 
   return most;
 }
 
-int64_t mlps_of(const RankShard& shard) {
-  return mlp_sublayers(shard.first_sublayer, shard.end_sublayer);
+int64_t cut_sublayers_of(const ResolvedJob& job, const RankShard& shard) {
+  return count_cut_sublayers(job, shard.first_sublayer, shard.end_sublayer);
 }
 
-/// The fewest groups of MLPs that are within the budgets; if none is, an MLP at a time.
+/// The fewest groups of sublayers that are within the budgets; if none is, one at a time.
 void set_mlp_groups(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
   if (!job.mlp) return;
   plan.mlp_rounds = job.mlp->rounds();
   int64_t most = 1;
   if (job.schedule.pipelined) {
-    for (const RankShard& shard : plan.ranks) most = std::max(most, mlps_of(shard));
+    for (const RankShard& shard : plan.ranks) most = std::max(most, cut_sublayers_of(job, shard));
   }
   const auto all_fit = [&] {
     return std::ranges::all_of(
@@ -103,8 +104,8 @@ void set_mlp_groups(const ModelConfig& config, const ResolvedJob& job, ShardPlan
   do {
     ++plan.mlp_groups;
     for (RankShard& shard : plan.ranks) {
-      shard.mlps_at_once =
-          std::max<int64_t>(1, (mlps_of(shard) + plan.mlp_groups - 1) / plan.mlp_groups);
+      shard.mlps_at_once = std::max<int64_t>(
+          1, (cut_sublayers_of(job, shard) + plan.mlp_groups - 1) / plan.mlp_groups);
     }
   } while (plan.mlp_groups < most && !all_fit());
 }

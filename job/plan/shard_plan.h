@@ -34,7 +34,8 @@ struct RankShard {
   int64_t bytes = 0;       ///< of them in the checkpoint
   /// Junctions whose moments it has memory for at a time (the schedule pipeline).
   int64_t junctions_at_once = std::numeric_limits<int64_t>::max();
-  /// MLPs whose features' moments it has memory for at a time (`method.mlp`).
+  /// Sublayers whose features' moments it has memory for at a time (`method.mlp`,
+  /// `method.allocate`).
   int64_t mlps_at_once = std::numeric_limits<int64_t>::max();
   /// Whether a junction is recorded, and weights are written, while the next ones are computed:
   /// unless memory is too short for that.
@@ -48,7 +49,7 @@ struct ShardPlan {
   std::vector<RankShard> ranks;
   /// Each has its own passes over the tokens: as few as memory allows (the schedule pipeline).
   int64_t junction_groups = 1;
-  /// Likewise of MLPs, before the junctions; 0: none is cut.
+  /// Likewise of sublayers that may be cut, before the junctions; 0: none is.
   int64_t mlp_groups = 0;
   /// Over the tokens, for the features of all these groups.
   int64_t mlp_passes() const { return mlp_groups * mlp_rounds; }

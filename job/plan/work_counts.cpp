@@ -16,11 +16,14 @@
 //   MLP cut     f features, m of them removed: Gram n f² as above, inverse f³, and 2 f² m + 2 d f m
 //               in blocks; each removal reads d f numbers and a block's 64 f. By loss all of it
 //               twice: for the curve as many as any allocation removes, then those that go
+//   value cut   likewise, f being heads·head_dim, of which `heads` go at a time without blocks; and
+//               4 f² head_dim for the turns
 #include "job/plan/work_counts.h"
 
 #include <cmath>
 
 #include "job/model/model_size.h"
+#include "job/plan/inner_widths.h"
 #include "job/plan/mlps_by_loss.h"
 
 namespace dotresize {
@@ -148,9 +151,35 @@ AlignCounts align_counts(const ResolvedJob& job) {
   return counts;
 }
 
-MlpCutCounts mlp_cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer) {
+namespace {
+
+/// As if each were cut as far as it may be for its curve, and nothing then.
+MlpCutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job) {
   MlpCutCounts counts;
-  if (!job.mlp || is_attention(sublayer)) return counts;
+  if (!job.allocates_values()) return counts;
+  const double d = number(config.hidden_size);
+  const double f = number(attention_features(config));
+  const double dim = number(config.head_dim);
+  const double steps = dim - number(possible_value_dims(config).back());
+  const double removed = steps * number(config.num_heads);
+  const double rounds = number(job.mlp->rounds());
+  counts.gram = rounds * 1.125 * f * f;
+  counts.blocks = rounds * 36.0 * 0.5625 * f * f;
+  counts.solve =
+      rounds * (f * f * f + 4.0 * f * f * dim) + 2.0 * f * f * removed + 2.0 * d * f * removed;
+  counts.bytes = steps * 8.0 * 3.0 * f * (f + d);
+  const double values = number(config.num_kv_heads * config.head_dim);
+  const double rows = config.fused_in_proj ? f + 2.0 * values : values;
+  counts.journal = (rows + f) * d * (folds_in_float64(job.output_dtype) ? 8.0 : 4.0);
+  return counts;
+}
+
+}  // namespace
+
+MlpCutCounts mlp_cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer) {
+  if (is_attention(sublayer)) return value_cut_counts(config, job);
+  MlpCutCounts counts;
+  if (!job.mlp) return counts;
   constexpr double kBlock = 64.0;
   const double d = number(config.hidden_size);
   const double mlps = number(mlp_count(config, sublayer));

@@ -78,7 +78,8 @@ struct AlignCounts {
 
 AlignCounts align_counts(const ResolvedJob& job);
 
-/// Of one sublayer whose MLPs are cut (`method.mlp`), in all rounds; all 0 for an attention.
+/// Of one sublayer that is cut, MLPs (`method.mlp`) or value heads (`method.allocate`), in all
+/// rounds; all 0 if it is not.
 struct MlpCutCounts {
   double gram = 0.0;     ///< floating-point operations a token: float64, on a GPU float32
   double blocks = 0.0;   ///< bytes that adding the products of a block of tokens moves

@@ -87,15 +87,20 @@ std::string mlp_sentence(const ResolvedJob& job, const ModelConfig& config) {
 }
 
 /// In place of the two before: what `method.allocate` has chosen.
-std::string allocation_sentence(const Report& report) {
+std::string allocation_sentence(const Report& report, int64_t head_dim) {
   const Allocation& chosen = *report.allocation;
-  const bool alike = std::ranges::min(chosen.features) == std::ranges::max(chosen.features);
+  const auto by_layer = [](const std::vector<int64_t>& sizes) {
+    return std::ranges::min(sizes) == std::ranges::max(sizes)
+               ? std::to_string(sizes.front())
+               : fmt::format("{} (by layer)", fmt::join(sizes, ", "));
+  };
   std::string text = fmt::format(
       " Widths and features were chosen such that the loss is predicted to rise least within {} of "
       "the bytes: its MLPs keep {} features",
-      format_percent(report.job.allocation->size),
-      alike ? std::to_string(chosen.features.front())
-            : fmt::format("{} (by layer)", fmt::join(chosen.features, ", ")));
+      format_percent(report.job.allocation->size), by_layer(chosen.features));
+  if (!chosen.values.empty()) {
+    text += fmt::format(", its value heads {} of {} channels", by_layer(chosen.values), head_dim);
+  }
   if (!report.job.stock_output()) {
     text += fmt::format(", and its shortcuts were cut to rank {}", report.job.shortcuts.rank);
   }
@@ -107,7 +112,7 @@ std::string allocation_sentence(const Report& report) {
 }
 
 std::string cuts_sentence(const Report& report, const ModelConfig& config) {
-  if (report.allocation) return allocation_sentence(report);
+  if (report.allocation) return allocation_sentence(report, config.head_dim);
   return shortcuts_sentence(report.job) + mlp_sentence(report.job, config);
 }
 

@@ -79,6 +79,10 @@ json allocation_json(const Report& report) {
                  {"of_junctions", sum(chosen.junction_rises)},
                  {"of_mlps", sum(chosen.mlp_rises)},
                  {"features", chosen.features}};
+  if (!chosen.values.empty()) {
+    object["of_values"] = sum(chosen.value_rises);
+    object["value_head_dims"] = chosen.values;
+  }
   if (!report.job.stock_output()) object["shortcut_rank"] = report.job.shortcuts.rank;
   if (report.compressed.kl) {
     object["measured_kl"] = *report.compressed.kl;
@@ -252,6 +256,9 @@ std::string report_to_json(const Report& report) {
   if (report.allocation) document["allocation"] = allocation_json(report);
   if (!report.mlps.empty()) document["mlps"] = json::array();
   for (const auto& mlp : report.mlps) document["mlps"].push_back(to_json(mlp));
+  for (const auto& attention : report.attentions) {
+    document["attentions"].push_back(to_json(attention));
+  }
   // Paths need not be UTF-8, JSON must be.
   return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }

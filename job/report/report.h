@@ -36,9 +36,10 @@ struct Report {
   ResolvedJob job;
   JunctionWidths widths;  ///< of the output
   std::vector<JunctionReport> junctions;
-  std::vector<ShortcutReport> shortcuts;  ///< of an output that has them
-  std::vector<MlpReport> mlps;            ///< that were cut
-  std::optional<Allocation> allocation;   ///< of `method.allocate`
+  std::vector<ShortcutReport> shortcuts;         ///< of an output that has them
+  std::vector<MlpReport> mlps;                   ///< that were cut
+  std::vector<AttentionReport> attentions = {};  ///< whose values may have been cut
+  std::optional<Allocation> allocation;          ///< of `method.allocate`
   ModelReport dense;
   ModelReport compressed;
   std::vector<RankReport> ranks;

@@ -141,6 +141,18 @@ MlpReport mlp_report_from_json(const json& object) {
           object.at("predicted_rise"), object.at("unseen_experts")};
 }
 
+json to_json(const AttentionReport& attention) {
+  return {{"name", attention.name},
+          {"value_head_dim", attention.value_head_dim},
+          {"head_dim", attention.head_dim},
+          {"predicted_rise", attention.predicted_rise}};
+}
+
+AttentionReport attention_report_from_json(const json& object) {
+  return {object.at("name"), object.at("value_head_dim"), object.at("head_dim"),
+          object.at("predicted_rise")};
+}
+
 json to_json(const RankReport& rank) {
   json object = {{"rank", rank.rank},
                  {"host", rank.host},

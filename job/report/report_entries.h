@@ -70,6 +70,19 @@ struct MlpReport {
   int64_t unseen_experts = 0;  ///< that no calibration token has chosen
 };
 
+/// What a report says of one attention whose value heads may have become narrower.
+struct AttentionReport {
+  std::string name;             ///< of the sublayer
+  int64_t value_head_dim = 0;   ///< channels of a value head that are left
+  int64_t head_dim = 0;         ///< of the source
+  double predicted_rise = 0.0;  ///< of the loss of a token
+};
+
+/// An entry of `attentions` in report.json.
+nlohmann::json to_json(const AttentionReport& attention);
+/// Throws nlohmann::json::exception if `object` is no such entry.
+AttentionReport attention_report_from_json(const nlohmann::json& object);
+
 /// An entry of `mlps` in report.json.
 nlohmann::json to_json(const MlpReport& mlp);
 /// Throws nlohmann::json::exception if `object` is no such entry.

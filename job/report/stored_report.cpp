@@ -27,6 +27,7 @@ StoredReport parse_report(const std::string& text, const std::string& origin) {
     report.junctions = entries(document, "junctions", junction_report_from_json);
     report.shortcuts = entries(document, "shortcuts", shortcut_report_from_json);
     report.mlps = entries(document, "mlps", mlp_report_from_json);
+    report.attentions = entries(document, "attentions", attention_report_from_json);
     report.ranks = entries(document, "ranks", rank_report_from_json);
     if (document.contains("warnings")) document.at("warnings").get_to(report.warnings);
   } catch (const json::exception& error) {

@@ -14,6 +14,7 @@ struct StoredReport {
   std::vector<JunctionReport> junctions;
   std::vector<ShortcutReport> shortcuts;
   std::vector<MlpReport> mlps;
+  std::vector<AttentionReport> attentions;
   std::vector<RankReport> ranks;
   std::vector<std::string> warnings;
   nlohmann::json document;  ///< all of it

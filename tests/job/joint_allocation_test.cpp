@@ -8,7 +8,10 @@
 #include <numeric>
 #include <random>
 
+#include "job/model/model_size.h"
 #include "job/plan/choose_widths.h"
+#include "job/plan/inner_widths.h"
+#include "job/plan/memory_estimate.h"
 #include "job/plan/mlps_by_loss.h"
 #include "job/plan/net_size.h"
 #include "job/plan/plan_table.h"
@@ -19,6 +22,8 @@ namespace {
 
 using testing::Each;
 using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
 
 class JointAllocation : public ResolveJob {
  protected:
@@ -29,9 +34,11 @@ class JointAllocation : public ResolveJob {
          "}\ncalibration: {text: [c.txt]}\n");
   }
 
-  /// Squares of what is left out, times a weight of each junction and layer.
+  /// Squares of what is left out, times a weight of each junction and layer; `values`: of its value
+  /// heads.
   PredictedRises squares(const ResolvedJob& job, const std::vector<double>& junctions,
-                         const std::vector<double>& layers) const {
+                         const std::vector<double>& layers,
+                         const std::vector<double>& values = std::vector<double>(6, 1.0)) const {
     const std::vector<int64_t> widths = possible_widths(256, job.allocation->round_to);
     PredictedRises rises;
     for (const double weight : junctions) {
@@ -49,6 +56,13 @@ class JointAllocation : public ResolveJob {
       for (const int64_t width : possible_mlp_widths(config_, *job.mlp, s)) {
         const auto lost = static_cast<double>(768 - width);
         curve.push_back(layers[layer] * lost * lost);
+      }
+    }
+    for (const double weight : values) {
+      std::vector<double>& curve = rises.values.emplace_back();
+      for (const int64_t dim : possible_value_dims(config_)) {
+        const auto lost = static_cast<double>(32 - dim);
+        curve.push_back(100.0 * weight * lost * lost);
       }
     }
     return rises;
@@ -144,7 +158,9 @@ TEST_F(JointAllocation, WhatCostsLittleGoes) {
   junctions[4] = 1e-3;
   std::vector<double> layers(6, 1.0);
   layers[2] = 1e-4;
-  const Allocation chosen = allocate_jointly(config_, job, squares(job, junctions, layers));
+  std::vector<double> values(6, 1.0);
+  values[5] = 1e-4;
+  const Allocation chosen = allocate_jointly(config_, job, squares(job, junctions, layers, values));
   for (std::size_t j = 0; j < 13; ++j) {
     if (j == 4) continue;
     EXPECT_LT(chosen.widths.all[4], chosen.widths.all[j]);
@@ -153,6 +169,43 @@ TEST_F(JointAllocation, WhatCostsLittleGoes) {
     if (layer == 2) continue;
     EXPECT_LT(chosen.features[2], chosen.features[layer]);
   }
+  EXPECT_LT(chosen.values[5], *std::min_element(chosen.values.begin(), chosen.values.end() - 1));
+  EXPECT_EQ(chosen.value_rises.size(), 6u);
+}
+
+TEST_F(JointAllocation, TheOutputIsAsLargeAsItsTensors) {
+  const ResolvedJob job = resolve();
+  std::vector<double> values(6, 1e3);
+  values[1] = 1e-6;
+  const Allocation chosen = allocate_jointly(
+      config_, job,
+      squares(job, std::vector<double>(13, 1.0), std::vector<double>(6, 1.0), values));
+  EXPECT_EQ(chosen.values[1], 1);
+  EXPECT_EQ(chosen.values[0], 32);
+  const ModelConfig cut = with_features(config_, job, chosen);
+  EXPECT_EQ(value_head_dim(cut, 2), 1);
+  const ModelConfig output =
+      output_model_config(cut, with_allocation(job, config_, chosen), chosen.widths);
+  EXPECT_EQ(output.value_head_dims, chosen.values);
+  EXPECT_EQ(stored_parameters(output), size_of(job, chosen).compressed_parameters);
+  ModelConfig wide = output;
+  wide.value_head_dims.clear();
+  const int64_t k_in = output.junction_widths[2];
+  const int64_t k_out = output.junction_widths[3];
+  EXPECT_EQ(stored_parameters(wide) - stored_parameters(output),
+            31 * (2 * k_in + 8 * k_out));  // heads: 2 of values, 8 of queries
+}
+
+TEST_F(JointAllocation, ValueHeadsGetMultiplesOfA32ndOfTheHeads) {
+  EXPECT_EQ(possible_value_dims(config_).size(), 32u);
+  EXPECT_EQ(possible_value_dims(config_).back(), 1);
+  config_.head_dim = 80;
+  EXPECT_EQ(possible_value_dims(config_)[1], 78);
+  config_.head_dim = 128;
+  EXPECT_EQ(possible_value_dims(config_)[1], 124);
+  EXPECT_EQ(possible_value_dims(config_).back(), 4);
+  config_.head_dim = 12;
+  EXPECT_EQ(possible_value_dims(config_)[1], 11);
 }
 
 TEST_F(JointAllocation, ADenseHeadKeepsItsWidth) {
@@ -193,11 +246,15 @@ TEST_F(JointAllocation, OfAStockModelHasOneWidthAndAsManyFeaturesForAll) {
   EXPECT_THAT(chosen.features, Each(chosen.features.front()));
   EXPECT_LT(chosen.widths.all.front(), 256);
   EXPECT_LT(chosen.features.front(), 768);
+  EXPECT_THAT(chosen.values, IsEmpty());
   EXPECT_LE(size_of(job, chosen).bytes_fraction(), 0.8);
   EXPECT_DOUBLE_EQ(chosen.predicted_rise(), best_uniform(job, rises));
   const ModelConfig cut = with_features(config_, job, chosen);
   EXPECT_EQ(cut.intermediate_size, chosen.features.front());
   EXPECT_TRUE(cut.intermediate_sizes.empty());
+  EXPECT_TRUE(cut.value_head_dims.empty());
+  const std::string table = plan_table(config_, job, make_shard_plan(config_, job), std::nullopt);
+  EXPECT_THAT(table, Not(HasSubstr("\nvalues")));
 }
 
 TEST_F(JointAllocation, ASizeThatCannotBeHadIsRefused) {
@@ -215,12 +272,29 @@ TEST_F(JointAllocation, RisesOfAnotherModelAreRefused) {
   EXPECT_THROW(allocate_jointly(config_, job, infinite), std::invalid_argument);
 }
 
+TEST_F(JointAllocation, AttentionsAreSummedBesideMlps) {
+  const ResolvedJob any = resolve();
+  with_method("name: slicegpt, size: 0.8, allocate: auto", "path: o, format: stock");
+  const ResolvedJob stock = resolve();
+  EXPECT_EQ(count_cut_sublayers(any, 1, 6), 5);
+  EXPECT_EQ(count_cut_sublayers(stock, 1, 6), 3);
+  EXPECT_EQ(cut_sums_bytes(config_, any, 2), 8 * 256 * 256);
+  EXPECT_EQ(cut_sums_bytes(config_, stock, 2), 0);
+  EXPECT_EQ(cut_sums_bytes(config_, any, 3), 8 * 768 * 768);
+  const auto held = [&](const ResolvedJob& job) {
+    const ShardPlan plan = make_shard_plan(config_, job);
+    return RankMemory{config_, job, plan.of_rank(0), DeviceKind::kCpu, Dtype::kFloat32}.mlp_cut();
+  };
+  EXPECT_GE(held(any) - held(stock), 6 * 2 * 8 * 256 * 256);  // with what is behind them
+}
+
 TEST_F(JointAllocation, ThePlanSaysWhatIsKnown) {
   const ResolvedJob job = resolve();
   const ShardPlan plan = make_shard_plan(config_, job);
   const std::string table = plan_table(config_, job, plan, std::nullopt);
   EXPECT_THAT(table, HasSubstr("target      size 0.8, allocated by loss\n"));
-  EXPECT_THAT(table, HasSubstr("mlp         features up to 768, likewise\n"));
+  EXPECT_THAT(table, HasSubstr("mlp         features up to 768, likewise\n"
+                               "values      channels of a head up to 32, likewise\n"));
   EXPECT_THAT(table,
               HasSubstr("passes      5 over the tokens and 5 back, 13 junctions in 1 group"));
   EXPECT_THAT(table, HasSubstr("compressed  at most 10,595,942 bytes"));

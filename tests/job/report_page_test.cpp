@@ -48,6 +48,15 @@ TEST(ReportPage, HasAFigureForAllThatTheReportHas) {
   EXPECT_EQ(figure_of(page, "memory").csv, "rank,host\n0,1\n1,1\n");
 }
 
+TEST(ReportPage, ShowsValueHeadsThatWereCut) {
+  Report report = example_report();
+  report.attentions = {{"layers.0.attention", 20, 32, 0.001}, {"layers.1.attention", 32, 32, 0.0}};
+  const Page page = page_of(report);
+  EXPECT_EQ(figure_of(page, "value-head-dim").csv,
+            "sublayer,left,of the source\nlayers.0.attention,20,32\nlayers.1.attention,32,32\n");
+  EXPECT_THAT(ids_of(page), Contains("values-predicted-rise"));
+}
+
 TEST(ReportPage, PhasesThatTakeLittleTimeAreShownAsOne) {
   Report report = example_report();
   for (int i = 0; i < 20; ++i) report.ranks[0].seconds["p" + std::to_string(i)] = 0.01;

@@ -256,13 +256,12 @@ def first_channels(tensor, heads, dim):
 
 
 def silence_values(model, dims):
-    """Has the channels of the value heads from dims[layer] on be zero."""
-    heads, head_dim = model.config.num_key_value_heads, model.config.head_dim
+    """Has nothing read of the channels of the value heads from dims[layer] on."""
     with torch.no_grad():
-        for name, tensor in model.named_parameters():
-            if re.search(r"\.(v_proj|qkv_proj)\.", name):
-                values = tensor[-heads * head_dim :].unflatten(0, (heads, -1))
-                values[:, dims[layer_of(name)] :] = 0.0
+        for name, weight in model.named_parameters():
+            if name.endswith("o_proj.weight"):
+                heads = weight.unflatten(1, (model.config.num_attention_heads, -1))
+                heads[:, :, dims[layer_of(name)] :] = 0.0
 
 
 def without_values(tensors, keys, dims):

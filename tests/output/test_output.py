@@ -9,7 +9,7 @@ from pydoc_data.topics import topics
 
 import pytest
 import torch
-from narrowing import CODE, CODE_FILES, ROTARY_SOURCES, random_dense, silence_features, tiny_keys
+from narrowing import CODE, CODE_FILES, ROTARY_SOURCES, random_dense, silence_features, silence_values, tiny_keys
 from running import DATA, EXAMPLE, ROOT, VERSIONS, WORKER, run_python, run_worker, score_all
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
@@ -246,6 +246,39 @@ def test_by_loss_features_go_where_they_do_nothing(tmp_path, source):
         command = [WORKER, "eval", directory, "--tokens", tokens]
         result = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert result.returncode == 65 and said in result.stderr, result.stderr
+
+
+# Query heads that share values, biases, a fused in_proj, and a mixture of experts.
+ALLOCATED_SOURCES = ["llama-biases-tied", "phi3-partial-sliding", "qwen2-tied", "mixtral-sliding-tied"]
+
+
+@pytest.mark.parametrize("source", ALLOCATED_SOURCES)
+def test_allocated_value_heads_have_their_reported_perplexity_in_transformers(tmp_path, source):
+    """What nothing reads goes first, and little else."""
+    dense = random_dense(FULL_WIDTH_SOURCES[source])
+    silence_values(dense, [1, 12, 7])
+    tokens = tmp_path / "tokens.safetensors"
+    job = random_job(
+        tmp_path,
+        dense,
+        "allocated",
+        method={"name": "slicegpt", "size": 0.85, "allocate": "auto", "round_to": 4},
+        evaluation={"tokens": str(tokens), "seqlen": 64},
+    )
+    directory = run_worker(tmp_path, job, ranks=2)
+    report = json.loads((directory / "dotresize" / "report.json").read_text())
+    keys = json.loads((directory / "config.json").read_text())
+    dims = [attention["value_head_dim"] for attention in report["attentions"]]
+    assert dims == keys["value_head_dims"] == report["allocation"]["value_head_dims"]
+    assert dims[0] == 1 and dims[2] <= 7
+    parameters = sum(t.numel() for file in directory.glob("*.safetensors") for t in load_file(file).values())
+    assert parameters == report["compressed"]["parameters"]
+    reported = report["compressed"]["perplexity"]
+    for version in VERSIONS:
+        assert score_all(version, [directory], tokens) == pytest.approx([reported], rel=1e-3)
+    command = [WORKER, "verify", directory, "--against", tmp_path / "dense", "--tokens", tokens]
+    verified = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
 def check_perplexities(folder, sources, method, activations):

@@ -30,9 +30,9 @@ SCHEDULES = {
 }
 # In float32: 0.8 of the parameters.
 SCHEDULES["allocated"] = ("original", {"size": 1.6, "allocate": "auto", "head": "dense"})
-# Of the journal, before the job is killed: six curves of MLPs and one that is cut, or four junctions of the
-# dense model, or maps.
-ENTRIES = {"narrower MLPs": 7, "allocated": 10}
+# Of the journal, before the job is killed: six curves of MLPs and one that is cut, or twelve curves and four
+# junctions of the dense model, or maps.
+ENTRIES = {"narrower MLPs": 7, "allocated": 16}
 
 
 def small_job(output, schedule="own maps", ranks=1, name="pca_dotresize"):

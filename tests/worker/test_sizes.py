@@ -110,6 +110,13 @@ def test_an_allocation_is_better_than_uniform_widths_of_as_many_bytes(tmp_path):
     assert 0.5 < chosen["predicted_over_measured"] < 2
     rises = [junction["predicted_rise"] for junction in reports[0]["junctions"]]
     assert sum(rises) == pytest.approx(chosen["of_junctions"])
+    parts = [chosen[part] for part in ("of_junctions", "of_mlps", "of_values")]
+    assert sum(parts) == pytest.approx(chosen["predicted_kl"])
+    attentions = reports[0]["attentions"]
+    assert [attention["value_head_dim"] for attention in attentions] == chosen["value_head_dims"]
+    assert min(chosen["value_head_dims"]) < 32
+    # The cut itself finds what its curve has said.
+    assert sum(a["predicted_rise"] for a in attentions) == pytest.approx(chosen["of_values"], rel=1e-6)
     assert "predicted to rise least" in (tmp_path / "allocated" / "README.md").read_text()
 
 

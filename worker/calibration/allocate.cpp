@@ -214,10 +214,9 @@ std::vector<std::vector<double>> JunctionRises::measure() {
 }
 
 Json to_json(const Allocation& chosen) {
-  return {{"widths", chosen.widths.all},
-          {"features", chosen.features},
-          {"junction_rises", chosen.junction_rises},
-          {"mlp_rises", chosen.mlp_rises}};
+  return {{"widths", chosen.widths.all},   {"features", chosen.features},
+          {"values", chosen.values},       {"junction_rises", chosen.junction_rises},
+          {"mlp_rises", chosen.mlp_rises}, {"value_rises", chosen.value_rises}};
 }
 
 Allocation from_json(const Json& object, const ResolvedJob& job) {
@@ -225,8 +224,10 @@ Allocation from_json(const Json& object, const ResolvedJob& job) {
   chosen.widths = job.widths;
   object.at("widths").get_to(chosen.widths.all);
   object.at("features").get_to(chosen.features);
+  object.at("values").get_to(chosen.values);
   object.at("junction_rises").get_to(chosen.junction_rises);
   object.at("mlp_rises").get_to(chosen.mlp_rises);
+  object.at("value_rises").get_to(chosen.value_rises);
   return chosen;
 }
 
@@ -235,8 +236,10 @@ Allocation from_json(const Json& object, const ResolvedJob& job) {
 Allocation allocate(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
                     const CalibrationObserver& observer, PhaseClock& clock) {
   if (!dense.journal.has(kChosen)) {
+    CutCurves curves = measure_cuts(comm, dense, job, observer, clock);
     PredictedRises rises;
-    rises.mlps = measure_mlps(comm, dense, job.mlp.value(), observer, clock);
+    rises.mlps = std::move(curves.mlps);
+    rises.values = std::move(curves.values);
     rises.junctions = JunctionRises(comm, dense, job, observer, clock).measure();
     const PhaseClock::Scope scope(clock, "solve");
     if (comm.rank() == 0) {

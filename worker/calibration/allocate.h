@@ -7,10 +7,11 @@
 
 namespace dotresize {
 
-/// `method.allocate: auto` (docs/method.md, "All widths by loss"): what each junction and each MLP
-/// of the dense model is predicted to lose at every width, in three rounds of passes over the
-/// tokens, and what follows from it. Rank 0 chooses, and the journal keeps it: a job that goes on
-/// makes the same choice. The same on every rank, whatever their number. Collective.
+/// `method.allocate: auto` (docs/method.md, "All widths by loss"): what each junction, each MLP and
+/// each attention's values of the dense model are predicted to lose at every width, in three rounds
+/// of passes over the tokens, and what follows from it. Rank 0 chooses, and the journal keeps it: a
+/// job that goes on makes the same choice. The same on every rank, whatever their number.
+/// Collective.
 Allocation allocate(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
                     const CalibrationObserver& observer, PhaseClock& clock);
 

@@ -15,8 +15,10 @@
 #include <utility>
 
 #include "job/model/tensor_table.h"
+#include "job/plan/inner_widths.h"
 #include "job/plan/mlp_widths.h"
 #include "job/plan/mlps_by_loss.h"
+#include "worker/calibration/cut_tensors.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/reason.h"
 #include "worker/calibration/token_parallel_moments.h"
@@ -24,6 +26,7 @@
 #include "worker/maps/metric.h"
 #include "worker/maps/moments.h"
 #include "worker/maps/spectrum.h"
+#include "worker/maps/value_removal.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/gradient_stream.h"
 #include "worker/transformer/load.h"
@@ -33,67 +36,80 @@
 namespace dotresize {
 namespace {
 
-constexpr char kRise[] = "predicted_rise";  // [MLPs] float64
-constexpr char kTokens[] = "tokens";        // [MLPs] int64
+constexpr char kRise[] = "predicted_rise";  // [matrices that were cut] float64
+constexpr char kTokens[] = "tokens";        // [matrices that were cut] int64
 constexpr char kRises[] = "rises";          // [possible widths] float64, of all experts together
 
-std::string mlp_entry(int64_t sublayer) { return fmt::format("mlp-{}", sublayer); }
+std::string cut_entry(int64_t sublayer) {
+  return fmt::format("{}-{}", is_attention(sublayer) ? "values" : "mlp", sublayer);
+}
 std::string curve_entry(int64_t sublayer) { return fmt::format("curve-{}", sublayer); }
 
 /// Over all tokens, of one sublayer.
-struct MlpSums {
+struct SublayerSums {
   int64_t sublayer = 0;
-  std::vector<Moments> features;     ///< of the MLP, or of each expert
+  std::vector<Moments> features;     ///< that the MLP, each expert or the attention's o reads
   std::vector<int64_t> tokens;       ///< that each has met
   std::optional<Moments> gradients;  ///< behind the sublayer, in the metric of the loss
 };
 
-bool is_cut(const ModelConfig& dense, const ModelConfig& cut, int64_t sublayer) {
-  return mlp_width(cut, sublayer) < mlp_width(dense, sublayer);
+/// Features of an MLP, channels of a value head.
+int64_t inner_width(const ModelConfig& config, int64_t sublayer) {
+  return is_attention(sublayer) ? value_head_dim(config, sublayer) : mlp_width(config, sublayer);
 }
 
-class MlpCuts {
+bool is_cut(const ModelConfig& dense, const ModelConfig& cut, int64_t sublayer) {
+  return inner_width(cut, sublayer) < inner_width(dense, sublayer);
+}
+
+class SublayerCuts {
  public:
-  MlpCuts(Communicator& comm, const CalibrationJob& job, const CalibrationObserver& observer,
-          PhaseClock& clock)
+  SublayerCuts(Communicator& comm, const CalibrationJob& job, const CalibrationObserver& observer,
+               PhaseClock& clock)
       : comm_(comm), job_(job), observer_(observer), clock_(clock) {}
 
-  /// The curves of all MLPs, into the journal.
-  void measure(const MlpTarget& target);
+  /// The curves of all that the job may cut, into the journal.
+  void measure(const ResolvedJob& job);
   // To the widths that `cut_model` says.
   void run_stages(const ModelConfig& cut_model);
   void run_shares(const ModelConfig& cut_model);
 
  private:
   bool gradients() const { return job_.map.metric == Metric::kFisher; }
-  /// This rank's MLPs, of which the journal has no entry of that name.
-  std::vector<int64_t> pending(std::string (*entry)(int64_t)) const;
-  /// Sums the features of these MLPs of this rank, of as many at a time as there is memory for, and
-  /// hands each over. Collective.
+  AttentionHeads heads() const { return {job_.config.num_heads, job_.config.num_kv_heads}; }
+  /// This rank's sublayers that are wanted, of which the journal has no entry of that name.
+  std::vector<int64_t> pending(std::string (*entry)(int64_t),
+                               const std::function<bool(int64_t sublayer)>& wanted) const;
+  /// Sums the features of these sublayers of this rank, of as many at a time as there is memory
+  /// for, and hands each over. Collective.
   void for_sums_of(const std::vector<int64_t>& sublayers,
-                   const std::function<void(MlpSums)>& visit);
+                   const std::function<void(SublayerSums)>& visit);
   void load();
   /// `bounds`: of each MLP's sums, if ranks add them up.
-  MlpSums no_sums(int64_t sublayer, const std::vector<SumBounds>& bounds = {}) const;
+  SublayerSums no_sums(int64_t sublayer, const std::vector<SumBounds>& bounds = {}) const;
   /// Of the features of all ranks' tokens.
   std::vector<SumBounds> bounds_of(const SublayerWeights& weights, const RotaryTable& rotary,
                                    const Microbatches& x);
   /// The rank that cuts an MLP whose tokens are shared.
   int owner_of(int64_t sublayer) const { return rank_in_turn(comm_, layer_of(sublayer)); }
   /// At the owner those of all ranks; x becomes what the sublayer returns.
-  MlpSums sum_over_ranks(const SublayerWeights& weights, const RotaryTable& rotary,
-                         Microbatches& x);
-  void add_features(MlpSums& sums, int64_t mlp, const at::Tensor& h) const;
-  void sum(std::vector<MlpSums>& group);
-  void cut(MlpSums sums, int64_t width);
-  at::Tensor metric_of(MlpSums& sums) const;
-  /// Calls visit(E[hᵀh], down, L) of the MLP, or of each expert; the sums are given away.
-  void for_each_mlp(
-      MlpSums& sums,
+  SublayerSums sum_over_ranks(const SublayerWeights& weights, const RotaryTable& rotary,
+                              Microbatches& x);
+  void add_features(SublayerSums& sums, int64_t mlp, const at::Tensor& h) const;
+  void sum(std::vector<SublayerSums>& group);
+  void cut(SublayerSums sums, int64_t width);
+  // What has changed; the predicted rise of each matrix goes to `rises`.
+  std::map<std::string, at::Tensor> cut_features(SublayerSums& sums, int64_t width,
+                                                 std::vector<double>& rises) const;
+  std::map<std::string, at::Tensor> cut_values(SublayerSums& sums, int64_t width,
+                                               std::vector<double>& rises) const;
+  at::Tensor metric_of(SublayerSums& sums) const;
+  /// Calls visit(E[hᵀh], out_proj, L) of the attention, of the MLP or of each expert; the sums are
+  /// given away.
+  void for_each_out_proj(
+      SublayerSums& sums,
       const std::function<void(at::Tensor, const at::Tensor&, const at::Tensor&)>& visit) const;
-  std::vector<double> curve(MlpSums& sums, const std::vector<int64_t>& widths) const;
-  std::map<std::string, at::Tensor> changed_tensors(int64_t sublayer,
-                                                    const std::vector<CutFeatures>& cuts) const;
+  std::vector<double> curve(SublayerSums& sums, const std::vector<int64_t>& widths) const;
   double tokens() const { return static_cast<double>(job_.windows.numel()); }
 
   Communicator& comm_;
@@ -104,16 +120,17 @@ class MlpCuts {
   HeadWeights head_;  ///< on the last rank, if gradients()
 };
 
-std::vector<int64_t> MlpCuts::pending(std::string (*entry)(int64_t)) const {
+std::vector<int64_t> SublayerCuts::pending(
+    std::string (*entry)(int64_t), const std::function<bool(int64_t sublayer)>& wanted) const {
   const RankShard& shard = job_.shard(comm_);
   std::vector<int64_t> sublayers;
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-    if (!is_attention(s) && !job_.journal.has(entry(s))) sublayers.push_back(s);
+    if (wanted(s) && !job_.journal.has(entry(s))) sublayers.push_back(s);
   }
   return sublayers;
 }
 
-void MlpCuts::load() {
+void SublayerCuts::load() {
   if (stage_) return;
   const PhaseClock::Scope scope(clock_, "read");
   // What autograd keeps for the way back must not be made in inference mode.
@@ -127,17 +144,19 @@ void MlpCuts::load() {
   }
 }
 
-MlpSums MlpCuts::no_sums(int64_t sublayer, const std::vector<SumBounds>& bounds) const {
-  MlpSums sums{.sublayer = sublayer, .features = {}, .tokens = {}, .gradients = {}};
-  const int64_t count = mlp_count(job_.config, sublayer);
+SublayerSums SublayerCuts::no_sums(int64_t sublayer, const std::vector<SumBounds>& bounds) const {
+  SublayerSums sums{.sublayer = sublayer, .features = {}, .tokens = {}, .gradients = {}};
+  const bool attends = is_attention(sublayer);
+  const int64_t count = attends ? 1 : mlp_count(job_.config, sublayer);
+  const int64_t width =
+      attends ? attention_features(job_.config) : mlp_width(job_.config, sublayer);
   // What is made in inference mode could not be added to on the way back.
   std::optional<c10::InferenceMode> with_autograd;
   if (gradients()) with_autograd.emplace(false);
   for (int64_t mlp = 0; mlp < count; ++mlp) {
-    MomentOptions options{.what = "features of the MLP"};
+    MomentOptions options{.what = attends ? "values of the attention" : "features of the MLP"};
     if (!bounds.empty()) options.reproducible = bounds.at(static_cast<size_t>(mlp));
-    sums.features.emplace_back(mlp_width(job_.config, sublayer), MomentKinds{.gram = true},
-                               job_.device, options);
+    sums.features.emplace_back(width, MomentKinds{.gram = true}, job_.device, options);
   }
   sums.tokens.resize(static_cast<size_t>(count), 0);
   if (gradients()) {
@@ -147,25 +166,25 @@ MlpSums MlpCuts::no_sums(int64_t sublayer, const std::vector<SumBounds>& bounds)
   return sums;
 }
 
-void MlpCuts::add_features(MlpSums& sums, int64_t mlp, const at::Tensor& h) const {
+void SublayerCuts::add_features(SublayerSums& sums, int64_t mlp, const at::Tensor& h) const {
   const PhaseClock::Scope scope(clock_, "gram", sublayer_name(sums.sublayer));
   with_context(sublayer_name(sums.sublayer),
                [&] { sums.features.at(static_cast<size_t>(mlp)).add(h.to(at::kFloat)); });
   sums.tokens.at(static_cast<size_t>(mlp)) += h.numel() / h.size(-1);
 }
 
-void MlpCuts::sum(std::vector<MlpSums>& group) {
+void SublayerCuts::sum(std::vector<SublayerSums>& group) {
   load();
   const PhaseClock::Scope scope(clock_, "forward");
   const auto find = [&](int64_t sublayer) {
-    const auto found = std::ranges::find(group, sublayer, &MlpSums::sublayer);
+    const auto found = std::ranges::find(group, sublayer, &SublayerSums::sublayer);
     return found == group.end() ? nullptr : &*found;
   };
   const auto visit_features = [&](int64_t sublayer, int64_t mlp, const at::Tensor& h) {
-    if (MlpSums* sums = find(sublayer)) add_features(*sums, mlp, h);
+    if (SublayerSums* sums = find(sublayer)) add_features(*sums, mlp, h);
   };
   const auto visit_gradient = [&](int64_t junction, const at::Tensor& g) {
-    MlpSums* const sums = find(junction - 1);
+    SublayerSums* const sums = find(junction - 1);
     if (!sums) return;
     const PhaseClock::Scope adding(clock_, "gram", junction_name(junction));
     with_context("junction " + junction_name(junction), [&] { sums->gradients->add(g); });
@@ -181,15 +200,15 @@ void MlpCuts::sum(std::vector<MlpSums>& group) {
 }
 
 /// L of the junction behind; undefined: the identity.
-at::Tensor MlpCuts::metric_of(MlpSums& sums) const {
+at::Tensor SublayerCuts::metric_of(SublayerSums& sums) const {
   if (!sums.gradients) return {};
   sums.gradients->mirror();
   const at::Tensor fisher = std::move(sums.gradients->gram);
   return metric_factor(fisher.div_(tokens()));
 }
 
-void MlpCuts::for_each_mlp(
-    MlpSums& sums,
+void SublayerCuts::for_each_out_proj(
+    SublayerSums& sums,
     const std::function<void(at::Tensor, const at::Tensor&, const at::Tensor&)>& visit) const {
   const DecompositionThreads threads(job_.map.decomposition_threads);
   const at::Tensor metric = metric_of(sums);
@@ -199,64 +218,64 @@ void MlpCuts::for_each_mlp(
     features.mirror();
     at::Tensor gram = std::move(features.gram);
     gram.div_(tokens());
-    const at::Tensor down =
+    const at::Tensor out_proj =
         to_device(load_rows(job_.reader, stored, 0, stored.shape.at(0), at::kDouble), job_.device);
-    visit(std::move(gram), down, metric);
+    visit(std::move(gram), out_proj, metric);
   }
 }
 
-/// The predicted rise at each of these widths, all features first.
-std::vector<double> MlpCuts::curve(MlpSums& sums, const std::vector<int64_t>& widths) const {
+/// The predicted rise at each of these widths, the widest first.
+std::vector<double> SublayerCuts::curve(SublayerSums& sums,
+                                        const std::vector<int64_t>& widths) const {
   std::vector<double> rises(widths.size(), 0.0);
-  for_each_mlp(sums, [&](at::Tensor gram, const at::Tensor& down, const at::Tensor& metric) {
-    const std::vector<double> of_mlp = removal_rises(std::move(gram), down, metric, widths.back());
+  const auto add = [&](const std::vector<double>& of_steps) {
     for (size_t i = 0; i < widths.size(); ++i) {
-      rises[i] += of_mlp.at(static_cast<size_t>(widths.front() - widths[i]));
+      rises[i] += of_steps.at(static_cast<size_t>(widths.front() - widths[i]));
     }
+  };
+  const bool attends = is_attention(sums.sublayer);
+  for_each_out_proj(sums, [&](at::Tensor gram, const at::Tensor& W, const at::Tensor& metric) {
+    add(attends ? value_removal_rises(std::move(gram), W, metric, heads(), widths.back())
+                : removal_rises(std::move(gram), W, metric, widths.back()));
   });
   return rises;
 }
 
-std::map<std::string, at::Tensor> MlpCuts::changed_tensors(
-    int64_t sublayer, const std::vector<CutFeatures>& cuts) const {
-  const bool mixture = job_.config.is_mixture(sublayer);
-  std::map<std::string, at::Tensor> tensors;
-  for (const StoredTensor& stored : sublayer_tensors(job_.config, sublayer)) {
-    if (stored.role == TensorRole::kOutProjWeight) {
-      tensors[stored.name] = cuts.at(stored.index).weight.to(job_.fold_dtype).cpu();
-      continue;
-    }
-    const bool in_proj =
-        stored.role == TensorRole::kInProjWeight || stored.role == TensorRole::kInProjBias;
-    const bool router = mixture && stored.index == 0;
-    if (!in_proj || router) continue;
-    // Of a mixture gate and up of each expert follow the router.
-    at::Tensor rows = cuts.at(mixture ? (stored.index - 1) / 2 : 0).kept;
-    if (job_.config.fused_in_proj) {
-      rows = at::cat({rows, rows + mlp_width(job_.config, sublayer)});
-    }
-    tensors[stored.name] = job_.reader.get(stored.name, stored.shape).index_select(0, rows);
-  }
-  return tensors;
+std::map<std::string, at::Tensor> SublayerCuts::cut_features(SublayerSums& sums, int64_t width,
+                                                             std::vector<double>& rises) const {
+  std::vector<CutFeatures> cuts;
+  for_each_out_proj(sums, [&](at::Tensor gram, const at::Tensor& down, const at::Tensor& metric) {
+    cuts.push_back(remove_features(std::move(gram), down, metric, width));
+    rises.push_back(cuts.back().predicted_rise);
+  });
+  return tensors_of_cut_mlp(job_, sums.sublayer, cuts);
 }
 
-void MlpCuts::cut(MlpSums sums, int64_t width) {
-  const PhaseClock::Scope scope(clock_, "cut", sublayer_name(sums.sublayer));
-  std::vector<CutFeatures> cuts;
-  const auto cut_one = [&](at::Tensor gram, const at::Tensor& down, const at::Tensor& metric) {
-    cuts.push_back(remove_features(std::move(gram), down, metric, width));
-  };
-  with_context(sublayer_name(sums.sublayer), [&] { for_each_mlp(sums, cut_one); });
-  std::vector<double> rises(cuts.size());
-  std::ranges::transform(cuts, rises.begin(), &CutFeatures::predicted_rise);
-  std::map<std::string, at::Tensor> tensors = changed_tensors(sums.sublayer, cuts);
+std::map<std::string, at::Tensor> SublayerCuts::cut_values(SublayerSums& sums, int64_t width,
+                                                           std::vector<double>& rises) const {
+  CutValues cut;
+  for_each_out_proj(sums, [&](at::Tensor gram, const at::Tensor& o, const at::Tensor& metric) {
+    cut = remove_values(std::move(gram), o, metric, heads(), width);
+    rises.push_back(cut.predicted_rise);
+  });
+  return tensors_of_cut_attention(job_, sums.sublayer, cut);
+}
+
+void SublayerCuts::cut(SublayerSums sums, int64_t width) {
+  const std::string name = sublayer_name(sums.sublayer);
+  const PhaseClock::Scope scope(clock_, "cut", name);
+  std::vector<double> rises;
+  std::map<std::string, at::Tensor> tensors = with_context(name, [&] {
+    return is_attention(sums.sublayer) ? cut_values(sums, width, rises)
+                                       : cut_features(sums, width, rises);
+  });
   tensors[kRise] = at::tensor(rises, at::kDouble);
   tensors[kTokens] = at::tensor(sums.tokens, at::kLong);
-  job_.journal.put(mlp_entry(sums.sublayer), tensors);
+  job_.journal.put(cut_entry(sums.sublayer), tensors);
 }
 
-std::vector<SumBounds> MlpCuts::bounds_of(const SublayerWeights& weights, const RotaryTable& rotary,
-                                          const Microbatches& x) {
+std::vector<SumBounds> SublayerCuts::bounds_of(const SublayerWeights& weights,
+                                               const RotaryTable& rotary, const Microbatches& x) {
   const int64_t count = mlp_count(job_.config, weights.sublayer);
   at::Tensor norms = at::zeros({comm_.size(), count}, at::kDouble);
   at::Tensor mine = norms[comm_.rank()];
@@ -276,9 +295,9 @@ std::vector<SumBounds> MlpCuts::bounds_of(const SublayerWeights& weights, const 
   return bounds;
 }
 
-MlpSums MlpCuts::sum_over_ranks(const SublayerWeights& weights, const RotaryTable& rotary,
-                                Microbatches& x) {
-  MlpSums sums = no_sums(weights.sublayer, bounds_of(weights, rotary, x));
+SublayerSums SublayerCuts::sum_over_ranks(const SublayerWeights& weights, const RotaryTable& rotary,
+                                          Microbatches& x) {
+  SublayerSums sums = no_sums(weights.sublayer, bounds_of(weights, rotary, x));
   const auto visit = [&](int64_t mlp, const at::Tensor& h) { add_features(sums, mlp, h); };
   for (at::Tensor& batch : x) {
     batch = sublayer_forward(job_.config, weights, rotary, batch, nullptr, visit);
@@ -295,10 +314,10 @@ MlpSums MlpCuts::sum_over_ranks(const SublayerWeights& weights, const RotaryTabl
 }
 
 /// All ranks see the same journal here: nobody has written an MLP yet.
-void MlpCuts::run_shares(const ModelConfig& cut_model) {
+void SublayerCuts::run_shares(const ModelConfig& cut_model) {
   std::set<int64_t> left;
   for (int64_t s = 0; s < job_.config.num_sublayers(); ++s) {
-    if (is_cut(job_.config, cut_model, s) && !job_.journal.has(mlp_entry(s))) left.insert(s);
+    if (is_cut(job_.config, cut_model, s) && !job_.journal.has(cut_entry(s))) left.insert(s);
   }
   if (left.empty()) return;
   const RotaryTable rotary =
@@ -309,8 +328,8 @@ void MlpCuts::run_shares(const ModelConfig& cut_model) {
     const PhaseClock::Scope scope(clock_, "forward");
     const SublayerWeights weights = sublayers.next();
     if (left.contains(s)) {
-      MlpSums sums = sum_over_ranks(weights, rotary, x);
-      if (owner_of(s) == comm_.rank()) cut(std::move(sums), mlp_width(cut_model, s));
+      SublayerSums sums = sum_over_ranks(weights, rotary, x);
+      if (owner_of(s) == comm_.rank()) cut(std::move(sums), inner_width(cut_model, s));
       continue;
     }
     for (at::Tensor& batch : x) {
@@ -320,88 +339,94 @@ void MlpCuts::run_shares(const ModelConfig& cut_model) {
   }
 }
 
-void MlpCuts::for_sums_of(const std::vector<int64_t>& sublayers,
-                          const std::function<void(MlpSums)>& visit) {
+void SublayerCuts::for_sums_of(const std::vector<int64_t>& sublayers,
+                               const std::function<void(SublayerSums)>& visit) {
   const auto at_once = [](const RankShard& shard) { return shard.mlps_at_once; };
   in_parts(comm_, job_.plan, sublayers, at_once, [&](std::span<const int64_t> part, int64_t) {
-    std::vector<MlpSums> group;
+    std::vector<SublayerSums> group;
     for (const int64_t sublayer : part) group.push_back(no_sums(sublayer));
     sum(group);
-    for (MlpSums& sums : group) visit(std::move(sums));
+    for (SublayerSums& sums : group) visit(std::move(sums));
   });
 }
 
-void MlpCuts::measure(const MlpTarget& target) {
-  for_sums_of(pending(curve_entry), [&](MlpSums sums) {
+void SublayerCuts::measure(const ResolvedJob& job) {
+  const auto wanted = [&](int64_t sublayer) { return may_be_cut(job, sublayer); };
+  for_sums_of(pending(curve_entry, wanted), [&](SublayerSums sums) {
     const std::string name = sublayer_name(sums.sublayer);
     const PhaseClock::Scope scope(clock_, "cut", name);
-    const std::vector<int64_t> widths = possible_mlp_widths(job_.config, target, sums.sublayer);
+    const std::vector<int64_t> widths = possible_inner_widths(job_.config, job, sums.sublayer);
     const std::vector<double> rises = with_context(name, [&] { return curve(sums, widths); });
     job_.journal.put(curve_entry(sums.sublayer), {{kRises, at::tensor(rises, at::kDouble)}});
   });
   comm_.barrier();  // every curve is in the journal
 }
 
-void MlpCuts::run_stages(const ModelConfig& cut_model) {
-  std::vector<int64_t> sublayers = pending(mlp_entry);
-  std::erase_if(sublayers, [&](int64_t s) { return !is_cut(job_.config, cut_model, s); });
-  for_sums_of(sublayers, [&](MlpSums sums) {
-    const int64_t width = mlp_width(cut_model, sums.sublayer);
+void SublayerCuts::run_stages(const ModelConfig& cut_model) {
+  const auto wanted = [&](int64_t s) { return is_cut(job_.config, cut_model, s); };
+  for_sums_of(pending(cut_entry, wanted), [&](SublayerSums sums) {
+    const int64_t width = inner_width(cut_model, sums.sublayer);
     cut(std::move(sums), width);
   });
 }
 
-/// The curves of all MLPs, by layer.
-std::vector<std::vector<double>> read_curves(const Journal& journal, const ModelConfig& config) {
+/// By layer, the curves of the sublayers `first`, `first` + 2, ...
+std::vector<std::vector<double>> read_curves(const Journal& journal, const ModelConfig& config,
+                                             int64_t first) {
   std::vector<std::vector<double>> curves;
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    const at::Tensor rises =
-        journal.get(curve_entry(2 * layer + 1)).at(kRises).to(at::kDouble).contiguous();
+  for (int64_t s = first; s < config.num_sublayers(); s += 2) {
+    const at::Tensor rises = journal.get(curve_entry(s)).at(kRises).to(at::kDouble).contiguous();
     const auto* data = rises.const_data_ptr<double>();
     curves.emplace_back(data, data + rises.numel());
   }
   return curves;
 }
 
+std::vector<std::vector<double>> read_mlp_curves(const Journal& journal,
+                                                 const ModelConfig& config) {
+  return read_curves(journal, config, 1);
+}
+
 }  // namespace
 
-std::vector<std::vector<double>> measure_mlps(Communicator& comm, const CalibrationJob& dense,
-                                              const MlpTarget& target,
-                                              const CalibrationObserver& observer,
-                                              PhaseClock& clock) {
-  MlpCuts(comm, dense, observer, clock).measure(target);
-  return read_curves(dense.journal, dense.config);
+CutCurves measure_cuts(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
+                       const CalibrationObserver& observer, PhaseClock& clock) {
+  SublayerCuts(comm, dense, observer, clock).measure(job);
+  CutCurves curves{read_mlp_curves(dense.journal, dense.config), {}};
+  if (job.allocates_values()) curves.values = read_curves(dense.journal, dense.config, 0);
+  return curves;
 }
 
 ModelConfig cut_mlps_by_loss(Communicator& comm, const CalibrationJob& dense,
                              const ResolvedJob& job, const CalibrationObserver& observer,
                              PhaseClock& clock) {
-  MlpCuts cuts(comm, dense, observer, clock);  // whose stage is loaded once
-  cuts.measure(job.mlp.value());
-  ModelConfig cut = with_mlps_by_loss(dense.config, job, read_curves(dense.journal, dense.config));
+  SublayerCuts cuts(comm, dense, observer, clock);  // whose stage is loaded once
+  cuts.measure(job);
+  ModelConfig cut =
+      with_mlps_by_loss(dense.config, job, read_mlp_curves(dense.journal, dense.config));
   cuts.run_stages(cut);
   comm.barrier();  // every MLP is in the journal
   return cut;
 }
 
-void cut_mlps(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
-              const ModelConfig& cut, const CalibrationObserver& observer, PhaseClock& clock) {
-  MlpCuts cuts(comm, dense, observer, clock);
+void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
+                   const ModelConfig& cut, const CalibrationObserver& observer, PhaseClock& clock) {
+  SublayerCuts cuts(comm, dense, observer, clock);
   job.schedule.pipelined ? cuts.run_stages(cut) : cuts.run_shares(cut);
-  comm.barrier();  // every MLP is in the journal
+  comm.barrier();  // every cut sublayer is in the journal
 }
 
-std::vector<std::filesystem::path> cut_mlp_files(const Journal& journal, const ModelConfig& dense,
-                                                 const ModelConfig& cut) {
+std::vector<std::filesystem::path> cut_files(const Journal& journal, const ModelConfig& dense,
+                                             const ModelConfig& cut) {
   std::vector<std::filesystem::path> files;
   for (int64_t s = 0; s < dense.num_sublayers(); ++s) {
-    if (is_cut(dense, cut, s)) files.push_back(journal.tensors_file(mlp_entry(s)));
+    if (is_cut(dense, cut, s)) files.push_back(journal.tensors_file(cut_entry(s)));
   }
   return files;
 }
 
-MlpDiagnostics mlp_diagnostics(const Journal& journal, int64_t sublayer) {
-  const std::map<std::string, at::Tensor> tensors = journal.get(mlp_entry(sublayer));
+CutDiagnostics cut_diagnostics(const Journal& journal, int64_t sublayer) {
+  const std::map<std::string, at::Tensor> tensors = journal.get(cut_entry(sublayer));
   return {tensors.at(kRise).sum().item<double>(), tensors.at(kTokens).eq(0).sum().item<int64_t>()};
 }
 

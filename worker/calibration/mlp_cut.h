@@ -12,47 +12,53 @@
 
 namespace dotresize {
 
-// Narrower MLPs (docs/method.md, "Narrower MLPs"): the dense model's features are summed over the
-// tokens before the calibration proper, and each MLP is cut by one rank: the one that has its
-// sublayer, or if ranks share the tokens by one after the other. The journal keeps of each what has
-// changed of its tensors, under their names in the checkpoint, and the rest of the calibration
-// reads the model with these in place of the others.
+// Narrower MLPs and value heads (docs/method.md): what out_proj of the dense model reads, the
+// features of an MLP or what the heads of an attention make of their values, is summed over the
+// tokens before the calibration proper, and each sublayer is cut by one rank: the one that has it,
+// or if ranks share the tokens by one after the other. The journal keeps of each what has changed
+// of its tensors, under their names in the checkpoint, and the rest of the calibration reads the
+// model with these in place of the others.
 //
-// By loss there are two rounds. The first one removes features of each MLP as far as an allocation
+// By loss there are two rounds. The first one removes as much of each sublayer as an allocation
 // might, and keeps what that costs at every width; all ranks read these curves of the journal and
 // come to the same widths. The second one sums the features again and cuts: the sums of one round
 // would have to wait for the curves of all other MLPs, d_ff² numbers of each.
 
-/// The first round: of each layer the predicted rise at each of possible_mlp_widths(), the same on
-/// every rank. What is in the journal is not computed again. Ranks are stages of a pipeline.
-/// Collective.
-std::vector<std::vector<double>> measure_mlps(Communicator& comm, const CalibrationJob& dense,
-                                              const MlpTarget& target,
-                                              const CalibrationObserver& observer,
-                                              PhaseClock& clock);
+/// By layer, the predicted rise at each width: of MLPs at possible_mlp_widths(), of value heads at
+/// possible_value_dims(), or nothing.
+struct CutCurves {
+  std::vector<std::vector<double>> mlps;
+  std::vector<std::vector<double>> values;
+};
+
+/// The first round, the same on every rank. What is in the journal is not computed again. Ranks are
+/// stages of a pipeline. Collective.
+CutCurves measure_cuts(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
+                       const CalibrationObserver& observer, PhaseClock& clock);
 
 /// Both rounds of `job.mlp` with `widths: by_loss`. Returns the model with cut MLPs, the same on
-/// every rank. Else as cut_mlps. Collective.
+/// every rank. Else as cut_sublayers. Collective.
 ModelConfig cut_mlps_by_loss(Communicator& comm, const CalibrationJob& dense,
                              const ResolvedJob& job, const CalibrationObserver& observer,
                              PhaseClock& clock);
 
-/// Cuts the MLPs of `dense` to the widths of `cut`, but for those in the journal. Ranks are stages
-/// of a pipeline, or share the tokens, as in the job's schedule. Neither the number of ranks nor
-/// that of groups changes a bit of it. Collective.
-void cut_mlps(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
-              const ModelConfig& cut, const CalibrationObserver& observer, PhaseClock& clock);
+/// Cuts the MLPs and value heads of `dense` to the widths of `cut`, but for those in the journal.
+/// Ranks are stages of a pipeline, or share the tokens, as in the job's schedule; value heads are
+/// cut in a pipeline alone. Neither the number of ranks nor that of groups changes a bit of it.
+/// Collective.
+void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
+                   const ModelConfig& cut, const CalibrationObserver& observer, PhaseClock& clock);
 
-/// After cut_mlps: the files of the tensors that replace the dense model's.
-std::vector<std::filesystem::path> cut_mlp_files(const Journal& journal, const ModelConfig& dense,
-                                                 const ModelConfig& cut);
+/// After cut_sublayers: the files of the tensors that replace the dense model's.
+std::vector<std::filesystem::path> cut_files(const Journal& journal, const ModelConfig& dense,
+                                             const ModelConfig& cut);
 
 /// What is known of one sublayer that was cut, all of its experts together.
-struct MlpDiagnostics {
-  double predicted_rise = 0.0;  ///< CutFeatures::predicted_rise
+struct CutDiagnostics {
+  double predicted_rise = 0.0;  ///< CutFeatures::predicted_rise, CutValues::predicted_rise
   int64_t unseen_experts = 0;   ///< that no token has chosen: their H is the identity
 };
 
-MlpDiagnostics mlp_diagnostics(const Journal& journal, int64_t sublayer);
+CutDiagnostics cut_diagnostics(const Journal& journal, int64_t sublayer);
 
 }  // namespace dotresize

@@ -48,7 +48,7 @@ class GradientStream {
   int64_t ahead() const { return comm_.size() - 1 - comm_.rank(); }
   /// Both return the number of tokens.
   int64_t forward(int64_t microbatch, const JunctionVisitor& visit,
-                  const MlpVisitor& visit_features);
+                  const SublayerVisitor& visit_features);
   int64_t backward(const JunctionVisitor& visit);
   void drain() {
     onward_.drain();
@@ -93,7 +93,7 @@ std::vector<Incoming::Message> GradientStream::expected() const {
 }
 
 int64_t GradientStream::forward(int64_t microbatch, const JunctionVisitor& visit,
-                                const MlpVisitor& visit_features) {
+                                const SublayerVisitor& visit_features) {
   UnderWay kept{microbatch * step_, ids_of(microbatch), {}};
   at::Tensor x = first() ? stage_.embed(kept.ids) : incoming_.take();
   if (first()) visit(0, x);
@@ -142,7 +142,7 @@ void stream_gradients(Communicator& comm, const ModelConfig& config, const Stage
                       const LossOfWindows& loss, const JunctionVisitor& visit,
                       const JunctionVisitor& visit_gradient,
                       const std::function<void(int64_t tokens)>& after_microbatch,
-                      PhaseClock& clock, const MlpVisitor& visit_features) {
+                      PhaseClock& clock, const SublayerVisitor& visit_features) {
   const c10::InferenceMode with_autograd(false);
   const c10::NoGradGuard until_it_is_needed;
   GradientStream stream(comm, config, stage, loss);

@@ -29,6 +29,6 @@ void stream_gradients(Communicator& comm, const ModelConfig& config, const Stage
                       const LossOfWindows& loss, const JunctionVisitor& visit,
                       const JunctionVisitor& visit_gradient,
                       const std::function<void(int64_t tokens)>& after_microbatch,
-                      PhaseClock& clock, const MlpVisitor& visit_features = nullptr);
+                      PhaseClock& clock, const SublayerVisitor& visit_features = nullptr);
 
 }  // namespace dotresize

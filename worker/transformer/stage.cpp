@@ -35,8 +35,8 @@ at::Tensor embed(const at::Tensor& embedding, const at::Tensor& ids) {
   return at::embedding(embedding, ids).to(at::kFloat);
 }
 
-FeatureVisitor features_of(int64_t sublayer, const MlpVisitor& visit) {
-  if (!visit || is_attention(sublayer)) return nullptr;
+FeatureVisitor features_of(int64_t sublayer, const SublayerVisitor& visit) {
+  if (!visit) return nullptr;
   return [sublayer, &visit](int64_t expert, const at::Tensor& features) {
     visit(sublayer, expert, features);
   };
@@ -45,7 +45,7 @@ FeatureVisitor features_of(int64_t sublayer, const MlpVisitor& visit) {
 void stream_through_stages(Communicator& comm, const ModelConfig& config, const Stage& stage,
                            const at::Tensor& windows, const JunctionVisitor& visit,
                            const std::function<void(int64_t tokens)>& after_microbatch,
-                           const MlpVisitor& visit_features) {
+                           const SublayerVisitor& visit_features) {
   const bool first = comm.rank() == 0;
   const bool last = comm.rank() == comm.size() - 1;
   const int64_t seqlen = windows.size(1);

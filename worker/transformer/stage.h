@@ -38,12 +38,12 @@ at::Tensor embed(const at::Tensor& embedding, const at::Tensor& ids);
 /// float32 on the stage's device.
 using JunctionVisitor = std::function<void(int64_t junction, const at::Tensor& x)>;
 
-/// Called for each MLP of the rank's stage and each microbatch (FeatureVisitor).
-using MlpVisitor =
+/// Called for each sublayer of the rank's stage and each microbatch (FeatureVisitor).
+using SublayerVisitor =
     std::function<void(int64_t sublayer, int64_t expert, const at::Tensor& features)>;
 
-/// What FeatureVisitor does for this sublayer; null if `visit` is, and for an attention.
-FeatureVisitor features_of(int64_t sublayer, const MlpVisitor& visit);
+/// What FeatureVisitor does for this sublayer; null if `visit` is.
+FeatureVisitor features_of(int64_t sublayer, const SublayerVisitor& visit);
 
 /// The pipeline schedule: streams `windows` [samples, seqlen] through the stages of all ranks,
 /// microbatch by microbatch; the next microbatch is being received and the last one sent while this
@@ -52,6 +52,6 @@ FeatureVisitor features_of(int64_t sublayer, const MlpVisitor& visit);
 void stream_through_stages(Communicator& comm, const ModelConfig& config, const Stage& stage,
                            const at::Tensor& windows, const JunctionVisitor& visit,
                            const std::function<void(int64_t tokens)>& after_microbatch,
-                           const MlpVisitor& visit_features = nullptr);
+                           const SublayerVisitor& visit_features = nullptr);
 
 }  // namespace dotresize

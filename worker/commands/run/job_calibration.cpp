@@ -80,6 +80,21 @@ void save_statistics(JobContext& run, const CalibrationJob& job,
   statistics.publish(run.comm);
 }
 
+std::vector<AttentionReport> report_attentions(const JobContext& run, const ModelConfig& cut,
+                                               const Journal& journal) {
+  std::vector<AttentionReport> reports;
+  if (!run.job.allocates_values()) return reports;
+  for (int64_t s = 0; s < run.config.num_sublayers(); s += 2) {
+    AttentionReport& report = reports.emplace_back();
+    report.name = sublayer_name(s);
+    report.value_head_dim = value_head_dim(cut, s);
+    report.head_dim = run.config.head_dim;
+    if (report.value_head_dim == report.head_dim) continue;
+    report.predicted_rise = cut_diagnostics(journal, s).predicted_rise;
+  }
+  return reports;
+}
+
 std::vector<MlpReport> report_mlps(const JobContext& run, const ModelConfig& cut,
                                    const Journal& journal) {
   std::vector<MlpReport> reports;
@@ -91,7 +106,7 @@ std::vector<MlpReport> report_mlps(const JobContext& run, const ModelConfig& cut
     report.width = mlp_width(cut, s);
     report.intermediate_size = mlp_width(run.config, s);
     if (report.width == report.intermediate_size) continue;
-    const MlpDiagnostics found = mlp_diagnostics(journal, s);
+    const CutDiagnostics found = cut_diagnostics(journal, s);
     report.predicted_rise = found.predicted_rise;
     report.unseen_experts = found.unseen_experts;
   }
@@ -109,7 +124,7 @@ std::optional<Allocation> choose_allocation(JobContext& run, const TokenWindows&
   return chosen;
 }
 
-/// The dense model with narrower MLPs, if the job asks for them.
+/// The dense model with narrower MLPs and value heads, if the job asks for them.
 ModelConfig cut_model(JobContext& run, const std::optional<Allocation>& chosen,
                       const TokenWindows& tokens, OpenedJournal& opened,
                       const CalibrationObserver& observer) {
@@ -120,7 +135,7 @@ ModelConfig cut_model(JobContext& run, const std::optional<Allocation>& chosen,
   }
   ModelConfig cut =
       chosen ? with_features(run.config, run.job, *chosen) : with_cut_mlps(run.config, run.job.mlp);
-  cut_mlps(run.comm, dense, run.job, cut, observer, run.clock);
+  cut_sublayers(run.comm, dense, run.job, cut, observer, run.clock);
   return cut;
 }
 
@@ -131,7 +146,7 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& c
                     const CalibrationObserver& observer) {
   std::optional<CheckpointReader> cut_source;
   if (run.job.mlp) {
-    cut_source.emplace(run.job.model_path, cut_mlp_files(opened.journal, run.config, cut));
+    cut_source.emplace(run.job.model_path, cut_files(opened.journal, run.config, cut));
   }
   const CheckpointReader& source = cut_source ? *cut_source : run.source;
   CalibrationJob job = calibration_job(run, cut, source, tokens, opened);
@@ -192,13 +207,14 @@ Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal&
   shards.finish();
   run.comm.barrier();  // the shards are whole
   const double seconds = seconds_since(start);
-  Calibrated found{shards.widths(), shards.config(), shards.layout(), {}, {}, chosen, seconds};
+  Calibrated found{shards.widths(), shards.config(), shards.layout(), {}, {}, {}, chosen, seconds};
   if (run.root()) {
     found.junctions = report_junctions(opened.journal, shards.widths(), run.job.method.transport());
     for (size_t j = 0; chosen && j < chosen->junction_rises.size(); ++j) {
       found.junctions.at(j).predicted_rise = chosen->junction_rises[j];
     }
     found.mlps = report_mlps(run, cut, opened.journal);
+    found.attentions = report_attentions(run, cut, opened.journal);
   }
   return found;
 }

@@ -17,8 +17,9 @@ struct Calibrated {
   JunctionWidths widths;
   ModelConfig output;
   ShardLayout layout;
-  std::vector<JunctionReport> junctions;  ///< rank 0
-  std::vector<MlpReport> mlps;            ///< rank 0
+  std::vector<JunctionReport> junctions;    ///< rank 0
+  std::vector<MlpReport> mlps;              ///< rank 0
+  std::vector<AttentionReport> attentions;  ///< rank 0
   std::optional<Allocation> allocation;
   double seconds = 0.0;
 };

@@ -115,6 +115,7 @@ Report make_report(const JobContext& run, const JobTokens& tokens, const Calibra
   report.junctions = calibrated.junctions;
   report.shortcuts = report_shortcuts(calibrated.output);
   report.mlps = calibrated.mlps;
+  report.attentions = calibrated.attentions;
   report.allocation = calibrated.allocation;
   report.dense.parameters = stored_parameters(run.config);
   report.dense.bytes = report.dense.parameters * size_in_bytes(run.job.source_dtype);

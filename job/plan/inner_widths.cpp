@@ -1,0 +1,40 @@
+#include "job/plan/inner_widths.h"
+
+#include <algorithm>
+
+#include "job/plan/mlps_by_loss.h"
+
+namespace dotresize {
+
+std::vector<int64_t> possible_value_dims(const ModelConfig& config) {
+  const int64_t step = std::max<int64_t>(1, config.head_dim / 32);
+  std::vector<int64_t> dims = {config.head_dim};
+  for (int64_t dim = (config.head_dim - 1) / step * step; dim > 0; dim -= step) dims.push_back(dim);
+  return dims;
+}
+
+std::vector<int64_t> possible_inner_widths(const ModelConfig& config, const ResolvedJob& job,
+                                           int64_t sublayer) {
+  return is_attention(sublayer) ? possible_value_dims(config)
+                                : possible_mlp_widths(config, job.mlp.value(), sublayer);
+}
+
+int64_t attention_features(const ModelConfig& config) { return config.num_heads * config.head_dim; }
+
+bool may_be_cut(const ResolvedJob& job, int64_t sublayer) {
+  return is_attention(sublayer) ? job.allocates_values() : job.mlp.has_value();
+}
+
+int64_t count_cut_sublayers(const ResolvedJob& job, int64_t first, int64_t end) {
+  int64_t count = 0;
+  for (int64_t s = first; s < end; ++s) count += may_be_cut(job, s) ? 1 : 0;
+  return count;
+}
+
+int64_t cut_sums_bytes(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer) {
+  if (!may_be_cut(job, sublayer)) return 0;
+  const int64_t features = attention_features(config);
+  return is_attention(sublayer) ? features * features * 8 : feature_sums_bytes(config, sublayer);
+}
+
+}  // namespace dotresize
