@@ -64,6 +64,24 @@ def make_orders(seed, jobs, folder, disk):
     return orders
 
 
+class Orders:
+    """What the clients take their orders from: some at least, and further ones until no fault is to come. Of any thread."""
+
+    def __init__(self, orders, least):
+        self.left = deque(orders)
+        self.least = least
+        self.enough = False  # set when no fault is to come
+        self.lock = threading.Lock()
+
+    def take(self):
+        """None if there are no more."""
+        with self.lock:
+            if not self.left or (self.least <= 0 and self.enough):
+                return None
+            self.least -= 1
+            return self.left.popleft()
+
+
 def tree(path):
     """{name: SHA-256 or the target of a link} of all files below it."""
     found = {}
@@ -175,7 +193,7 @@ class Client(threading.Thread):
     def run(self):
         try:
             open_ = deque()
-            for order in self.orders:
+            for order in iter(self.orders.take, None):
                 if self.submit(order):
                     open_.append(order)
                 if len(open_) == OPEN_JOBS:
