@@ -41,7 +41,7 @@ class JobTime {
   PhaseTimes compare(const ModelConfig& output) const;
   PhaseTimes calibrate() const;
   /// Of the dense model, before the calibration.
-  PhaseTimes cut_mlps() const;
+  PhaseTimes cut_sublayers() const;
   /// Of what was read and of what was written, by a thread beside two other steps. On a CPU its
   /// core is one of theirs.
   PhaseTimes hash(double calibrating, double evaluating) const;

@@ -92,7 +92,7 @@ struct Sizes {
 
   // Of the sublayers on this rank that may be cut, each with its features' Gram matrix.
   int64_t cut_at_once() const {
-    return std::min(r.shard.mlps_at_once,
+    return std::min(r.shard.cuts_at_once,
                     count_cut_sublayers(r.job, r.shard.first_sublayer, r.shard.end_sublayer));
   }
   /// The largest number of features, of one MLP, of one expert or of an attention.
@@ -414,7 +414,7 @@ int64_t RankMemory::evaluation() const {
   return job.compares_predictions() ? std::max(alone, s.comparing()) : alone;
 }
 
-int64_t RankMemory::mlp_cut() const {
+int64_t RankMemory::sublayer_cut() const {
   const Sizes s(*this);
   const int64_t n = s.cut_at_once();
   if (!job.mlp || (n == 0 && job.schedule.pipelined)) return 0;
@@ -447,16 +447,16 @@ namespace {
 int64_t peak_of(const RankMemory& dense) {
   const ModelConfig cut = with_widest_mlps(dense.config, dense.job.mlp);
   const RankMemory rank{cut, dense.job, dense.shard, dense.device, dense.compute};
-  return std::max({dense.job.schedule.memory(rank), dense.evaluation(), dense.mlp_cut()}) +
+  return std::max({dense.job.schedule.memory(rank), dense.evaluation(), dense.sublayer_cut()}) +
          dense.libraries();
 }
 
 }  // namespace
 
-bool mlp_cut_fits(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard) {
+bool cut_fits(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard) {
   const auto fits = [&](DeviceKind device, Dtype compute, const std::optional<int64_t>& budget) {
     const RankMemory rank{config, job, shard, device, compute};
-    return !budget || rank.mlp_cut() + rank.libraries() <= *budget;
+    return !budget || rank.sublayer_cut() + rank.libraries() <= *budget;
   };
   return (job.device == DeviceKind::kCuda ||
           fits(DeviceKind::kCpu, job.compute_dtype, job.memory)) &&

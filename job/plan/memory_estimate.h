@@ -34,7 +34,7 @@ struct RankMemory {
   int64_t evaluation() const;
   /// What the passes for the features of the MLPs and their removal hold (`method.mlp`), and for
   /// those of attentions (`method.allocate`); else 0. `config` is the dense model's.
-  int64_t mlp_cut() const;
+  int64_t sublayer_cut() const;
   /// Of a rank that computes on a GPU: the eigenvectors that wait there, and what is read and
   /// uploaded.
   int64_t host_beside_gpu() const;
@@ -51,8 +51,9 @@ int64_t estimate_peak_memory(const ModelConfig& config, const ResolvedJob& job,
 int64_t estimate_peak_device_memory(const ModelConfig& config, const ResolvedJob& job,
                                     const RankShard& shard);
 
-/// Whether the rank's budgets have room for RankMemory::mlp_cut with so many sublayers at once.
-bool mlp_cut_fits(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard);
+/// Whether the rank's budgets have room for RankMemory::sublayer_cut with so many sublayers at
+/// once.
+bool cut_fits(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard);
 
 /// Tokens that all ranks together evaluate at a time, so that their stream takes no more than that
 /// of the calibration.

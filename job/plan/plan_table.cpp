@@ -54,13 +54,13 @@ std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const S
 int64_t passes(const ResolvedJob& job, const ShardPlan& plan) {
   if (job.statistics.used()) return 0;
   const int64_t of_maps = job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
-  return of_maps + allocation_passes(job, plan) + plan.mlp_passes();
+  return of_maps + allocation_passes(job, plan) + plan.cut_passes();
 }
 
 int64_t backward_passes(const ResolvedJob& job, const ShardPlan& plan) {
   if (job.statistics.used()) return 0;
   if (!job.gradients()) return 0;
-  return plan.junction_groups + allocation_passes(job, plan) + plan.mlp_passes();
+  return plan.junction_groups + allocation_passes(job, plan) + plan.cut_passes();
 }
 
 /// How often the tokens go through the model, and how many junctions at a time.
@@ -285,7 +285,7 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
                    {"compressed", compressed_json(config, job, size)},
                    {"warnings", json::array()}};
   if (job.mlp) {
-    document["mlp_groups"] = plan.mlp_groups;
+    document["mlp_groups"] = plan.cut_groups;
     document["mlp_widths"] = job.mlp->by_loss ? "by_loss" : "uniform";
     const bool known = !job.mlp->allocated;
     if (known && job.mlp->width > 0) document["mlp_width"] = job.mlp->width;

@@ -14,13 +14,13 @@ namespace {
 int64_t seen_by_stage(const CalibrationSize& size) {
   const int64_t back = size.gradients ? 1 : 0;
   return size.tokens * ((size.passes + back) * size.junction_groups +
-                        (1 + back) * (size.mlp_passes + size.allocation_passes));
+                        (1 + back) * (size.cut_passes + size.allocation_passes));
 }
 
 /// Every rank counts its share of the tokens once per sublayer that it runs; for cut MLPs it runs
 /// all of them first.
 int64_t seen_by_sharer(const CalibrationSize& size) {
-  return size.tokens / size.ranks * (size.mapped_junctions - 1 + size.mlp_passes * size.sublayers);
+  return size.tokens / size.ranks * (size.mapped_junctions - 1 + size.cut_passes * size.sublayers);
 }
 
 constexpr std::array<Schedule, 3> kSchedules = {{

@@ -16,7 +16,7 @@ struct CalibrationSize {
   int ranks = 1;
   int passes = 1;          ///< Method::passes()
   bool gradients = false;  ///< ResolvedJob::gradients()
-  int64_t mlp_passes = 0;  ///< ShardPlan::mlp_passes()
+  int64_t cut_passes = 0;  ///< ShardPlan::cut_passes()
   int64_t sublayers = 0;
   int64_t mapped_junctions = 1;
   int64_t junction_groups = 1;  ///< ShardPlan::junction_groups

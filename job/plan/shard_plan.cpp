@@ -90,24 +90,24 @@ int64_t cut_sublayers_of(const ResolvedJob& job, const RankShard& shard) {
 }
 
 /// The fewest groups of sublayers that are within the budgets; if none is, one at a time.
-void set_mlp_groups(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
+void set_cut_groups(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
   if (!job.mlp) return;
-  plan.mlp_rounds = job.mlp->rounds();
+  plan.cut_rounds = job.mlp->rounds();
   int64_t most = 1;
   if (job.schedule.pipelined) {
     for (const RankShard& shard : plan.ranks) most = std::max(most, cut_sublayers_of(job, shard));
   }
   const auto all_fit = [&] {
     return std::ranges::all_of(
-        plan.ranks, [&](const RankShard& shard) { return mlp_cut_fits(config, job, shard); });
+        plan.ranks, [&](const RankShard& shard) { return cut_fits(config, job, shard); });
   };
   do {
-    ++plan.mlp_groups;
+    ++plan.cut_groups;
     for (RankShard& shard : plan.ranks) {
-      shard.mlps_at_once = std::max<int64_t>(
-          1, (cut_sublayers_of(job, shard) + plan.mlp_groups - 1) / plan.mlp_groups);
+      shard.cuts_at_once = std::max<int64_t>(
+          1, (cut_sublayers_of(job, shard) + plan.cut_groups - 1) / plan.cut_groups);
     }
-  } while (plan.mlp_groups < most && !all_fit());
+  } while (plan.cut_groups < most && !all_fit());
 }
 
 void set_groups(const ModelConfig& config, const ResolvedJob& job, int64_t groups, bool overlaps,
@@ -164,7 +164,7 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
             ", the number of the model's sublayers (an attention and an MLP per layer)");
   }
   ShardPlan plan = partition_of(config, job);
-  set_mlp_groups(config, job, plan);
+  set_cut_groups(config, job, plan);
   const int64_t most = most_junctions(config, job, plan);
   for (int64_t groups = 1; groups <= most; ++groups) {
     for (const bool overlaps : {true, false}) {

@@ -36,7 +36,7 @@ struct RankShard {
   int64_t junctions_at_once = std::numeric_limits<int64_t>::max();
   /// Sublayers whose features' moments it has memory for at a time (`method.mlp`,
   /// `method.allocate`).
-  int64_t mlps_at_once = std::numeric_limits<int64_t>::max();
+  int64_t cuts_at_once = std::numeric_limits<int64_t>::max();
   /// Whether a junction is recorded, and weights are written, while the next ones are computed:
   /// unless memory is too short for that.
   bool overlaps = true;
@@ -50,10 +50,10 @@ struct ShardPlan {
   /// Each has its own passes over the tokens: as few as memory allows (the schedule pipeline).
   int64_t junction_groups = 1;
   /// Likewise of sublayers that may be cut, before the junctions; 0: none is.
-  int64_t mlp_groups = 0;
+  int64_t cut_groups = 0;
   /// Over the tokens, for the features of all these groups.
-  int64_t mlp_passes() const { return mlp_groups * mlp_rounds; }
-  int64_t mlp_rounds = 1;  ///< MlpTarget::rounds()
+  int64_t cut_passes() const { return cut_groups * cut_rounds; }
+  int64_t cut_rounds = 1;  ///< MlpTarget::rounds()
 
   const RankShard& of_rank(int rank) const { return ranks.at(static_cast<std::size_t>(rank)); }
 };

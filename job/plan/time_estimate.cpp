@@ -57,7 +57,7 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
     times.add("evaluate_dense", steps.evaluate_dense);
   }
   const ModelConfig cut_config = with_cut_mlps(config, job.mlp);
-  PhaseTimes calibration = time.cut_mlps();
+  PhaseTimes calibration = time.cut_sublayers();
   calibration.add(JobTime(cut_config, job, plan, rates).calibrate());
   count_steps(calibration, steps);
   times.add(calibration);

@@ -65,7 +65,7 @@ int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   // Of the dense model a junction's factor and eigenvectors, or with one map its sums.
   if (job.allocation) bytes += junctions * 2 * kDouble * d * d;
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
-    bytes += static_cast<int64_t>(mlp_cut_counts(config, job, s).journal);
+    bytes += static_cast<int64_t>(cut_counts(config, job, s).journal);
   }
   return bytes;
 }
@@ -82,7 +82,7 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
   if (job.schedule.pipelined) {
     const int64_t back = job.gradients() ? 1 : 0;
     const int64_t passes = (job.method.passes() + back) * plan.junction_groups +
-                           (1 + back) * (plan.mlp_passes() + allocation_passes(job, plan));
+                           (1 + back) * (plan.cut_passes() + allocation_passes(job, plan));
     return evaluation + others * tokens * d * kFloat * passes;
   }
   int64_t features = 0;

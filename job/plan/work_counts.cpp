@@ -154,8 +154,8 @@ AlignCounts align_counts(const ResolvedJob& job) {
 namespace {
 
 /// As if each were cut as far as it may be for its curve, and nothing then.
-MlpCutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job) {
-  MlpCutCounts counts;
+CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job) {
+  CutCounts counts;
   if (!job.allocates_values()) return counts;
   const double d = number(config.hidden_size);
   const double f = number(attention_features(config));
@@ -176,9 +176,9 @@ MlpCutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job)
 
 }  // namespace
 
-MlpCutCounts mlp_cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer) {
+CutCounts cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer) {
   if (is_attention(sublayer)) return value_cut_counts(config, job);
-  MlpCutCounts counts;
+  CutCounts counts;
   if (!job.mlp) return counts;
   constexpr double kBlock = 64.0;
   const double d = number(config.hidden_size);

@@ -80,7 +80,7 @@ AlignCounts align_counts(const ResolvedJob& job);
 
 /// Of one sublayer that is cut, MLPs (`method.mlp`) or value heads (`method.allocate`), in all
 /// rounds; all 0 if it is not.
-struct MlpCutCounts {
+struct CutCounts {
   double gram = 0.0;     ///< floating-point operations a token: float64, on a GPU float32
   double blocks = 0.0;   ///< bytes that adding the products of a block of tokens moves
   double solve = 0.0;    ///< floating-point operations, float64
@@ -88,7 +88,7 @@ struct MlpCutCounts {
   double journal = 0.0;  ///< bytes that the journal keeps
 };
 
-MlpCutCounts mlp_cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer);
+CutCounts cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer);
 
 /// What only the report wants to know of a solved junction.
 struct DescribeCounts {

@@ -54,8 +54,8 @@ struct WorkModel {
   double cut_passes() const {
     return job.mlp ? static_cast<double>(job.mlp->rounds()) * (1.0 + backward_passes()) : 0.0;
   }
-  double mlp_cut(int64_t index) const {
-    const MlpCutCounts counts = mlp_cut_counts(config, job, index);
+  double sublayer_cut(int64_t index) const {
+    const CutCounts counts = cut_counts(config, job, index);
     return tokens * 2.0 / 1.125 * counts.gram + counts.solve;
   }
 
@@ -65,7 +65,7 @@ struct WorkModel {
     const bool mapped = index + 1 < mapped_junctions(config, job.head_sliced);
     const double passes =
         job.method.passes() + evaluation_passes() + backward_passes() + cut_passes();
-    return forward_pass(index) * passes + mlp_cut(index) + (mapped ? junction() : 0.0) +
+    return forward_pass(index) * passes + sublayer_cut(index) + (mapped ? junction() : 0.0) +
            2.0 * parameters * k;
   }
 

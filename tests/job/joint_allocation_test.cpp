@@ -283,7 +283,8 @@ TEST_F(JointAllocation, AttentionsAreSummedBesideMlps) {
   EXPECT_EQ(cut_sums_bytes(config_, any, 3), 8 * 768 * 768);
   const auto held = [&](const ResolvedJob& job) {
     const ShardPlan plan = make_shard_plan(config_, job);
-    return RankMemory{config_, job, plan.of_rank(0), DeviceKind::kCpu, Dtype::kFloat32}.mlp_cut();
+    return RankMemory{config_, job, plan.of_rank(0), DeviceKind::kCpu, Dtype::kFloat32}
+        .sublayer_cut();
   };
   EXPECT_GE(held(any) - held(stock), 6 * 2 * 8 * 256 * 256);  // with what is behind them
 }

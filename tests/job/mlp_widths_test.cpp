@@ -156,8 +156,8 @@ TEST_F(MlpsByLoss, TokensPassTwiceAndMemoryIsABound) {
   spec_.mutable_method()->mutable_mlp()->set_widths(v1::Mlp::uniform);
   const ResolvedJob uniform = resolve();
   const ShardPlan plan = make_shard_plan(config_, by_loss);
-  EXPECT_EQ(plan.mlp_passes(), 2);
-  EXPECT_EQ(make_shard_plan(config_, uniform).mlp_passes(), 1);
+  EXPECT_EQ(plan.cut_passes(), 2);
+  EXPECT_EQ(make_shard_plan(config_, uniform).cut_passes(), 1);
   EXPECT_GE(peak_memory(plan), peak_memory(make_shard_plan(config_, uniform)));
   EXPECT_EQ(with_widest_mlps(config_, by_loss.mlp).intermediate_size, 768);
   EXPECT_EQ(with_widest_mlps(config_, uniform.mlp).intermediate_size, 704);

@@ -11,8 +11,8 @@
 
 #include "job/plan/choose_widths.h"
 #include "worker/calibration/junction_groups.h"
-#include "worker/calibration/mlp_cut.h"
 #include "worker/calibration/reason.h"
+#include "worker/calibration/sublayer_cuts.h"
 #include "worker/maps/predicted_rise.h"
 #include "worker/maps/spectrum.h"
 #include "worker/transformer/weights.h"
@@ -47,6 +47,8 @@ class JunctionRises {
 
  private:
   bool shared() const { return !dense_.sharing.empty(); }
+  /// Whether this rank has junction 0.
+  bool has_first() const { return !mine_.empty() && mine_.front() == 0; }
   bool lacks_rises(int64_t junction) const {
     return junction < dense_.mapped_junctions() && !dense_.journal.has(rises_entry(junction));
   }
@@ -190,9 +192,8 @@ std::vector<std::vector<double>> JunctionRises::measure() {
   keep_junctions();
   comm_.barrier();
   if (shared()) {
-    const bool needed = !mine_.empty() && mine_.front() == 0 &&
-                        dense_.journal.has(dense_entry(0)) && !dense_.journal.has(kSharedBasis);
-    if (needed) keep_shared_basis();
+    const bool lacks = dense_.journal.has(dense_entry(0)) && !dense_.journal.has(kSharedBasis);
+    if (has_first() && lacks) keep_shared_basis();
     comm_.barrier();
   }
   keep_token_rises();
@@ -202,8 +203,7 @@ std::vector<std::vector<double>> JunctionRises::measure() {
   for (const int64_t junction : mine_) {
     if (dense_.journal.has(dense_entry(junction))) dense_.journal.remove(dense_entry(junction));
   }
-  const bool first = !mine_.empty() && mine_.front() == 0;
-  if (first && dense_.journal.has(kSharedBasis)) dense_.journal.remove(kSharedBasis);
+  if (has_first() && dense_.journal.has(kSharedBasis)) dense_.journal.remove(kSharedBasis);
   std::vector<std::vector<double>> all;
   for (int64_t junction = 0; junction < dense_.mapped_junctions(); ++junction) {
     const at::Tensor found = dense_.journal.get(rises_entry(junction)).at("rises").contiguous();

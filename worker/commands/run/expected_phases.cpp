@@ -29,7 +29,7 @@ std::vector<ProgressPhase> expected_phases(const ModelConfig& config, const Reso
       job.statistics.used()
           ? 0
           : job.schedule.tokens_seen({size.calibration, job.ranks, job.method.passes(),
-                                      job.gradients(), plan.mlp_passes(), config.num_sublayers(),
+                                      job.gradients(), plan.cut_passes(), config.num_sublayers(),
                                       mapped, plan.junction_groups, allocation_passes(job, plan)});
   return {
       {.name = kPreparePhase, .uncounted_seconds = steps.check},

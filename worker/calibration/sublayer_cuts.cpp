@@ -1,4 +1,4 @@
-#include "worker/calibration/mlp_cut.h"
+#include "worker/calibration/sublayer_cuts.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
@@ -341,7 +341,7 @@ void SublayerCuts::run_shares(const ModelConfig& cut_model) {
 
 void SublayerCuts::for_sums_of(const std::vector<int64_t>& sublayers,
                                const std::function<void(SublayerSums)>& visit) {
-  const auto at_once = [](const RankShard& shard) { return shard.mlps_at_once; };
+  const auto at_once = [](const RankShard& shard) { return shard.cuts_at_once; };
   in_parts(comm_, job_.plan, sublayers, at_once, [&](std::span<const int64_t> part, int64_t) {
     std::vector<SublayerSums> group;
     for (const int64_t sublayer : part) group.push_back(no_sums(sublayer));

@@ -5,14 +5,14 @@ namespace dotresize {
 
 /// A rank's part of the passes for the features of its sublayers.
 PhaseTimes JobTime::stream_features(const RankShard& shard) const {
-  const double passes = number(plan_.mlp_passes());
-  const double rounds = number(plan_.mlp_rounds);
+  const double passes = number(plan_.cut_passes());
+  const double rounds = number(plan_.cut_rounds);
   const double back = job_.gradients() ? passes : 0.0;
   const double blocks = tokens() / std::min<double>(microbatch_tokens(), kGramBlockTokens);
   const double gemm = rates_.cuda ? rates_.float32_gemm : rates_.float64_gemm;
   PhaseTimes stage;
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-    const MlpCutCounts counts = mlp_cut_counts(config_, job_, s);
+    const CutCounts counts = cut_counts(config_, job_, s);
     stage.add("forward", passes * forward(config_, s, widths_of(config_, s), tokens()));
     stage.add("gram", tokens() * counts.gram / gemm + blocks * counts.blocks / rates_.memory);
     if (job_.gradients() && may_be_cut(job_, s)) {
@@ -34,7 +34,7 @@ PhaseTimes JobTime::share_features() const {
   PhaseTimes work;
   double read = 0.0;
   for (int64_t s = 0; s < config_.num_sublayers(); ++s) {
-    const MlpCutCounts counts = mlp_cut_counts(config_, job_, s);
+    const CutCounts counts = cut_counts(config_, job_, s);
     const double times = is_attention(s) ? 1.0 : 2.0;
     work.add("forward", times * forward(config_, s, widths_of(config_, s), share));
     work.add("gram", share * counts.gram / gemm + blocks * counts.blocks / rates_.memory);
@@ -51,14 +51,14 @@ PhaseTimes JobTime::share_features() const {
 }
 
 PhaseTimes JobTime::remove_features(int64_t sublayer) const {
-  const MlpCutCounts counts = mlp_cut_counts(config_, job_, sublayer);
+  const CutCounts counts = cut_counts(config_, job_, sublayer);
   PhaseTimes times;
   times.add("cut", counts.solve / rates_.float64_gemm + counts.bytes / rates_.memory);
   times.add("journal", counts.journal / rates_.disk_write + counts.journal / rates_.hash);
   return times;
 }
 
-PhaseTimes JobTime::cut_mlps() const {
+PhaseTimes JobTime::cut_sublayers() const {
   if (!job_.mlp) return {};
   if (!is_pipeline()) return share_features();
   PhaseTimes times = load_stages();
