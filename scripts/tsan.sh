@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cmake --preset thread >/dev/null
-cmake --build build-thread --target dotresize-server server_test
+cmake --build build-thread --target server_test
 # The preset has -U__SANITIZE_THREAD__: with it protobuf's classes have members that Debian's library does not know.
 # setarch -R: the sanitizer's shadow memory wants programs at the addresses that they have without randomisation.
 export TSAN_OPTIONS="ignore_noninstrumented_modules=1 halt_on_error=1 exitcode=66 second_deadlock_stack=1"

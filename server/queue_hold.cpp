@@ -11,6 +11,7 @@ constexpr std::chrono::seconds kLongestHold{60};
 }  // namespace
 
 std::chrono::seconds QueueHold::begin(const std::string& reason, Clock::time_point now) {
+  if (now < until_) return std::chrono::ceil<std::chrono::seconds>(until_ - now);
   const std::chrono::seconds length =
       is_on() ? std::min(2 * length_.load(), kLongestHold) : kFirstHold;
   length_ = length;

@@ -14,7 +14,8 @@ class QueueHold {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// An attempt could not be started. For how long nothing is started now.
+  /// An attempt could not be started. For how long nothing is started now: while it is on, it stays
+  /// as long as it is.
   std::chrono::seconds begin(const std::string& reason, Clock::time_point now = Clock::now());
   /// An attempt of this job is launched.
   void launch(const std::string& id, Clock::time_point now = Clock::now());

@@ -76,6 +76,7 @@ std::vector<std::vector<std::string>> job_rows(const v1::Job& job, std::time_t n
     }
     if (job.has_retry_time()) rows.push_back({"not before", date_text(job.retry_time())});
   }
+  if (job.has_stop_reason()) rows.push_back({"is stopped", error_text(job.stop_reason())});
   if (job.attempt() > 1) rows.push_back({"attempt", std::to_string(job.attempt())});
   if (job.has_launcher()) {
     rows.push_back({"launcher", v1::Resources::Launcher_Name(job.launcher())});

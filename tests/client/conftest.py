@@ -26,6 +26,7 @@ class Cli:
 
     def __init__(self, server):
         self.server = server
+        self.started = []
 
     def environment(self):
         return os.environ | {"DOTRESIZE_SERVER": self.server, "TERM": "dumb", "TZ": "UTC"}
@@ -40,8 +41,16 @@ class Cli:
         return json.loads(self(*arguments, "-o", "json", exit_code=exit_code).stdout)
 
     def start(self, *arguments):
-        return subprocess.Popen([BIN / "dotresize", *map(str, arguments)], env=self.environment(),
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        """Of a test that fails, close() ends it."""
+        self.started.append(subprocess.Popen([BIN / "dotresize", *map(str, arguments)], env=self.environment(),
+                                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return self.started[-1]
+
+    def close(self):
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
 
 
 class Server:
@@ -96,13 +105,24 @@ def own_server(tmp_path):
 
 @pytest.fixture
 def cli(server):
-    return Cli(server.address)
+    running = Cli(server.address)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def own_cli(own_server):
+    running = Cli(own_server.address)
+    yield running
+    running.close()
 
 
 @pytest.fixture
 def offline():
     """The command line when no server listens."""
-    return Cli("127.0.0.1:1")
+    running = Cli("127.0.0.1:1")
+    yield running
+    running.close()
 
 
 class JobFiles:

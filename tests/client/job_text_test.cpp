@@ -103,6 +103,14 @@ TEST(JobText, ACancelThatHasNotTakenEffectIsShown) {
   EXPECT_THAT(job_text(job, kNow), HasSubstr("cancelling"));
 }
 
+TEST(JobText, AJobThatTheServerStopsSaysWhy) {
+  v1::Job job = job_in(v1::Job::RUNNING);
+  job.mutable_stop_reason()->set_code("DEADLINE_EXCEEDED");
+  job.mutable_stop_reason()->set_message("its time is over");
+  job.mutable_stop_reason()->set_rank(-1);
+  EXPECT_THAT(job_text(job, 0), HasSubstr("DEADLINE_EXCEEDED: its time is over"));
+}
+
 TEST(JobText, AQueuedJobSaysWhereItIsAndWhatItWaitsFor) {
   v1::Job job = job_in(v1::Job::QUEUED);
   job.set_queue_position(3);

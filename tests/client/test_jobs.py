@@ -11,7 +11,7 @@ import uuid
 
 import pytest
 
-from conftest import SOURCE, Cli, read_until
+from conftest import SOURCE, read_until
 
 
 def wait_for_state(cli, job_id, state, seconds=60):
@@ -150,35 +150,32 @@ def test_without_a_server(offline):
         assert "127.0.0.1:1" in offline(*verb, exit_code=69).stderr
 
 
-def test_submit_waits_for_a_server_that_is_coming_up(own_server, job_files):
-    cli = Cli(own_server.address)
+def test_submit_waits_for_a_server_that_is_coming_up(own_server, own_cli, job_files):
     own_server.stop()
-    submit = cli.start("submit", job_files(), "-o", "json")
+    submit = own_cli.start("submit", job_files(), "-o", "json")
     assert "trying again" in submit.stderr.readline() + submit.stderr.readline()
     own_server.start()
     stdout, stderr = submit.communicate(timeout=30)
     assert submit.returncode == 0, stderr
-    assert [job["id"] for job in cli.json("list")["jobs"]] == [json.loads(stdout)["id"]]
+    assert [job["id"] for job in own_cli.json("list")["jobs"]] == [json.loads(stdout)["id"]]
 
 
-def test_watch_survives_a_server_that_is_killed(own_server, job_files):
-    cli = Cli(own_server.address)
-    job_id = cli.json("submit", job_files.endless())["id"]
-    watcher = cli.start("watch", job_id)
+def test_watch_survives_a_server_that_is_killed(own_server, own_cli, job_files):
+    job_id = own_cli.json("submit", job_files.endless())["id"]
+    watcher = own_cli.start("watch", job_id)
     read_until(watcher.stderr, "running")
     own_server.kill()
     read_until(watcher.stderr, "away")
     own_server.start()
-    cli("cancel", job_id)
+    own_cli("cancel", job_id)
     _, stderr = watcher.communicate(timeout=60)
     assert watcher.returncode == 2, stderr
     assert "back" in stderr
 
 
-def test_list_watch_has_a_line_for_each_change_also_over_a_restart(own_server, job_files):
-    cli = Cli(own_server.address)
-    first = cli.json("submit", job_files("first"), "--wait")["id"]
-    watching = cli.start("list", "--watch")
+def test_list_watch_has_a_line_for_each_change_also_over_a_restart(own_server, own_cli, job_files):
+    first = own_cli.json("submit", job_files("first"), "--wait")["id"]
+    watching = own_cli.start("list", "--watch")
 
     def states_until(id_, state):
         """{id: states} of the lines up to this one."""
@@ -190,15 +187,15 @@ def test_list_watch_has_a_line_for_each_change_also_over_a_restart(own_server, j
         return seen
 
     assert states_until(first, "succeeded") == {"ID": ["STATE"], first: ["succeeded"]}
-    second = cli("submit", job_files("second")).stdout.strip()
+    second = own_cli("submit", job_files("second")).stdout.strip()
     states = states_until(second, "succeeded")
     assert states.keys() == {second}
     assert list(dict.fromkeys(states[second])) == ["queued", "starting", "running", "succeeded"]
     own_server.kill()
     assert "away" in watching.stderr.readline()
     own_server.start()
-    cli("delete", first)
-    third = cli("submit", job_files("third")).stdout.strip()
+    own_cli("delete", first)
+    third = own_cli("submit", job_files("third")).stdout.strip()
     states = states_until(third, "succeeded")
     if first not in states:
         states |= states_until(first, "gone")
@@ -206,7 +203,7 @@ def test_list_watch_has_a_line_for_each_change_also_over_a_restart(own_server, j
     assert "back" in watching.stderr.readline()
     watching.send_signal(signal.SIGINT)
     assert watching.wait(20) == 130
-    changes = cli.start("list", "--watch", "--state", "failed", "-o", "json")
+    changes = own_cli.start("list", "--watch", "--state", "failed", "-o", "json")
     assert [json.loads(changes.stdout.readline())["kind"] for _ in range(2)] == ["LISTING", "SYNCED"]
     changes.kill()
     changes.communicate()
@@ -234,38 +231,35 @@ def test_jobs_are_named_by_the_beginning_of_their_ids_and_several_at_once(cli, j
         cli("status", job_id, exit_code=65)
 
 
-def test_prune_forgets_jobs_that_ended_long_ago(own_server, job_files):
-    cli = Cli(own_server.address)
-    job_id = cli.json("submit", job_files("old"), "--wait")["id"]
-    assert cli.json("prune", "--keep-days", "1")["ids"] == []
+def test_prune_forgets_jobs_that_ended_long_ago(own_server, own_cli, job_files):
+    job_id = own_cli.json("submit", job_files("old"), "--wait")["id"]
+    assert own_cli.json("prune", "--keep-days", "1")["ids"] == []
     time.sleep(1.1)  # times of jobs are compared in seconds
-    assert cli.json("prune", "--keep-days", "0", "--dry-run") == {"deleted": False, "ids": [job_id]}
-    assert cli.json("prune", "--keep-days", "0") == {"deleted": True, "ids": [job_id]}
-    assert cli.json("list")["jobs"] == []
+    assert own_cli.json("prune", "--keep-days", "0", "--dry-run") == {"deleted": False, "ids": [job_id]}
+    assert own_cli.json("prune", "--keep-days", "0") == {"deleted": True, "ids": [job_id]}
+    assert own_cli.json("list")["jobs"] == []
 
 
-def test_jobs_share_their_tokenised_texts(own_server, job_files, tmp_path):
-    cli = Cli(own_server.address)
+def test_jobs_share_their_tokenised_texts(own_server, own_cli, job_files, tmp_path):
     for name in ("first", "second"):
         text = tmp_path / f"{name}.txt"
         text.write_text("The quick brown fox jumps over the lazy dog. " * 40)
-        cli("submit", job_files(name, calibration={"tokens": None, "text": [str(text)], "samples": 2,
+        own_cli("submit", job_files(name, calibration={"tokens": None, "text": [str(text)], "samples": 2,
                                                    "seqlen": 64}), "--wait")
     assert len(list((own_server.state / "tokens/.dotresize-cache").glob("*.safetensors"))) == 1
 
 
-def test_a_queued_job_says_what_it_waits_for_and_is_cancelled_once(own_server, job_files):
-    cli = Cli(own_server.address)
-    running = cli.json("submit", job_files("runs", resources={"ranks": 8}), "--set",
+def test_a_queued_job_says_what_it_waits_for_and_is_cancelled_once(own_server, own_cli, job_files):
+    running = own_cli.json("submit", job_files("runs", resources={"ranks": 8}), "--set",
                        "method={name: dotresize, width: 128, lambda: 0.001, "
                        "sinkhorn_tolerance: 1e-300, sinkhorn_max_iterations: 100000000}")["id"]
     wait_for_state(cli, running, "RUNNING")
-    first, second = (cli("submit", job_files(f"waits-{n}")).stdout.strip() for n in range(2))
-    assert cli.json("status", first)["queue_position"] == 1
-    assert re.search(r"^waits for  .*2 ranks", cli("status", first).stdout, re.M)
-    assert cli.json("status", second)["queue_position"] == 2
-    cli("cancel", first, second, running, "--wait")
-    assert cli.json("status", first)["state"] == "CANCELLED"
+    first, second = (own_cli("submit", job_files(f"waits-{n}")).stdout.strip() for n in range(2))
+    assert own_cli.json("status", first)["queue_position"] == 1
+    assert re.search(r"^waits for  .*2 ranks", own_cli("status", first).stdout, re.M)
+    assert own_cli.json("status", second)["queue_position"] == 2
+    own_cli("cancel", first, second, running, "--wait")
+    assert own_cli.json("status", first)["state"] == "CANCELLED"
 
 
 EXAMPLE = [sys.executable, SOURCE / "examples" / "submit.py"]

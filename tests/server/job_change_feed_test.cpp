@@ -45,6 +45,21 @@ class Feed : public ::testing::Test {
     return store_.create(job).id();
   }
 
+  /// "0", "1", ...
+  std::vector<std::string> create_many(int count) {
+    std::vector<std::string> ids;
+    for (int i = 0; i < count; ++i) ids.push_back(create(std::to_string(i)));
+    return ids;
+  }
+
+  /// The first messages of a listing that goes on after them.
+  static std::deque<Change> read_a_part(JobChangeFeed& feed) {
+    std::deque<Change> messages;
+    feed.read(messages);
+    EXPECT_EQ(messages.size(), 65u);
+    return messages;
+  }
+
   void finish(const std::string& id) {
     store_.finish(id, {v1::Job::SUCCEEDED, std::nullopt, v1::JobResult()});
   }
@@ -175,12 +190,9 @@ TEST_F(Feed, WhoFallsBehindGetsTheNewestStateOfEachJob) {
 }
 
 TEST_F(Feed, ChangesDuringAListingAreToldOnceAndInTheirOrder) {
-  std::vector<std::string> ids;
-  for (int i = 0; i < 70; ++i) ids.push_back(create(std::to_string(i)));
+  const std::vector<std::string> ids = create_many(70);
   JobChangeFeed all = feed();
-  std::deque<Change> messages;
-  all.read(messages);
-  ASSERT_EQ(messages.size(), 65u);
+  read_a_part(all);
   for (const size_t unlisted : {0, 1}) store_.begin_attempt(ids[unlisted], "", "");
   store_.begin_attempt(ids[69], "", "");
   finish(ids[0]);
@@ -196,12 +208,10 @@ TEST_F(Feed, ChangesDuringAListingAreToldOnceAndInTheirOrder) {
 }
 
 TEST_F(Feed, ListingThatIsOvertakenBeginsAgain) {
-  std::vector<std::string> ids;
-  for (int i = 0; i < 70; ++i) ids.push_back(create(std::to_string(i)));
+  const std::vector<std::string> ids = create_many(70);
   JobChangeFeed all = feed();
-  std::deque<Change> messages;
-  all.read(messages);
-  ASSERT_EQ(messages.size(), 65u);
+  const std::deque<Change> messages = read_a_part(all);
+  ASSERT_GT(messages.size(), 2u);
   EXPECT_EQ(messages[2].job().id(), ids[68]);
   store_.request_cancel(ids[68]);
   store_.remove(ids[68], [](const v1::Job&, const std::string&) {});
@@ -219,8 +229,7 @@ TEST_F(Feed, ListingThatIsOvertakenBeginsAgain) {
 
 TEST_F(Feed, NoJobIsMissedOrGoesBackWhileOthersChangeIt) {
   constexpr int kJobs = 130;
-  std::vector<std::string> ids;
-  for (int i = 0; i < kJobs; ++i) ids.push_back(create(std::to_string(i)));
+  const std::vector<std::string> ids = create_many(kJobs);
   std::thread others([&] {
     for (const std::string& id : ids) {
       store_.begin_attempt(id, "", "");

@@ -27,17 +27,20 @@ TEST(SecondsUntilFree, CountsReleasesInTheirOrder) {
 TEST(QueueHold, IsTwiceAsLongEachTimeUntilAnAttemptThatWasLaunchedSinceRuns) {
   using std::chrono::seconds;
   QueueHold hold;
-  const QueueHold::Clock::time_point now = QueueHold::Clock::now();
+  QueueHold::Clock::time_point now = QueueHold::Clock::now();
   hold.launch("before", now);
   EXPECT_EQ(hold.begin("no mpirun", now), seconds(1));
   EXPECT_EQ(hold.reason(now), "no mpirun");
   EXPECT_EQ(hold.reason(now + seconds(1)), "");
   hold.see("before", true, now);
   EXPECT_TRUE(hold.is_on()) << "it was started when all was well";
+  EXPECT_EQ(hold.begin("no mpirun", now), seconds(1)) << "another attempt of the same round";
+  now += seconds(1);
   hold.launch("first", now);
-  EXPECT_EQ(hold.begin("no mpirun", now), seconds(2));
-  for (int i = 0; i < 4; ++i) hold.begin("no mpirun", now);
-  EXPECT_EQ(hold.begin("no mpirun", now), seconds(60));
+  for (const int length : {2, 4, 8, 16, 32, 60, 60}) {
+    EXPECT_EQ(hold.begin("no mpirun", now), seconds(length));
+    now += seconds(length);
+  }
   hold.launch("second", now);
   hold.see("second", false, now + seconds(59));
   EXPECT_TRUE(hold.is_on());
