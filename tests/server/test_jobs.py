@@ -236,7 +236,7 @@ def test_server_that_was_stopped_for_a_while_blames_no_job(make_server, tmp_path
 
 def fail_after_a_junction(server, tmp_path):
     """The id of a job that has failed with a journal."""
-    id_ = server.create(long_spec(tmp_path / "out", resources__ranks=2)).id
+    id_ = server.create(spec(tmp_path / "out")).id
     journal = tmp_path / "out.partial" / "journal"
     eventually(120, lambda: list(journal.glob("junction-*.json")))
     os.kill(ranks_of(id_)[1], signal.SIGKILL)
@@ -318,7 +318,7 @@ def test_job_whose_processes_vanish_is_started_again(make_server, tmp_path):
 
 def test_job_with_a_killed_rank_waits_and_is_started_again(make_server, tmp_path):
     server = make_server("--retry-delay", "1")
-    id_ = server.create(long_spec(tmp_path / "out", calibration__samples=24)).id
+    id_ = server.create(spec(tmp_path / "out")).id
     eventually(120, lambda: list((tmp_path / "out.partial/journal").glob("junction-*.json")))
     os.kill(ranks_of(id_)[1], signal.SIGKILL)
     job = server.wait(id_)
@@ -331,7 +331,7 @@ def test_job_with_a_killed_rank_waits_and_is_started_again(make_server, tmp_path
 
 def test_job_that_waits_for_another_attempt_can_be_cancelled(make_server, tmp_path):
     server = make_server("--retry-delay", "3600")
-    id_ = server.create(long_spec(tmp_path / "out")).id
+    id_ = server.create(spec(tmp_path / "out")).id
     eventually(120, lambda: list((tmp_path / "out.partial/journal").glob("junction-*.json")))
     os.kill(ranks_of(id_)[1], signal.SIGKILL)
     job = eventually(30, lambda: (job := server.get(id_)).state == Job.QUEUED and job)
@@ -341,7 +341,7 @@ def test_job_that_waits_for_another_attempt_can_be_cancelled(make_server, tmp_pa
 
 
 def test_running_ranks_stay_within_the_limit_and_jobs_run_in_order(server, tmp_path):
-    ids = [server.create(spec(tmp_path / f"out{i}", resources__ranks=3)).id for i in range(3)]
+    ids = [server.create(spec(tmp_path / f"out{i}", resources__ranks=3, calibration__samples=2)).id for i in range(3)]
 
     def one_at_a_time():
         states = [server.get(id_).state for id_ in ids]

@@ -105,7 +105,7 @@ def test_the_evaluation_does_not_depend_on_the_ranks(tokens, activations, tmp_pa
         spec = harness.job(
             tmp_path / f"out-{ranks}",
             method={"name": "pca_dotresize", "width": WIDTH},
-            samples=SAMPLES,
+            samples=4,
             activations=activations,
             ranks=ranks,
             evaluation={"tokens": str(tokens / harness.EVALUATION.name)},
@@ -120,7 +120,7 @@ def test_the_evaluation_does_not_depend_on_the_ranks(tokens, activations, tmp_pa
 def test_one_process_without_mpirun_is_one_rank(tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # with the threads that it chooses itself
     spec = harness.job(
-        tmp_path / "out", method={"name": "slicegpt", "width": WIDTH}, samples=8, evaluate=False
+        tmp_path / "out", method={"name": "slicegpt", "width": WIDTH}, samples=2, evaluate=False
     )
     report = harness.run_to_report(spec, tmp_path, ranks=0)
     assert len(report["ranks"]) == 1

@@ -28,6 +28,7 @@ SCHEDULES = {
         {"width": 160, "metric": "fisher", "mlp": {"width": 512, "widths": "by_loss"}},
     ),
 }
+SAMPLES = {"narrower MLPs": 2, "allocated": 2}  # which go through the model many times
 # In float32: 0.8 of the parameters.
 SCHEDULES["allocated"] = ("original", {"size": 1.6, "allocate": "auto", "head": "dense"})
 # Of the journal, before the job is killed: six curves of MLPs and one that is cut, or twelve curves and four
@@ -40,7 +41,7 @@ def small_job(output, schedule="own maps", ranks=1, name="pca_dotresize"):
     return harness.job(
         output,
         method={"name": name, **method},
-        samples=4,
+        samples=SAMPLES.get(schedule, 4),
         activations=activations,
         ranks=ranks,
         evaluate=False,

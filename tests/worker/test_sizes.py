@@ -4,7 +4,7 @@ import json
 import subprocess
 
 import pytest
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import harness
 
@@ -96,11 +96,13 @@ def test_every_method_takes_the_widths_of_the_spectra(name, tmp_path):
 def test_an_allocation_is_better_than_uniform_widths_of_as_many_bytes(tmp_path):
     allocated = {"name": "slicegpt", "size": 0.8, "allocate": "auto"}
     uniform = {"name": "slicegpt", "size": 0.8, "metric": "fisher", "head": "sliced", "shortcuts": "8"}
+    evaluation = tmp_path / "evaluation.safetensors"
+    save_file({"tokens": load_file(harness.EVALUATION)["tokens"][:16].contiguous()}, evaluation)
     reports = []
     for name, method in [("allocated", allocated), ("uniform", uniform)]:
         spec = size_job(tmp_path / name, method)
         spec["calibration"]["samples"] = 16
-        spec["evaluation"] = {"tokens": str(harness.EVALUATION)}
+        spec["evaluation"] = {"tokens": str(evaluation)}
         reports.append(harness.run_to_report(spec, tmp_path))
     assert reports[0]["compressed"]["bytes"] == stored_bytes(tmp_path / "allocated")
     assert all(report["compressed"]["bytes"] <= 0.8 * DENSE_BYTES for report in reports)
