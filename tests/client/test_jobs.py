@@ -253,7 +253,7 @@ def test_a_queued_job_says_what_it_waits_for_and_is_cancelled_once(own_server, o
     running = own_cli.json("submit", job_files("runs", resources={"ranks": 8}), "--set",
                        "method={name: dotresize, width: 128, lambda: 0.001, "
                        "sinkhorn_tolerance: 1e-300, sinkhorn_max_iterations: 100000000}")["id"]
-    wait_for_state(cli, running, "RUNNING")
+    wait_for_state(own_cli, running, "RUNNING")
     first, second = (own_cli("submit", job_files(f"waits-{n}")).stdout.strip() for n in range(2))
     assert own_cli.json("status", first)["queue_position"] == 1
     assert re.search(r"^waits for  .*2 ranks", own_cli("status", first).stdout, re.M)
