@@ -53,11 +53,13 @@ const Schedule& schedule_of(v1::Calibration::Activations activations, const Reso
   return asked;
 }
 
-Dtype gpu_compute_dtype_of(v1::ComputeDtype::Name asked, const std::optional<LaunchFacts>& launch) {
+Dtype gpu_compute_dtype_of(v1::ComputeDtype::Name asked, const std::optional<LaunchFacts>& launch,
+                           bool gradients) {
   const bool has_bfloat16 =
       !launch || launch->devices.least_capability >= kFirstCapabilityWithBfloat16;
+  const Dtype without_bfloat16 = gradients ? Dtype::kFloat32 : Dtype::kFloat16;
   return find_dtype(v1::ComputeDtype::Name_Name(asked))
-      .value_or(has_bfloat16 ? Dtype::kBFloat16 : Dtype::kFloat16);
+      .value_or(has_bfloat16 ? Dtype::kBFloat16 : without_bfloat16);
 }
 
 void resolve_device(const v1::JobSpec& spec, const std::optional<LaunchFacts>& launch,
@@ -65,7 +67,9 @@ void resolve_device(const v1::JobSpec& spec, const std::optional<LaunchFacts>& l
   const v1::ComputeDtype::Name dtype = spec.resources().compute_dtype();
   const std::optional<DeviceKind> device = launch ? launch->devices.device : asked_device(spec);
   job.device = device.value_or(DeviceKind::kCpu);
-  if (device != DeviceKind::kCpu) job.gpu_compute_dtype = gpu_compute_dtype_of(dtype, launch);
+  if (device != DeviceKind::kCpu) {
+    job.gpu_compute_dtype = gpu_compute_dtype_of(dtype, launch, job.gradients());
+  }
   job.compute_dtype =
       job.device == DeviceKind::kCuda
           ? *job.gpu_compute_dtype
