@@ -400,7 +400,7 @@ double Allocation::predicted_rise() const {
 }
 
 int64_t allocated_shortcut_rank(int64_t hidden_size) {
-  return std::max<int64_t>(1, hidden_size / 32);
+  return (hidden_size + 31) / 32;
 }
 
 void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) {

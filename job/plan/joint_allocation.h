@@ -40,7 +40,7 @@ struct Allocation {
   double predicted_rise() const;
 };
 
-/// The rank to which shortcuts are cut: hidden_size / 32, at least 1.
+/// The rank to which shortcuts are cut: hidden_size / 32, rounded up.
 int64_t allocated_shortcut_rank(int64_t hidden_size);
 
 /// Refuses, before any activation is seen, a size that not even the smallest widths have.

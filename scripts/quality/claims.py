@@ -37,6 +37,11 @@ class Comparison:
     def no_worse(self):
         return self.ours.perplexity <= self.before.perplexity
 
+    @property
+    def no_further(self):
+        """From the dense model."""
+        return self.ours.kl <= self.before.kl
+
 
 def compare(results, model, size, recipes, method=None):
     """Of these recipes; None unless there are rows of both. method: the only one of the paper's that counts."""

@@ -9,7 +9,6 @@ COLORS = plt.get_cmap("tab10")
 
 
 def save(figure, file):
-    figure.tight_layout()
     figure.savefig(file, metadata={"Date": None})
     plt.close(figure)
 
@@ -38,9 +37,10 @@ def perplexity_figure(results, model, file):
         draw(axes, recipe, rows, lambda row: row.perplexity)
     axes.plot([1.0], [results.dense[model].perplexity], "k*", label="dense")
     axes.set(xlabel="net size", ylabel="perplexity")
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     log_axis(axes.yaxis)
     axes.legend(fontsize="small")
+    figure.tight_layout()
     save(figure, file)
 
 
@@ -53,8 +53,10 @@ def families_figure(results, models, file):
             line = draw(axes, recipe, rows, lambda row: row.kl)
             drawn.setdefault(line.get_label(), line)
         axes.set(title=model, yscale="log")
-        axes.xaxis.set_major_formatter(PercentFormatter(1.0))
-    figure.supxlabel("net size")
+        axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    for axes in panels[-1]:
+        axes.set_xlabel("net size")
     figure.supylabel("KL to the dense model")
-    panels.flat[0].legend(drawn.values(), drawn.keys(), fontsize="x-small")
+    figure.tight_layout(rect=(0, 0.08, 1, 1))
+    figure.legend(drawn.values(), drawn.keys(), fontsize="small", ncols=3, loc="lower center")
     save(figure, file)

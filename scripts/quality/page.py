@@ -141,7 +141,7 @@ def predicted_table(results):
 
 def families_table(results, models):
     columns = [Column("model"), Column("size"), Column("format"), Column("slicegpt", "{:.3f}"), Column("KL", "{:.4f}"),
-               Column("best", "{:.3f}"), Column("KL", "{:.4f}"), Column("its recipe"), share("left"), Column("never worse")]  # fmt: skip
+               Column("best", "{:.3f}"), Column("KL", "{:.4f}"), Column("its recipe"), share("left"), Column("no worse in perplexity"), Column("in KL")]  # fmt: skip
     rows = []
     for model in models:
         for size in SIZES:
@@ -149,7 +149,8 @@ def families_table(results, models):
                 recipes = {recipe.name for recipe in RECIPES if recipe.format == form}
                 if found := compare(results, model, size, recipes, BASELINE):
                     rows.append([model, percent(size), form, found.before.perplexity, found.before.kl, found.ours.perplexity,
-                                 found.ours.kl, RECIPE_OF[found.ours.recipe].title, found.share, yes(found.no_worse)])  # fmt: skip
+                                 found.ours.kl, RECIPE_OF[found.ours.recipe].title, found.share, yes(found.no_worse),
+                                 yes(found.no_further)])  # fmt: skip
     return Table("families", "", columns, rows)
 
 
