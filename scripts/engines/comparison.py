@@ -23,6 +23,10 @@ def parser(description):
     return result
 
 
+def read_windows(tokens):
+    return load_file(tokens)["tokens"]
+
+
 def perplexity(nll, windows):
     """From the sum over all windows [W, seqlen], of which each predicts its last seqlen-1 tokens."""
     return math.exp(nll / (windows.shape[0] * (windows.shape[1] - 1)))
@@ -37,17 +41,17 @@ def in_transformers(model_dir, tokens):
 
 
 def compare(engine, score, tokens, model_dirs):
-    """Prints a line for each model. score(model_dir, windows) is its perplexity in the engine. The exit code: whether all
+    """Prints a line for each model. score(model_dir, tokens) is its perplexity in the engine. The exit code: whether all
     are the same."""
-    windows = load_file(tokens)["tokens"]
     equal = True
     for model_dir in model_dirs:
         expected = in_transformers(model_dir, tokens)
         try:
-            found = score(model_dir, windows)
+            found = score(model_dir, tokens)
         except Refused as reason:
             equal = False
-            print(f"{model_dir}: {engine} refuses it: {reason}", flush=True)
+            why = " ".join(str(reason).split())
+            print(f"{model_dir}: {engine} refuses it: {why}", flush=True)
             continue
         same = abs(found / expected - 1) <= TOLERANCE
         equal = equal and same

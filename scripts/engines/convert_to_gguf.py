@@ -1,6 +1,6 @@
 """llama.cpp's own converter, to float32 and without a tokenizer: it knows those by a hash, and tokens are given as ids here.
 
-    convert_to_gguf.py CONVERTER FILE MODEL_DIR    CONVERTER: the folder of convert_hf_to_gguf.py
+convert_to_gguf.py CONVERTER FILE MODEL_DIR    CONVERTER: the folder of convert_hf_to_gguf.py
 """
 
 import runpy

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import llama_cpp
 import numpy as np
-from comparison import Refused, compare, parser, perplexity
+from comparison import Refused, compare, parser, perplexity, read_windows
 
 LOG_ERROR = 4  # of ggml_log_level
 errors = []  # that llama.cpp has logged
@@ -55,11 +55,11 @@ def main():
     arguments.add_argument("--converter", type=Path, required=True, help="llama.cpp's source")
     arguments = arguments.parse_args()
 
-    def in_llama_cpp(model_dir, windows):
+    def in_llama_cpp(model_dir, tokens):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "model.gguf"
             convert(arguments.converter, model_dir, file)
-            return score(file, windows)
+            return score(file, read_windows(tokens))
 
     return compare("llama.cpp", in_llama_cpp, arguments.tokens, arguments.model_dir)
 

@@ -1,52 +1,23 @@
-"""What scripts/engines.sh --engine vllm runs: scores tokens in vLLM, on the CPU and in float32, and in transformers."""
+"""What scripts/engines.sh --engine vllm runs: scores the same tokens in vLLM and in transformers."""
 
-import gc
-import os
+import json
+import subprocess
 import sys
+from pathlib import Path
 
-from comparison import ROOT, Refused, compare, parser, perplexity
-
-os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "4")  # GiB
-os.environ |= {
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_LOGGING_LEVEL": "ERROR",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # its exceptions say why it refuses a model
-    "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1",  # by the one token that it has to generate, which is not scored
-}
-sys.path.append(str(ROOT / "scripts"))
-
-from trusted_code import may_run_code  # noqa: E402
-from vllm import LLM, SamplingParams  # noqa: E402
-from vllm.distributed import cleanup_dist_env_and_memory  # noqa: E402
+from comparison import Refused, compare, parser
 
 
-def score(model_dir, windows):
-    engine = LLM(
-        str(model_dir),
-        dtype="float32",
-        enforce_eager=True,
-        max_model_len=windows.shape[1] + 1,
-        skip_tokenizer_init=True,
-        trust_remote_code=may_run_code(model_dir),
-    )
-    options = SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False)
-    prompts = [{"prompt_token_ids": window.tolist()} for window in windows]
-    nll = 0.0
-    for window, result in zip(windows.tolist(), engine.generate(prompts, options, use_tqdm=False), strict=True):
-        for token, known in list(zip(window, result.prompt_logprobs, strict=True))[1:]:
-            nll -= known[token].logprob
-    return perplexity(nll, windows)
-
-
-def in_vllm(model_dir, windows):
-    try:
-        return score(model_dir, windows)
-    except Exception as error:  # of many kinds
-        raise Refused(f"{type(error).__name__}: {error}".splitlines()[0]) from error
-    finally:
-        gc.collect()
-        cleanup_dist_env_and_memory()
+def in_vllm(model_dir, tokens):
+    """In a process of its own: a model that vLLM refuses leaves it in a state that refuses the next."""
+    command = [sys.executable, Path(__file__).with_name("score_in_vllm.py"), tokens, model_dir]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Refused(done.stderr.strip().splitlines()[-1])
+    result = json.loads(done.stdout.splitlines()[-1])
+    if "refused" in result:
+        raise Refused(result["refused"])
+    return result["perplexity"]
 
 
 def main():
