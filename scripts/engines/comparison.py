@@ -4,6 +4,7 @@ import argparse
 import json
 import math
 import subprocess
+import sys
 from pathlib import Path
 
 from safetensors.numpy import load_file
@@ -36,7 +37,9 @@ def in_transformers(model_dir, tokens):
     """In the project's environment, whatever that of the engine is."""
     python = ROOT / ".venv" / "bin" / "python"
     command = [python, ROOT / "scripts" / "load_and_score.py", model_dir, tokens, "-o", "json"]
-    done = subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(done.returncode)  # it has said why
     return json.loads(done.stdout)["perplexity"]
 
 
