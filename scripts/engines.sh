@@ -1,26 +1,58 @@
 #!/usr/bin/env bash
-# The perplexity of stock outputs (map_sharing: model) in llama.cpp, beside that in transformers (docs/serving.md). Ends with 1
-# if they differ by more than 0.1 %.
+# The perplexity of outputs in llama.cpp or in vLLM, beside that in transformers (docs/serving.md). Ends with 1 if they differ by
+# more than 0.1 %, or if the engine refuses one.
 #
-#   scripts/engines.sh TOKENS MODEL_DIR...    TOKENS: a safetensors file with a tensor "tokens", [windows, seqlen]
+#   scripts/engines.sh [--engine llama.cpp|vllm] TOKENS MODEL_DIR...
+#                                             TOKENS: a safetensors file with a tensor "tokens", [windows, seqlen]
 #
-# The first run builds llama.cpp in build/engines/, from the source package of llama-cpp-python: about a quarter of an hour.
+# The first run with an engine installs it in build/engines/. llama.cpp, the default, is built from the source package of
+# llama-cpp-python, in about a quarter of an hour. vLLM is its build for CPUs, with a PyTorch of its own: 6 GB.
 set -euo pipefail
-(($# >= 2)) || { echo "usage: scripts/engines.sh TOKENS MODEL_DIR..." >&2; exit 64; }
 root=$(cd "$(dirname "$0")/.." && pwd)
 python=$root/.venv/bin/python
-engines=$root/build/engines
-version=0.3.36
+scripts=$root/scripts/engines
 
-if [ ! -e "$engines/ready-$version" ]; then
-  echo "engines: building llama.cpp in build/engines/"
-  rm -rf "$engines"
-  mkdir -p "$engines/source"
-  package=$engines/llama_cpp_python-$version.tar.gz
-  "$python" -m pip download -q --no-deps --no-binary llama-cpp-python -d "$engines" "llama-cpp-python==$version"
-  tar -xzf "$package" -C "$engines/source" --strip-components 1
-  "$python" -m pip install -q --no-deps --target "$engines/site" diskcache==5.6.3 sentencepiece==0.2.3 "$package"
-  touch "$engines/ready-$version"
+usage() {
+  echo "usage: scripts/engines.sh [--engine llama.cpp|vllm] TOKENS MODEL_DIR..." >&2
+  exit 64
+}
+
+llama_cpp() {
+  local engine=$root/build/engines/llama.cpp version=0.3.36
+  if [ ! -e "$engine/ready-$version" ]; then
+    echo "engines: building llama.cpp in build/engines/"
+    rm -rf "$engine"
+    mkdir -p "$engine/source"
+    local package=$engine/llama_cpp_python-$version.tar.gz
+    "$python" -m pip download -q --no-deps --no-binary llama-cpp-python -d "$engine" "llama-cpp-python==$version"
+    tar -xzf "$package" -C "$engine/source" --strip-components 1
+    "$python" -m pip install -q --no-deps --target "$engine/site" diskcache==5.6.3 sentencepiece==0.2.3 "$package"
+    touch "$engine/ready-$version"
+  fi
+  PYTHONPATH=$engine/site exec "$python" "$scripts/llama_cpp_perplexity.py" --converter "$engine/source/vendor/llama.cpp" "$@"
+}
+
+# --no-deps: vLLM asks for a PyTorch without CUDA, which the package index does not have. One with CUDA does as well.
+vllm() {
+  local engine=$root/build/engines/vllm requirements=$scripts/requirements-vllm.txt
+  if ! cmp -s "$requirements" "$engine/ready"; then
+    echo "engines: installing vLLM in build/engines/"
+    rm -rf "$engine"
+    "$python" -m venv "$engine"
+    "$engine/bin/python" -m pip install -q --no-deps --no-compile -r "$requirements"
+    cp "$requirements" "$engine/ready"
+  fi
+  exec "$engine/bin/python" "$scripts/vllm_perplexity.py" "$@"
+}
+
+engine=llama.cpp
+if [ "${1-}" = --engine ]; then
+  engine=${2-}
+  shift $(($# < 2 ? $# : 2))
 fi
-PYTHONPATH=$engines/site exec "$python" "$root/scripts/llama_cpp_perplexity.py" \
-  --converter "$engines/source/vendor/llama.cpp" "$@"
+(($# >= 2)) || usage
+case $engine in
+  llama.cpp) llama_cpp "$@" ;;
+  vllm) vllm "$@" ;;
+  *) usage ;;
+esac
