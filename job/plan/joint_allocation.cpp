@@ -399,9 +399,7 @@ double Allocation::predicted_rise() const {
   return sum;
 }
 
-int64_t allocated_shortcut_rank(int64_t hidden_size) {
-  return (hidden_size + 31) / 32;
-}
+int64_t allocated_shortcut_rank(int64_t hidden_size) { return (hidden_size + 31) / 32; }
 
 void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) {
   if (job.allocation->round_to > job.hidden_size) {
