@@ -190,7 +190,8 @@ def test_queue_is_held_while_the_api_is_away(make_kubernetes_server, api, operat
         assert server.get(second).state == Job.QUEUED
     assert says(server, first, "is Running").attempt == 1
     # The pod's token is replaced from time to time.
-    api.token.write_text("eyJhbGciOi.second")
+    api.token.with_name("next").write_text("eyJhbGciOi.second")
+    api.token.with_name("next").replace(api.token)
     for id_ in (second, first):
         server.cancel(id_)
         assert server.wait(id_).state == Job.CANCELLED
