@@ -299,6 +299,16 @@ def test_labels_give_the_mean_negative_log_likelihood(tmp_path):
     torch.testing.assert_close(outputs.loss, expected)
 
 
+def saved_and_loaded(model, folder):
+    """What comes back, which has the same tensors."""
+    model.save_pretrained(folder / "saved")
+    again = load(folder / "saved")
+    before, after = model.state_dict(), again.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    return again
+
+
 @pytest.mark.parametrize("source", ["llama-biases", "phi3", "mixtral", "qwen3_moe"])
 def test_layers_may_have_mlps_of_different_sizes(tmp_path, source):
     sizes = [20, 31, 7]  # the experts of qwen3_moe have 28 features, the MLP between them 80
@@ -311,12 +321,7 @@ def test_layers_may_have_mlps_of_different_sizes(tmp_path, source):
     expected = projected_logits(dense, maps, some_ids())
     torch.testing.assert_close(logits(model, some_ids()), expected, atol=1e-4, rtol=0)
 
-    model.save_pretrained(tmp_path / "saved")
-    again = load(tmp_path / "saved")
-    assert again.config.intermediate_sizes == sizes
-    before, after = model.state_dict(), again.state_dict()
-    assert before.keys() == after.keys()
-    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert saved_and_loaded(model, tmp_path).config.intermediate_sizes == sizes
 
 
 def with_narrow_values(folder, source, dims):
@@ -342,12 +347,7 @@ def test_value_heads_may_be_narrower_than_the_others(tmp_path, source, attention
     cached = generate(model, some_ids(), use_cache=True)
     assert torch.equal(cached, generate(model, some_ids(), use_cache=False))
 
-    model.save_pretrained(tmp_path / "saved")
-    again = load(tmp_path / "saved")
-    assert again.config.value_head_dims == dims
-    before, after = model.state_dict(), again.state_dict()
-    assert before.keys() == after.keys()
-    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert saved_and_loaded(model, tmp_path).config.value_head_dims == dims
 
 
 def test_narrower_value_heads_are_trainable_and_compile(tmp_path):
