@@ -137,6 +137,17 @@ Figure shortcut_figure(const StoredReport& report) {
        })});
 }
 
+Figure shortcut_rise_figure(const StoredReport& report) {
+  return category_figure(
+      {.id = "shortcut-predicted-rise",
+       .title = "Predicted rise by the ranks of the shortcuts",
+       .x = {kSublayer},
+       .y = {.title = "loss (nats a token)"}},
+      names_of(report.shortcuts),
+      {series_over<ShortcutReport>("predicted rise", report.shortcuts,
+                                   [](const auto& shortcut) { return shortcut.predicted_rise; })});
+}
+
 Figure junction_rise_figure(const StoredReport& report) {
   return category_figure(
       {.id = "junction-predicted-rise",
@@ -254,6 +265,11 @@ std::vector<Figure> report_figures(const StoredReport& report) {
   }
   if (!with_spectrum.empty()) add({spectrum_figure(with_spectrum)});
   if (!report.shortcuts.empty()) add({shortcut_figure(report)});
+  if (std::ranges::any_of(report.shortcuts, [](const ShortcutReport& shortcut) {
+        return shortcut.predicted_rise.has_value();
+      })) {
+    add({shortcut_rise_figure(report)});
+  }
   if (any_junction([](const JunctionReport& j) { return j.predicted_rise.has_value(); })) {
     add({junction_rise_figure(report)});
   }

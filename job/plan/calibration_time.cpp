@@ -164,6 +164,8 @@ PhaseTimes JobTime::measure_junctions() const {
   junction.add("eigen", eigen());
   junction.add("solve", 7.0 * d() * d() * d() / rates_.float64_gemm);
   junction.add("journal", bytes / rates_.disk_write + bytes / rates_.hash);
+  // Two maps in the metric of the loss, rotated into each other.
+  if (!job_.stock_output()) junction.add("align", align(1) + 8.0 * d() * d() * d() / rates_.qr);
   times.add(side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes measuring;
     measuring.add(junction, number(mapped(shard)));

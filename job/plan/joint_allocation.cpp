@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "base/errors.h"
 #include "job/model/model_size.h"
@@ -81,11 +82,38 @@ std::size_t least_width(const ResolvedJob& job) {
   return static_cast<std::size_t>(std::max<std::ptrdiff_t>(1, above - widths.begin()) - 1);
 }
 
-/// Indices: of the junctions in the possible widths, of the sublayers in possible_inner_widths().
+/// Indices: of the junctions in the possible widths, of the sublayers in possible_inner_widths()
+/// and in the ranks that their shortcuts may have.
 struct Choice {
   std::vector<std::size_t> widths;
   std::vector<std::size_t> sizes;
+  std::vector<std::size_t> ranks;
 };
+
+/// Sizes that a part may have, descending, and what is predicted of each.
+struct Part {
+  Part(std::vector<int64_t> possible, std::vector<double> predicted)
+      : sizes(std::move(possible)), rises(std::move(predicted)), hull(lower_hull({sizes, rises})) {}
+
+  /// Index of the best size if each unit of it costs so much.
+  std::size_t best(double price) const {
+    const auto end =
+        std::ranges::partition_point(hull, [&](const HullCorner& c) { return c.price < price; });
+    return end == hull.begin() ? 0 : (end - 1)->size;
+  }
+
+  std::vector<int64_t> sizes;
+  std::vector<double> rises;
+  std::vector<HullCorner> hull;
+};
+
+/// Ranks of a sublayer's shortcut.
+Part shortcut_part(const ResolvedJob& job, const PredictedRises& rises, int64_t sublayer) {
+  const auto s = static_cast<std::size_t>(sublayer);
+  if (rises.shortcuts.empty() || rises.shortcuts.at(s).empty())
+    return {{job.shortcuts.rank}, {0.0}};
+  return {possible_shortcut_ranks(job.hidden_size), rises.shortcuts[s]};
+}
 
 class Search {
  public:
@@ -108,14 +136,26 @@ class Search {
   int64_t of_each(std::size_t sublayer, std::size_t in, std::size_t out) const {
     return counts_[sublayer].each.at(widths_[in], widths_[out]);
   }
-  /// If each of them costs so much.
-  std::size_t best_size(std::size_t sublayer, double price) const;
-  /// Likewise, between two widths, for a price of a parameter.
+  /// The best between two widths, for a price of a parameter.
   std::size_t size_at(double price, std::size_t s, std::size_t in, std::size_t out) const {
-    return best_size(s, price * static_cast<double>(of_each(s, in, out)));
+    return inner_[s].best(price * static_cast<double>(of_each(s, in, out)));
   }
-  /// Of the sublayer but for these.
-  int64_t parameters(std::size_t sublayer, std::size_t in, std::size_t out) const;
+  std::size_t rank_at(double price, std::size_t s, std::size_t in, std::size_t out) const {
+    return shortcuts_[s].best(price * static_cast<double>(widths_[in] + widths_[out]));
+  }
+  ShortcutForm shortcut(std::size_t sublayer, std::size_t in, std::size_t out,
+                        std::size_t rank) const {
+    return shortcut_form({Shortcuts::Kind::kRank, shortcuts_[sublayer].sizes[rank]}, widths_[in],
+                         widths_[out], job_.hidden_size, job_.oblique_maps());
+  }
+  double shortcut_rise(std::size_t sublayer, std::size_t in, std::size_t out,
+                       std::size_t rank) const;
+  int64_t parameters(std::size_t sublayer, std::size_t in, std::size_t out, std::size_t size,
+                     std::size_t rank) const {
+    return counts_[sublayer].rest.at(widths_[in], widths_[out]) +
+           of_each(sublayer, in, out) * inner_[sublayer].sizes[size] +
+           shortcut_parameters(shortcut(sublayer, in, out, rank), widths_[in], widths_[out]);
+  }
   int64_t parameters(const Choice& choice) const;
   double predicted(const Choice& choice) const;
   /// The least of the rise and of `price` for each parameter.
@@ -132,10 +172,9 @@ class Search {
   std::size_t least_;  ///< index of the smallest that is considered
   // Of each sublayer:
   std::vector<SublayerCount> counts_;
-  std::vector<std::vector<int64_t>> sizes_;      ///< possible_inner_widths()
-  std::vector<std::vector<HullCorner>> hulls_;   ///< over these
-  std::vector<std::vector<int64_t>> shortcuts_;  ///< [G][G] parameters
-  int64_t limit_ = 0;                            ///< parameters of the output
+  std::vector<Part> inner_;      ///< possible_inner_widths()
+  std::vector<Part> shortcuts_;  ///< ranks
+  int64_t limit_ = 0;            ///< parameters of the output
 };
 
 Search::Search(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises)
@@ -146,30 +185,21 @@ Search::Search(const ModelConfig& config, const ResolvedJob& job, const Predicte
       least_(least_width(job)) {
   for (int64_t s = 0; s < sublayers(); ++s) {
     counts_.push_back(count_of(config, s));
-    sizes_.push_back(possible_inner_widths(config, job, s));
-    hulls_.push_back(lower_hull({sizes_.back(), curve_of(rises, s)}));
-  }
-  for (const int64_t k_in : widths_) {
-    std::vector<int64_t>& row = shortcuts_.emplace_back();
-    for (const int64_t k_out : widths_) {
-      const ShortcutForm form =
-          shortcut_form(job.shortcuts, k_in, k_out, job.hidden_size, job.oblique_maps());
-      row.push_back(shortcut_parameters(form, k_in, k_out));
-    }
+    inner_.emplace_back(possible_inner_widths(config, job, s), curve_of(rises, s));
+    shortcuts_.push_back(shortcut_part(job, rises, s));
   }
   const NetSize size = net_size(config, job, job.widths);
   limit_ = largest_bytes(job.allocation->size, size.dense_bytes) / size_in_bytes(job.output_dtype);
 }
 
-std::size_t Search::best_size(std::size_t sublayer, double price) const {
-  const std::vector<HullCorner>& hull = hulls_[sublayer];
-  const auto end =
-      std::ranges::partition_point(hull, [&](const HullCorner& c) { return c.price < price; });
-  return end == hull.begin() ? 0 : (end - 1)->size;
-}
-
-int64_t Search::parameters(std::size_t sublayer, std::size_t in, std::size_t out) const {
-  return counts_[sublayer].rest.at(widths_[in], widths_[out]) + shortcuts_[in][out];
+/// Nothing, if the shortcut is exact between these widths.
+double Search::shortcut_rise(std::size_t sublayer, std::size_t in, std::size_t out,
+                             std::size_t rank) const {
+  const ShortcutForm form = shortcut(sublayer, in, out, rank);
+  const bool exact =
+      form.dense() ||
+      *form.rank == exact_shortcut_rank(widths_[in], widths_[out], job_.hidden_size, form.factors);
+  return exact ? 0.0 : shortcuts_[sublayer].rises[rank];
 }
 
 int64_t Search::parameters(const Choice& choice) const {
@@ -178,7 +208,7 @@ int64_t Search::parameters(const Choice& choice) const {
   for (std::size_t s = 0; s < counts_.size(); ++s) {
     const std::size_t in = choice.widths[s];
     const std::size_t out = choice.widths[s + 1];
-    total += parameters(s, in, out) + of_each(s, in, out) * sizes_[s][choice.sizes[s]];
+    total += parameters(s, in, out, choice.sizes[s], choice.ranks[s]);
   }
   return total;
 }
@@ -195,14 +225,14 @@ Choice Search::best(double price) const {
   };
   for (std::size_t w = first_width(0); w < grid(); ++w) cost[w] = rise(0, 0, w) + vocabulary(w);
   for (std::size_t s = 0; s + 1 < junctions; ++s) {
-    const std::vector<double>& curve = curve_of(rises_, static_cast<int64_t>(s));
     std::vector<double> next(grid(), kUnreached);
     for (std::size_t in = first_width(s); in < grid(); ++in) {
       for (std::size_t out = first_width(s + 1); out < grid(); ++out) {
         const std::size_t size = size_at(price, s, in, out);
-        const int64_t count = parameters(s, in, out) + of_each(s, in, out) * sizes_[s][size];
-        const double total =
-            cost[in] + rise(s + 1, in, out) + curve.at(size) + price * static_cast<double>(count);
+        const std::size_t rank = rank_at(price, s, in, out);
+        const int64_t count = parameters(s, in, out, size, rank);
+        const double total = cost[in] + rise(s + 1, in, out) + inner_[s].rises[size] +
+                             shortcut_rise(s, in, out, rank) + price * static_cast<double>(count);
         if (total < next[out]) {
           next[out] = total;
           from[s + 1][out] = in;
@@ -219,8 +249,9 @@ Choice Search::best(double price) const {
   for (std::size_t j = junctions - 1; j > 0; --j) {
     choice.widths[j - 1] = from[j][choice.widths[j]];
   }
-  for (std::size_t s = 0; s < sizes_.size(); ++s) {
+  for (std::size_t s = 0; s < counts_.size(); ++s) {
     choice.sizes.push_back(size_at(price, s, choice.widths[s], choice.widths[s + 1]));
+    choice.ranks.push_back(rank_at(price, s, choice.widths[s], choice.widths[s + 1]));
   }
   return choice;
 }
@@ -272,11 +303,13 @@ void Search::fill(Choice& choice) const {
       ++wider.widths[j];
       consider(wider);
     }
-    for (std::size_t s = 0; s < sizes_.size(); ++s) {
-      if (choice.sizes[s] == 0) continue;
-      Choice wider = choice;
-      --wider.sizes[s];
-      consider(wider);
+    for (const auto part : {&Choice::sizes, &Choice::ranks}) {
+      for (std::size_t s = 0; s < counts_.size(); ++s) {
+        if ((choice.*part)[s] == 0) continue;
+        Choice wider = choice;
+        --(wider.*part)[s];
+        consider(wider);
+      }
     }
     if (!widest) return;
     choice = *widest;
@@ -291,12 +324,14 @@ Allocation Search::described(const Choice& choice) const {
     const std::size_t in = j == 0 ? 0 : choice.widths[j - 1];
     if (is_mapped(j)) found.junction_rises.push_back(rise(j, in, choice.widths[j]));
   }
-  for (std::size_t s = 0; s < sizes_.size(); ++s) {
-    const auto sublayer = static_cast<int64_t>(s);
-    const bool attends = is_attention(sublayer);
-    (attends ? found.values : found.features).push_back(sizes_[s][choice.sizes[s]]);
-    (attends ? found.value_rises : found.mlp_rises)
-        .push_back(curve_of(rises_, sublayer).at(choice.sizes[s]));
+  for (std::size_t s = 0; s < counts_.size(); ++s) {
+    const bool attends = is_attention(static_cast<int64_t>(s));
+    const Part& inner = inner_[s];
+    (attends ? found.values : found.features).push_back(inner.sizes[choice.sizes[s]]);
+    (attends ? found.value_rises : found.mlp_rises).push_back(inner.rises[choice.sizes[s]]);
+    found.shortcut_ranks.push_back(shortcuts_[s].sizes[choice.ranks[s]]);
+    found.shortcut_rises.push_back(
+        shortcut_rise(s, choice.widths[s], choice.widths[s + 1], choice.ranks[s]));
   }
   return found;
 }
@@ -363,7 +398,8 @@ void check_rises(const ModelConfig& config, const ResolvedJob& job, const Predic
   const std::size_t grid = possible_widths(job.hidden_size, job.allocation->round_to).size();
   if (std::ssize(rises.junctions) != mapped_junctions(config, job.head_sliced) ||
       std::ssize(rises.mlps) != config.num_layers ||
-      (job.allocates_values() && std::ssize(rises.values) != config.num_layers)) {
+      (job.allocates_values() && std::ssize(rises.values) != config.num_layers) ||
+      (!rises.shortcuts.empty() && std::ssize(rises.shortcuts) != config.num_sublayers())) {
     throw std::invalid_argument("not the predicted rises of this model");
   }
   for (std::size_t j = 0; j < rises.junctions.size(); ++j) {
@@ -393,13 +429,13 @@ Allocation smallest(const ModelConfig& config, const ResolvedJob& job) {
 
 double Allocation::predicted_rise() const {
   double sum = 0.0;
-  for (const std::vector<double>* rises : {&junction_rises, &mlp_rises, &value_rises}) {
+  for (const auto* rises : {&junction_rises, &mlp_rises, &value_rises, &shortcut_rises}) {
     sum = std::accumulate(rises->begin(), rises->end(), sum);
   }
   return sum;
 }
 
-int64_t allocated_shortcut_rank(int64_t hidden_size) { return (hidden_size + 31) / 32; }
+int64_t planned_shortcut_rank(int64_t hidden_size) { return (hidden_size + 31) / 32; }
 
 void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) {
   if (job.allocation->round_to > job.hidden_size) {
@@ -429,6 +465,7 @@ ResolvedJob with_allocation(const ResolvedJob& job, const ModelConfig& config,
                             const Allocation& chosen) {
   ResolvedJob known = job;
   known.widths = chosen.widths;
+  known.shortcuts.ranks = chosen.shortcut_ranks;
   if (!job.stock_output()) return known;
   known.mlp->by_loss = false;
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {

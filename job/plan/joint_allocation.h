@@ -23,6 +23,10 @@ struct PredictedRises {
   std::vector<std::vector<double>> mlps;
   /// [L] of each layer's value heads, at each of possible_value_dims(). Not read of a stock output.
   std::vector<std::vector<double>> values = {};
+  /// [2L] of each sublayer's shortcut, if it is cut to each of possible_shortcut_ranks(). Empty of
+  /// a sublayer without a prediction, or of all: they get planned_shortcut_rank(). Not read of a
+  /// stock output.
+  std::vector<std::vector<double>> shortcuts = {};
 };
 
 /// What is chosen.
@@ -31,17 +35,19 @@ struct Allocation {
   std::vector<int64_t> features;  ///< [L] of the layer's MLP, or of each of its experts
   /// [L] channels of each of the layer's value heads. Empty of a stock output.
   std::vector<int64_t> values = {};
-  // Predicted: of each mapped junction, of each layer's MLP and of its value heads.
+  std::vector<int64_t> shortcut_ranks = {};  ///< [2L] likewise: at most, of each sublayer
+  // Predicted: of each mapped junction, of each layer's MLP and its value heads, of each shortcut.
   std::vector<double> junction_rises = {};
   std::vector<double> mlp_rises = {};
   std::vector<double> value_rises = {};
+  std::vector<double> shortcut_rises = {};
 
   /// Of all of them together: the KL divergence of a token from the dense model's.
   double predicted_rise() const;
 };
 
-/// The rank to which shortcuts are cut: hidden_size / 32, rounded up.
-int64_t allocated_shortcut_rank(int64_t hidden_size);
+/// Of shortcuts of which nothing is predicted: hidden_size / 32, rounded up.
+int64_t planned_shortcut_rank(int64_t hidden_size);
 
 /// Refuses, before any activation is seen, a size that not even the smallest widths have.
 /// Throws InputError naming method.size.
@@ -49,7 +55,8 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job);
 
 /// What is predicted to raise the loss least, of all of which the output's net size is within
 /// job.allocation->size. `config` is the dense model's. Along the junctions it is a shortest path:
-/// a sublayer's bytes depend on the widths at its ends and on what it has inside alone. So for each
+/// a sublayer's bytes depend on the widths at its ends, on its shortcut and on what it has inside
+/// alone. So for each
 /// price of a parameter the best choice of all is found, and the price by bisection; what is left
 /// of the size then widens single parts. With one map for the model all of its widths and features
 /// are tried. Deterministic. Throws std::invalid_argument for rises that are not as many.

@@ -373,8 +373,8 @@ int64_t RankMemory::pipeline() const {
   const int64_t passes = job.statistics.used()
                              ? std::max(decomposing, solving)
                              : weights + std::max({first, decomposing, second, solving});
-  // Of two junctions the factor and the eigenvectors, and what is made of them.
-  const int64_t predicting = job.allocation ? 9 * s.square() : 0;
+  // Of two junctions the factor and the eigenvectors; their maps and the rotation between these.
+  const int64_t predicting = job.allocation ? 12 * s.square() : 0;
   return std::max({passes, predicting, s.aligning(), s.folding()});
 }
 

@@ -265,12 +265,11 @@ void resolve_map_sharing(const v1::Method& given, const ModelConfig& config, Res
   }
 }
 
-/// Of all that it chooses the rank of the shortcuts alone is known beforehand.
 void resolve_allocation(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
   job.allocation = AllocationTarget{.size = given.size()};
   job.metric = Metric::kFisher;
   if (!job.stock_output()) {
-    job.shortcuts = {Shortcuts::Kind::kRank, allocated_shortcut_rank(config.hidden_size)};
+    job.shortcuts = {Shortcuts::Kind::kAuto, planned_shortcut_rank(config.hidden_size)};
   } else if (has_dense_mlp(config) && has_experts(config)) {
     fail("method.allocate",
          "auto of a stock model: this one has both MLPs and experts, whose widths differ; "

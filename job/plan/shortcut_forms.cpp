@@ -13,7 +13,10 @@ bool within_group(std::span<const int64_t> groups, std::size_t in) {
 /// From junction `in` to the next one, of another group.
 ShortcutForm form_between(const Shortcuts& shortcuts, std::span<const int64_t> widths,
                           std::size_t in, int64_t hidden_size, bool oblique) {
-  return shortcut_form(shortcuts, widths[in], widths[in + 1], hidden_size, oblique);
+  const Shortcuts own = shortcuts.ranks.empty()
+                            ? shortcuts
+                            : Shortcuts{Shortcuts::Kind::kRank, shortcuts.ranks.at(in)};
+  return shortcut_form(own, widths[in], widths[in + 1], hidden_size, oblique);
 }
 
 }  // namespace
@@ -23,10 +26,17 @@ ShortcutForm shortcut_form(const Shortcuts& shortcuts, int64_t k_in, int64_t k_o
   const int64_t factors = oblique ? 2 : 1;
   if (shortcuts.kind == Shortcuts::Kind::kDense) return {.factors = factors};
   std::optional<int64_t> most;
-  if (shortcuts.kind == Shortcuts::Kind::kRank) {
+  if (shortcuts.kind == Shortcuts::Kind::kRank || shortcuts.kind == Shortcuts::Kind::kAuto) {
     most = shortcuts.rank + (oblique ? std::max<int64_t>(0, k_in - k_out) : 0);
   }
   return smallest_shortcut(k_in, k_out, hidden_size, factors, most);
+}
+
+std::vector<int64_t> possible_shortcut_ranks(int64_t hidden_size) {
+  const int64_t step = (hidden_size + 255) / 256;
+  std::vector<int64_t> ranks;
+  for (int64_t rank = hidden_size / 3 / step * step; rank >= 0; rank -= step) ranks.push_back(rank);
+  return ranks;
 }
 
 bool has_low_rank_shortcut(const Shortcuts& shortcuts, std::span<const int64_t> widths,

@@ -9,11 +9,15 @@
 
 namespace dotresize {
 
-/// Of a sublayer between maps of these widths. Between oblique maps a rank is larger by as many
-/// channels as the second one is narrower: so many of its channels may be among the last ones of
-/// the first, which the identity does not pass on.
+/// Of a sublayer between maps of these widths, `shortcuts` being no ranks that were chosen. Between
+/// oblique maps a rank is larger by as many channels as the second one is narrower: so many of its
+/// channels may be among the last ones of the first, which the identity does not pass on.
 ShortcutForm shortcut_form(const Shortcuts& shortcuts, int64_t k_in, int64_t k_out,
                            int64_t hidden_size, bool oblique);
+
+/// Ranks that an allocation chooses among, in its order: multiples of hidden_size / 256, from
+/// hidden_size / 3 down to 0. Beyond that one matrix has fewer parameters, or the rank is exact.
+std::vector<int64_t> possible_shortcut_ranks(int64_t hidden_size);
 
 /// Of each sublayer of a model of junction_widths `widths` that was made of one of width
 /// `hidden_size`. `groups`: ModelConfig::junction_groups. `oblique`: ResolvedJob::oblique_maps().

@@ -101,8 +101,9 @@ std::string allocation_sentence(const Report& report, int64_t head_dim) {
   if (!chosen.values.empty()) {
     text += fmt::format(", its value heads {} of {} channels", by_layer(chosen.values), head_dim);
   }
-  if (!report.job.stock_output()) {
-    text += fmt::format(", and its shortcuts were cut to rank {}", report.job.shortcuts.rank);
+  if (!chosen.shortcut_ranks.empty()) {
+    text += fmt::format(", and its shortcuts are of ranks up to {}",
+                        std::ranges::max(chosen.shortcut_ranks));
   }
   text += fmt::format(". KL(dense ‖ this one) is predicted to be {} nats",
                       format_nats(chosen.predicted_rise()));

@@ -83,7 +83,10 @@ json allocation_json(const Report& report) {
     object["of_values"] = sum(chosen.value_rises);
     object["value_head_dims"] = chosen.values;
   }
-  if (!report.job.stock_output()) object["shortcut_rank"] = report.job.shortcuts.rank;
+  if (!chosen.shortcut_ranks.empty()) {
+    object["of_shortcuts"] = sum(chosen.shortcut_rises);
+    object["shortcut_rank"] = std::ranges::max(chosen.shortcut_ranks);
+  }
   if (report.compressed.kl) {
     object["measured_kl"] = *report.compressed.kl;
     object["predicted_over_measured"] = chosen.predicted_rise() / *report.compressed.kl;

@@ -104,9 +104,11 @@ std::vector<ShortcutReport> report_shortcuts(const ModelConfig& output) {
     const int64_t k_in = output.junction_widths.at(in);
     const int64_t k_out = output.junction_widths.at(in + 1);
     const ShortcutForm form = output.shortcut(s);
-    reports.push_back({sublayer_name(s), form.rank,
+    reports.push_back({sublayer_name(s),
+                       form.rank,
                        exact_shortcut_rank(k_in, k_out, output.hidden_size, form.factors),
-                       shortcut_parameters(form, k_in, k_out)});
+                       shortcut_parameters(form, k_in, k_out),
+                       {}});
   }
   return reports;
 }
@@ -116,6 +118,7 @@ json to_json(const ShortcutReport& shortcut) {
                  {"exact_rank", shortcut.exact_rank},
                  {"parameters", shortcut.parameters}};
   set_if(object, "rank", shortcut.rank);
+  set_if(object, "predicted_rise", shortcut.predicted_rise);
   return object;
 }
 
@@ -125,6 +128,7 @@ ShortcutReport shortcut_report_from_json(const json& object) {
   shortcut.exact_rank = object.at("exact_rank");
   shortcut.parameters = object.at("parameters");
   get_if(object, "rank", shortcut.rank);
+  get_if(object, "predicted_rise", shortcut.predicted_rise);
   return shortcut;
 }
 

@@ -50,6 +50,8 @@ struct ShortcutReport {
   std::optional<int64_t> rank;  ///< of what is added to the identity; absent: it is one matrix
   int64_t exact_rank = 0;       ///< with which nothing is left out
   int64_t parameters = 0;
+  /// Of the loss of a token, by what is left out; of `method.allocate`.
+  std::optional<double> predicted_rise = {};
 };
 
 /// Of the output's sublayers whose maps differ at both sides; none of a stock output.

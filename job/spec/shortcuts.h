@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace dotresize {
 
@@ -12,12 +13,14 @@ struct Shortcuts {
     kExact,  ///< in the form with fewest bytes that computes the same
     kDense,  ///< as one matrix each
     kRank,   ///< likewise as kExact, of rank `rank` at most
+    kAuto,   ///< likewise, of ranks that an allocation chooses
   };
   Kind kind = Kind::kExact;
-  int64_t rank = 0;  ///< kRank only
+  int64_t rank = 0;                 ///< kRank; of kAuto what is planned with until they are chosen
+  std::vector<int64_t> ranks = {};  ///< kAuto only, once chosen: of each sublayer
 };
 
-/// "exact" (or nothing), "dense", or a rank from 0 on; anything else: no value.
+/// "exact" (or nothing), "dense", "auto", or a rank from 0 on; anything else: no value.
 std::optional<Shortcuts> parse_shortcuts(const std::string& text);
 
 /// The field's own spelling.

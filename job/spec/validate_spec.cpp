@@ -164,13 +164,17 @@ class Validator {
   void check_shortcuts(const v1::Method& method) {
     if (method.shortcuts().empty()) return;
     const auto sharing = parse_map_sharing(method.map_sharing());
-    if (!parse_shortcuts(method.shortcuts())) {
+    const auto shortcuts = parse_shortcuts(method.shortcuts());
+    if (!shortcuts) {
       add("method.shortcuts",
-          in_quotes(method.shortcuts()) + " is not exact, dense or a rank from 0 on");
+          in_quotes(method.shortcuts()) + " is not exact, dense, auto or a rank from 0 on");
     } else if (sharing && sharing->kind == MapSharing::Kind::kModel) {
       add("method.shortcuts", in_quotes(method.shortcuts()) +
                                   " does not go with method.map_sharing: model, whose one map "
                                   "needs no shortcuts");
+    } else if (shortcuts->kind == Shortcuts::Kind::kAuto && !allocates(method)) {
+      add("method.shortcuts",
+          "auto needs method.allocate: auto, which chooses the ranks with the rest of the bytes");
     }
   }
 
@@ -236,7 +240,7 @@ class Validator {
     refuse_with(method.has_width(), "width");
     refuse_with(method.has_widths(), "widths");
     refuse_with(method.has_mlp(), "mlp");
-    refuse_with(!method.shortcuts().empty(), "shortcuts");
+    refuse_with(!method.shortcuts().empty() && method.shortcuts() != "auto", "shortcuts");
     const bool other = method.has_sparsity() || method.has_width() || method.has_widths();
     if (!method.has_size() && !other) add(key, "auto needs method.size, the bytes that it divides");
     if (method.has_metric() && method.metric() != v1::Method::fisher) {

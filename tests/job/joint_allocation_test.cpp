@@ -15,6 +15,7 @@
 #include "job/plan/mlps_by_loss.h"
 #include "job/plan/net_size.h"
 #include "job/plan/plan_table.h"
+#include "job/plan/shortcut_forms.h"
 #include "tests/job/resolve_job.h"
 
 namespace dotresize {
@@ -152,7 +153,7 @@ TEST_F(JointAllocation, WhatCostsLittleGoes) {
   const ResolvedJob job = resolve();
   EXPECT_EQ(job.metric, Metric::kFisher);
   EXPECT_TRUE(job.head_sliced);
-  EXPECT_EQ(job.shortcuts.rank, 8);
+  EXPECT_EQ(to_string(job.shortcuts), "auto");
   EXPECT_FALSE(job.widths_known());
   std::vector<double> junctions(13, 1.0);
   junctions[4] = 1e-3;
@@ -234,6 +235,61 @@ TEST_F(JointAllocation, RisesThatFollowTheWidthBefore) {
   EXPECT_TRUE(std::ranges::is_sorted(chosen.widths.all));
 }
 
+TEST_F(JointAllocation, RanksGoWhereTheyAreWorthTheirParameters) {
+  const ResolvedJob job = resolve();
+  const std::vector<int64_t> ranks = possible_shortcut_ranks(256);
+  PredictedRises rises = squares(job, std::vector<double>(13, 1.0), std::vector<double>(6, 0.02));
+  const Allocation fixed = allocate_jointly(config_, job, rises);
+  EXPECT_THAT(fixed.shortcut_ranks, Each(8));
+  EXPECT_THAT(fixed.shortcut_rises, Each(0.0));
+
+  rises.shortcuts.resize(12);
+  for (std::size_t s = 0; s < 11; ++s) {  // the last has no prediction
+    for (const int64_t rank : ranks) {
+      const double missing = static_cast<double>(std::max<int64_t>(0, 40 - rank));
+      rises.shortcuts[s].push_back(s == 3 ? 0.0 : (s == 5 ? 100.0 : 10.0) * missing * missing);
+    }
+  }
+  const Allocation chosen = allocate_jointly(config_, job, rises);
+  EXPECT_EQ(chosen.shortcut_ranks[3], 0);
+  EXPECT_GT(chosen.shortcut_ranks[5], chosen.shortcut_ranks[4]);
+  EXPECT_GT(chosen.shortcut_ranks[4], 0);
+  EXPECT_EQ(chosen.shortcut_ranks[11], 8);
+  for (std::size_t s = 0; s < 11; ++s) {
+    const auto index = std::ranges::find(ranks, chosen.shortcut_ranks[s]) - ranks.begin();
+    EXPECT_EQ(chosen.shortcut_rises[s], rises.shortcuts[s][static_cast<std::size_t>(index)]);
+  }
+  EXPECT_LE(size_of(job, chosen).bytes_fraction(), 0.8);
+
+  // Better than the ranks without a prediction, or others of which all are the same.
+  for (const std::size_t same : {5, 45, 77, 85}) {
+    PredictedRises only = rises;
+    ResolvedJob with_rank = job;
+    with_rank.shortcuts.rank = ranks[same];
+    only.shortcuts.clear();
+    const Allocation uniform = allocate_jointly(config_, with_rank, only);
+    double rise = uniform.predicted_rise();
+    for (std::size_t s = 0; s < 11; ++s) rise += rises.shortcuts[s][same];
+    EXPECT_LT(chosen.predicted_rise(), rise) << ranks[same];
+  }
+}
+
+TEST_F(JointAllocation, AnExactShortcutLosesNothing) {
+  spec_.mutable_method()->set_size(0.97);
+  const ResolvedJob job = resolve();
+  PredictedRises rises = squares(job, std::vector<double>(13, 1.0), std::vector<double>(6, 1e-6));
+  rises.shortcuts.assign(12, std::vector<double>(possible_shortcut_ranks(256).size(), 1.0));
+  const Allocation chosen = allocate_jointly(config_, job, rises);
+  for (std::size_t s = 0; s < 12; ++s) {
+    const int64_t exact =
+        exact_shortcut_rank(chosen.widths.all[s], chosen.widths.all[s + 1], 256, 2);
+    const int64_t narrower = std::max<int64_t>(0, chosen.widths.all[s] - chosen.widths.all[s + 1]);
+    const bool cut = chosen.shortcut_ranks[s] + narrower < exact;
+    EXPECT_EQ(chosen.shortcut_rises[s], cut ? 1.0 : 0.0);
+  }
+  EXPECT_THAT(chosen.shortcut_rises, testing::Contains(0.0));
+}
+
 TEST_F(JointAllocation, OfAStockModelHasOneWidthAndAsManyFeaturesForAll) {
   with_method("name: slicegpt, size: 0.8, allocate: auto", "path: o, format: stock");
   const ResolvedJob job = resolve();
@@ -247,6 +303,7 @@ TEST_F(JointAllocation, OfAStockModelHasOneWidthAndAsManyFeaturesForAll) {
   EXPECT_LT(chosen.widths.all.front(), 256);
   EXPECT_LT(chosen.features.front(), 768);
   EXPECT_THAT(chosen.values, IsEmpty());
+  EXPECT_THAT(chosen.shortcut_ranks, IsEmpty());
   EXPECT_LE(size_of(job, chosen).bytes_fraction(), 0.8);
   EXPECT_DOUBLE_EQ(chosen.predicted_rise(), best_uniform(job, rises));
   const ModelConfig cut = with_features(config_, job, chosen);

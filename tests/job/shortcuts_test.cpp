@@ -19,12 +19,12 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 TEST(Shortcuts, AreSpelledAsTheyAreParsed) {
-  for (const char* text : {"exact", "dense", "0", "8", "4294967295"}) {
+  for (const char* text : {"exact", "dense", "auto", "0", "8", "4294967295"}) {
     ASSERT_TRUE(parse_shortcuts(text)) << text;
     EXPECT_EQ(to_string(*parse_shortcuts(text)), text);
   }
   EXPECT_EQ(to_string(*parse_shortcuts("")), "exact");
-  for (const char* text : {"auto", "-1", "1.5", "8 ", "Exact", "4294967296", "rank"}) {
+  for (const char* text : {"Auto", "-1", "1.5", "8 ", "Exact", "4294967296", "rank"}) {
     EXPECT_FALSE(parse_shortcuts(text)) << text;
   }
 }
@@ -64,6 +64,26 @@ TEST(ShortcutForms, ARankIsAtMostTheExactOne) {
   EXPECT_THAT(ranks({}), ElementsAre(56, 6, 16, 0));
   EXPECT_THAT(ranks({Shortcuts::Kind::kRank, 8}), ElementsAre(8, 6, 8, 0));
   EXPECT_THAT(ranks({Shortcuts::Kind::kDense}), IsEmpty());
+}
+
+TEST(ShortcutForms, ChosenRanksAreThoseOfTheirSublayers) {
+  const std::vector<int64_t> widths = {200, 200, 208, 200};
+  const auto ranks = [&](const Shortcuts& shortcuts) {
+    std::vector<int64_t> found;
+    for (const ShortcutForm& form : shortcut_forms(shortcuts, widths, {}, 256, true)) {
+      found.push_back(form.rank.value_or(-1));
+    }
+    return found;
+  };
+  EXPECT_THAT(ranks({Shortcuts::Kind::kAuto, 8}), ElementsAre(8, 8, 16));
+  EXPECT_THAT(ranks({Shortcuts::Kind::kAuto, 8, {0, 60, 3}}), ElementsAre(0, 56, 11));
+}
+
+TEST(ShortcutForms, RanksToChooseFromAreMultiplesOfA256thOfTheModel) {
+  EXPECT_THAT(possible_shortcut_ranks(12), ElementsAre(4, 3, 2, 1, 0));
+  EXPECT_EQ(possible_shortcut_ranks(256).front(), 85);
+  EXPECT_EQ(possible_shortcut_ranks(8192).front(), 2720);
+  EXPECT_EQ(possible_shortcut_ranks(8192).size(), 86u);
 }
 
 TEST(ShortcutForms, WithinAGroupThereIsNone) {

@@ -3,9 +3,13 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
+#include "worker/maps/alignment.h"
 #include "worker/maps/metric.h"
+#include "worker/maps/shortcut_rise.h"
 #include "worker/maps/spectrum.h"
 
 namespace dotresize {
@@ -96,6 +100,42 @@ TEST(PredictedRise, OfASharedMapIsThatOfWhatTheSublayerWrites) {
     EXPECT_NEAR(first[i].item<double>(), lost(before), 1e-9);
   }
   EXPECT_EQ(rises[2].item<double>(), 0.0);
+}
+
+/// What a shortcut of this rank leaves out, computed with the matrices themselves.
+double lost_by_rank(const Sums& before, const JunctionMap& in, const Sums& junction,
+                    const JunctionMap& out, int64_t rank) {
+  const Alignment cut = align_oblique(in, out.M, rank);
+  at::Tensor stored = at::zeros({in.M.size(1), out.M.size(1)}, at::kDouble);
+  stored.diagonal().fill_(1.0);
+  stored += at::mm(cut.A, cut.B);
+  const at::Tensor missing = at::mm(in.M_inv, out.M) - at::mm(stored, cut.turn.t());
+  const at::Tensor error = at::mm(at::mm(in.M, missing), out.M_inv);  // of a token x
+  return 0.5 *
+         (at::mm(error.t(), at::mm(before.gram, error)) * junction.fisher).sum().item<double>();
+}
+
+TEST(PredictedRise, OfARankIsWhatTheShortcutLeavesOut) {
+  at::manual_seed(4);
+  const Sums before{random_moments(-3.0)};
+  const Sums junction{before.gram + random_moments(-3.0)};
+  const auto map = [](const Sums& of, int64_t k) {
+    const MetricBasis found = of.basis();
+    return map_from_metric(found.factor, found.vectors.narrow(1, 0, k));
+  };
+  const std::vector<int64_t> ranks = {8, 4, 3, 1, 0};
+  for (const auto& [k_in, k_out] : {std::pair(18, 18), {20, 17}, {17, 20}}) {
+    const at::Tensor rises = rises_of_ranks(before.basis(), k_in, junction.basis(), k_out, ranks);
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      const int64_t rank = ranks[i] + std::max(0, k_in - k_out);
+      const double expected =
+          lost_by_rank(before, map(before, k_in), junction, map(junction, k_out), rank);
+      EXPECT_NEAR(rises[static_cast<int64_t>(i)].item<double>(), expected, 1e-9 * (1.0 + expected))
+          << k_in << " to " << k_out << ", rank " << ranks[i];
+    }
+    EXPECT_LT(rises[0].item<double>(), 1e-9);
+    EXPECT_GT(rises[4].item<double>(), 1e-3);
+  }
 }
 
 }  // namespace

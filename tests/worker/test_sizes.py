@@ -94,7 +94,7 @@ def test_every_method_takes_the_widths_of_the_spectra(name, tmp_path):
 
 
 def test_an_allocation_is_better_than_uniform_widths_of_as_many_bytes(tmp_path):
-    allocated = {"name": "slicegpt", "size": 0.8, "allocate": "auto"}
+    allocated = {"name": "slicegpt", "size": 0.8, "allocate": "auto", "shortcuts": "auto"}
     uniform = {"name": "slicegpt", "size": 0.8, "metric": "fisher", "head": "sliced", "shortcuts": "8"}
     evaluation = tmp_path / "evaluation.safetensors"
     save_file({"tokens": load_file(harness.EVALUATION)["tokens"][:16].contiguous()}, evaluation)
@@ -112,8 +112,13 @@ def test_an_allocation_is_better_than_uniform_widths_of_as_many_bytes(tmp_path):
     assert 0.5 < chosen["predicted_over_measured"] < 2
     rises = [junction["predicted_rise"] for junction in reports[0]["junctions"]]
     assert sum(rises) == pytest.approx(chosen["of_junctions"])
-    parts = [chosen[part] for part in ("of_junctions", "of_mlps", "of_values")]
+    parts = [chosen[part] for part in ("of_junctions", "of_mlps", "of_values", "of_shortcuts")]
     assert sum(parts) == pytest.approx(chosen["predicted_kl"])
+    ranks = [shortcut["rank"] for shortcut in reports[0]["shortcuts"]]
+    assert len(set(ranks)) > 3
+    rises = [shortcut["predicted_rise"] for shortcut in reports[0]["shortcuts"]]
+    assert sum(rises) == pytest.approx(chosen["of_shortcuts"])
+    assert 0 < chosen["of_shortcuts"] < 0.2 * chosen["predicted_kl"]
     attentions = reports[0]["attentions"]
     assert [attention["value_head_dim"] for attention in attentions] == chosen["value_head_dims"]
     assert min(chosen["value_head_dims"]) < 32

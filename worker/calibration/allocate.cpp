@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "job/plan/choose_widths.h"
+#include "job/plan/shortcut_forms.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/reason.h"
 #include "worker/calibration/sublayer_cuts.h"
 #include "worker/maps/predicted_rise.h"
+#include "worker/maps/shortcut_rise.h"
 #include "worker/maps/spectrum.h"
 #include "worker/transformer/weights.h"
 
@@ -28,22 +30,30 @@ constexpr char kSharedBasis[] = "dense-map";
 std::string dense_entry(int64_t junction) { return fmt::format("dense-{}", junction); }
 std::string tokens_entry(int64_t junction) { return fmt::format("token-rises-{}", junction); }
 std::string rises_entry(int64_t junction) { return fmt::format("rises-{}", junction); }
+std::string ranks_entry(int64_t sublayer) { return fmt::format("rank-rises-{}", sublayer); }
 
-/// What the junctions of the dense model are predicted to lose. Between two phases of it the
-/// journal has the sums or the bases of all junctions.
+std::vector<double> numbers(const at::Tensor& tensor) {
+  const at::Tensor kept = tensor.contiguous();
+  const auto* data = kept.const_data_ptr<double>();
+  return {data, data + kept.numel()};
+}
+
+/// What the junctions of the dense model and the shortcuts between them are predicted to lose.
+/// Between two phases of it the journal has the sums or the bases of all junctions.
 class JunctionRises {
  public:
   JunctionRises(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
                 const CalibrationObserver& observer, PhaseClock& clock)
       : comm_(comm),
         dense_(dense),
+        job_(job),
         widths_(possible_widths(job.hidden_size, job.allocation->round_to)),
         clock_(clock),
         passes_(comm, dense, observer, clock),
         mine_(junctions_of(dense, dense.shard(comm))) {}
 
-  /// [mapped][G * G], as in PredictedRises.
-  std::vector<std::vector<double>> measure();
+  /// Completes the rises of MLPs and value heads.
+  void measure(PredictedRises& rises);
 
  private:
   bool shared() const { return !dense_.sharing.empty(); }
@@ -52,10 +62,21 @@ class JunctionRises {
   bool lacks_rises(int64_t junction) const {
     return junction < dense_.mapped_junctions() && !dense_.journal.has(rises_entry(junction));
   }
+  /// Whether the shortcut to the junction needs a prediction that is not there.
+  bool lacks_ranks(int64_t junction) const {
+    return !shared() && junction > 0 && junction < dense_.mapped_junctions() &&
+           !dense_.journal.has(ranks_entry(junction - 1));
+  }
+  bool lacks_any(int64_t junction) const { return lacks_rises(junction) || lacks_ranks(junction); }
   void keep_junctions();
   void keep_shared_basis();
   void keep_token_rises();
   void write_rises();
+  std::vector<std::vector<double>> read_rises() const;
+  /// Of all shortcuts between the widths that would be chosen if their ranks were not.
+  void write_ranks(const PredictedRises& rises);
+  std::vector<std::vector<double>> read_ranks() const;
+  void remove_dense_entries();
   JunctionSetup setup(int64_t junction) const {
     return {junction, dense_.config.hidden_size, dense_.map, clock_, dense_.device};
   }
@@ -75,6 +96,7 @@ class JunctionRises {
 
   Communicator& comm_;
   const CalibrationJob& dense_;
+  const ResolvedJob& job_;
   std::vector<int64_t> widths_;
   PhaseClock& clock_;
   PipelinePasses passes_;
@@ -84,10 +106,10 @@ class JunctionRises {
 /// Of a map of its own the basis, of a shared one the sums.
 void JunctionRises::keep_junctions() {
   bool any_lacks = false;
-  for (int64_t j = 0; j < dense_.mapped_junctions(); ++j) any_lacks = any_lacks || lacks_rises(j);
+  for (int64_t j = 0; j < dense_.mapped_junctions(); ++j) any_lacks = any_lacks || lacks_any(j);
   std::vector<int64_t> pending;
   for (const int64_t junction : mine_) {
-    const bool needed = shared() ? any_lacks : lacks_rises(junction) || lacks_rises(junction + 1);
+    const bool needed = shared() ? any_lacks : lacks_any(junction) || lacks_any(junction + 1);
     if (needed && !dense_.journal.has(dense_entry(junction))) pending.push_back(junction);
   }
   in_groups(comm_, dense_, pending, clock_, [&](JunctionGroup& group) {
@@ -188,7 +210,48 @@ void JunctionRises::write_rises() {
   }
 }
 
-std::vector<std::vector<double>> JunctionRises::measure() {
+std::vector<std::vector<double>> JunctionRises::read_rises() const {
+  std::vector<std::vector<double>> all;
+  for (int64_t junction = 0; junction < dense_.mapped_junctions(); ++junction) {
+    all.push_back(numbers(dense_.journal.get(rises_entry(junction)).at("rises")));
+  }
+  return all;
+}
+
+void JunctionRises::write_ranks(const PredictedRises& rises) {
+  const Allocation chosen = allocate_jointly(dense_.config, job_, rises);
+  const std::vector<int64_t> ranks = possible_shortcut_ranks(job_.hidden_size);
+  const DecompositionThreads threads(dense_.map.decomposition_threads);
+  for (const int64_t junction : mine_) {
+    if (!lacks_ranks(junction)) continue;
+    const PhaseClock::Scope scope(clock_, "align", junction_name(junction));
+    const auto width = [&](int64_t of) { return chosen.widths.all.at(static_cast<size_t>(of)); };
+    const at::Tensor found = with_context("junction " + junction_name(junction), [&] {
+      return rises_of_ranks(basis(junction - 1), width(junction - 1), basis(junction),
+                            width(junction), ranks);
+    });
+    dense_.journal.put(ranks_entry(junction - 1), {{"rises", found.cpu()}});
+  }
+}
+
+/// A last junction of full width has no basis, so that nothing is predicted of the shortcut to it.
+std::vector<std::vector<double>> JunctionRises::read_ranks() const {
+  std::vector<std::vector<double>> all(static_cast<size_t>(dense_.config.num_sublayers()));
+  for (int64_t junction = 1; junction < dense_.mapped_junctions(); ++junction) {
+    all.at(static_cast<size_t>(junction - 1)) =
+        numbers(dense_.journal.get(ranks_entry(junction - 1)).at("rises"));
+  }
+  return all;
+}
+
+void JunctionRises::remove_dense_entries() {
+  for (const int64_t junction : mine_) {
+    if (dense_.journal.has(dense_entry(junction))) dense_.journal.remove(dense_entry(junction));
+  }
+  if (has_first() && dense_.journal.has(kSharedBasis)) dense_.journal.remove(kSharedBasis);
+}
+
+void JunctionRises::measure(PredictedRises& rises) {
   keep_junctions();
   comm_.barrier();
   if (shared()) {
@@ -200,23 +263,24 @@ std::vector<std::vector<double>> JunctionRises::measure() {
   passes_.unload();
   write_rises();
   comm_.barrier();
-  for (const int64_t junction : mine_) {
-    if (dense_.journal.has(dense_entry(junction))) dense_.journal.remove(dense_entry(junction));
+  rises.junctions = read_rises();
+  if (!shared()) {
+    write_ranks(rises);
+    comm_.barrier();
+    rises.shortcuts = read_ranks();
   }
-  if (has_first() && dense_.journal.has(kSharedBasis)) dense_.journal.remove(kSharedBasis);
-  std::vector<std::vector<double>> all;
-  for (int64_t junction = 0; junction < dense_.mapped_junctions(); ++junction) {
-    const at::Tensor found = dense_.journal.get(rises_entry(junction)).at("rises").contiguous();
-    const auto* data = found.const_data_ptr<double>();
-    all.emplace_back(data, data + found.numel());
-  }
-  return all;
+  remove_dense_entries();
 }
 
 Json to_json(const Allocation& chosen) {
-  return {{"widths", chosen.widths.all},   {"features", chosen.features},
-          {"values", chosen.values},       {"junction_rises", chosen.junction_rises},
-          {"mlp_rises", chosen.mlp_rises}, {"value_rises", chosen.value_rises}};
+  return {{"widths", chosen.widths.all},
+          {"features", chosen.features},
+          {"values", chosen.values},
+          {"shortcut_ranks", chosen.shortcut_ranks},
+          {"junction_rises", chosen.junction_rises},
+          {"mlp_rises", chosen.mlp_rises},
+          {"value_rises", chosen.value_rises},
+          {"shortcut_rises", chosen.shortcut_rises}};
 }
 
 Allocation from_json(const Json& object, const ResolvedJob& job) {
@@ -225,9 +289,11 @@ Allocation from_json(const Json& object, const ResolvedJob& job) {
   object.at("widths").get_to(chosen.widths.all);
   object.at("features").get_to(chosen.features);
   object.at("values").get_to(chosen.values);
+  object.at("shortcut_ranks").get_to(chosen.shortcut_ranks);
   object.at("junction_rises").get_to(chosen.junction_rises);
   object.at("mlp_rises").get_to(chosen.mlp_rises);
   object.at("value_rises").get_to(chosen.value_rises);
+  object.at("shortcut_rises").get_to(chosen.shortcut_rises);
   return chosen;
 }
 
@@ -240,7 +306,7 @@ Allocation allocate(Communicator& comm, const CalibrationJob& dense, const Resol
     PredictedRises rises;
     rises.mlps = std::move(curves.mlps);
     rises.values = std::move(curves.values);
-    rises.junctions = JunctionRises(comm, dense, job, observer, clock).measure();
+    JunctionRises(comm, dense, job, observer, clock).measure(rises);
     const PhaseClock::Scope scope(clock, "solve");
     if (comm.rank() == 0) {
       dense.journal.put_value(kChosen, to_json(allocate_jointly(dense.config, job, rises)));

@@ -105,6 +105,13 @@ void write_companions(JobContext& run, const Calibrated& calibrated) {
   run.comm.barrier();
 }
 
+/// What was predicted of the shortcuts; a stock output has none.
+void add_rises(const Allocation& chosen, std::vector<ShortcutReport>& shortcuts) {
+  for (std::size_t s = 0; s < shortcuts.size(); ++s) {
+    shortcuts[s].predicted_rise = chosen.shortcut_rises.at(s);
+  }
+}
+
 /// Rank 0: the report but for perplexities, ranks and wall time.
 Report make_report(const JobContext& run, const JobTokens& tokens, const Calibrated& calibrated,
                    const Hashes& inputs) {
@@ -114,6 +121,7 @@ Report make_report(const JobContext& run, const JobTokens& tokens, const Calibra
   report.widths = calibrated.widths;
   report.junctions = calibrated.junctions;
   report.shortcuts = report_shortcuts(calibrated.output);
+  if (calibrated.allocation) add_rises(*calibrated.allocation, report.shortcuts);
   report.mlps = calibrated.mlps;
   report.attentions = calibrated.attentions;
   report.allocation = calibrated.allocation;

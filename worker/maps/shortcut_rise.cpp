@@ -1,0 +1,62 @@
+// A token that reaches the sublayer as y (its k_in numbers in the first map) leaves it with y·A·B
+// in error if the product A·B is missing from its shortcut. With C = E[yᵀy] and the Fisher matrix F
+// of the numbers in the second map the loss rises by ½ tr(C·A·B·F·Bᵀ·Aᵀ) = ½ Σ_ab (AᵀCA)_ab
+// (BFBᵀ)_ab, the sum over all pairs of columns of A that are missing: those from the rank on.
+#include "worker/maps/shortcut_rise.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "worker/maps/alignment.h"
+#include "worker/maps/metric.h"
+
+namespace dotresize {
+namespace {
+
+JunctionMap map_of(const MetricBasis& junction, int64_t k) {
+  return map_from_metric(junction.factor, junction.vectors.narrow(1, 0, k));
+}
+
+/// AᵀCA. With x·L·V of mean squares e, it is Z diag(e) Zᵀ of Z = (L⁻¹·M·A)ᵀ·V.
+at::Tensor moments_of(const MetricBasis& junction, const at::Tensor& MA) {
+  const at::Tensor whitened =
+      at::linalg_solve_triangular(junction.factor, MA, /*upper=*/false);  // L⁻¹·M·A
+  const at::Tensor Z = at::mm(whitened.t(), junction.vectors);
+  return at::mm(Z * junction.values.clamp_min(0.0), Z.t());
+}
+
+/// Z·F·Zᵀ, Z: [r, d]. F is L·Lᵀ without its ridge.
+at::Tensor loss_of(const MetricBasis& junction, const at::Tensor& Z) {
+  const at::Tensor ZL = at::mm(Z, junction.factor);
+  return at::mm(ZL, ZL.t()) - metric_ridge(junction.factor) * at::mm(Z, Z.t());
+}
+
+}  // namespace
+
+at::Tensor rises_of_ranks(MetricBasis before, int64_t k_in, MetricBasis junction, int64_t k_out,
+                          const std::vector<int64_t>& ranks) {
+  const JunctionMap out = map_of(junction, k_out);
+  junction.vectors.reset();  // room for the rotation
+  const JunctionMap in = map_of(before, k_in);
+  const Alignment shortcut = align_oblique(in, out.M, std::min(k_in, k_out));
+  const at::Tensor written = at::mm(shortcut.B, at::mm(shortcut.turn.t(), out.M_inv));
+  const at::Tensor rises =
+      moments_of(before, at::mm(in.M, shortcut.A)) * loss_of(junction, written) / 2.0;
+
+  const int64_t columns = rises.size(0);
+  const at::Tensor beyond =  // [columns + 1], of all pairs from a column on
+      at::constant_pad_nd(rises, {0, 1, 0, 1})
+          .flip({0, 1})
+          .cumsum(0)
+          .cumsum(1)
+          .flip({0, 1})
+          .diagonal();
+  std::vector<int64_t> first;
+  for (const int64_t rank : ranks) {
+    first.push_back(std::min(columns, rank + std::max<int64_t>(0, k_in - k_out)));
+  }
+  return beyond.clamp_min(0.0).index_select(0, at::tensor(first, at::kLong).to(beyond.device()));
+}
+
+}  // namespace dotresize
