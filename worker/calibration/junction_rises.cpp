@@ -1,0 +1,278 @@
+#include "worker/calibration/junction_rises.h"
+
+#include <ATen/ATen.h>
+#include <fmt/core.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "job/plan/choose_widths.h"
+#include "job/plan/shortcut_forms.h"
+#include "worker/calibration/junction_groups.h"
+#include "worker/calibration/reason.h"
+#include "worker/maps/predicted_rise.h"
+#include "worker/maps/shortcut_rise.h"
+#include "worker/maps/spectrum.h"
+#include "worker/transformer/weights.h"
+
+namespace dotresize {
+namespace {
+
+constexpr char kSharedBasis[] = "dense-map";
+
+std::string dense_entry(int64_t junction) { return fmt::format("dense-{}", junction); }
+std::string tokens_entry(int64_t junction) { return fmt::format("token-rises-{}", junction); }
+std::string rises_entry(int64_t junction) { return fmt::format("rises-{}", junction); }
+std::string ranks_entry(int64_t sublayer) { return fmt::format("rank-rises-{}", sublayer); }
+
+std::vector<double> numbers(const at::Tensor& tensor) {
+  const at::Tensor kept = tensor.contiguous();
+  const auto* data = kept.const_data_ptr<double>();
+  return {data, data + kept.numel()};
+}
+
+/// What the junctions of the dense model and the shortcuts between them are predicted to lose.
+/// Between two phases of it the journal has the sums or the bases of all junctions.
+class JunctionRises {
+ public:
+  JunctionRises(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
+                const CalibrationObserver& observer, PhaseClock& clock)
+      : comm_(comm),
+        dense_(dense),
+        job_(job),
+        widths_(possible_widths(job.hidden_size, job.allocation->round_to)),
+        clock_(clock),
+        passes_(comm, dense, observer, clock),
+        mine_(junctions_of(dense, dense.shard(comm))) {}
+
+  /// Completes the rises of MLPs and value heads.
+  void measure(PredictedRises& rises);
+
+ private:
+  bool shared() const { return !dense_.sharing.empty(); }
+  /// Whether this rank has junction 0.
+  bool has_first() const { return !mine_.empty() && mine_.front() == 0; }
+  bool lacks_rises(int64_t junction) const {
+    return junction < dense_.mapped_junctions() && !dense_.journal.has(rises_entry(junction));
+  }
+  /// Whether the shortcut to the junction needs a prediction that is not there.
+  bool lacks_ranks(int64_t junction) const {
+    return !shared() && junction > 0 && junction < dense_.mapped_junctions() &&
+           !dense_.journal.has(ranks_entry(junction - 1));
+  }
+  bool lacks_any(int64_t junction) const { return lacks_rises(junction) || lacks_ranks(junction); }
+  void keep_junctions();
+  void keep_shared_basis();
+  void keep_token_rises();
+  void write_rises();
+  std::vector<std::vector<double>> read_rises() const;
+  /// Of all shortcuts between the widths that would be chosen if their ranks were not.
+  void write_ranks(const PredictedRises& rises);
+  std::vector<std::vector<double>> read_ranks() const;
+  void remove_dense_entries();
+  JunctionSetup setup(int64_t junction) const {
+    return {junction, dense_.config.hidden_size, dense_.map, clock_, dense_.device};
+  }
+  /// Of the entry, on the device.
+  std::map<std::string, at::Tensor> load(const std::string& entry) const;
+  MetricBasis basis(const std::string& entry) const;
+  MetricBasis basis(int64_t junction) const {
+    return basis(shared() ? kSharedBasis : dense_entry(junction));
+  }
+  /// Mirrored, of a token.
+  at::Tensor mean(const std::string& entry, const char* name) const;
+  at::Tensor rises(int64_t junction) const;
+  /// What the sums of the whole stream say, as if nothing were gone before.
+  at::Tensor rises_of_all(int64_t junction) const;
+  at::Tensor shared_rises(int64_t junction) const;
+  int64_t grid() const { return std::ssize(widths_); }
+
+  Communicator& comm_;
+  const CalibrationJob& dense_;
+  const ResolvedJob& job_;
+  std::vector<int64_t> widths_;
+  PhaseClock& clock_;
+  PipelinePasses passes_;
+  std::vector<int64_t> mine_;
+};
+
+/// Of a map of its own the basis, of a shared one the sums.
+void JunctionRises::keep_junctions() {
+  bool any_lacks = false;
+  for (int64_t j = 0; j < dense_.mapped_junctions(); ++j) any_lacks = any_lacks || lacks_any(j);
+  std::vector<int64_t> pending;
+  for (const int64_t junction : mine_) {
+    const bool needed = shared() ? any_lacks : lacks_any(junction) || lacks_any(junction + 1);
+    if (needed && !dense_.journal.has(dense_entry(junction))) pending.push_back(junction);
+  }
+  in_groups(comm_, dense_, pending, clock_, [&](JunctionGroup& group) {
+    passes_.first(group);
+    for (StageJunction& junction : group.junctions) {
+      std::map<std::string, at::Tensor> kept = junction.first->tensors();
+      if (!shared()) {
+        kept = std::move(*junction.first).finish(dense_.windows.numel()).tensors();
+        kept.erase("gram");
+      }
+      dense_.journal.put(dense_entry(junction.setup.junction), kept);
+      junction.first.reset();
+    }
+  });
+}
+
+/// Rank 0, which has junction 0.
+void JunctionRises::keep_shared_basis() {
+  const int64_t tokens = dense_.windows.numel();
+  FirstPass sum(setup(0), CostPrecision{});
+  for (int64_t junction = 0; junction < dense_.mapped_junctions(); ++junction) {
+    sum.add_scaled({setup(junction), dense_.journal.get(dense_entry(junction))}, tokens);
+  }
+  std::map<std::string, at::Tensor> kept = std::move(sum).finish(tokens).tensors();
+  kept.erase("gram");
+  dense_.journal.put(kSharedBasis, kept);
+}
+
+std::map<std::string, at::Tensor> JunctionRises::load(const std::string& entry) const {
+  std::map<std::string, at::Tensor> tensors = dense_.journal.get(entry);
+  for (auto& [name, tensor] : tensors) tensor = to_device(tensor, dense_.device);
+  return tensors;
+}
+
+MetricBasis JunctionRises::basis(const std::string& entry) const {
+  const auto tensors = load(entry);
+  return {tensors.at("values"), tensors.at("vectors"), tensors.at("factor")};
+}
+
+at::Tensor JunctionRises::mean(const std::string& entry, const char* name) const {
+  const at::Tensor upper = load(entry).at(name).triu();
+  return (upper + upper.triu(1).t()) / static_cast<double>(dense_.windows.numel());
+}
+
+/// In the second pass.
+void JunctionRises::keep_token_rises() {
+  std::vector<int64_t> pending;
+  for (const int64_t junction : mine_) {
+    const bool lacks = !dense_.journal.has(tokens_entry(junction));
+    if (lacks_rises(junction) && lacks) pending.push_back(junction);
+  }
+  const auto at_once = [](const RankShard& shard) { return shard.junctions_at_once; };
+  in_parts(comm_, dense_.plan, pending, at_once, [&](std::span<const int64_t> part, int64_t) {
+    std::map<int64_t, TokenRises> sums;
+    for (const int64_t junction : part) sums.try_emplace(junction, basis(junction), widths_);
+    passes_.pairs(part, [&](int64_t junction, const at::Tensor& x, const at::Tensor& g) {
+      const PhaseClock::Scope scope(clock_, "gram", junction_name(junction));
+      sums.at(junction).add(x, g);
+    });
+    for (const int64_t junction : part) {
+      dense_.journal.put(tokens_entry(junction), {{"sums", sums.at(junction).sums().cpu()}});
+    }
+  });
+}
+
+at::Tensor JunctionRises::rises_of_all(int64_t junction) const {
+  if (!shared()) return rises_of_first(basis(junction), widths_);
+  const std::string entry = dense_entry(junction);
+  return rises_of_shared(basis(junction), mean(entry, "gram"), {}, mean(entry, "fisher"), widths_);
+}
+
+at::Tensor JunctionRises::shared_rises(int64_t junction) const {
+  const std::string entry = dense_entry(junction);
+  const at::Tensor before = junction == 0 ? at::Tensor() : mean(dense_entry(junction - 1), "gram");
+  const at::Tensor found = rises_of_shared(basis(kSharedBasis), mean(entry, "gram"), before,
+                                           mean(entry, "fisher"), widths_);
+  return found.diag_embed();
+}
+
+at::Tensor JunctionRises::rises(int64_t junction) const {
+  const at::Tensor all = rises_of_all(junction);
+  const at::Tensor of_tokens = load(tokens_entry(junction)).at("sums");
+  const at::Tensor ratio =
+      at::where(all > 0.0, of_tokens / (all * static_cast<double>(dense_.windows.numel())), 1.0);
+  if (shared()) return shared_rises(junction) * ratio;
+  if (junction == 0) return (all * ratio).expand({grid(), grid()});
+  return rises_behind(basis(junction - 1), basis(junction), widths_) * ratio;
+}
+
+void JunctionRises::write_rises() {
+  const DecompositionThreads threads(dense_.map.decomposition_threads);
+  for (const int64_t junction : mine_) {
+    if (!lacks_rises(junction)) continue;
+    const PhaseClock::Scope scope(clock_, "solve", junction_name(junction));
+    const at::Tensor found =
+        with_context("junction " + junction_name(junction), [&] { return rises(junction); });
+    dense_.journal.put(rises_entry(junction), {{"rises", found.cpu().contiguous()}});
+  }
+}
+
+std::vector<std::vector<double>> JunctionRises::read_rises() const {
+  std::vector<std::vector<double>> all;
+  for (int64_t junction = 0; junction < dense_.mapped_junctions(); ++junction) {
+    all.push_back(numbers(dense_.journal.get(rises_entry(junction)).at("rises")));
+  }
+  return all;
+}
+
+void JunctionRises::write_ranks(const PredictedRises& rises) {
+  const Allocation chosen = allocate_jointly(dense_.config, job_, rises);
+  const std::vector<int64_t> ranks = possible_shortcut_ranks(job_.hidden_size);
+  const DecompositionThreads threads(dense_.map.decomposition_threads);
+  for (const int64_t junction : mine_) {
+    if (!lacks_ranks(junction)) continue;
+    const PhaseClock::Scope scope(clock_, "align", junction_name(junction));
+    const auto width = [&](int64_t of) { return chosen.widths.all.at(static_cast<size_t>(of)); };
+    const at::Tensor found = with_context("junction " + junction_name(junction), [&] {
+      return rises_of_ranks(basis(junction - 1), width(junction - 1), basis(junction),
+                            width(junction), ranks);
+    });
+    dense_.journal.put(ranks_entry(junction - 1), {{"rises", found.cpu()}});
+  }
+}
+
+/// A last junction of full width has no basis, so that nothing is predicted of the shortcut to it.
+std::vector<std::vector<double>> JunctionRises::read_ranks() const {
+  std::vector<std::vector<double>> all(static_cast<size_t>(dense_.config.num_sublayers()));
+  for (int64_t junction = 1; junction < dense_.mapped_junctions(); ++junction) {
+    all.at(static_cast<size_t>(junction - 1)) =
+        numbers(dense_.journal.get(ranks_entry(junction - 1)).at("rises"));
+  }
+  return all;
+}
+
+void JunctionRises::remove_dense_entries() {
+  for (const int64_t junction : mine_) {
+    if (dense_.journal.has(dense_entry(junction))) dense_.journal.remove(dense_entry(junction));
+  }
+  if (has_first() && dense_.journal.has(kSharedBasis)) dense_.journal.remove(kSharedBasis);
+}
+
+void JunctionRises::measure(PredictedRises& rises) {
+  keep_junctions();
+  comm_.barrier();
+  if (shared()) {
+    const bool lacks = dense_.journal.has(dense_entry(0)) && !dense_.journal.has(kSharedBasis);
+    if (has_first() && lacks) keep_shared_basis();
+    comm_.barrier();
+  }
+  keep_token_rises();
+  passes_.unload();
+  write_rises();
+  comm_.barrier();
+  rises.junctions = read_rises();
+  if (!shared()) {
+    write_ranks(rises);
+    comm_.barrier();
+    rises.shortcuts = read_ranks();
+  }
+  remove_dense_entries();
+}
+
+}  // namespace
+
+void measure_junctions(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
+                       const CalibrationObserver& observer, PhaseClock& clock,
+                       PredictedRises& rises) {
+  JunctionRises(comm, dense, job, observer, clock).measure(rises);
+}
+
+}  // namespace dotresize
