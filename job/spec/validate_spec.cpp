@@ -270,6 +270,11 @@ class Validator {
             "dense does not go with output.format: stock, whose one map narrows "
             "the head too (sliced)");
       }
+      if (open && !method.shortcuts().empty()) {
+        add("method.shortcuts", in_quotes(method.shortcuts()) +
+                                    " does not go with output.format: stock, whose one map needs "
+                                    "no shortcuts");
+      }
       return;
     }
     add("output.format",

@@ -34,8 +34,8 @@ at::Tensor loss_of(const MetricBasis& junction, const at::Tensor& Z) {
 
 }  // namespace
 
-at::Tensor rises_of_ranks(MetricBasis before, int64_t k_in, MetricBasis junction, int64_t k_out,
-                          const std::vector<int64_t>& ranks) {
+at::Tensor rises_of_ranks(const MetricBasis& before, int64_t k_in, MetricBasis junction,
+                          int64_t k_out, const std::vector<int64_t>& ranks) {
   const JunctionMap out = map_of(junction, k_out);
   junction.vectors.reset();  // room for the rotation
   const JunctionMap in = map_of(before, k_in);
@@ -53,6 +53,7 @@ at::Tensor rises_of_ranks(MetricBasis before, int64_t k_in, MetricBasis junction
           .flip({0, 1})
           .diagonal();
   std::vector<int64_t> first;
+  first.reserve(ranks.size());
   for (const int64_t rank : ranks) {
     first.push_back(std::min(columns, rank + std::max<int64_t>(0, k_in - k_out)));
   }
