@@ -57,6 +57,14 @@ TEST(ReportPage, ShowsValueHeadsThatWereCut) {
   EXPECT_THAT(ids_of(page), Contains("values-predicted-rise"));
 }
 
+TEST(ReportPage, ShowsWhatIsPredictedOfTheShortcuts) {
+  Report report = example_report();
+  EXPECT_THAT(ids_of(page_of(report)), Not(Contains("shortcut-predicted-rise")));
+  report.shortcuts[0].predicted_rise = 0.25;
+  EXPECT_EQ(figure_of(page_of(report), "shortcut-predicted-rise").csv,
+            "sublayer,predicted rise\nlayers.0.attention,0.25\nlayers.0.mlp,\n");
+}
+
 TEST(ReportPage, PhasesThatTakeLittleTimeAreShownAsOne) {
   Report report = example_report();
   for (int i = 0; i < 20; ++i) report.ranks[0].seconds["p" + std::to_string(i)] = 0.01;
