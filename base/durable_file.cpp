@@ -13,10 +13,12 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr char kTemporary[] = ".tmp-";
+
 /// A name in the same directory that no other process picks.
 fs::path temporary_name(fs::path path) {
   std::random_device random;
-  path += ".tmp-";
+  path += kTemporary;
   path += std::to_string(random());
   path += std::to_string(random());
   return path;
@@ -82,6 +84,12 @@ void write_file_atomically(const fs::path& path, std::string_view content, mode_
   fs::rename(temporary, path);
   removal.armed = false;
   sync_directory(path.parent_path());
+}
+
+bool is_left_of(const fs::directory_entry& file, std::string_view name) {
+  std::error_code error;
+  return file.path().filename().string().starts_with(std::string(name) + kTemporary) &&
+         fs::is_regular_file(file.symlink_status(error));
 }
 
 void sync_directory(const fs::path& dir) {

@@ -41,6 +41,10 @@ class OutputFile {
 void write_file_atomically(const std::filesystem::path& path, std::string_view content,
                            mode_t permissions = 0644);
 
+/// Whether the file is what write_file_atomically() of a file named `name` has left in its
+/// directory: it was killed.
+bool is_left_of(const std::filesystem::directory_entry& file, std::string_view name);
+
 /// fsync of a directory, so that the names in it are durable. Throws std::system_error.
 void sync_directory(const std::filesystem::path& dir);
 

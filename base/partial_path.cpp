@@ -1,5 +1,7 @@
 #include "base/partial_path.h"
 
+#include "base/durable_file.h"
+
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
@@ -24,6 +26,15 @@ bool has_entries(const fs::path& journal) {
   return false;
 }
 
+/// Whether the process that made it was killed before it had said whose it is.
+bool is_nobodys(const fs::path& journal) {
+  std::error_code error;
+  for (const fs::directory_entry& file : fs::directory_iterator(journal, error)) {
+    if (!is_left_of(file, kOwnerOfOutput)) return false;
+  }
+  return !error;
+}
+
 }  // namespace
 
 bool is_model_of_dotresize(const fs::path& dir) {
@@ -45,7 +56,7 @@ bool is_empty_partial(const fs::path& partial) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(partial, error)) {
     const bool empty_journal = entry.path().filename() == kJournalDirectory &&
-                               !entry.is_symlink(error) && fs::is_empty(entry.path(), error);
+                               !entry.is_symlink(error) && is_nobodys(entry.path());
     if (!empty_journal) return false;
   }
   return !error;

@@ -31,7 +31,8 @@ std::string existing_output_fault(const std::filesystem::path& output);
 /// Says that `output`, which is there, is none.
 std::string foreign_output_fault(const std::filesystem::path& output);
 
-/// Whether the directory has nothing in it but an empty journal: nothing that could be anybody's.
+/// Whether the directory has nothing in it but an empty journal, or one whose owner was never
+/// written to its end: nothing that could be anybody's.
 bool is_empty_partial(const std::filesystem::path& partial);
 
 /// Whether nothing is lost if a job takes this directory for its unfinished output: it is missing

@@ -60,6 +60,24 @@ TEST_F(JobOutputTest, OfAnotherJobOrOfNobodyIsNotTouched) {
   EXPECT_EQ(file_bytes(partial() / "thesis"), "only copy");
 }
 
+TEST_F(JobOutputTest, OfAJobThatWasKilledBeforeItSaidWhoseItIsGoes) {
+  const auto put_journal = [&](const std::string& file) {
+    fs::create_directories(partial() / kJournalDirectory);
+    put_file(partial() / kJournalDirectory / file, "{");
+  };
+  put_journal("owner.json.tmp-123");
+  discard();
+  EXPECT_FALSE(fs::exists(partial()));
+  put_journal("owner.json.tmp-123");
+  JobOutput(out_, "j-1").trim();
+  EXPECT_FALSE(fs::exists(partial()));
+  put_journal("owner.json.tmp-123");
+  put_journal("map-0.json");
+  discard();
+  JobOutput(out_, "j-1").trim();
+  EXPECT_TRUE(fs::exists(partial() / kJournalDirectory / "map-0.json"));
+}
+
 TEST_F(JobOutputTest, LinkInItsPlaceOrOnTheWayIsNotFollowed) {
   fs::create_directories(out_.parent_path());
   fs::create_directory_symlink(home_ / "victim", partial());
