@@ -94,8 +94,8 @@ struct Part {
 /// Ranks of a sublayer's shortcut.
 Part shortcut_part(const ResolvedJob& job, const PredictedRises& rises, int64_t sublayer) {
   const auto s = static_cast<std::size_t>(sublayer);
-  if (rises.shortcuts.empty() || rises.shortcuts.at(s).empty())
-    return {{job.shortcuts.rank}, {0.0}};
+  const bool predicted = !rises.shortcuts.empty() && !rises.shortcuts.at(s).empty();
+  if (!predicted) return {{job.shortcuts.rank}, {0.0}};
   return {possible_shortcut_ranks(job.hidden_size), rises.shortcuts[s]};
 }
 

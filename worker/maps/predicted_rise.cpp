@@ -60,8 +60,11 @@ at::Tensor rises_of_shared(const MetricBasis& basis, const at::Tensor& gram,
   const at::Tensor written = before.defined() ? gram - before : gram;
   const at::Tensor products =
       at::mm(to.t(), at::mm(written, to)) * at::mm(from.t(), at::mm(fisher, from));
-  const at::Tensor corners = sums_beyond(sums_beyond(products, widths).t(), widths);
-  return corners.diagonal().abs() / 2.0;
+  return corner_sums(products, widths).abs() / 2.0;
+}
+
+at::Tensor corner_sums(const at::Tensor& products, const std::vector<int64_t>& first) {
+  return sums_beyond(sums_beyond(products, first).t(), first).diagonal();
 }
 
 TokenRises::TokenRises(const MetricBasis& basis, std::vector<int64_t> widths)

@@ -32,6 +32,10 @@ at::Tensor rises_of_shared(const MetricBasis& basis, const at::Tensor& gram,
                            const at::Tensor& before, const at::Tensor& fisher,
                            const std::vector<int64_t>& widths);
 
+/// Of each of `first` the sum of all products from that row and column on: [first]. products: [n,
+/// n]; first: 0 to n.
+at::Tensor corner_sums(const at::Tensor& products, const std::vector<int64_t>& first);
+
 /// What the map of one junction does to the loss of each token by itself: ½ (Σ_(b ≥ k) y_b h_b)², y
 /// = x·L·V being the token and h = g·L⁻ᵀ·V its gradient. Its mean is what the functions above say
 /// if activations and gradients were independent of each other, and more if tokens that are hard to

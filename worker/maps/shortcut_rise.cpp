@@ -41,23 +41,14 @@ at::Tensor rises_of_ranks(const MetricBasis& before, int64_t k_in, MetricBasis j
   const JunctionMap in = map_of(before, k_in);
   const Alignment shortcut = align_oblique(in, out.M, std::min(k_in, k_out));
   const at::Tensor written = at::mm(shortcut.B, at::mm(shortcut.turn.t(), out.M_inv));
-  const at::Tensor rises =
-      moments_of(before, at::mm(in.M, shortcut.A)) * loss_of(junction, written) / 2.0;
-
-  const int64_t columns = rises.size(0);
-  const at::Tensor beyond =  // [columns + 1], of all pairs from a column on
-      at::constant_pad_nd(rises, {0, 1, 0, 1})
-          .flip({0, 1})
-          .cumsum(0)
-          .cumsum(1)
-          .flip({0, 1})
-          .diagonal();
+  const at::Tensor products =
+      moments_of(before, at::mm(in.M, shortcut.A)) * loss_of(junction, written);
   std::vector<int64_t> first;
   first.reserve(ranks.size());
   for (const int64_t rank : ranks) {
-    first.push_back(std::min(columns, rank + std::max<int64_t>(0, k_in - k_out)));
+    first.push_back(std::min(products.size(0), rank + std::max<int64_t>(0, k_in - k_out)));
   }
-  return beyond.clamp_min(0.0).index_select(0, at::tensor(first, at::kLong).to(beyond.device()));
+  return corner_sums(products, first).clamp_min(0.0) / 2.0;
 }
 
 }  // namespace dotresize
