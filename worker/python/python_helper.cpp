@@ -23,7 +23,8 @@ std::string python_program() {
 
 void run_python_helper(const std::string& what, std::string_view source,
                        const std::vector<std::string>& arguments) {
-  std::vector<std::string> command = {python_program(), "-c", std::string(source)};
+  // -I: nothing of the directory where the user happens to be is imported.
+  std::vector<std::string> command = {python_program(), "-I", "-c", std::string(source)};
   command.insert(command.end(), arguments.begin(), arguments.end());
   const ChildResult result = run_child(command);
   if (result.exit_code == kExitBadData) throw InputError(result.last_line);
