@@ -15,7 +15,7 @@ SOURCE = (ROOT / "worker" / "python" / "tokenize_text.py").read_text()
 
 
 def run(model, out, *texts):
-    command = [sys.executable, "-c", SOURCE, str(model), str(out), *map(str, texts)]
+    command = [sys.executable, "-I", "-c", SOURCE, str(model), str(out), *map(str, texts)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
@@ -142,3 +142,11 @@ def test_a_prompt_without_tokens_is_refused(tmp_path):
     result = translate("--encode", MODEL, ["Words.", ""], tmp_path / "ids.json")
     assert result.returncode == 65 and "no tokens in the text ''" in result.stderr
     assert not (tmp_path / "ids.json").exists()
+
+
+def test_nothing_of_the_working_directory_is_imported(tmp_path, texts):
+    for module in ("json", "tokenizers", "numpy"):
+        (tmp_path / f"{module}.py").write_text("raise SystemExit('executed')")
+    out = tmp_path / "tokens.safetensors"
+    command = [sys.executable, "-I", "-c", SOURCE, MODEL, out, *texts]
+    assert subprocess.run(command, cwd=tmp_path, timeout=60).returncode == 0
