@@ -108,7 +108,7 @@ def slow_tokenizer(spec, tmp_path, monkeypatch):
         program = tmp_path / "python"
         program.write_text(
             f"#!/bin/sh\ntouch {tmp_path}/tokenizing\nsleep {seconds}\n"
-            f'cp {harness.CALIBRATION} "$4"\n'  # -c SOURCE MODEL OUT TEXT
+            f'cp {harness.CALIBRATION} "$5"\n'  # -I -c SOURCE MODEL OUT TEXT
         )
         program.chmod(0o755)
         monkeypatch.setenv("DOTRESIZE_PYTHON", str(program))
@@ -117,6 +117,19 @@ def slow_tokenizer(spec, tmp_path, monkeypatch):
         spec["resources"].update(timeout_s=2, ranks=2)
 
     return use
+
+
+def test_the_tokenizer_imports_nothing_of_the_working_directory(spec, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for module in ("json", "tokenizers"):
+        (elsewhere / f"{module}.py").write_text(f"open('{tmp_path}/executed', 'w')")
+    (tmp_path / "text").write_text("to be tokenised " * 100)
+    spec["calibration"] = {"text": [str(tmp_path / "text")], "samples": 1, "seqlen": 64}
+    command = harness.command(spec, tmp_path, ranks=0)
+    result = subprocess.run(command, cwd=elsewhere, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    assert not (tmp_path / "executed").exists()
 
 
 def test_operation_may_take_longer_than_the_deadline(slow_tokenizer, spec, tmp_path):
