@@ -247,6 +247,8 @@ MapDiagnostics Journal::shared_diagnostics(int64_t first_junction) const {
 
 void JunctionRecorder::record(int64_t junction, SolvedJunction solved) {
   finish();
+  // Before the event: the writer's stream waits for what comes before it alone.
+  const JunctionMap map = solved.solution.map.to(dtype_);
   const auto before = std::make_shared<RecordedEvent>(device_);
   const auto start = [&](const KeptStream& kept, auto step) {
     return std::async(std::launch::async, [&kept, before, step = std::move(step)]() mutable {
@@ -256,9 +258,9 @@ void JunctionRecorder::record(int64_t junction, SolvedJunction solved) {
     });
   };
   junction_ = junction;
-  map_written_ = start(
-      writing_, [this, junction, map = solved.solution.map.to(dtype_),
-                 support = solved.solution.support] { journal_.put_map(junction, map, support); });
+  map_written_ = start(writing_, [this, junction, map, support = solved.solution.support] {
+    journal_.put_map(junction, map, support);
+  });
   described_ = start(describing_, [found = solved.solution.diagnostics,
                                    describe = std::move(solved.describe)]() mutable {
     describe(found);
