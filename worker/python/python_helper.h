@@ -14,13 +14,13 @@ std::string_view configuration_py();
 /// modeling_dotresize.py: goes into every output directory.
 std::string_view modeling_py();
 
-/// run_in_transformers.py: run as `PYTHON -I -c SOURCE MODEL_DIR OUT.json OPTIONS...`. Exit codes as
-/// tokenize_text.py.
+/// run_in_transformers.py: run as `PYTHON -I -c SOURCE MODEL_DIR OUT.json OPTIONS...`. Exit codes
+/// as tokenize_text.py.
 std::string_view run_in_transformers_py();
 
 /// tokenize_text.py: run as `PYTHON -I -c SOURCE MODEL_DIR OUT.safetensors TEXT_FILE...`, or as
-/// `PYTHON -I -c SOURCE --encode|--decode MODEL_DIR IN.json OUT.json`. Exit code 65 if the input is at
-/// fault; its last line of stderr says why.
+/// `PYTHON -I -c SOURCE --encode|--decode MODEL_DIR IN.json OUT.json`. Exit code 65 if the input is
+/// at fault; its last line of stderr says why.
 std::string_view tokenize_text_py();
 
 /// Runs one of the programs above, `what` in error messages, in $DOTRESIZE_PYTHON, else the
