@@ -194,10 +194,37 @@ std::vector<int64_t> read_junction_widths(const ConfigFields& fields, const Mode
   for (const json& width : widths) {
     result.push_back(fields.required_integer("junction_widths", width, 1, config.hidden_size));
   }
-  if (config.tie_word_embeddings) {
-    fields.fail("tie_word_embeddings", "a compressed model has untied embeddings");
-  }
   return result;
+}
+
+/// What a compressed model has between its one table and the stream.
+void read_projections(const ConfigFields& fields, ModelConfig& config) {
+  if (!config.compressed) return;
+  const auto read = [&](const char* key, int64_t width) {
+    const bool given = fields.boolean(key, false);
+    if (given && !config.tie_word_embeddings) {
+      fields.fail(key, "is true, but tie_word_embeddings is false: there is no common table");
+    }
+    if (!given && config.tie_word_embeddings && width != config.hidden_size) {
+      fields.fail(key, "is false, but the junction is " + std::to_string(width) +
+                           " wide, and the common table hidden_size, " +
+                           std::to_string(config.hidden_size));
+    }
+    return given;
+  };
+  config.embedding_projection = read("embedding_projection", config.junction_widths.front());
+  config.head_projection = read("head_projection", config.junction_widths.back());
+}
+
+bool read_norm_weights(const ConfigFields& fields, const ModelConfig& config) {
+  if (!config.compressed || !fields.boolean("norm_weights", false)) return false;
+  const bool whole = std::ranges::all_of(
+      config.junction_widths, [&](int64_t width) { return width == config.hidden_size; });
+  if (!whole) fields.fail("norm_weights", "is true, but there are junctions of less width");
+  if (config.embedding_projection || config.head_projection) {
+    fields.fail("norm_weights", "is true, so there is no map that a projection could have");
+  }
+  return true;
 }
 
 std::vector<int64_t> read_junction_groups(const ConfigFields& fields, const ModelConfig& config) {
@@ -342,6 +369,8 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   config.mixture = read_mixture_config(fields, family, config);
   config.dtype = read_dtype(fields);
   config.junction_widths = read_junction_widths(fields, config);
+  read_projections(fields, config);
+  config.norm_weights = read_norm_weights(fields, config);
   config.junction_groups = read_junction_groups(fields, config);
   config.shortcuts = read_shortcuts(fields, config);
   config.intermediate_sizes = read_intermediate_sizes(fields, config);

@@ -85,7 +85,14 @@ struct ModelConfig {
   bool mlp_bias = false;        ///< of gate, up, down
   bool fused_in_proj = false;   ///< q, k, v are one matrix, and gate and up are
   bool head_norms = false;      ///< each query and key head is normed, by a weight [head_dim]
+  /// The head's matrix is the embedding's.
   bool tie_word_embeddings = false;
+  // Of a compressed model with tied embeddings, whose one table is hidden_size wide: a matrix lies
+  // between the table and the first junction, and between the last one and the table.
+  bool embedding_projection = false;
+  bool head_projection = false;
+  /// A compressed model without any map: norms have their weights, as in its source.
+  bool norm_weights = false;
   std::optional<int64_t> sliding_window;
   RotaryConfig rotary;
   std::optional<MixtureConfig> mixture;
@@ -115,6 +122,16 @@ struct ModelConfig {
     return static_cast<int64_t>(static_cast<double>(max_position_embeddings) * stretch);
   }
   int64_t num_junctions() const { return 2 * num_layers + 1; }
+  /// Columns of the embedding's matrix.
+  int64_t embedding_width() const {
+    return tie_word_embeddings ? hidden_size : junction_widths.front();
+  }
+  /// Columns of the head's.
+  int64_t head_width() const { return tie_word_embeddings ? hidden_size : junction_widths.back(); }
+  /// Whether the last norm has a weight: it is not in the matrix behind it.
+  bool has_final_norm() const {
+    return !compressed || norm_weights || (tie_word_embeddings && !head_projection);
+  }
   int64_t num_sublayers() const { return 2 * num_layers; }
   /// Whether the sublayer is a mixture of experts.
   bool is_mixture(int64_t sublayer) const;

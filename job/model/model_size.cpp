@@ -45,7 +45,7 @@ int64_t active_parameters(const ModelConfig& config, int64_t sublayer) {
 int64_t shard_parameters(const ModelConfig& config, int64_t first, int64_t end) {
   const std::vector<int64_t>& widths = config.junction_widths;
   int64_t total = 0;
-  if (first == 0) total += elements_of(embedding_row(config), 0, widths.front(), 0);
+  if (first == 0) total += elements_of(embedding_rows(config), 0, widths.front(), 0);
   for (int64_t s = first; s < end; ++s) {
     total += sublayer_elements(config, s, stored_form(config, s), widths[s], widths[s + 1]);
   }
@@ -53,11 +53,32 @@ int64_t shard_parameters(const ModelConfig& config, int64_t first, int64_t end) 
   return total;
 }
 
+int64_t end_parameters(const ModelConfig& config) {
+  const std::vector<int64_t>& widths = config.junction_widths;
+  const int64_t both = elements_of(embedding_rows(config), 0, widths.front(), 0) +
+                       elements_of(head_rows(config), widths.back(), 0, 0);
+  return config.tie_word_embeddings ? both - config.vocab_size * config.embedding_width() : both;
+}
+
+ModelConfig with_tied_ends(const ModelConfig& config, bool projects_head) {
+  ModelConfig tied = config;
+  tied.embedding_projection = true;
+  tied.head_projection = projects_head;
+  return tied;
+}
+
+ModelConfig with_smaller_ends(const ModelConfig& config, bool projects_head) {
+  if (!config.tie_word_embeddings) return config;
+  ModelConfig untied = config;
+  untied.tie_word_embeddings = false;
+  ModelConfig tied = with_tied_ends(config, projects_head);
+  return end_parameters(tied) <= end_parameters(untied) ? tied : untied;
+}
+
 int64_t stored_parameters(const ModelConfig& config) {
   const int64_t parameters = shard_parameters(config, 0, config.num_sublayers());
-  return config.tie_word_embeddings
-             ? parameters - elements_of(embedding_row(config), 0, config.junction_widths.front(), 0)
-             : parameters;
+  return config.tie_word_embeddings ? parameters - config.vocab_size * config.embedding_width()
+                                    : parameters;
 }
 
 }  // namespace dotresize

@@ -73,6 +73,11 @@ void write_custom_code(json& config, const ModelConfig& output) {
   if (!output.shortcuts.empty()) write_shortcuts(config, output.shortcuts);
   if (!output.intermediate_sizes.empty()) config["intermediate_sizes"] = output.intermediate_sizes;
   if (!output.value_head_dims.empty()) config["value_head_dims"] = output.value_head_dims;
+  if (output.norm_weights) config["norm_weights"] = true;
+  if (output.tie_word_embeddings) {
+    config["embedding_projection"] = output.embedding_projection;
+    config["head_projection"] = output.head_projection;
+  }
 }
 
 /// Of a family that is not the source's: also what absent keys would mean otherwise.
@@ -116,7 +121,7 @@ std::string output_config_json(const std::string& source_config_json, const Mode
   } else {
     write_stock(config, output);
   }
-  config["tie_word_embeddings"] = false;
+  config["tie_word_embeddings"] = output.tie_word_embeddings;
   config["head_dim"] = output.head_dim;
   config["num_key_value_heads"] = output.num_kv_heads;
   config["dtype"] = config["torch_dtype"] = output.dtype;

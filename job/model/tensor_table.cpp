@@ -189,20 +189,31 @@ std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer
   return rows;
 }
 
-TensorRow embedding_row(const ModelConfig& config) {
-  return {TensorRole::kEmbedding, "model", "embed_tokens", constant(config.vocab_size), kOut};
+std::vector<TensorRow> embedding_rows(const ModelConfig& config) {
+  const Extent width = constant(config.embedding_width());
+  std::vector<TensorRow> rows = {
+      {TensorRole::kEmbedding, "model", "embed_tokens", constant(config.vocab_size), width}};
+  if (config.embedding_projection) {
+    rows.push_back(
+        {TensorRole::kEmbeddingProjection, "model", "embedding_projection", kOut, width});
+  }
+  return rows;
 }
 
 std::vector<TensorRow> head_rows(const ModelConfig& config) {
+  const Extent width = config.head_projection ? constant(config.embedding_width()) : kIn;
   std::vector<TensorRow> rows;
-  if (!config.compressed) rows.push_back({TensorRole::kFinalNorm, "model", "norm", kIn, {}});
-  rows.push_back({TensorRole::kHead, "", "lm_head", constant(config.vocab_size), kIn});
+  if (config.has_final_norm()) rows.push_back({TensorRole::kFinalNorm, "model", "norm", kIn, {}});
+  if (config.head_projection) {
+    rows.push_back({TensorRole::kHeadProjection, "model", "head_projection", width, kIn});
+  }
+  rows.push_back({TensorRole::kHead, "", "lm_head", constant(config.vocab_size), width});
   return rows;
 }
 
 SublayerForm stored_form(const ModelConfig& config, int64_t sublayer) {
   if (!config.compressed) return SublayerForm::kDense;
-  return {.shortcut = config.shortcut(sublayer)};
+  return {.norm = config.norm_weights, .shortcut = config.shortcut(sublayer)};
 }
 
 int64_t elements_of(const TensorRow& row, int64_t k_in, int64_t k_out, int64_t experts) {
@@ -224,16 +235,32 @@ std::vector<StoredTensor> sublayer_tensors(const ModelConfig& config, int64_t su
 }
 
 StoredTensor embedding_tensor(const ModelConfig& config) {
-  return Expansion("", 0, config.junction_widths.front(), 0).of({embedding_row(config)}).front();
+  return embedding_tensors(config).front();
+}
+
+std::vector<StoredTensor> embedding_tensors(const ModelConfig& config) {
+  return Expansion("", 0, config.junction_widths.front(), 0).of(embedding_rows(config));
 }
 
 std::vector<StoredTensor> head_tensors(const ModelConfig& config) {
   return Expansion("", config.junction_widths.back(), 0, 0).of(head_rows(config));
 }
 
+StoredTensor head_matrix(const ModelConfig& config) {
+  return config.tie_word_embeddings ? embedding_tensor(config) : head_tensors(config).back();
+}
+
+std::optional<StoredTensor> end_tensor(const ModelConfig& config, TensorRole role) {
+  for (const auto& tensors : {embedding_tensors(config), head_tensors(config)}) {
+    const auto found = std::ranges::find(tensors, role, &StoredTensor::role);
+    if (found != tensors.end()) return *found;
+  }
+  return std::nullopt;
+}
+
 std::vector<StoredTensor> shard_tensors(const ModelConfig& config, int64_t first, int64_t end) {
   std::vector<StoredTensor> tensors;
-  if (first == 0) tensors.push_back(embedding_tensor(config));
+  if (first == 0) tensors = embedding_tensors(config);
   for (int64_t sublayer = first; sublayer < end; ++sublayer) {
     for (StoredTensor& tensor : sublayer_tensors(config, sublayer)) {
       tensors.push_back(std::move(tensor));

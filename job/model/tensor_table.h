@@ -18,16 +18,18 @@ namespace dotresize {
 
 enum class TensorRole {
   kEmbedding,
+  kEmbeddingProjection,  ///< between a common table and junction 0; compressed models only
   kInProjWeight,   ///< q, k, v; gate, up; or fused. Mixture: the router, gate and up of each expert
   kOutProjWeight,  ///< o; down; mixture: down of each expert
   kInProjBias,
   kOutProjBias,
-  kHeadNorm,   ///< q_norm, k_norm
-  kNorm,       ///< before in_proj; dense models only
-  kShortcut,   ///< on the skip path; compressed models only, as the next two
-  kShortcutA,  ///< a factor of what is added to the identity there: A, that reads the stream
-  kShortcutB,  ///< B, that writes it
-  kFinalNorm,  ///< before the head; dense models only
+  kHeadNorm,        ///< q_norm, k_norm
+  kNorm,            ///< before in_proj; of models without maps, dense ones among them
+  kShortcut,        ///< on the skip path; compressed models only, as the next two
+  kShortcutA,       ///< a factor of what is added to the identity there: A, that reads the stream
+  kShortcutB,       ///< B, that writes it
+  kFinalNorm,       ///< before the head, if its weight is not folded into what follows
+  kHeadProjection,  ///< between the last junction and a common table; compressed models only
   kHead,
 };
 
@@ -65,10 +67,10 @@ struct TensorRow {
 /// as long as the config.
 std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer,
                                      SublayerForm form);
-/// Writes junction 0.
-TensorRow embedding_row(const ModelConfig& config);
-/// The final norm of a dense model, then the head, also if it is tied to the embedding. They read
-/// the last junction.
+/// The embedding's matrix, then its projection, if it has one. They write junction 0.
+std::vector<TensorRow> embedding_rows(const ModelConfig& config);
+/// The final norm and the projection, if the model has them, then the head, also if it is tied to
+/// the embedding. They read the last junction.
 std::vector<TensorRow> head_rows(const ModelConfig& config);
 
 /// As the config's checkpoint has the sublayer.
@@ -91,10 +93,16 @@ std::vector<StoredTensor> sublayer_tensors(const ModelConfig& config, int64_t su
 /// As the config's checkpoint has them.
 std::vector<StoredTensor> sublayer_tensors(const ModelConfig& config, int64_t sublayer);
 StoredTensor embedding_tensor(const ModelConfig& config);
+/// embedding_rows() and head_rows().
+std::vector<StoredTensor> embedding_tensors(const ModelConfig& config);
 std::vector<StoredTensor> head_tensors(const ModelConfig& config);
+/// The tensor that holds the head's matrix: the embedding's if they are tied.
+StoredTensor head_matrix(const ModelConfig& config);
+/// The one of this role at the ends of the model; none if the model has none.
+std::optional<StoredTensor> end_tensor(const ModelConfig& config, TensorRole role);
 
 /// The tensors of sublayers [first, end) in the config's checkpoint, in writing order; before
-/// sublayer 0 the embedding, after the last one the final norm and, unless it is tied, the head.
+/// sublayer 0 the embedding, after the last one what head_rows() has, but no tied head.
 std::vector<StoredTensor> shard_tensors(const ModelConfig& config, int64_t first, int64_t end);
 
 /// Shape of every tensor in the config's checkpoint, by name.

@@ -60,6 +60,20 @@ SublayerCount count_of(const ModelConfig& config, int64_t sublayer) {
   return {{one.fixed - each.fixed, one.in - each.in, one.out - each.out}, each};
 }
 
+/// What the ends have if the widths are k_in at the first junction and k_out at the last one.
+/// `projects_head`: of tied ones.
+LinearCount count_of_ends(const ModelConfig& config, bool tied, bool projects_head) {
+  ModelConfig ends = config;
+  ends.compressed = true;
+  ends.tie_word_embeddings = tied;
+  if (tied) ends = with_tied_ends(ends, projects_head);
+  return linear([&](int64_t k_in, int64_t k_out) {
+    ends.junction_widths.front() = k_in;
+    ends.junction_widths.back() = k_out;
+    return end_parameters(ends);
+  });
+}
+
 /// The predicted rise at each of possible_inner_widths().
 const std::vector<double>& curve_of(const PredictedRises& rises, int64_t sublayer) {
   const auto layer = static_cast<std::size_t>(layer_of(sublayer));
@@ -69,6 +83,7 @@ const std::vector<double>& curve_of(const PredictedRises& rises, int64_t sublaye
 /// Indices: of the junctions in the possible widths, of the sublayers in possible_inner_widths()
 /// and in the ranks that their shortcuts may have.
 struct Choice {
+  bool tied = false;  ///< one table for embedding and head
   std::vector<std::size_t> widths;
   std::vector<std::size_t> sizes;
   std::vector<std::size_t> ranks;
@@ -140,10 +155,16 @@ class Search {
            of_each(sublayer, in, out) * inner_[sublayer].sizes[size] +
            shortcut_parameters(shortcut(sublayer, in, out, rank), widths_[in], widths_[out]);
   }
+  const LinearCount& ends(bool tied) const { return tied ? tied_ends_ : untied_ends_; }
   int64_t parameters(const Choice& choice) const;
   double predicted(const Choice& choice) const;
   /// The least of the rise and of `price` for each parameter.
   Choice best(double price) const;
+  struct Priced {
+    double cost;
+    Choice choice;
+  };
+  Priced best(double price, bool tied) const;
   Choice within_limit() const;
   /// Widens what lowers the rise most for each parameter, as long as there is room.
   void fill(Choice& choice) const;
@@ -158,7 +179,9 @@ class Search {
   std::vector<SublayerCount> counts_;
   std::vector<Part> inner_;      ///< possible_inner_widths()
   std::vector<Part> shortcuts_;  ///< ranks
-  int64_t limit_ = 0;            ///< parameters of the output
+  LinearCount untied_ends_;
+  LinearCount tied_ends_;
+  int64_t limit_ = 0;  ///< parameters of the output
 };
 
 Search::Search(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises)
@@ -172,6 +195,10 @@ Search::Search(const ModelConfig& config, const ResolvedJob& job, const Predicte
     inner_.emplace_back(possible_inner_widths(config, job, s), curve_of(rises, s));
     shortcuts_.push_back(shortcut_part(job, rises, s));
   }
+  untied_ends_ = count_of_ends(config, /*tied=*/false, false);
+  // A dense head is turned with the last map, unless the last shortcut is one matrix: then the
+  // model is smaller than it is counted.
+  tied_ends_ = count_of_ends(config, /*tied=*/true, /*projects_head=*/true);
   const NetSize size = net_size(config, job, job.widths);
   limit_ = largest_bytes(job.allocation->size, size.dense_bytes) / size_in_bytes(job.output_dtype);
 }
@@ -188,7 +215,7 @@ double Search::shortcut_rise(std::size_t sublayer, std::size_t in, std::size_t o
 
 int64_t Search::parameters(const Choice& choice) const {
   int64_t total =
-      config_.vocab_size * (widths_[choice.widths.front()] + widths_[choice.widths.back()]);
+      ends(choice.tied).at(widths_[choice.widths.front()], widths_[choice.widths.back()]);
   for (std::size_t s = 0; s < counts_.size(); ++s) {
     const std::size_t in = choice.widths[s];
     const std::size_t out = choice.widths[s + 1];
@@ -200,14 +227,21 @@ int64_t Search::parameters(const Choice& choice) const {
 double Search::predicted(const Choice& choice) const { return described(choice).predicted_rise(); }
 
 Choice Search::best(double price) const {
+  Priced untied = best(price, /*tied=*/false);
+  if (!config_.tie_word_embeddings) return std::move(untied.choice);
+  Priced tied = best(price, /*tied=*/true);
+  return std::move(tied.cost <= untied.cost ? tied.choice : untied.choice);
+}
+
+Search::Priced Search::best(double price, bool tied) const {
   const std::size_t junctions = counts_.size() + 1;
   constexpr double kUnreached = std::numeric_limits<double>::infinity();
   std::vector<double> cost(grid(), kUnreached);
   std::vector<std::vector<std::size_t>> from(junctions, std::vector<std::size_t>(grid(), 0));
-  const auto vocabulary = [&](std::size_t width) {
-    return price * static_cast<double>(config_.vocab_size * widths_[width]);
-  };
-  for (std::size_t w = first_width(0); w < grid(); ++w) cost[w] = rise(0, 0, w) + vocabulary(w);
+  const auto price_of = [&](int64_t count) { return price * static_cast<double>(count); };
+  for (std::size_t w = first_width(0); w < grid(); ++w) {
+    cost[w] = rise(0, 0, w) + price_of(ends(tied).at(widths_[w], 0));
+  }
   for (std::size_t s = 0; s + 1 < junctions; ++s) {
     std::vector<double> next(grid(), kUnreached);
     for (std::size_t in = first_width(s); in < grid(); ++in) {
@@ -225,9 +259,10 @@ Choice Search::best(double price) const {
     }
     cost = std::move(next);
   }
-  for (std::size_t w = 0; w < grid(); ++w) cost[w] += vocabulary(w);
+  for (std::size_t w = 0; w < grid(); ++w) cost[w] += price_of(ends(tied).out * widths_[w]);
 
   Choice choice;
+  choice.tied = tied;
   choice.widths.resize(junctions);
   choice.widths.back() = static_cast<std::size_t>(std::ranges::min_element(cost) - cost.begin());
   for (std::size_t j = junctions - 1; j > 0; --j) {
@@ -237,7 +272,7 @@ Choice Search::best(double price) const {
     choice.sizes.push_back(size_at(price, s, choice.widths[s], choice.widths[s + 1]));
     choice.ranks.push_back(rank_at(price, s, choice.widths[s], choice.widths[s + 1]));
   }
-  return choice;
+  return {cost[choice.widths.back()], std::move(choice)};
 }
 
 Choice Search::within_limit() const {
@@ -317,6 +352,7 @@ Allocation Search::described(const Choice& choice) const {
     found.shortcut_rises.push_back(
         shortcut_rise(s, choice.widths[s], choice.widths[s + 1], choice.ranks[s]));
   }
+  found.widths = decided(std::move(found.widths), job_.hidden_size);
   return found;
 }
 

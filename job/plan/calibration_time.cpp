@@ -63,10 +63,20 @@ PhaseTimes JobTime::record(double meanwhile, double disk_write) const {
   return times;
 }
 
+/// Without maps.
+PhaseTimes JobTime::copy_stage(const ModelConfig& output, const RankShard& shard) const {
+  PhaseTimes times =
+      read_beside({}, disk(number(shard.bytes), stored_bytes(config_, job_.source_dtype), true),
+                  convert(number(shard.parameters), job_.source_dtype, Dtype::kFloat32));
+  times.add("write", written_bytes(output, shard) / rates_.disk_write - beside(times.total()));
+  return times;
+}
+
 /// Reading ahead and writing go on while a rank multiplies the turns up to its own and folds.
 PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard) const {
-  double fold = shard.first_sublayer == 0 ? fold_vocabulary() : 0.0;
-  if (last(shard) && job_.head_sliced) fold += fold_vocabulary();
+  if (mapped() == 0) return copy_stage(output, shard);
+  double fold = shard.first_sublayer == 0 && !output.embedding_projection ? fold_vocabulary() : 0.0;
+  if (last(shard) && job_.head_sliced && !output.tie_word_embeddings) fold += fold_vocabulary();
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
     fold += fold_seconds(fold_counts(config_, s, job_.widths.largest()));
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 #include "base/errors.h"
 #include "job/plan/net_size.h"
@@ -71,7 +72,7 @@ class EnergySearch {
       held = std::min(held, junctions_[j].held[choice]);
     }
     widths.held = held;
-    return widths;
+    return decided(std::move(widths), job_.hidden_size);
   }
 
   bool fits(double threshold) const {
@@ -88,6 +89,7 @@ class EnergySearch {
       thresholds.insert(thresholds.end(), choices.held.begin(), choices.held.end());
     }
     std::sort(thresholds.begin(), thresholds.end());
+    if (fits(thresholds.back())) return thresholds.back();  // without maps it may be smaller again
     const auto end = std::partition_point(thresholds.begin(), thresholds.end(),
                                           [&](double threshold) { return fits(threshold); });
     return end == thresholds.begin() ? 0.0 : *(end - 1);
@@ -141,7 +143,8 @@ int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config
                         const ResolvedJob& job) {
   NetSize net;
   for (int64_t k = config.hidden_size / round_to * round_to; k > 0; k -= round_to) {
-    net = net_size(config, job, uniform_widths(config, job.head_sliced, k));
+    net = net_size(config, job,
+                   decided(uniform_widths(config, job.head_sliced, k), config.hidden_size));
     if (net.compressed_bytes <= largest_bytes(size, net.dense_bytes)) return k;
   }
   if (round_to > config.hidden_size) {

@@ -28,15 +28,14 @@ PhaseTimes JobTime::check_weights() const {
 /// a part and gets the rest from the other ranks; then all read the head.
 PhaseTimes JobTime::evaluate(const ModelConfig& model, Dtype stored, bool first) const {
   const double tokens = share_of_tokens();
-  const double head = number(model.vocab_size * model.junction_widths.back());
+  const double head = number(model.vocab_size * model.head_width());
   const double sublayers =
       number(stored_parameters(model)) - head - (model.tie_word_embeddings ? 0.0 : head);
   PhaseTimes work;
   for (int64_t s = 0; s < model.num_sublayers(); ++s) {
     work.add("forward", forward(model, s, widths_of(model, s), tokens));
   }
-  work.add("forward",
-           forward(head_counts(model, model.junction_widths.back(), tokens, job_.compute_dtype)));
+  work.add("forward", forward(head_counts(model, model.head_width(), tokens, job_.compute_dtype)));
   const double size = number(size_in_bytes(stored));
   PhaseTimes times =
       read_beside(work, disk(sublayers * size / ranks(), stored_bytes(model, stored), !first),
@@ -70,6 +69,7 @@ PhaseTimes JobTime::compare(const ModelConfig& output) const {
 }
 
 PhaseTimes JobTime::calibrate() const {
+  if (!sums_junctions(job_)) return fold_stages();
   if (is_pipeline()) return pipeline();
   return job_.schedule.name == "layerwise" ? layerwise() : token_parallel();
 }

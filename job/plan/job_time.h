@@ -86,7 +86,7 @@ class JobTime {
     return times;
   }
 
-  int64_t mapped() const { return mapped_junctions(config_, job_.head_sliced); }
+  int64_t mapped() const { return job_.widths.mapped_count; }
   int64_t summed() const { return summed_junctions(config_, job_); }
   /// Of the junctions that the rank owns.
   int64_t mapped(const RankShard& shard) const { return shard.junctions(mapped()); }
@@ -170,6 +170,7 @@ class JobTime {
   }
   PhaseTimes fold_stages() const;
   PhaseTimes fold_stage(const ModelConfig& output, const RankShard& shard) const;
+  PhaseTimes copy_stage(const ModelConfig& output, const RankShard& shard) const;
   PhaseTimes solve_over_ranks() const;
 
   const ModelConfig& config_;

@@ -23,7 +23,8 @@ Allocation with_one_map(const ModelConfig& config, const ResolvedJob& job,
                         const PredictedRises& rises, std::size_t width, std::size_t features) {
   const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
   Allocation found;
-  found.widths = uniform_widths(config, job.head_sliced, widths[width]);
+  found.widths =
+      decided(uniform_widths(config, job.head_sliced, widths[width]), config.hidden_size);
   for (const std::vector<double>& of_one : rises.junctions) {
     found.junction_rises.push_back(of_one.at(width * widths.size() + width));
   }

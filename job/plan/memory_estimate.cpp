@@ -32,7 +32,8 @@ struct Sizes {
         compute_bytes(size_in_bytes(rank.compute)),
         fold_bytes(folds_in_float64(rank.job.output_dtype) ? kDouble : kFloat),
         aligns(has_low_rank_shortcut(rank.job.shortcuts, rank.job.widths.all,
-                                     rank.job.junction_groups, d, rank.job.oblique_maps())) {}
+                                     rank.job.junction_groups, d, rank.job.oblique_maps())),
+        turns_norm(rank.job.stock_output() && rank.config.tie_word_embeddings) {}
 
   bool on_gpu() const { return r.device == DeviceKind::kCuda; }
   bool pca() const { return r.job.method.pca(); }
@@ -127,6 +128,7 @@ struct Sizes {
   int64_t compute_bytes;
   int64_t fold_bytes;  ///< of a number in folding
   bool aligns;         ///< whether maps are rotated into each other
+  bool turns_norm;     ///< whether the one map is turned for a tied head
 };
 
 int64_t Sizes::largest_sublayer(int64_t k_in, int64_t k_out, bool folded) const {
@@ -155,7 +157,7 @@ int64_t Sizes::half_folded(int64_t sublayer) const {
 
 /// The largest of this rank.
 int64_t Sizes::half_folded_of_rank() const {
-  const int64_t end = r.shard.end_run(mapped_junctions(r.config, r.job.head_sliced));
+  const int64_t end = r.shard.end_run(r.job.widths.mapped_count);
   int64_t largest = 0;
   for (int64_t s = r.shard.first_sublayer; s < end; ++s) {
     largest = std::max(largest, half_folded(s));
@@ -165,7 +167,7 @@ int64_t Sizes::half_folded_of_rank() const {
 
 /// The largest that the rank reads when ranks take turns, before a junction with a map.
 Sizes::Turn Sizes::largest_turn() const {
-  const int64_t end = mapped_junctions(r.config, r.job.head_sliced) - 1;
+  const int64_t end = r.job.widths.mapped_count - 1;
   Turn largest;
   for (int64_t s = r.shard.rank; s < end; s += r.job.ranks) {
     largest.dense = std::max(largest.dense, sublayer_parameters(r.config, s, d, d, false));
@@ -311,6 +313,8 @@ int64_t Sizes::describing() const {
 /// Two maps, each completed to a basis, and the products of their parts; the turn and the factors
 /// of the two before, which are being written.
 int64_t Sizes::aligning() const {
+  // The map in float64 and with γ; their product, its eigenvectors and a copy.
+  if (turns_norm) return 2 * rectangle() + 4 * k * k * kDouble;
   if (!aligns) return 0;
   const int64_t shortcut = oblique() ? 2 * rectangle() + 3 * k * k * kDouble : 0;
   return 4 * rectangle() + 3 * square() + shortcut + written_beside(fold_bytes * k * (2 * d - k));
@@ -319,6 +323,7 @@ int64_t Sizes::aligning() const {
 /// Beside the maps of folding: one in float64 and rotated, its rotation, the turn to the next one
 /// and their product.
 int64_t Sizes::rotated_maps() const {
+  if (turns_norm) return 2 * rectangle() + k * k * kDouble;
   if (!aligns) return 0;
   return (oblique() ? 4 : 2) * rectangle() + 3 * k * k * kDouble;
 }
@@ -377,6 +382,8 @@ int64_t RankMemory::pipeline() const {
   const int64_t predicting = job.allocation ? 12 * s.square() : 0;
   return std::max({passes, predicting, s.aligning(), s.folding()});
 }
+
+int64_t RankMemory::folding() const { return Sizes(*this).folding(); }
 
 int64_t RankMemory::layerwise() const {
   const Sizes s(*this);

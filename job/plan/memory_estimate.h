@@ -29,6 +29,8 @@ struct RankMemory {
   int64_t pipeline() const;
   int64_t token_parallel() const;
   int64_t layerwise() const;
+  /// Without maps: what every schedule ends with.
+  int64_t folding() const;
 
   /// Each rank's share of the windows through one sublayer after the other; 0 without evaluation.
   int64_t evaluation() const;

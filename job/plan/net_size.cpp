@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "base/human_text.h"
 #include "job/model/model_size.h"
@@ -11,25 +12,48 @@
 
 namespace dotresize {
 
+namespace {
+
+/// The source family's, as wide as its one map; tied if its source is.
+ModelConfig stock_config(ModelConfig output, const ModelConfig& source, const ResolvedJob& job,
+                         const JunctionWidths& widths) {
+  // Σx²/k + eps·d/k is what the dense model's norm has under the root, times d/k.
+  output.hidden_size = widths.largest();
+  output.family = job.stock_family.value_or(source.family);
+  output.rms_norm_eps *=
+      static_cast<double>(source.hidden_size) / static_cast<double>(output.hidden_size);
+  return output;
+}
+
+/// With code of its own and without maps.
+ModelConfig whole_config(ModelConfig output) {
+  output.compressed = true;
+  output.norm_weights = true;
+  output.shortcuts.assign(static_cast<std::size_t>(output.num_sublayers()), kIdentityShortcut);
+  return output;
+}
+
+ModelConfig mapped_config(ModelConfig output, const ModelConfig& source, const ResolvedJob& job,
+                          const JunctionWidths& widths) {
+  output.compressed = true;
+  output.junction_groups = job.junction_groups;
+  output.shortcuts = shortcut_forms(job.shortcuts, widths.all, job.junction_groups,
+                                    source.hidden_size, job.oblique_maps());
+  const bool head_is_mapped = widths.mapped_count == source.num_junctions();
+  const bool head_is_turned = !output.shortcut(output.num_sublayers() - 1).dense();
+  return with_smaller_ends(output, head_is_mapped || head_is_turned);
+}
+
+}  // namespace
+
 ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& job,
                                 const JunctionWidths& widths) {
   ModelConfig output = with_cut_mlps(source, job.mlp);
-  output.tie_word_embeddings = false;
   output.dtype = to_string(job.output_dtype);
   output.junction_widths = widths.all;
-  if (job.stock_output()) {
-    // Σx²/k + eps·d/k is what the dense model's norm has under the root, times d/k.
-    output.hidden_size = widths.largest();
-    output.family = job.stock_family.value_or(source.family);
-    output.rms_norm_eps *=
-        static_cast<double>(source.hidden_size) / static_cast<double>(output.hidden_size);
-  } else {
-    output.compressed = true;
-    output.junction_groups = job.junction_groups;
-    output.shortcuts = shortcut_forms(job.shortcuts, widths.all, job.junction_groups,
-                                      source.hidden_size, job.oblique_maps());
-  }
-  return output;
+  if (job.stock_output()) return stock_config(std::move(output), source, job, widths);
+  if (widths.mapped_count == 0) return whole_config(std::move(output));
+  return mapped_config(std::move(output), source, job, widths);
 }
 
 NetSize net_size(const ModelConfig& config, const ResolvedJob& job, const JunctionWidths& widths) {

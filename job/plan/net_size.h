@@ -10,7 +10,9 @@ namespace dotresize {
 
 /// The model that the job makes of `source` with these widths: compressed, or with `map_sharing:
 /// model` a dense one that is as wide as its map. A source with MLPs of sizes by layer, those that
-/// the loss has decided, keeps them; else they are as wide as the job says.
+/// the loss has decided, keeps them; else they are as wide as the job says. Without maps it is the
+/// source with what is cut inside its sublayers. Embeddings that are tied in the source stay tied,
+/// unless two tables are smaller than one with its projections (with_smaller_ends).
 ModelConfig output_model_config(const ModelConfig& source, const ResolvedJob& job,
                                 const JunctionWidths& widths);
 

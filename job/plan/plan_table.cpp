@@ -54,20 +54,24 @@ std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const S
 int64_t passes(const ResolvedJob& job, const ShardPlan& plan) {
   if (job.statistics.used()) return 0;
   const int64_t of_maps = job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
-  return of_maps + allocation_passes(job, plan) + plan.cut_passes();
+  return (sums_junctions(job) ? of_maps : 0) + allocation_passes(job, plan) + plan.cut_passes();
 }
 
 int64_t backward_passes(const ResolvedJob& job, const ShardPlan& plan) {
   if (job.statistics.used()) return 0;
   if (!job.gradients()) return 0;
-  return plan.junction_groups + allocation_passes(job, plan) + plan.cut_passes();
+  return (sums_junctions(job) ? plan.junction_groups : 0) + allocation_passes(job, plan) +
+         plan.cut_passes();
 }
 
 /// How often the tokens go through the model, and how many junctions at a time.
-std::string passes_row(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
-  const int64_t junctions = mapped_junctions(config, job.head_sliced);
+std::string passes_row(const ResolvedJob& job, const ShardPlan& plan) {
+  const int64_t junctions = job.widths.mapped_count;
   const char* const writing =
       plan.ranks.front().overlaps ? "" : "; nothing is written beside, to save memory";
+  if (passes(job, plan) == 0 && !job.statistics.used()) {
+    return fmt::format("passes      none over the tokens: no junction is narrower{}", writing);
+  }
   if (!job.schedule.pipelined) {
     return fmt::format("passes      {} over the tokens, one of {} junctions at a time{}",
                        passes(job, plan), junctions, writing);
@@ -241,13 +245,13 @@ std::string target_text(const ResolvedJob& job) {
 }
 
 std::string width_range(const JunctionWidths& widths) {
-  const int64_t least = std::ranges::min(widths.mapped());
+  const int64_t least = widths.smallest();
   if (!widths.held && least == widths.largest()) return std::to_string(least);
   return fmt::format("{} to {}", least, widths.largest());
 }
 
 std::string widths_text(const JunctionWidths& widths, int64_t hidden_size) {
-  const bool one = !widths.held && std::ranges::min(widths.mapped()) == widths.largest();
+  const bool one = !widths.held && widths.smallest() == widths.largest();
   return fmt::format("{} {} of {}", one ? "width" : "widths", width_range(widths), hidden_size);
 }
 
@@ -255,7 +259,7 @@ std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const 
                        const std::optional<TimeEstimate>& time) {
   const NetSize size = net_size(config, job, job.widths);
   return fmt::format("{}\n{}\n{}\n{}\n{}\n{}{}", heading(config, job), rank_rows(config, job, plan),
-                     passes_row(config, job, plan), traffic_row(config, job, plan),
+                     passes_row(job, plan), traffic_row(config, job, plan),
                      size_row("dense", size.dense_parameters, size.dense_bytes, job.source_dtype),
                      result_rows(config, job, size), time ? "\n\n" + time_table(*time) : "");
 }

@@ -173,8 +173,9 @@ int64_t asked_round_to(const v1::Method& given, const ModelConfig& config) {
 
 /// The widths, or what decides them. Needs all else that bears on the output's size.
 void resolve_widths(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
+  job.widths = uniform_widths(config, job.head_sliced, config.hidden_size);  // a bound
   const auto set_width = [&](int64_t k) {
-    job.widths = uniform_widths(config, job.head_sliced, k);
+    job.widths = decided(uniform_widths(config, job.head_sliced, k), config.hidden_size);
   };
   const int64_t round_to = std::lcm(asked_round_to(given, config), width_unit(config, job));
   job.allow_larger = given.allow_larger();
@@ -185,7 +186,6 @@ void resolve_widths(const v1::Method& given, const ModelConfig& config, Resolved
     set_width(width_from_sparsity(given.sparsity(), config.hidden_size, round_to));
   } else if (job.allocation) {
     job.allocation->round_to = round_to;
-    set_width(config.hidden_size);
     check_allocation_target(config, job);
   } else if (given.has_size()) {
     job.size = given.size();
@@ -195,7 +195,6 @@ void resolve_widths(const v1::Method& given, const ModelConfig& config, Resolved
     energy.round_to = round_to;
     if (given.widths().has_keep()) energy.keep = given.widths().keep();
     if (given.widths().has_size()) energy.size = given.widths().size();
-    set_width(config.hidden_size);
     check_energy_target(config, job);
   }
   check_smaller(given, config, job);
@@ -439,8 +438,7 @@ void fit_to_memory(const ModelConfig& config, bool fixed, ResolvedJob& job) {
 }  // namespace
 
 int64_t summed_junctions(const ModelConfig& config, const ResolvedJob& job) {
-  return job.statistics.saved() ? config.num_junctions()
-                                : mapped_junctions(config, job.head_sliced);
+  return job.statistics.saved() ? config.num_junctions() : job.widths.mapped_count;
 }
 
 std::optional<DeviceKind> asked_device(const v1::JobSpec& spec) {

@@ -159,6 +159,10 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
 /// Junctions 0 .. summed_junctions()-1 are those whose moments are taken: those with a map, and of
 /// statistics that are saved all.
 int64_t summed_junctions(const ModelConfig& config, const ResolvedJob& job);
+/// Whether there are any.
+inline bool sums_junctions(const ResolvedJob& job) {
+  return job.statistics.saved() || job.widths.mapped_count > 0;
+}
 
 /// What `resources.device` asks for; nothing for `auto`.
 std::optional<DeviceKind> asked_device(const v1::JobSpec& spec);

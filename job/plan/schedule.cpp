@@ -20,7 +20,8 @@ int64_t seen_by_stage(const CalibrationSize& size) {
 /// Every rank counts its share of the tokens once per sublayer that it runs; for cut MLPs it runs
 /// all of them first.
 int64_t seen_by_sharer(const CalibrationSize& size) {
-  return size.tokens / size.ranks * (size.mapped_junctions - 1 + size.cut_passes * size.sublayers);
+  const int64_t run = std::max<int64_t>(0, size.mapped_junctions - 1);
+  return size.tokens / size.ranks * (run + size.cut_passes * size.sublayers);
 }
 
 constexpr std::array<Schedule, 3> kSchedules = {{
@@ -45,7 +46,9 @@ const Schedule& find(std::string_view Schedule::*field, std::string_view value) 
 
 }  // namespace
 
-int64_t Schedule::memory(const RankMemory& rank) const { return (rank.*held)(); }
+int64_t Schedule::memory(const RankMemory& rank) const {
+  return sums_junctions(rank.job) ? (rank.*held)() : rank.folding();
+}
 
 std::span<const Schedule> schedules() { return kSchedules; }
 

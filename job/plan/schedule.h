@@ -19,7 +19,7 @@ struct CalibrationSize {
   int64_t cut_passes = 0;  ///< ShardPlan::cut_passes()
   int64_t sublayers = 0;
   int64_t mapped_junctions = 1;
-  int64_t junction_groups = 1;  ///< ShardPlan::junction_groups
+  int64_t junction_groups = 1;  ///< ShardPlan::junction_groups; 0: no junction is summed
   int64_t allocation_passes = 0;
 };
 

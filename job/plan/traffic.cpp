@@ -15,7 +15,7 @@ namespace {
 /// Numbers that turn each map into the one before: of sublayers between two maps of low rank.
 int64_t turns(const ModelConfig& config, const ResolvedJob& job) {
   const ModelConfig output = output_model_config(config, job, job.widths);
-  const int64_t sublayers = mapped_junctions(config, job.head_sliced) - 1;
+  const int64_t sublayers = job.widths.mapped_count - 1;
   const int64_t k = job.widths.largest();
   int64_t numbers = 0;
   for (int64_t s = 0; s < sublayers; ++s) {
@@ -50,7 +50,7 @@ int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t d = config.hidden_size;
   const int64_t k = job.widths.largest();
   const int64_t fold = folds_in_float64(job.output_dtype) ? kDouble : kFloat;
-  const int64_t junctions = mapped_junctions(config, job.head_sliced);
+  const int64_t junctions = job.widths.mapped_count;
   const bool shared = !job.junction_groups.empty();
   const int64_t maps = shared ? job.junction_groups.back() + 1 : junctions;
   const int64_t matrices = job.oblique_maps() ? 2 : 1;  // M, and M_inv if that is another one
@@ -81,16 +81,17 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
   if (job.statistics.used()) return evaluation;
   if (job.schedule.pipelined) {
     const int64_t back = job.gradients() ? 1 : 0;
-    const int64_t passes = (job.method.passes() + back) * plan.junction_groups +
-                           (1 + back) * (plan.cut_passes() + allocation_passes(job, plan));
+    const int64_t of_maps =
+        sums_junctions(job) ? (job.method.passes() + back) * plan.junction_groups : 0;
+    const int64_t passes =
+        of_maps + (1 + back) * (plan.cut_passes() + allocation_passes(job, plan));
     return evaluation + others * tokens * d * kFloat * passes;
   }
   int64_t features = 0;
   for (int64_t s = 0; s < config.num_sublayers(); ++s) features += feature_sums_bytes(config, s);
   const int64_t cut = job.mlp ? weights + others * features : 0;
   const int64_t matrices = 2 + (job.method.passes() > 1 ? 1 : 0);  // sums, rotation and map, about
-  return evaluation + weights + cut +
-         others * matrices * kDouble * d * d * mapped_junctions(config, job.head_sliced);
+  return evaluation + weights + cut + others * matrices * kDouble * d * d * job.widths.mapped_count;
 }
 
 }  // namespace
@@ -112,8 +113,7 @@ int64_t read_statistics_bytes(const ModelConfig& config, const ResolvedJob& job)
   if (!job.statistics.given()) return 0;
   const KeptSums sums = kept_sums(config, job);
   const bool own_bases = job.method.pca() && job.junction_groups.empty();
-  return mapped_junctions(config, job.head_sliced) *
-         ((own_bases ? sums.basis : sums.first) + sums.second);
+  return job.widths.mapped_count * ((own_bases ? sums.basis : sums.first) + sums.second);
 }
 
 int64_t saved_statistics_bytes(const ModelConfig& config, const ResolvedJob& job) {

@@ -62,7 +62,7 @@ struct WorkModel {
   double sublayer(int64_t index) const {
     const auto parameters = static_cast<double>(sublayer_parameters(
         config, index, config.hidden_size, config.hidden_size, /*folded=*/false));
-    const bool mapped = index + 1 < mapped_junctions(config, job.head_sliced);
+    const bool mapped = index + 1 < job.widths.mapped_count;
     const double passes =
         job.method.passes() + evaluation_passes() + backward_passes() + cut_passes();
     return forward_pass(index) * passes + sublayer_cut(index) + (mapped ? junction() : 0.0) +

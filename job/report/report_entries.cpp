@@ -97,7 +97,7 @@ JunctionReport junction_report_from_json(const json& object) {
 
 std::vector<ShortcutReport> report_shortcuts(const ModelConfig& output) {
   std::vector<ShortcutReport> reports;
-  if (!output.compressed) return reports;
+  if (!output.compressed || output.norm_weights) return reports;
   for (int64_t s = 0; s < output.num_sublayers(); ++s) {
     if (in_one_group(output.junction_groups, s)) continue;
     const auto in = static_cast<std::size_t>(s);

@@ -344,8 +344,19 @@ std::vector<BadConfig> bad_configs() {
       {"StockModelWithValueHeadDims",
        llama_with(R"("mlp_bias": false)", R"("value_head_dims": [128])"),
        "value_head_dims: the value heads of a model of the family llama are as wide as head_dim"},
-      {"CompressedAndTied", compressed_with("false", "true"),
-       "tie_word_embeddings: a compressed model has untied embeddings"},
+      {"TiedWithoutAProjection", compressed_with("false", "true"),
+       "embedding_projection: is false, but the junction is 6 wide, and the common table "
+       "hidden_size, 8"},
+      {"TiedWithoutAProjectionOfTheHead",
+       with(compressed_with("false", "true"), "[6, 7, 8]",
+            R"([6, 7, 5], "embedding_projection": true)"),
+       "head_projection: is false, but the junction is 5 wide"},
+      {"ProjectionOfUntiedEmbeddings",
+       compressed_with("[6, 7, 8]", R"([6, 7, 8], "head_projection": true)"),
+       "head_projection: is true, but tie_word_embeddings is false"},
+      {"NormWeightsOfANarrowModel",
+       compressed_with("[6, 7, 8]", R"([6, 7, 8], "norm_weights": true)"),
+       "norm_weights: is true, but there are junctions of less width"},
   };
 }
 

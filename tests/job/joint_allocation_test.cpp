@@ -113,6 +113,23 @@ TEST_F(JointAllocation, NoJunctionGetsFarLessThanTheSizeSays) {
   EXPECT_EQ(allocate_jointly(config_, resolve(), rises).widths.all, chosen.widths.all);
 }
 
+TEST_F(JointAllocation, OfATiedModelMeetsTheSizeWithOneTableOrTwo) {
+  config_.tie_word_embeddings = true;
+  for (const double size : {0.9, 0.6}) {
+    spec_.mutable_method()->set_size(size);
+    const ResolvedJob job = resolve();
+    const PredictedRises rises =
+        squares(job, std::vector<double>(13, 1.0), std::vector<double>(6, 0.1));
+    const Allocation chosen = allocate_jointly(config_, job, rises);
+    const NetSize net = size_of(job, chosen);
+    const int64_t limit = largest_bytes(size, net.dense_bytes);
+    EXPECT_LE(net.compressed_bytes, limit);
+    EXPECT_GT(net.compressed_bytes, limit - 50'000);
+    EXPECT_LT(chosen.predicted_rise(), best_uniform(job, rises, 8));
+    EXPECT_EQ(output_model_config(config_, job, chosen.widths).tie_word_embeddings, size > 0.8);
+  }
+}
+
 TEST_F(JointAllocation, TheLeastSizeThatIsAcceptedCanBeMet) {
   const auto accepts = [&](int percent) {
     spec_.mutable_method()->set_size(percent / 100.0);

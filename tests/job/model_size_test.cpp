@@ -75,6 +75,26 @@ TEST(ModelSize, TiedEmbeddingsCountOnce) {
   EXPECT_EQ(untied - stored_parameters(config), 4096 * 256);
 }
 
+/// small_llama with junctions of width k, tied if that is smaller.
+ModelConfig tied_llama(int64_t vocabulary, int64_t k, bool projects_head) {
+  ModelConfig config = small_llama();
+  config.vocab_size = vocabulary;
+  config.compressed = config.tie_word_embeddings = true;
+  config.junction_widths.assign(config.junction_widths.size(), k);
+  return with_smaller_ends(config, projects_head);
+}
+
+TEST(ModelSize, OneTableAndItsProjectionsAreStoredIfTheyAreSmallerThanTwoTables) {
+  EXPECT_TRUE(tied_llama(4096, 140, true).tie_word_embeddings);
+  EXPECT_EQ(end_parameters(tied_llama(4096, 140, true)), 4096 * 256 + 2 * 140 * 256);
+  EXPECT_FALSE(tied_llama(4096, 136, true).tie_word_embeddings);  // 272 < 256 · 4096 / 3840
+  EXPECT_EQ(end_parameters(tied_llama(4096, 136, true)), 2 * 4096 * 136);
+  EXPECT_FALSE(tied_llama(200, 248, true).tie_word_embeddings);
+  const ModelConfig vector = tied_llama(4096, 256, false);
+  EXPECT_EQ(end_parameters(vector), 4096 * 256 + 256 * 256 + 256);
+  EXPECT_TRUE(vector.has_final_norm());
+}
+
 TEST(ModelSize, BiasesCount) {
   ModelConfig config = small_llama();
   const int64_t attention = sublayer_parameters(config, 0, 256, 256, false);

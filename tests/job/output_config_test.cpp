@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "job/model/tensor_table.h"
 #include "job/plan/net_size.h"
 #include "tests/job/test_configs.h"
 
@@ -110,7 +111,7 @@ TEST(OutputConfig, OfAStockModelIsThatOfANarrowerModelOfTheFamily) {
     EXPECT_EQ(output.rotary, source.rotary);
     EXPECT_DOUBLE_EQ(output.rms_norm_eps,
                      source.rms_norm_eps * static_cast<double>(source.hidden_size) / 384);
-    EXPECT_FALSE(output.tie_word_embeddings);
+    EXPECT_EQ(output.tie_word_embeddings, source.tie_word_embeddings);
     const json keys = json::parse(stock_output_of(text));
     EXPECT_EQ(keys["architectures"], json::parse(text)["architectures"]);
     EXPECT_FALSE(keys.contains("junction_widths"));
@@ -226,10 +227,45 @@ TEST(OutputConfig, KeepsANullPaddingToken) {
   }
 }
 
-TEST(OutputConfig, UntiesTheEmbeddings) {
-  const json output = json::parse(output_of(
-      with(kLlama31Config, R"("tie_word_embeddings": false)", R"("tie_word_embeddings": true)")));
-  EXPECT_EQ(output["tie_word_embeddings"], false);
+TEST(OutputConfig, TiedEmbeddingsStayTied) {
+  const std::string text =
+      with(kLlama31Config, R"("tie_word_embeddings": false)", R"("tie_word_embeddings": true)");
+  const ModelConfig output = parse_model_config(output_of(text), "config.json");
+  EXPECT_TRUE(output.tie_word_embeddings);
+  EXPECT_TRUE(output.embedding_projection);
+  EXPECT_TRUE(output.head_projection);
+  EXPECT_FALSE(output.has_final_norm());
+  EXPECT_EQ(output.embedding_width(), 4096);
+  const json untied = json::parse(output_of(kLlama31Config));
+  EXPECT_EQ(untied["tie_word_embeddings"], false);
+  EXPECT_FALSE(untied.contains("embedding_projection"));
+}
+
+TEST(OutputConfig, ATiedHeadThatIsNotTurnedKeepsTheNormsWeight) {
+  const ModelConfig source = parse_model_config(kQwen25Config, "config.json");
+  ResolvedJob job;
+  job.shortcuts = {Shortcuts::Kind::kDense};  // between them maps are not turned
+  const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/false, 640);
+  const ModelConfig output = output_model_config(source, job, widths);
+  EXPECT_TRUE(output.tie_word_embeddings);
+  EXPECT_FALSE(output.head_projection);
+  EXPECT_TRUE(output.has_final_norm());
+  EXPECT_EQ(expected_shapes(output).at("model.norm.weight"), std::vector<int64_t>{896});
+}
+
+TEST(OutputConfig, WithoutMapsNormsHaveWeightsAndNothingIsAdded) {
+  for (const char* text : {kLlama31Config, kQwen25Config, kMixtralConfig}) {
+    const ModelConfig source = parse_model_config(text, "config.json");
+    ResolvedJob job;
+    job.shortcuts = {Shortcuts::Kind::kDense};
+    const JunctionWidths widths = decided(
+        uniform_widths(source, /*head_sliced=*/true, source.hidden_size), source.hidden_size);
+    const ModelConfig written = output_model_config(source, job, widths);
+    const ModelConfig output = parse_model_config(output_config_json(text, written), "config.json");
+    EXPECT_TRUE(output.norm_weights);
+    EXPECT_EQ(output.tie_word_embeddings, source.tie_word_embeddings);
+    EXPECT_EQ(expected_shapes(output), expected_shapes(source));
+  }
 }
 
 TEST(OutputConfig, KeepsTheOtherKeysOfTheSource) {

@@ -58,7 +58,8 @@ ResolvedJob job_of(const Case& example, const ModelConfig& config) {
 }
 
 int64_t bytes_at(int64_t width, const ModelConfig& config, const ResolvedJob& job) {
-  const JunctionWidths widths = uniform_widths(config, job.head_sliced, width);
+  const JunctionWidths widths =
+      decided(uniform_widths(config, job.head_sliced, width), config.hidden_size);
   return stored_parameters(output_model_config(config, job, widths)) *
          size_in_bytes(job.output_dtype);
 }

@@ -218,6 +218,23 @@ def fold(model, maps, forms=None):
     return folded
 
 
+def tie(folded, model, maps):
+    """Folded tensors with the source's table in place of the two that are made of it, and the keys of
+    config.json that say so. A head of full width without a map has the norm's weight alone."""
+    dense = stored_tensors(model)
+    table, gamma = dense["model.embed_tokens.weight"], dense["model.norm.weight"].double()
+    tied = {name: tensor for name, tensor in folded.items() if name != "lm_head.weight"}
+    tied["model.embed_tokens.weight"] = table
+    tied["model.embedding_projection.weight"] = maps[0].T
+    projects = not torch.equal(maps[-1], torch.eye(len(gamma), dtype=torch.float64))
+    if projects:
+        tied["model.head_projection.weight"] = gamma[:, None] * maps[-1]
+    else:
+        tied["model.norm.weight"] = gamma
+    keys = {"tie_word_embeddings": True, "embedding_projection": True, "head_projection": projects}
+    return tied, keys
+
+
 def layer_of(name):
     """Of a tensor, by its name; None: of no layer."""
     found = re.search(r"layers\.(\d+)\.", name)

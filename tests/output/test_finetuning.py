@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from narrowing import fold, output_keys, random_dense, random_maps, tiny_keys, write_output
+from narrowing import fold, output_keys, random_dense, random_maps, tie, tiny_keys, write_output
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM
 
@@ -11,6 +11,7 @@ SOURCES = {
         tiny_keys("llama"),
         ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
     ),
+    "llama-tied": (tiny_keys("llama", tie_word_embeddings=True), ["q_proj", "down_proj"]),
     "phi3": (tiny_keys("phi3"), ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]),
 }
 WIDTHS = [32, 40, 24, 31, 16, 36, 48]
@@ -20,8 +21,11 @@ WIDTHS = [32, 40, 24, 31, 16, 36, 48]
 def base(tmp_path, request):
     """A narrowed model's directory and the names of its projections."""
     keys, projections = SOURCES[request.param]
-    tensors = fold(random_dense(keys), random_maps(keys["hidden_size"], WIDTHS))
-    return write_output(tmp_path / "model", tensors, output_keys(keys, WIDTHS)), projections
+    dense, maps = random_dense(keys), random_maps(keys["hidden_size"], WIDTHS)
+    tensors, ends = fold(dense, maps), {}
+    if keys["tie_word_embeddings"]:
+        tensors, ends = tie(tensors, dense, maps)
+    return write_output(tmp_path / "model", tensors, output_keys(keys, WIDTHS) | ends), projections
 
 
 def load(directory):

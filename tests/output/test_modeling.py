@@ -18,11 +18,14 @@ from narrowing import (
     random_maps,
     silence_features,
     silence_values,
+    stored_tensors,
+    tie,
     tiny_keys,
     without_features,
     without_values,
     write_output,
 )
+from safetensors.torch import load_file
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -138,6 +141,75 @@ def test_narrow_model_is_the_dense_model_projected(tmp_path, source, widths):
     expected = projected_logits(dense, maps, ids)
     assert (expected - logits(dense, ids)).abs().max() > 0.1  # the projection must matter
     torch.testing.assert_close(logits(load(directory), ids), expected, atol=1e-4, rtol=0)
+
+
+def tied(tmp_path, source, widths):
+    """The dense model with tied embeddings, its maps, and the directory of the narrowed one."""
+    dense = random_dense(SOURCES[source])
+    maps = random_maps(48, widths)
+    tensors, keys = tie(fold(dense, maps), dense, maps)
+    keys = {**output_keys(SOURCES[source], widths), **keys}
+    return dense, maps, write_output(tmp_path / "model", tensors, keys)
+
+
+@pytest.mark.parametrize("source", ["llama-tied", "qwen2-tied"])
+@pytest.mark.parametrize("widths", [NARROW, SLICED], ids=["dense head", "sliced head"])
+def test_a_tied_model_is_the_dense_model_projected(tmp_path, source, widths):
+    dense, maps, directory = tied(tmp_path, source, widths)
+    model = load(directory)
+    expected = projected_logits(dense, maps, some_ids())
+    torch.testing.assert_close(logits(model, some_ids()), expected, atol=1e-4, rtol=0)
+    assert torch.equal(model.model.embed_tokens.weight, dense.model.embed_tokens.weight)
+
+
+def test_a_tied_model_has_one_table_after_it_is_saved(tmp_path):
+    _, _, directory = tied(tmp_path, "llama-tied", SLICED)
+    model = load(directory)
+    again = saved_and_loaded(model, tmp_path)
+    stored = load_file(tmp_path / "saved" / "model.safetensors")
+    assert "lm_head.weight" not in stored
+    assert sum(t.numel() for t in stored.values()) == sum(p.numel() for p in again.parameters())
+    for loaded in (model, again):
+        assert loaded.get_output_embeddings().weight is loaded.get_input_embeddings().weight
+        assert loaded.get_input_embeddings().weight.shape == (97, 48)
+
+
+def test_a_tied_model_takes_embeddings_of_its_table(tmp_path):
+    _, _, directory = tied(tmp_path, "llama-tied", SLICED)
+    model = load(directory)
+    with torch.no_grad():
+        rows = model.get_input_embeddings()(some_ids())
+        assert torch.equal(model(inputs_embeds=rows).logits, logits(model, some_ids()))
+
+
+@pytest.mark.parametrize("source", ["llama", "llama-tied", "qwen3_moe"])
+def test_without_maps_the_tensors_are_the_sources(tmp_path, source):
+    dense = random_dense(SOURCES[source])
+    keys = output_keys(SOURCES[source], FULL) | {
+        "tie_word_embeddings": SOURCES[source]["tie_word_embeddings"],
+        "norm_weights": True,
+        "shortcut_ranks": [0] * 6,
+    }
+    model = load(write_output(tmp_path / "model", stored_tensors(dense), keys))
+    torch.testing.assert_close(logits(model, some_ids()), logits(dense, some_ids()), atol=1e-5, rtol=0)
+    assert saved_and_loaded(model, tmp_path).config.norm_weights
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"embedding_projection": False}, "embedding_projection is false, but the junction is 32 wide"),
+        ({"head_projection": False}, "head_projection is false, but the junction is 33 wide"),
+        ({"tie_word_embeddings": False}, "embedding_projection is true, but tie_word_embeddings is not"),
+        ({"norm_weights": True}, "norm_weights is true"),
+    ],
+)
+def test_ends_that_do_not_fit_are_refused(tmp_path, keys, said):
+    _, _, directory = tied(tmp_path, "llama-tied", SLICED)
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**config, **keys}))
+    with pytest.raises(ValueError, match=said):
+        load(directory)
 
 
 @pytest.mark.parametrize("source", ONE_PER_FAMILY)

@@ -102,6 +102,23 @@ def scale(tensors):
     tensors["model.layers.1.self_attn.o_proj.weight"] *= 1.1
 
 
+def test_a_changed_row_of_a_tied_table_is_found(folder, tmp_path):
+    keys = tiny_keys("llama", vocab_size=400, tie_word_embeddings=True)
+    random_dense(keys, seed=1).save_pretrained(tmp_path / "source")
+    tokens = folder / "tokens.safetensors"
+    source, evaluation = {"path": str(tmp_path / "source")}, {"tokens": str(tokens)}
+    method = {"name": "slicegpt", "width": 40}
+    made = compress(tmp_path, "tied", method, "float32", model=source, evaluation=evaluation, calibration=evaluation)
+    against = ("--against", tmp_path / "source", "--tokens", tokens)
+    assert "OK" in verify(made, *against)
+
+    def change(tensors):  # of a token that is not among these
+        tensors["model.embed_tokens.weight"][399, 7] += 1e-4
+
+    problems = problems_of(changed(made, tmp_path, change), *against)
+    assert problems[0].startswith("tensor 'model.embed_tokens.weight' is not the source's")
+
+
 def test_outputs_are_what_their_source_gives(folder, narrow, full):
     tokens = folder / "tokens.safetensors"
     assert "parameters, OK" in verify(narrow)

@@ -28,7 +28,7 @@ WholeModel folded(const WholeModel& dense, const std::vector<at::Tensor>& maps) 
   WholeModel model;
   model.config = dense.config;
   model.config.compressed = true;
-  model.embedding = fold_embedding(dense.embedding, maps.front()).to(at::kFloat);
+  model.embedding.weight = fold_embedding(dense.embedding.weight, maps.front()).to(at::kFloat);
   for (size_t s = 0; s < dense.sublayers.size(); ++s) {
     const SublayerWeights weights = fold_input(dense.sublayers[s], maps[s].t());
     model.sublayers.push_back(to_dtype(fold_output(weights, maps[s + 1]), at::kFloat));

@@ -114,7 +114,7 @@ TEST_F(Load, IgnoresTensorsThatTheModelDoesNotUse) {
 
 TEST_F(Load, GivesACopyInTheDtypeAskedFor) {
   fill();
-  const at::Tensor embedding = load_embedding(write(), config_, at::kBFloat16);
+  const at::Tensor embedding = load_embedding(write(), config_, at::kBFloat16).weight;
   EXPECT_TRUE(at::equal(embedding, tensors_["model.embed_tokens.weight"].to(at::kBFloat16)));
 }
 

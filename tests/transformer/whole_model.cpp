@@ -59,7 +59,7 @@ WholeModel random_model(const ModelConfig& config, uint64_t seed) {
   at::manual_seed(seed);
   WholeModel model;
   model.config = config;
-  model.embedding = at::randn({config.vocab_size, config.hidden_size}, at::kFloat);
+  model.embedding.weight = at::randn({config.vocab_size, config.hidden_size}, at::kFloat);
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     model.sublayers.push_back(random_sublayer(config, s));
   }
@@ -74,7 +74,7 @@ WholeModel load_model(const std::filesystem::path& dir, at::ScalarType dtype) {
 
 WholeModel to_dtype(const WholeModel& model, at::ScalarType dtype) {
   WholeModel converted = model;
-  converted.embedding = model.embedding.to(dtype);
+  converted.embedding.weight = model.embedding.weight.to(dtype);
   for (SublayerWeights& sublayer : converted.sublayers) sublayer = to_dtype(sublayer, dtype);
   converted.head.weight = model.head.weight.to(dtype);
   return converted;

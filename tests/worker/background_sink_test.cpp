@@ -28,9 +28,12 @@ class GatedSink final : public FoldedModelSink {
   void put_head_rows(int64_t first, const at::Tensor&) override {
     written.push_back(-2000 - first);
   }
+  void put_end(TensorRole, const at::Tensor&) override { written.push_back(-3000); }
+  const ModelConfig& output() const override { return model; }
 
   void open(size_t sublayer) { gates.at(sublayer).set_value(); }
 
+  ModelConfig model;
   int64_t width = 0;
   int64_t broken = -1;
   std::vector<std::promise<void>> gates = std::vector<std::promise<void>>(3);
@@ -55,10 +58,11 @@ TEST_F(BackgroundSinkTest, PassesEverythingOnInOrder) {
   EXPECT_EQ(gated.width, 7);
   sink.put_embedding_rows(0, at::zeros({1}));
   sink.put_embedding_rows(1, at::zeros({1}));
+  sink.put_end(TensorRole::kEmbeddingProjection, at::zeros({1}));
   for (int64_t i = 0; i < 3; ++i) sink.put_sublayer(sublayer(i));
   sink.put_head_rows(5, at::zeros({1}));
   sink.finish();
-  EXPECT_EQ(gated.written, (std::vector<int64_t>{-1000, -1001, 0, 1, 2, -2005}));
+  EXPECT_EQ(gated.written, (std::vector<int64_t>{-1000, -1001, -3000, 0, 1, 2, -2005}));
 }
 
 TEST_F(BackgroundSinkTest, ReturnsBeforeAPieceIsWritten) {

@@ -27,7 +27,12 @@ class NoOutput final : public FoldedModelSink {
   void begin(const JunctionWidths&) override {}
   void put_embedding_rows(int64_t, const at::Tensor&) override {}
   void put_head_rows(int64_t, const at::Tensor&) override {}
+  void put_end(TensorRole, const at::Tensor&) override {}
   void put_sublayer(const SublayerWeights&) override {}
+  const ModelConfig& output() const override { return output_; }
+
+ private:
+  ModelConfig output_;
 };
 
 /// Of all junctions, each with its map.
@@ -80,7 +85,6 @@ void dump(char** argv) {
       .windows = calibration_windows(tokens.tokens, 16, 128),
       .map = {.basis = method.basis, .kind = method.map, .metric = metric},
       .widths = uniform_widths(config, /*head_sliced=*/true, std::stoll(argv[4])),
-      .head_sliced = true,
       .sharing = groups < junctions ? make_junction_groups(groups, junctions, junctions)
                                     : std::vector<int64_t>{}};
   const CalibrationObserver observer{[](int64_t) {}, [](int64_t) {}, [](int64_t) {}};

@@ -67,10 +67,23 @@ JunctionMap MapRotation::of(const JunctionMap& map) const {
 }
 
 AlignedMaps::AlignedMaps(Communicator& comm, const CalibrationJob& job,
-                         const JunctionWidths& widths, PhaseClock& clock)
-    : job_(job), widths_(widths), clock_(clock), forms_(job.shortcut_forms(widths)) {
+                         const JunctionWidths& widths, PhaseClock& clock, const at::Tensor& gamma)
+    : job_(job),
+      widths_(widths),
+      clock_(clock),
+      forms_(job.shortcut_forms(widths)),
+      orthonormal_(gamma.defined()) {
   write_alignments(job.shard(comm));
   comm.barrier();
+  if (!gamma.defined()) return;
+  const PhaseClock::Scope scope(clock, "align");
+  const DecompositionThreads threads(job.map.decomposition_threads);
+  rotation_.R = norm_rotation(gamma, job.load_map(0).M);
+}
+
+JunctionMap AlignedMaps::rotated() const {
+  const JunctionMap map = job_.load_map(junction_);
+  return rotation_.of(orthonormal_ ? JunctionMap(map.M) : map);
 }
 
 bool AlignedMaps::is_narrower(int64_t sublayer) const {

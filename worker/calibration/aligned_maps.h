@@ -42,9 +42,12 @@ struct MapRotation {
 class AlignedMaps {
  public:
   /// References outlive the object. Writes the alignments of this rank's sublayers to the journal,
-  /// those that depend on no other; all maps are there. `widths`: of the output. Collective.
+  /// those that depend on no other; all maps are there. `widths`: of the output. `gamma` [d]: the
+  /// final norm's, of a stock output with tied embeddings; else undefined. Then M_inv is the
+  /// transpose of M, also in the metric of the loss, and the map is turned by norm_rotation().
+  /// Collective.
   AlignedMaps(Communicator& comm, const CalibrationJob& job, const JunctionWidths& widths,
-              PhaseClock& clock);
+              PhaseClock& clock, const at::Tensor& gamma);
 
   /// Goes on to the junction behind.
   void next();
@@ -66,7 +69,7 @@ class AlignedMaps {
   bool is_narrower(int64_t sublayer) const;
   std::vector<int64_t> missing_alignments(const RankShard& shard) const;
   void write_alignments(const RankShard& shard);
-  JunctionMap rotated() const { return rotation_.of(job_.load_map(junction_)); }
+  JunctionMap rotated() const;
   void turn(int64_t sublayer);
   void turn_to_whole(int64_t sublayer);
 
@@ -76,7 +79,8 @@ class AlignedMaps {
   std::vector<ShortcutForm> forms_;  ///< of the sublayers
   int64_t junction_ = 0;
   MapRotation rotation_;
-  JunctionMap whole_;  ///< of a last junction of full width, if it is rotated
+  bool orthonormal_ = false;  ///< M_inv is the transpose of M, however the map was solved
+  JunctionMap whole_;         ///< of a last junction of full width, if it is rotated
 };
 
 }  // namespace dotresize

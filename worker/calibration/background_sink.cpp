@@ -31,6 +31,10 @@ void BackgroundSink::put_head_rows(int64_t first, const at::Tensor& rows) {
   start([this, first, rows] { sink_.put_head_rows(first, rows); });
 }
 
+void BackgroundSink::put_end(TensorRole role, const at::Tensor& tensor) {
+  start([this, role, tensor] { sink_.put_end(role, tensor); });
+}
+
 void BackgroundSink::put_sublayer(const SublayerWeights& weights) {
   start([this, weights] { sink_.put_sublayer(weights); });
   if (sublayer_put_) sublayer_put_();

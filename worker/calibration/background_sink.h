@@ -21,8 +21,10 @@ class BackgroundSink final : public FoldedModelSink {
   ~BackgroundSink() override = default;
 
   void begin(const JunctionWidths& widths) override;
+  const ModelConfig& output() const override { return sink_.output(); }
   void put_embedding_rows(int64_t first, const at::Tensor& rows) override;
   void put_head_rows(int64_t first, const at::Tensor& rows) override;
+  void put_end(TensorRole role, const at::Tensor& tensor) override;
   void put_sublayer(const SublayerWeights& weights) override;
   /// After the last `put`: waits for it, and throws what its sink threw.
   void finish();

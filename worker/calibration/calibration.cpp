@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "worker/calibration/fold_stage.h"
+
 namespace dotresize {
 namespace {
 
@@ -40,6 +42,12 @@ JunctionMap CalibrationJob::load_map(int64_t junction) const {
   const JunctionMap kept = journal.map(map_of(junction)).to(fold_dtype);
   const at::Tensor M = to_device(kept.M, device);
   return kept.oblique ? JunctionMap(M, to_device(kept.M_inv, device)) : JunctionMap(M);
+}
+
+void write_without_maps(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
+                        PhaseClock& clock) {
+  sink.begin(job.widths);
+  fold_stage(comm, job, job.widths, sink, clock);
 }
 
 CalibrateFunction calibrate_function(std::string_view schedule) {

@@ -10,6 +10,7 @@
 
 #include "base/phase_clock.h"
 #include "job/model/model_config.h"
+#include "job/model/tensor_table.h"
 #include "job/plan/junction_widths.h"
 #include "job/plan/shard_plan.h"
 #include "job/plan/shortcut_forms.h"
@@ -36,8 +37,8 @@ struct CalibrationJob {
   std::set<int64_t> finished;
   at::Tensor windows;  ///< [samples, seqlen] int64, the same on every rank
   MapOptions map;
-  JunctionWidths widths;     ///< of the output, unless chosen between the passes
-  bool head_sliced = false;  ///< false: the last junction keeps its full width
+  /// Of the output, unless chosen between the passes: then a bound.
+  JunctionWidths widths;
   at::ScalarType compute_dtype = at::kFloat;
   /// As ModelConfig::junction_groups: which junctions share a map. calibrate_pipeline only.
   std::vector<int64_t> sharing = {};
@@ -60,7 +61,7 @@ struct CalibrationJob {
   /// Of this rank.
   const RankShard& shard(const Communicator& comm) const { return plan.of_rank(comm.rank()); }
   /// Junctions 0 .. mapped_junctions()-1 get a map.
-  int64_t mapped_junctions() const { return dotresize::mapped_junctions(config, head_sliced); }
+  int64_t mapped_junctions() const { return widths.mapped_count; }
   /// Whether the junctions that the sublayer reads and writes have one map.
   bool shares_map(int64_t sublayer) const { return in_one_group(sharing, sublayer); }
   /// The first of the junctions that share this one's map: the map's name in the journal.
@@ -78,9 +79,14 @@ class FoldedModelSink {
   virtual ~FoldedModelSink() = default;
   /// Called first, when the widths of all junctions are known. Collective.
   virtual void begin(const JunctionWidths& widths) = 0;
-  /// Rows of the embedding and of the head from `first` on: blocks in ascending order.
+  /// The model that is written, after begin(): it says which tensors its ends have.
+  virtual const ModelConfig& output() const = 0;
+  /// Rows of the embedding and of the head from `first` on: blocks in ascending order. A tied head
+  /// has none.
   virtual void put_embedding_rows(int64_t first, const at::Tensor& rows) = 0;
   virtual void put_head_rows(int64_t first, const at::Tensor& rows) = 0;
+  /// A projection of the embedding or the head, or the final norm's weight, as it is stored.
+  virtual void put_end(TensorRole role, const at::Tensor& tensor) = 0;
   virtual void put_sublayer(const SublayerWeights& weights) = 0;
 };
 
@@ -109,6 +115,11 @@ void calibrate_layerwise(Communicator& comm, const CalibrationJob& job, FoldedMo
 /// `activations: compressed`: each map sees the error of those before it; ranks share the tokens.
 void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                               const CalibrationObserver& observer, PhaseClock& clock);
+
+/// A model no junction of which becomes narrower: what was cut inside its sublayers, and else its
+/// source. Collective.
+void write_without_maps(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
+                        PhaseClock& clock);
 
 using CalibrateFunction = decltype(&calibrate_pipeline);
 

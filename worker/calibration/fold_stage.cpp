@@ -37,21 +37,38 @@ void for_each_rows(const CalibrationJob& job, const StoredTensor& matrix, PhaseC
   }
 }
 
-void fold_embedding_rows(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,
-                         PhaseClock& clock) {
-  for_each_rows(job, embedding_tensor(job.config), clock,
-                [&](int64_t first, const at::Tensor& rows) {
-                  sink.put_embedding_rows(first, fold_embedding(rows, map.M));
-                });
+at::Tensor read_final_norm(const CalibrationJob& job, PhaseClock& clock) {
+  return read(clock, [&] {
+    return to_device(load_before_head(job.reader, job.config, job.fold_dtype).norm, job.device);
+  });
 }
 
-void fold_head_rows(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,
-                    PhaseClock& clock) {
-  const at::Tensor norm = read(clock, [&] {
-    return to_device(load_final_norm(job.reader, job.config, job.fold_dtype), job.device);
-  });
+void put_embedding(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,
+                   PhaseClock& clock) {
+  const bool projects = sink.output().embedding_projection;
+  for_each_rows(job, embedding_tensor(job.config), clock,
+                [&](int64_t first, const at::Tensor& rows) {
+                  sink.put_embedding_rows(first, projects ? rows : fold_embedding(rows, map.M));
+                });
+  if (projects) sink.put_end(TensorRole::kEmbeddingProjection, map.M.t());
+}
+
+/// Of a head that reads the embedding's table.
+void put_tied_head(const at::Tensor& gamma, const JunctionMap& map, FoldedModelSink& sink) {
+  const ModelConfig& output = sink.output();
+  if (output.head_projection) {
+    sink.put_end(TensorRole::kHeadProjection, head_projection(gamma, map.M_inv));
+  } else {
+    sink.put_end(TensorRole::kFinalNorm, output.compressed ? gamma : tied_norm(gamma, map.M));
+  }
+}
+
+void put_head(const CalibrationJob& job, const JunctionMap& map, FoldedModelSink& sink,
+              PhaseClock& clock) {
+  const at::Tensor gamma = read_final_norm(job, clock);
+  if (sink.output().tie_word_embeddings) return put_tied_head(gamma, map, sink);
   for_each_rows(job, head_matrix(job.config), clock, [&](int64_t first, const at::Tensor& rows) {
-    sink.put_head_rows(first, fold_head({norm, rows}, map.M_inv).weight);
+    sink.put_head_rows(first, fold_head({gamma, rows}, map.M_inv).weight);
   });
 }
 
@@ -65,15 +82,40 @@ SublayerWeights fold_behind(SublayerWeights weights, const JunctionMap& map,
   return weights;
 }
 
+/// The shard as it is: all of its tensors but those of a tied head.
+void copy_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
+                PhaseClock& clock) {
+  const RankShard& shard = job.shard(comm);
+  if (shard.first_sublayer == 0) {
+    for_each_rows(
+        job, embedding_tensor(job.config), clock,
+        [&](int64_t first, const at::Tensor& rows) { sink.put_embedding_rows(first, rows); });
+  }
+  SublayerLoader loader(job.reader, job.config, job.fold_dtype, job.device);
+  for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
+    const SublayerWeights weights = read(clock, [&] { return loader.take(sublayer); });
+    if (sublayer + 1 < shard.end_sublayer) loader.read_ahead(sublayer + 1);
+    sink.put_sublayer(weights);
+  }
+  if (shard.end_sublayer < job.config.num_sublayers()) return;
+  sink.put_end(TensorRole::kFinalNorm, read_final_norm(job, clock));
+  if (sink.output().tie_word_embeddings) return;
+  for_each_rows(job, head_matrix(job.config), clock,
+                [&](int64_t first, const at::Tensor& rows) { sink.put_head_rows(first, rows); });
+}
+
 }  // namespace
 
 void fold_stage(Communicator& comm, const CalibrationJob& job, const JunctionWidths& widths,
                 FoldedModelSink& sink, PhaseClock& clock) {
+  if (widths.mapped_count == 0) return copy_stage(comm, job, sink, clock);
   const RankShard& shard = job.shard(comm);
-  AlignedMaps maps(comm, job, widths, clock);
+  const bool stock_and_tied = !sink.output().compressed && sink.output().tie_word_embeddings;
+  AlignedMaps maps(comm, job, widths, clock,
+                   stock_and_tied ? read_final_norm(job, clock) : at::Tensor());
   while (maps.junction() < shard.first_sublayer) maps.next();
   JunctionMap map = maps.map();
-  if (shard.first_sublayer == 0) fold_embedding_rows(job, map, sink, clock);
+  if (shard.first_sublayer == 0) put_embedding(job, map, sink, clock);
   SublayerLoader loader(job.reader, job.config, job.fold_dtype, job.device);
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
     SublayerWeights weights = read(clock, [&] { return loader.take(sublayer); });
@@ -84,7 +126,7 @@ void fold_stage(Communicator& comm, const CalibrationJob& job, const JunctionWid
     map = maps.map();
     sink.put_sublayer(fold_behind(weights, map, maps.factors(), maps.form(sublayer)));
   }
-  if (shard.end_sublayer == job.config.num_sublayers()) fold_head_rows(job, map, sink, clock);
+  if (shard.end_sublayer == job.config.num_sublayers()) put_head(job, map, sink, clock);
 }
 
 }  // namespace dotresize

@@ -39,7 +39,7 @@ struct StatisticsKind {
 };
 
 /// Those of all junctions, with maps or without, into `job.journal`, which is that of the
-/// statistics; what is in it is not computed again. `job.head_sliced` is true. Collective.
+/// statistics; what is in it is not computed again. All junctions are mapped. Collective.
 void take_statistics(Communicator& comm, const CalibrationJob& job,
                      const CalibrationObserver& observer, PhaseClock& clock);
 

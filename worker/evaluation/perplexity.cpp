@@ -152,8 +152,8 @@ EvaluationSums EvaluationRound::run(WholeModelTokens& tokens) {
   const ModelConfig& config = evaluation_.config;
   const at::ScalarType dtype = evaluation_.compute_dtype;
   const at::Device device = evaluation_.device;
-  const at::Tensor gamma = to_device(load_final_norm(reader, config, dtype), device);
-  const std::vector<at::Tensor> states = final_states(config, gamma, last_junction(tokens), dtype);
+  const HeadWeights before = to_device(load_before_head(reader, config, dtype), device);
+  const std::vector<at::Tensor> states = final_states(config, before, last_junction(tokens), dtype);
   if (evaluation_.keep && !states.empty()) evaluation_.keep(first_, states);
   const Vocabulary vocabulary = vocabulary_of(reader, config, dtype, device);
   const bool compared = evaluation_.reference != nullptr;

@@ -71,12 +71,10 @@ at::Tensor logits_of(const at::Tensor& states, const at::Tensor& rows) {
 
 }  // namespace
 
-std::vector<at::Tensor> final_states(const ModelConfig& config, const at::Tensor& gamma,
+std::vector<at::Tensor> final_states(const ModelConfig& config, const HeadWeights& head,
                                      std::vector<at::Tensor> x, at::ScalarType dtype) {
   for (at::Tensor& batch : x) {
-    batch = rms_norm(batch.reshape({-1, batch.size(-1)}), gamma, config.hidden_size,
-                     config.rms_norm_eps)
-                .to(dtype);
+    batch = final_state(config, head, batch.reshape({-1, batch.size(-1)}), dtype);
   }
   return x;
 }
@@ -120,7 +118,7 @@ NegativeLogLikelihood window_nll(const ModelConfig& config, const HeadWeights& h
   const Vocabulary vocabulary{head.weight.size(0), [&](int64_t first, int64_t count) {
                                 return head.weight.narrow(0, first, count);
                               }};
-  const auto states = final_states(config, head.norm, {x}, head.weight.scalar_type());
+  const auto states = final_states(config, head, {x}, head.weight.scalar_type());
   return vocabulary_sums(vocabulary, states, {ids}, nullptr).front().loss;
 }
 

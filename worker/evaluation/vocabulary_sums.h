@@ -21,8 +21,8 @@ struct Vocabulary {
 
 /// The residual stream of microbatches at the last junction, x [batch, seqlen, k_2L] float32 each,
 /// after the last norm: what the head's rows are multiplied with, [batch · seqlen, k_2L] in
-/// `dtype`. γ: [d]; undefined if the model is compressed.
-std::vector<at::Tensor> final_states(const ModelConfig& config, const at::Tensor& gamma,
+/// `dtype`. Of the head only what comes before its matrix is read.
+std::vector<at::Tensor> final_states(const ModelConfig& config, const HeadWeights& head,
                                      std::vector<at::Tensor> x, at::ScalarType dtype);
 
 /// The model whose predictions are compared with: its head, and its final states of the same

@@ -36,7 +36,7 @@ at::Tensor logits(const WholeModel& model, const at::Tensor& ids) {
 
 Decoder::Decoder(const WholeModel& model, int64_t batch, int64_t capacity)
     : model_(model), rotary_(make_rotary_table(model.config, capacity)) {
-  const at::ScalarType dtype = model.embedding.scalar_type();
+  const at::ScalarType dtype = model.embedding.weight.scalar_type();
   for (int64_t layer = 0; layer < model.config.num_layers; ++layer) {
     caches_.emplace_back(model.config, batch, capacity, dtype);
   }

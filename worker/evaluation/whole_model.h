@@ -17,7 +17,7 @@ namespace dotresize {
 /// is for looking at one model.
 struct WholeModel {
   ModelConfig config;
-  at::Tensor embedding;  ///< [vocab, k_0]
+  EmbeddingWeights embedding;
   std::vector<SublayerWeights> sublayers;
   HeadWeights head;
 };

@@ -2,7 +2,8 @@
 
 config.json holds the keys of the source model, flat, and some of its own: `model_type: dotresize`,
 `source_model_type`, `junction_widths`, and if need be `junction_groups`, `shortcut_ranks`,
-`intermediate_sizes` and `value_head_dims`. Works with transformers 4.56 and later, and 5.
+`intermediate_sizes`, `value_head_dims`, `embedding_projection`, `head_projection` and `norm_weights`.
+Works with transformers 4.56 and later, and 5.
 """
 
 from typing import Callable, NamedTuple, Optional
@@ -13,8 +14,8 @@ from transformers import CONFIG_MAPPING, PretrainedConfig
 _SCALING_KEYS = ("rope_parameters", "rope_scaling")
 _ORIGINAL_POSITIONS = "original_max_position_embeddings"
 
-_TRANSFORMERS_VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
-if _TRANSFORMERS_VERSION < (4, 56):
+TRANSFORMERS_VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
+if TRANSFORMERS_VERSION < (4, 56):
     raise ImportError(
         f"a dotresize model needs transformers 4.56 or later, this is {transformers.__version__}"
     )
@@ -116,6 +117,10 @@ class DotResizeConfig(PretrainedConfig):
         num_hidden_layers numbers. None: the source family's key, the same for all.
     value_head_dims: the channels of the value heads of each layer's attention, num_hidden_layers
         numbers up to head_dim, which is that of queries and keys. None: head_dim.
+    embedding_projection, head_projection: of tied embeddings, whose one table is hidden_size wide:
+        a matrix lies between it and the first junction, and between the last one and it. Without the
+        latter the last norm has a weight.
+    norm_weights: whether all norms have weights, as in the source; no junction is narrower then.
     hidden_size: the width d of the source, by which the norms go on dividing.
 
     Keys that are absent take the source family's defaults.
@@ -133,6 +138,9 @@ class DotResizeConfig(PretrainedConfig):
         shortcut_factors=1,
         intermediate_sizes=None,
         value_head_dims=None,
+        embedding_projection=False,
+        head_projection=False,
+        norm_weights=False,
         **kwargs,
     ):
         if source_model_type not in FAMILIES:
@@ -157,7 +165,11 @@ class DotResizeConfig(PretrainedConfig):
             _check_shortcuts(shortcut_ranks, shortcut_factors, self.junction_widths)
         self.intermediate_sizes = intermediate_sizes
         self.value_head_dims = value_head_dims
+        self.embedding_projection = embedding_projection
+        self.head_projection = head_projection
+        self.norm_weights = norm_weights
         super().__init__(**kwargs)
+        _check_ends(self)
         if intermediate_sizes is not None:
             _check_by_layer(self, "intermediate_sizes", self.source_intermediate_size)
         if value_head_dims is not None:
@@ -167,7 +179,12 @@ class DotResizeConfig(PretrainedConfig):
     @property
     def embedding_size(self):
         """The width of the input embedding: what vLLM gives its own one, as hidden_size is another."""
-        return self.junction_widths[0]
+        return self.hidden_size if self.tie_word_embeddings else self.junction_widths[0]
+
+    @property
+    def has_final_norm(self):
+        """Whether the last norm has a weight: it is not in the matrix behind it."""
+        return self.norm_weights or (self.tie_word_embeddings and not self.head_projection)
 
     @property
     def base_model_tp_plan(self):
@@ -239,7 +256,7 @@ def _rotary_in_installed_form(keys):
         positions = keys.get(_ORIGINAL_POSITIONS) or rotary.get(_ORIGINAL_POSITIONS)
         if positions is not None:
             keys[_ORIGINAL_POSITIONS] = rotary[_ORIGINAL_POSITIONS] = positions
-    if _TRANSFORMERS_VERSION >= (5, 0):
+    if TRANSFORMERS_VERSION >= (5, 0):
         return {**keys, "rope_parameters": rotary}
     for key in ("rope_theta", "partial_rotary_factor"):
         if key in rotary:
@@ -276,6 +293,23 @@ def _check_shortcuts(ranks, factors, widths):
                 f"shortcut_ranks[{sublayer}] is {rank!r}, must be None or an integer from 0 to the "
                 f"narrower width, {most}"
             )
+
+
+def _check_ends(config):
+    ends = ("embedding_projection", 0), ("head_projection", -1)
+    for key, junction in ends:
+        given, width = getattr(config, key), config.junction_widths[junction]
+        if given and not config.tie_word_embeddings:
+            raise ValueError(f"{key} is true, but tie_word_embeddings is not: there is no common table")
+        if config.tie_word_embeddings and not given and width != config.hidden_size:
+            raise ValueError(
+                f"{key} is false, but the junction is {width} wide, and the common table hidden_size, "
+                f"{config.hidden_size}"
+            )
+        if given and config.norm_weights:
+            raise ValueError(f"norm_weights is true, so there is no map that {key} could have")
+    if config.norm_weights and set(config.junction_widths) != {config.hidden_size}:
+        raise ValueError("norm_weights is true, but there are junctions of less width")
 
 
 def _check_by_layer(config, key, of_source):

@@ -2,8 +2,9 @@
 
 Attention, MLP and rotary embedding are the source family's own modules out of the installed
 transformers; what is added is the narrowed widths, a shortcut per sublayer, which carries the
-residual stream from one width to the next, and norms without weights; and value heads that may be
-narrower than those of queries and keys. For a sublayer f between
+residual stream from one width to the next, and norms without weights; value heads that may be
+narrower than those of queries and keys; and matrices between the stream and a table that embedding
+and head have in common. For a sublayer f between
 junctions of widths k_in and k_out
 
     x_out = f(norm(x_in)) + shortcut(x_in)        x_in [batch, tokens, k_in], x_out [..., k_out]
@@ -30,7 +31,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
 from transformers.utils import can_return_tuple
 
-from .configuration_dotresize import FAMILIES, DotResizeConfig, Mixture
+from .configuration_dotresize import FAMILIES, TRANSFORMERS_VERSION, DotResizeConfig, Mixture
 
 
 # transformers 4 tells masks and caches the positions by `cache_position`, 5 derives them.
@@ -39,25 +40,27 @@ _HAS_CACHE_POSITION = "cache_position" in _MASK_PARAMETERS
 _EMBEDS = "inputs_embeds" if "inputs_embeds" in _MASK_PARAMETERS else "input_embeds"
 
 
-class WeightlessNorm(nn.Module):
-    """x / sqrt(Σ x² / divisor + eps), in float32, returned in the dtype of x.
+class WideNorm(nn.Module):
+    """x / sqrt(Σ x² / divisor + eps), in float32, returned in the dtype of x; times γ, if it has one.
 
     x: [..., k]. divisor is the width d of the source model, not k: the narrowed stream has the norm
-    of the wide one, and its weight γ is folded into the projections that read it.
+    of the wide one. Unless k is d its weight γ is folded into the projections that read it.
     """
 
-    def __init__(self, divisor: int, eps: float):
+    def __init__(self, divisor: int, eps: float, weight: bool):
         super().__init__()
         self.divisor = divisor
         self.eps = eps
+        self.weight = nn.Parameter(torch.ones(divisor)) if weight else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x32 = x.to(torch.float32)
         mean_square = x32.pow(2).sum(-1, keepdim=True) / self.divisor
-        return (x32 * torch.rsqrt(mean_square + self.eps)).to(x.dtype)
+        normed = (x32 * torch.rsqrt(mean_square + self.eps)).to(x.dtype)
+        return normed if self.weight is None else self.weight * normed
 
     def extra_repr(self) -> str:
-        return f"divisor={self.divisor}, eps={self.eps}"
+        return f"divisor={self.divisor}, eps={self.eps}, weight={self.weight is not None}"
 
 
 def _source_class(config: DotResizeConfig, part: str) -> type:
@@ -73,6 +76,15 @@ def _with_sizes(config: DotResizeConfig, **sizes: int) -> DotResizeConfig:
     for key, size in sizes.items():
         setattr(narrowed, key, size)
     return narrowed
+
+
+def _norm(config: DotResizeConfig, weight: bool) -> WideNorm:
+    return WideNorm(config.hidden_size, config.rms_norm_eps, weight)
+
+
+def _projection(present: bool, inputs: int, outputs: int) -> nn.Module:
+    """Between a table that embedding and head have in common and the stream."""
+    return nn.Linear(inputs, outputs, bias=False) if present else nn.Identity()
 
 
 def _write_at_width(projection: nn.Linear, width: int) -> nn.Linear:
@@ -256,8 +268,8 @@ class DotResizeDecoderLayer(GradientCheckpointingLayer):
 
         self.attention_shortcut = _shortcut(config, 2 * layer_idx)
         self.mlp_shortcut = _shortcut(config, 2 * layer_idx + 1)
-        self.input_layernorm = WeightlessNorm(config.hidden_size, config.rms_norm_eps)
-        self.post_attention_layernorm = WeightlessNorm(config.hidden_size, config.rms_norm_eps)
+        self.input_layernorm = _norm(config, config.norm_weights)
+        self.post_attention_layernorm = _norm(config, config.norm_weights)
 
     def forward(self, hidden_states: torch.Tensor, **kwargs):
         """hidden_states: [batch, tokens, k_in]. kwargs go to the family's attention.
@@ -288,19 +300,21 @@ class DotResizePreTrainedModel(PreTrainedModel):
 
 
 class DotResizeModel(DotResizePreTrainedModel):
-    """Token ids to the normed stream at the last junction, [batch, tokens, k_2L]."""
+    """Token ids to what the head reads: the normed stream at the last junction, [batch, tokens, k_2L],
+    or with tied embeddings [batch, tokens, hidden_size]."""
 
     def __init__(self, config: DotResizeConfig):
         super().__init__(config)
         self.padding_idx = config.pad_token_id
         self.vocab_size = config.vocab_size
-        self.embed_tokens = nn.Embedding(
-            config.vocab_size, config.junction_widths[0], self.padding_idx
-        )
+        wide, first, last = config.embedding_size, config.junction_widths[0], config.junction_widths[-1]
+        self.embed_tokens = nn.Embedding(config.vocab_size, wide, self.padding_idx)
+        self.embedding_projection = _projection(config.embedding_projection, wide, first)
         self.layers = nn.ModuleList(
             DotResizeDecoderLayer(config, layer) for layer in range(config.num_hidden_layers)
         )
-        self.norm = WeightlessNorm(config.hidden_size, config.rms_norm_eps)
+        self.norm = _norm(config, config.has_final_norm)
+        self.head_projection = _projection(config.head_projection, last, wide)
         self.rotary_emb = _source_class(config, "RotaryEmbedding")(config=config)
         self.gradient_checkpointing = False
         self.post_init()
@@ -318,10 +332,10 @@ class DotResizeModel(DotResizePreTrainedModel):
         output_hidden_states: Optional[bool] = None,
         **kwargs,
     ) -> BaseModelOutputWithPast:
-        """input_ids: [batch, tokens], or inputs_embeds: [batch, tokens, k_0].
+        """input_ids: [batch, tokens], or inputs_embeds: [batch, tokens, embedding_size].
 
         attention_mask: [batch, tokens seen so far and now], 0 for padding. hidden_states of the
-        result: the stream at junctions 0, 2, 4, ... of their own widths, the last one normed.
+        result: the stream at junctions 0, 2, 4, ... of their own widths, the last one as the head reads it.
         kwargs go to the attention.
         """
         if (input_ids is None) == (inputs_embeds is None):
@@ -343,7 +357,7 @@ class DotResizeModel(DotResizePreTrainedModel):
         )
         rotary = self.rotary_emb(inputs_embeds, position_ids)
 
-        hidden_states = inputs_embeds
+        hidden_states = self.embedding_projection(inputs_embeds)
         streams, attentions = [], []
         for layer in self.layers[: self.config.num_hidden_layers]:
             streams.append(hidden_states)
@@ -356,7 +370,7 @@ class DotResizeModel(DotResizePreTrainedModel):
                 **kwargs,
             )
             attentions.append(weights)
-        hidden_states = self.norm(hidden_states)
+        hidden_states = self.head_projection(self.norm(hidden_states))
         streams.append(hidden_states)
         wants_streams = self._wants("hidden_states", output_hidden_states)
         wants_attentions = self._wants("attentions", output_attentions)
@@ -396,11 +410,19 @@ class DotResizeModel(DotResizePreTrainedModel):
 class DotResizeForCausalLM(DotResizePreTrainedModel, GenerationMixin):
     """DotResizeModel with its language head: logits [batch, tokens, vocab]."""
 
+    # Of models whose config ties them. transformers 4 lists them, 5 says what they are tied to.
+    _tied_weights_keys = (
+        {"lm_head.weight": "model.embed_tokens.weight"}
+        if TRANSFORMERS_VERSION >= (5, 0)
+        else ["lm_head.weight"]
+    )
+
     def __init__(self, config: DotResizeConfig):
         super().__init__(config)
         self.model = DotResizeModel(config)
         self.vocab_size = config.vocab_size
-        self.lm_head = nn.Linear(config.junction_widths[-1], config.vocab_size, bias=False)
+        width = config.embedding_size if config.tie_word_embeddings else config.junction_widths[-1]
+        self.lm_head = nn.Linear(width, config.vocab_size, bias=False)
         self.post_init()
 
     @can_return_tuple

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "worker/maps/fold.h"
+#include "worker/maps/spectrum.h"
 
 namespace dotresize {
 
@@ -46,10 +47,24 @@ HeadWeights fold_head(const HeadWeights& head, const at::Tensor& M_inv) {
   }
   // The head is as large as the embedding, so it is folded in blocks of rows too, with γ moved to
   // the small factor.
-  at::Tensor columns = M_inv.t();
-  if (head.norm.defined()) columns = head.norm.to(columns.options()).unsqueeze(1) * columns;
+  const at::Tensor columns =
+      head.norm.defined() ? head_projection(head.norm, M_inv) : at::Tensor(M_inv.t());
   folded.weight = fold_embedding(head.weight, columns);
   return folded;
+}
+
+at::Tensor head_projection(const at::Tensor& gamma, const at::Tensor& M_inv) {
+  return gamma.to(M_inv.options()).unsqueeze(1) * M_inv.t();
+}
+
+at::Tensor norm_rotation(const at::Tensor& gamma, const at::Tensor& M) {
+  const at::Tensor wide = M.to(at::kDouble);
+  const at::Tensor product = at::mm(wide.t(), gamma.to(at::kDouble).unsqueeze(1) * wide);
+  return eigenbasis((product + product.t()) / 2).vectors.to(M.device());
+}
+
+at::Tensor tied_norm(const at::Tensor& gamma, const at::Tensor& M) {
+  return (gamma.to(M.options()).unsqueeze(1) * M * M).sum(0);
 }
 
 StockNorm stock_norm(int64_t d, int64_t k, at::ScalarType output_dtype) {

@@ -37,6 +37,17 @@ void set_shortcut_factors(SublayerWeights& weights, const ShortcutFactors& facto
 /// the result has the head's dtype.
 HeadWeights fold_head(const HeadWeights& head, const at::Tensor& M_inv);
 
+/// Of a head that is tied to the source's table: γ and M_inv between the last junction and the
+/// table, diag(γ) · M_invᵀ [d, k]. γ: [d].
+at::Tensor head_projection(const at::Tensor& gamma, const at::Tensor& M_inv);
+
+/// The rotation R [k, k] of a map M [d, k] with orthonormal columns that makes
+/// Rᵀ·Mᵀ·diag(γ)·M·R diagonal, entries descending: with M·R in place of M a stock norm's weight can
+/// be what lies between the last junction and a tied head. float64.
+at::Tensor norm_rotation(const at::Tensor& gamma, const at::Tensor& M);
+/// That diagonal [k], of M·R.
+at::Tensor tied_norm(const at::Tensor& gamma, const at::Tensor& M);
+
 /// What makes a stock RMSNorm over k channels divide by the source's width d (method.md,
 /// "Folding"): the weight sqrt(d/k), besides an eps of eps·d/k.
 struct StockNorm {

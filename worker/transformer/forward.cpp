@@ -78,10 +78,19 @@ at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& we
                   weights);
 }
 
+at::Tensor project(const at::Tensor& x, const at::Tensor& projection) {
+  return projection.defined() ? at::linear(x, projection.to(at::kFloat)) : x;
+}
+
+at::Tensor final_state(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x,
+                       at::ScalarType dtype) {
+  const at::Tensor normed = rms_norm(x, head.norm, config.hidden_size, config.rms_norm_eps);
+  return project(normed, head.projection).to(dtype);
+}
+
 at::Tensor head_forward(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x) {
-  const at::Tensor normed =
-      rms_norm(x, head.norm, config.hidden_size, config.rms_norm_eps).to(head.weight.scalar_type());
-  return at::linear(normed, head.weight).to(at::kFloat);
+  return at::linear(final_state(config, head, x, head.weight.scalar_type()), head.weight)
+      .to(at::kFloat);
 }
 
 }  // namespace dotresize

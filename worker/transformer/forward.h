@@ -36,6 +36,14 @@ at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& we
                             KeyValueCache* cache = nullptr,
                             const FeatureVisitor& features = nullptr);
 
+/// x · projectionᵀ in float32; x itself without one. x: [..., in] float32, projection: [out, in].
+at::Tensor project(const at::Tensor& x, const at::Tensor& projection);
+
+/// What the rows of the head's matrix are multiplied with, of the final residual stream x
+/// [..., k_2L] float32: normed and projected, [..., width] in `dtype`.
+at::Tensor final_state(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x,
+                       at::ScalarType dtype);
+
 /// Logits [..., vocab] float32 of the final residual stream x [..., k_2L] float32.
 at::Tensor head_forward(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x);
 

@@ -2,10 +2,12 @@
 
 #include <ATen/ATen.h>
 
+#include <optional>
 #include <string>
 
 #include "base/errors.h"
 #include "worker/checkpoint/elements.h"
+#include "worker/transformer/forward.h"
 
 namespace dotresize {
 namespace {
@@ -38,6 +40,13 @@ at::Tensor load_tensor(const CheckpointReader& reader, const StoredTensor& wante
   return copy_checked(reader, wanted.name, stored, dtype);
 }
 
+/// Undefined if the model has none.
+at::Tensor load_end(const CheckpointReader& reader, const ModelConfig& config, TensorRole role,
+                    at::ScalarType dtype) {
+  const std::optional<StoredTensor> tensor = end_tensor(config, role);
+  return tensor ? load_tensor(reader, *tensor, dtype) : at::Tensor();
+}
+
 }  // namespace
 
 SublayerWeights load_sublayer(const CheckpointReader& reader, const ModelConfig& config,
@@ -55,24 +64,23 @@ void read_sublayer_ahead(const CheckpointReader& reader, const ModelConfig& conf
   }
 }
 
-at::Tensor load_embedding(const CheckpointReader& reader, const ModelConfig& config,
-                          at::ScalarType dtype) {
-  return load_tensor(reader, embedding_tensor(config), dtype);
+EmbeddingWeights load_embedding(const CheckpointReader& reader, const ModelConfig& config,
+                                at::ScalarType dtype) {
+  return {load_tensor(reader, embedding_tensor(config), dtype),
+          load_end(reader, config, TensorRole::kEmbeddingProjection, dtype)};
 }
 
-StoredTensor head_matrix(const ModelConfig& config) {
-  return config.tie_word_embeddings ? embedding_tensor(config) : head_tensors(config).back();
-}
-
-at::Tensor load_final_norm(const CheckpointReader& reader, const ModelConfig& config,
-                           at::ScalarType dtype) {
-  const StoredTensor first = head_tensors(config).front();
-  return first.role == TensorRole::kFinalNorm ? load_tensor(reader, first, dtype) : at::Tensor();
+HeadWeights load_before_head(const CheckpointReader& reader, const ModelConfig& config,
+                             at::ScalarType dtype) {
+  return {.norm = load_end(reader, config, TensorRole::kFinalNorm, dtype),
+          .projection = load_end(reader, config, TensorRole::kHeadProjection, dtype)};
 }
 
 HeadWeights load_head(const CheckpointReader& reader, const ModelConfig& config,
                       at::ScalarType dtype) {
-  return {load_final_norm(reader, config, dtype), load_tensor(reader, head_matrix(config), dtype)};
+  HeadWeights head = load_before_head(reader, config, dtype);
+  head.weight = load_tensor(reader, head_matrix(config), dtype);
+  return head;
 }
 
 at::Tensor load_rows(const CheckpointReader& reader, const StoredTensor& matrix, int64_t first,
@@ -97,7 +105,8 @@ at::Tensor embed_from(const CheckpointReader& reader, const ModelConfig& config,
   const at::Tensor table = reader.get(embedding.name, embedding.shape);
   const at::Tensor rows = at::embedding(table, ids).to(dtype).to(at::kFloat);
   reader.release(embedding.name, table);
-  return to_device(rows, device);
+  const at::Tensor projection = load_end(reader, config, TensorRole::kEmbeddingProjection, dtype);
+  return project(to_device(rows, device), to_device(projection, device));
 }
 
 }  // namespace dotresize

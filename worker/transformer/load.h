@@ -24,14 +24,13 @@ at::Tensor load_rows(const CheckpointReader& reader, const StoredTensor& matrix,
 /// Reads the tensor once and keeps nothing of it. Throws if load_rows would.
 void check_values(const CheckpointReader& reader, const StoredTensor& tensor, at::ScalarType dtype);
 
-/// The tensor that holds the head's matrix: the embedding's if they are tied.
-StoredTensor head_matrix(const ModelConfig& config);
-/// γ before the head [d]; undefined if the model is compressed.
-at::Tensor load_final_norm(const CheckpointReader& reader, const ModelConfig& config,
-                           at::ScalarType dtype);
+/// What lies between the last junction and the head's matrix: a head without its weight.
+HeadWeights load_before_head(const CheckpointReader& reader, const ModelConfig& config,
+                             at::ScalarType dtype);
 
 /// The residual stream at junction 0 of ids [samples, seqlen] int64 on the CPU: rows of the
-/// embedding in the dtype, as float32 [samples, seqlen, k_0] on the device. Reads those rows alone.
+/// embedding in the dtype, projected if the model does that, as float32 [samples, seqlen, k_0] on
+/// the device. Of the embedding it reads those rows alone.
 at::Tensor embed_from(const CheckpointReader& reader, const ModelConfig& config,
                       const at::Tensor& ids, at::ScalarType dtype, at::Device device);
 
@@ -40,9 +39,8 @@ at::Tensor embed_from(const CheckpointReader& reader, const ModelConfig& config,
 void read_sublayer_ahead(const CheckpointReader& reader, const ModelConfig& config,
                          int64_t sublayer);
 
-/// embed_tokens [vocab, k_0].
-at::Tensor load_embedding(const CheckpointReader& reader, const ModelConfig& config,
-                          at::ScalarType dtype);
+EmbeddingWeights load_embedding(const CheckpointReader& reader, const ModelConfig& config,
+                                at::ScalarType dtype);
 
 /// If embeddings are tied, lm_head.weight is not read even if it is there.
 HeadWeights load_head(const CheckpointReader& reader, const ModelConfig& config,

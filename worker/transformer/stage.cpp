@@ -31,8 +31,8 @@ Stage load_stage(const CheckpointReader& reader, const ModelConfig& config, cons
   return stage;
 }
 
-at::Tensor embed(const at::Tensor& embedding, const at::Tensor& ids) {
-  return at::embedding(embedding, ids).to(at::kFloat);
+at::Tensor embed(const EmbeddingWeights& embedding, const at::Tensor& ids) {
+  return project(at::embedding(embedding.weight, ids).to(at::kFloat), embedding.projection);
 }
 
 FeatureVisitor features_of(int64_t sublayer, const SublayerVisitor& visit) {

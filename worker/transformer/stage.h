@@ -32,7 +32,7 @@ Stage load_stage(const CheckpointReader& reader, const ModelConfig& config, cons
 
 /// Rows of the embedding as the residual stream: [batch, seqlen, k_0] float32. ids: [batch, seqlen]
 /// int64.
-at::Tensor embed(const at::Tensor& embedding, const at::Tensor& ids);
+at::Tensor embed(const EmbeddingWeights& embedding, const at::Tensor& ids);
 
 /// Called for each junction of the rank's stage and each microbatch. x: [batch, seqlen, k_junction]
 /// float32 on the stage's device.

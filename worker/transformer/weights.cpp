@@ -83,7 +83,8 @@ SublayerWeights to_device(const SublayerWeights& weights, at::Device device) {
 }
 
 HeadWeights to_device(const HeadWeights& weights, at::Device device) {
-  return {to_device(weights.norm, device), to_device(weights.weight, device)};
+  return {to_device(weights.norm, device), to_device(weights.weight, device),
+          to_device(weights.projection, device)};
 }
 
 SublayerWeights broadcast_sublayer(Communicator& comm, const std::vector<StoredTensor>& tensors,

@@ -32,9 +32,15 @@ struct SublayerWeights {
   at::Tensor shortcut_B;  ///< [rank, k_out]; undefined, with an A: -A'
 };
 
+struct EmbeddingWeights {
+  at::Tensor weight;      ///< embed_tokens [vocab, width]
+  at::Tensor projection;  ///< [k_0, width]; undefined: the identity
+};
+
 struct HeadWeights {
-  at::Tensor norm;    ///< γ [d]; undefined if the model is compressed
-  at::Tensor weight;  ///< lm_head [vocab, k_2L]; the embedding if tied
+  at::Tensor norm = {};        ///< γ [k_2L]; undefined if it is folded into what follows
+  at::Tensor weight = {};      ///< lm_head [vocab, width]; the embedding if tied
+  at::Tensor projection = {};  ///< [width, k_2L], of tied models; undefined: the identity
 };
 
 /// Calls visit(role, index, tensor) for each tensor that the weights have room for, undefined if it

@@ -24,13 +24,14 @@ std::vector<ProgressPhase> expected_phases(const ModelConfig& config, const Reso
   const auto expected = static_cast<double>(expected_samples(job) * expected_seqlen(job, config));
   const double calibration = static_cast<double>(size.calibration) / expected;
   const double evaluation = static_cast<double>(size.evaluation) / expected;
-  const int64_t mapped = mapped_junctions(config, job.head_sliced);
+  const int64_t mapped = job.widths.mapped_count;
   const int64_t seen =
       job.statistics.used()
           ? 0
           : job.schedule.tokens_seen({size.calibration, job.ranks, job.method.passes(),
                                       job.gradients(), plan.cut_passes(), config.num_sublayers(),
-                                      mapped, plan.junction_groups, allocation_passes(job, plan)});
+                                      mapped, sums_junctions(job) ? plan.junction_groups : 0,
+                                      allocation_passes(job, plan)});
   return {
       {.name = kPreparePhase, .uncounted_seconds = steps.check},
       {.name = "evaluate_dense", .tokens = {size.evaluation, evaluation * steps.evaluate_dense}},

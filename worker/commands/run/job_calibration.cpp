@@ -44,17 +44,9 @@ CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
                                const CheckpointReader& reader, const TokenWindows& tokens,
                                OpenedJournal& opened) {
   const ResolvedJob& job = run.job;
-  CalibrationJob calibration{config,
-                             reader,
-                             run.plan,
-                             opened.journal,
-                             opened.finished,
-                             tokens.windows,
-                             map_options(job),
-                             job.widths,
-                             job.head_sliced,
-                             run.compute_dtype(),
-                             job.junction_groups};
+  CalibrationJob calibration{
+      config,         reader,           run.plan,   opened.journal,      opened.finished,
+      tokens.windows, map_options(job), job.widths, run.compute_dtype(), job.junction_groups};
   calibration.map.decomposition_threads = opened.decomposition_threads;
   calibration.shortcuts = job.shortcuts;
   calibration.labels = {job.labels, job.label_seed};
@@ -71,9 +63,16 @@ CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
 /// Those of all junctions, whatever the job does with the last one.
 void save_statistics(JobContext& run, const CalibrationJob& job,
                      const CalibrationObserver& observer, StatisticsDirectory& statistics) {
-  CalibrationJob all{job.config,           job.reader,        job.plan,   statistics.journal(), {},
-                     job.windows,          job.map,           job.widths,
-                     /*head_sliced=*/true, job.compute_dtype, job.sharing};
+  CalibrationJob all{job.config,
+                     job.reader,
+                     job.plan,
+                     statistics.journal(),
+                     {},
+                     job.windows,
+                     job.map,
+                     uniform_widths(job.config, /*head_sliced=*/true, job.config.hidden_size),
+                     job.compute_dtype,
+                     job.sharing};
   all.labels = job.labels;
   all.device = job.device;
   take_statistics(run.comm, all, observer, run.clock);
@@ -154,6 +153,7 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& c
     if (!statistics->whole()) save_statistics(run, job, observer, *statistics);
     job.statistics = &statistics->journal();
   }
+  if (job.mapped_junctions() == 0) return write_without_maps(run.comm, job, sink, run.clock);
   calibrate_function(run.job.schedule.name)(run.comm, job, sink, observer, run.clock);
 }
 
@@ -171,10 +171,9 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
     }
     check_space(run.partial(), bytes);
   }
-  return open_journal(run.comm, dir,
-                      job_fingerprint(run.job, tokens.calibration, run.source.files()),
-                      mapped_junctions(run.config, run.job.head_sliced), run.job.junction_groups,
-                      run.environment.decomposition_threads);
+  return open_journal(
+      run.comm, dir, job_fingerprint(run.job, tokens.calibration, run.source.files()),
+      run.job.widths.mapped_count, run.job.junction_groups, run.environment.decomposition_threads);
 }
 
 std::optional<StatisticsDirectory> open_statistics(JobContext& run, const TokenWindows& tokens) {
@@ -207,7 +206,7 @@ Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal&
   shards.finish();
   run.comm.barrier();  // the shards are whole
   const double seconds = seconds_since(start);
-  Calibrated found{shards.widths(), shards.config(), shards.layout(), {}, {}, {}, chosen, seconds};
+  Calibrated found{shards.widths(), shards.output(), shards.layout(), {}, {}, {}, chosen, seconds};
   if (run.root()) {
     found.junctions = report_junctions(opened.journal, shards.widths(), run.job.method.transport());
     for (size_t j = 0; chosen && j < chosen->junction_rises.size(); ++j) {

@@ -60,7 +60,7 @@ void OutputShards::begin(const JunctionWidths& widths) {
   comm_.barrier();
   const RankShard& shard = plan_.of_rank(comm_.rank());
   writer_.emplace(dir_, layout_, tensors_of(output_, shard));
-  if (!output_.compressed) {
+  if (!output_.compressed && widths.mapped_count > 0) {
     norm_ = stock_norm(source_.hidden_size, output_.hidden_size, scalar_type(job_.output_dtype));
   }
 }
@@ -72,12 +72,15 @@ void OutputShards::put_embedding_rows(int64_t first, const at::Tensor& rows) {
 void OutputShards::put_head_rows(int64_t first, const at::Tensor& rows) {
   const HeadWeights folded{at::Tensor(), rows};
   const HeadWeights stored = norm_ ? with_stock_norm(folded, *norm_) : folded;
-  for (const StoredTensor& tensor : head_tensors(output_)) {
-    if (tensor.role == TensorRole::kHead) writer_->write_rows(tensor.name, first, stored.weight);
-    if (tensor.role == TensorRole::kFinalNorm && first == 0) {
-      writer_->write(tensor.name, stored.norm);
-    }
+  writer_->write_rows(head_matrix(output_).name, first, stored.weight);
+  if (norm_ && first == 0) {
+    writer_->write(end_tensor(output_, TensorRole::kFinalNorm)->name, stored.norm);
   }
+}
+
+void OutputShards::put_end(TensorRole role, const at::Tensor& tensor) {
+  const bool scaled = norm_ && role == TensorRole::kFinalNorm;
+  writer_->write(end_tensor(output_, role)->name, scaled ? tensor * norm_->exact : tensor);
 }
 
 void OutputShards::put_sublayer(const SublayerWeights& weights) {

@@ -22,12 +22,13 @@ class OutputShards final : public FoldedModelSink {
   void begin(const JunctionWidths& widths) override;
   void put_embedding_rows(int64_t first, const at::Tensor& rows) override;
   void put_head_rows(int64_t first, const at::Tensor& rows) override;
+  void put_end(TensorRole role, const at::Tensor& tensor) override;
   void put_sublayer(const SublayerWeights& weights) override;
   void finish();
 
   // What is written, after begin().
   const JunctionWidths& widths() const { return widths_; }
-  const ModelConfig& config() const { return output_; }
+  const ModelConfig& output() const override { return output_; }
   const ShardLayout& layout() const { return layout_; }
 
  private:
@@ -40,7 +41,7 @@ class OutputShards final : public FoldedModelSink {
   ModelConfig output_;
   ShardLayout layout_;
   std::optional<ShardWriter> writer_;
-  std::optional<StockNorm> norm_;  ///< of a stock model
+  std::optional<StockNorm> norm_;  ///< of a stock model that has a map
 };
 
 /// config.json, the Python code of a compressed model, and the source's tokenizer and generation

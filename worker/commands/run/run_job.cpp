@@ -39,7 +39,7 @@ void check_weights(JobContext& run) {
   const RankShard& shard = run.shard();
   const at::ScalarType dtype = scalar_type(run.job.source_dtype);
   // A pipeline does not run what lies behind the last junction with a map.
-  const int64_t last_run = mapped_junctions(run.config, run.job.head_sliced) - 1;
+  const int64_t last_run = run.job.widths.mapped_count - 1;
   for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
     const bool values = checks_sublayers_first(run.job) || sublayer >= last_run;
     for (const StoredTensor& tensor : shard_tensors(run.config, sublayer, sublayer + 1)) {

@@ -10,12 +10,14 @@
 
 #include "base/errors.h"
 #include "base/sha256.h"
+#include "job/model/tensor_table.h"
 #include "job/report/report.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/reader.h"
 #include "worker/commands/token_input.h"
 #include "worker/evaluation/perplexity.h"
 #include "worker/evaluation/whole_model.h"
+#include "worker/transformer/load.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -25,6 +27,7 @@ using Problems = std::vector<std::string>;
 
 constexpr double kPerplexityTolerance = 1e-3;  // relative
 constexpr int64_t kComparedTokens = 512;       // of the logits
+constexpr int64_t kComparedRows = 4096;        // of embeddings, at a time
 constexpr int64_t kRandomSeed = 1;
 constexpr char kEvaluationTokens[] = "evaluation_tokens";
 
@@ -61,6 +64,7 @@ class Comparison {
   void run() {
     if (!full_width()) check_that_tokens_are_given();
     if (!compare_fingerprints()) return;  // another model: nothing that it computes has to agree
+    compare_tables();
     if (full_width()) {
       compare_logits();
     } else {
@@ -88,6 +92,8 @@ class Comparison {
   }
   void check_that_tokens_are_given() const;
   bool compare_fingerprints();
+  /// A tied output that has its source's table has it bit by bit.
+  void compare_tables();
   void compare_logits();
   at::Tensor compared_ids() const;
   void compare_perplexities();
@@ -149,6 +155,27 @@ at::Tensor Comparison::compared_ids() const {
   const int64_t tokens = std::min(kComparedTokens, windows.size(1));
   const int64_t rows = std::min(kComparedTokens / tokens, windows.size(0));
   return windows.narrow(0, 0, rows).narrow(1, 0, tokens);
+}
+
+void Comparison::compare_tables() {
+  const bool common = output_.tie_word_embeddings && source_.tie_word_embeddings &&
+                      output_.embedding_width() == source_.hidden_size;
+  if (!common) return;
+  const CheckpointReader output(request_.dir);
+  const CheckpointReader source(request_.against);
+  const StoredTensor table = embedding_tensor(output_);
+  const at::ScalarType dtype = scalar_type(dtype_named(output_.dtype));
+  for (int64_t first = 0; first < output_.vocab_size; first += kComparedRows) {
+    const int64_t count = std::min(kComparedRows, output_.vocab_size - first);
+    const auto rows = [&](const CheckpointReader& reader, const ModelConfig& config) {
+      return load_rows(reader, embedding_tensor(config), first, count, dtype);
+    };
+    if (at::equal(rows(output, output_), rows(source, source_))) continue;
+    problems_.push_back(fmt::format(
+        "tensor '{}' is not the source's, which a tied output keeps: rows {} to {} differ",
+        table.name, first, first + count - 1));
+    return;
+  }
 }
 
 void Comparison::compare_logits() {
