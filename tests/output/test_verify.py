@@ -60,12 +60,6 @@ def narrow_matrices(folder):
     return compress(folder, "narrow-matrices", {"width": 40, "shortcuts": "dense"}, "float32")
 
 
-@pytest.fixture(scope="module")
-def full_matrices(folder):
-    method = {"width": 48, "head": "sliced", "shortcuts": "dense"}
-    return compress(folder, "full-matrices", method, "float16")
-
-
 def verify(*arguments, exit_code=0):
     command = [WORKER, "verify", *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -158,12 +152,6 @@ SHORTCUTS = {
     "to a junction of full width": (
         "narrow_matrices",
         "model.layers.2.mlp_shortcut.weight",
-        lambda shortcut: shortcut * 0.9,
-        "less than the 1 that a junction of full width implies",
-    ),
-    "between rotations": (
-        "full_matrices",
-        "model.layers.0.mlp_shortcut.weight",
         lambda shortcut: shortcut * 0.9,
         "less than the 1 that a junction of full width implies",
     ),
