@@ -4,14 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
 
 #include "base/errors.h"
+#include "job/model/model_size.h"
 #include "job/plan/allocation_search.h"
 #include "job/plan/choose_widths.h"
 #include "job/plan/inner_widths.h"
+#include "job/plan/loss_allocation.h"
 #include "job/plan/mlps_by_loss.h"
 #include "job/plan/net_size.h"
 
@@ -71,6 +74,59 @@ Allocation best_with_one_map(const ModelConfig& config, const ResolvedJob& job,
   throw std::invalid_argument("the smallest widths have more parameters than there may be");
 }
 
+/// Parameters for each feature of the sublayer's MLPs, or channel of its value heads, in a model
+/// without maps.
+int64_t parameters_of_each(const ModelConfig& config, int64_t sublayer) {
+  const int64_t d = config.hidden_size;
+  const auto layers = static_cast<std::size_t>(config.num_layers);
+  const auto with = [&](int64_t size) {
+    ModelConfig cut = config;
+    cut.intermediate_sizes.assign(layers, size);
+    cut.value_head_dims.assign(layers, size);
+    return sublayer_parameters(cut, sublayer, d, d, /*folded=*/false);
+  };
+  return with(2) - with(1);
+}
+
+Allocation without_maps(const ModelConfig& config, const ResolvedJob& job) {
+  Allocation found;
+  found.widths =
+      decided(uniform_widths(config, job.head_sliced, config.hidden_size), config.hidden_size);
+  if (job.stock_output()) return found;
+  found.shortcut_ranks.assign(static_cast<std::size_t>(config.num_sublayers()), 0);
+  found.shortcut_rises.assign(static_cast<std::size_t>(config.num_sublayers()), 0.0);
+  return found;
+}
+
+/// A size of each sublayer: indices in possible_inner_widths(); value heads of a stock output are
+/// not asked for.
+Allocation with_sizes(const ModelConfig& config, const ResolvedJob& job,
+                      const PredictedRises& rises,
+                      const std::function<std::size_t(int64_t sublayer)>& size) {
+  Allocation found = without_maps(config, job);
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    if (!may_be_cut(job, s)) continue;
+    const bool attends = is_attention(s);
+    const auto layer = static_cast<std::size_t>(layer_of(s));
+    const auto& curves = attends ? rises.values : rises.mlps;
+    (attends ? found.values : found.features)
+        .push_back(possible_inner_widths(config, job, s).at(size(s)));
+    (attends ? found.value_rises : found.mlp_rises).push_back(curves.at(layer).at(size(s)));
+  }
+  return found;
+}
+
+/// The same features in all MLPs, as a stock model has them.
+std::optional<Allocation> uniform_without_maps(const ModelConfig& config, const ResolvedJob& job,
+                                               const PredictedRises& rises) {
+  const std::size_t sizes = possible_inner_widths(config, job, 1).size();
+  for (std::size_t size = 0; size < sizes; ++size) {
+    Allocation found = with_sizes(config, job, rises, [&](int64_t) { return size; });
+    if (is_within_size(config, job, found)) return found;
+  }
+  return std::nullopt;
+}
+
 void check_rises(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises) {
   const std::size_t grid = possible_widths(job.hidden_size, job.allocation->round_to).size();
   if (std::ssize(rises.junctions) != mapped_junctions(config, job.head_sliced) ||
@@ -89,7 +145,7 @@ void check_rises(const ModelConfig& config, const ResolvedJob& job, const Predic
   }
 }
 
-/// All as narrow as it may be.
+/// All as narrow as it may be with maps.
 Allocation smallest(const ModelConfig& config, const ResolvedJob& job) {
   const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
   Allocation found;
@@ -136,6 +192,34 @@ Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,
   check_rises(config, job, rises);
   return job.stock_output() ? best_with_one_map(config, job, rises)
                             : search_allocation(config, job, rises);
+}
+
+std::optional<Allocation> allocate_without_maps(const ModelConfig& config, const ResolvedJob& job,
+                                                const PredictedRises& rises) {
+  if (job.stock_output()) return uniform_without_maps(config, job, rises);
+  std::vector<LossCurve> curves;
+  int64_t parameters = 0;  // of what the narrowest have inside
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    const int64_t of_each = parameters_of_each(config, s);
+    const auto layer = static_cast<std::size_t>(layer_of(s));
+    LossCurve& curve = curves.emplace_back();
+    curve.rises = is_attention(s) ? rises.values.at(layer) : rises.mlps.at(layer);
+    for (const int64_t size : possible_inner_widths(config, job, s)) {
+      curve.parameters.push_back(of_each * size);
+    }
+    parameters += curve.parameters.back();
+  }
+  const auto last = [&](int64_t s) {
+    return curves.at(static_cast<std::size_t>(s)).parameters.size() - 1;
+  };
+  const Allocation narrowest = with_sizes(config, job, rises, last);
+  const int64_t room = largest_bytes(job.allocation->size, dense_bytes(config, job)) -
+                       bytes_of(config, job, narrowest);
+  if (room < 0) return std::nullopt;
+  parameters += room / size_in_bytes(job.output_dtype);
+  const std::vector<std::size_t> sizes = allocate_by_loss(curves, parameters);
+  return with_sizes(config, job, rises,
+                    [&](int64_t s) { return sizes.at(static_cast<std::size_t>(s)); });
 }
 
 ResolvedJob with_allocation(const ResolvedJob& job, const ModelConfig& config,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "job/model/model_config.h"
@@ -46,6 +47,10 @@ struct Allocation {
   double predicted_rise() const;
 };
 
+/// How many times as far as predicted an output may be from the dense model without a warning, and
+/// without a choice of other sizes.
+inline constexpr double kMostOverPredicted = 2.0;
+
 /// Of shortcuts of which nothing is predicted: hidden_size / 32, rounded up.
 int64_t planned_shortcut_rank(int64_t hidden_size);
 
@@ -62,6 +67,12 @@ void check_allocation_target(const ModelConfig& config, const ResolvedJob& job);
 /// are tried. Deterministic. Throws std::invalid_argument for rises that are not as many.
 Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,
                             const PredictedRises& rises);
+
+/// Likewise without a map: every junction keeps hidden_size, only MLPs and value heads become
+/// narrower; rises.junctions and rises.shortcuts are not read. Nothing if the narrowest have more
+/// bytes than there may be.
+std::optional<Allocation> allocate_without_maps(const ModelConfig& config, const ResolvedJob& job,
+                                                const PredictedRises& rises);
 
 /// The job with the widths that were chosen; and the dense model with so many features and channels
 /// of value heads, as which its sublayers are to be cut.

@@ -411,14 +411,15 @@ int64_t RankMemory::token_parallel() const {
 }
 
 int64_t RankMemory::evaluation() const {
-  if (!job.evaluation) return 0;
+  if (!job.evaluation && !job.allocation) return 0;
   const Sizes s(*this);
   const int64_t sublayers = s.on_gpu() ? 2 : 1;  // the next one is uploaded
   const int64_t sublayer = std::max(s.dense_sublayer(), s.folded_sublayer()) * s.compute_bytes;
   const int64_t forward = sublayers * sublayer + s.microbatch_stream() + s.insides();
   const int64_t head = kEvaluatedVocabularyRows * (s.d * s.compute_bytes + 3 * s.tokens() * kFloat);
   const int64_t alone = s.share_stream() + std::max(forward, head);
-  return job.compares_predictions() ? std::max(alone, s.comparing()) : alone;
+  const bool compares = job.compares_predictions() || job.allocation;
+  return compares ? std::max(alone, s.comparing()) : alone;
 }
 
 int64_t RankMemory::sublayer_cut() const {

@@ -32,7 +32,8 @@ struct RankMemory {
   /// Without maps: what every schedule ends with.
   int64_t folding() const;
 
-  /// Each rank's share of the windows through one sublayer after the other; 0 without evaluation.
+  /// Each rank's share of the windows through one sublayer after the other; 0 without evaluation
+  /// and allocation, whose choice is checked likewise.
   int64_t evaluation() const;
   /// What the passes for the features of the MLPs and their removal hold (`method.mlp`), and for
   /// those of attentions (`method.allocate`); else 0. `config` is the dense model's.

@@ -24,8 +24,9 @@ struct MlpTarget {
   /// those of the dense model, as a bound.
   bool allocated = false;
 
-  /// How often the features of an MLP are summed: by loss for its curve, and again for its cut.
-  int64_t rounds() const { return by_loss ? 2 : 1; }
+  /// How often the features of an MLP are summed: by loss for its curve, and again for its cut; if
+  /// allocated once more, for the cut of the choice without maps, if that is not the choice itself.
+  int64_t rounds() const { return allocated ? 3 : by_loss ? 2 : 1; }
 };
 
 /// Whether a layer has an MLP that is no mixture of experts.

@@ -1,10 +1,13 @@
 #include "job/report/report.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <numeric>
 #include <sstream>
 
 #include "base/checked_json.h"
+#include "base/human_text.h"
 #include "base/json_fields.h"
 #include "base/partial_path.h"
 #include "dotresize/v1/jobs.pb.h"
@@ -87,11 +90,23 @@ json allocation_json(const Report& report) {
     object["of_shortcuts"] = sum(chosen.shortcut_rises);
     object["shortcut_rank"] = std::ranges::max(chosen.shortcut_ranks);
   }
+  set_if(object, "held_out_kl", report.held_out_kl);
   if (report.compressed.kl) {
     object["measured_kl"] = *report.compressed.kl;
     object["predicted_over_measured"] = chosen.predicted_rise() / *report.compressed.kl;
   }
   return object;
+}
+
+/// Empty if the output of an allocation is about as good as predicted.
+std::string prediction_warning(const Report& report) {
+  if (!report.allocation || !report.held_out_kl) return "";
+  const double predicted = report.allocation->predicted_rise();
+  if (*report.held_out_kl <= kMostOverPredicted * predicted) return "";
+  return fmt::format(
+      "the output is further from the dense model than predicted: KL {} nats a token on windows "
+      "that nothing was fitted to, {} predicted",
+      format_nats(*report.held_out_kl), format_nats(predicted));
 }
 
 json source_json(const TokenSource& source, int64_t tokens) {
@@ -211,6 +226,8 @@ std::vector<std::string> warnings_of(const Report& report) {
   std::vector<std::string> warnings;
   const std::string larger = size_warning(net_size(report), report.job);
   if (!larger.empty()) warnings.push_back(larger);
+  const std::string worse = prediction_warning(report);
+  if (!worse.empty()) warnings.push_back(worse);
   for (const JunctionReport& junction : report.junctions) {
     if (junction.sinkhorn_converged.value_or(true)) continue;
     warnings.push_back("junction " + junction.name + ": Sinkhorn did not converge in " +

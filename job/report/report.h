@@ -40,6 +40,8 @@ struct Report {
   std::vector<MlpReport> mlps;                   ///< that were cut
   std::vector<AttentionReport> attentions = {};  ///< whose values may have been cut
   std::optional<Allocation> allocation;          ///< of `method.allocate`
+  /// Of its output: KL(dense || compressed) in nats a token of windows that nothing was fitted to.
+  std::optional<double> held_out_kl = {};
   ModelReport dense;
   ModelReport compressed;
   std::vector<RankReport> ranks;

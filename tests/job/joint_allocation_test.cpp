@@ -309,6 +309,55 @@ TEST_F(JointAllocation, AnExactShortcutLosesNothing) {
   EXPECT_THAT(chosen.shortcut_rises, testing::Contains(0.0));
 }
 
+TEST_F(JointAllocation, WithoutMapsEveryJunctionKeepsItsWidthAndTheSizeIsMet) {
+  const ResolvedJob job = resolve();
+  const std::vector<double> layers = {1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 6e-3};
+  PredictedRises rises = squares(job, {}, layers);
+  rises.junctions.clear();
+  const Allocation chosen = allocate_without_maps(config_, job, rises).value();
+  EXPECT_EQ(chosen.widths.mapped_count, 0);
+  EXPECT_THAT(chosen.widths.all, Each(256));
+  const NetSize size = size_of(job, chosen);
+  const int64_t most = largest_bytes(0.8, size.dense_bytes);
+  EXPECT_LE(size.compressed_bytes, most);
+  EXPECT_GT(size.compressed_bytes, most - 2 * (3 * 256 * 8));  // a step of a MLP, bfloat16
+  EXPECT_GT(chosen.features.back(), chosen.features.front());
+  const std::size_t sizes = rises.mlps.front().size();
+  for (std::size_t f = 0; f < sizes; ++f) {
+    Allocation uniform = chosen;
+    uniform.values.assign(6, 32);
+    uniform.value_rises.assign(6, 0.0);
+    for (std::size_t layer = 0; layer < 6; ++layer) {
+      uniform.features[layer] = possible_mlp_widths(config_, *job.mlp, 1)[f];
+      uniform.mlp_rises[layer] = rises.mlps[layer][f];
+    }
+    if (size_of(job, uniform).compressed_bytes > most) continue;
+    EXPECT_LT(chosen.predicted_rise(), uniform.predicted_rise());
+    break;
+  }
+}
+
+TEST_F(JointAllocation, WithoutMapsASizeBelowThatOfTheTablesIsNotThere) {
+  spec_.mutable_method()->set_size(0.33);  // both tables have 0.317
+  ResolvedJob job = resolve();
+  const PredictedRises rises = squares(job, {}, std::vector<double>(6, 1e-3));
+  EXPECT_FALSE(allocate_without_maps(config_, job, rises));
+  spec_.mutable_method()->set_size(0.6);
+  job = resolve();
+  EXPECT_TRUE(allocate_without_maps(config_, job, squares(job, {}, std::vector<double>(6, 1e-3))));
+}
+
+TEST_F(JointAllocation, WithoutMapsAStockModelHasAsManyFeaturesInEveryLayer) {
+  with_method("name: slicegpt, size: 0.8, allocate: auto", "path: o, format: stock");
+  const ResolvedJob job = resolve();
+  const PredictedRises rises = squares(job, {}, {1e-3, 1e-3, 1e-3, 9e-3, 9e-3, 9e-3});
+  const Allocation chosen = allocate_without_maps(config_, job, rises).value();
+  EXPECT_THAT(chosen.features, Each(chosen.features.front()));
+  EXPECT_THAT(chosen.values, IsEmpty());
+  const NetSize size = size_of(job, chosen);
+  EXPECT_LE(size.compressed_bytes, largest_bytes(0.8, size.dense_bytes));
+}
+
 TEST_F(JointAllocation, OfAStockModelHasOneWidthAndAsManyFeaturesForAll) {
   with_method("name: slicegpt, size: 0.8, allocate: auto", "path: o, format: stock");
   const ResolvedJob job = resolve();
@@ -373,7 +422,7 @@ TEST_F(JointAllocation, ThePlanSaysWhatIsKnown) {
   EXPECT_THAT(table, HasSubstr("mlp         features up to 768, likewise\n"
                                "values      channels of a head up to 32, likewise\n"));
   EXPECT_THAT(table,
-              HasSubstr("passes      5 over the tokens and 5 back, 13 junctions in 1 group"));
+              HasSubstr("passes      6 over the tokens and 6 back, 13 junctions in 1 group"));
   EXPECT_THAT(table, HasSubstr("compressed  at most 10,595,942 bytes"));
   const auto document = nlohmann::json::parse(plan_to_json(config_, job, plan, std::nullopt));
   EXPECT_EQ(document["compressed"]["bytes_at_most"], 10'595'942);

@@ -1,6 +1,8 @@
 #include "worker/calibration/allocate.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <utility>
 
 #include "worker/calibration/junction_rises.h"
@@ -12,6 +14,11 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kChosen[] = "allocation";
+constexpr char kTrial[] = "trial";  // of the choice without maps
+
+/// Maps are worth their passes, and a model that needs code of its own, if they lose at most so
+/// much of what the choice without maps loses.
+constexpr double kMapsMustLose = 0.9;
 
 Json to_json(const Allocation& chosen) {
   return {{"widths", chosen.widths.all},
@@ -39,23 +46,130 @@ Allocation from_json(const Json& object, const ResolvedJob& job) {
   return chosen;
 }
 
+void scale(std::vector<std::vector<double>>& rises, double factor) {
+  for (std::vector<double>& of_one : rises) {
+    for (double& rise : of_one) rise *= factor;
+  }
+}
+
+double sum(const std::vector<double>& rises) {
+  return std::accumulate(rises.begin(), rises.end(), 0.0);
+}
+
+bool has_maps(const Allocation& allocation) { return allocation.widths.mapped_count > 0; }
+
+/// Whatever depends on the widths that were chosen.
+void remove_maps(Journal& journal) {
+  const auto is_of_maps = [](const std::string& entry) {
+    return std::ranges::any_of(
+        std::initializer_list<const char*>{"map-", "junction-", "shared-", "first-", "second-",
+                                           "rotation-", "shortcut-"},
+        [&](const char* name) { return entry.starts_with(name); });
+  };
+  const std::set<std::string> entries = journal.entries();
+  for (const std::string& entry : entries) {
+    if (is_of_maps(entry)) journal.remove(entry);
+  }
+}
+
 }  // namespace
 
-Allocation allocate(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
-                    const CalibrationObserver& observer, PhaseClock& clock) {
-  if (!dense.journal.has(kChosen)) {
-    CutCurves curves = measure_cuts(comm, dense, job, observer, clock);
-    PredictedRises rises;
-    rises.mlps = std::move(curves.mlps);
-    rises.values = std::move(curves.values);
-    measure_junctions(comm, dense, job, observer, clock, rises);
-    const PhaseClock::Scope scope(clock, "solve");
-    if (comm.rank() == 0) {
-      dense.journal.put_value(kChosen, to_json(allocate_jointly(dense.config, job, rises)));
-    }
-    comm.barrier();
+AllocationChoice::AllocationChoice(Communicator& comm, const CalibrationJob& dense,
+                                   const ResolvedJob& job, const CalibrationObserver& observer,
+                                   PhaseClock& clock, CutTrial trial)
+    : comm_(comm),
+      dense_(dense),
+      job_(job),
+      observer_(observer),
+      clock_(clock),
+      trial_(std::move(trial)) {
+  if (!dense_.journal.has(kChosen)) {
+    measure();
+    choose();
+    return;
   }
-  return from_json(dense.journal.value(kChosen), job);
+  const Json kept = dense_.journal.value(kChosen);
+  chosen_.best = from_json(kept.at("best"), job_);
+  if (kept.contains("without_maps")) {
+    chosen_.without_maps = from_json(kept.at("without_maps"), job_);
+  }
+  kept.at("corrected").get_to(chosen_.corrected);
+}
+
+void AllocationChoice::measure() {
+  CutCurves curves = measure_cuts(comm_, dense_, job_, observer_, clock_);
+  PredictedRises rises;
+  rises.mlps = std::move(curves.mlps);
+  rises.values = std::move(curves.values);
+  const double factor = seen_over_predicted(rises);
+  measure_junctions(comm_, dense_, job_, observer_, clock_, rises);
+  for (auto* const of_parts : {&rises.junctions, &rises.mlps, &rises.values, &rises.shortcuts}) {
+    scale(*of_parts, factor);
+  }
+  chosen_.without_maps = allocate_without_maps(dense_.config, job_, rises);
+  rises_ = std::move(rises);
+}
+
+double AllocationChoice::seen_over_predicted(const PredictedRises& rises) {
+  const std::optional<Allocation> found = allocate_without_maps(dense_.config, job_, rises);
+  if (!found) return 1.0;
+  const ModelConfig cut = with_features(dense_.config, job_, *found);
+  cut_sublayers(comm_, dense_, with_allocation(job_, dense_.config, *found), cut, observer_,
+                clock_);
+  if (!dense_.journal.has(kTrial)) {
+    const double kl = trial_(cut);
+    if (comm_.rank() == 0) dense_.journal.put_value(kTrial, {{"kl", kl}});
+    comm_.barrier();
+  }
+  const double kl = dense_.journal.value(kTrial).at("kl").get<double>();
+  const double predicted = found->predicted_rise();
+  return kl > 0.0 && predicted > 0.0 ? kl / predicted : 1.0;
+}
+
+void AllocationChoice::choose() {
+  const PhaseClock::Scope scope(clock_, "solve");
+  chosen_.best = allocate_jointly(dense_.config, job_, *rises_);
+  const auto most_with_maps = [&] {
+    return kMapsMustLose * chosen_.without_maps->predicted_rise();
+  };
+  const bool maps_win = has_maps(chosen_.best) &&
+                        (!chosen_.without_maps || chosen_.best.predicted_rise() < most_with_maps());
+  if (!maps_win) {
+    if (chosen_.without_maps) chosen_.best = *chosen_.without_maps;
+    chosen_.without_maps.reset();
+  }
+  keep();
+}
+
+void AllocationChoice::keep() {
+  if (comm_.rank() == 0) {
+    Json kept = {{"best", to_json(chosen_.best)}, {"corrected", chosen_.corrected}};
+    if (chosen_.without_maps) kept["without_maps"] = to_json(*chosen_.without_maps);
+    dense_.journal.put_value(kChosen, kept);
+  }
+  comm_.barrier();
+}
+
+bool AllocationChoice::correct(double measured) {
+  if (chosen_.corrected || !has_maps(chosen_.best)) return false;
+  chosen_.corrected = true;
+  const Allocation& best = chosen_.best;
+  if (chosen_.without_maps) {
+    if (measured <= chosen_.without_maps->predicted_rise()) return false;
+    chosen_.best = *std::exchange(chosen_.without_maps, std::nullopt);
+  } else {
+    const double of_cuts = sum(best.mlp_rises) + sum(best.value_rises);
+    const double of_maps = sum(best.junction_rises) + sum(best.shortcut_rises);
+    if (measured <= kMostOverPredicted * best.predicted_rise() || !(of_maps > 0.0)) return false;
+    if (!rises_) measure();
+    scale(rises_->junctions, (measured - of_cuts) / of_maps);
+    scale(rises_->shortcuts, (measured - of_cuts) / of_maps);
+    chosen_.best = allocate_jointly(dense_.config, job_, *rises_);
+  }
+  remove_maps(dense_.journal);
+  comm_.barrier();
+  keep();
+  return true;
 }
 
 }  // namespace dotresize

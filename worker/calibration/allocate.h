@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <optional>
+
 #include "base/phase_clock.h"
 #include "job/plan/joint_allocation.h"
 #include "worker/calibration/calibration.h"
@@ -7,12 +10,53 @@
 
 namespace dotresize {
 
-/// `method.allocate: auto` (docs/method.md, "All widths by loss"): what each junction, each MLP and
-/// each attention's values of the dense model are predicted to lose at every width, in three rounds
-/// of passes over the tokens, and what follows from it. Rank 0 chooses, and the journal keeps it: a
-/// job that goes on makes the same choice. The same on every rank, whatever their number.
-/// Collective.
-Allocation allocate(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
-                    const CalibrationObserver& observer, PhaseClock& clock);
+/// KL of the dense model, its sublayers cut as in `cut`, from the dense model itself: nats a token
+/// of windows that nothing is fitted to. What was cut is in the journal. The same on every rank,
+/// whatever their number. Collective.
+using CutTrial = std::function<double(const ModelConfig& cut)>;
+
+/// `method.allocate: auto` (docs/method.md, "All widths by loss"). All that is predicted is scaled
+/// such that the best choice without maps is predicted to lose what it is seen to lose in a trial.
+/// If a choice with maps is predicted to lose clearly less of the same bytes, it is taken. Rank 0
+/// chooses, and the journal keeps it: a job that goes on makes the same choice. The same on every
+/// rank, whatever their number. All calls are collective.
+class AllocationChoice {
+ public:
+  /// References outlive the object.
+  AllocationChoice(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
+                   const CalibrationObserver& observer, PhaseClock& clock, CutTrial trial);
+
+  const Allocation& chosen() const { return chosen_.best; }
+
+  /// Of the output that was made with chosen(): its KL from the dense model, in nats a token of
+  /// windows that nothing was fitted to. If that is more than the choice without maps lost in its
+  /// trial, that one is the choice from here on; if it is more than twice what was predicted, and
+  /// there is no such choice, the search is repeated once with the rises of junctions scaled to
+  /// what was seen. Returns whether chosen() is another one: what the journal has of maps is then
+  /// removed.
+  bool correct(double measured);
+
+ private:
+  struct Kept {
+    Allocation best;
+    std::optional<Allocation> without_maps;  ///< if `best` has maps
+    bool corrected = false;
+  };
+  void measure();
+  /// Of the choice without maps, in its trial. What is fitted to few tokens loses more on others,
+  /// whichever part it is of.
+  double seen_over_predicted(const PredictedRises& rises);
+  void choose();
+  void keep();
+
+  Communicator& comm_;
+  const CalibrationJob& dense_;
+  const ResolvedJob& job_;
+  const CalibrationObserver& observer_;
+  PhaseClock& clock_;
+  CutTrial trial_;
+  std::optional<PredictedRises> rises_;  ///< once they are measured in this run
+  Kept chosen_;
+};
 
 }  // namespace dotresize

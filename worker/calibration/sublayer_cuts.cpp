@@ -40,8 +40,9 @@ constexpr char kRise[] = "predicted_rise";  // [matrices that were cut] float64
 constexpr char kTokens[] = "tokens";        // [matrices that were cut] int64
 constexpr char kRises[] = "rises";          // [possible widths] float64, of all experts together
 
-std::string cut_entry(int64_t sublayer) {
-  return fmt::format("{}-{}", is_attention(sublayer) ? "values" : "mlp", sublayer);
+/// A job may cut a sublayer to one width and then to another.
+std::string cut_entry(int64_t sublayer, int64_t width) {
+  return fmt::format("{}-{}-{}", is_attention(sublayer) ? "values" : "mlp", sublayer, width);
 }
 std::string curve_entry(int64_t sublayer) { return fmt::format("curve-{}", sublayer); }
 
@@ -78,7 +79,7 @@ class SublayerCuts {
   bool gradients() const { return job_.map.metric == Metric::kFisher; }
   AttentionHeads heads() const { return {job_.config.num_heads, job_.config.num_kv_heads}; }
   /// This rank's sublayers that are wanted, of which the journal has no entry of that name.
-  std::vector<int64_t> pending(std::string (*entry)(int64_t),
+  std::vector<int64_t> pending(const std::function<std::string(int64_t sublayer)>& entry,
                                const std::function<bool(int64_t sublayer)>& wanted) const;
   /// Sums the features of these sublayers of this rank, of as many at a time as there is memory
   /// for, and hands each over. Collective.
@@ -121,7 +122,8 @@ class SublayerCuts {
 };
 
 std::vector<int64_t> SublayerCuts::pending(
-    std::string (*entry)(int64_t), const std::function<bool(int64_t sublayer)>& wanted) const {
+    const std::function<std::string(int64_t sublayer)>& entry,
+    const std::function<bool(int64_t sublayer)>& wanted) const {
   const RankShard& shard = job_.shard(comm_);
   std::vector<int64_t> sublayers;
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
@@ -271,7 +273,7 @@ void SublayerCuts::cut(SublayerSums sums, int64_t width) {
   });
   tensors[kRise] = at::tensor(rises, at::kDouble);
   tensors[kTokens] = at::tensor(sums.tokens, at::kLong);
-  job_.journal.put(cut_entry(sums.sublayer), tensors);
+  job_.journal.put(cut_entry(sums.sublayer, width), tensors);
 }
 
 std::vector<SumBounds> SublayerCuts::bounds_of(const SublayerWeights& weights,
@@ -317,7 +319,8 @@ SublayerSums SublayerCuts::sum_over_ranks(const SublayerWeights& weights, const 
 void SublayerCuts::run_shares(const ModelConfig& cut_model) {
   std::set<int64_t> left;
   for (int64_t s = 0; s < job_.config.num_sublayers(); ++s) {
-    if (is_cut(job_.config, cut_model, s) && !job_.journal.has(cut_entry(s))) left.insert(s);
+    if (!is_cut(job_.config, cut_model, s)) continue;
+    if (!job_.journal.has(cut_entry(s, inner_width(cut_model, s)))) left.insert(s);
   }
   if (left.empty()) return;
   const RotaryTable rotary =
@@ -364,7 +367,8 @@ void SublayerCuts::measure(const ResolvedJob& job) {
 
 void SublayerCuts::run_stages(const ModelConfig& cut_model) {
   const auto wanted = [&](int64_t s) { return is_cut(job_.config, cut_model, s); };
-  for_sums_of(pending(cut_entry, wanted), [&](SublayerSums sums) {
+  const auto entry = [&](int64_t s) { return cut_entry(s, inner_width(cut_model, s)); };
+  for_sums_of(pending(entry, wanted), [&](SublayerSums sums) {
     const int64_t width = inner_width(cut_model, sums.sublayer);
     cut(std::move(sums), width);
   });
@@ -420,13 +424,14 @@ std::vector<std::filesystem::path> cut_files(const Journal& journal, const Model
                                              const ModelConfig& cut) {
   std::vector<std::filesystem::path> files;
   for (int64_t s = 0; s < dense.num_sublayers(); ++s) {
-    if (is_cut(dense, cut, s)) files.push_back(journal.tensors_file(cut_entry(s)));
+    if (!is_cut(dense, cut, s)) continue;
+    files.push_back(journal.tensors_file(cut_entry(s, inner_width(cut, s))));
   }
   return files;
 }
 
-CutDiagnostics cut_diagnostics(const Journal& journal, int64_t sublayer) {
-  const std::map<std::string, at::Tensor> tensors = journal.get(cut_entry(sublayer));
+CutDiagnostics cut_diagnostics(const Journal& journal, const ModelConfig& cut, int64_t sublayer) {
+  const auto tensors = journal.get(cut_entry(sublayer, inner_width(cut, sublayer)));
   return {tensors.at(kRise).sum().item<double>(), tensors.at(kTokens).eq(0).sum().item<int64_t>()};
 }
 

@@ -59,6 +59,7 @@ struct CutDiagnostics {
   int64_t unseen_experts = 0;   ///< that no token has chosen: their H is the identity
 };
 
-CutDiagnostics cut_diagnostics(const Journal& journal, int64_t sublayer);
+/// As narrow as in `cut`.
+CutDiagnostics cut_diagnostics(const Journal& journal, const ModelConfig& cut, int64_t sublayer);
 
 }  // namespace dotresize

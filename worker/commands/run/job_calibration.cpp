@@ -1,8 +1,10 @@
 #include "worker/commands/run/job_calibration.h"
 
 #include <ATen/ATen.h>
+#include <fmt/core.h>
 
 #include <chrono>
+#include <functional>
 #include <utility>
 
 #include "base/partial_path.h"
@@ -16,6 +18,7 @@
 #include "worker/calibration/statistics.h"
 #include "worker/calibration/sublayer_cuts.h"
 #include "worker/commands/run/fingerprints.h"
+#include "worker/commands/run/held_out.h"
 #include "worker/commands/run/output_model.h"
 #include "worker/transformer/fold_sublayer.h"
 
@@ -79,8 +82,8 @@ void save_statistics(JobContext& run, const CalibrationJob& job,
   statistics.publish(run.comm);
 }
 
-std::vector<AttentionReport> report_attentions(const JobContext& run, const ModelConfig& cut,
-                                               const Journal& journal) {
+std::vector<AttentionReport> report_attentions(const JobContext& run, const Allocation& chosen,
+                                               const ModelConfig& cut) {
   std::vector<AttentionReport> reports;
   if (!run.job.allocates_values()) return reports;
   for (int64_t s = 0; s < run.config.num_sublayers(); s += 2) {
@@ -89,13 +92,13 @@ std::vector<AttentionReport> report_attentions(const JobContext& run, const Mode
     report.value_head_dim = value_head_dim(cut, s);
     report.head_dim = run.config.head_dim;
     if (report.value_head_dim == report.head_dim) continue;
-    report.predicted_rise = cut_diagnostics(journal, s).predicted_rise;
+    report.predicted_rise = chosen.value_rises.at(static_cast<std::size_t>(layer_of(s)));
   }
   return reports;
 }
 
-std::vector<MlpReport> report_mlps(const JobContext& run, const ModelConfig& cut,
-                                   const Journal& journal) {
+std::vector<MlpReport> report_mlps(const JobContext& run, const std::optional<Allocation>& chosen,
+                                   const ModelConfig& cut, const Journal& journal) {
   std::vector<MlpReport> reports;
   if (!run.job.mlp) return reports;
   for (int64_t s = 0; s < run.config.num_sublayers(); ++s) {
@@ -105,22 +108,12 @@ std::vector<MlpReport> report_mlps(const JobContext& run, const ModelConfig& cut
     report.width = mlp_width(cut, s);
     report.intermediate_size = mlp_width(run.config, s);
     if (report.width == report.intermediate_size) continue;
-    const CutDiagnostics found = cut_diagnostics(journal, s);
-    report.predicted_rise = found.predicted_rise;
+    const CutDiagnostics found = cut_diagnostics(journal, cut, s);
+    report.predicted_rise =
+        chosen ? chosen->mlp_rises.at(static_cast<std::size_t>(layer_of(s))) : found.predicted_rise;
     report.unseen_experts = found.unseen_experts;
   }
   return reports;
-}
-
-/// What the loss decides of the widths, which the job then knows.
-std::optional<Allocation> choose_allocation(JobContext& run, const TokenWindows& tokens,
-                                            OpenedJournal& opened,
-                                            const CalibrationObserver& observer) {
-  if (!run.job.allocation) return std::nullopt;
-  const CalibrationJob dense = calibration_job(run, run.config, run.source, tokens, opened);
-  Allocation chosen = allocate(run.comm, dense, run.job, observer, run.clock);
-  run.job = with_allocation(run.job, run.config, chosen);
-  return chosen;
 }
 
 /// The dense model with narrower MLPs and value heads, if the job asks for them.
@@ -157,6 +150,68 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& c
   calibrate_function(run.job.schedule.name)(run.comm, job, sink, observer, run.clock);
 }
 
+/// The output with the widths that the job has by now, and what was found on the way.
+Calibrated write_output(JobContext& run, const std::optional<Allocation>& chosen,
+                        const TokenWindows& tokens, OpenedJournal& opened,
+                        std::optional<StatisticsDirectory>& statistics,
+                        const CalibrationObserver& observer) {
+  const ModelConfig cut = cut_model(run, chosen, tokens, opened, observer);
+  OutputShards shards(run.comm, run.partial(), cut, run.job, run.plan);
+  BackgroundSink sink(shards, run.environment.device.device, !run.shard().overlaps, run.clock,
+                      [&] { run.progress().sublayers_written(1); });
+  calibrate_into(sink, run, cut, tokens, opened, statistics, observer);
+  sink.finish();
+  shards.finish();
+  Calibrated found{shards.widths(), shards.output(), shards.layout(), {}, {}, {}, chosen, {}, 0.0};
+  if (run.root()) {
+    found.junctions = report_junctions(opened.journal, shards.widths(), run.job.method.transport());
+    for (int64_t j = 0; chosen && j < chosen->widths.mapped_count; ++j) {
+      const auto junction = static_cast<std::size_t>(j);
+      found.junctions.at(junction).predicted_rise = chosen->junction_rises.at(junction);
+    }
+    found.mlps = report_mlps(run, chosen, cut, opened.journal);
+    if (chosen) found.attentions = report_attentions(run, *chosen, cut);
+    const PhaseClock::Scope scope(run.clock, "write");
+    write_companion_files(run.partial(), found.layout, found.output, run.job);
+  }
+  run.comm.barrier();  // the shards are whole, and load
+  return found;
+}
+
+/// The output of an allocation.
+Calibrated write_checked(
+    JobContext& run, const JobTokens& tokens, OpenedJournal& opened,
+    const CalibrationObserver& observer,
+    const std::function<Calibrated(const std::optional<Allocation>& chosen)>& write) {
+  HeldOutDivergence held_out(run, tokens.held_out.value(), opened.journal);
+  const ResolvedJob asked = run.job;
+  const CalibrationJob dense =
+      calibration_job(run, run.config, run.source, tokens.calibration, opened);
+  const auto trial = [&](const ModelConfig& cut) {
+    const CheckpointReader source(asked.model_path, cut_files(opened.journal, run.config, cut));
+    return held_out.of(source, cut);
+  };
+  AllocationChoice choice(run.comm, dense, asked, observer, run.clock, trial);
+  const auto write_chosen = [&] {
+    run.job = with_allocation(asked, run.config, choice.chosen());
+    Calibrated found = write(choice.chosen());
+    const CheckpointReader written(run.partial());
+    found.held_out_kl = held_out.of(written, found.output);
+    return found;
+  };
+  Calibrated found = write_chosen();
+  const double predicted = choice.chosen().predicted_rise();
+  if (!choice.correct(*found.held_out_kl)) return found;
+  if (run.root()) {
+    fmt::print(stderr,
+               "note: the output has a KL of {:.3g} on the held-out windows, {:.3g} were "
+               "predicted: its sizes are chosen once more\n",
+               *found.held_out_kl, predicted);
+  }
+  opened.finished.clear();
+  return write_chosen();
+}
+
 }  // namespace
 
 OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
@@ -189,32 +244,19 @@ std::optional<StatisticsDirectory> open_statistics(JobContext& run, const TokenW
   return statistics;
 }
 
-Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal& opened,
+Calibrated calibrate(JobContext& run, const JobTokens& tokens, OpenedJournal& opened,
                      std::optional<StatisticsDirectory>& statistics) {
   const auto start = std::chrono::steady_clock::now();
   run.progress().enter("calibrate");
   const CalibrationObserver observer{
       run.count_tokens(), [&](int64_t junctions) { run.progress().junctions_solved(junctions); },
       [&](int64_t junctions) { run.progress().junctions_found(junctions); }};
-  const std::optional<Allocation> chosen = choose_allocation(run, tokens, opened, observer);
-  const ModelConfig cut = cut_model(run, chosen, tokens, opened, observer);
-  OutputShards shards(run.comm, run.partial(), cut, run.job, run.plan);
-  BackgroundSink sink(shards, run.environment.device.device, !run.shard().overlaps, run.clock,
-                      [&] { run.progress().sublayers_written(1); });
-  calibrate_into(sink, run, cut, tokens, opened, statistics, observer);
-  sink.finish();
-  shards.finish();
-  run.comm.barrier();  // the shards are whole
-  const double seconds = seconds_since(start);
-  Calibrated found{shards.widths(), shards.output(), shards.layout(), {}, {}, {}, chosen, seconds};
-  if (run.root()) {
-    found.junctions = report_junctions(opened.journal, shards.widths(), run.job.method.transport());
-    for (size_t j = 0; chosen && j < chosen->junction_rises.size(); ++j) {
-      found.junctions.at(j).predicted_rise = chosen->junction_rises[j];
-    }
-    found.mlps = report_mlps(run, cut, opened.journal);
-    found.attentions = report_attentions(run, cut, opened.journal);
-  }
+  const auto write = [&](const std::optional<Allocation>& chosen) {
+    return write_output(run, chosen, tokens.calibration, opened, statistics, observer);
+  };
+  Calibrated found = run.job.allocation ? write_checked(run, tokens, opened, observer, write)
+                                        : write(std::nullopt);
+  found.seconds = seconds_since(start);
   return found;
 }
 

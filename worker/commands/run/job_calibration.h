@@ -21,6 +21,9 @@ struct Calibrated {
   std::vector<MlpReport> mlps;              ///< rank 0
   std::vector<AttentionReport> attentions;  ///< rank 0
   std::optional<Allocation> allocation;
+  /// Of the output from the dense model, in nats a token of the held-out windows; with an
+  /// allocation.
+  std::optional<double> held_out_kl;
   double seconds = 0.0;
 };
 
@@ -30,8 +33,10 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens);
 /// Nothing if the job keeps none. Collective.
 std::optional<StatisticsDirectory> open_statistics(JobContext& run, const TokenWindows& tokens);
 
-/// All from the choice of widths to the written shards. Collective.
-Calibrated calibrate(JobContext& run, const TokenWindows& tokens, OpenedJournal& opened,
+/// All from the choice of widths to the written shards with what they need to load. The output of
+/// an allocation is compared with the dense model on the held-out windows, and if it lost more than
+/// predicted written once more as AllocationChoice::correct() says. Collective.
+Calibrated calibrate(JobContext& run, const JobTokens& tokens, OpenedJournal& opened,
                      std::optional<StatisticsDirectory>& statistics);
 
 }  // namespace dotresize

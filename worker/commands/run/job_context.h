@@ -47,6 +47,7 @@ struct JobContext {
 /// What the calibration and the evaluation read.
 struct JobTokens {
   TokenWindows calibration;
+  std::optional<TokenWindows> held_out;  ///< of the calibration's (held_out.h)
   std::optional<TokenWindows> evaluation;
 };
 

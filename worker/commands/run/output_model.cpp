@@ -102,7 +102,9 @@ void write_companion_files(const fs::path& dir, const ShardLayout& layout,
     write_file_atomically(dir / "modeling_dotresize.py", std::string(modeling_py()));
   }
   for (const char* name : kCopiedFiles) {
-    if (fs::exists(job.model_path / name)) fs::copy_file(job.model_path / name, dir / name);
+    if (fs::exists(job.model_path / name)) {
+      fs::copy_file(job.model_path / name, dir / name, fs::copy_options::overwrite_existing);
+    }
   }
   write_file_atomically(dir / "model.safetensors.index.json", index_json(layout));
 }

@@ -19,6 +19,7 @@
 #include "worker/checkpoint/verify.h"
 #include "worker/commands/run/background_hashes.h"
 #include "worker/commands/run/expected_phases.h"
+#include "worker/commands/run/held_out.h"
 #include "worker/commands/run/job_calibration.h"
 #include "worker/commands/run/job_context.h"
 #include "worker/commands/run/job_evaluation.h"
@@ -61,7 +62,8 @@ JobTokens load_tokens(JobContext& run) {
     return load_token_windows(run.comm, source, calibration, run.job.model_path, run.config,
                               run.environment.cache_dir);
   };
-  JobTokens tokens{load(run.job.calibration, true), std::nullopt};
+  JobTokens tokens{load(run.job.calibration, true), std::nullopt, std::nullopt};
+  tokens.held_out = take_held_out(run.job, tokens.calibration);
   if (run.job.evaluation) {
     TokenSource source = *run.job.evaluation;
     if (!source.seqlen) source.seqlen = tokens.calibration.windows.size(1);
@@ -96,15 +98,6 @@ Hashes gather(JobContext& run, BackgroundHashes& hashes) {
   return hashes.gather(run.comm);
 }
 
-/// All that the written shards need to load: the evaluation reads them next.
-void write_companions(JobContext& run, const Calibrated& calibrated) {
-  if (run.root()) {
-    const PhaseClock::Scope scope(run.clock, "write");
-    write_companion_files(run.partial(), calibrated.layout, calibrated.output, run.job);
-  }
-  run.comm.barrier();
-}
-
 /// What was predicted of the shortcuts; a stock output has none.
 void add_rises(const Allocation& chosen, std::vector<ShortcutReport>& shortcuts) {
   for (std::size_t s = 0; s < shortcuts.size(); ++s) {
@@ -125,6 +118,7 @@ Report make_report(const JobContext& run, const JobTokens& tokens, const Calibra
   report.mlps = calibrated.mlps;
   report.attentions = calibrated.attentions;
   report.allocation = calibrated.allocation;
+  report.held_out_kl = calibrated.held_out_kl;
   report.dense.parameters = stored_parameters(run.config);
   report.dense.bytes = report.dense.parameters * size_in_bytes(run.job.source_dtype);
   report.compressed.parameters = calibrated.layout.total_parameters;
@@ -180,9 +174,8 @@ Report run_steps(JobContext& run) {
   std::optional<StatisticsDirectory> statistics = open_statistics(run, tokens.calibration);
   const auto dense = evaluate_dense(run, tokens, opened.journal);
   BackgroundHashes of_inputs(run.comm, input_files(run));
-  const Calibrated calibrated = calibrate(run, tokens.calibration, opened, statistics);
+  const Calibrated calibrated = calibrate(run, tokens, opened, statistics);
   BackgroundHashes of_shards(run.comm, shard_files(run, calibrated.layout));
-  write_companions(run, calibrated);
   const auto compressed = evaluate_compressed(run, tokens, dense);
   const Hashes shards = gather(run, of_shards);
   const Hashes inputs = gather(run, of_inputs);

@@ -1,0 +1,76 @@
+#include "worker/commands/run/held_out.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <vector>
+
+#include "job/plan/memory_estimate.h"
+#include "worker/commands/run/resume.h"
+#include "worker/transformer/microbatches.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int64_t kOneIn = 8;
+
+/// What processes with other numbers of threads round differently decides nothing.
+double to_four_digits(double value) {
+  if (!(value > 0.0)) return 0.0;
+  const double unit = std::pow(10.0, std::floor(std::log10(value)) - 3.0);
+  return std::round(value / unit) * unit;
+}
+
+}  // namespace
+
+std::optional<TokenWindows> take_held_out(const ResolvedJob& job, TokenWindows& calibration) {
+  if (!job.allocation) return std::nullopt;
+  const int64_t windows = calibration.windows.size(0);
+  if (windows == 1) return calibration;
+  std::vector<int64_t> fitted;
+  std::vector<int64_t> held_out;
+  for (int64_t window = 0; window < windows; ++window) {
+    const bool last_of_few = windows < kOneIn && window + 1 == windows;
+    const bool is_held_out = window % kOneIn == kOneIn - 1 || last_of_few;
+    (is_held_out ? held_out : fitted).push_back(window);
+  }
+  const auto rows = [&](const std::vector<int64_t>& of) {
+    return calibration.windows.index_select(0, at::tensor(of, at::kLong));
+  };
+  TokenWindows taken{rows(held_out), "held-out"};
+  calibration.windows = rows(fitted);
+  return taken;
+}
+
+HeldOutDivergence::HeldOutDivergence(JobContext& run, const TokenWindows& windows, Journal& journal)
+    : run_(run), windows_(windows), states_(journal, dense_states_entry(windows)) {
+  if (states_.complete(count_microbatches(windows_.windows))) return;
+  const PhaseClock::Scope scope(run_.clock, "check");
+  CheckpointEvaluation dense = evaluation(run_.source, run_.config);
+  dense.keep = [&](int64_t first, const std::vector<at::Tensor>& states) {
+    states_.put(first, states);
+  };
+  evaluate_checkpoint(run_.comm, dense);
+}
+
+double HeldOutDivergence::of(const CheckpointReader& reader, const ModelConfig& config) {
+  const PhaseClock::Scope scope(run_.clock, "check");
+  const EvaluatedReference reference{run_.source, run_.config,
+                                     [&](int64_t microbatch) { return states_.get(microbatch); }};
+  CheckpointEvaluation compared = evaluation(reader, config);
+  compared.reference = &reference;
+  return to_four_digits(evaluate_checkpoint(run_.comm, compared).divergence->mean_kl());
+}
+
+CheckpointEvaluation HeldOutDivergence::evaluation(const CheckpointReader& reader,
+                                                   const ModelConfig& config) const {
+  return {.reader = reader,
+          .config = config,
+          .windows = windows_.windows,
+          .compute_dtype = run_.compute_dtype(),
+          .device = run_.environment.device.device,
+          .tokens_at_once = evaluation_tokens_at_once(run_.job, run_.config),
+          .tokens_seen = [](int64_t) {}};
+}
+
+}  // namespace dotresize

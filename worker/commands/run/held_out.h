@@ -1,0 +1,34 @@
+#pragma once
+
+#include <optional>
+
+#include "worker/commands/kept_states.h"
+#include "worker/commands/run/job_context.h"
+#include "worker/evaluation/perplexity.h"
+
+namespace dotresize {
+
+/// Windows of the calibration that nothing is fitted to, if the job checks its own choice
+/// (`method.allocate`): every eighth, or the last one of fewer. Takes them out of `calibration`. A
+/// job with a single window has none: it is checked with that one.
+std::optional<TokenWindows> take_held_out(const ResolvedJob& job, TokenWindows& calibration);
+
+/// How far models are from the dense one over these windows.
+class HeldOutDivergence {
+ public:
+  /// Takes the dense model through them, unless the journal has its final states. Collective.
+  HeldOutDivergence(JobContext& run, const TokenWindows& windows, Journal& journal);
+
+  /// KL of the model from the dense one, in nats a token, to four digits. The same on every rank,
+  /// whatever their number. Collective.
+  double of(const CheckpointReader& reader, const ModelConfig& config);
+
+ private:
+  CheckpointEvaluation evaluation(const CheckpointReader& reader, const ModelConfig& config) const;
+
+  JobContext& run_;
+  const TokenWindows& windows_;
+  KeptStates states_;
+};
+
+}  // namespace dotresize
