@@ -1,0 +1,111 @@
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "job/plan/choose_widths.h"
+#include "job/plan/shard_plan.h"
+#include "job/spec/job_file.h"
+#include "tests/temporary_directory.h"
+#include "worker/calibration/allocate.h"
+#include "worker/checkpoint/tokens.h"
+#include "worker/comm/communicator.h"
+
+namespace dotresize {
+namespace {
+
+using testing::Each;
+
+/// Choices for the example model, from few tokens.
+class AllocationChoiceTest : public testing::Test {
+ protected:
+  AllocationChoiceTest() {
+    std::filesystem::create_directory(dir_.path() / "journal");
+    spec_ = parse_job_text("name: n\nmodel: {path: " + kModel +
+                               "}\noutput: {path: o}\n"
+                               "method: {name: slicegpt, size: 0.8, allocate: auto, round_to: 16}\n"
+                               "calibration: {tokens: " +
+                               kTokens + ", samples: 4, seqlen: 64}\n",
+                           "job.yaml", dir_.path());
+  }
+
+  /// As in a process that begins: with what the journal has. `seen`: the result of the trial.
+  AllocationChoice& begin(double seen) {
+    job_ = resolve_job(spec_, config_);
+    plan_ = make_shard_plan(config_, *job_);
+    journal_.emplace(dir_.path() / "journal");
+    calibration_.emplace(CalibrationJob{
+        .config = config_,
+        .reader = reader_,
+        .plan = *plan_,
+        .journal = *journal_,
+        .finished = {},
+        .windows = calibration_windows(read_tokens(kTokens, config_.vocab_size).tokens, 4, 64),
+        .map = {.basis = job_->method.basis, .kind = job_->method.map, .metric = job_->metric},
+        .widths = job_->widths});
+    calibration_->shortcuts = job_->shortcuts;
+    choice_.emplace(comm_, *calibration_, *job_, observer_, clock_, [this, seen](const auto&) {
+      ++trials_;
+      return seen;
+    });
+    return *choice_;
+  }
+
+  const std::string kModel = DOTRESIZE_SOURCE_DIR "/examples/docs-llama";
+  const std::string kTokens = DOTRESIZE_SOURCE_DIR "/tests/data/calibration.safetensors";
+  const c10::InferenceMode no_autograd_;
+  TemporaryDirectory dir_;
+  v1::JobSpec spec_;
+  const ModelConfig config_ = read_model_config(kModel);
+  const CheckpointReader reader_{kModel};
+  const CalibrationObserver observer_{[](int64_t) {}, [](int64_t) {}, [](int64_t) {}};
+  SelfCommunicator comm_;
+  PhaseClock clock_;
+  std::optional<ResolvedJob> job_;
+  std::optional<ShardPlan> plan_;
+  std::optional<Journal> journal_;
+  std::optional<CalibrationJob> calibration_;
+  std::optional<AllocationChoice> choice_;
+  int trials_ = 0;
+};
+
+TEST_F(AllocationChoiceTest, WhatLosesMoreThanWithoutMapsIsMadeWithoutThem) {
+  AllocationChoice& choice = begin(/*seen=*/0.5);
+  ASSERT_GT(choice.chosen().widths.mapped_count, 0);
+  EXPECT_LT(choice.chosen().predicted_rise(), 0.9 * 0.5);
+  EXPECT_FALSE(choice.correct(0.499));
+
+  journal_->put_value("junction-0", nlohmann::json::object());
+  AllocationChoice& again = begin(0.5);
+  EXPECT_TRUE(again.correct(0.51));
+  EXPECT_THAT(again.chosen().widths.all, Each(256));
+  EXPECT_EQ(again.chosen().widths.mapped_count, 0);
+  EXPECT_NEAR(again.chosen().predicted_rise(), 0.5, 1e-9);
+  EXPECT_FALSE(journal_->has("junction-0"));
+  EXPECT_FALSE(again.correct(1e9)) << "there is nothing else";
+
+  const AllocationChoice& resumed = begin(0.5);
+  EXPECT_EQ(resumed.chosen().features, again.chosen().features);
+  EXPECT_EQ(resumed.chosen().widths.mapped_count, 0);
+  EXPECT_EQ(trials_, 1);
+}
+
+TEST_F(AllocationChoiceTest, WhereMapsAreNeededTheyAreChosenOnceMore) {
+  spec_.mutable_method()->set_size(0.32);  // both tables of the dense model have 0.317
+  AllocationChoice& choice = begin(0.5);
+  EXPECT_EQ(trials_, 0);
+  const Allocation first = choice.chosen();
+  const double predicted = first.predicted_rise();
+  EXPECT_FALSE(choice.correct(1.9 * predicted));
+  AllocationChoice& resumed = begin(0.5);
+  EXPECT_TRUE(resumed.correct(10.0 * predicted));
+  EXPECT_GT(resumed.chosen().predicted_rise(), 2.0 * predicted);
+  EXPECT_NE(resumed.chosen().widths.all, first.widths.all);
+  EXPECT_FALSE(resumed.correct(100.0 * predicted)) << "once";
+}
+
+}  // namespace
+}  // namespace dotresize
