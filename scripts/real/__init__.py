@@ -1,0 +1,1 @@
+"""SmolLM2-135M-Instruct, the published model that quality is measured on: what scripts/real_model.sh runs."""
