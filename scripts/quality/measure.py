@@ -52,9 +52,13 @@ class Dense:
     perplexity: float
     predicted_tokens: int
 
+    @property
+    def place(self):
+        return NAMES.index(self.model)
+
 
 class Results:
-    """What docs/quality.json has."""
+    """What docs/quality.json has, and docs/real-models.json."""
 
     def __init__(self, dense=(), rows=()):
         self.dense = {of.model: of for of in dense}
@@ -75,7 +79,7 @@ class Results:
 
     def json(self):
         """In the order of the table, whatever was measured last."""
-        dense = sorted(self.dense.values(), key=lambda of: NAMES.index(of.model))
+        dense = sorted(self.dense.values(), key=lambda of: of.place)
         rows = sorted(self.rows.values(), key=lambda row: row.place)
         document = {"dense": [asdict(of) for of in dense], "rows": [without_nothing(asdict(row)) for row in rows]}
         return json.dumps(document, indent=1) + "\n"
@@ -85,11 +89,11 @@ def without_nothing(values):
     return {key: value for key, value in values.items() if value is not None}
 
 
-def read_results(file):
+def read_results(file, of_dense=Dense, of_row=Row):
     if not file.is_file():
         return Results()
     document = json.loads(file.read_text(encoding="utf-8"))
-    return Results([Dense(**of) for of in document["dense"]], [Row(**row) for row in document["rows"]])
+    return Results([of_dense(**of) for of in document["dense"]], [of_row(**row) for row in document["rows"]])
 
 
 def with_rank(options, rank):
@@ -120,6 +124,9 @@ def sweeps_of(recipe, model, methods, sizes, folder):
 
 
 def spread(values):
+    """None of no values."""
+    if not values:
+        return None
     low, high = min(values), max(values)
     return str(low) if low == high else f"{low} to {high}"
 
@@ -130,7 +137,7 @@ def measured(report):
     mlps = [mlp["width"] for mlp in report.get("mlps", [])]
     return {
         "widths": spread([junction["width"] for junction in report["junctions"] if junction["mapped"]]),
-        "features": spread(mlps) if mlps else None,
+        "features": spread(mlps),
         "net": compressed["bytes_fraction"],
         "perplexity": compressed["perplexity"],
         "kl": compressed["kl"],

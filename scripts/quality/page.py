@@ -85,9 +85,13 @@ def options_text(recipe, rank):
     options = {key: {**value} if isinstance(value, dict) else value for key, value in with_rank(recipe.options, rank).items()}
     if recipe.cut:
         options["mlp"] = {**options.get("mlp", {}), "sparsity": " or ".join(map(str, sorted(set(recipe.cut.values()))))}
-    options |= {f"output.{key}": value for key, value in recipe.output.items()}
+    return keys_text(options, recipe.output) or "the defaults"
+
+
+def keys_text(method, output):
+    options = method | {f"output.{key}": value for key, value in output.items()}
     lines = [yaml.safe_dump({key: value}, default_flow_style=True).strip()[1:-1] for key, value in options.items()]
-    return ", ".join(f"`{line}`" for line in lines) or "the defaults"
+    return ", ".join(f"`{line}`" for line in lines)
 
 
 def recipes_rows(results, rank):

@@ -25,7 +25,7 @@ class Reference:
     def __init__(self, model, windows):
         self.windows = windows
         self.head = model.get_output_embeddings()
-        self.states = [model.base_model(window[None]).last_hidden_state[0, :-1] for window in windows]
+        self.states = [model.base_model(window[None], use_cache=False).last_hidden_state[0, :-1] for window in windows]
         total = sum(log_likelihood(self.logits(number), window) for number, window in enumerate(windows))
         self.perplexity = math.exp(-total / self.predicted_tokens)
 
@@ -42,7 +42,7 @@ class Reference:
         likelihood = divergence = agreeing = 0.0
         for number, window in enumerate(self.windows):
             dense = self.logits(number)
-            logits = model(window[None]).logits[0, :-1].float()
+            logits = model(window[None], use_cache=False).logits[0, :-1].float()
             likelihood += log_likelihood(logits, window)
             agreeing += (logits.argmax(1) == dense.argmax(1)).sum().item()
             divergence += torch.nn.functional.kl_div(

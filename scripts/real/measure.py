@@ -1,0 +1,140 @@
+"""The rows of the real model's table, one job of `dotresize run` each, but for the baseline, which is measured in transformers."""
+
+import json
+import time
+from dataclasses import dataclass
+from functools import cached_property
+
+from paper.programs import dotresize
+from quality import measure as quality
+
+from .model import NAME
+from .recipes import NAMES, SIZES, method_of
+
+WINDOWS = 16  # of calibration, spread evenly over the text
+SEQLEN = 1024
+RANKS = 2
+EXIT_JOB_FAILED, EXIT_REFUSED = 1, 65
+
+
+@dataclass(frozen=True)
+class Dense(quality.Dense):
+    place = 0  # before others: it is the only one
+
+
+@dataclass(frozen=True)
+class Row:
+    """The figures are None if there is no such model, which `reason` says."""
+
+    recipe: str
+    size: float
+    model: str = NAME
+    reason: str = None
+    layers: int = None  # that are left, if some are dropped
+    widths: str = None  # of the stream, where it is narrower
+    features: str = None  # of the MLPs, if they were cut
+    net: float = None  # of the dense model's bytes
+    perplexity: float = None
+    kl: float = None
+    agreement: float = None
+    predicted_kl: float = None
+    seconds: float = None  # of wall time, evaluations included
+
+    @property
+    def key(self):
+        return self.recipe, self.size
+
+    @property
+    def place(self):
+        return SIZES.index(self.size), NAMES.index(self.recipe)
+
+    @property
+    def done(self):
+        return self.perplexity is not None
+
+
+def read_results(file):
+    return quality.read_results(file, Dense, Row)
+
+
+def job_of(recipe, model, size, output):
+    return {
+        "name": f"{recipe.name}-{size:g}",
+        "model": {"path": str(model.directory)},
+        "output": {"path": str(output), **recipe.output},
+        "method": method_of(recipe, size, model.hidden_size, model.features_at(size)),
+        "calibration": {"tokens": str(model.tokens("calibration")), "samples": WINDOWS, "seqlen": SEQLEN},
+        "evaluation": {"tokens": str(model.tokens("evaluation")), "kl": True},
+        "resources": {"ranks": RANKS},
+    }
+
+
+def run_job(recipe, model, size, work):
+    """Dense (None if the job made nothing) and the row. A job whose output is in the folder already is not run again."""
+    output = work / f"{recipe.name}-{size:g}"
+    report = output / "dotresize" / "report.json"
+    if not report.is_file():
+        file = work / f"{output.name}.json"
+        file.write_text(json.dumps(job_of(recipe, model, size, output), indent=1) + "\n", encoding="utf-8")
+        document = dotresize("run", file, accept=(0, EXIT_JOB_FAILED, EXIT_REFUSED))
+        if error := document.get("error"):
+            return None, Row(recipe.name, size, reason=error["message"])
+    report = json.loads(report.read_text(encoding="utf-8"))
+    figures = quality.measured(report)
+    return Dense(**vars(quality.dense_of(model, report))), Row(recipe.name, size, **figures, seconds=report["wall_time_s"])
+
+
+class Baseline:
+    """Layers dropped by block influence. The rows share the dense model's evaluation and the influences; the seconds of each
+    have them."""
+
+    def __init__(self, model):
+        self.model = model
+
+    @cached_property
+    def _measured(self):
+        from safetensors.torch import load_file
+        from transformers import AutoModelForCausalLM
+
+        from .dropping import block_influence
+        from .scoring import Reference
+
+        start = time.monotonic()
+        loaded = AutoModelForCausalLM.from_pretrained(self.model.directory).eval()
+        calibration, evaluation = (load_file(self.model.tokens(name))["tokens"].long() for name in ("calibration", "evaluation"))
+        spread = [number * len(calibration) // WINDOWS for number in range(WINDOWS)]
+        influence = block_influence(loaded, calibration[spread])
+        return loaded, influence, Reference(loaded, evaluation), time.monotonic() - start
+
+    def row(self, recipe, size):
+        from .dropping import dropped_at, without_layers
+
+        loaded, influence, reference, seconds = self._measured
+        parameters = loaded.num_parameters()
+        of_a_layer = sum(tensor.numel() for tensor in loaded.base_model.layers[0].parameters())
+        dropped = dropped_at(influence, size, parameters, of_a_layer)
+        start = time.monotonic()
+        with without_layers(loaded, dropped) as shallow:
+            score = reference.score(shallow)
+        return Row(
+            recipe.name, size, layers=len(influence) - len(dropped), net=1 - len(dropped) * of_a_layer / parameters,
+            perplexity=score.perplexity, kl=score.kl, agreement=score.agreement, seconds=seconds + time.monotonic() - start,
+        )  # fmt: skip
+
+    @property
+    def dense(self):
+        loaded, _, reference, _ = self._measured
+        parameters = loaded.num_parameters()
+        of_a_number = next(loaded.parameters()).element_size()
+        return Dense(NAME, parameters, of_a_number * parameters, reference.perplexity, reference.predicted_tokens)
+
+
+def rows(chosen, sizes, model, work):
+    """(dense or None, row) of each chosen recipe at each size."""
+    baseline = Baseline(model)
+    for recipe in chosen:
+        for size in sizes:
+            if recipe.drops_layers:
+                yield baseline.dense, baseline.row(recipe, size)
+            else:
+                yield run_job(recipe, model, size, work)

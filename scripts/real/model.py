@@ -1,0 +1,65 @@
+"""The folder that scripts/real_model.sh makes, and the shape of the model in it."""
+
+import json
+import math
+import subprocess
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from paper.programs import ROOT, Failure
+from safetensors import safe_open
+
+NAME = "SmolLM2-135M-Instruct"
+ROUND_TO = 8  # what a job rounds features to by default at this width
+
+
+def folder():
+    """Made first if it is not there."""
+    done = subprocess.run([ROOT / "scripts" / "real_model.sh"], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise Failure("there is no real model to measure", done.returncode)
+    return RealModel(Path(done.stdout.strip()))
+
+
+@dataclass(frozen=True)
+class RealModel:
+    folder: Path
+
+    @property
+    def name(self):
+        return NAME
+
+    @property
+    def directory(self):
+        return self.folder / "smollm2"
+
+    def tokens(self, name):
+        return self.folder / "tokens" / f"{name}.safetensors"
+
+    @cached_property
+    def config(self):
+        return json.loads((self.directory / "config.json").read_text(encoding="utf-8"))
+
+    @property
+    def hidden_size(self):
+        return self.config["hidden_size"]
+
+    @property
+    def layers(self):
+        return self.config["num_hidden_layers"]
+
+    @cached_property
+    def parameters(self):
+        """A tied table is stored, and counts, once."""
+        total = 0
+        for file in self.directory.glob("*.safetensors"):
+            with safe_open(file, framework="numpy") as tensors:
+                total += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())
+        return total
+
+    def features_at(self, size):
+        """The most features of each MLP with which the model has at most this fraction of its parameters."""
+        of_a_feature = 3 * self.hidden_size * self.layers  # gate, up and down
+        removed = math.ceil((1 - size) * self.parameters / of_a_feature)
+        return (self.config["intermediate_size"] - removed) // ROUND_TO * ROUND_TO

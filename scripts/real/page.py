@@ -1,0 +1,105 @@
+"""docs/real-models.md."""
+
+from paper.table import Column, Table, percent, share
+from quality.page import keys_text
+
+from .measure import RANKS, SEQLEN, WINDOWS
+from .model import NAME
+from .recipes import RECIPES, SIZES, method_of
+
+RECIPE_OF = {recipe.name: recipe for recipe in RECIPES}
+
+HEAD = """\
+# Quality of a published model
+
+What recipes leave of {name} at equal net bytes: a llama of 30 layers, width 576, 49,152 tokens of vocabulary and tied embeddings, with {parameters:,} parameters in
+{bytes:,} bytes. `scripts/real_model.sh` fetches it and makes the tokens, and checks that they are those of this page. What tests and the demo use is a model that was
+trained for this project; its page is [quality.md](quality.md).
+
+```
+scripts/real_model.sh                                          # prints the folder of model, texts and tokens; 134 MB are fetched the first time
+.venv/bin/python scripts/real_quality.py                       # makes this page
+.venv/bin/python scripts/real_quality.py --recipes slicegpt --sizes 0.8   # a row again, the others as they are in real-models.json
+```
+
+Calibration: {windows} windows of {seqlen} tokens, spread evenly over `tokens/calibration.safetensors`; evaluation: `tokens/evaluation.safetensors`, {tokens:,} predicted tokens of
+later parts of the same two texts, over which the dense model has perplexity **{dense:.3f}**. {ranks} ranks without a GPU; all that the table does not say is the default. A net size counts
+every stored tensor once, the tied table too. KL is the divergence from the dense model in nats a token, agreement how often both hold the same token
+for the most likely one ([evaluation.md](evaluation.md#divergence-from-the-dense-model)). Seconds are those of the whole job, evaluations included, on a machine that may have had other work: they
+compare recipes roughly. The figures with all digits: [real-models.json](real-models.json).
+
+| recipe | format | options of `method`, and of others |
+| --- | --- | --- |
+{recipes}
+
+*Layers dropped by block influence* has nothing of dotresize in it. The layers whose output is most like their input go
+(1 − cos, over the calibration; ShortGPT, [arXiv 2403.03853](https://arxiv.org/abs/2403.03853)), the fewest with which the size is met, and transformers measures what is left. Sizes are
+met in steps of a layer there, 2.6 % of the model.
+"""
+
+AT_SIZE = """
+## At {size}
+
+"""
+
+COLUMNS = [
+    Column("recipe"), Column("format"), Column("what is left"), share("net"), Column("perplexity", "{:.2f}"),
+    Column("over dense", "{:.3f}"), Column("KL", "{:.4f}"), share("agreement"), Column("predicted KL", "{:.4f}"),
+    Column("predicted / measured", "{:.2f}"), Column("seconds", "{:.0f}"),
+]  # fmt: skip
+
+
+def options_text(recipe):
+    if recipe.drops_layers:
+        return "not a job"
+    return keys_text(method_of(recipe, "SIZE", "HIDDEN_SIZE", "FEATURES"), recipe.output)
+
+
+def left(row):
+    """Of layers, widths and features those that are fewer."""
+    parts = [("{} layers", row.layers), ("width {}", row.widths), ("{} features", row.features)]
+    return ", ".join(text.format(value) for text, value in parts if value is not None)
+
+
+def size_table(results, size):
+    """Best first."""
+    dense = results.dense[NAME].perplexity
+    rows = [
+        [RECIPE_OF[row.recipe].title, RECIPE_OF[row.recipe].format, left(row), row.net, row.perplexity, row.perplexity / dense,
+         row.kl, row.agreement, row.predicted_kl, row.predicted_kl and row.predicted_kl / row.kl, row.seconds]
+        for row in sorted(results.of(NAME, size=size), key=lambda row: row.perplexity)
+    ]  # fmt: skip
+    missing = [row for row in results.rows.values() if row.size == size and not row.done]
+    notes = [f"{RECIPE_OF[row.recipe].title} ({RECIPE_OF[row.recipe].format}): {row.reason}" for row in missing]
+    return Table(f"size-{size}", percent(size), COLUMNS, rows, notes)
+
+
+def not_measured(results):
+    """The rows that nobody has tried yet."""
+    missing = [
+        f"{recipe.title} ({recipe.format}) at {percent(size)}"
+        for recipe in RECIPES
+        for size in SIZES
+        if (recipe.name, size) not in results.rows
+    ]
+    return f"\nNot measured yet: {', '.join(missing)}.\n" if missing else ""
+
+
+def page(results):
+    dense = results.dense[NAME]
+    text = HEAD.format(
+        name=NAME,
+        parameters=dense.parameters,
+        bytes=dense.bytes,
+        tokens=dense.predicted_tokens,
+        dense=dense.perplexity,
+        windows=WINDOWS,
+        seqlen=SEQLEN,
+        ranks=RANKS,
+        recipes="\n".join(f"| {recipe.title} | {recipe.format} | {options_text(recipe)} |" for recipe in RECIPES),
+    )
+    text += not_measured(results)
+    for size in SIZES:
+        if results.of(NAME, size=size):
+            text += AT_SIZE.format(size=percent(size)) + size_table(results, size).markdown()
+    return text

@@ -1,0 +1,48 @@
+"""What the table of the real model compares: layers dropped, and jobs of dotresize."""
+
+from dataclasses import dataclass, field
+
+SIZES = (0.95, 0.9, 0.8, 0.7)
+CUSTOM, STOCK = "custom", "stock"
+OF_THE_SIZE = object()  # stands for the features of each MLP with which a job meets its size by them alone
+OF_THE_MODEL = object()  # stands for the model's hidden size
+
+
+@dataclass(frozen=True)
+class Recipe:
+    name: str
+    title: str
+    format: str
+    method: dict = None  # of the job file; None: layers are dropped
+    output: dict = field(default_factory=dict)  # of the job file, beside the path
+
+    @property
+    def drops_layers(self):
+        return self.method is None
+
+
+MLPS_ALONE = {"name": "slicegpt", "width": OF_THE_MODEL, "map_sharing": "model", "mlp": {"width": OF_THE_SIZE}}
+ALLOCATE = {"name": "slicegpt", "allocate": "auto"}
+
+RECIPES = (
+    Recipe("dropped", "layers dropped by block influence", STOCK),
+    Recipe("slicegpt", "slicegpt", CUSTOM, {"name": "slicegpt"}),
+    Recipe("mlps", "MLPs alone", STOCK, MLPS_ALONE),
+    Recipe("mlps-fisher", "MLPs alone, fisher", STOCK, {**MLPS_ALONE, "metric": "fisher"}),
+    Recipe("allocate", "allocate: auto", CUSTOM, ALLOCATE),
+    Recipe("allocate-stock", "allocate: auto", STOCK, ALLOCATE, {"format": "stock"}),
+)
+NAMES = [recipe.name for recipe in RECIPES]
+
+
+def filled(options, values):
+    """The options with values in place of what stands for them."""
+    if isinstance(options, dict):
+        return {key: filled(value, values) for key, value in options.items()}
+    return values[options] if options in values else options
+
+
+def method_of(recipe, size, hidden_size, features):
+    """The section `method` of the recipe's job. features: of each MLP, if they alone are cut."""
+    method = filled(recipe.method, {OF_THE_MODEL: hidden_size, OF_THE_SIZE: features})
+    return method if "width" in method else {**method, "size": size}
