@@ -16,7 +16,8 @@ HEAD = """\
 
 The best model at a given number of bytes, made without training: perplexity, and divergence from the dense model, at 90, 80, 70 and 60 % of
 the net bytes. The example model ([examples/docs-llama](../examples/docs-llama/README.md)) has {parameters:,} parameters in {bytes:,} bytes, and over
-{tokens:,} predicted tokens perplexity **{dense:.2f}**. One small model: measure on yours.
+{tokens:,} predicted tokens perplexity **{dense:.2f}**. One small model: what a published one loses is in
+[real-models.md](real-models.md), and `scripts/real_model.sh` fetches it.
 
 ```
 .venv/bin/python scripts/quality_table.py                                          # makes this page

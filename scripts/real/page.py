@@ -12,29 +12,30 @@ RECIPE_OF = {recipe.name: recipe for recipe in RECIPES}
 HEAD = """\
 # Quality of a published model
 
-What recipes leave of {name} at equal net bytes: a llama of 30 layers, width 576, 49,152 tokens of vocabulary and tied embeddings, with {parameters:,} parameters in
-{bytes:,} bytes. `scripts/real_model.sh` fetches it and makes the tokens, and checks that they are those of this page. What tests and the demo use is a model that was
-trained for this project; its page is [quality.md](quality.md).
+What recipes leave of {name} at equal net bytes: a llama of 30 layers, width 576, 49,152 tokens of vocabulary and tied embeddings, with
+{parameters:,} parameters in {bytes:,} bytes. `scripts/real_model.sh` fetches it, makes the tokens, and checks that both are those of this page.
+Tests and the demo use a model that was trained for this project, and [quality.md](quality.md) has its figures.
 
 ```
-scripts/real_model.sh                                          # prints the folder of model, texts and tokens; 134 MB are fetched the first time
-.venv/bin/python scripts/real_quality.py                       # makes this page
-.venv/bin/python scripts/real_quality.py --recipes slicegpt --sizes 0.8   # a row again, the others as they are in real-models.json
+scripts/real_model.sh                      # prints the folder of model, texts and tokens; fetches 134 MB the first time
+.venv/bin/python scripts/real_quality.py   # makes this page
+.venv/bin/python scripts/real_quality.py --recipes slicegpt --sizes 0.8   # one row; the others stay as they are in real-models.json
 ```
 
-Calibration: {windows} windows of {seqlen} tokens, spread evenly over `tokens/calibration.safetensors`; evaluation: `tokens/evaluation.safetensors`, {tokens:,} predicted tokens of
-later parts of the same two texts, over which the dense model has perplexity **{dense:.3f}**. {ranks} ranks without a GPU; all that the table does not say is the default. A net size counts
-every stored tensor once, the tied table too. KL is the divergence from the dense model in nats a token, agreement how often both hold the same token
-for the most likely one ([evaluation.md](evaluation.md#divergence-from-the-dense-model)). Seconds are those of the whole job, evaluations included, on a machine that may have had other work: they
-compare recipes roughly. The figures with all digits: [real-models.json](real-models.json).
+Calibration: {windows} windows of {seqlen} tokens, spread evenly over `tokens/calibration.safetensors`. Evaluation: `tokens/evaluation.safetensors`,
+{tokens:,} predicted tokens of later parts of the same two texts, over which the dense model has perplexity **{dense:.3f}**. {ranks} ranks
+without a GPU; all that the table does not say is the default. A net size counts every stored tensor once, the tied table too. KL is the
+divergence from the dense model in nats a token, agreement how often both hold the same token for the most likely one
+([evaluation.md](evaluation.md#divergence-from-the-dense-model)). Seconds are those of the whole job, evaluations included, on a machine that
+may have had other work: they compare recipes roughly. The figures with all digits: [real-models.json](real-models.json).
 
 | recipe | format | options of `method`, and of others |
 | --- | --- | --- |
 {recipes}
 
-*Layers dropped by block influence* has nothing of dotresize in it. The layers whose output is most like their input go
-(1 − cos, over the calibration; ShortGPT, [arXiv 2403.03853](https://arxiv.org/abs/2403.03853)), the fewest with which the size is met, and transformers measures what is left. Sizes are
-met in steps of a layer there, 2.6 % of the model.
+*Layers dropped by block influence* has nothing of dotresize in it. The layers whose output is most like their input go (1 − cos, over the
+calibration; ShortGPT, [arXiv 2403.03853](https://arxiv.org/abs/2403.03853)), the fewest with which the size is met, and transformers measures
+what is left. Sizes are met in steps of a layer there, 2.6 % of the model. *FEATURES* of *MLPs alone* are the most with which the size is met.
 """
 
 AT_SIZE = """
