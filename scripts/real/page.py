@@ -76,14 +76,10 @@ def size_table(results, size):
 
 
 def not_measured(results):
-    """The rows that nobody has tried yet."""
-    missing = [
-        f"{recipe.title} ({recipe.format}) at {percent(size)}"
-        for recipe in RECIPES
-        for size in SIZES
-        if (recipe.name, size) not in results.rows
-    ]
-    return f"\nNot measured yet: {', '.join(missing)}.\n" if missing else ""
+    """What nobody has tried yet."""
+    missing = [(recipe, [percent(size) for size in SIZES if (recipe.name, size) not in results.rows]) for recipe in RECIPES]
+    texts = [f"* {recipe.title} ({recipe.format}) at {', '.join(sizes)}" for recipe, sizes in missing if sizes]
+    return "\n".join(["\nNot measured yet:", "", *texts, ""]) if texts else ""
 
 
 def page(results):

@@ -51,7 +51,7 @@ def test_a_table_has_the_best_row_first_and_says_what_is_missing(tmp_path):
     assert [cells[0] for cells in table.rows] == ["allocate: auto", "layers dropped by block influence"]
     assert table.rows[0][5] == pytest.approx(1.2) and table.rows[0][9] == pytest.approx(0.5)
     assert table.notes == [f"slicegpt ({CUSTOM}): too small"]
-    assert "MLPs alone (stock) at 80 %" in page.not_measured(results)
+    assert "* slicegpt (custom) at 95 %, 90 %, 70 %\n" in page.not_measured(results)
 
 
 @pytest.mark.parametrize("recipe", [recipe for recipe in RECIPES if not recipe.drops_layers], ids=lambda recipe: recipe.name)
