@@ -59,7 +59,7 @@ def test_narrower_mlps_leave_a_tied_model_that_is_about_as_good(real_model, toke
         "output": {"path": str(tmp_path / "out")},
         "method": {"name": "slicegpt", "width": 576, "map_sharing": "model", "mlp": {"width": FEATURES}},
         "calibration": {"tokens": str(tokens["calibration"])},
-        "evaluation": {"tokens": str(tokens["evaluation"])},
+        "evaluation": {"tokens": str(tokens["evaluation"]), "seqlen": EVALUATION[1]},
         "resources": {"ranks": 2},
     }
     output = run_worker(tmp_path, job, ranks=2)
