@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <thread>
 
 #include "base/errors.h"
@@ -19,7 +19,11 @@
 #include "job/model/model_config.h"
 #include "job/model/model_size.h"
 #include "job/plan/check_files.h"
+#include "job/plan/hardware.h"
+#include "job/plan/reference_hardware.h"
 #include "job/plan/resolved_job.h"
+#include "job/plan/shard_plan.h"
+#include "job/plan/time_estimate.h"
 #include "job/plan/token_windows.h"
 
 namespace dotresize {
@@ -28,6 +32,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kSize = 0.8;
+/// Of the job, estimated for the reference CPU; a job with the fewest samples may take longer.
+constexpr double kReasonableSeconds = 20.0 * 60.0;
+constexpr uint32_t kFewestSamples = 16;
+constexpr int64_t kSeqlen = 1024;
 
 /// A plain scalar if that is safe, else in double quotes, whose JSON form is YAML's too.
 std::string yaml_text(const std::string& text) {
@@ -43,52 +51,100 @@ std::string path_from(const fs::path& folder, const std::string& path) {
   return yaml_text(same ? path : fs::absolute(path).lexically_normal().string());
 }
 
-/// The width that the size comes to; nothing if no width does.
-std::optional<int64_t> width_for(const std::string& model_path, const ModelConfig& config) {
-  v1::JobSpec spec;
-  spec.set_name("template");
-  spec.mutable_model()->set_path(model_path);
-  spec.mutable_output()->set_path(fs::absolute(model_path).string() + "-template");
-  spec.mutable_method()->set_size(kSize);
-  // Any file that is there: a plan reads no tokens.
-  spec.mutable_calibration()->set_tokens((fs::path(model_path) / "config.json").string());
-  try {
-    return resolve_job(spec, config).widths.largest();
-  } catch (const InputError&) {
-    return std::nullopt;
-  }
-}
-
-std::string target_line(const std::string& model_path, const ModelConfig& config) {
-  const auto width = width_for(model_path, config);
-  if (!width) {
-    return fmt::format(
-        "  sparsity: 0.2          # of the width; no width makes it {} of the bytes\n", kSize);
-  }
-  return fmt::format(
-      "  size: {}              # of the dense bytes: width {} of {}; or sparsity: 0.2 of the "
-      "width\n",
-      kSize, *width, config.hidden_size);
-}
-
-std::string source_lines(const TemplateRequest& request, const fs::path& folder) {
-  if (!fs::exists(fs::path(request.model) / "tokenizer.json")) {
-    return "  tokens: calibration.safetensors   # the model has no tokenizer.json; an integer "
-           "tensor \"tokens\"\n";
-  }
-  if (request.text.empty())
-    return "  text: [calibration.txt]   # replace: UTF-8 text like that of its use\n";
-  std::string names;
-  for (const std::string& text : request.text) {
-    names += (names.empty() ? "" : ", ") + path_from(folder, text);
-  }
-  return "  text: [" + names + "]\n";
-}
-
 int64_t sensible_ranks(const ModelConfig& config) {
   constexpr int64_t kMost = 8;
   const int64_t cores = std::max(1u, std::thread::hardware_concurrency());
   return std::min({kMost, cores, config.num_sublayers()});
+}
+
+fs::path directory_of(const TemplateRequest& request) {
+  const fs::path model = fs::absolute(request.model).lexically_normal();
+  return model.has_filename() ? model : model.parent_path();  // it ends with a slash
+}
+
+/// The template's job, without what only its comments have.
+v1::JobSpec default_job(const TemplateRequest& request, const ModelConfig& config) {
+  v1::JobSpec spec;
+  spec.set_name("template");
+  spec.mutable_model()->set_path(request.model);
+  spec.mutable_output()->set_path(directory_of(request).string() + "-template");
+  spec.mutable_method()->set_size(kSize);
+  v1::Calibration& calibration = *spec.mutable_calibration();
+  for (const std::string& text : request.text) calibration.add_text(text);
+  calibration.set_tokens(request.tokens);
+  calibration.set_samples(kDefaultSamples);
+  calibration.set_seqlen(static_cast<uint32_t>(std::min(kSeqlen, config.max_position_embeddings)));
+  spec.mutable_evaluation();
+  spec.mutable_resources()->set_ranks(static_cast<uint32_t>(sensible_ranks(config)));
+  return spec;
+}
+
+double seconds_on_reference(const v1::JobSpec& spec, const ModelConfig& config) {
+  const v1::Hardware hardware = reference_hardware({.device = DeviceKind::kCpu});
+  const int ranks = static_cast<int>(spec.resources().ranks());
+  ResolvedJob job = resolve_job(spec, config, launch_facts(hardware, ranks));
+  return estimate_time(config, job, make_shard_plan(config, job), hardware).total();
+}
+
+/// What is wrong with the length of the text for this many samples; empty if nothing is.
+std::string length_fault(const v1::JobSpec& spec, const ModelConfig& config) {
+  for (const FileFinding& finding : check_inputs(resolve_job(spec, config), config)) {
+    if (finding.key == "calibration.text") return finding.what;
+  }
+  return "";
+}
+
+/// Fewer samples while the text seems too short for them, or the job would take too long.
+void choose_samples(const ModelConfig& config, v1::JobSpec& spec) {
+  v1::Calibration& calibration = *spec.mutable_calibration();
+  for (;;) {
+    const std::string fault = length_fault(spec, config);
+    const uint32_t fewer = calibration.samples() / 2;
+    if (fault.empty() &&
+        (fewer < kFewestSamples || seconds_on_reference(spec, config) <= kReasonableSeconds)) {
+      return;
+    }
+    if (fewer == 0) throw InputError("--text", fault);
+    calibration.set_samples(fewer);
+  }
+}
+
+std::string about(double time_s) {
+  if (time_s < 100.0) return fmt::format("about {:.0f} s", std::ceil(time_s));
+  return fmt::format("about {:.0f} min", time_s / 60.0);
+}
+
+/// How long the job takes with one width for all, as in the paper; empty if no width is that small.
+std::string time_of_uniform_width(v1::JobSpec spec, const ModelConfig& config) {
+  spec.mutable_method()->set_name(v1::Method::slicegpt);
+  try {
+    return about(seconds_on_reference(spec, config)) + " in place of ";
+  } catch (const InputError&) {
+    return "not available at this size; ";
+  }
+}
+
+std::string source_line(const TemplateRequest& request, const fs::path& folder) {
+  if (!request.tokens.empty()) return "tokens: " + path_from(folder, request.tokens);
+  std::string names;
+  for (const std::string& text : request.text) {
+    names += (names.empty() ? "" : ", ") + path_from(folder, text);
+  }
+  return "text: [" + names + "]";
+}
+
+void require_source(const TemplateRequest& request) {
+  if (request.text.empty() && request.tokens.empty()) {
+    throw InputError("--text",
+                     "is needed: UTF-8 text like that of the model's use, for the calibration "
+                     "(--tokens if the model has no tokenizer.json)");
+  }
+  for (const std::string& file : request.text) {
+    if (!fs::is_regular_file(file)) throw InputError("--text", in_quotes(file) + " is no file");
+  }
+  if (!request.tokens.empty() && !fs::is_regular_file(request.tokens)) {
+    throw InputError("--tokens", in_quotes(request.tokens) + " is no file");
+  }
 }
 
 }  // namespace
@@ -99,41 +155,45 @@ std::string job_template(const TemplateRequest& request) {
   if (config.compressed) {
     throw InputError(request.model + " is already compressed; a dense model is needed");
   }
+  require_source(request);
+  v1::JobSpec spec = default_job(request, config);
+  choose_samples(config, spec);
+  const std::string time = about(seconds_on_reference(spec, config));
   const fs::path folder = fs::path(request.job_file).parent_path();
-  fs::path model = fs::absolute(request.model).lexically_normal();
-  if (!model.has_filename()) model = model.parent_path();  // it ends with a slash
-  const std::string name = model.filename().string().substr(0, 90) + "-80";
-  const int64_t parameters = stored_parameters(config);
+  const std::string name = directory_of(request).filename().string().substr(0, 90) + "-80";
   return fmt::format(
-      "# A job of dotresize. `dotresize plan {file}` shows what comes of it; docs/job-file.md has "
-      "all "
-      "keys.\n"
-      "name: {name}\n"
-      "model:\n"
-      "  path: {model}   # {family}, {parameters} parameters\n"
-      "output:\n"
-      "  path: {output}   # must not exist yet\n"
-      "method:\n"
-      "  name: pca_dotresize    # or dotresize, slicegpt, magnitude\n"
-      "{target}"
-      "calibration:\n"
-      "{source}"
-      "  samples: {samples}           # windows of seqlen tokens, spread over the text\n"
-      "  seqlen: {seqlen}\n"
-      "# evaluation:            # perplexity before and after, and KL divergence, over text that "
-      "is not calibrated on\n"
-      "#   text: [evaluation.txt]\n"
-      "resources:\n"
-      "  ranks: {ranks}               # MPI processes, at most two per layer\n"
-      "  device: auto           # GPUs if every rank has one, else the CPU\n",
-      fmt::arg("file", request.job_file), fmt::arg("name", yaml_text(name)),
+      R"(# A job of dotresize: {time} on two cores. `dotresize plan {file}` shows what comes of it,
+# `dotresize run {file}` runs it; docs/job-file.md has all keys.
+name: {name}
+model:
+  path: {model}   # {family}, {parameters} parameters
+output:
+  path: {output}   # must not exist yet
+  report_html: true      # dotresize/report.html, a page with plots
+  # format: stock        # loads without remote code in every engine of the family; somewhat worse
+method:
+  size: {size}              # of the dense bytes; widths, features and ranks are chosen by their loss
+  # name: slicegpt       # one width for all junctions: {uniform}{time}, and worse
+  # name: pca_dotresize  # the paper's, likewise; sparsity: 0.2 in place of size takes 20 % of the width
+calibration:
+  {source}
+  samples: {samples}            # windows of seqlen tokens, spread over the text; more are better, and slower
+  seqlen: {seqlen}
+evaluation: {{}}           # windows of the same text that the calibration does not use
+# evaluation:            # the better test, in its place: text of another source
+#   text: [evaluation.txt]
+resources:
+  ranks: {ranks}               # MPI processes, at most two per layer
+  device: auto           # GPUs if every rank has one, else the CPU
+)",
+      fmt::arg("time", time), fmt::arg("file", request.job_file), fmt::arg("name", yaml_text(name)),
       fmt::arg("model", path_from(folder, request.model)), fmt::arg("family", config.family),
-      fmt::arg("parameters", with_separators(parameters)),
-      fmt::arg("output", yaml_text("out/" + name)),
-      fmt::arg("target", target_line(request.model, config)),
-      fmt::arg("source", source_lines(request, folder)), fmt::arg("samples", kDefaultSamples),
-      fmt::arg("seqlen", std::min(kDefaultSeqlen, config.max_position_embeddings)),
-      fmt::arg("ranks", sensible_ranks(config)));
+      fmt::arg("parameters", with_separators(stored_parameters(config))),
+      fmt::arg("output", yaml_text("out/" + name)), fmt::arg("size", kSize),
+      fmt::arg("uniform", time_of_uniform_width(spec, config)),
+      fmt::arg("source", source_line(request, folder)),
+      fmt::arg("samples", spec.calibration().samples()),
+      fmt::arg("seqlen", spec.calibration().seqlen()), fmt::arg("ranks", spec.resources().ranks()));
 }
 
 void write_job_template(const TemplateRequest& request) {

@@ -98,23 +98,40 @@ void add_job_file_option(CLI::App& command, std::string& job_file) {
   command.add_option("JOB", job_file, "Job file (YAML or JSON)")->required()->type_name("");
 }
 
+/// Takes a job file's name that follows the texts out of them.
+void split_off_job_file(TemplateRequest& request, bool named) {
+  if (named || request.text.size() < 2) return;
+  const std::string extension = fs::path(request.text.back()).extension();
+  if (extension != ".yaml" && extension != ".yml" && extension != ".json") return;
+  request.job_file = request.text.back();
+  request.text.pop_back();
+}
+
 Verb init_verb(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("init", "Write a job file for a model, to be edited");
   auto request = std::make_shared<TemplateRequest>();
   command.add_option("MODEL_DIR", request->model, "The dense model")->required()->type_name("");
-  command.add_option("JOB", request->job_file, "File to write; it must not exist")
-      ->type_name("")
-      ->capture_default_str();
-  command.add_option("--text", request->text, "Calibration text")->type_name("FILE...");
+  CLI::Option* job =
+      command.add_option("JOB,--output", request->job_file, "File to write; it must not exist")
+          ->type_name("FILE")
+          ->capture_default_str();
+  CLI::Option* text =
+      command.add_option("--text", request->text, "Calibration text, UTF-8")->type_name("FILE...");
+  command
+      .add_option("--tokens", request->tokens,
+                  "Token file in its place: a tensor \"tokens\" in a safetensors file")
+      ->type_name("FILE")
+      ->excludes(text);
   command.group("Without a server");
   command.footer(
       "Examples:\n"
-      "  dotresize init models/llama\n"
-      "  dotresize init models/llama llama-80.yaml --text wiki.txt\n");
-  return {&command, [request] {
+      "  dotresize init models/llama --text wiki.txt\n"
+      "  dotresize init models/llama llama-80.yaml --text wiki.txt books.txt\n");
+  return {&command, [request, job] {
+            split_off_job_file(*request, job->count() > 0);
             write_job_template(*request);
-            std::cerr << "wrote " << request->job_file << "; next: edit it, then dotresize plan "
-                      << request->job_file << "\n";
+            std::cerr << "wrote " << request->job_file << "; next: dotresize plan "
+                      << request->job_file << ", then dotresize run " << request->job_file << "\n";
             return kExitOk;
           }};
 }

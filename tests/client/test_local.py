@@ -254,16 +254,76 @@ def test_set_changes_the_job(offline, job_files, tmp_path):
     assert not (tmp_path / "out-tiny").exists()
 
 
+MODEL = SOURCE / "examples/docs-llama"
+
+
 def test_init_writes_a_job_that_can_be_planned_and_overwrites_nothing(offline, tmp_path):
     job, text = tmp_path / "job.yaml", tmp_path / "text.txt"
     text.write_text("word " * 300_000)
-    offline("init", SOURCE / "examples/docs-llama/", job, "--text", text)
+    offline("init", f"{MODEL}/", job, "--text", text)
     plan = offline.json("plan", job)
-    assert plan["target"] == "size 0.8" and plan["warnings"] == []
-    assert f"width {plan['width']} of 256" in job.read_text()
+    assert plan["target"] == "size 0.8, allocated by loss" and plan["warnings"] == []
     before = job.read_text()
-    assert "is not overwritten" in offline("init", SOURCE / "examples/docs-llama", job, exit_code=65).stderr
+    assert "is not overwritten" in offline("init", MODEL, job, "--text", text, exit_code=65).stderr
     assert job.read_text() == before
+
+
+def test_every_alternative_that_init_names_can_be_planned(offline, tmp_path):
+    job, text = tmp_path / "job.yaml", tmp_path / "text.txt"
+    text.write_text("word " * 300_000)
+    offline("init", MODEL, "--text", text, "--output", job)
+    written = job.read_text()
+    alternatives = re.findall(r"^ *# ((?:name|format): \w+)", written, re.MULTILINE)
+    assert alternatives == ["format: stock", "name: slicegpt", "name: pca_dotresize"]
+    for line in alternatives:
+        job.write_text(written.replace(f"# {line}", line))
+        offline("plan", job)
+    (tmp_path / "evaluation.txt").write_text(text.read_text())
+    job.write_text(written.replace("evaluation: {}", "# ").replace("# evaluation:", "evaluation:").replace(
+        "#   text: [evaluation.txt]", "  text: [evaluation.txt]"))
+    assert "evaluation.txt" in job.read_text()
+    offline("plan", job)
+
+
+def test_init_takes_a_job_file_behind_its_texts_for_one(offline, tmp_path):
+    texts = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for text in texts:
+        text.write_text("word " * 100_000)
+    job = tmp_path / "x.yaml"
+    offline("init", MODEL, "--text", *texts, job)
+    assert f"text: [{texts[0]}, {texts[1]}]" in job.read_text()
+    assert "--text: is needed" in offline("init", MODEL, tmp_path / "y.yaml", exit_code=65).stderr
+    error = offline("init", MODEL, tmp_path / "y.yaml", "--text", tmp_path / "c.txt", exit_code=65).stderr
+    assert "c.txt" in error and not (tmp_path / "y.yaml").exists()
+
+
+def test_init_takes_as_many_samples_as_the_text_has(offline, tmp_path):
+    text, job = tmp_path / "short.txt", tmp_path / "job.yaml"
+    text.write_text("word " * 10_000)  # about 12 windows of 1024 tokens, one of them for the evaluation
+    offline("init", MODEL, job, "--text", text)
+    assert "  samples: 8 " in job.read_text()
+    text.write_text("word")
+    error = offline("init", MODEL, tmp_path / "none.yaml", "--text", text, exit_code=65).stderr
+    assert "--text: 6 bytes of text cannot be 2 windows of 1024 tokens" in error
+
+
+def test_the_job_of_the_readme_and_of_the_sweeps_can_be_planned(offline, tmp_path):
+    (tmp_path / "examples/docs-llama").mkdir(parents=True)
+    for file in MODEL.iterdir():
+        (tmp_path / "examples/docs-llama" / file.name).symlink_to(file)
+    for name in ("calibration.txt", "evaluation.txt"):
+        text = tmp_path / "examples/docs-llama" / name
+        text.unlink(missing_ok=True)
+        text.write_text("word " * 300_000)
+    job = tmp_path / "job.yaml"
+    job.write_text(yaml_blocks(SOURCE / "README.md")[0])
+    assert offline.json("plan", job)["warnings"] == []
+    job.write_text(yaml_blocks(SOURCE / "docs/sweeps.md")[0])
+    assert len(offline.json("sweep", job, "--dry-run")["variants"]) > 1
+
+
+def yaml_blocks(document):
+    return re.findall(r"^```yaml\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def test_completion_completes_verbs_options_and_nothing_else(offline, tmp_path):
@@ -288,11 +348,20 @@ def test_several_reports_are_one_table(offline, job_files, tmp_path):
     models = [tmp_path / "out-w64", tmp_path / "out-w128"]
     lines = offline("report", *models).stdout.splitlines()
     assert lines[0].split()[:3] == ["name", "method", "target"] and len(lines) == 3
-    assert "64 of 256" in lines[1] and "128 of 256" in lines[2]
-    assert "not of several" in offline("report", *models, "--html", tmp_path / "page.html", exit_code=65).stderr
+    assert "64 of 256" in lines[1] and lines[2].endswith(f"  {models[1]}")
+    page = tmp_path / "page.html"
+    offline("report", *models, "--html", page)
+    assert 'id="perplexity-size"' in page.read_text() and str(models[0]) in page.read_text()
     assert not list(models[0].glob("dotresize/*.html"))
     reports = offline.json("report", *models)["reports"]
     assert [report["method"]["width"] for report in reports] == [64, 128]
+
+
+def test_a_path_that_is_not_there_is_said_to_be_missing_and_no_server_is_asked(offline, tmp_path):
+    for path in (tmp_path / "out/gone", "out/gone", "model.safetensors"):
+        for options in ((), ("--html", tmp_path / "page.html")):
+            error = offline("report", path, *options, exit_code=65).stderr
+            assert f"'{path}': no such directory" in error and "server" not in error
 
 
 def test_eval_takes_the_windows_of_the_report(offline, job_files, tmp_path):
