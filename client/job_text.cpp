@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/failure.h"
 #include "base/human_text.h"
 #include "base/printable.h"
 #include "base/program.h"
 #include "client/progress_bar.h"
+#include "job/report/comparison_table.h"
 #include "job/report/result_table.h"
 
 namespace dotresize {
@@ -96,45 +95,6 @@ std::string outcome_text(const v1::Job& job) {
          format_table({{"output", printable(result.output_path())},
                        {"took", format_duration(result.wall_time_s())}},
                       {Align::kLeft, Align::kLeft});
-}
-
-/// Why the perplexities of the reports cannot be compared; empty if they can.
-std::string comparison_note(const std::vector<ReportSummary>& summaries) {
-  const auto tokens_of = [](const ReportSummary& summary) {
-    const auto found = summary.fingerprints.find("evaluation_tokens");
-    return found == summary.fingerprints.end() ? std::string() : found->second;
-  };
-  const bool same = std::ranges::all_of(summaries, [&](const ReportSummary& summary) {
-    return tokens_of(summary) == tokens_of(summaries.front());
-  });
-  return same ? "" : "\nnot all perplexities are over the same tokens: they cannot be compared\n";
-}
-
-std::string width_text(const ReportSummary& summary) {
-  return summary.width_range +
-         (summary.hidden_size ? " of " + std::to_string(*summary.hidden_size) : "");
-}
-
-std::string comparison_table(const std::vector<ReportSummary>& summaries) {
-  Rows rows = {{"name", "method", "target", "width", "parameters", "bytes", "of dense",
-                "perplexity", "change", "KL", "agreement", "took"}};
-  for (const ReportSummary& summary : summaries) {
-    const ModelReport& dense = summary.dense;
-    const ModelReport& compressed = summary.compressed;
-    const bool scored = dense.perplexity && compressed.perplexity;
-    rows.push_back(
-        {printable(summary.name), printable(summary.method), printable(summary.target),
-         width_text(summary), with_separators(compressed.parameters), human_bytes(compressed.bytes),
-         format_percent(static_cast<double>(compressed.bytes) / static_cast<double>(dense.bytes)),
-         scored ? format_perplexity(*compressed.perplexity) : "",
-         scored ? format_change(*dense.perplexity, *compressed.perplexity) : "",
-         compressed.kl ? format_nats(*compressed.kl) : "",
-         compressed.agreement ? format_percent(*compressed.agreement) : "",
-         format_duration(summary.wall_time_s)});
-  }
-  std::vector<Align> alignment(rows.front().size(), Align::kRight);
-  std::fill_n(alignment.begin(), 3, Align::kLeft);
-  return format_table(rows, alignment) + comparison_note(summaries);
 }
 
 std::string report_text(const ReportSummary& summary) {

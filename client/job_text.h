@@ -28,13 +28,7 @@ std::string job_table(const std::vector<v1::Job>& jobs, std::time_t now);
 /// How the job ended: the table of the result, the error, or that it was cancelled.
 std::string outcome_text(const v1::Job& job);
 
-/// "216 of 256", "168 to 216 of 256".
-std::string width_text(const ReportSummary& summary);
-
 /// The same table from a model's own report.
 std::string report_text(const ReportSummary& summary);
-
-/// A row for each report, and a note if their perplexities are over different tokens.
-std::string comparison_table(const std::vector<ReportSummary>& summaries);
 
 }  // namespace dotresize

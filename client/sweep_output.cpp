@@ -6,8 +6,8 @@
 
 namespace dotresize {
 
-void print_sweep(const v1::Sweep& sweep, bool pareto, const CommonOptions& common) {
-  const auto [plan, rows] = reported_sweep(sweep.results());
+void print_sweep(const v1::SweepResults& results, bool pareto, const CommonOptions& common) {
+  const auto [plan, rows] = reported_sweep(results);
   std::cout << (common.json() ? sweep_json(plan, rows) : sweep_table(plan, rows, pareto))
             << std::flush;
 }

@@ -1,12 +1,12 @@
 #pragma once
 
 #include "client/verb.h"
-#include "dotresize/v1/jobs.pb.h"
+#include "dotresize/v1/sweep.pb.h"
 
 namespace dotresize {
 
-/// Prints what a server's sweep has given as `dotresize sweep` prints it: the table, with `pareto`
+/// Prints what a sweep has given as `dotresize sweep` prints it: the table, with `pareto`
 /// of the front alone, or the document of results.json.
-void print_sweep(const v1::Sweep& sweep, bool pareto, const CommonOptions& common);
+void print_sweep(const v1::SweepResults& results, bool pareto, const CommonOptions& common);
 
 }  // namespace dotresize

@@ -54,7 +54,7 @@ std::optional<v1::Job> follow(Connection& connection, const std::string& id,
 /// What submit --wait ends with. `pareto`: of a sweep the front alone.
 int finish(Connection& connection, const v1::Job& job, bool pareto, const CommonOptions& common) {
   if (job.has_sweep()) {
-    print_sweep(connection.get_sweep(job.id()), pareto, common);
+    print_sweep(connection.get_sweep(job.id()).results(), pareto, common);
     if (job.state() != v1::Job::SUCCEEDED) std::cerr << outcome_text(job);
   } else if (common.json()) {
     print_json(to_json(job));
@@ -162,7 +162,7 @@ int submit_sweep(const SubmitOptions& options, const CommonOptions& common) {
     return follow_submitted(connection, sweep.job(), options, common);
   }
   std::cerr << printable_lines(sweep.job().plan());
-  print_sweep(sweep, options.pareto, common);
+  print_sweep(sweep.results(), options.pareto, common);
   std::cerr << "the server would accept this sweep; nothing was submitted\n";
   return kExitOk;
 }
@@ -188,7 +188,7 @@ int print_status(const std::string& id, const CommonOptions& common) {
   print(job, job_text(job, std::time(nullptr)), common);
   if (job.has_sweep() && !common.json()) {
     std::cout << "\n";
-    print_sweep(connection.get_sweep(job.id()), /*pareto=*/false, common);
+    print_sweep(connection.get_sweep(job.id()).results(), /*pareto=*/false, common);
   }
   return kExitOk;
 }

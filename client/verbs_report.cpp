@@ -7,7 +7,9 @@
 
 #include "base/durable_file.h"
 #include "base/errors.h"
+#include "base/input_file.h"
 #include "base/partial_path.h"
+#include "base/printable.h"
 #include "base/program.h"
 #include "client/connection.h"
 #include "client/job_id.h"
@@ -16,7 +18,11 @@
 #include "client/read_page.h"
 #include "client/sweep_output.h"
 #include "client/verb.h"
+#include "job/page/comparison_page.h"
+#include "job/page/sweep_page.h"
+#include "job/report/comparison_table.h"
 #include "job/report/report.h"
+#include "job/sweep/results_message.h"
 
 namespace dotresize {
 namespace {
@@ -37,15 +43,6 @@ fs::path output_of(const std::string& id_or_prefix, const CommonOptions& common)
   return job.result().output_path();
 }
 
-/// The sweep of this id; nothing if `what` is something else.
-std::optional<v1::Sweep> find_sweep(const std::string& what, const CommonOptions& common) {
-  if (fs::is_directory(what)) return std::nullopt;
-  Connection connection = common.connect();
-  const std::string id = find_job_id(connection, what);
-  if (!connection.get_job(id).has_sweep()) return std::nullopt;
-  return connection.get_sweep(id);
-}
-
 /// A model directory with a report.
 struct ReportedModel {
   fs::path dir;
@@ -53,8 +50,26 @@ struct ReportedModel {
   ReportSummary summary;
 };
 
+/// Whether `what` is spelled as a path is, and as no id.
+bool looks_like_a_path(const std::string& what) {
+  return what.find('/') != std::string::npos || what.find('.') != std::string::npos;
+}
+
+void require_found(const std::string& what) {
+  if (fs::is_directory(what)) return;
+  if (fs::exists(what)) throw InputError(in_quotes(what) + " is a file: name its model directory");
+  if (looks_like_a_path(what)) throw InputError(in_quotes(what) + ": no such directory");
+}
+
+bool is_sweep_directory(const fs::path& dir) {
+  return fs::exists(dir / kSweepResults) && !fs::exists(dir / kReportDirectory / kReportFile);
+}
+
 /// `what`: the id of a job that has succeeded, or a model directory.
 ReportedModel find_report(const std::string& what, const CommonOptions& common) {
+  if (is_sweep_directory(what)) {
+    throw InputError(in_quotes(what) + " is a sweep's directory, which is reported alone");
+  }
   const fs::path model_dir = fs::is_directory(what) ? fs::path(what) : output_of(what, common);
   const fs::path file = model_dir / kReportDirectory / kReportFile;
   if (!fs::exists(file)) {
@@ -71,15 +86,41 @@ nlohmann::ordered_json document_of(const ReportedModel& model) {
   return nlohmann::ordered_json::parse(stream);
 }
 
+/// The results of the sweep of this directory or id; nothing if `what` is something else.
+std::optional<v1::SweepResults> find_sweep(const std::string& what, const CommonOptions& common) {
+  if (is_sweep_directory(what)) {
+    return results_message(read_whole_file(fs::path(what) / kSweepResults, kMaxSweepBytes));
+  }
+  if (fs::is_directory(what)) return std::nullopt;
+  Connection connection = common.connect();
+  const std::string id = find_job_id(connection, what);
+  if (!connection.get_job(id).has_sweep()) return std::nullopt;
+  return connection.get_sweep(id).results();
+}
+
+std::vector<ReportedModel> find_reports(const std::vector<std::string>& asked,
+                                        const CommonOptions& common) {
+  std::vector<ReportedModel> models;
+  models.reserve(asked.size());
+  for (const std::string& what : asked) models.push_back(find_report(what, common));
+  return models;
+}
+
+std::vector<ComparedModel> compared(const std::vector<ReportedModel>& models) {
+  std::vector<ComparedModel> all;
+  all.reserve(models.size());
+  for (const ReportedModel& model : models) all.push_back({model.dir.string(), model.summary});
+  return all;
+}
+
 int print_reports(const std::vector<std::string>& asked, const CommonOptions& common) {
+  for (const std::string& what : asked) require_found(what);
   const auto sweep = asked.size() == 1 ? find_sweep(asked.front(), common) : std::nullopt;
   if (sweep) {
     print_sweep(*sweep, /*pareto=*/false, common);
     return kExitOk;
   }
-  std::vector<ReportedModel> models;
-  models.reserve(asked.size());
-  for (const std::string& what : asked) models.push_back(find_report(what, common));
+  const std::vector<ReportedModel> models = find_reports(asked, common);
   if (models.size() == 1) {
     const ReportedModel& model = models.front();
     if (common.json()) {
@@ -95,20 +136,17 @@ int print_reports(const std::vector<std::string>& asked, const CommonOptions& co
     print_json({{"reports", std::move(reports)}});
     return kExitOk;
   }
-  std::vector<ReportSummary> summaries;
-  summaries.reserve(models.size());
-  for (const ReportedModel& model : models) summaries.push_back(model.summary);
-  std::cout << comparison_table(summaries);
+  std::cout << comparison_table(compared(models));
   return kExitOk;
 }
 
-/// Writes the page of one job or sweep; says where.
+/// Writes the page of one job or sweep, or one that compares several jobs; says where.
 int write_page(const std::vector<std::string>& asked, const fs::path& file,
                const CommonOptions& common) {
-  if (asked.size() > 1) {
-    throw InputError("--html", "makes the page of one job or sweep, not of several");
-  }
-  write_file_atomically(file, page_html(read_page(asked.front(), common)));
+  for (const std::string& what : asked) require_found(what);
+  const Page page = asked.size() == 1 ? read_page(asked.front(), common)
+                                      : comparison_page(compared(find_reports(asked, common)));
+  write_file_atomically(file, page_html(page));
   if (common.json()) {
     print_json({{"page", file.string()}});
   } else {
@@ -125,13 +163,14 @@ Verb add_report_verb(CLI::App& app, CommonOptions& common) {
                       "  dotresize report out/docs-llama-80\n"
                       "  dotresize report out/docs-llama-80 out/docs-llama-70\n"
                       "  dotresize report j-451f3da65440ea8f -o json\n"
-                      "  dotresize report out/sweep --html sweep.html\n");
+                      "  dotresize report out/sweep --html sweep.html\n"
+                      "  dotresize report out/docs-llama-80 out/docs-llama-70 --html both.html\n");
   auto what = std::make_shared<std::vector<std::string>>();
   auto page = std::make_shared<std::string>();
   command
       .add_option("--html", *page,
-                  "Write a page with plots, also of a job that has failed, and of a sweep's "
-                  "directory")
+                  "Write a page with plots, also of a job that has failed, of a sweep's directory, "
+                  "and of several models")
       ->type_name("FILE");
   command.add_option("ID|DIR", *what, "Jobs that have succeeded, model directories, or one sweep")
       ->required()

@@ -44,8 +44,14 @@ int sweep(const SweepOptions& options, const CommonOptions& common) {
     exit_code = run_sweep(plan, options.run, rows, display);
   }
   compare_rows(plan, rows);
-  std::cout << (common.json() ? sweep_json(plan, rows) : sweep_table(plan, rows, options.pareto))
-            << std::flush;
+  if (common.json()) {
+    std::cout << sweep_json(plan, rows);
+  } else if (options.dry_run) {
+    std::cout << sweep_jobs_table(plan, rows);
+  } else {
+    std::cout << sweep_table(plan, rows, options.pareto);
+  }
+  std::cout << std::flush;
   if (!plan.jobs.empty()) return exit_code;
   std::cerr << "dotresize: error: no combination makes a job\n";  // stdout has its document
   return kExitBadData;
@@ -66,7 +72,7 @@ Verb add_sweep_verb(CLI::App& app, CommonOptions& common) {
       ->check(CLI::Range(1, 1024).description(""));
   command.add_flag("--pareto", options->pareto,
                    "Show the front alone: no other result has fewer bytes and less perplexity");
-  command.add_flag("--dry-run", options->dry_run, "Run nothing; show what is there");
+  command.add_flag("--dry-run", options->dry_run, "Run nothing; show what would be run");
   add_output_option(command, common);
   command.group("Without a server");
   command.footer(

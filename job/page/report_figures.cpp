@@ -8,6 +8,7 @@
 #include "base/csv.h"
 #include "base/human_text.h"
 #include "job/page/category_figure.h"
+#include "job/page/damage_figure.h"
 #include "job/page/rank_figures.h"
 #include "job/page/transport_figures.h"
 
@@ -137,28 +138,6 @@ Figure shortcut_figure(const StoredReport& report) {
        })});
 }
 
-Figure shortcut_rise_figure(const StoredReport& report) {
-  return category_figure(
-      {.id = "shortcut-predicted-rise",
-       .title = "Predicted rise by the ranks of the shortcuts",
-       .x = {kSublayer},
-       .y = {.title = "loss (nats a token)"}},
-      names_of(report.shortcuts),
-      {series_over<ShortcutReport>("predicted rise", report.shortcuts,
-                                   [](const auto& shortcut) { return shortcut.predicted_rise; })});
-}
-
-Figure junction_rise_figure(const StoredReport& report) {
-  return category_figure(
-      {.id = "junction-predicted-rise",
-       .title = "Predicted rise by the maps",
-       .x = {kJunction},
-       .y = {.title = "loss (nats a token)"}},
-      names_of(report.junctions),
-      {of_junctions(report, "predicted rise",
-                    [](const JunctionReport& junction) { return junction.predicted_rise; })});
-}
-
 bool is_fisher(const StoredReport& report) {
   const nlohmann::json& method = report.document.at("method");
   return method.contains("metric") && method.at("metric") == "fisher";
@@ -170,56 +149,45 @@ std::vector<Figure> mlp_figures(const StoredReport& report) {
                            const std::function<std::optional<double>(const MlpReport&)>& value) {
     return series_over<MlpReport>(name, report.mlps, value);
   };
-  return {category_figure(
-              {.id = "mlp-width",
-               .title = "Features of the MLPs (d_ff) over depth",
-               .x = {kSublayer},
-               .y = {.title = "features", .from_zero = true}},
-              names,
-              {of_mlps("left", [](const MlpReport& mlp) { return std::optional(1.0 * mlp.width); }),
-               of_mlps("of the source",
-                       [](const MlpReport& mlp) {
-                         return std::optional(1.0 * mlp.intermediate_size);
-                       })}),
-          category_figure({.id = "mlp-predicted-rise",
-                           .title = "Predicted rise by the cut of the MLPs",
-                           .x = {kSublayer},
-                           .y = {.title = is_fisher(report)
-                                              ? "loss (nats a token)"
-                                              : "half the squared error of the sublayer's output"}},
-                          names, {of_mlps("predicted rise", [](const MlpReport& mlp) {
-                            return std::optional(mlp.predicted_rise);
-                          })})};
+  std::vector<Figure> figures = {category_figure(
+      {.id = "mlp-width",
+       .title = "Features of the MLPs (d_ff) over depth",
+       .x = {kSublayer},
+       .y = {.title = "features", .from_zero = true}},
+      names,
+      {of_mlps("left", [](const MlpReport& mlp) { return std::optional(1.0 * mlp.width); }),
+       of_mlps("of the source",
+               [](const MlpReport& mlp) { return std::optional(1.0 * mlp.intermediate_size); })})};
+  if (is_fisher(report)) return figures;  // the damage has it
+  figures.push_back(
+      category_figure({.id = "mlp-predicted-rise",
+                       .title = "Predicted error by the cut of the MLPs",
+                       .x = {kSublayer},
+                       .y = {.title = "half the squared error of the sublayer's output"}},
+                      names, {of_mlps("predicted error", [](const MlpReport& mlp) {
+                        return std::optional(mlp.predicted_rise);
+                      })}));
+  return figures;
 }
 
-std::vector<Figure> attention_figures(const StoredReport& report) {
-  const std::vector<std::string> names = names_of(report.attentions);
+Figure value_figure(const StoredReport& report) {
   const auto of_attentions =
       [&](const std::string& name,
           const std::function<std::optional<double>(const AttentionReport&)>& value) {
         return series_over<AttentionReport>(name, report.attentions, value);
       };
-  return {
-      category_figure({.id = "value-head-dim",
-                       .title = "Channels of a value head over depth",
-                       .x = {kSublayer},
-                       .y = {.title = "channels", .from_zero = true}},
-                      names,
-                      {of_attentions("left",
-                                     [](const AttentionReport& attention) {
-                                       return std::optional(1.0 * attention.value_head_dim);
-                                     }),
-                       of_attentions("of the source",
-                                     [](const AttentionReport& attention) {
-                                       return std::optional(1.0 * attention.head_dim);
-                                     })}),
-      category_figure({.id = "values-predicted-rise",
-                       .title = "Predicted rise by the cut of value heads",
-                       .x = {kSublayer},
-                       .y = {.title = "loss (nats a token)"}},
-                      names, {of_attentions("predicted rise", [](const AttentionReport& attention) {
-                        return std::optional(attention.predicted_rise);
-                      })})};
+  return category_figure({.id = "value-head-dim",
+                          .title = "Channels of a value head over depth",
+                          .x = {kSublayer},
+                          .y = {.title = "channels", .from_zero = true}},
+                         names_of(report.attentions),
+                         {of_attentions("left",
+                                        [](const AttentionReport& attention) {
+                                          return std::optional(1.0 * attention.value_head_dim);
+                                        }),
+                          of_attentions("of the source", [](const AttentionReport& attention) {
+                            return std::optional(1.0 * attention.head_dim);
+                          })});
 }
 
 std::vector<Figure> sinkhorn_figures(const StoredReport& report) {
@@ -256,6 +224,7 @@ std::vector<Figure> report_figures(const StoredReport& report) {
   const auto any_junction = [&](const auto& has) {
     return std::ranges::any_of(report.junctions, has);
   };
+  add(damage_figures(report));
   if (any_junction(&JunctionReport::mapped)) {
     add({width_figure(report), energy_figure(report)});
   }
@@ -265,16 +234,8 @@ std::vector<Figure> report_figures(const StoredReport& report) {
   }
   if (!with_spectrum.empty()) add({spectrum_figure(with_spectrum)});
   if (!report.shortcuts.empty()) add({shortcut_figure(report)});
-  if (std::ranges::any_of(report.shortcuts, [](const ShortcutReport& shortcut) {
-        return shortcut.predicted_rise.has_value();
-      })) {
-    add({shortcut_rise_figure(report)});
-  }
-  if (any_junction([](const JunctionReport& j) { return j.predicted_rise.has_value(); })) {
-    add({junction_rise_figure(report)});
-  }
   if (!report.mlps.empty()) add(mlp_figures(report));
-  if (!report.attentions.empty()) add(attention_figures(report));
+  if (!report.attentions.empty()) add({value_figure(report)});
   if (any_junction([](const JunctionReport& junction) {
         return junction.sinkhorn_iterations.has_value();
       })) {

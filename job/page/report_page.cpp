@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/human_text.h"
 #include "base/printable.h"
 #include "job/page/report_figures.h"
@@ -87,6 +89,29 @@ PageTable result_of(const ReportSummary& report) {
   table.rows.erase(table.rows.begin());
   for (auto& row : table.rows) {
     if (row.front() == "KL") row.front() = "KL (nats a token)";
+    if (row.front() == "bytes") row.front() = "net size";
+  }
+  return table;
+}
+
+/// A line on each measure that the page has and that its name does not explain.
+PageTable terms_of(const StoredReport& report) {
+  PageTable table{"Terms", {"term", "meaning"}, {}, /*prose=*/true};
+  const ModelReport& compressed = report.summary.compressed;
+  if (compressed.kl) {
+    table.rows.push_back({"KL",
+                          "how far the predictions are from the dense model's, in the mean over "
+                          "the tokens; 0 is the same, 0.1 hard to notice, 1 another model"});
+  }
+  if (compressed.agreement) {
+    table.rows.push_back(
+        {"agreement", "share of the tokens at which both models hold the same one most likely"});
+  }
+  table.rows.push_back(
+      {"net size", "bytes of every stored tensor, each once, in the dtype of the file"});
+  if (std::ranges::any_of(report.junctions, &JunctionReport::mapped)) {
+    table.rows.push_back(
+        {"effective rank", "directions that hold 99 % of the energy of a junction's activations"});
   }
   return table;
 }
@@ -125,12 +150,13 @@ Page report_page(const StoredReport& report) {
   page.title = report.summary.name.empty() ? "unnamed job" : report.summary.name;
   page.summary = summary_of(report.summary);
   page.warnings = report.warnings;
-  page.tables = {
-      result_of(report.summary),
-      {"What was done", {"what", "value"}, facts_of(report.document, kFacts), /*prose=*/true}};
+  page.tables = {result_of(report.summary), terms_of(report)};
   page.figures = report_figures(report);
   page.plans = plan_gallery(report);
-  page.details = {ranks_of(report), fingerprints_of(report.summary)};
+  page.details = {
+      {"What was done", {"what", "value"}, facts_of(report.document, kFacts), /*prose=*/true},
+      ranks_of(report),
+      fingerprints_of(report.summary)};
   return page;
 }
 

@@ -16,8 +16,10 @@
 #include "base/program.h"
 #include "base/sha256.h"
 #include "job/plan/check_files.h"
+#include "job/plan/net_size.h"
 #include "job/plan/resolved_job.h"
 #include "job/plan/shard_plan.h"
+#include "job/spec/default_method.h"
 #include "job/spec/job_changes.h"
 #include "job/spec/job_file.h"
 #include "job/spec/spec_paths.h"
@@ -71,7 +73,9 @@ std::string facts_of_tokens(const Source& source) {
 }
 
 const Method& method_of(const v1::JobSpec& spec) {
-  return method_named(v1::Method::Name_Name(spec.method().name()));
+  v1::Method method = spec.method();
+  complete_method(method);
+  return method_named(v1::Method::Name_Name(method.name()));
 }
 
 /// Keys that only a method with transport reads.
@@ -216,6 +220,10 @@ SweepJob SweepPlanner::make_job(const v1::JobSpec& given, const std::vector<std:
   made.memory_bytes = peak_memory(shards) * job.ranks;
   made.on_gpus = job.gpu_compute_dtype.has_value();
   made.transport = job.method.transport();
+  if (job.widths_known()) {
+    made.width = job.widths.largest();
+    made.bytes_fraction = net_size(model_, job, job.widths).bytes_fraction();
+  }
   made.dense_loss = dense_loss_of(given);
   statistics_.push_back(statistics_of(made.spec, job));
   return made;
@@ -244,7 +252,13 @@ std::string SweepPlanner::dense_loss_of(const v1::JobSpec& spec) const {
   v1::JobSpec of;
   *of.mutable_evaluation() = spec.evaluation();
   std::string facts = facts_of_model_ + facts_of_tokens(spec.evaluation());
-  if (!spec.evaluation().has_seqlen()) {  // that of the calibration, which its tokens may have
+  if (spec.evaluation().text().empty() && spec.evaluation().tokens().empty()) {
+    *of.mutable_calibration() = spec.calibration();  // of whose windows it is
+    of.mutable_calibration()->clear_activations();
+    of.mutable_calibration()->clear_statistics();
+    facts += facts_of_tokens(spec.calibration());
+  } else if (!spec.evaluation()
+                  .has_seqlen()) {  // that of the calibration, which its tokens may have
     v1::Calibration& calibration = *of.mutable_calibration();
     if (spec.calibration().has_seqlen()) calibration.set_seqlen(spec.calibration().seqlen());
     calibration.set_tokens(spec.calibration().tokens());

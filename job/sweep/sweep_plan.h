@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ struct SweepJob {
   std::string statistics;    ///< name of those that it has in common with others; empty: none
   bool with_costs = false;   ///< these have costs
   std::string dense_loss;    ///< name of the dense model's loss
+  // Unless the activations decide them:
+  std::optional<int64_t> width;
+  std::optional<double> bytes_fraction;  ///< net, of the dense ones
 };
 inline constexpr char kOfNoUse[] = "-";
 

@@ -61,7 +61,7 @@ std::vector<std::string> short_names(const SweepPlan& plan) {
   return names;
 }
 
-bool has_divergence(const SweepRow& row) { return row.report && row.report->compressed.kl; }
+bool compares_predictions(const SweepRow& row) { return row.report && row.report->compressed.kl; }
 
 /// `divergence`: with the columns KL and agreement.
 std::vector<std::string> cells_of(const SweepRow& row, bool divergence) {
@@ -88,6 +88,16 @@ std::string described(const SweepPlan& plan, const SweepRow& row) {
   std::string text;
   for (size_t i = 0; i < names.size(); ++i) {
     if (row.values[i] != kOfNoUse) text += (i > 0 ? " " : "") + names[i] + " " + row.values[i];
+  }
+  return text;
+}
+
+/// Those that have none, each with its reason.
+std::string reasons_of(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
+  std::string text;
+  for (const SweepRow& row : rows) {
+    if (row.reason.empty()) continue;
+    text += fmt::format("{}: {}: {}\n", name_of(row.state), described(plan, row), row.reason);
   }
   return text;
 }
@@ -189,7 +199,7 @@ void compare_rows(const SweepPlan& plan, std::vector<SweepRow>& rows) {
 std::string sweep_table(const SweepPlan& plan, const std::vector<SweepRow>& rows,
                         bool front_alone) {
   std::vector<std::vector<std::string>> cells = {short_names(plan)};
-  const bool divergence = std::ranges::any_of(rows, has_divergence);
+  const bool divergence = std::ranges::any_of(rows, compares_predictions);
   for (const std::string name :
        {"width", "net", "perplexity", "change", "KL", "agreement", "front", "best"}) {
     if (divergence || (name != "KL" && name != "agreement")) cells.front().push_back(name);
@@ -197,11 +207,8 @@ std::string sweep_table(const SweepPlan& plan, const std::vector<SweepRow>& rows
   std::vector<Align> alignment(cells.front().size(), Align::kRight);
   std::fill_n(alignment.begin(), plan.file.axes.size(), Align::kLeft);
   std::vector<const SweepRow*> shown;
-  std::string others;
   for (const SweepRow& row : rows) {
     if (row.report && (row.front || !front_alone)) shown.push_back(&row);
-    if (row.reason.empty() || front_alone) continue;
-    others += fmt::format("{}: {}: {}\n", name_of(row.state), described(plan, row), row.reason);
   }
   if (front_alone) {
     std::ranges::sort(shown, {}, [](const SweepRow* row) { return row->report->compressed.bytes; });
@@ -213,7 +220,27 @@ std::string sweep_table(const SweepPlan& plan, const std::vector<SweepRow>& rows
                         format_perplexity(*shown.front()->report->dense.perplexity),
                         human_bytes(shown.front()->report->dense.bytes));
   }
-  return text + others;
+  return text + (front_alone ? "" : reasons_of(plan, rows));
+}
+
+std::string sweep_jobs_table(const SweepPlan& plan, const std::vector<SweepRow>& rows) {
+  std::vector<std::vector<std::string>> cells = {short_names(plan)};
+  for (const char* name : {"width", "net", "ranks", "memory", "state"}) {
+    cells.front().emplace_back(name);
+  }
+  std::vector<Align> alignment(cells.front().size(), Align::kRight);
+  std::fill_n(alignment.begin(), plan.file.axes.size(), Align::kLeft);
+  alignment.back() = Align::kLeft;
+  for (size_t i = 0; i < plan.jobs.size(); ++i) {
+    const SweepJob& job = plan.jobs[i];
+    std::vector<std::string>& row = cells.emplace_back(job.values);
+    row.push_back(job.width ? std::to_string(*job.width) : "by the job");
+    row.push_back(job.bytes_fraction ? format_percent(*job.bytes_fraction) : "by the job");
+    row.push_back(std::to_string(job.ranks));
+    row.push_back(human_bytes(job.memory_bytes));
+    row.emplace_back(name_of(rows[i].state));
+  }
+  return format_table(cells, alignment) + reasons_of(plan, rows);
 }
 
 std::string sweep_csv(const SweepPlan& plan, const std::vector<SweepRow>& rows) {

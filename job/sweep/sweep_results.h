@@ -32,6 +32,10 @@ std::vector<SweepRow> rows_of(const SweepPlan& plan);
 /// Sets `front` and `best` of all rows.
 void compare_rows(const SweepPlan& plan, std::vector<SweepRow>& rows);
 
+/// What would be run: a line for each job with its settings, width and net size as far as they are
+/// known, and whether it is done; then those that are refused with their reasons.
+std::string sweep_jobs_table(const SweepPlan& plan, const std::vector<SweepRow>& rows);
+
 /// A line for each row that is done, or of the front alone by size; then those that were refused or
 /// have failed with their reasons.
 std::string sweep_table(const SweepPlan& plan, const std::vector<SweepRow>& rows, bool front_alone);

@@ -155,22 +155,6 @@ TEST(ReportText, WidthsByEnergyAreARange) {
   EXPECT_THAT(report_text(summary_of("a", "1")), HasSubstr("width   168 to 216 of 256\n"));
 }
 
-TEST(ReportText, SeveralReportsAreOneTable) {
-  ReportSummary first = summary_of("a", "1");
-  first.compressed.kl = 3.2e-5;
-  first.compressed.agreement = 0.9123;
-  EXPECT_EQ(
-      comparison_table({first, summary_of("b", "1")}),
-      "name  method    target                width  parameters     bytes  of dense  perplexity   "
-      "change       KL  agreement       took\n"
-      "a     slicegpt  size 0.8  168 to 216 of 256         800  1.56 KiB    80.0 %      11.000  "
-      "+10.0 %  3.2e-05     91.2 %  1 min 1 s\n"
-      "b     slicegpt  size 0.8  168 to 216 of 256         800  1.56 KiB    80.0 %      11.000  "
-      "+10.0 %                      1 min 1 s\n");
-  EXPECT_THAT(comparison_table({summary_of("a", "1"), summary_of("b", "2")}),
-              HasSubstr("not all perplexities are over the same tokens"));
-}
-
 TEST(JobText, ASucceededJobShowsItsResult) {
   EXPECT_THAT(job_text(succeeded_job(), kNow), HasSubstr("perplexity     10.000"));
 }

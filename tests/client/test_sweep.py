@@ -61,6 +61,10 @@ def test_a_sweep_that_is_killed_goes_on_and_gives_what_single_jobs_give(offline,
     assert all(f'id="perplexity-{axis}"' in page.read_text() for axis in ("size", "method-lambda"))
     assert not list(directory.glob("variants/*/dotresize/*.html"))
 
+    assert offline.json("report", directory) == result
+    assert offline("report", directory).stdout == offline("sweep", file).stdout
+    assert "reported alone" in offline("report", directory, directory, exit_code=65).stderr
+
     # Nothing is left to do: another form of the same result, and a smaller one.
     front = offline("sweep", file, "--pareto").stdout.splitlines()
     assert front[0].split()[:3] == ["name", "lambda", "size"] and len(front) == 3
@@ -84,6 +88,15 @@ def test_a_job_is_the_same_however_its_values_and_paths_are_written(offline, job
     assert [row["values"] for row in result["variants"]] == [
         {"method.size": "0.80", "method.lambda": "1e-3", "method.name": "dotresize"}]
     assert [row["id"] for row in result["variants"]] == before
+
+
+def test_a_dry_run_shows_every_job_with_its_size(offline, job_files):
+    file = sweep_file(job_files, **{"method.size": [0.8, 0.01], "method.name": ["slicegpt", "magnitude"]})
+    lines = offline("sweep", file, "--dry-run").stdout.splitlines()
+    assert lines[0].split() == ["size", "name", "width", "net", "ranks", "memory", "state"]
+    assert [line.split()[:2] for line in lines[1:3]] == [["0.8", "slicegpt"], ["0.8", "magnitude"]]
+    assert all(line.endswith("pending") for line in lines[1:3])
+    assert len(lines) == 5 and lines[3].startswith("refused: size 0.01 name slicegpt: ")
 
 
 def test_jobs_of_other_output_formats_are_other_jobs(offline, job_files):
@@ -123,7 +136,7 @@ def test_a_method_that_needs_costs_joins_a_sweep_whose_statistics_have_none(offl
 
 
 def test_a_sweep_without_a_possible_job_says_why_in_one_document(offline, job_files):
-    file = sweep_file(job_files, **{"method.size": [0.01, 0.02]})
+    file = sweep_file(job_files, **{"method.size": [0.001, 0.002]})
     result = offline.json("sweep", file, exit_code=65)
     assert [row["state"] for row in result["variants"]] == ["refused", "refused"]
     assert not (job_files.folder / "out-sweep").exists()

@@ -54,15 +54,35 @@ TEST(ReportPage, ShowsValueHeadsThatWereCut) {
   const Page page = page_of(report);
   EXPECT_EQ(figure_of(page, "value-head-dim").csv,
             "sublayer,left,of the source\nlayers.0.attention,20,32\nlayers.1.attention,32,32\n");
-  EXPECT_THAT(ids_of(page), Contains("values-predicted-rise"));
 }
 
-TEST(ReportPage, ShowsWhatIsPredictedOfTheShortcuts) {
+TEST(ReportPage, BeginsWithThePredictedDamageOfAllPartsBesideWhatWasMeasured) {
   Report report = example_report();
-  EXPECT_THAT(ids_of(page_of(report)), Not(Contains("shortcut-predicted-rise")));
+  EXPECT_THAT(ids_of(page_of(report)), Not(Contains("predicted-damage")));
+  report.job.metric = Metric::kFisher;
+  report.junctions[0].predicted_rise = 0.5;
+  report.attentions = {{"layers.0.attention", 20, 32, 0.0625}, {"layers.1.attention", 32, 32, 0.0}};
   report.shortcuts[0].predicted_rise = 0.25;
-  EXPECT_EQ(figure_of(page_of(report), "shortcut-predicted-rise").csv,
-            "sublayer,predicted rise\nlayers.0.attention,0.25\nlayers.0.mlp,\n");
+  report.shortcuts[1].predicted_rise = 0.125;
+  report.compressed.kl = 1.5;
+  const Page page = page_of(report);
+  EXPECT_EQ(ids_of(page).front(), "predicted-damage");
+  EXPECT_THAT(ids_of(page), Not(Contains("mlp-predicted-rise")));
+  const Figure figure = figure_of(page, "predicted-damage");
+  EXPECT_EQ(figure.csv,
+            "layer,maps,MLPs,value heads,shortcuts\nembed,0.5,,,\nlayers.0,,0.001,0.0625,0.375\n"
+            "layers.1,,,0,\n");
+  EXPECT_EQ(figure.text, "The bars sum to 0.9385 nats a token; the measured KL is 1.5000.");
+}
+
+TEST(ReportPage, SettingsStandBelowTheFiguresAndMeasuresAreExplained) {
+  Report report = example_report();
+  report.compressed.kl = 0.1;
+  const Page page = page_of(report);
+  ASSERT_EQ(page.tables.size(), 2u);
+  EXPECT_EQ(page.tables[1].caption, "Terms");
+  EXPECT_EQ(page.tables[1].rows[0][0], "KL");
+  EXPECT_EQ(page.details[0].caption, "What was done");
 }
 
 TEST(ReportPage, PhasesThatTakeLittleTimeAreShownAsOne) {
