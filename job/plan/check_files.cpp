@@ -78,12 +78,14 @@ std::vector<FileFinding> check_inputs(const ResolvedJob& job, const ModelConfig&
     findings.push_back(
         {job.statistics.key(), in_quotes(statistics.string()) + " has no statistics of dotresize"});
   }
+  const int64_t evaluated = job.evaluation ? job.evaluation->samples.value_or(1) : 0;
   if (!job.calibration.text.empty()) {
-    check_length("calibration.text", job.calibration.text, expected_samples(job),
+    check_length("calibration.text", job.calibration.text,
+                 expected_samples(job) + (job.evaluates_unused_windows ? evaluated : 0),
                  expected_seqlen(job, config), findings);
   }
-  if (evaluates_text) {
-    check_length("evaluation.text", job.evaluation->text, 1,
+  if (evaluates_text && !job.evaluates_unused_windows) {
+    check_length("evaluation.text", job.evaluation->text, evaluated,
                  job.evaluation->seqlen.value_or(kDefaultSeqlen), findings);
   }
   return findings;

@@ -15,6 +15,7 @@
 #include "job/plan/net_size.h"
 #include "job/plan/shard_plan.h"
 #include "job/plan/token_windows.h"
+#include "job/spec/default_method.h"
 #include "job/spec/spec_paths.h"
 
 namespace dotresize {
@@ -114,9 +115,18 @@ TokenSource calibration_source(const v1::Calibration& given) {
   return source;
 }
 
+bool evaluates_unused_windows(const v1::Evaluation& given) {
+  return given.text_size() == 0 && given.tokens().empty();
+}
+
 TokenSource evaluation_source(const v1::Evaluation& given, const TokenSource& calibration) {
-  TokenSource source = token_source("evaluation", given);
-  if (!source.seqlen) source.seqlen = calibration.seqlen;
+  TokenSource source = calibration;
+  if (!evaluates_unused_windows(given)) {
+    source = token_source("evaluation", given);
+    if (!source.seqlen) source.seqlen = calibration.seqlen;
+  }
+  source.samples.reset();
+  if (given.has_samples()) source.samples = given.samples();
   return source;
 }
 
@@ -277,7 +287,8 @@ void resolve_allocation(const v1::Method& given, const ModelConfig& config, Reso
 }
 
 void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, ResolvedJob& job) {
-  const v1::Method& given = spec.method();
+  v1::Method given = spec.method();
+  complete_method(given);
   const v1::Output::Architecture architecture = spec.output().architecture();
   job.method = method_named(v1::Method::Name_Name(given.name()));
   job.map_sharing = parse_map_sharing(given.map_sharing()).value();
@@ -482,6 +493,7 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
   check_seqlen("calibration", job.calibration, config);
   if (spec.has_evaluation()) {
     job.evaluation = evaluation_source(spec.evaluation(), job.calibration);
+    job.evaluates_unused_windows = evaluates_unused_windows(spec.evaluation());
     job.kl = !spec.evaluation().has_kl() || spec.evaluation().kl();
     check_seqlen("evaluation", *job.evaluation, config);
   }

@@ -129,6 +129,8 @@ struct ResolvedJob {
   TokenSource calibration;
   KeptStatistics statistics;
   std::optional<TokenSource> evaluation;
+  /// The evaluation's windows are those of the calibration's source that the calibration leaves.
+  bool evaluates_unused_windows = false;
   bool kl = true;  ///< of an evaluation: `evaluation.kl`
 
   /// The compressed model's predictions are compared with the dense one's.

@@ -11,6 +11,8 @@ struct ResolvedJob;
 /// Calibration windows and their length, if neither the job nor its token file says.
 inline constexpr int64_t kDefaultSamples = 128;
 inline constexpr int64_t kDefaultSeqlen = 2048;
+/// Evaluation windows at most, if they are those that the calibration leaves of its own text.
+inline constexpr int64_t kDefaultUnusedSamples = 16;
 
 /// Samples per microbatch: about 512 tokens, at least one sample. Enough for the matrix products to
 /// run at full speed, and many microbatches to deal out.

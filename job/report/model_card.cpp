@@ -33,9 +33,12 @@ std::string divergence_sentence(const ModelReport& compressed) {
 std::string evaluation_sentence(const Report& report) {
   if (!report.job.evaluation) return "";
   const auto& seqlen = report.evaluation_seqlen;
-  return fmt::format("Perplexity is over {} predicted tokens{}. ",
+  return fmt::format("Perplexity is over {} predicted tokens{}{}. ",
                      with_separators(report.evaluation_tokens),
-                     seqlen ? fmt::format(" in windows of {}", *seqlen) : "") +
+                     seqlen ? fmt::format(" in windows of {}", *seqlen) : "",
+                     report.job.evaluates_unused_windows
+                         ? " of the calibration's text that the calibration did not use"
+                         : "") +
          divergence_sentence(report.compressed);
 }
 

@@ -109,6 +109,19 @@ std::string prediction_warning(const Report& report) {
       format_nats(*report.held_out_kl), format_nats(predicted));
 }
 
+/// Empty if the output's perplexity is that of a model that can be used.
+std::string perplexity_warning(const Report& report) {
+  constexpr double kMostTimes = 10.0;
+  if (!report.dense.perplexity || !report.compressed.perplexity) return "";
+  const double times = *report.compressed.perplexity / *report.dense.perplexity;
+  if (times < kMostTimes) return "";
+  return fmt::format(
+      "the perplexity is {} times that of the dense model, {} for {}: the output is of little use; "
+      "a larger size, or method: {{size}} alone, costs less",
+      format_perplexity(times), format_perplexity(*report.compressed.perplexity),
+      format_perplexity(*report.dense.perplexity));
+}
+
 json source_json(const TokenSource& source, int64_t tokens) {
   json object = {{"token_count", tokens}};
   for (const auto& text : source.text) object["text"].push_back(text.string());
@@ -202,6 +215,7 @@ std::string read_target(const ConfigFields& method) {
     add(method, "sparsity");
     add(method, "size");
   }
+  if (method.text("allocate") == "auto") text << ", allocated";
   return text.str();
 }
 
@@ -228,6 +242,8 @@ std::vector<std::string> warnings_of(const Report& report) {
   if (!larger.empty()) warnings.push_back(larger);
   const std::string worse = prediction_warning(report);
   if (!worse.empty()) warnings.push_back(worse);
+  const std::string useless = perplexity_warning(report);
+  if (!useless.empty()) warnings.push_back(useless);
   for (const JunctionReport& junction : report.junctions) {
     if (junction.sinkhorn_converged.value_or(true)) continue;
     warnings.push_back("junction " + junction.name + ": Sinkhorn did not converge in " +
@@ -268,6 +284,7 @@ std::string report_to_json(const Report& report) {
         source_json(*job.evaluation, report.evaluation_tokens);
     set_if(evaluation, "seqlen", report.evaluation_seqlen);
     evaluation["predicted_tokens"] = report.evaluation_tokens;
+    if (job.evaluates_unused_windows) evaluation["beside_calibration"] = true;
   }
   for (const auto& junction : report.junctions) document["junctions"].push_back(to_json(junction));
   for (const auto& rank : report.ranks) document["ranks"].push_back(to_json(rank));
@@ -301,6 +318,7 @@ ReportSummary report_summary(const json& document, const std::string& origin) {
   summary.width = method->required_integer("width", 1, kAny);
   summary.width_range = read_width_range(document, origin, summary.width);
   summary.target = read_target(*method);
+  summary.stock = method->text("map_sharing") == "model";
   summary.hidden_size = method->integer("hidden_size", 1, kAny);
   summary.dense = read_model_report(root, "dense");
   summary.compressed = read_model_report(root, "compressed");

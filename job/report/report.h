@@ -76,7 +76,8 @@ struct ReportSummary {
   std::string method;
   int64_t width = 0;        ///< the largest
   std::string width_range;  ///< "216", "168 to 216"
-  std::string target;       ///< "sparsity 0.2"; empty: the width itself
+  std::string target;       ///< "sparsity 0.2", "size 0.8, allocated"; empty: the width itself
+  bool stock = false;       ///< a model of the source's family
   std::optional<int64_t> hidden_size;
   ModelReport dense;
   ModelReport compressed;

@@ -8,6 +8,7 @@
 
 #include "base/human_text.h"
 #include "base/printable.h"
+#include "job/spec/default_method.h"
 #include "job/spec/map_sharing.h"
 #include "job/spec/shortcuts.h"
 #include "job/spec/spec_paths.h"
@@ -42,6 +43,11 @@ std::string percent_hint(double fraction) {
 }
 
 bool allocates(const v1::Method& method) { return method.allocate() == v1::Method::auto_; }
+
+template <class Source>
+bool has_source(const Source& given) {
+  return given.text_size() > 0 || !given.tokens().empty();
+}
 
 bool is_fisher(const v1::Method& method) {
   return method.metric() == v1::Method::fisher || allocates(method);
@@ -320,16 +326,29 @@ class Validator {
 
   template <class Source>
   void check_source(const std::string& section, const Source& source) {
-    if ((source.text_size() > 0) == !source.tokens().empty()) {
-      add(section + ".text", source.text_size() > 0
-                                 ? "text and tokens are given: only one of them can be"
-                                 : "one of text and tokens must be given");
+    if (source.text_size() > 0 && !source.tokens().empty()) {
+      add(section + ".text", "text and tokens are given: only one of them can be");
     }
     if (source.text_size() > kMaxTextFiles) {
       refuse(section + ".text", source.text_size(),
              "a number of files up to " + std::to_string(kMaxTextFiles));
     }
     if (source.has_seqlen()) check_range(section + ".seqlen", source.seqlen(), 2, kMaxSeqlen);
+    if (source.has_samples()) check_range(section + ".samples", source.samples(), 1, kMaxSamples);
+  }
+
+  void check_sources(const v1::JobSpec& spec) {
+    check_source("calibration", spec.calibration());
+    if (!has_source(spec.calibration())) {
+      add("calibration.text", "one of text and tokens must be given");
+    }
+    if (!spec.has_evaluation()) return;
+    check_source("evaluation", spec.evaluation());
+    if (!has_source(spec.evaluation()) && spec.evaluation().has_seqlen()) {
+      add("evaluation.seqlen",
+          "needs evaluation.text or tokens: windows that the calibration does not use have its "
+          "seqlen");
+    }
   }
 
   void check_resources(const v1::Resources& resources) {
@@ -415,8 +434,10 @@ class Validator {
 
 }  // namespace
 
-std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_absolute_paths) {
+std::vector<FieldViolation> validate_spec(const v1::JobSpec& given, bool require_absolute_paths) {
   Validator validator;
+  v1::JobSpec spec = given;
+  complete_method(*spec.mutable_method());
   validator.check_name(spec.name());
   validator.check_paths(spec, require_absolute_paths);
   validator.check_method(spec.method());
@@ -427,12 +448,8 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& spec, bool require_
   validator.check_allocate(spec.method());
   validator.check_format(spec);
   validator.check_activations(spec);
-  validator.check_source("calibration", spec.calibration());
+  validator.check_sources(spec);
   validator.check_statistics(spec);
-  if (spec.calibration().has_samples()) {
-    validator.check_range("calibration.samples", spec.calibration().samples(), 1, kMaxSamples);
-  }
-  if (spec.has_evaluation()) validator.check_source("evaluation", spec.evaluation());
   validator.check_resources(spec.resources());
   validator.check_enums(spec, "");
   validator.check_unknown(spec, "spec");

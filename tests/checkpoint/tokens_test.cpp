@@ -122,5 +122,31 @@ TEST(EvaluationWindows, AreAllWholeOnes) {
   EXPECT_THAT(fault_of([&] { evaluation_windows(tokens, 1); }), HasSubstr("at least 2"));
 }
 
+TEST(UnusedWindows, AreThoseThatTheCalibrationLeavesInTheirOrder) {
+  for (int64_t total = 2; total <= 20; ++total) {
+    for (int64_t samples = 1; samples < total; ++samples) {
+      const at::Tensor tokens = at::arange(2 * total + 1, at::kLong);
+      const at::Tensor unused = unused_windows(tokens, samples, 2);
+      const at::Tensor both = at::cat({calibration_windows(tokens, samples, 2), unused});
+      EXPECT_TRUE(
+          at::equal(std::get<0>(both.sort(0)), tokens.narrow(0, 0, 2 * total).view({total, 2})));
+      EXPECT_TRUE(at::equal(std::get<0>(unused.sort(0)), unused));
+    }
+  }
+  EXPECT_THAT(fault_of([&] { unused_windows(at::arange(11, at::kLong), 5, 2); }),
+              HasSubstr("the calibration uses all 5 windows"));
+  EXPECT_THAT(fault_of([&] { unused_windows(at::arange(11, at::kLong), 6, 2); }),
+              HasSubstr("6 are needed"));
+}
+
+TEST(SpreadWindows, TakesSoManyOfThem) {
+  const at::Tensor windows = at::arange(10, at::kLong).view({5, 2});
+  EXPECT_TRUE(
+      at::equal(spread_windows(windows, 2), at::tensor({0, 1, 4, 5}, at::kLong).view({2, 2})));
+  EXPECT_TRUE(at::equal(spread_windows(windows, 5), windows));
+  EXPECT_THAT(fault_of([&] { spread_windows(windows, 6); }),
+              HasSubstr("evaluation.samples: 6 windows are asked for, and there are 5"));
+}
+
 }  // namespace
 }  // namespace dotresize

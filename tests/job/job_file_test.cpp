@@ -62,6 +62,7 @@ calibration:
 evaluation:
   tokens: /e.safetensors
   seqlen: 256
+  samples: 4
   kl: false
 resources:
   ranks: 8

@@ -14,6 +14,7 @@ namespace dotresize {
 namespace {
 
 using nlohmann::json;
+using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -95,6 +96,15 @@ TEST(Report, HasTheDocumentedKeys) {
   EXPECT_EQ(report["ranks"][1]["seconds"]["calibrate"], 1.25);
   EXPECT_EQ(report["fingerprints"]["config.json"], "ab12");
   EXPECT_EQ(report["warnings"], json({"careful"}));
+}
+
+TEST(Report, WarnsOfAModelWithTenTimesThePerplexity) {
+  Report report = example();
+  report.compressed.perplexity = 9.9 * 26.03;
+  EXPECT_THAT(warnings_of(report), Not(Contains(HasSubstr("times that of the dense model"))));
+  report.compressed.perplexity = 10.1 * 26.03;
+  EXPECT_THAT(warnings_of(report),
+              Contains(HasSubstr("the perplexity is 10.100 times that of the dense model")));
 }
 
 TEST(Report, HasNominalAndNetSize) {

@@ -36,6 +36,41 @@ TEST_F(ResolveJob, DefaultsAreThoseOfTheProto) {
   EXPECT_FALSE(job.evaluation);
 }
 
+TEST_F(ResolveJob, ASizeAloneIsAllocatedAndAMethodIsFollowed) {
+  v1::Method& method = *spec_.mutable_method();
+  method.Clear();
+  method.set_size(0.8);
+  EXPECT_EQ(resolve().method, method_named("slicegpt"));
+  EXPECT_TRUE(resolve().allocation);
+  EXPECT_TRUE(resolve().head_sliced);
+  method.set_head(v1::Method::dense);
+  EXPECT_TRUE(resolve().allocation);
+  EXPECT_FALSE(resolve().head_sliced);
+  for (const std::string more : {"name: pca_dotresize", "map_sharing: model", "shortcuts: 4",
+                                 "lambda: 1", "metric: activation", "mlp: {width: 512}"}) {
+    text("name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {size: 0.8, " + more +
+         "}\ncalibration: {text: [c.txt]}\n");
+    EXPECT_FALSE(resolve().allocation) << more;
+    EXPECT_EQ(resolve().method, method_named("pca_dotresize")) << more;
+  }
+  spec_.mutable_method()->Clear();
+  spec_.mutable_method()->set_sparsity(0.2);
+  EXPECT_FALSE(resolve().allocation);
+}
+
+TEST_F(ResolveJob, AnEvaluationWithoutASourceHasWhatTheCalibrationLeaves) {
+  spec_.mutable_evaluation();
+  EXPECT_TRUE(resolve().evaluates_unused_windows);
+  EXPECT_EQ(resolve().evaluation->text, resolve().calibration.text);
+  EXPECT_EQ(resolve().evaluation->tokens, resolve().calibration.tokens);
+  EXPECT_FALSE(resolve().evaluation->samples);
+  spec_.mutable_evaluation()->set_samples(4);
+  EXPECT_EQ(resolve().evaluation->samples, 4);
+  spec_.mutable_evaluation()->add_text((dir_.path() / "e.txt").string());
+  EXPECT_FALSE(resolve().evaluates_unused_windows);
+  EXPECT_EQ(resolve().evaluation->samples, 4);
+}
+
 TEST_F(ResolveJob, TheLastJunctionKeepsItsWidthUnlessTheHeadIsSliced) {
   const ResolvedJob job = resolve();
   ASSERT_THAT(job.widths.all, SizeIs(13));
@@ -139,6 +174,7 @@ TEST_F(ResolveJob, AnExplicitWidthIsTakenAsItIs) {
 TEST_F(ResolveJob, ASizeGivesTheWidthOfItsSharingHeadAndDtype) {
   spec_.mutable_method()->clear_sparsity();
   spec_.mutable_method()->set_size(0.8);
+  spec_.mutable_method()->set_name(v1::Method::pca_dotresize);
   EXPECT_EQ(resolve().widths.largest(), 184);
   EXPECT_EQ(resolve().size, 0.8);
   spec_.mutable_method()->set_shortcuts("dense");

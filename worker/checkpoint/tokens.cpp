@@ -32,6 +32,25 @@ int64_t whole_windows(const at::Tensor& tokens, int64_t seqlen, int64_t needed) 
   return windows;
 }
 
+at::Tensor split_windows(const at::Tensor& tokens, int64_t windows, int64_t seqlen) {
+  return tokens.narrow(0, 0, windows * seqlen).view({windows, seqlen});
+}
+
+/// floor(i * windows / samples) for i below samples, without the product, which could overflow.
+at::Tensor spread_indices(int64_t windows, int64_t samples) {
+  const int64_t quotient = windows / samples;
+  const int64_t remainder = windows % samples;
+  const at::Tensor i = at::arange(samples, at::kLong);
+  return i * quotient + (i * remainder).floor_divide(samples);
+}
+
+void check_predicts(int64_t seqlen) {
+  if (seqlen >= 2) return;
+  throw InputError("evaluation",
+                   "seqlen " + std::to_string(seqlen) +
+                       " must be at least 2: the first token of a window is not predicted");
+}
+
 }  // namespace
 
 TokenFile read_tokens(const std::filesystem::path& path, int64_t vocab_size) {
@@ -59,22 +78,34 @@ at::Tensor calibration_windows(const at::Tensor& tokens, int64_t samples, int64_
                                         std::to_string(seqlen) + " must be at least 1");
   }
   const int64_t windows = whole_windows(tokens, seqlen, samples);
-  // floor(i * windows / samples) without the product, which could overflow.
-  const int64_t quotient = windows / samples;
-  const int64_t remainder = windows % samples;
-  const at::Tensor i = at::arange(samples, at::kLong);
-  const at::Tensor index = i * quotient + (i * remainder).floor_divide(samples);
-  return tokens.narrow(0, 0, windows * seqlen).view({windows, seqlen}).index_select(0, index);
+  return split_windows(tokens, windows, seqlen).index_select(0, spread_indices(windows, samples));
 }
 
 at::Tensor evaluation_windows(const at::Tensor& tokens, int64_t seqlen) {
-  if (seqlen < 2) {
-    throw InputError("evaluation",
-                     "seqlen " + std::to_string(seqlen) +
-                         " must be at least 2: the first token of a window is not predicted");
+  check_predicts(seqlen);
+  return split_windows(tokens, whole_windows(tokens, seqlen, 1), seqlen);
+}
+
+at::Tensor unused_windows(const at::Tensor& tokens, int64_t samples, int64_t seqlen) {
+  check_predicts(seqlen);
+  const int64_t windows = whole_windows(tokens, seqlen, samples);
+  if (windows == samples) {
+    throw InputError("evaluation", "the calibration uses all " + std::to_string(windows) +
+                                       " windows of its text: give fewer calibration.samples, "
+                                       "more text, or evaluation.text");
   }
-  const int64_t windows = whole_windows(tokens, seqlen, 1);
-  return tokens.narrow(0, 0, windows * seqlen).view({windows, seqlen});
+  at::Tensor unused = at::ones({windows}, at::kBool);
+  unused.index_fill_(0, spread_indices(windows, samples), false);
+  return split_windows(tokens, windows, seqlen).index_select(0, unused.nonzero().flatten());
+}
+
+at::Tensor spread_windows(const at::Tensor& windows, int64_t samples) {
+  if (windows.size(0) < samples) {
+    throw InputError("evaluation.samples", std::to_string(samples) +
+                                               " windows are asked for, and there are " +
+                                               std::to_string(windows.size(0)));
+  }
+  return windows.index_select(0, spread_indices(windows.size(0), samples));
 }
 
 }  // namespace dotresize

@@ -27,4 +27,11 @@ at::Tensor calibration_windows(const at::Tensor& tokens, int64_t samples, int64_
 /// or seqlen < 2.
 at::Tensor evaluation_windows(const at::Tensor& tokens, int64_t seqlen);
 
+/// The whole windows that calibration_windows(tokens, samples, seqlen) leaves, in their order:
+/// [W - samples, seqlen] int64. Throws InputError if there is none, or seqlen < 2.
+at::Tensor unused_windows(const at::Tensor& tokens, int64_t samples, int64_t seqlen);
+
+/// `samples` of the windows, spread evenly. Throws InputError if there are fewer.
+at::Tensor spread_windows(const at::Tensor& windows, int64_t samples);
+
 }  // namespace dotresize

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "base/environment.h"
 #include "base/errors.h"
 #include "base/sha256.h"
@@ -40,12 +42,23 @@ fs::path tokenize_text(const std::vector<fs::path>& text, const fs::path& model_
   return out;
 }
 
-at::Tensor read_windows(const TokenSource& source, bool calibration, const fs::path& model_dir,
+at::Tensor windows_of_evaluation(const at::Tensor& tokens, int64_t seqlen,
+                                 const TokenSource& source, const TokenWindows* beside) {
+  if (beside == nullptr) {
+    const at::Tensor all = evaluation_windows(tokens, seqlen);
+    return source.samples ? spread_windows(all, *source.samples) : all;
+  }
+  const at::Tensor unused = unused_windows(tokens, beside->windows.size(0), seqlen);
+  return spread_windows(unused,
+                        source.samples.value_or(std::min(kDefaultUnusedSamples, unused.size(0))));
+}
+
+at::Tensor read_windows(const TokenSource& source, const WindowUse& use, const fs::path& model_dir,
                         const ModelConfig& config, const fs::path& cache_dir) {
   const fs::path file = token_file(source, model_dir, cache_dir);
   const TokenFile tokens = read_tokens(file, config.vocab_size);
   const int64_t seqlen = source.seqlen.value_or(tokens.row_length.value_or(kDefaultSeqlen));
-  if (!calibration) return evaluation_windows(tokens.tokens, seqlen);
+  if (!use.calibration) return windows_of_evaluation(tokens.tokens, seqlen, source, use.beside);
   const int64_t samples =
       source.samples.value_or(tokens.row_length ? tokens.tokens.numel() / seqlen : kDefaultSamples);
   return calibration_windows(tokens.tokens, samples, seqlen);
@@ -65,12 +78,12 @@ fs::path token_file(const TokenSource& source, const fs::path& model_dir,
   return source.text.empty() ? source.tokens : tokenize_text(source.text, model_dir, cache_dir);
 }
 
-TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, bool calibration,
+TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, const WindowUse& use,
                                 const fs::path& model_dir, const ModelConfig& config,
                                 const fs::path& cache_dir) {
   at::Tensor windows = at::empty({0, 0}, at::kLong);
   if (comm.rank() == 0) {
-    windows = read_windows(source, calibration, model_dir, config, cache_dir);
+    windows = read_windows(source, use, model_dir, config, cache_dir);
   }
   at::Tensor shape = at::tensor(windows.sizes(), at::kLong);
   comm.broadcast(shape, 0);

@@ -17,10 +17,18 @@ struct TokenWindows {
   std::string fingerprint;  ///< SHA-256 of the windows' ids
 };
 
+/// What windows of a source are for.
+struct WindowUse {
+  bool calibration = false;
+  /// Evaluation only: windows of this calibration are left out, if there is one.
+  const TokenWindows* beside = nullptr;
+};
+
 /// Rank 0 reads the source (text through the model's tokenizer, once: the result is cached in
-/// `cache_dir`), cuts it into the windows that `samples` and `seqlen` ask for (all whole windows
-/// if `samples` is absent and `calibration` false), and shares them. Throws InputError.
-TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, bool calibration,
+/// `cache_dir`), cuts it into the windows that `samples` and `seqlen` ask for, and shares them.
+/// Without `samples` an evaluation has all whole windows, or kDefaultUnusedSamples at most of those
+/// beside a calibration. Throws InputError.
+TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, const WindowUse& use,
                                 const std::filesystem::path& model_dir, const ModelConfig& config,
                                 const std::filesystem::path& cache_dir);
 

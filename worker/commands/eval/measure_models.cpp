@@ -102,7 +102,7 @@ Evaluation::Evaluation(const EvalRequest& request, const fs::path& model, size_t
 void Evaluation::load_windows(const fs::path& cache_dir) {
   SelfCommunicator self;
   const TokenWindows tokens =
-      load_token_windows(self, request_.source, false, result_.model, config_, cache_dir);
+      load_token_windows(self, request_.source, {}, result_.model, config_, cache_dir);
   token_file_ = token_file(request_.source, result_.model, cache_dir);
   windows_ = tokens.windows;
   const int64_t seqlen = windows_.size(1);

@@ -58,17 +58,18 @@ void check_weights(JobContext& run) {
 
 JobTokens load_tokens(JobContext& run) {
   const PhaseClock::Scope scope(run.clock, "tokenize");
-  const auto load = [&](const TokenSource& source, bool calibration) {
-    return load_token_windows(run.comm, source, calibration, run.job.model_path, run.config,
+  const auto load = [&](const TokenSource& source, const WindowUse& use) {
+    return load_token_windows(run.comm, source, use, run.job.model_path, run.config,
                               run.environment.cache_dir);
   };
-  JobTokens tokens{load(run.job.calibration, true), std::nullopt, std::nullopt};
-  tokens.held_out = take_held_out(run.job, tokens.calibration);
+  JobTokens tokens{load(run.job.calibration, {.calibration = true}), std::nullopt, std::nullopt};
   if (run.job.evaluation) {
     TokenSource source = *run.job.evaluation;
     if (!source.seqlen) source.seqlen = tokens.calibration.windows.size(1);
-    tokens.evaluation = load(source, false);
+    const TokenWindows* beside = run.job.evaluates_unused_windows ? &tokens.calibration : nullptr;
+    tokens.evaluation = load(source, {.beside = beside});
   }
+  tokens.held_out = take_held_out(run.job, tokens.calibration);
   return tokens;
 }
 
@@ -105,7 +106,7 @@ void add_rises(const Allocation& chosen, std::vector<ShortcutReport>& shortcuts)
   }
 }
 
-/// Rank 0: the report but for perplexities, ranks and wall time.
+/// Rank 0: the report but for perplexities, warnings, ranks and wall time.
 Report make_report(const JobContext& run, const JobTokens& tokens, const Calibrated& calibrated,
                    const Hashes& inputs) {
   Report report;
@@ -131,9 +132,6 @@ Report make_report(const JobContext& run, const JobTokens& tokens, const Calibra
     report.evaluation_seqlen = tokens.evaluation->windows.size(1);
     report.fingerprints["evaluation_tokens"] = tokens.evaluation->fingerprint;
   }
-  report.warnings = warnings_of(report);
-  const std::string& on_cpu = run.environment.device.why_not_cuda;
-  if (!on_cpu.empty()) report.warnings.push_back(on_cpu);
   return report;
 }
 
@@ -145,6 +143,12 @@ void add_evaluation(Report& report, const NegativeLogLikelihood& dense,
   if (!compressed.divergence) return;
   report.compressed.kl = compressed.divergence->mean_kl();
   report.compressed.agreement = compressed.divergence->agreement();
+}
+
+void add_warnings(const JobContext& run, Report& report) {
+  report.warnings = warnings_of(report);
+  const std::string& on_cpu = run.environment.device.why_not_cuda;
+  if (!on_cpu.empty()) report.warnings.push_back(on_cpu);
 }
 
 /// Rank 0: writes what describes the output, and gives it its name.
@@ -189,6 +193,7 @@ Report run_steps(JobContext& run) {
   if (!run.root()) return {};
   Report report = make_report(run, tokens, calibrated, inputs);
   if (dense) add_evaluation(report, dense->loss, *compressed);
+  add_warnings(run, report);
   report.ranks = std::move(ranks);
   report.wall_time_s = wall_time_s;
   publish(run.environment.output, report, run.config, shards);

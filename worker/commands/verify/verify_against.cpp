@@ -140,7 +140,7 @@ TokenWindows Comparison::load_windows() const {
   TokenSource source = request_.source;
   if (!source.seqlen) source.seqlen = report_.evaluation_seqlen;
   SelfCommunicator self;
-  return load_token_windows(self, source, false, request_.against, source_, cache_dir_);
+  return load_token_windows(self, source, {}, request_.against, source_, cache_dir_);
 }
 
 /// [windows, tokens]: the first ones that are given, or random ones.

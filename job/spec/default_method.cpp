@@ -1,0 +1,29 @@
+#include "job/spec/default_method.h"
+
+namespace dotresize {
+namespace {
+
+/// Whether the size is given, and nothing that only another way to it would read.
+bool is_size_alone(v1::Method method) {
+  if (!method.has_size()) return false;
+  method.clear_size();
+  method.clear_head();
+  method.clear_round_to();
+  method.clear_allow_larger();
+  method.clear_labels();
+  method.clear_label_seed();
+  return method.ByteSizeLong() == 0;
+}
+
+}  // namespace
+
+void complete_method(v1::Method& method) {
+  if (!method.has_allocate()) {
+    method.set_allocate(is_size_alone(method) ? v1::Method::auto_ : v1::Method::off);
+  }
+  if (method.has_name()) return;
+  const bool allocates = method.allocate() == v1::Method::auto_;
+  method.set_name(allocates ? v1::Method::slicegpt : v1::Method::pca_dotresize);
+}
+
+}  // namespace dotresize
