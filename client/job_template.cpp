@@ -15,15 +15,12 @@
 #include "base/human_text.h"
 #include "base/printable.h"
 #include "base/unique_fd.h"
+#include "client/size_alternatives.h"
 #include "dotresize/v1/job.pb.h"
 #include "job/model/model_config.h"
 #include "job/model/model_size.h"
 #include "job/plan/check_files.h"
-#include "job/plan/hardware.h"
-#include "job/plan/reference_hardware.h"
 #include "job/plan/resolved_job.h"
-#include "job/plan/shard_plan.h"
-#include "job/plan/time_estimate.h"
 #include "job/plan/token_windows.h"
 
 namespace dotresize {
@@ -79,13 +76,6 @@ v1::JobSpec default_job(const TemplateRequest& request, const ModelConfig& confi
   return spec;
 }
 
-double seconds_on_reference(const v1::JobSpec& spec, const ModelConfig& config) {
-  const v1::Hardware hardware = reference_hardware({.device = DeviceKind::kCpu});
-  const int ranks = static_cast<int>(spec.resources().ranks());
-  ResolvedJob job = resolve_job(spec, config, launch_facts(hardware, ranks));
-  return estimate_time(config, job, make_shard_plan(config, job), hardware).total();
-}
-
 /// What is wrong with the length of the text for this many samples; empty if nothing is.
 std::string length_fault(const v1::JobSpec& spec, const ModelConfig& config) {
   for (const FileFinding& finding : check_inputs(resolve_job(spec, config), config)) {
@@ -101,7 +91,7 @@ void choose_samples(const ModelConfig& config, v1::JobSpec& spec) {
     const std::string fault = length_fault(spec, config);
     const uint32_t fewer = calibration.samples() / 2;
     if (fault.empty() &&
-        (fewer < kFewestSamples || seconds_on_reference(spec, config) <= kReasonableSeconds)) {
+        (fewer < kFewestSamples || reference_seconds(spec, config) <= kReasonableSeconds)) {
       return;
     }
     if (fewer == 0) throw InputError("--text", fault);
@@ -118,7 +108,7 @@ std::string about(double time_s) {
 std::string time_of_uniform_width(v1::JobSpec spec, const ModelConfig& config) {
   spec.mutable_method()->set_name(v1::Method::slicegpt);
   try {
-    return about(seconds_on_reference(spec, config)) + " in place of ";
+    return about(reference_seconds(spec, config)) + " in place of ";
   } catch (const InputError&) {
     return "not available at this size; ";
   }
@@ -158,7 +148,7 @@ std::string job_template(const TemplateRequest& request) {
   require_source(request);
   v1::JobSpec spec = default_job(request, config);
   choose_samples(config, spec);
-  const std::string time = about(seconds_on_reference(spec, config));
+  const std::string time = about(reference_seconds(spec, config));
   const fs::path folder = fs::path(request.job_file).parent_path();
   const std::string name = directory_of(request).filename().string().substr(0, 90) + "-80";
   return fmt::format(

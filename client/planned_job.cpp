@@ -1,9 +1,14 @@
 #include "client/planned_job.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
 #include "job/plan/hardware.h"
+#include "job/plan/net_size.h"
 #include "job/plan/plan_table.h"
 
 namespace dotresize {
@@ -37,8 +42,31 @@ ResolvedJob resolve_on_hardware(const v1::JobSpec& spec, const ModelConfig& mode
   return resolve_job(spec, model, launch);
 }
 
+/// What a job with these widths is known to end in.
+std::vector<FileFinding> check_widths(const ResolvedJob& job, const ModelConfig& model) {
+  std::vector<FileFinding> findings;
+  if (!job.widths_known()) return findings;
+  const int64_t width = job.widths.largest();
+  if (3 * width < 2 * model.hidden_size) {
+    findings.push_back({"method",
+                        fmt::format("width {} is less than two thirds of {}: the model will be "
+                                    "much worse than one of the same size by method: {{size}} "
+                                    "alone",
+                                    width, model.hidden_size),
+                        /*fatal=*/false});
+  }
+  if (model.tie_word_embeddings &&
+      !output_model_config(model, job, job.widths).tie_word_embeddings) {
+    findings.push_back({"method",
+                        "embedding and head, one table in the model, become two in the output",
+                        /*fatal=*/false});
+  }
+  return findings;
+}
+
 std::vector<FileFinding> find_faults(const ResolvedJob& job, const ModelConfig& model) {
   std::vector<FileFinding> findings = check_inputs(job, model);
+  std::ranges::move(check_widths(job, model), std::back_inserter(findings));
   const std::string fault = output_fault(job.output_path, job.overwrite);
   if (!fault.empty()) findings.push_back({kOutputKey, fault});
   return findings;
@@ -85,13 +113,20 @@ std::string plan_warnings(const PlannedJob& planned) {
 }
 
 std::string plan_text(const PlannedJob& planned) {
+  const std::string alternatives = alternatives_table(planned.alternatives);
   return plan_table(planned.model, planned.job, planned.plan, planned.time) + "\n" +
-         plan_warnings(planned);
+         (alternatives.empty() ? "" : "\n" + alternatives) + plan_warnings(planned);
 }
 
 std::string plan_json(const PlannedJob& planned) {
   nlohmann::ordered_json document = nlohmann::ordered_json::parse(
       plan_to_json(planned.model, planned.job, planned.plan, planned.time));
+  for (const SizeAlternative& each : planned.alternatives) {
+    document["alternatives"].push_back({{"recipe", each.recipe},
+                                        {"width", each.width},
+                                        {"bytes_fraction_at_most", each.bytes_fraction},
+                                        {"relative_time", each.relative_time}});
+  }
   for (const FileFinding& finding : planned.findings) {
     document["warnings"].push_back(finding.key + ": " + finding.what);
   }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "client/size_alternatives.h"
 #include "job/model/model_config.h"
 #include "job/plan/check_files.h"
 #include "job/plan/resolved_job.h"
@@ -26,7 +27,8 @@ struct PlannedJob {
   ResolvedJob job;
   ShardPlan plan;
   std::optional<TimeEstimate> time;
-  std::vector<FileFinding> findings;  ///< of its inputs, and of an output that exists
+  std::vector<SizeAlternative> alternatives;  ///< other ways to its net size; of `plan` alone
+  std::vector<FileFinding> findings;  ///< of its inputs, an output that exists, and its widths
 };
 
 /// Plans the job as it would run here, or on the hardware. Throws InputError, with file and line of

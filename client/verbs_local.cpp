@@ -28,9 +28,10 @@ struct PlanOptions {
 };
 
 int plan(const PlanOptions& options, const CommonOptions& common) {
-  const PlannedJob planned = plan_job(options.job);
+  PlannedJob planned = plan_job(options.job);
   // Another machine may have what this one lacks.
   if (options.job.hardware.empty()) require_runnable(planned, /*to_write=*/false);
+  planned.alternatives = size_alternatives(planned.file.spec, planned.model);
   if (options.manifest.kind.empty()) {
     print_plan(planned, common);
   } else {

@@ -14,7 +14,8 @@ namespace dotresize {
 namespace {
 
 // Version 4 has the tables of 3, and jobs that are sweeps: an earlier server would run their base.
-constexpr int kSchemaVersion = 4;
+// Version 5 has the tables of 4; a spec without a method's name leaves it open.
+constexpr int kSchemaVersion = 5;
 
 // The columns are what queries need; `body` is the whole v1::Job, v1::Event or v1::JobError.
 constexpr char kSchema[] = R"(
@@ -130,6 +131,20 @@ void add_claims(SQLite::Database& database) {
   }
 }
 
+/// Writes out the method that a job without a name of one had: since version 5 a size alone means
+/// another.
+void name_methods(SQLite::Database& database) {
+  auto query = prepare(database, "SELECT number, body FROM jobs");
+  while (query.executeStep()) {
+    auto job = parsed<v1::Job>(query.getColumn(1));
+    if (!job || !job->has_spec() || job->spec().method().has_name()) continue;
+    job->mutable_spec()->mutable_method()->set_name(v1::Method::pca_dotresize);
+    prepare(database, "UPDATE jobs SET body = ? WHERE number = ?", Blob{job->SerializeAsString()},
+            query.getColumn(0).getInt64())
+        .exec();
+  }
+}
+
 void require_sound(const SQLite::Database& database) {
   SQLite::Statement check(database, "PRAGMA quick_check(1)");
   check.executeStep();
@@ -183,6 +198,7 @@ SQLite::Database open_job_tables(const std::filesystem::path& path) try {
     if (version < 1) database.exec(kSchema);
     if (version < 2) add_claims(database);
     if (version < 3) add_queue(database);
+    if (version < 5) name_methods(database);
     database.exec("PRAGMA user_version=" + std::to_string(kSchemaVersion));
     transaction.commit();
   }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/failure.h"
+#include "job/spec/default_method.h"
 #include "job/spec/job_state.h"
 #include "server/api_error.h"
 #include "server/outcome.h"
@@ -128,6 +129,17 @@ void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reaso
   save(row);
 }
 
+namespace {
+
+/// Whether two specs ask for the same, however much of their method they leave open.
+bool same_spec(v1::JobSpec one, v1::JobSpec other) {
+  complete_method(*one.mutable_method());
+  complete_method(*other.mutable_method());
+  return google::protobuf::util::MessageDifferencer::Equals(one, other);
+}
+
+}  // namespace
+
 std::optional<v1::Job> JobStore::request_match(const std::string& request_id,
                                                const v1::JobSpec& spec, const std::string& owner,
                                                const v1::JobOptions& options,
@@ -140,10 +152,10 @@ std::optional<v1::Job> JobStore::request_match(const std::string& request_id,
                    {{"request_id", request_id}});
   }
   using google::protobuf::util::MessageDifferencer;
-  if (job && !(MessageDifferencer::Equals(job->spec(), spec) &&
-               MessageDifferencer::Equals(job->options(), options) &&
-               job->has_sweep() == sweep.has_value() &&
-               (!sweep || MessageDifferencer::Equals(job->sweep(), *sweep)))) {
+  if (job &&
+      !(same_spec(job->spec(), spec) && MessageDifferencer::Equals(job->options(), options) &&
+        job->has_sweep() == sweep.has_value() &&
+        (!sweep || MessageDifferencer::Equals(job->sweep(), *sweep)))) {
     throw ApiError(
         grpc::StatusCode::ALREADY_EXISTS, "REQUEST_ID_REUSED",
         "request_id '" + request_id + "' belongs to job " + job->id() +

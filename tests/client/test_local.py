@@ -254,6 +254,19 @@ def test_set_changes_the_job(offline, job_files, tmp_path):
     assert not (tmp_path / "out-tiny").exists()
 
 
+def test_plan_shows_the_ways_to_a_size_and_warns_of_narrow_widths(offline, job_files):
+    job = job_files()
+    sized = ("--set", "method={size: 0.8}")
+    alternatives = offline.json("plan", job, *sized)["alternatives"]
+    assert [each["width"].isdigit() for each in alternatives] == [False, False, True, True]
+    assert alternatives[0]["relative_time"] == 1 and alternatives[2]["relative_time"] < 0.5
+    assert all(each["bytes_fraction_at_most"] <= 0.8 for each in alternatives)
+    assert "ways to this size" in offline("plan", job, *sized).stdout
+    narrow = offline.json("plan", job, "--set", "method={width: 168}")
+    assert "alternatives" not in narrow and "less than two thirds of 256" in narrow["warnings"][0]
+    assert offline.json("plan", job, "--set", "method={width: 176}")["warnings"] == []
+
+
 MODEL = SOURCE / "examples/docs-llama"
 
 

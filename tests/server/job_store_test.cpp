@@ -146,6 +146,23 @@ TEST_F(Store, NoPathOfAnUnfinishedJobIsTouchedByAnother) {
   EXPECT_EQ(code(clashes[0]), grpc::StatusCode::OK) << "it has ended";
 }
 
+TEST_F(Store, AJobOfTheFourthSchemaKeepsTheMethodThatItHadWithoutItsName) {
+  NewJob sized = new_job("sized");
+  sized.request_id = "sized";
+  sized.spec.mutable_method()->Clear();
+  sized.spec.mutable_method()->set_size(0.8);
+  const std::string id = store_.create(sized).id();
+  {
+    SQLite::Database database(file_.string(), SQLite::OPEN_READWRITE);
+    database.exec("PRAGMA user_version=4");
+  }
+  JobStore migrated(file_);
+  EXPECT_TRUE(migrated.get(id).spec().method().has_name());
+  EXPECT_EQ(migrated.get(id).spec().method().name(), v1::Method::pca_dotresize);
+  // Asked for once more the size alone is another job, a sparsity would be the same.
+  EXPECT_THROW(migrated.create(sized), ApiError);
+}
+
 /// Takes back what version 3 of the schema has added.
 const std::string kWithoutSchema3 =
     "DROP TABLE queue; DROP TABLE labels; DROP TABLE expiries; DROP INDEX jobs_by_owner;"

@@ -134,7 +134,7 @@ def test_an_allocation_is_better_than_uniform_widths_of_as_many_bytes(tmp_path):
         ({"widths": {"keep": 1.0}, "shortcuts": "dense"}, "method.widths.keep: the result, "),
         ({"widths": {"keep": 0.999, "size": 0.4}}, "method.widths.size: 0.4 leaves the junctions"),
         ({"size": 0.001, "allocate": "auto"}, "method.size: 0.001 is not available: the smallest"),
-        ({"size": 0.2}, "method.size: 0.2 is not available: the smallest width, 8, gives 0.21"),
+        ({"name": "pca_dotresize", "size": 0.2}, "method.size: 0.2 is not available: the smallest width, 8, gives 0.21"),
     ],
 )
 def test_a_size_that_cannot_be_had_is_refused(method, expected, tmp_path):
