@@ -66,9 +66,9 @@ std::vector<FileFinding> check_widths(const ResolvedJob& job, const ModelConfig&
 
 std::vector<FileFinding> find_faults(const ResolvedJob& job, const ModelConfig& model) {
   std::vector<FileFinding> findings = check_inputs(job, model);
-  std::ranges::move(check_widths(job, model), std::back_inserter(findings));
   const std::string fault = output_fault(job.output_path, job.overwrite);
   if (!fault.empty()) findings.push_back({kOutputKey, fault});
+  std::ranges::move(check_widths(job, model), std::back_inserter(findings));
   return findings;
 }
 
