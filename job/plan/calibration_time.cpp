@@ -168,7 +168,7 @@ PhaseTimes JobTime::passes_of_pipeline() const {
 PhaseTimes JobTime::measure_junctions() const {
   if (!job_.allocation) return {};
   PhaseTimes times;
-  times.add(passes_of_pipeline(), 2.0);
+  times.add(passes_of_pipeline(), plan_.dense_round() ? 1.0 : 2.0);
   PhaseTimes junction;
   const double bytes = 16.0 * d() * d();
   junction.add("eigen", eigen());

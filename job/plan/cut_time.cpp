@@ -7,6 +7,7 @@ namespace dotresize {
 PhaseTimes JobTime::stream_features(const RankShard& shard) const {
   const double passes = number(plan_.cut_passes());
   const double rounds = number(plan_.cut_rounds);
+  const double rounds_run = rounds / number(job_.mlp->rounds());  // of those that are counted
   const double back = job_.gradients() ? passes : 0.0;
   const double blocks = tokens() / std::min<double>(microbatch_tokens(), kGramBlockTokens);
   const double gemm = rates_.cuda ? rates_.float32_gemm : rates_.float64_gemm;
@@ -14,7 +15,8 @@ PhaseTimes JobTime::stream_features(const RankShard& shard) const {
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
     const CutCounts counts = cut_counts(config_, job_, s);
     stage.add("forward", passes * forward(config_, s, widths_of(config_, s), tokens()));
-    stage.add("gram", tokens() * counts.gram / gemm + blocks * counts.blocks / rates_.memory);
+    stage.add("gram", rounds_run *
+                          (tokens() * counts.gram / gemm + blocks * counts.blocks / rates_.memory));
     if (job_.gradients() && may_be_cut(job_, s)) {
       stage.add("gram", rounds * (tokens() * 1.125 * d() * d() / gemm +
                                   blocks * gram_block_bytes(config_.hidden_size) / rates_.memory));

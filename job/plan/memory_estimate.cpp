@@ -437,6 +437,18 @@ int64_t RankMemory::sublayer_cut() const {
          std::max({pass, reduced, s.removing()});
 }
 
+int64_t RankMemory::dense_round() const {
+  if (!shard.dense_round) return 0;
+  const Sizes s(*this);
+  const int64_t kept = s.feature_sums(s.cut_at_once());
+  const int64_t of_junctions = s.junctions() * s.first_sums();
+  const int64_t pass = s.stage_weights(shard.end_sublayer) + s.microbatch() + s.at_features() +
+                       s.backward() + of_junctions;
+  const int64_t curves = s.stage_weights(shard.end_sublayer) + of_junctions + s.feature_sums(1) +
+                         s.removing();  // one is copied
+  return kept + std::max({pass, curves, of_junctions + s.eigen()});
+}
+
 int64_t RankMemory::host_beside_gpu() const {
   const Sizes s(*this);
   const int64_t n = s.junctions();
@@ -455,7 +467,8 @@ namespace {
 int64_t peak_of(const RankMemory& dense) {
   const ModelConfig cut = with_widest_mlps(dense.config, dense.job.mlp);
   const RankMemory rank{cut, dense.job, dense.shard, dense.device, dense.compute};
-  return std::max({dense.job.schedule.memory(rank), dense.evaluation(), dense.sublayer_cut()}) +
+  return std::max({dense.job.schedule.memory(rank), dense.evaluation(), dense.sublayer_cut(),
+                   dense.dense_round()}) +
          dense.libraries();
 }
 

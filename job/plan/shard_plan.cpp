@@ -125,6 +125,17 @@ void set_groups(const ModelConfig& config, const ResolvedJob& job, int64_t group
   }
 }
 
+/// One pass for features and junctions, if all ranks have memory for that.
+void set_dense_round(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
+  if (!job.allocation || plan.cut_groups != 1 || plan.junction_groups != 1) return;
+  ShardPlan together = plan;
+  for (RankShard& shard : together.ranks) shard.dense_round = true;
+  set_groups(config, job, 1, plan.ranks.front().overlaps, together);
+  if (!fits(together, job)) return;
+  --together.cut_rounds;  // what was summed for the curves serves the first cut
+  plan = std::move(together);
+}
+
 }  // namespace
 
 std::vector<std::size_t> balanced_partition(const std::vector<double>& costs, std::size_t parts) {
@@ -169,7 +180,9 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
   for (int64_t groups = 1; groups <= most; ++groups) {
     for (const bool overlaps : {true, false}) {
       set_groups(config, job, groups, overlaps, plan);
-      if (fits(plan, job)) return plan;
+      if (!fits(plan, job)) continue;
+      set_dense_round(config, job, plan);
+      return plan;
     }
   }
   return plan;

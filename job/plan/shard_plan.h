@@ -37,6 +37,9 @@ struct RankShard {
   /// Sublayers whose features' moments it has memory for at a time (`method.mlp`,
   /// `method.allocate`).
   int64_t cuts_at_once = std::numeric_limits<int64_t>::max();
+  /// Whether it has memory for the sums of all its sublayers' features and of all its junctions at
+  /// once, so that one pass over the tokens takes both (`method.allocate`).
+  bool dense_round = false;
   /// Whether a junction is recorded, and weights are written, while the next ones are computed:
   /// unless memory is too short for that.
   bool overlaps = true;
@@ -53,15 +56,19 @@ struct ShardPlan {
   int64_t cut_groups = 0;
   /// Over the tokens, for the features of all these groups.
   int64_t cut_passes() const { return cut_groups * cut_rounds; }
-  int64_t cut_rounds = 1;  ///< MlpTarget::rounds()
+  int64_t cut_rounds = 1;  ///< MlpTarget::rounds(), or fewer in a dense round
+  /// Of all ranks: RankShard::dense_round. What was summed of features is kept for their cut.
+  bool dense_round() const { return ranks.front().dense_round; }
 
   const RankShard& of_rank(int rank) const { return ranks.at(static_cast<std::size_t>(rank)); }
 };
 
 /// Passes over the tokens, and back, in which the junctions of the dense model tell what they may
-/// lose (`method.allocate`).
+/// lose (`method.allocate`): two for each group, of which a dense round is one that is there
+/// anyway.
 inline int64_t allocation_passes(const ResolvedJob& job, const ShardPlan& plan) {
-  return job.allocation ? 2 * plan.junction_groups : 0;
+  if (!job.allocation) return 0;
+  return plan.dense_round() ? plan.junction_groups : 2 * plan.junction_groups;
 }
 
 /// Contiguous sublayers per rank, balanced by estimated time (embedding and head counted), in the

@@ -22,15 +22,15 @@ class Recipe:
 
 
 MLPS_ALONE = {"name": "slicegpt", "width": OF_THE_MODEL, "map_sharing": "model", "mlp": {"width": OF_THE_SIZE}}
-ALLOCATE = {"name": "slicegpt", "allocate": "auto"}
+SIZE_ALONE = {}
 
 RECIPES = (
     Recipe("dropped", "layers dropped by block influence", STOCK),
     Recipe("slicegpt", "slicegpt", CUSTOM, {"name": "slicegpt"}),
     Recipe("mlps", "MLPs alone", STOCK, MLPS_ALONE),
     Recipe("mlps-fisher", "MLPs alone, fisher", STOCK, {**MLPS_ALONE, "metric": "fisher"}),
-    Recipe("allocate", "allocate: auto", CUSTOM, ALLOCATE),
-    Recipe("allocate-stock", "allocate: auto", STOCK, ALLOCATE, {"format": "stock"}),
+    Recipe("allocate", "size alone", CUSTOM, SIZE_ALONE),
+    Recipe("allocate-stock", "size alone", STOCK, SIZE_ALONE, {"format": "stock"}),
 )
 NAMES = [recipe.name for recipe in RECIPES]
 

@@ -422,7 +422,7 @@ TEST_F(JointAllocation, ThePlanSaysWhatIsKnown) {
   EXPECT_THAT(table, HasSubstr("mlp         features up to 768, likewise\n"
                                "values      channels of a head up to 32, likewise\n"));
   EXPECT_THAT(table,
-              HasSubstr("passes      6 over the tokens and 6 back, 13 junctions in 1 group"));
+              HasSubstr("passes      4 over the tokens and 4 back, 13 junctions in 1 group"));
   EXPECT_THAT(table, HasSubstr("compressed  at most 10,595,942 bytes"));
   const auto document = nlohmann::json::parse(plan_to_json(config_, job, plan, std::nullopt));
   EXPECT_EQ(document["compressed"]["bytes_at_most"], 10'595'942);

@@ -13,6 +13,7 @@ from real import dropping, measure, page, pins
 from real.model import NAME, RealModel
 from real.recipes import CUSTOM, RECIPES, SIZES
 from real.scoring import Reference
+from real.summary import summary
 from safetensors.torch import save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -39,6 +40,10 @@ def test_the_page_is_that_of_the_figures(tmp_path):
     assert (tmp_path / "real-models.md").read_text() == (DOCS / "real-models.md").read_text()
 
 
+def test_the_readme_has_the_figures():
+    assert summary(measure.read_results(DOCS / "real-models.json")) in (ROOT / "README.md").read_text()
+
+
 def test_a_table_has_the_best_row_first_and_says_what_is_missing(tmp_path):
     results = measure.quality.Results([measure.Dense(NAME, 10, 40, 25.0, 30)])
     best = measure.Row("allocate", 0.8, widths="16 to 32", net=0.799, perplexity=30.0, kl=0.2, agreement=0.8, predicted_kl=0.1, seconds=60)
@@ -48,7 +53,7 @@ def test_a_table_has_the_best_row_first_and_says_what_is_missing(tmp_path):
     file.write_text(results.json())
     assert measure.read_results(file).json() == file.read_text()
     table = page.size_table(results, 0.8)
-    assert [cells[0] for cells in table.rows] == ["allocate: auto", "layers dropped by block influence"]
+    assert [cells[0] for cells in table.rows] == ["size alone", "layers dropped by block influence"]
     assert table.rows[0][5] == pytest.approx(1.2) and table.rows[0][9] == pytest.approx(0.5)
     assert table.notes == [f"slicegpt ({CUSTOM}): too small"]
     assert "* slicegpt (custom) at 95 %, 90 %, 70 %\n" in page.not_measured(results)

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "worker/calibration/junction_rises.h"
-#include "worker/calibration/sublayer_cuts.h"
 
 namespace dotresize {
 namespace {
@@ -97,12 +96,21 @@ AllocationChoice::AllocationChoice(Communicator& comm, const CalibrationJob& den
 }
 
 void AllocationChoice::measure() {
-  CutCurves curves = measure_cuts(comm_, dense_, job_, observer_, clock_);
+  JunctionRises junctions(comm_, dense_, job_, observer_, clock_);
+  std::vector<SublayerSums> kept;
+  const DenseRound together{kept,
+                            [&](int64_t j, const at::Tensor& x) { junctions.see_state(j, x); },
+                            [&](int64_t j, const at::Tensor& g) { junctions.see_gradient(j, g); }};
+  const bool dense_round = dense_.plan.dense_round();
+  if (dense_round) junctions.begin();
+  CutCurves curves =
+      measure_cuts(comm_, dense_, job_, observer_, clock_, dense_round ? &together : nullptr);
+  junctions.end();
   PredictedRises rises;
   rises.mlps = std::move(curves.mlps);
   rises.values = std::move(curves.values);
-  const double factor = seen_over_predicted(rises);
-  measure_junctions(comm_, dense_, job_, observer_, clock_, rises);
+  const double factor = seen_over_predicted(rises, std::move(kept));
+  junctions.measure(rises);
   for (auto* const of_parts : {&rises.junctions, &rises.mlps, &rises.values, &rises.shortcuts}) {
     scale(*of_parts, factor);
   }
@@ -110,12 +118,13 @@ void AllocationChoice::measure() {
   rises_ = std::move(rises);
 }
 
-double AllocationChoice::seen_over_predicted(const PredictedRises& rises) {
+double AllocationChoice::seen_over_predicted(const PredictedRises& rises,
+                                             std::vector<SublayerSums> kept) {
   const std::optional<Allocation> found = allocate_without_maps(dense_.config, job_, rises);
   if (!found) return 1.0;
   const ModelConfig cut = with_features(dense_.config, job_, *found);
-  cut_sublayers(comm_, dense_, with_allocation(job_, dense_.config, *found), cut, observer_,
-                clock_);
+  cut_sublayers(comm_, dense_, with_allocation(job_, dense_.config, *found), cut, observer_, clock_,
+                std::move(kept));
   if (!dense_.journal.has(kTrial)) {
     const double kl = trial_(cut);
     if (comm_.rank() == 0) dense_.journal.put_value(kTrial, {{"kl", kl}});

@@ -6,6 +6,7 @@
 #include "base/phase_clock.h"
 #include "job/plan/joint_allocation.h"
 #include "worker/calibration/calibration.h"
+#include "worker/calibration/sublayer_cuts.h"
 #include "worker/comm/communicator.h"
 
 namespace dotresize {
@@ -45,7 +46,8 @@ class AllocationChoice {
   void measure();
   /// Of the choice without maps, in its trial. What is fitted to few tokens loses more on others,
   /// whichever part it is of.
-  double seen_over_predicted(const PredictedRises& rises);
+  /// `kept`: sums for its cut that need not be taken again.
+  double seen_over_predicted(const PredictedRises& rises, std::vector<SublayerSums> kept);
   void choose();
   void keep();
 

@@ -24,15 +24,6 @@ CostPrecision sampled_precision(const CalibrationJob& job, const JunctionSetup& 
   return CostPrecision::from_half_error(half_cost_error(setup, x, rotation));
 }
 
-void add_first(const CalibrationJob& job, StageJunction& junction, const at::Tensor& x) {
-  const JunctionSetup& setup = junction.setup;
-  if (!junction.first) {
-    junction.first.emplace(setup, setup.costs_in_first_pass() ? sampled_precision(job, setup, x, {})
-                                                              : CostPrecision{});
-  }
-  junction.first->add(x);
-}
-
 void add_second(const CalibrationJob& job, StageJunction& junction, const at::Tensor& x) {
   if (!junction.second) {
     junction.second.emplace(junction.setup, junction.rotation,
@@ -42,6 +33,15 @@ void add_second(const CalibrationJob& job, StageJunction& junction, const at::Te
 }
 
 }  // namespace
+
+void add_first(const CalibrationJob& job, StageJunction& junction, const at::Tensor& x) {
+  const JunctionSetup& setup = junction.setup;
+  if (!junction.first) {
+    junction.first.emplace(setup, setup.costs_in_first_pass() ? sampled_precision(job, setup, x, {})
+                                                              : CostPrecision{});
+  }
+  junction.first->add(x);
+}
 
 StageJunction* JunctionGroup::find(int64_t junction) {
   const auto found = std::ranges::find_if(

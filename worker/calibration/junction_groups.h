@@ -32,6 +32,9 @@ struct JunctionGroup {
   StageJunction* find(int64_t junction);
 };
 
+/// Adds a microbatch to the first pass of the junction; the first one begins it.
+void add_first(const CalibrationJob& job, StageJunction& junction, const at::Tensor& x);
+
 /// The mapped junctions that a rank's stage writes, in order.
 std::vector<int64_t> junctions_of(const CalibrationJob& job, const RankShard& shard);
 

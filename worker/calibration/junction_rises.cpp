@@ -33,73 +33,29 @@ std::vector<double> numbers(const at::Tensor& tensor) {
   return {data, data + kept.numel()};
 }
 
-/// What the junctions of the dense model and the shortcuts between them are predicted to lose.
-/// Between two phases of it the journal has the sums or the bases of all junctions.
-class JunctionRises {
- public:
-  JunctionRises(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
-                const CalibrationObserver& observer, PhaseClock& clock)
-      : comm_(comm),
-        dense_(dense),
-        job_(job),
-        widths_(possible_widths(job.hidden_size, job.allocation->round_to)),
-        clock_(clock),
-        passes_(comm, dense, observer, clock),
-        mine_(junctions_of(dense, dense.shard(comm))) {}
+}  // namespace
 
-  /// Completes the rises of MLPs and value heads.
-  void measure(PredictedRises& rises);
+JunctionRises::JunctionRises(Communicator& comm, const CalibrationJob& dense,
+                             const ResolvedJob& job, const CalibrationObserver& observer,
+                             PhaseClock& clock)
+    : comm_(comm),
+      dense_(dense),
+      job_(job),
+      widths_(possible_widths(job.hidden_size, job.allocation->round_to)),
+      clock_(clock),
+      passes_(comm, dense, observer, clock),
+      mine_(junctions_of(dense, dense.shard(comm))) {}
 
- private:
-  bool shared() const { return !dense_.sharing.empty(); }
-  /// Whether this rank has junction 0.
-  bool has_first() const { return !mine_.empty() && mine_.front() == 0; }
-  bool lacks_rises(int64_t junction) const {
-    return junction < dense_.mapped_junctions() && !dense_.journal.has(rises_entry(junction));
-  }
-  /// Whether the shortcut to the junction needs a prediction that is not there.
-  bool lacks_ranks(int64_t junction) const {
-    return !shared() && junction > 0 && junction < dense_.mapped_junctions() &&
-           !dense_.journal.has(ranks_entry(junction - 1));
-  }
-  bool lacks_any(int64_t junction) const { return lacks_rises(junction) || lacks_ranks(junction); }
-  void keep_junctions();
-  void keep_shared_basis();
-  void keep_token_rises();
-  void write_rises();
-  std::vector<std::vector<double>> read_rises() const;
-  /// Of all shortcuts between the widths that would be chosen if their ranks were not.
-  void write_ranks(const PredictedRises& rises);
-  std::vector<std::vector<double>> read_ranks() const;
-  void remove_dense_entries();
-  JunctionSetup setup(int64_t junction) const {
-    return {junction, dense_.config.hidden_size, dense_.map, clock_, dense_.device};
-  }
-  /// Of the entry, on the device.
-  std::map<std::string, at::Tensor> load(const std::string& entry) const;
-  MetricBasis basis(const std::string& entry) const;
-  MetricBasis basis(int64_t junction) const {
-    return basis(shared() ? kSharedBasis : dense_entry(junction));
-  }
-  /// Mirrored, of a token.
-  at::Tensor mean(const std::string& entry, const char* name) const;
-  at::Tensor rises(int64_t junction) const;
-  /// What the sums of the whole stream say, as if nothing were gone before.
-  at::Tensor rises_of_all(int64_t junction) const;
-  at::Tensor shared_rises(int64_t junction) const;
-  int64_t grid() const { return std::ssize(widths_); }
+bool JunctionRises::lacks_rises(int64_t junction) const {
+  return junction < dense_.mapped_junctions() && !dense_.journal.has(rises_entry(junction));
+}
 
-  Communicator& comm_;
-  const CalibrationJob& dense_;
-  const ResolvedJob& job_;
-  std::vector<int64_t> widths_;
-  PhaseClock& clock_;
-  PipelinePasses passes_;
-  std::vector<int64_t> mine_;
-};
+bool JunctionRises::lacks_ranks(int64_t junction) const {
+  return !shared() && junction > 0 && junction < dense_.mapped_junctions() &&
+         !dense_.journal.has(ranks_entry(junction - 1));
+}
 
-/// Of a map of its own the basis, of a shared one the sums.
-void JunctionRises::keep_junctions() {
+std::vector<int64_t> JunctionRises::pending() const {
   bool any_lacks = false;
   for (int64_t j = 0; j < dense_.mapped_junctions(); ++j) any_lacks = any_lacks || lacks_any(j);
   std::vector<int64_t> pending;
@@ -107,17 +63,44 @@ void JunctionRises::keep_junctions() {
     const bool needed = shared() ? any_lacks : lacks_any(junction) || lacks_any(junction + 1);
     if (needed && !dense_.journal.has(dense_entry(junction))) pending.push_back(junction);
   }
-  in_groups(comm_, dense_, pending, clock_, [&](JunctionGroup& group) {
-    passes_.first(group);
-    for (StageJunction& junction : group.junctions) {
-      std::map<std::string, at::Tensor> kept = junction.first->tensors();
-      if (!shared()) {
-        kept = std::move(*junction.first).finish(dense_.windows.numel()).tensors();
-        kept.erase("gram");
-      }
-      dense_.journal.put(dense_entry(junction.setup.junction), kept);
-      junction.first.reset();
+  return pending;
+}
+
+void JunctionRises::begin() {
+  for (const int64_t junction : pending()) beside_.junctions.push_back({setup(junction)});
+}
+
+void JunctionRises::see_state(int64_t junction, const at::Tensor& x) {
+  if (StageJunction* found = beside_.find(junction)) add_first(dense_, *found, x);
+}
+
+void JunctionRises::see_gradient(int64_t junction, const at::Tensor& g) {
+  if (StageJunction* found = beside_.find(junction)) found->first->add_gradient(g);
+}
+
+void JunctionRises::end() {
+  keep(beside_);
+  beside_.junctions.clear();
+}
+
+/// Of a map of its own the basis, of a shared one the sums.
+void JunctionRises::keep(JunctionGroup& group) {
+  for (StageJunction& junction : group.junctions) {
+    if (!junction.first) continue;  // nothing was seen
+    std::map<std::string, at::Tensor> kept = junction.first->tensors();
+    if (!shared()) {
+      kept = std::move(*junction.first).finish(dense_.windows.numel()).tensors();
+      kept.erase("gram");
     }
+    dense_.journal.put(dense_entry(junction.setup.junction), kept);
+    junction.first.reset();
+  }
+}
+
+void JunctionRises::keep_junctions() {
+  in_groups(comm_, dense_, pending(), clock_, [&](JunctionGroup& group) {
+    passes_.first(group);
+    keep(group);
   });
 }
 
@@ -137,6 +120,10 @@ std::map<std::string, at::Tensor> JunctionRises::load(const std::string& entry) 
   std::map<std::string, at::Tensor> tensors = dense_.journal.get(entry);
   for (auto& [name, tensor] : tensors) tensor = to_device(tensor, dense_.device);
   return tensors;
+}
+
+MetricBasis JunctionRises::basis(int64_t junction) const {
+  return basis(shared() ? kSharedBasis : dense_entry(junction));
 }
 
 MetricBasis JunctionRises::basis(const std::string& entry) const {
@@ -265,14 +252,6 @@ void JunctionRises::measure(PredictedRises& rises) {
     rises.shortcuts = read_ranks();
   }
   remove_dense_entries();
-}
-
-}  // namespace
-
-void measure_junctions(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
-                       const CalibrationObserver& observer, PhaseClock& clock,
-                       PredictedRises& rises) {
-  JunctionRises(comm, dense, job, observer, clock).measure(rises);
 }
 
 }  // namespace dotresize

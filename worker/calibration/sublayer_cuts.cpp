@@ -46,13 +46,13 @@ std::string cut_entry(int64_t sublayer, int64_t width) {
 }
 std::string curve_entry(int64_t sublayer) { return fmt::format("curve-{}", sublayer); }
 
-/// Over all tokens, of one sublayer.
-struct SublayerSums {
-  int64_t sublayer = 0;
-  std::vector<Moments> features;     ///< that the MLP, each expert or the attention's o reads
-  std::vector<int64_t> tokens;       ///< that each has met
-  std::optional<Moments> gradients;  ///< behind the sublayer, in the metric of the loss
-};
+/// That share no memory with the sums.
+SublayerSums copy_of(const SublayerSums& sums) {
+  SublayerSums copy = sums;
+  for (Moments& features : copy.features) features.gram = features.gram.clone();
+  if (copy.gradients) copy.gradients->gram = copy.gradients->gram.clone();
+  return copy;
+}
 
 /// Features of an MLP, channels of a value head.
 int64_t inner_width(const ModelConfig& config, int64_t sublayer) {
@@ -70,9 +70,9 @@ class SublayerCuts {
       : comm_(comm), job_(job), observer_(observer), clock_(clock) {}
 
   /// The curves of all that the job may cut, into the journal.
-  void measure(const ResolvedJob& job);
+  void measure(const ResolvedJob& job, const DenseRound* together = nullptr);
   // To the widths that `cut_model` says.
-  void run_stages(const ModelConfig& cut_model);
+  void run_stages(const ModelConfig& cut_model, std::vector<SublayerSums> kept = {});
   void run_shares(const ModelConfig& cut_model);
 
  private:
@@ -83,7 +83,7 @@ class SublayerCuts {
                                const std::function<bool(int64_t sublayer)>& wanted) const;
   /// Sums the features of these sublayers of this rank, of as many at a time as there is memory
   /// for, and hands each over. Collective.
-  void for_sums_of(const std::vector<int64_t>& sublayers,
+  void for_sums_of(const std::vector<int64_t>& sublayers, const DenseRound* together,
                    const std::function<void(SublayerSums)>& visit);
   void load();
   /// `bounds`: of each MLP's sums, if ranks add them up.
@@ -97,7 +97,7 @@ class SublayerCuts {
   SublayerSums sum_over_ranks(const SublayerWeights& weights, const RotaryTable& rotary,
                               Microbatches& x);
   void add_features(SublayerSums& sums, int64_t mlp, const at::Tensor& h) const;
-  void sum(std::vector<SublayerSums>& group);
+  void sum(std::vector<SublayerSums>& group, const DenseRound* together);
   void cut(SublayerSums sums, int64_t width);
   // What has changed; the predicted rise of each matrix goes to `rises`.
   std::map<std::string, at::Tensor> cut_features(SublayerSums& sums, int64_t width,
@@ -175,7 +175,7 @@ void SublayerCuts::add_features(SublayerSums& sums, int64_t mlp, const at::Tenso
   sums.tokens.at(static_cast<size_t>(mlp)) += h.numel() / h.size(-1);
 }
 
-void SublayerCuts::sum(std::vector<SublayerSums>& group) {
+void SublayerCuts::sum(std::vector<SublayerSums>& group, const DenseRound* together) {
   load();
   const PhaseClock::Scope scope(clock_, "forward");
   const auto find = [&](int64_t sublayer) {
@@ -186,18 +186,21 @@ void SublayerCuts::sum(std::vector<SublayerSums>& group) {
     if (SublayerSums* sums = find(sublayer)) add_features(*sums, mlp, h);
   };
   const auto visit_gradient = [&](int64_t junction, const at::Tensor& g) {
+    if (together) together->see_gradient(junction, g);
     SublayerSums* const sums = find(junction - 1);
     if (!sums) return;
     const PhaseClock::Scope adding(clock_, "gram", junction_name(junction));
     with_context("junction " + junction_name(junction), [&] { sums->gradients->add(g); });
   };
-  const auto pass_by = [](int64_t, const at::Tensor&) {};
+  const auto visit_state = [&](int64_t junction, const at::Tensor& x) {
+    if (together) together->see_state(junction, x);
+  };
   if (gradients()) {
-    stream_gradients(comm_, job_.config, *stage_, {job_.windows, head_, job_.labels}, pass_by,
+    stream_gradients(comm_, job_.config, *stage_, {job_.windows, head_, job_.labels}, visit_state,
                      visit_gradient, observer_.tokens_seen, clock_, visit_features);
   } else {
-    stream_through_stages(comm_, job_.config, *stage_, job_.windows, pass_by, observer_.tokens_seen,
-                          visit_features);
+    stream_through_stages(comm_, job_.config, *stage_, job_.windows, visit_state,
+                          observer_.tokens_seen, visit_features);
   }
 }
 
@@ -342,20 +345,21 @@ void SublayerCuts::run_shares(const ModelConfig& cut_model) {
   }
 }
 
-void SublayerCuts::for_sums_of(const std::vector<int64_t>& sublayers,
+void SublayerCuts::for_sums_of(const std::vector<int64_t>& sublayers, const DenseRound* together,
                                const std::function<void(SublayerSums)>& visit) {
   const auto at_once = [](const RankShard& shard) { return shard.cuts_at_once; };
   in_parts(comm_, job_.plan, sublayers, at_once, [&](std::span<const int64_t> part, int64_t) {
     std::vector<SublayerSums> group;
     for (const int64_t sublayer : part) group.push_back(no_sums(sublayer));
-    sum(group);
+    sum(group, together);
     for (SublayerSums& sums : group) visit(std::move(sums));
   });
 }
 
-void SublayerCuts::measure(const ResolvedJob& job) {
+void SublayerCuts::measure(const ResolvedJob& job, const DenseRound* together) {
   const auto wanted = [&](int64_t sublayer) { return may_be_cut(job, sublayer); };
-  for_sums_of(pending(curve_entry, wanted), [&](SublayerSums sums) {
+  for_sums_of(pending(curve_entry, wanted), together, [&](SublayerSums sums) {
+    if (together) together->kept.push_back(copy_of(sums));
     const std::string name = sublayer_name(sums.sublayer);
     const PhaseClock::Scope scope(clock_, "cut", name);
     const std::vector<int64_t> widths = possible_inner_widths(job_.config, job, sums.sublayer);
@@ -365,13 +369,18 @@ void SublayerCuts::measure(const ResolvedJob& job) {
   comm_.barrier();  // every curve is in the journal
 }
 
-void SublayerCuts::run_stages(const ModelConfig& cut_model) {
+void SublayerCuts::run_stages(const ModelConfig& cut_model, std::vector<SublayerSums> kept) {
   const auto wanted = [&](int64_t s) { return is_cut(job_.config, cut_model, s); };
   const auto entry = [&](int64_t s) { return cut_entry(s, inner_width(cut_model, s)); };
-  for_sums_of(pending(entry, wanted), [&](SublayerSums sums) {
+  const auto cut_it = [&](SublayerSums sums) {
     const int64_t width = inner_width(cut_model, sums.sublayer);
     cut(std::move(sums), width);
-  });
+  };
+  for (SublayerSums& sums : kept) {
+    const int64_t s = sums.sublayer;
+    if (wanted(s) && !job_.journal.has(entry(s))) cut_it(std::move(sums));
+  }
+  for_sums_of(pending(entry, wanted), nullptr, cut_it);
 }
 
 /// By layer, the curves of the sublayers `first`, `first` + 2, ...
@@ -394,8 +403,9 @@ std::vector<std::vector<double>> read_mlp_curves(const Journal& journal,
 }  // namespace
 
 CutCurves measure_cuts(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
-                       const CalibrationObserver& observer, PhaseClock& clock) {
-  SublayerCuts(comm, dense, observer, clock).measure(job);
+                       const CalibrationObserver& observer, PhaseClock& clock,
+                       const DenseRound* together) {
+  SublayerCuts(comm, dense, observer, clock).measure(job, together);
   CutCurves curves{read_mlp_curves(dense.journal, dense.config), {}};
   if (job.allocates_values()) curves.values = read_curves(dense.journal, dense.config, 0);
   return curves;
@@ -414,9 +424,10 @@ ModelConfig cut_mlps_by_loss(Communicator& comm, const CalibrationJob& dense,
 }
 
 void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
-                   const ModelConfig& cut, const CalibrationObserver& observer, PhaseClock& clock) {
+                   const ModelConfig& cut, const CalibrationObserver& observer, PhaseClock& clock,
+                   std::vector<SublayerSums> kept) {
   SublayerCuts cuts(comm, dense, observer, clock);
-  job.schedule.pipelined ? cuts.run_stages(cut) : cuts.run_shares(cut);
+  job.schedule.pipelined ? cuts.run_stages(cut, std::move(kept)) : cuts.run_shares(cut);
   comm.barrier();  // every cut sublayer is in the journal
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include "base/phase_clock.h"
@@ -9,6 +10,8 @@
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/journal.h"
 #include "worker/comm/communicator.h"
+#include "worker/maps/moments.h"
+#include "worker/transformer/stage.h"
 
 namespace dotresize {
 
@@ -24,6 +27,21 @@ namespace dotresize {
 // come to the same widths. The second one sums the features again and cuts: the sums of one round
 // would have to wait for the curves of all other MLPs, d_ff² numbers of each.
 
+/// Over all tokens, of one sublayer.
+struct SublayerSums {
+  int64_t sublayer = 0;
+  std::vector<Moments> features;     ///< that the MLP, each expert or the attention's o reads
+  std::vector<int64_t> tokens;       ///< that each has met
+  std::optional<Moments> gradients;  ///< behind the sublayer, in the metric of the loss
+};
+
+/// A first round that serves others (ShardPlan::dense_round).
+struct DenseRound {
+  std::vector<SublayerSums>& kept;  ///< gets the sums of this rank's sublayers
+  JunctionVisitor see_state;        ///< is called with each microbatch at a junction of this rank
+  JunctionVisitor see_gradient;     ///< and with the loss's gradient there
+};
+
 /// By layer, the predicted rise at each width: of MLPs at possible_mlp_widths(), of value heads at
 /// possible_value_dims(), or nothing.
 struct CutCurves {
@@ -31,10 +49,12 @@ struct CutCurves {
   std::vector<std::vector<double>> values;
 };
 
-/// The first round, the same on every rank. What is in the journal is not computed again. Ranks are
-/// stages of a pipeline. Collective.
+/// The first round, the same on every rank. What is in the journal is not computed again: if that
+/// is everything, `together`, which may be null, gets nothing. Ranks are stages of a pipeline.
+/// Collective.
 CutCurves measure_cuts(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
-                       const CalibrationObserver& observer, PhaseClock& clock);
+                       const CalibrationObserver& observer, PhaseClock& clock,
+                       const DenseRound* together);
 
 /// Both rounds of `job.mlp` with `widths: by_loss`. Returns the model with cut MLPs, the same on
 /// every rank. Else as cut_sublayers. Collective.
@@ -44,10 +64,11 @@ ModelConfig cut_mlps_by_loss(Communicator& comm, const CalibrationJob& dense,
 
 /// Cuts the MLPs and value heads of `dense` to the widths of `cut`, but for those in the journal.
 /// Ranks are stages of a pipeline, or share the tokens, as in the job's schedule; value heads are
-/// cut in a pipeline alone. Neither the number of ranks nor that of groups changes a bit of it.
-/// Collective.
+/// cut in a pipeline alone. Sums that were kept are not taken again. Neither the number of ranks
+/// nor that of groups changes a bit of it. Collective.
 void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
-                   const ModelConfig& cut, const CalibrationObserver& observer, PhaseClock& clock);
+                   const ModelConfig& cut, const CalibrationObserver& observer, PhaseClock& clock,
+                   std::vector<SublayerSums> kept = {});
 
 /// After cut_sublayers: the files of the tensors that replace the dense model's.
 std::vector<std::filesystem::path> cut_files(const Journal& journal, const ModelConfig& dense,

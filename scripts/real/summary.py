@@ -1,0 +1,26 @@
+"""The table that README.md begins with: what the default leaves of the published model, beside the simplest things that could work."""
+
+from paper.table import NOTHING, Column, Table, percent
+
+from .model import NAME
+
+SIZES = (0.9, 0.8, 0.7)
+RECIPES = {
+    "layers dropped": "dropped",
+    "`name: slicegpt`": "slicegpt",
+    "`size` alone": "allocate",
+    "`size` alone, `format: stock`": "allocate-stock",
+}
+
+
+def cell(results, recipe, size):
+    row = results.rows.get((recipe, size))
+    return f"{row.perplexity:.1f}" if row and row.done else NOTHING
+
+
+def summary(results):
+    """Perplexity at each size, as Markdown."""
+    columns = [Column("net bytes"), *map(Column, RECIPES)]
+    rows = [[percent(size), *(cell(results, recipe, size) for recipe in RECIPES.values())] for size in SIZES]
+    table = Table("summary", "", columns, rows).markdown()
+    return f"{NAME}, perplexity {results.dense[NAME].perplexity:.1f} as it is:\n\n{table}"
