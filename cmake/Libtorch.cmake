@@ -21,7 +21,8 @@ target_compile_options(libtorch INTERFACE
   "SHELL:-idirafter ${_libtorch_dir}/include"
   "SHELL:-idirafter ${_libtorch_dir}/include/torch/csrc/api/include")
 target_link_directories(libtorch INTERFACE ${_libtorch_dir}/lib)
-target_link_options(libtorch INTERFACE -Wl,-rpath,${_libtorch_dir}/lib)
+# RPATH, which libtorch has too, comes before LD_LIBRARY_PATH; RUNPATH would let another NCCL of a cluster's modules in.
+target_link_options(libtorch INTERFACE -Wl,-rpath,${_libtorch_dir}/lib -Wl,--disable-new-dtags)
 target_link_libraries(libtorch INTERFACE
   -Wl,--push-state,--no-as-needed torch_cpu c10 -Wl,--pop-state)
 

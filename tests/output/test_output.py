@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from pydoc_data.topics import topics
@@ -61,6 +62,24 @@ def test_code_and_tokenizer_are_copied_byte_for_byte(outputs):
         assert (outputs[0] / name).read_bytes() == (CODE / name).read_bytes()
     for name in COPIED:
         assert (outputs[0] / name).read_bytes() == (EXAMPLE / name).read_bytes()
+
+
+def test_a_copy_has_neither_the_mode_nor_the_code_of_its_source(tmp_path):
+    model = shutil.copytree(EXAMPLE, tmp_path / "model")
+    config = json.loads((model / "tokenizer_config.json").read_text())
+    code = {"auto_map": {"AutoTokenizer": ["evil.Tokenizer", None]}}
+    (model / "tokenizer_config.json").write_text(json.dumps(config | code))
+    (model / "tokenizer.json").chmod(0o6755)
+    job = {
+        "name": "copied",
+        "model": {"path": str(model)},
+        "output": {"path": str(tmp_path / "out")},
+        "method": {"name": "magnitude", "sparsity": 0.5},
+        "calibration": {"tokens": str(DATA / "calibration.safetensors"), "samples": 1},
+    }
+    output = run_worker(tmp_path, job, ranks=1)
+    assert json.loads((output / "tokenizer_config.json").read_text()) == config
+    assert (output / "tokenizer.json").stat().st_mode & 0o7111 == 0
 
 
 def test_checksums_hold_for_every_file(outputs):

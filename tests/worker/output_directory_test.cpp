@@ -181,6 +181,20 @@ TEST_F(OutputDirectoryTest, KeepsTheJournalOfAnInterruptedJobAlone) {
   EXPECT_TRUE(fs::is_empty(out_));
 }
 
+TEST_F(OutputDirectoryTest, AJournalThatWasBeingRemovedIsNoJournal) {
+  const fs::path partial = partial_path(out_);
+  fs::create_directories(partial / "journal.removed");
+  put_file(partial / "journal.removed" / "map-0.json", "{}");  // and no journal.json any more
+  fs::create_directory(partial / kReportDirectory);
+  put_file(partial / kReportDirectory / kReportFile, "{}");
+  OutputDirectory output(out_, false);
+  EXPECT_THAT(names_in(output.partial()), ElementsAre(kJournalDirectory));
+  EXPECT_FALSE(fs::exists(output.journal() / "map-0.json"));
+  output.close_journal();
+  output.commit();
+  EXPECT_TRUE(fs::is_empty(out_));
+}
+
 TEST_F(OutputDirectoryTest, StartsAnewIfAsked) {
   put_journal(partial_path(out_));
   OutputDirectory output(out_, false, /*fresh=*/true);

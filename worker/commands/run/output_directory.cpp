@@ -20,6 +20,9 @@ namespace {
 /// In the mode of an unfinished output, which other jobs do not see: a rank was stopped.
 constexpr mode_t kStopped = S_ISVTX;
 
+/// The journal's name while it is removed.
+constexpr char kRemovedJournal[] = "journal.removed";
+
 void mark_stopped(int directory, bool stopped) {
   struct stat status {};
   if (::fstat(directory, &status) != 0) return;
@@ -122,7 +125,12 @@ fs::path OutputDirectory::journal() const { return partial_ / kJournalDirectory;
 
 void OutputDirectory::close_journal() {
   if (!owner_.job_id.empty()) write_output_owner(partial_ / kReportDirectory, owner_);
-  fs::remove_all(journal());
+  // Whatever ends this half-way leaves no journal in part, which a further run would take for
+  // damage.
+  const fs::path removed = partial_ / kRemovedJournal;
+  fs::remove_all(removed);
+  fs::rename(journal(), removed);
+  fs::remove_all(removed);
 }
 
 void OutputDirectory::discard() {

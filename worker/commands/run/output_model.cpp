@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <array>
+#include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "base/durable_file.h"
@@ -26,6 +28,18 @@ constexpr std::array<const char*, 10> kCopiedFiles = {
     "vocab.json",         "merges.txt",
     "added_tokens.json",  "chat_template.jinja",
     "chat_template.json", "generation_config.json"};
+
+constexpr std::string_view kTokenizerConfig = "tokenizer_config.json";
+/// Vocabularies of a million tokens have a tenth of it.
+constexpr uint64_t kMaxCompanionBytes = uint64_t{1} << 30;
+
+/// The tokenizer's configuration without the classes of the source's own code, which is not copied:
+/// whoever trusts the output's code has not seen it.
+std::string without_code(const std::string& text) {
+  nlohmann::ordered_json config = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (!config.is_object() || config.erase("auto_map") == 0) return text;
+  return config.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
 
 /// Where every tensor of the output goes (output_model_config).
 ShardLayout output_layout(const ModelConfig& output, const ResolvedJob& job) {
@@ -102,9 +116,9 @@ void write_companion_files(const fs::path& dir, const ShardLayout& layout,
     write_file_atomically(dir / "modeling_dotresize.py", std::string(modeling_py()));
   }
   for (const char* name : kCopiedFiles) {
-    if (fs::exists(job.model_path / name)) {
-      fs::copy_file(job.model_path / name, dir / name, fs::copy_options::overwrite_existing);
-    }
+    if (!fs::exists(job.model_path / name)) continue;
+    const std::string text = read_whole_file(job.model_path / name, kMaxCompanionBytes);
+    write_file_atomically(dir / name, name == kTokenizerConfig ? without_code(text) : text);
   }
   write_file_atomically(dir / "model.safetensors.index.json", index_json(layout));
 }
