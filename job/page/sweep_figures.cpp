@@ -28,10 +28,24 @@ std::string described(const StoredSweep& sweep, const StoredVariant& variant,
   return text;
 }
 
-std::optional<size_t> axis_named(const StoredSweep& sweep, const std::string& key) {
-  const auto found = std::ranges::find(sweep.axes, key);
-  if (found == sweep.axes.end()) return std::nullopt;
-  return static_cast<size_t>(found - sweep.axes.begin());
+/// The axes whose values are names, not numbers; those of sizes are neither.
+std::vector<size_t> named_axes(const StoredSweep& sweep) {
+  std::vector<size_t> named;
+  for (size_t i = 0; i < sweep.axes.size(); ++i) {
+    const bool has_name = std::ranges::any_of(sweep.variants, [&](const StoredVariant& variant) {
+      return !variant.values[i].empty() && !parse_number<double>(variant.values[i]);
+    });
+    if (has_name && !is_size_key(sweep.axes[i])) named.push_back(i);
+  }
+  return named;
+}
+
+std::vector<size_t> other_axes(const StoredSweep& sweep, const std::vector<size_t>& axes) {
+  std::vector<size_t> others;
+  for (size_t i = 0; i < sweep.axes.size(); ++i) {
+    if (std::ranges::find(axes, i) == axes.end()) others.push_back(i);
+  }
+  return others;
 }
 
 std::vector<const StoredVariant*> done_variants(const StoredSweep& sweep) {
@@ -46,27 +60,26 @@ Point size_point(const StoredVariant& variant, std::string label) {
   return {100.0 * variant.bytes_fraction, variant.perplexity, std::move(label)};
 }
 
-/// A series for each method, the front and the dense model.
+/// A series for each combination of names (method, metric, sharing), the front and the dense model.
 std::vector<Series> size_series(const StoredSweep& sweep,
                                 const std::vector<const StoredVariant*>& done) {
-  const std::optional<size_t> method = axis_named(sweep, "method.name");
-  std::map<std::string, Series> by_method;
+  const std::vector<size_t> named = named_axes(sweep);
+  const std::vector<size_t> others = other_axes(sweep, named);
+  std::map<std::string, Series> by_name;
   Series front{.name = "Pareto front", .marks = false};
   for (const StoredVariant* variant : done) {
-    const std::string name = method ? variant->values[*method] : "jobs";
-    Series& series = by_method[name];
-    series.name = name;
+    const std::string name = described(sweep, *variant, others);
+    Series& series = by_name[name];
+    series.name = name.empty() ? "jobs" : name;
     series.line = false;
-    series.points.push_back(size_point(
-        *variant,
-        described(sweep, *variant, method ? std::vector{*method} : std::vector<size_t>{})));
+    series.points.push_back(size_point(*variant, described(sweep, *variant, named)));
     if (variant->pareto)
       front.points.push_back(size_point(*variant, described(sweep, *variant, {})));
   }
   std::ranges::sort(front.points, {}, &Point::x);
   std::vector<Series> all;
-  all.reserve(by_method.size() + 2);
-  for (auto& [name, series] : by_method) all.push_back(std::move(series));
+  all.reserve(by_name.size() + 2);
+  for (auto& [name, series] : by_name) all.push_back(std::move(series));
   all.push_back(std::move(front));
   if (sweep.dense_perplexity) {
     all.push_back(

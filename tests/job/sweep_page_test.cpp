@@ -36,6 +36,26 @@ TEST(SweepPage, ShowsTheFrontAndACurveForEachAxis) {
   EXPECT_EQ(page.details.back().rows.front().back(), "method.size: too small");
 }
 
+TEST(SweepPage, TellsApartWhateverHasANameNotTheMethodAlone) {
+  json document = example_sweep();
+  document["axes"].push_back("method.metric");
+  size_t done = 0;
+  for (json& variant : document["variants"]) {
+    variant["values"]["method.metric"] = done % 2 == 0 ? "activation" : "fisher";
+    done += variant["state"] == "done" ? 1 : 0;
+  }
+  const Page page = page_of(document);
+  std::vector<std::string> names;
+  size_t points = 0;
+  for (const Series& series : figure_of(page, "perplexity-size").series) {
+    names.push_back(series.name);
+    if (series.name.find("metric") != std::string::npos) points += series.points.size();
+  }
+  EXPECT_THAT(names, testing::IsSupersetOf(
+                         {"pca_dotresize, metric activation", "pca_dotresize, metric fisher"}));
+  EXPECT_EQ(points, done);
+}
+
 TEST(SweepPage, HasTheDivergenceOfJobsThatMeasuredIt) {
   json document = example_sweep();
   EXPECT_THAT(page_of(document).details.front().heading, Not(Contains("agreement")));
