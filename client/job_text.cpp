@@ -27,6 +27,13 @@ std::string result_table(const v1::JobResult& result) {
   return result_table(model_report(result.dense()), model_report(result.compressed()));
 }
 
+template <class Warnings>
+std::string warnings_text(const Warnings& warnings) {
+  std::string text;
+  for (const std::string& warning : warnings) text += "warning: " + printable(warning) + "\n";
+  return text;
+}
+
 }  // namespace
 
 int exit_code_for(const v1::Job& job) {
@@ -44,7 +51,7 @@ std::string job_text(const v1::Job& job, std::time_t now) {
   std::string text = format_table(job_rows(job, now), {Align::kLeft, Align::kLeft});
   if (!job.has_result() || job.has_sweep()) return text;  // a sweep has many
   text += '\n';
-  return text + result_table(job.result());
+  return text + result_table(job.result()) + warnings_text(job.result().warnings());
 }
 
 std::string server_text(const v1::ServerInfo& server) {
@@ -94,7 +101,8 @@ std::string outcome_text(const v1::Job& job) {
   return result_table(result) + "\n" +
          format_table({{"output", printable(result.output_path())},
                        {"took", format_duration(result.wall_time_s())}},
-                      {Align::kLeft, Align::kLeft});
+                      {Align::kLeft, Align::kLeft}) +
+         warnings_text(result.warnings());
 }
 
 std::string report_text(const ReportSummary& summary) {
@@ -104,7 +112,7 @@ std::string report_text(const ReportSummary& summary) {
                        {"width", width_text(summary)},
                        {"took", format_duration(summary.wall_time_s)}},
                       {Align::kLeft, Align::kLeft}) +
-         "\n" + result_table(summary.dense, summary.compressed);
+         "\n" + result_table(summary.dense, summary.compressed) + warnings_text(summary.warnings);
 }
 
 }  // namespace dotresize

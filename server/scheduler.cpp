@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/printable.h"
 #include "base/program.h"
 #include "job/report/report.h"
 #include "job/spec/job_state.h"
@@ -58,6 +59,12 @@ v1::JobResult result_of(const v1::Job& job, const std::string& output) {
   *result.mutable_dense() = to_message(summary.dense);
   *result.mutable_compressed() = to_message(summary.compressed);
   result.set_wall_time_s(summary.wall_time_s);
+  constexpr int kMostWarnings = 20;
+  constexpr size_t kLongestWarning = 500;
+  for (const std::string& warning : summary.warnings) {
+    if (result.warnings_size() < kMostWarnings)
+      result.add_warnings(printable(warning, kLongestWarning));
+  }
   return result;
 }
 

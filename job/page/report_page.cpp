@@ -149,7 +149,7 @@ Page report_page(const StoredReport& report) {
   page.kind = "Compression";
   page.title = report.summary.name.empty() ? "unnamed job" : report.summary.name;
   page.summary = summary_of(report.summary);
-  page.warnings = report.warnings;
+  page.warnings = report.summary.warnings;
   page.tables = {result_of(report.summary), terms_of(report)};
   page.figures = report_figures(report);
   page.plans = plan_gallery(report);

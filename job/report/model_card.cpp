@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/human_text.h"
+#include "base/printable.h"
 #include "job/plan/plan_table.h"
 
 namespace dotresize {
@@ -148,6 +149,15 @@ print(tokenizer.decode(model.generate(**inputs, max_new_tokens=40)[0]))
                      why, remote);
 }
 
+/// Each warning as a quoted paragraph.
+std::string warnings_text(const std::vector<std::string>& warnings) {
+  std::string text;
+  for (const std::string& warning : warnings) {
+    text += fmt::format("> **Warning:** {}.\n\n", printable(warning));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string model_card(const Report& report, const ModelConfig& config) {
@@ -166,7 +176,7 @@ tags:
 
 A `{0}` model made narrower with dotresize {2}.
 
-{3}
+{7}{3}
 
 {4}
 {5}Parameters and size count every stored tensor.
@@ -181,7 +191,7 @@ A `{0}` model made narrower with dotresize {2}.
       method_sentence(report, config) + sharing_sentence(job) + cuts_sentence(report, config) +
           family_sentence(job, config.family),
       size_table(report), evaluation_sentence(report),
-      usage(job, job.stock_family.value_or(config.family)));
+      usage(job, job.stock_family.value_or(config.family)), warnings_text(report.warnings));
 }
 
 }  // namespace dotresize

@@ -219,6 +219,15 @@ std::string read_target(const ConfigFields& method) {
   return text.str();
 }
 
+std::vector<std::string> read_warnings(const json& document, const std::string& origin) {
+  if (!document.contains("warnings")) return {};
+  try {
+    return document.at("warnings").get<std::vector<std::string>>();
+  } catch (const json::exception& error) {
+    throw InputError(origin + ": warnings: " + json_fault(error));
+  }
+}
+
 }  // namespace
 
 v1::ModelSize to_message(const ModelReport& model) {
@@ -328,6 +337,7 @@ ReportSummary report_summary(const json& document, const std::string& origin) {
     summary.evaluation_seqlen = evaluation->integer("seqlen", 2, kAny);
   }
   summary.fingerprints = read_fingerprints(root);
+  summary.warnings = read_warnings(document, origin);
   return summary;
 }
 

@@ -85,6 +85,7 @@ struct ReportSummary {
   std::string compute_dtype;                        ///< of the perplexities
   std::optional<int64_t> evaluation_seqlen;         ///< tokens per window
   std::map<std::string, std::string> fingerprints;  ///< as in Report
+  std::vector<std::string> warnings = {};           ///< as in Report
 };
 ReportSummary read_report_summary(const std::filesystem::path& model_dir);
 /// Of the document that `origin`, for messages, has. Throws likewise.

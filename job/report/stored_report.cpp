@@ -29,7 +29,6 @@ StoredReport parse_report(const std::string& text, const std::string& origin) {
     report.mlps = entries(document, "mlps", mlp_report_from_json);
     report.attentions = entries(document, "attentions", attention_report_from_json);
     report.ranks = entries(document, "ranks", rank_report_from_json);
-    if (document.contains("warnings")) document.at("warnings").get_to(report.warnings);
   } catch (const json::exception& error) {
     throw InputError(origin + ": " + json_fault(error));
   } catch (const InputError& error) {

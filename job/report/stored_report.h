@@ -16,7 +16,6 @@ struct StoredReport {
   std::vector<MlpReport> mlps;
   std::vector<AttentionReport> attentions;
   std::vector<RankReport> ranks;
-  std::vector<std::string> warnings;
   nlohmann::json document;  ///< all of it
 };
 

@@ -155,6 +155,13 @@ TEST(ReportText, WidthsByEnergyAreARange) {
   EXPECT_THAT(report_text(summary_of("a", "1")), HasSubstr("width   168 to 216 of 256\n"));
 }
 
+TEST(JobText, WhatTheReportWarnsOfComesLast) {
+  v1::Job job = succeeded_job();
+  job.mutable_result()->add_warnings("of little\nuse");
+  EXPECT_TRUE(outcome_text(job).ends_with("\nwarning: of little\\nuse\n")) << outcome_text(job);
+  EXPECT_TRUE(job_text(job, kNow).ends_with("\nwarning: of little\\nuse\n"));
+}
+
 TEST(JobText, ASucceededJobShowsItsResult) {
   EXPECT_THAT(job_text(succeeded_job(), kNow), HasSubstr("perplexity     10.000"));
 }

@@ -107,6 +107,14 @@ TEST(Report, WarnsOfAModelWithTenTimesThePerplexity) {
               Contains(HasSubstr("the perplexity is 10.100 times that of the dense model")));
 }
 
+TEST(Report, ItsWarningsAreInTheCardAndInTheSummary) {
+  EXPECT_THAT(model_card(example(), small_llama()), HasSubstr("> **Warning:** careful.\n\n"));
+  json document = json::parse(report_to_json(example()));
+  EXPECT_EQ(report_summary(document, "report.json").warnings, std::vector<std::string>{"careful"});
+  document["warnings"] = 3;
+  EXPECT_THROW(report_summary(document, "report.json"), InputError);
+}
+
 TEST(Report, HasNominalAndNetSize) {
   Report report = example();
   report.compressed.bytes = 3200;

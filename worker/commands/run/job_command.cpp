@@ -107,6 +107,7 @@ void print_summary(const Report& report) {
   rows.push_back({"took", format_duration(report.wall_time_s)});
   fmt::print("{}\n{}\n{}", result_table(report.dense, report.compressed),
              format_table(rows, {kLeft, kLeft}), phase_table(report));
+  for (const std::string& warning : report.warnings) fmt::print("warning: {}\n", warning);
 }
 
 v1::Progress progress_message(const ProgressState& state) {
