@@ -34,7 +34,6 @@ ONE_FISHER = {**ONE_MAP, "metric": "fisher"}
 RECIPES = (
     Recipe("own-dense", "shortcuts dense", CUSTOM, ("slicegpt",), {"shortcuts": "dense"}, paper=True),
     Recipe("own", "shortcuts exact", CUSTOM, METHODS, paper=True, of_families=True),
-    Recipe("energy", "widths by energy", CUSTOM, ("slicegpt",), {"widths": {"from": "energy"}}, size_key="widths.size", paper=True),
     Recipe("own-low-rank", "low rank", CUSTOM, ("slicegpt", "pca_dotresize"), {"shortcuts": LOW_RANK, "head": "sliced"}),
     Recipe("own-fisher", "low rank, fisher", CUSTOM, ("slicegpt", "pca_dotresize"), OWN_FISHER),
     Recipe("own-fisher-mlp", "low rank, fisher, MLPs by loss", CUSTOM, ("slicegpt",),
