@@ -21,7 +21,7 @@ def variants(base, methods, sizes):
             spec = specs.JobSpec()
             spec.CopyFrom(base)
             spec.method.name = specs.Method.Name.Value(method)
-            for target in ("sparsity", "width", "widths"):  # size takes their place
+            for target in ("sparsity", "width"):  # size takes their place
                 spec.method.ClearField(target)
             spec.method.size = size
             spec.name = f"{base.name}-{method}-{size:g}"

@@ -21,6 +21,8 @@ from quality.measure import measure, read_results
 from quality.models import EXAMPLE, NAMES, models_named
 from quality.page import page
 from quality.recipes import METHODS, RECIPES, SIZES
+from real.measure import read_results as read_real_results
+from real.summary import summary
 
 RECIPE_NAMES = [recipe.name for recipe in RECIPES]
 
@@ -51,12 +53,13 @@ def run(options, results, file, work):
 
 
 def write_page(results, folder):
+    real = summary(read_real_results(ROOT / "docs" / "real-models.json"))
     tiny = [name for name in NAMES if name != EXAMPLE and name in results.dense]
     figures = ["quality.svg", "quality-families.svg"]
     perplexity_figure(results, EXAMPLE, folder / figures[0])
     if tiny:
         families_figure(results, tiny, folder / figures[1])
-    (folder / "quality.md").write_text(page(results, tiny, figures), encoding="utf-8")
+    (folder / "quality.md").write_text(page(results, tiny, figures, real), encoding="utf-8")
 
 
 def main(arguments=None):

@@ -36,7 +36,6 @@ const std::vector<std::pair<std::string, std::string>> kFacts = {
     {"Method", "/method/name"},
     {"Sparsity", "/method/sparsity"},
     {"Size", "/method/size"},
-    {"Widths", "/method/widths"},
     {"λ", "/method/lambda"},
     {"Scale of the costs", "/method/cost_scale"},
     {"Metric", "/method/metric"},

@@ -26,22 +26,4 @@ int64_t width_from_sparsity(double sparsity, int64_t hidden_size, int64_t round_
 int64_t width_from_size(double size, int64_t round_to, const ModelConfig& config,
                         const ResolvedJob& job);
 
-/// Refuses, before any activation is seen, a size that not even the smallest widths have.
-/// Throws InputError naming method.widths.size.
-void check_energy_target(const ModelConfig& config, const ResolvedJob& job);
-
-/// The widths of a job whose target is energy, from the spectra of its mapped junctions: one row
-/// per junction, the d eigenvalues of its Gram matrix, or any multiple of them, in descending
-/// order.
-///
-/// A junction's width for the threshold t is the smallest multiple of round_to (or hidden_size, if
-/// none suffices) whose leading eigenvalues hold at least t of the sum of all. With `size` t
-/// is the largest threshold whose net size is within it, common to all junctions; else it is
-/// `keep`. A wider junction may have a smaller shortcut, but its own matrices gain more than that
-/// loses, unless heads and MLP are much narrower than the model. Throws InputError if `size` asks
-/// for less than `keep`, and if the result would not be smaller than the dense model unless the job
-/// allows it; std::runtime_error if a junction has no energy.
-JunctionWidths energy_widths(const ResolvedJob& job, const ModelConfig& config,
-                             const std::vector<std::vector<double>>& spectra);
-
 }  // namespace dotresize

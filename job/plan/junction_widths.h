@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,8 +17,6 @@ struct JunctionWidths {
   std::vector<int64_t> all;  ///< of junctions 0 .. 2L; those without a map keep hidden_size
   /// As mapped_junctions(); 0 if no junction is narrower than the source: then none has a map.
   int64_t mapped_count = 0;
-  /// The least fraction of a junction's energy that its width holds; absent unless energy decided.
-  std::optional<double> held = {};
 
   std::span<const int64_t> mapped() const;
   // Of the mapped junctions, or of all if none is.

@@ -175,11 +175,9 @@ std::string heading(const ModelConfig& config, const ResolvedJob& job) {
 /// The result's size, or what is known of it before its widths are.
 std::string result_rows(const ModelConfig& config, const ResolvedJob& job, const NetSize& size) {
   if (!job.widths_known()) {
-    const std::optional<double> target = job.target_size();
-    return target ? fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones",
-                                with_separators(largest_bytes(*target, size.dense_bytes)),
-                                100.0 * *target)
-                  : "compressed  known once the widths are";
+    return fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones",
+                       with_separators(largest_bytes(job.allocation->size, size.dense_bytes)),
+                       100.0 * job.allocation->size);
   }
   const std::string warning = size_warning(size, job);
   return size_row("compressed", size.compressed_parameters, size.compressed_bytes,
@@ -198,8 +196,8 @@ json compressed_json(const ModelConfig& config, const ResolvedJob& job, const Ne
     compressed["parameters_fraction"] = size.parameters_fraction();
     compressed["bytes_fraction"] = size.bytes_fraction();
     if (!mlp_parameters_known(config, job)) compressed["bytes_at_most"] = size.compressed_bytes;
-  } else if (job.target_size()) {
-    compressed["bytes_at_most"] = largest_bytes(*job.target_size(), size.dense_bytes);
+  } else {
+    compressed["bytes_at_most"] = largest_bytes(job.allocation->size, size.dense_bytes);
   }
   return compressed;
 }
@@ -238,20 +236,17 @@ std::string target_text(const ResolvedJob& job) {
   if (job.sparsity) return fmt::format("sparsity {}", *job.sparsity);
   if (job.size) return fmt::format("size {}", *job.size);
   if (job.allocation) return fmt::format("size {}, allocated by loss", job.allocation->size);
-  if (!job.energy) return fmt::format("width {}", job.widths.largest());
-  return "widths from energy" +
-         (job.energy->keep ? fmt::format(", keep {}", *job.energy->keep) : "") +
-         (job.energy->size ? fmt::format(", size {}", *job.energy->size) : "");
+  return fmt::format("width {}", job.widths.largest());
 }
 
 std::string width_range(const JunctionWidths& widths) {
   const int64_t least = widths.smallest();
-  if (!widths.held && least == widths.largest()) return std::to_string(least);
+  if (least == widths.largest()) return std::to_string(least);
   return fmt::format("{} to {}", least, widths.largest());
 }
 
 std::string widths_text(const JunctionWidths& widths, int64_t hidden_size) {
-  const bool one = !widths.held && widths.smallest() == widths.largest();
+  const bool one = widths.smallest() == widths.largest();
   return fmt::format("{} {} of {}", one ? "width" : "widths", width_range(widths), hidden_size);
 }
 

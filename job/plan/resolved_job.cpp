@@ -33,7 +33,6 @@ constexpr int kFirstCapabilityWithBfloat16 = 80;
 /// Whether the schedule has all that the job asks of one.
 bool offers(const Schedule& schedule, const ResolvedJob& job) {
   return (schedule.shares_maps || !job.map_sharing.shares()) &&
-         (schedule.energy_widths || job.widths_known()) &&
          (schedule.gradients || !job.gradients()) &&
          (schedule.keeps_statistics || !job.statistics.given());
 }
@@ -46,10 +45,9 @@ const Schedule& schedule_of(v1::Calibration::Activations activations, const Reso
   }
   const Schedule& asked = schedule_for_activations(v1::Calibration::Activations_Name(activations));
   if (!offers(asked, job)) {
-    fail("calibration.activations",
-         std::string(asked.activations) +
-             " does not go with shared maps, widths from energy, the metric fisher or kept "
-             "statistics");
+    fail("calibration.activations", std::string(asked.activations) +
+                                        " does not go with shared maps, the metric fisher or kept "
+                                        "statistics");
   }
   return asked;
 }
@@ -166,7 +164,7 @@ int64_t explicit_width(int64_t width, const ModelConfig& config, const ResolvedJ
 std::string target_key(const v1::Method& method) {
   if (method.has_sparsity()) return "method.sparsity";
   if (method.has_width()) return "method.width";
-  return method.has_size() ? "method.size" : "method.widths";
+  return "method.size";
 }
 
 void check_smaller(const v1::Method& method, const ModelConfig& config, const ResolvedJob& job) {
@@ -197,15 +195,9 @@ void resolve_widths(const v1::Method& given, const ModelConfig& config, Resolved
   } else if (job.allocation) {
     job.allocation->round_to = round_to;
     check_allocation_target(config, job);
-  } else if (given.has_size()) {
+  } else {
     job.size = given.size();
     set_width(width_from_size(given.size(), round_to, config, job));
-  } else {
-    EnergyTarget& energy = job.energy.emplace();
-    energy.round_to = round_to;
-    if (given.widths().has_keep()) energy.keep = given.widths().keep();
-    if (given.widths().has_size()) energy.size = given.widths().size();
-    check_energy_target(config, job);
   }
   check_smaller(given, config, job);
 }

@@ -23,14 +23,6 @@ namespace v1 {
 class JobSpec;
 }
 
-/// `method.widths`: every junction's width is a multiple of `round_to` (or hidden_size) whose
-/// leading eigenvalues hold a fraction of its energy that is the same for all.
-struct EnergyTarget {
-  std::optional<double> keep;  ///< the fraction is at least this
-  std::optional<double> size;  ///< and the largest of which this net size comes
-  int64_t round_to = 1;
-};
-
 /// `method.allocate: auto`: the junctions' widths, the MLPs' features and the channels of value
 /// heads are chosen by what they are predicted to do to the loss (job/plan/joint_allocation.h).
 struct AllocationTarget {
@@ -83,10 +75,9 @@ struct ResolvedJob {
 
   Method method;
   int64_t hidden_size = 0;  ///< d of the model
-  // As asked for; if none of the three is given, the width itself was.
+  // As asked for; if none of the three is there, the width itself was given.
   std::optional<double> sparsity;
   std::optional<double> size;
-  std::optional<EnergyTarget> energy;
   std::optional<AllocationTarget> allocation;
   bool allow_larger = false;
   JunctionWidths widths;  ///< unless widths_known() those of the dense model, as a bound
@@ -118,13 +109,8 @@ struct ResolvedJob {
   /// Value heads may become narrower than the others, which no stock model can state.
   bool allocates_values() const { return allocation && !stock_output(); }
 
-  /// False if energy or the loss decides: the activations are seen while the job runs.
-  bool widths_known() const { return !energy && !allocation; }
-  /// The net size of which the widths will be, if they are not known.
-  std::optional<double> target_size() const {
-    if (allocation) return allocation->size;
-    return energy ? energy->size : std::nullopt;
-  }
+  /// False if the loss decides: it is known while the job runs.
+  bool widths_known() const { return !allocation; }
 
   TokenSource calibration;
   KeptStatistics statistics;

@@ -25,14 +25,12 @@ int64_t seen_by_sharer(const CalibrationSize& size) {
 }
 
 constexpr std::array<Schedule, 3> kSchedules = {{
-    {"pipeline", "original", "the dense model's", /*shares_maps=*/true, /*energy_widths=*/true,
-     /*gradients=*/true, /*keeps_statistics=*/true, /*pipelined=*/true, &RankMemory::pipeline,
-     seen_by_stage},
-    {"layerwise", "original", "the dense model's", /*shares_maps=*/false, /*energy_widths=*/false,
-     /*gradients=*/false, /*keeps_statistics=*/false, /*pipelined=*/false, &RankMemory::layerwise,
-     seen_by_sharer},
+    {"pipeline", "original", "the dense model's", /*shares_maps=*/true, /*gradients=*/true,
+     /*keeps_statistics=*/true, /*pipelined=*/true, &RankMemory::pipeline, seen_by_stage},
+    {"layerwise", "original", "the dense model's", /*shares_maps=*/false, /*gradients=*/false,
+     /*keeps_statistics=*/false, /*pipelined=*/false, &RankMemory::layerwise, seen_by_sharer},
     {"token_parallel", "compressed", "the compressed model's", /*shares_maps=*/false,
-     /*energy_widths=*/false, /*gradients=*/false, /*keeps_statistics=*/false, /*pipelined=*/false,
+     /*gradients=*/false, /*keeps_statistics=*/false, /*pipelined=*/false,
      &RankMemory::token_parallel, seen_by_sharer},
 }};
 

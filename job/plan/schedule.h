@@ -30,7 +30,6 @@ struct Schedule {
   std::string_view activations;  ///< `calibration.activations` that asks for it: "original"
   std::string_view sees;         ///< whose activations these are, for people
   bool shares_maps = false;      ///< junctions may have a map together
-  bool energy_widths = false;    ///< widths may follow from the activations
   bool gradients = false;        ///< maps may be in the metric of the loss (Metric::kFisher)
   bool keeps_statistics =
       false;  ///< sums of the junctions may be saved, or be those of another job

@@ -44,8 +44,8 @@ KeptSums kept_sums(const ModelConfig& config, const ResolvedJob& job) {
   return sums;
 }
 
-/// Bytes of the journal: every map, and every MLP that is cut; with widths from energy the bases,
-/// and of shared maps the sums.
+/// Bytes of the journal: every map, and every MLP that is cut; and
+/// of shared maps the sums.
 int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t d = config.hidden_size;
   const int64_t k = job.widths.largest();
@@ -59,8 +59,6 @@ int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   if (shared && !job.statistics.given()) {  // else they lie with the statistics
     bytes += junctions * (sums.first + sums.second);
     if (job.method.passes() > 1) bytes += maps * sums.basis;  // of the second pass
-  } else if (!shared && job.energy) {
-    bytes += junctions * sums.first;
   }
   // Of the dense model a junction's factor and eigenvectors, or with one map its sums.
   if (job.allocation) bytes += junctions * 2 * kDouble * d * d;

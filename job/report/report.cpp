@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/checked_json.h"
+#include "base/errors.h"
 #include "base/human_text.h"
 #include "base/json_fields.h"
 #include "base/partial_path.h"
@@ -56,12 +57,6 @@ json method_json(const ResolvedJob& job, const JunctionWidths& widths) {
     method["round_to"] = job.allocation->round_to;
   }
   if (job.mlp) method["mlp"] = mlp_json(*job.mlp);
-  if (job.energy) {
-    json& target = method["widths"] = {{"from", "energy"}, {"round_to", job.energy->round_to}};
-    set_if(target, "keep", job.energy->keep);
-    set_if(target, "size", job.energy->size);
-    set_if(target, "held", widths.held);
-  }
   if (job.method.transport()) {
     method["lambda"] = job.lambda;
     method["cost_scale"] = to_string(job.cost_scale);
@@ -185,7 +180,7 @@ std::map<std::string, std::string> read_fingerprints(const ConfigFields& root) {
   return fingerprints;
 }
 
-/// Of the junctions that have a map: energy may have made them different.
+/// Of the junctions that have a map: the loss may have made them different.
 std::string read_width_range(const json& document, const std::string& origin, int64_t largest) {
   const json junctions = document.value("junctions", json::array());
   int64_t least = largest;
@@ -203,18 +198,12 @@ std::string read_width_range(const json& document, const std::string& origin, in
 /// "sparsity 0.2"; a part of target_text (job/plan/plan_table.h) for each key that is there.
 std::string read_target(const ConfigFields& method) {
   std::ostringstream text;
-  const auto add = [&](const ConfigFields& fields, const char* key) {
-    const json& value = fields.raw(key);
+  const auto add = [&](const char* key) {
+    const json& value = method.raw(key);
     if (value.is_number()) text << (text.tellp() > 0 ? ", " : "") << key << " " << value;
   };
-  if (const auto widths = method.object("widths")) {
-    text << "widths from energy";
-    add(*widths, "keep");
-    add(*widths, "size");
-  } else {
-    add(method, "sparsity");
-    add(method, "size");
-  }
+  add("sparsity");
+  add("size");
   if (method.text("allocate") == "auto") text << ", allocated";
   return text.str();
 }

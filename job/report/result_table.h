@@ -16,7 +16,7 @@ std::vector<std::vector<std::string>> result_rows(const ModelReport& dense,
 /// newline.
 std::string result_table(const ModelReport& dense, const ModelReport& compressed);
 
-/// "216 of 256", "168 to 216 of 256" if energy has decided the widths.
+/// "216 of 256", "168 to 216 of 256" if the loss has decided the widths.
 std::string width_text(const JunctionWidths& widths, int64_t hidden_size);
 
 }  // namespace dotresize

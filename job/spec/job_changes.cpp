@@ -18,11 +18,10 @@ using google::protobuf::Message;
 using Keys = std::vector<std::string>;
 
 /// Keys of which a job has one.
-const std::array<Keys, 4> kAlternatives = {
-    {{"method.sparsity", "method.width", "method.size", "method.widths"},
-     {"method.mlp.sparsity", "method.mlp.width"},
-     {"calibration.text", "calibration.tokens"},
-     {"evaluation.text", "evaluation.tokens"}}};
+const std::array<Keys, 4> kAlternatives = {{{"method.sparsity", "method.width", "method.size"},
+                                            {"method.mlp.sparsity", "method.mlp.width"},
+                                            {"calibration.text", "calibration.tokens"},
+                                            {"evaluation.text", "evaluation.tokens"}}};
 
 Keys parts_of(const std::string& key) {
   Keys parts;

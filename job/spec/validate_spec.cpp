@@ -91,10 +91,9 @@ class Validator {
     if (method.has_sparsity()) given.push_back("sparsity");
     if (method.has_width()) given.push_back("width");
     if (method.has_size()) given.push_back("size");
-    if (method.has_widths()) given.push_back("widths");
     if (given.size() == 1) return;
     if (given.empty()) {
-      add("method.sparsity", "one of sparsity, width, size and widths must be given");
+      add("method.sparsity", "one of sparsity, width and size must be given");
     } else {
       std::string names = given.front();
       for (std::size_t i = 1; i < given.size(); ++i) {
@@ -113,20 +112,9 @@ class Validator {
     }
   }
 
-  void check_widths(const v1::Widths& widths, bool allow_larger) {
-    if (!widths.has_keep() && !widths.has_size()) {
-      add("method.widths.keep", "keep or size must be given, or both");
-    }
-    if (widths.has_keep() && !(widths.keep() > 0.0 && widths.keep() <= 1.0)) {
-      refuse("method.widths.keep", widths.keep(), "above 0 and at most 1");
-    }
-    if (widths.has_size()) check_size("method.widths.size", widths.size(), allow_larger);
-  }
-
   void check_method(const v1::Method& method) {
     check_target(method);
     if (method.has_size()) check_size("method.size", method.size(), method.allow_larger());
-    if (method.has_widths()) check_widths(method.widths(), method.allow_larger());
     // Negated comparisons: they refuse NaN too.
     if (method.has_sparsity() && !(method.sparsity() >= 0.0 && method.sparsity() < 1.0)) {
       refuse("method.sparsity", method.sparsity(),
@@ -153,11 +141,6 @@ class Validator {
       add("method.map_sharing", in_quotes(method.map_sharing()) +
                                     " is not junction, model or a number of groups from 1 on");
       return;
-    }
-    if (sharing->shares() && method.has_widths()) {
-      add("method.map_sharing", to_string(*sharing) +
-                                    " does not go with method.widths, whose junctions have maps "
-                                    "of their own (junction)");
     }
     if (sharing->kind == MapSharing::Kind::kModel && method.has_head() &&
         method.head() == v1::Method::dense) {
@@ -229,10 +212,6 @@ class Validator {
           "fisher does not go with dotresize, whose transport compares channels as they are: "
           "magnitude, slicegpt and pca_dotresize are available");
     }
-    if (method.has_widths()) {
-      add("method.metric",
-          "fisher does not go with method.widths, which are those of the activations' energy");
-    }
   }
 
   /// What `allocate` decides cannot be given.
@@ -244,10 +223,9 @@ class Validator {
     };
     refuse_with(method.has_sparsity(), "sparsity");
     refuse_with(method.has_width(), "width");
-    refuse_with(method.has_widths(), "widths");
     refuse_with(method.has_mlp(), "mlp");
     refuse_with(!method.shortcuts().empty() && method.shortcuts() != "auto", "shortcuts");
-    const bool other = method.has_sparsity() || method.has_width() || method.has_widths();
+    const bool other = method.has_sparsity() || method.has_width();
     if (!method.has_size() && !other) add(key, "auto needs method.size, the bytes that it divides");
     if (method.has_metric() && method.metric() != v1::Method::fisher) {
       add(key, "auto needs method.metric: fisher (or none), by which it predicts the loss");
@@ -295,9 +273,7 @@ class Validator {
           "compressed does not go with " + what + " need original (or auto)");
     };
     const auto sharing = parse_map_sharing(spec.method().map_sharing());
-    if (spec.method().has_widths()) {
-      refuse_with("method.widths, which");
-    } else if (sharing && sharing->shares()) {
+    if (sharing && sharing->shares()) {
       refuse_with("method.map_sharing: " + to_string(*sharing) + ", whose maps");
     } else if (allocates(spec.method())) {
       refuse_with("method.allocate: auto, whose predictions are made of the dense model's: they");

@@ -120,7 +120,7 @@ def sweeps_of(recipe, model, methods, sizes, folder):
         of = dict(options)
         if recipe.cut:
             of["mlp"] = {**options.get("mlp", {}), "sparsity": recipe.cut[together[0]]}
-        yield job | {"method": of, "sweep": {"method.name": methods, f"method.{recipe.size_key}": together, "keep": "none"}}
+        yield job | {"method": of, "sweep": {"method.name": methods, "method.size": together, "keep": "none"}}
 
 
 def spread(values):
@@ -164,7 +164,7 @@ def measure(recipe, model, methods, sizes, folder):
                 "model": model.name,
                 "recipe": recipe.name,
                 "method": values["method.name"],
-                "size": float(values[f"method.{recipe.size_key}"]),
+                "size": float(values["method.size"]),
             }
             if variant["state"] != "done":
                 rows.append(Row(**row, reason=variant.get("reason", variant["state"])))

@@ -14,10 +14,13 @@ FIGURES = [share("net"), Column("perplexity", "{:.2f}"), Column("KL", "{:.4f}"),
 HEAD = """\
 # Quality at equal net size
 
+{real}
+SmolLM2 is a published model; [real-models.md](real-models.md) has all its figures. All that follows is of models that were made for this project, which tests
+and the demo use: they show how recipes compare on each family, not what a model of yours will lose.
+
 The best model at a given number of bytes, made without training: perplexity, and divergence from the dense model, at 90, 80, 70 and 60 % of
 the net bytes. The example model ([examples/docs-llama](../examples/docs-llama/README.md)) has {parameters:,} parameters in {bytes:,} bytes, and over
-{tokens:,} predicted tokens perplexity **{dense:.2f}**. One small model: what a published one loses is in
-[real-models.md](real-models.md), and `scripts/real_model.sh` fetches it.
+{tokens:,} predicted tokens perplexity **{dense:.2f}**.
 
 ```
 .venv/bin/python scripts/quality_table.py                                          # makes this page
@@ -159,11 +162,12 @@ def families_table(results, models):
     return Table("families", "", columns, rows)
 
 
-def page(results, models, figures):
-    """Of the example, and of the tiny models that have rows. figures: the names of the plots."""
+def page(results, models, figures, real):
+    """Of the example, and of the tiny models that have rows. figures: the names of the plots; real: the table of the published model."""
     dense = results.dense[EXAMPLE]
     shape = example()
     text = HEAD.format(
+        real=real,
         parameters=dense.parameters,
         bytes=dense.bytes,
         tokens=dense.predicted_tokens,

@@ -20,7 +20,6 @@ class Recipe:
     methods: tuple
     options: dict = field(default_factory=dict)  # of the section method; LOW_RANK stands for the model's
     output: dict = field(default_factory=dict)  # of the section output
-    size_key: str = "size"  # of the section method
     cut: dict = None  # by size, mlp.sparsity; beside what options has of mlp
     paper: bool = False  # what the paper's methods are without measures of ours
     of_families: bool = False  # also run for the tiny models
@@ -34,7 +33,6 @@ ONE_FISHER = {**ONE_MAP, "metric": "fisher"}
 RECIPES = (
     Recipe("own-dense", "shortcuts dense", CUSTOM, ("slicegpt",), {"shortcuts": "dense"}, paper=True),
     Recipe("own", "shortcuts exact", CUSTOM, METHODS, paper=True, of_families=True),
-    Recipe("energy", "widths by energy", CUSTOM, ("slicegpt",), {"widths": {"from": "energy"}}, size_key="widths.size", paper=True),
     Recipe("own-low-rank", "low rank", CUSTOM, ("slicegpt", "pca_dotresize"), {"shortcuts": LOW_RANK, "head": "sliced"}),
     Recipe("own-fisher", "low rank, fisher", CUSTOM, ("slicegpt", "pca_dotresize"), OWN_FISHER),
     Recipe("own-fisher-mlp", "low rank, fisher, MLPs by loss", CUSTOM, ("slicegpt",),

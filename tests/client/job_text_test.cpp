@@ -151,7 +151,7 @@ ReportSummary summary_of(const std::string& name, const std::string& tokens) {
   return summary;
 }
 
-TEST(ReportText, WidthsByEnergyAreARange) {
+TEST(ReportText, WidthsThatDifferAreARange) {
   EXPECT_THAT(report_text(summary_of("a", "1")), HasSubstr("width   168 to 216 of 256\n"));
 }
 

@@ -52,7 +52,6 @@ TEST(JobChanges, ATargetTakesThePlaceOfTheOther) {
   EXPECT_EQ(spec.method().size(), 0.7);
   EXPECT_FALSE(spec.method().has_sparsity());
   EXPECT_EQ(spec.method().lambda(), 0.5);
-  EXPECT_TRUE(changed({"method.widths.keep=0.9"}).method().has_widths());
   EXPECT_EQ(changed({"calibration.tokens=/t"}).calibration().text_size(), 0);
 }
 

@@ -98,9 +98,9 @@ TEST(JobFile, EveryOptionCanBeGiven) {
   std::vector<std::string> unset;
   collect_unset(parse(kEverything), "", unset);
   // Alternatives to what is given.
-  EXPECT_THAT(unset, testing::ElementsAre("method.width", "method.size", "method.widths",
-                                          "method.mlp.width", "calibration.tokens",
-                                          "calibration.statistics", "evaluation.text"));
+  EXPECT_THAT(unset, testing::ElementsAre("method.width", "method.size", "method.mlp.width",
+                                          "calibration.tokens", "calibration.statistics",
+                                          "evaluation.text"));
 }
 
 TEST(JobFile, AnAmountOfMemoryIsCheckedByItsKey) {
@@ -127,15 +127,6 @@ TEST(JobFile, ValuesArrive) {
   EXPECT_EQ(spec.calibration().activations(), v1::Calibration::original);
   EXPECT_EQ(spec.evaluation().tokens(), "/e.safetensors");
   EXPECT_EQ(spec.resources().compute_dtype(), v1::ComputeDtype::float16);
-}
-
-TEST(JobFile, WidthsFromEnergyAreASection) {
-  const std::string text =
-      with(kMinimal, "sparsity: 0.2", "widths: {from: energy, keep: 0.99, size: 0.8}");
-  const v1::Widths widths = parse(text).method().widths();
-  EXPECT_EQ(widths.from(), v1::Widths::energy);
-  EXPECT_EQ(widths.keep(), 0.99);
-  EXPECT_EQ(widths.size(), 0.8);
 }
 
 TEST(JobFile, AbsentOptionsStayAbsent) {

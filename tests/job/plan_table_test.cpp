@@ -90,19 +90,17 @@ TEST(PlanTable, BytesCountAsTheyAreWritten) {
                         "need fewer shortcuts or none, output.dtype: same, "));
 }
 
-TEST(PlanTable, WidthsThatEnergyWillDecideHaveABoundAlone) {
+TEST(PlanTable, WidthsThatTheLossWillDecideHaveABoundAlone) {
   ResolvedJob job = job_of_width(256);
   job.sparsity.reset();
-  job.energy = EnergyTarget{.keep = 0.9, .size = 0.8, .round_to = 8};
-  EXPECT_THAT(table(job), HasSubstr("target      widths from energy, keep 0.9, size 0.8\n"));
+  job.allocation = AllocationTarget{.size = 0.8, .round_to = 8};
+  EXPECT_THAT(table(job), HasSubstr("target      size 0.8, allocated by loss\n"));
   EXPECT_THAT(table(job),
               HasSubstr("compressed  at most 10,595,942 bytes, 80.0 % of the dense ones"));
   EXPECT_EQ(document(job)["compressed"],
             json({{"dtype", "bfloat16"}, {"bytes_at_most", 10'595'942}}));
   EXPECT_FALSE(document(job).contains("width"));
   EXPECT_THAT(document(job)["warnings"], testing::IsEmpty());
-  job.energy->size.reset();
-  EXPECT_THAT(table(job), HasSubstr("compressed  known once the widths are"));
 }
 
 TEST(PlanTable, ARankWithOneSublayerNamesItOnce) {

@@ -129,7 +129,6 @@ TEST(Report, HasNominalAndNetSize) {
   report.job.size = 0.8;
   document = json::parse(report_to_json(report));
   EXPECT_EQ(document["method"]["size"], 0.8);
-  EXPECT_FALSE(document["method"].contains("widths"));
 }
 
 TEST(Report, TellsTheFormOfEachShortcut) {
@@ -160,15 +159,10 @@ TEST(Report, AStockOutputHasNoShortcuts) {
   EXPECT_FALSE(document["method"].contains("shortcuts"));
 }
 
-TEST(Report, TellsWhatEnergyTheWidthsHold) {
+TEST(Report, TellsWidthsThatDiffer) {
   Report report = example();
-  report.job.sparsity.reset();
-  report.job.energy = EnergyTarget{.keep = {}, .size = 0.8, .round_to = 8};
-  report.widths.held = 0.97;
   report.widths.all.front() = 104;
   const json method = json::parse(report_to_json(report))["method"];
-  EXPECT_EQ(method["widths"],
-            json({{"from", "energy"}, {"round_to", 8}, {"size", 0.8}, {"held", 0.97}}));
   EXPECT_EQ(method["width"], 200);
   EXPECT_EQ(method["nominal_sparsity"], 1.0 - (11 * 200.0 + 104.0) / 12.0 / 256.0);
   EXPECT_THAT(model_card(report, small_llama()), HasSubstr("from 256 to 104 to 200 channels"));
@@ -307,10 +301,11 @@ TEST_F(ReportOnDisk, SummaryIsReadBack) {
   EXPECT_EQ(summary.wall_time_s, 12.5);
 }
 
-TEST_F(ReportOnDisk, SummaryHasTheTargetAndTheWidthsThatEnergyChose) {
+TEST_F(ReportOnDisk, SummaryHasTheTargetAndWidthsThatDiffer) {
   json document = json::parse(report_to_json(example()));
   document["method"].erase("sparsity");
-  document["method"]["widths"] = {{"from", "energy"}, {"keep", 0.99}, {"size", 0.8}};
+  document["method"]["size"] = 0.8;
+  document["method"]["allocate"] = "auto";
   document["method"]["hidden_size"] = 256;
   const auto junction = [](int width, bool mapped) {
     return json{{"name", "j"}, {"width", width}, {"mapped", mapped}};
@@ -320,7 +315,7 @@ TEST_F(ReportOnDisk, SummaryHasTheTargetAndTheWidthsThatEnergyChose) {
   ReportSummary summary = read_report_summary(dir_.path());
   EXPECT_EQ(summary.width_range, "168 to 200");
   EXPECT_EQ(summary.hidden_size, 256);
-  EXPECT_EQ(summary.target, "widths from energy, keep 0.99, size 0.8");
+  EXPECT_EQ(summary.target, "size 0.8, allocated");
   document["junctions"] = {3, junction(-1, true)};
   write(document.dump());
   EXPECT_THAT(error(), HasSubstr("junctions.width: -1 is not"));

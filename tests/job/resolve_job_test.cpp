@@ -216,21 +216,6 @@ TEST_F(ResolveJob, AResultThatIsNotSmallerIsRefusedUnlessAllowed) {
   EXPECT_THAT(error(), HasSubstr("output.dtype: same"));
 }
 
-TEST_F(ResolveJob, WidthsFromEnergyAreOpenUntilActivationsAreSeen) {
-  spec_.mutable_method()->set_name(v1::Method::magnitude);
-  spec_.mutable_method()->clear_sparsity();
-  spec_.mutable_method()->mutable_widths()->set_keep(0.99);
-  const ResolvedJob job = resolve();
-  EXPECT_FALSE(job.widths_known());
-  EXPECT_EQ(job.schedule, schedule_named("pipeline"));
-  EXPECT_EQ(job.energy->round_to, 8);
-  EXPECT_EQ(job.energy->keep, 0.99);
-  EXPECT_EQ(job.energy->size, std::nullopt);
-  spec_.mutable_method()->mutable_widths()->set_size(0.2);
-  EXPECT_THAT(error(),
-              HasSubstr("method.widths.size: 0.2 is not available: the smallest widths, 8"));
-}
-
 TEST_F(ResolveJob, RoundToIsHonoured) {
   spec_.mutable_method()->set_round_to(32);
   EXPECT_EQ(resolve().widths.largest(), 192);

@@ -129,30 +129,6 @@ def test_transformers_generates_with_cache_and_padding(outputs, version):
     assert result["together"] == result["alone"] == result["without_cache"]
 
 
-def test_widths_by_energy_load_and_score_as_reported(tmp_path, evaluation):
-    job = {
-        "name": "energy",
-        "model": {"path": str(EXAMPLE)},
-        "output": {"path": str(tmp_path / "energy")},
-        "method": {"name": "slicegpt", "widths": {"from": "energy", "size": 0.8, "keep": 0.9}},
-        "calibration": {"tokens": str(DATA / "calibration.safetensors"), "samples": 8},
-        "evaluation": {"tokens": str(evaluation)},
-        "resources": {"ranks": 2},
-    }
-    directory = run_worker(tmp_path, job, ranks=2)
-    report = json.loads((directory / "dotresize" / "report.json").read_text())
-    widths = json.loads((directory / "config.json").read_text())["junction_widths"]
-    assert [junction["width"] for junction in report["junctions"]] == widths
-    assert len(set(widths)) > 3
-    assert report["compressed"]["bytes_fraction"] <= 0.8
-    energies = [j["retained_energy"] for j in report["junctions"] if j["mapped"]]
-    assert min(energies) >= 0.9
-    script = ROOT / "scripts" / "load_and_score.py"
-    for version in VERSIONS:
-        measured = float(run_python(version, script, directory, evaluation))
-        assert measured == pytest.approx(report["compressed"]["perplexity"], rel=1e-3)
-
-
 FULL_WIDTH_SOURCES = {
     "llama-biases-tied": tiny_keys(
         "llama", attention_bias=True, mlp_bias=True, tie_word_embeddings=True

@@ -69,8 +69,7 @@ def test_every_recipe_is_a_sweep_of_the_sizes(tmp_path):
     model = models.example()
     for recipe in RECIPES:
         sweeps = list(measure.sweeps_of(recipe, model, METHODS, SIZES, tmp_path))
-        key = f"method.{recipe.size_key}"
-        assert [size for sweep in sweeps for size in sweep["sweep"][key]] == list(SIZES)
+        assert [size for sweep in sweeps for size in sweep["sweep"]["method.size"]] == list(SIZES)
         assert all(sweep["sweep"]["method.name"] == list(recipe.methods) for sweep in sweeps)
         json.dumps(sweeps)
 

@@ -25,7 +25,6 @@ SCHEDULES = {
     "own": ("original", {"width": 160}),
     "shared by 4": ("original", {"width": 160, "map_sharing": "4"}),
     "shared by all": ("original", {"width": 160, "map_sharing": "model"}),
-    "energy": ("original", {"widths": {"keep": 0.9}}),
     "token_parallel": ("compressed", {"width": 160}),
 }
 METHODS = ["magnitude", "dotresize", "slicegpt", "pca_dotresize"]

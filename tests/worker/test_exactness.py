@@ -69,12 +69,10 @@ def test_full_width_is_exact_with_shared_maps(method, sharing, dense_logits, tmp
     assert (logits(tmp_path / "out") - dense_logits).abs().max() < 1e-4
 
 
-# Among the widths from energy some are narrower than the one before, and some below half the width.
 SHORTCUTS = [
     ("pca_dotresize", "original", {"width": 200, "head": "sliced"}),
     ("magnitude", "original", {"width": 176}),
     ("slicegpt", "original", {"width": 208, "map_sharing": 4}),
-    ("dotresize", "original", {"widths": {"keep": 0.97}}),
     ("slicegpt", "original", {"width": 200, "metric": "fisher"}),
     ("dotresize", "compressed", {"width": 176}),
     ("slicegpt", "compressed", {"width": 200, "head": "sliced"}),

@@ -23,7 +23,6 @@ THREADS = 1
 OWN = {"width": 160, "head": "sliced"}
 SHARED_BY_ALL = {"width": 160, "map_sharing": "model"}
 SHARED_BY_SOME = {"width": 160, "head": "sliced", "map_sharing": "4"}
-BY_ENERGY = {"widths": {"keep": 0.9}, "head": "sliced"}
 
 
 def small_job(output, method, activations="original", ranks=1, samples=SAMPLES):
@@ -142,18 +141,12 @@ def test_neither_ranks_nor_groups_change_an_allocation(tmp_path):
     assert reports[0]["compressed"]["bytes"] <= planned["bytes_at_most"]
 
 
-@pytest.mark.parametrize("name", ["dotresize", "pca_dotresize"])
-def test_groups_do_not_change_widths_from_energy(name, check_groups):
-    check_groups({"name": name, **BY_ENERGY})
-
-
 @pytest.mark.parametrize(
     "method, activations",
     [
         ({"name": "pca_dotresize", **OWN}, "original"),  # test_ranks.py has the maps of all
         ({"name": "pca_dotresize", **OWN}, "compressed"),
         ({"name": "pca_dotresize", **SHARED_BY_SOME}, "original"),
-        ({"name": "pca_dotresize", **BY_ENERGY}, "original"),
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else value,
 )

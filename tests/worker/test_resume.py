@@ -20,7 +20,6 @@ JUNCTIONS = 12
 SCHEDULES = {
     "own maps": ("original", {"width": 160}),
     "shared maps": ("original", {"width": 160, "map_sharing": "4"}),
-    "widths from energy": ("original", {"widths": {"keep": 0.9}}),
     "token_parallel": ("compressed", {"width": 160}),
     "metric of the loss": ("original", {"width": 160, "metric": "fisher"}),
     "narrower MLPs": (
@@ -75,7 +74,6 @@ def uninterrupted(tmp_path_factory):
     [
         ("own maps", "another rank", 3, 1, 2),
         ("shared maps", "rank 0", 2, 3, 1),
-        ("widths from energy", "all ranks", 1, 3, 1),
         ("token_parallel", "mpirun", 3, 1, 2),
         ("metric of the loss", "another rank", 3, 2, 1),
         ("narrower MLPs", "rank 0", 2, 3, 1),

@@ -57,42 +57,6 @@ def test_a_tenth_off_is_smaller_than_the_source(tmp_path):
     assert "is not smaller than the dense model" in refused.stderr
 
 
-def widths_and_energies(report):
-    mapped = [junction for junction in report["junctions"] if junction["mapped"]]
-    return [j["width"] for j in mapped], [j["retained_energy"] for j in mapped]
-
-
-def test_widths_by_energy_do_not_depend_on_the_ranks(tmp_path):
-    method = {"name": "slicegpt", "widths": {"keep": 0.9, "size": 0.8}}
-    reports = [
-        harness.run_to_report(size_job(tmp_path / f"{ranks}", method, ranks=ranks), tmp_path)
-        for ranks in (1, 3)
-    ]
-    widths, energies = widths_and_energies(reports[0])
-    assert (widths, energies) == (
-        widths_and_energies(reports[1])[0],
-        pytest.approx(widths_and_energies(reports[1])[1], rel=1e-9),
-    )
-    assert len(set(widths)) > 3
-    assert all(width % STEP == 0 for width in widths)
-    held = reports[0]["method"]["widths"]["held"]
-    assert held >= 0.9
-    assert min(energies) == pytest.approx(held, abs=1e-6)
-    assert stored_bytes(tmp_path / "1") == reports[0]["compressed"]["bytes"] <= 0.8 * DENSE_BYTES
-
-
-@pytest.mark.parametrize("name", ["magnitude", "dotresize", "pca_dotresize"])
-def test_every_method_takes_the_widths_of_the_spectra(name, tmp_path):
-    method = {"name": name, "widths": {"keep": 0.95}, "allow_larger": True}
-    report = harness.run_to_report(size_job(tmp_path / "out", method, ranks=2), tmp_path)
-    widths, energies = widths_and_energies(report)
-    for junction, width in zip(report["junctions"], widths):
-        # effective_rank holds 99 %, so 95 % needs no more but for the rounding of the width.
-        assert width < junction["effective_rank"] + STEP
-    assert all(0 < energy <= 1 for energy in energies)
-    assert report["calibration"]["activations"] == "original"
-
-
 def test_an_allocation_is_better_than_uniform_widths_of_as_many_bytes(tmp_path):
     allocated = {"name": "slicegpt", "size": 0.8, "allocate": "auto", "shortcuts": "auto"}
     uniform = {"name": "slicegpt", "size": 0.8, "metric": "fisher", "head": "sliced", "shortcuts": "8"}
@@ -131,8 +95,6 @@ def test_an_allocation_is_better_than_uniform_widths_of_as_many_bytes(tmp_path):
     "method, expected",
     [
         ({"sparsity": 0.05, "shortcuts": "dense"}, "method.sparsity: the result, 13,956,608 bytes"),
-        ({"widths": {"keep": 1.0}, "shortcuts": "dense"}, "method.widths.keep: the result, "),
-        ({"widths": {"keep": 0.999, "size": 0.4}}, "method.widths.size: 0.4 leaves the junctions"),
         ({"size": 0.001, "allocate": "auto"}, "method.size: 0.001 is not available: the smallest"),
         ({"name": "pca_dotresize", "size": 0.2}, "method.size: 0.2 is not available: the smallest width, 8, gives 0.21"),
     ],

@@ -66,13 +66,9 @@ JunctionMap MapRotation::of(const JunctionMap& map) const {
   return {of(map.M), at::mm(R.t(), map.M_inv.to(at::kDouble))};
 }
 
-AlignedMaps::AlignedMaps(Communicator& comm, const CalibrationJob& job,
-                         const JunctionWidths& widths, PhaseClock& clock, const at::Tensor& gamma)
-    : job_(job),
-      widths_(widths),
-      clock_(clock),
-      forms_(job.shortcut_forms(widths)),
-      orthonormal_(gamma.defined()) {
+AlignedMaps::AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClock& clock,
+                         const at::Tensor& gamma)
+    : job_(job), clock_(clock), forms_(job.shortcut_forms()), orthonormal_(gamma.defined()) {
   write_alignments(job.shard(comm));
   comm.barrier();
   if (!gamma.defined()) return;
@@ -88,7 +84,7 @@ JunctionMap AlignedMaps::rotated() const {
 
 bool AlignedMaps::is_narrower(int64_t sublayer) const {
   const auto in = static_cast<size_t>(sublayer);
-  return widths_.all.at(in) > widths_.all.at(in + 1);
+  return job_.widths.all.at(in) > job_.widths.all.at(in + 1);
 }
 
 std::vector<int64_t> AlignedMaps::missing_alignments(const RankShard& shard) const {

@@ -7,7 +7,6 @@
 
 #include "base/phase_clock.h"
 #include "job/model/shortcut_form.h"
-#include "job/plan/junction_widths.h"
 #include "worker/calibration/calibration.h"
 #include "worker/maps/alignment.h"
 #include "worker/transformer/fold_sublayer.h"
@@ -42,12 +41,12 @@ struct MapRotation {
 class AlignedMaps {
  public:
   /// References outlive the object. Writes the alignments of this rank's sublayers to the journal,
-  /// those that depend on no other; all maps are there. `widths`: of the output. `gamma` [d]: the
+  /// those that depend on no other; all maps are there. `gamma` [d]: the
   /// final norm's, of a stock output with tied embeddings; else undefined. Then M_inv is the
   /// transpose of M, also in the metric of the loss, and the map is turned by norm_rotation().
   /// Collective.
-  AlignedMaps(Communicator& comm, const CalibrationJob& job, const JunctionWidths& widths,
-              PhaseClock& clock, const at::Tensor& gamma);
+  AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClock& clock,
+              const at::Tensor& gamma);
 
   /// Goes on to the junction behind.
   void next();
@@ -74,7 +73,6 @@ class AlignedMaps {
   void turn_to_whole(int64_t sublayer);
 
   const CalibrationJob& job_;
-  const JunctionWidths& widths_;
   PhaseClock& clock_;
   std::vector<ShortcutForm> forms_;  ///< of the sublayers
   int64_t junction_ = 0;

@@ -29,9 +29,9 @@ int64_t first_with_same_map(const std::vector<int64_t>& sharing, int64_t junctio
   return std::ranges::lower_bound(sharing, map) - sharing.begin();
 }
 
-std::vector<ShortcutForm> CalibrationJob::shortcut_forms(const JunctionWidths& all) const {
+std::vector<ShortcutForm> CalibrationJob::shortcut_forms() const {
   std::vector<ShortcutForm> forms =
-      dotresize::shortcut_forms(shortcuts, all.all, sharing, config.hidden_size, map.oblique());
+      dotresize::shortcut_forms(shortcuts, widths.all, sharing, config.hidden_size, map.oblique());
   for (int64_t s = std::ssize(forms); s < config.num_sublayers(); ++s) {
     forms.push_back(shares_map(s) ? kIdentityShortcut : ShortcutForm{});
   }
@@ -47,7 +47,7 @@ JunctionMap CalibrationJob::load_map(int64_t junction) const {
 void write_without_maps(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                         PhaseClock& clock) {
   sink.begin(job.widths);
-  fold_stage(comm, job, job.widths, sink, clock);
+  fold_stage(comm, job, sink, clock);
 }
 
 CalibrateFunction calibrate_function(std::string_view schedule) {

@@ -37,15 +37,10 @@ struct CalibrationJob {
   std::set<int64_t> finished;
   at::Tensor windows;  ///< [samples, seqlen] int64, the same on every rank
   MapOptions map;
-  /// Of the output, unless chosen between the passes: then a bound.
-  JunctionWidths widths;
+  JunctionWidths widths;  ///< of the output
   at::ScalarType compute_dtype = at::kFloat;
   /// As ModelConfig::junction_groups: which junctions share a map. calibrate_pipeline only.
   std::vector<int64_t> sharing = {};
-  /// The widths from the eigenvalues [mapped_junctions(), d] float64 of the Gram matrices of the
-  /// mapped junctions, each row descending. Asked on every rank with the same numbers.
-  /// calibrate_pipeline without shared maps only.
-  std::function<JunctionWidths(const at::Tensor& spectra)> choose_widths = nullptr;
   /// What another job has found at the junctions: no token goes through the model. Null: nothing.
   /// calibrate_pipeline only (statistics.h).
   const Journal* statistics = nullptr;
@@ -66,8 +61,8 @@ struct CalibrationJob {
   bool shares_map(int64_t sublayer) const { return in_one_group(sharing, sublayer); }
   /// The first of the junctions that share this one's map: the map's name in the journal.
   int64_t map_of(int64_t junction) const { return first_with_same_map(sharing, junction); }
-  /// Of each sublayer of an output of these widths.
-  std::vector<ShortcutForm> shortcut_forms(const JunctionWidths& widths) const;
+  /// Of each sublayer of the output.
+  std::vector<ShortcutForm> shortcut_forms() const;
   /// That of the junction from the journal, in the fold dtype on the device.
   JunctionMap load_map(int64_t junction) const;
 };
@@ -77,7 +72,7 @@ struct CalibrationJob {
 class FoldedModelSink {
  public:
   virtual ~FoldedModelSink() = default;
-  /// Called first, when the widths of all junctions are known. Collective.
+  /// Called first. Collective.
   virtual void begin(const JunctionWidths& widths) = 0;
   /// The model that is written, after begin(): it says which tensors its ends have.
   virtual const ModelConfig& output() const = 0;

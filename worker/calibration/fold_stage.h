@@ -6,10 +6,10 @@
 namespace dotresize {
 
 /// Folds the sublayers of this rank's shard, and the embedding and the head of the ends, with the
-/// maps of the journal (docs/method.md, "Folding"), rotated into each other. All of them are there,
-/// of these `widths`. The vocabulary's matrices are read, folded and handed on by blocks of rows.
-/// Without maps all of it goes on as it is. Collective.
-void fold_stage(Communicator& comm, const CalibrationJob& job, const JunctionWidths& widths,
-                FoldedModelSink& sink, PhaseClock& clock);
+/// maps of the journal (docs/method.md, "Folding"), rotated into each other. All of them are
+/// there. The vocabulary's matrices are read, folded and handed on by blocks of rows. Without maps
+/// all of it goes on as it is. Collective.
+void fold_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
+                PhaseClock& clock);
 
 }  // namespace dotresize

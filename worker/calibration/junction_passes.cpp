@@ -174,16 +174,6 @@ NamedTensors DecomposedJunction::tensors() const {
   return tensors;
 }
 
-at::Tensor DecomposedJunction::eigenvalues() {
-  if (!eigenbasis_.values.defined()) {
-    at_junction(setup_, "eigen", [&] {
-      const DecompositionThreads threads(setup_.map.decomposition_threads);
-      eigenbasis_.values = spectrum(gram_);
-    });
-  }
-  return eigenbasis_.values;
-}
-
 at::Tensor DecomposedJunction::rotation() const {
   const at::Tensor& vectors = eigenbasis_.vectors;
   if (!setup_.map.oblique()) return vectors.to(at::kFloat).to(setup_.device);

@@ -107,9 +107,6 @@ class DecomposedJunction {
   /// From tensors().
   DecomposedJunction(const JunctionSetup& setup, int64_t tokens, const NamedTensors& tensors);
 
-  /// The eigenvalues of the Gram matrix, descending [d] float64, up to a factor. In the identity
-  /// basis they are computed now.
-  at::Tensor eigenvalues();
   /// U [d, d] float32 on the junction's device: the basis of a second pass.
   /// In the metric of the loss it is L·B, B being the eigenbasis of LᵀGL (maps/metric.h).
   at::Tensor rotation() const;

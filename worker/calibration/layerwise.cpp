@@ -46,7 +46,7 @@ void calibrate_layerwise(Communicator& comm, const CalibrationJob& job, FoldedMo
   recorder.finish();
   x.clear();
   comm.barrier();  // every map is in the journal
-  fold_stage(comm, job, job.widths, sink, clock);
+  fold_stage(comm, job, sink, clock);
 }
 
 }  // namespace dotresize

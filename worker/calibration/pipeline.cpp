@@ -33,10 +33,8 @@ class OwnMaps {
         recorder_(job.journal, job.fold_dtype, job.device, !job.shard(comm).overlaps),
         mine_(junctions_of(job, job.shard(comm))) {}
 
-  /// Each group's first pass, second pass and maps, for widths that are known.
+  /// Each group's first pass, second pass and maps.
   void solve_all();
-  /// All spectra first, then the widths, then the groups' second passes and maps.
-  JunctionWidths choose_widths_and_solve();
 
  private:
   std::vector<int64_t> unsolved() const;
@@ -44,9 +42,7 @@ class OwnMaps {
   /// To the decomposition, from the tokens or from kept statistics; so is the second pass.
   void first_pass(JunctionGroup& group);
   void second_pass(JunctionGroup& group);
-  void solve(JunctionGroup& group, const JunctionWidths& widths);
-  void keep_bases();
-  at::Tensor gather_spectra();
+  void solve(JunctionGroup& group);
 
   Communicator& comm_;
   const CalibrationJob& job_;
@@ -98,7 +94,7 @@ void OwnMaps::second_pass(JunctionGroup& group) {
 
 /// All ranks solve side by side. They meet after each junction, so that progress counts those of
 /// all ranks.
-void OwnMaps::solve(JunctionGroup& group, const JunctionWidths& widths) {
+void OwnMaps::solve(JunctionGroup& group) {
   for (int64_t round = 0; round < group.largest; ++round) {
     const bool more = round < static_cast<int64_t>(group.junctions.size());
     if (more) {
@@ -106,7 +102,7 @@ void OwnMaps::solve(JunctionGroup& group, const JunctionWidths& widths) {
       const int64_t index = junction.setup.junction;
       SolvedJunction solved =
           std::move(*junction.decomposed)
-              .solve(widths.all.at(static_cast<size_t>(index)), std::move(junction.second));
+              .solve(job_.widths.all.at(static_cast<size_t>(index)), std::move(junction.second));
       junction.decomposed.reset();
       junction.second.reset();
       recorder_.record(index, std::move(solved));
@@ -128,49 +124,8 @@ void OwnMaps::solve_all() {
   in_groups(comm_, job_, pending, clock_, [&](JunctionGroup& group) {
     first_pass(group);
     second_pass(group);
-    solve(group, job_.widths);
+    solve(group);
   });
-}
-
-void OwnMaps::keep_bases() {
-  std::vector<int64_t> pending;
-  for (const int64_t junction : mine_) {
-    if (!job_.journal.has(basis_entry(junction))) pending.push_back(junction);
-  }
-  in_groups(comm_, job_, pending, clock_, [&](JunctionGroup& group) {
-    first_pass(group);
-    for (StageJunction& junction : group.junctions) {
-      junction.decomposed->eigenvalues();
-      job_.journal.put(basis_entry(junction.setup.junction), junction.decomposed->tensors());
-      junction.decomposed.reset();
-    }
-  });
-}
-
-/// Of all ranks' junctions, on every rank.
-at::Tensor OwnMaps::gather_spectra() {
-  at::Tensor spectra = at::zeros({job_.mapped_junctions(), job_.config.hidden_size}, at::kDouble);
-  for (const int64_t junction : mine_) {
-    spectra[junction].copy_(job_.journal.get(basis_entry(junction)).at("values"));
-  }
-  comm_.all_reduce_sum(spectra);  // exact: all summands but one are zero
-  return spectra;
-}
-
-JunctionWidths OwnMaps::choose_widths_and_solve() {
-  keep_bases();
-  JunctionWidths widths = job_.choose_widths(gather_spectra());
-  const std::vector<int64_t> pending = unsolved();
-  count_finished(pending);
-  in_groups(comm_, job_, pending, clock_, [&](JunctionGroup& group) {
-    for (StageJunction& junction : group.junctions) {
-      junction.decomposed.emplace(junction.setup, job_.windows.numel(),
-                                  job_.journal.get(basis_entry(junction.setup.junction)));
-    }
-    second_pass(group);
-    solve(group, widths);
-  });
-  return widths;
 }
 
 }  // namespace
@@ -178,20 +133,15 @@ JunctionWidths OwnMaps::choose_widths_and_solve() {
 void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                         const CalibrationObserver& observer, PhaseClock& clock) {
   PipelinePasses passes(comm, job, observer, clock);
-  JunctionWidths widths = job.widths;
+  sink.begin(job.widths);
   if (!job.sharing.empty()) {
-    sink.begin(job.widths);
     solve_shared_maps(comm, job, passes, observer, clock);
-  } else if (job.choose_widths) {
-    widths = OwnMaps(comm, job, passes, observer, clock).choose_widths_and_solve();
-    sink.begin(widths);
   } else {
-    sink.begin(job.widths);
     OwnMaps(comm, job, passes, observer, clock).solve_all();
   }
   passes.unload();
   comm.barrier();  // every map is in the journal
-  fold_stage(comm, job, widths, sink, clock);
+  fold_stage(comm, job, sink, clock);
 }
 
 }  // namespace dotresize

@@ -123,7 +123,7 @@ void calibrate_token_parallel(Communicator& comm, const CalibrationJob& job, Fol
     run.finish();
   }
   comm.barrier();  // every map is in the journal
-  fold_stage(comm, job, job.widths, sink, clock);
+  fold_stage(comm, job, sink, clock);
 }
 
 }  // namespace dotresize

@@ -62,13 +62,7 @@ Json method_options(const ResolvedJob& job) {
     options["allocate"] = {{"size", job.allocation->size}, {"round_to", job.allocation->round_to}};
     return options;
   }
-  if (!job.energy) {
-    options["width"] = job.widths.largest();
-    return options;
-  }
-  options["round_to"] = job.energy->round_to;
-  options["keep"] = job.energy->keep ? Json(*job.energy->keep) : Json();
-  options["size"] = job.energy->size ? Json(*job.energy->size) : Json();
+  options["width"] = job.widths.largest();
   return options;
 }
 

@@ -1,6 +1,5 @@
 #include "worker/commands/run/job_calibration.h"
 
-#include <ATen/ATen.h>
 #include <fmt/core.h>
 
 #include <chrono>
@@ -9,7 +8,6 @@
 
 #include "base/partial_path.h"
 #include "base/seconds_since.h"
-#include "job/plan/choose_widths.h"
 #include "job/plan/memory_estimate.h"
 #include "job/plan/traffic.h"
 #include "worker/calibration/allocate.h"
@@ -33,15 +31,6 @@ MapOptions map_options(const ResolvedJob& job) {
   return options;
 }
 
-std::vector<std::vector<double>> rows_of(const at::Tensor& matrix) {
-  std::vector<std::vector<double>> rows;
-  for (const at::Tensor& row : matrix.unbind()) {
-    const auto* data = row.const_data_ptr<double>();
-    rows.emplace_back(data, data + row.numel());
-  }
-  return rows;
-}
-
 /// Of the source, or of the source with cut MLPs.
 CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
                                const CheckpointReader& reader, const TokenWindows& tokens,
@@ -55,11 +44,6 @@ CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
   calibration.labels = {job.labels, job.label_seed};
   calibration.device = run.environment.device.device;
   calibration.fold_dtype = fold_dtype(job.output_dtype);
-  if (job.energy) {
-    calibration.choose_widths = [&job, &config = run.config](const at::Tensor& spectra) {
-      return energy_widths(job, config, rows_of(spectra));
-    };
-  }
   return calibration;
 }
 
