@@ -44,8 +44,7 @@ KeptSums kept_sums(const ModelConfig& config, const ResolvedJob& job) {
   return sums;
 }
 
-/// Bytes of the journal: every map, and every MLP that is cut; and
-/// of shared maps the sums.
+/// Bytes of the journal: every map, and every MLP that is cut; and of shared maps the sums.
 int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t d = config.hidden_size;
   const int64_t k = job.widths.largest();

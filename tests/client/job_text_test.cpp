@@ -158,8 +158,8 @@ TEST(ReportText, WidthsThatDifferAreARange) {
 TEST(JobText, WhatTheReportWarnsOfComesLast) {
   v1::Job job = succeeded_job();
   job.mutable_result()->add_warnings("of little\nuse");
-  EXPECT_TRUE(outcome_text(job).ends_with("\nwarning: of little\\nuse\n")) << outcome_text(job);
-  EXPECT_TRUE(job_text(job, kNow).ends_with("\nwarning: of little\\nuse\n"));
+  EXPECT_TRUE(outcome_text(job).ends_with("\nwarning: of little use\n")) << outcome_text(job);
+  EXPECT_TRUE(job_text(job, kNow).ends_with("\nwarning: of little use\n"));
 }
 
 TEST(JobText, ASucceededJobShowsItsResult) {

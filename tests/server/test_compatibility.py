@@ -13,6 +13,13 @@ DATA = SOURCE / "tests/data/compat"
 EARLIER = ("146ac88", "f51f9d4")
 
 
+def as_it_was(job):
+    """The job without the keys that results have got since then, which say nothing of a job of before."""
+    if "result" in job:
+        assert job["result"].pop("warnings") == []
+    return job
+
+
 class Earlier:
     """What is kept of a commit, and a server on a copy of it that starts no job."""
 
@@ -27,7 +34,7 @@ class Earlier:
     def list(self, *options):
         done = subprocess.run([BINARIES / "dotresize", "list", "-o", "json", *options], capture_output=True, check=True,
                               env={**os.environ, "DOTRESIZE_SERVER": self.server.endpoint})
-        return json.loads(done.stdout)["jobs"]
+        return [as_it_was(job) for job in json.loads(done.stdout)["jobs"]]
 
     def named(self, name):
         job, = (job for job in self.jobs if job["spec"]["name"] == name)
