@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kSize = 0.8;
-/// Of the job, estimated for the reference CPU; a job with the fewest samples may take longer.
+/// Limit of the estimated time on the reference CPU; a job with the fewest samples may exceed it.
 constexpr double kReasonableSeconds = 20.0 * 60.0;
 constexpr uint32_t kFewestSamples = 16;
 constexpr int64_t kSeqlen = 1024;
@@ -104,13 +104,15 @@ std::string about(double time_s) {
   return fmt::format("about {:.0f} min", time_s / 60.0);
 }
 
-/// How long the job takes with one width for all, as in the paper; empty if no width is that small.
-std::string time_of_uniform_width(v1::JobSpec spec, const ModelConfig& config) {
+/// What one width for all junctions costs, beside the `time` of the job; it may not be available.
+std::string uniform_width_text(v1::JobSpec spec, const ModelConfig& config,
+                               const std::string& time) {
   spec.mutable_method()->set_name(v1::Method::slicegpt);
   try {
-    return about(reference_seconds(spec, config)) + " in place of ";
+    return fmt::format("{} in place of {}, and worse", about(reference_seconds(spec, config)),
+                       time);
   } catch (const InputError&) {
-    return "not available at this size; ";
+    return "none is that small";
   }
 }
 
@@ -163,7 +165,7 @@ output:
   # format: stock        # loads without remote code in every engine of the family; somewhat worse
 method:
   size: {size}              # of the dense bytes; widths, features and ranks are chosen by their loss
-  # name: slicegpt       # one width for all junctions: {uniform}{time}, and worse
+  # name: slicegpt       # one width for all junctions: {uniform}
   # name: pca_dotresize  # the paper's, likewise; sparsity: 0.2 in place of size takes 20 % of the width
 calibration:
   {source}
@@ -180,7 +182,7 @@ resources:
       fmt::arg("model", path_from(folder, request.model)), fmt::arg("family", config.family),
       fmt::arg("parameters", with_separators(stored_parameters(config))),
       fmt::arg("output", yaml_text("out/" + name)), fmt::arg("size", kSize),
-      fmt::arg("uniform", time_of_uniform_width(spec, config)),
+      fmt::arg("uniform", uniform_width_text(spec, config, time)),
       fmt::arg("source", source_line(request, folder)),
       fmt::arg("samples", spec.calibration().samples()),
       fmt::arg("seqlen", spec.calibration().seqlen()), fmt::arg("ranks", spec.resources().ranks()));

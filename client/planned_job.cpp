@@ -42,7 +42,7 @@ ResolvedJob resolve_on_hardware(const v1::JobSpec& spec, const ModelConfig& mode
   return resolve_job(spec, model, launch);
 }
 
-/// What a job with these widths is known to end in.
+/// Warnings about the widths that the job has, if they are known.
 std::vector<FileFinding> check_widths(const ResolvedJob& job, const ModelConfig& model) {
   std::vector<FileFinding> findings;
   if (!job.widths_known()) return findings;

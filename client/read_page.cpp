@@ -58,9 +58,7 @@ Page page_of_failure(const VariantPaths& at) {
 Page page_of_directory(const fs::path& dir) {
   const fs::path report = dir / kReportDirectory / kReportFile;
   if (fs::exists(report)) return page_of_report(report);
-  if (fs::exists(dir / kSweepResults) && fs::is_directory(dir / kSweepVariants)) {
-    return page_of_sweep(dir);
-  }
+  if (is_sweep_directory(dir)) return page_of_sweep(dir);
   const VariantPaths variant(dir);
   if (fs::exists(variant.job) && fs::exists(variant.log)) return page_of_failure(variant);
   throw InputError(dir.string() +
@@ -94,6 +92,11 @@ Page page_of_job(const std::string& id_or_prefix, const CommonOptions& common) {
 }
 
 }  // namespace
+
+bool is_sweep_directory(const fs::path& dir) {
+  return fs::exists(dir / kSweepResults) && fs::is_directory(dir / kSweepVariants) &&
+         !fs::exists(dir / kReportDirectory / kReportFile);
+}
 
 Page read_page(const std::string& what, const CommonOptions& common) {
   return fs::is_directory(what) ? page_of_directory(what) : page_of_job(what, common);

@@ -51,7 +51,8 @@ struct ReferenceJob {
 };
 
 ReferenceJob on_reference(v1::JobSpec spec, const ModelConfig& model) {
-  const v1::Hardware hardware = reference_hardware({.device = DeviceKind::kCpu});
+  v1::Hardware hardware = reference_hardware({.device = DeviceKind::kCpu});
+  hardware.clear_capacity();  // its rates are asked for, not whether the job fits there
   v1::Resources& resources = *spec.mutable_resources();
   const int ranks = resources.has_ranks() ? static_cast<int>(resources.ranks()) : 1;
   resources.Clear();

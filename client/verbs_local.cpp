@@ -31,8 +31,8 @@ int plan(const PlanOptions& options, const CommonOptions& common) {
   PlannedJob planned = plan_job(options.job);
   // Another machine may have what this one lacks.
   if (options.job.hardware.empty()) require_runnable(planned, /*to_write=*/false);
-  planned.alternatives = size_alternatives(planned.file.spec, planned.model);
   if (options.manifest.kind.empty()) {
+    planned.alternatives = size_alternatives(planned.file.spec, planned.model);
     print_plan(planned, common);
   } else {
     std::cerr << plan_warnings(planned);

@@ -61,10 +61,6 @@ void require_found(const std::string& what) {
   if (looks_like_a_path(what)) throw InputError(in_quotes(what) + ": no such directory");
 }
 
-bool is_sweep_directory(const fs::path& dir) {
-  return fs::exists(dir / kSweepResults) && !fs::exists(dir / kReportDirectory / kReportFile);
-}
-
 /// `what`: the id of a job that has succeeded, or a model directory.
 ReportedModel find_report(const std::string& what, const CommonOptions& common) {
   if (is_sweep_directory(what)) {

@@ -70,9 +70,11 @@ Verb add_sweep_verb(CLI::App& app, CommonOptions& common) {
   command.add_option("--parallel", options->run.at_once, "Jobs at a time (default: what fits)")
       ->type_name("N")
       ->check(CLI::Range(1, 1024).description(""));
-  command.add_flag("--pareto", options->pareto,
-                   "Show the front alone: no other result has fewer bytes and less perplexity");
-  command.add_flag("--dry-run", options->dry_run, "Run nothing; show what would be run");
+  CLI::Option* pareto =
+      command.add_flag("--pareto", options->pareto,
+                       "Show the front alone: no other result has fewer bytes and less perplexity");
+  command.add_flag("--dry-run", options->dry_run, "Run nothing; show what would be run")
+      ->excludes(pareto);
   add_output_option(command, common);
   command.group("Without a server");
   command.footer(

@@ -23,6 +23,9 @@ from safetensors.torch import load_file
 from tokenize_text import InputError
 
 
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")  # whose projections are matrices of their own, and none is an expert's
+
+
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("output", type=Path, metavar="OUTPUT_DIR")
@@ -38,6 +41,9 @@ def read_report(output):
     if not file.is_file():
         raise InputError(f"{output}: not a model of dotresize (no dotresize/report.json)")
     report = json.loads(file.read_text(encoding="utf-8"))
+    family = json.loads((Path(report["model"]["path"]) / "config.json").read_text(encoding="utf-8"))["model_type"]
+    if family not in FAMILIES:
+        raise InputError(f"{output}: its source is a {family}; parts of {', '.join(FAMILIES)} can be put back")
     mapped = [junction["name"] for junction in report["junctions"] if junction.get("mapped", True)]
     if mapped:
         raise InputError(f"{output}: junction {mapped[0]} is narrower than in the dense model, so no part of it fits there")
@@ -87,10 +93,11 @@ def replaced(model, tensors):
 
 
 def parts_of(report):
-    """(name, predicted rise) of each sublayer that was cut."""
+    """(name, predicted rise of the loss, if it was predicted) of each sublayer that was cut."""
+    of_loss = report["method"].get("metric") == "fisher"
     cut = [mlp for mlp in report.get("mlps", []) if mlp["width"] < mlp["intermediate_size"]]
     cut += [each for each in report.get("attentions", []) if each["value_head_dim"] < each["head_dim"]]
-    return [(part["name"], part.get("predicted_rise")) for part in cut]
+    return [(part["name"], part["predicted_rise"] if of_loss else None) for part in cut]
 
 
 def tensors_of(part, weights):
@@ -129,7 +136,7 @@ def main(arguments=None):
     except (InputError, OSError) as error:
         print(f"part_costs: error: {error}", file=sys.stderr)
         return EXIT_DATA
-    total = [sum(row[column] or 0.0 for row in rows) for column in (1, 2)]
+    total = [None if None in column else sum(column) for column in ([row[1] for row in rows], [row[2] for row in rows])]
     if options.format == "json":
         parts = [{"name": name, "predicted": predicted, "kl": kl} for name, predicted, kl in rows]
         print(json.dumps({"parts": parts, "predicted": total[0], "sum": total[1], "together": together}, indent=1))

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/errors.h"
-#include "base/printable.h"
 #include "base/program.h"
 #include "job/report/report.h"
 #include "job/spec/job_state.h"
@@ -16,6 +15,7 @@
 #include "server/attempt.h"
 #include "server/job_admission.h"
 #include "server/job_removal.h"
+#include "server/job_result.h"
 #include "server/log_format.h"
 #include "server/outcome.h"
 #include "server/sweep_admission.h"
@@ -50,35 +50,6 @@ bool guarded(const std::string& what, Body&& body) {
     spdlog::error("scheduler: {}: {}", what, error.what());
     return false;
   }
-}
-
-v1::JobResult result_of(const v1::Job& job, const std::string& output) {
-  const ReportSummary summary = read_report_summary(output);
-  v1::JobResult result;
-  result.set_output_path(job.spec().output().path());
-  *result.mutable_dense() = to_message(summary.dense);
-  *result.mutable_compressed() = to_message(summary.compressed);
-  result.set_wall_time_s(summary.wall_time_s);
-  constexpr int kMostWarnings = 20;
-  constexpr size_t kLongestWarning = 500;
-  for (const std::string& warning : summary.warnings) {
-    if (result.warnings_size() < kMostWarnings)
-      result.add_warnings(printable(warning, kLongestWarning));
-  }
-  return result;
-}
-
-v1::JobResult sweep_result_of(const v1::Job& job, const std::string& output) {
-  using google::protobuf::util::TimeUtil;
-  const auto results = read_sweep_results(output);
-  if (!results) throw InputError(output + "/results.json is missing");
-  v1::JobResult result;
-  result.set_output_path(job.spec().output().path());
-  result.mutable_dense()->set_parameters(results->dense().parameters());
-  result.mutable_dense()->set_bytes(results->dense().bytes());
-  result.mutable_dense()->set_perplexity(results->dense().perplexity());
-  result.set_wall_time_s(unix_time(TimeUtil::GetCurrentTime()) - unix_time(job.start_time()));
-  return result;
 }
 
 /// Attempts of a launched job, with this one, that were not given up before they had processes.

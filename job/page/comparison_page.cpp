@@ -9,11 +9,6 @@
 namespace dotresize {
 namespace {
 
-double net_percent(const ReportSummary& summary) {
-  return 100.0 * static_cast<double>(summary.compressed.bytes) /
-         static_cast<double>(summary.dense.bytes);
-}
-
 std::vector<Series> series_of(const std::vector<ComparedModel>& models) {
   std::map<std::string, Series> by_method;
   Series dense{.name = "dense model", .line = false};
@@ -23,7 +18,8 @@ std::vector<Series> series_of(const std::vector<ComparedModel>& models) {
     Series& series = by_method[summary.method];
     series.name = summary.method;
     series.line = false;
-    series.points.push_back({net_percent(summary), *summary.compressed.perplexity, model.path});
+    series.points.push_back(
+        {100.0 * summary.bytes_fraction(), *summary.compressed.perplexity, model.path});
     if (dense.points.empty()) dense.points.push_back({100.0, *summary.dense.perplexity});
   }
   std::vector<Series> all;
@@ -36,7 +32,7 @@ Figure size_figure(std::vector<Series> series) {
   Figure figure{.id = "perplexity-size",
                 .title = "Perplexity over net size",
                 .text = "Each model at its net bytes; the table has the figures.",
-                .x = {.title = "net size (% of the dense bytes)"},
+                .x = {.title = "bytes of the model (% of the dense model's)"},
                 .y = {.title = "perplexity"},
                 .series = std::move(series)};
   figure.y.log = spans_orders(figure.series, &Point::y);

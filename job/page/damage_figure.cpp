@@ -67,8 +67,7 @@ class Damage {
 }  // namespace
 
 std::vector<Figure> damage_figures(const StoredReport& report) {
-  const nlohmann::json& method = report.document.at("method");
-  if (!method.contains("metric") || method.at("metric") != "fisher") return {};
+  if (!report.in_metric_of_loss()) return {};
   Damage damage;
   damage.add("maps", report.junctions, [](const auto& entry) { return entry.predicted_rise; });
   damage.add("MLPs", report.mlps,

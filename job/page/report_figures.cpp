@@ -138,11 +138,6 @@ Figure shortcut_figure(const StoredReport& report) {
        })});
 }
 
-bool is_fisher(const StoredReport& report) {
-  const nlohmann::json& method = report.document.at("method");
-  return method.contains("metric") && method.at("metric") == "fisher";
-}
-
 std::vector<Figure> mlp_figures(const StoredReport& report) {
   const std::vector<std::string> names = names_of(report.mlps);
   const auto of_mlps = [&](const std::string& name,
@@ -158,7 +153,7 @@ std::vector<Figure> mlp_figures(const StoredReport& report) {
       {of_mlps("left", [](const MlpReport& mlp) { return std::optional(1.0 * mlp.width); }),
        of_mlps("of the source",
                [](const MlpReport& mlp) { return std::optional(1.0 * mlp.intermediate_size); })})};
-  if (is_fisher(report)) return figures;  // the damage has it
+  if (report.in_metric_of_loss()) return figures;  // the damage has it
   figures.push_back(
       category_figure({.id = "mlp-predicted-rise",
                        .title = "Predicted error by the cut of the MLPs",

@@ -71,9 +71,7 @@ std::string summary_of(const ReportSummary& report) {
   std::string text =
       fmt::format("{} has made the model {}{} channels wide", report.method, report.width_range,
                   report.hidden_size ? fmt::format(" of {}", *report.hidden_size) : "");
-  text +=
-      fmt::format(": {} of its bytes", format_percent(static_cast<double>(report.compressed.bytes) /
-                                                      static_cast<double>(report.dense.bytes)));
+  text += fmt::format(": {} of its bytes", format_percent(report.bytes_fraction()));
   if (report.dense.perplexity && report.compressed.perplexity) {
     text += fmt::format(", perplexity {} in place of {}",
                         format_perplexity(*report.compressed.perplexity),
@@ -100,7 +98,7 @@ PageTable terms_of(const StoredReport& report) {
   if (compressed.kl) {
     table.rows.push_back({"KL",
                           "how far the predictions are from the dense model's, in the mean over "
-                          "the tokens; 0 is the same, 0.1 hard to notice, 1 another model"});
+                          "the tokens; 0 if they are the same"});
   }
   if (compressed.agreement) {
     table.rows.push_back(

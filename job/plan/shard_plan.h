@@ -57,7 +57,7 @@ struct ShardPlan {
   /// Over the tokens, for the features of all these groups.
   int64_t cut_passes() const { return cut_groups * cut_rounds; }
   int64_t cut_rounds = 1;  ///< MlpTarget::rounds(), or fewer in a dense round
-  /// Of all ranks: RankShard::dense_round. What was summed of features is kept for their cut.
+  /// Whether all ranks have a RankShard::dense_round. The features' sums are kept for their cut.
   bool dense_round() const { return ranks.front().dense_round; }
 
   const RankShard& of_rank(int rank) const { return ranks.at(static_cast<std::size_t>(rank)); }

@@ -19,7 +19,7 @@ std::vector<std::string> row_of(const ComparedModel& model) {
           summary.stock ? "stock" : "custom",
           width_text(summary),
           human_bytes(compressed.bytes),
-          format_percent(static_cast<double>(compressed.bytes) / static_cast<double>(dense.bytes)),
+          format_percent(summary.bytes_fraction()),
           scored ? format_perplexity(*compressed.perplexity) : "",
           scored ? format_change(*dense.perplexity, *compressed.perplexity) : "",
           compressed.kl ? format_nats(*compressed.kl) : "",

@@ -180,7 +180,7 @@ std::map<std::string, std::string> read_fingerprints(const ConfigFields& root) {
   return fingerprints;
 }
 
-/// Of the junctions that have a map: the loss may have made them different.
+/// Least and largest width of the junctions with a map: the loss may have made them different.
 std::string read_width_range(const json& document, const std::string& origin, int64_t largest) {
   const json junctions = document.value("junctions", json::array());
   int64_t least = largest;

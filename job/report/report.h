@@ -86,6 +86,11 @@ struct ReportSummary {
   std::optional<int64_t> evaluation_seqlen;         ///< tokens per window
   std::map<std::string, std::string> fingerprints;  ///< as in Report
   std::vector<std::string> warnings = {};           ///< as in Report
+
+  /// Net bytes of the output over those of the dense model.
+  double bytes_fraction() const {
+    return static_cast<double>(compressed.bytes) / static_cast<double>(dense.bytes);
+  }
 };
 ReportSummary read_report_summary(const std::filesystem::path& model_dir);
 /// Of the document that `origin`, for messages, has. Throws likewise.

@@ -17,6 +17,9 @@ struct StoredReport {
   std::vector<AttentionReport> attentions;
   std::vector<RankReport> ranks;
   nlohmann::json document;  ///< all of it
+
+  /// Whether its predictions are of the loss (`metric: fisher`).
+  bool in_metric_of_loss() const;
 };
 
 /// Reads report.json. Throws InputError, starting with `origin`, for a malformed one.

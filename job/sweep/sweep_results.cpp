@@ -36,10 +36,6 @@ const char* name_of(SweepState state) {
   return "refused";
 }
 
-double bytes_fraction(const ReportSummary& report) {
-  return static_cast<double>(report.compressed.bytes) / static_cast<double>(report.dense.bytes);
-}
-
 /// Whether `a` is in no way worse than `b`, and in one way better.
 bool dominates(const ReportSummary& a, const ReportSummary& b) {
   const double p = *a.compressed.perplexity;
@@ -69,7 +65,7 @@ std::vector<std::string> cells_of(const SweepRow& row, bool divergence) {
   if (row.report) {
     const ReportSummary& report = *row.report;
     cells.push_back(report.width_range);
-    cells.push_back(format_percent(bytes_fraction(report)));
+    cells.push_back(format_percent(report.bytes_fraction()));
     cells.push_back(format_perplexity(*report.compressed.perplexity));
     cells.push_back(format_change(*report.dense.perplexity, *report.compressed.perplexity));
     if (divergence) {
@@ -121,7 +117,7 @@ Json row_json(const SweepPlan& plan, const SweepRow& row) {
   object["width_range"] = report.width_range;
   object["parameters"] = report.compressed.parameters;
   object["bytes"] = report.compressed.bytes;
-  object["bytes_fraction"] = bytes_fraction(report);
+  object["bytes_fraction"] = report.bytes_fraction();
   object["perplexity"] = *report.compressed.perplexity;
   if (report.compressed.kl) object["kl"] = *report.compressed.kl;
   if (report.compressed.agreement) object["agreement"] = *report.compressed.agreement;
@@ -234,8 +230,8 @@ std::string sweep_jobs_table(const SweepPlan& plan, const std::vector<SweepRow>&
   for (size_t i = 0; i < plan.jobs.size(); ++i) {
     const SweepJob& job = plan.jobs[i];
     std::vector<std::string>& row = cells.emplace_back(job.values);
-    row.push_back(job.width ? std::to_string(*job.width) : "by the job");
-    row.push_back(job.bytes_fraction ? format_percent(*job.bytes_fraction) : "by the job");
+    row.push_back(job.width ? std::to_string(*job.width) : "by the loss");
+    row.push_back(job.bytes_fraction ? format_percent(*job.bytes_fraction) : "by the loss");
     row.push_back(std::to_string(job.ranks));
     row.push_back(human_bytes(job.memory_bytes));
     row.emplace_back(name_of(rows[i].state));
@@ -258,7 +254,7 @@ std::string sweep_csv(const SweepPlan& plan, const std::vector<SweepRow>& rows) 
       const ReportSummary& report = *row.report;
       text += fmt::format(
           ",{},{},{},{},{},{},{},{},{},{},{}", report.width, report.compressed.parameters,
-          report.compressed.bytes, bytes_fraction(report), *report.compressed.perplexity,
+          report.compressed.bytes, report.bytes_fraction(), *report.compressed.perplexity,
           *report.dense.perplexity, number_or_empty(report.compressed.kl),
           number_or_empty(report.compressed.agreement), row.front, row.best, report.wall_time_s);
     } else {

@@ -15,8 +15,8 @@ HEAD = """\
 # Quality at equal net size
 
 {real}
-SmolLM2 is a published model; [real-models.md](real-models.md) has all its figures. All that follows is of models that were made for this project, which tests
-and the demo use: they show how recipes compare on each family, not what a model of yours will lose.
+SmolLM2 is a published model; [real-models.md](real-models.md) has all its figures. All that follows is of models that were made for this
+project, which tests and the demo use. They show how recipes compare on each family, not what a model of yours will lose.
 
 The best model at a given number of bytes, made without training: perplexity, and divergence from the dense model, at 90, 80, 70 and 60 % of
 the net bytes. The example model ([examples/docs-llama](../examples/docs-llama/README.md)) has {parameters:,} parameters in {bytes:,} bytes, and over
@@ -163,7 +163,7 @@ def families_table(results, models):
 
 
 def page(results, models, figures, real):
-    """Of the example, and of the tiny models that have rows. figures: the names of the plots; real: the table of the published model."""
+    """The page: the published model's table (real), the example's, and those of the tiny models. figures: names of the plots."""
     dense = results.dense[EXAMPLE]
     shape = example()
     text = HEAD.format(

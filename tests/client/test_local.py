@@ -267,6 +267,18 @@ def test_plan_shows_the_ways_to_a_size_and_warns_of_narrow_widths(offline, job_f
     assert offline.json("plan", job, "--set", "method={width: 176}")["warnings"] == []
 
 
+def test_plan_and_init_know_models_that_this_machine_has_no_memory_for(offline, tmp_path):
+    config = json.loads((MODEL / "config.json").read_text())
+    config |= {"hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80, "num_attention_heads": 64,
+               "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 128256, "torch_dtype": "bfloat16"}
+    (tmp_path / "large").mkdir()
+    (tmp_path / "large/config.json").write_text(json.dumps(config))
+    (tmp_path / "tokens.safetensors").touch()
+    job = tmp_path / "job.yaml"
+    offline("init", tmp_path / "large", job, "--tokens", tmp_path / "tokens.safetensors")
+    assert len(offline.json("plan", job)["alternatives"]) == 4
+
+
 MODEL = SOURCE / "examples/docs-llama"
 
 

@@ -96,6 +96,7 @@ def test_a_dry_run_shows_every_job_with_its_size(offline, job_files):
     assert lines[0].split() == ["size", "name", "width", "net", "ranks", "memory", "state"]
     assert [line.split()[:2] for line in lines[1:3]] == [["0.8", "slicegpt"], ["0.8", "magnitude"]]
     assert all(line.endswith("pending") for line in lines[1:3])
+    assert "excludes" in offline("sweep", file, "--dry-run", "--pareto", exit_code=64).stderr
     assert len(lines) == 5 and lines[3].startswith("refused: size 0.01 name slicegpt: ")
 
 

@@ -35,6 +35,7 @@ def test_all_parts_together_are_the_output(tmp_path, two_windows, capsys):
     output = output_of(tmp_path, {"width": 256, "map_sharing": "model", "mlp": {"width": 512}})
     assert part_costs.main([str(output), str(two_windows), "--windows", "2", "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
+    assert found["predicted"] is None  # in the metric of the activations nothing is said of the loss
     assert [part["name"] for part in found["parts"]] == [f"layers.{layer}.mlp" for layer in range(6)]
     assert all(0 < part["kl"] < found["together"] for part in found["parts"])
     model = dotresize("eval", output, "--reference", MODEL, "--tokens", two_windows)["models"][-1]
@@ -59,3 +60,12 @@ def test_an_output_with_maps_is_refused_by_its_first_junction(tmp_path, two_wind
     output = output_of(tmp_path, {"width": 200})
     assert part_costs.main([str(output), str(two_windows)]) == 65
     assert "junction embed is narrower" in capsys.readouterr().err
+
+
+def test_a_family_with_fused_projections_is_refused_by_name(tmp_path, capsys):
+    (tmp_path / "dotresize").mkdir()
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "phi3"}))
+    report = {"model": {"path": str(tmp_path)}, "method": {}, "junctions": []}
+    (tmp_path / "dotresize" / "report.json").write_text(json.dumps(report))
+    assert part_costs.main([str(tmp_path), str(TOKENS)]) == 65
+    assert "its source is a phi3" in capsys.readouterr().err

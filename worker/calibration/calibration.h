@@ -61,7 +61,7 @@ struct CalibrationJob {
   bool shares_map(int64_t sublayer) const { return in_one_group(sharing, sublayer); }
   /// The first of the junctions that share this one's map: the map's name in the journal.
   int64_t map_of(int64_t junction) const { return first_with_same_map(sharing, junction); }
-  /// Of each sublayer of the output.
+  /// The form of each shortcut, by sublayer of the output.
   std::vector<ShortcutForm> shortcut_forms() const;
   /// That of the junction from the journal, in the fold dtype on the device.
   JunctionMap load_map(int64_t junction) const;

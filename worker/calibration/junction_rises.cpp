@@ -83,7 +83,7 @@ void JunctionRises::end() {
   beside_.junctions.clear();
 }
 
-/// Of a map of its own the basis, of a shared one the sums.
+/// Writes the basis of a junction with a map of its own; with a shared map its sums.
 void JunctionRises::keep(JunctionGroup& group) {
   for (StageJunction& junction : group.junctions) {
     if (!junction.first) continue;  // nothing was seen

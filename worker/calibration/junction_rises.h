@@ -52,14 +52,14 @@ class JunctionRises {
   void keep_token_rises();
   void write_rises();
   std::vector<std::vector<double>> read_rises() const;
-  /// Of all shortcuts between the widths that would be chosen if their ranks were not.
+  /// Predicts the ranks of all shortcuts between the widths that would be chosen without them.
   void write_ranks(const PredictedRises& rises);
   std::vector<std::vector<double>> read_ranks() const;
   void remove_dense_entries();
   JunctionSetup setup(int64_t junction) const {
     return {junction, dense_.config.hidden_size, dense_.map, clock_, dense_.device};
   }
-  /// Of the entry, on the device.
+  /// Reads the entry onto the device.
   std::map<std::string, at::Tensor> load(const std::string& entry) const;
   MetricBasis basis(const std::string& entry) const;
   MetricBasis basis(int64_t junction) const;

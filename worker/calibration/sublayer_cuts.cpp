@@ -46,7 +46,7 @@ std::string cut_entry(int64_t sublayer, int64_t width) {
 }
 std::string curve_entry(int64_t sublayer) { return fmt::format("curve-{}", sublayer); }
 
-/// That share no memory with the sums.
+/// A copy that shares no memory with the sums.
 SublayerSums copy_of(const SublayerSums& sums) {
   SublayerSums copy = sums;
   for (Moments& features : copy.features) features.gram = features.gram.clone();
