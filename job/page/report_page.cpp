@@ -39,7 +39,6 @@ const std::vector<std::pair<std::string, std::string>> kFacts = {
     {"λ", "/method/lambda"},
     {"Scale of the costs", "/method/cost_scale"},
     {"Metric", "/method/metric"},
-    {"Labels", "/method/labels"},
     {"Sharing of maps", "/method/map_sharing"},
     {"Shortcuts", "/method/shortcuts"},
     {"Head", "/method/head"},

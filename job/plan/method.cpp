@@ -26,8 +26,6 @@ const Method& method_named(std::string_view name) {
 
 std::string to_string(Metric metric) { return metric == Metric::kFisher ? "fisher" : "activation"; }
 
-std::string to_string(Labels labels) { return labels == Labels::kText ? "text" : "model"; }
-
 std::string to_string(CostScale scale) {
   switch (scale) {
     case CostScale::kMax:

@@ -28,15 +28,8 @@ enum class Metric {
   kFisher,      ///< that of the loss
 };
 
-/// Of which labels the gradients of the loss are (`method.labels`).
-enum class Labels {
-  kModel,  ///< drawn from the model's own distribution
-  kText,   ///< the next tokens of the calibration text
-};
-
-/// "activation", "fisher"; "model", "text".
+/// "activation", "fisher".
 std::string to_string(Metric metric);
-std::string to_string(Labels labels);
 
 /// "max", "mean", "none".
 std::string to_string(CostScale scale);

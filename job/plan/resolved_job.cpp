@@ -288,8 +288,6 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   job.shortcuts = parse_shortcuts(given.shortcuts()).value();
   if (given.metric() == v1::Method::fisher) job.metric = Metric::kFisher;
   if (given.allocate() == v1::Method::auto_) resolve_allocation(given, config, job);
-  if (given.labels() == v1::Method::text) job.labels = Labels::kText;
-  job.label_seed = given.label_seed();
   if (given.has_lambda()) job.lambda = given.lambda();
   job.cost_scale = cost_scale_named(v1::Method::CostScale_Name(given.cost_scale()));
   job.head_sliced = given.head() == v1::Method::sliced || job.stock_output() ||

@@ -92,9 +92,6 @@ struct ResolvedJob {
   std::vector<int64_t> junction_groups;  ///< as in ModelConfig; empty if no map is shared
   Shortcuts shortcuts;                   ///< of no meaning in a stock output
   Metric metric = Metric::kActivation;
-  // kFisher only:
-  Labels labels = Labels::kModel;
-  uint32_t label_seed = 0;  ///< kModel only
   /// Absent: the MLPs stay as they are.
   std::optional<MlpTarget> mlp;
 

@@ -45,10 +45,6 @@ json method_json(const ResolvedJob& job, const JunctionWidths& widths) {
                  {"allow_larger", job.allow_larger}};
   if (!job.stock_output()) method["shortcuts"] = to_string(job.shortcuts);
   method["metric"] = to_string(job.metric);
-  if (job.gradients()) {
-    method["labels"] = to_string(job.labels);
-    if (job.labels == Labels::kModel) method["label_seed"] = job.label_seed;
-  }
   set_if(method, "sparsity", job.sparsity);
   set_if(method, "size", job.size);
   if (job.allocation) {

@@ -10,8 +10,6 @@ bool is_size_alone(v1::Method method) {
   method.clear_head();
   method.clear_round_to();
   method.clear_allow_larger();
-  method.clear_labels();
-  method.clear_label_seed();
   return method.ByteSizeLong() == 0;
 }
 

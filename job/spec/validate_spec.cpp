@@ -198,16 +198,7 @@ class Validator {
   }
 
   void check_metric(const v1::Method& method) {
-    const bool fisher = is_fisher(method);
-    if (!fisher && method.has_labels()) {
-      add("method.labels", "is of use with method.metric: fisher alone");
-    }
-    if (method.has_label_seed() && (!fisher || method.labels() == v1::Method::text)) {
-      add("method.label_seed",
-          "is of use with method.metric: fisher and method.labels: model alone");
-    }
-    if (!fisher || allocates(method)) return;
-    if (method.name() == v1::Method::dotresize) {
+    if (is_fisher(method) && !allocates(method) && method.name() == v1::Method::dotresize) {
       add("method.metric",
           "fisher does not go with dotresize, whose transport compares channels as they are: "
           "magnitude, slicegpt and pca_dotresize are available");

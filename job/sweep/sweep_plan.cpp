@@ -240,7 +240,7 @@ std::optional<SweepPlanner::Statistics> SweepPlanner::statistics_of(const v1::Jo
   of.mutable_resources()->set_device(spec.resources().device());
   of.mutable_resources()->set_compute_dtype(spec.resources().compute_dtype());
   std::string name = job.method.pca() ? "pca" : "identity";
-  name += fmt::format(" {} {} {} ", to_string(job.metric), to_string(job.labels), job.label_seed);
+  name += fmt::format(" {} ", to_string(job.metric));
   Statistics statistics{name + kVersion + job_spec_to_json(of) + facts(spec), {}};
   if (job.method.passes() > 1) {
     statistics.groups = fmt::format("{}", fmt::join(job.junction_groups, ","));

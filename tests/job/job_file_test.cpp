@@ -49,8 +49,6 @@ method:
   map_sharing: 3
   shortcuts: 8
   metric: fisher
-  labels: model
-  label_seed: 3
   mlp: {sparsity: 0.5, widths: by_loss}
   allocate: off
   allow_larger: true

@@ -422,13 +422,11 @@ TEST_F(ResolveJob, RefusesInputsThatTheOutputWouldReplace) {
 TEST_F(ResolveJob, TheMetricOfTheLossSeesTheDenseModelInAPipeline) {
   text(
       "name: n\nmodel: {path: m}\noutput: {path: o}\n"
-      "method: {name: magnitude, sparsity: 0.2, metric: fisher, label_seed: 7}\n"
+      "method: {name: magnitude, sparsity: 0.2, metric: fisher}\n"
       "calibration: {text: [c.txt]}\n");
   const ResolvedJob job = resolve();
   EXPECT_EQ(job.schedule, schedule_named("pipeline"));
   EXPECT_EQ(job.metric, Metric::kFisher);
-  EXPECT_EQ(job.labels, Labels::kModel);
-  EXPECT_EQ(job.label_seed, 7);
   EXPECT_FALSE(job.oblique_maps());
   spec_.mutable_method()->set_name(v1::Method::slicegpt);
   EXPECT_TRUE(resolve().oblique_maps());

@@ -85,6 +85,11 @@ at::Tensor random_ids(const ModelConfig& config, at::IntArrayRef shape, uint64_t
   return at::randint(config.vocab_size, shape, at::kLong);
 }
 
+at::Tensor numbers_that_draw(const at::Tensor& labels, const at::Tensor& probabilities) {
+  const at::Tensor middles = probabilities.cumsum(1) - probabilities / 2;
+  return middles.gather(1, labels.unsqueeze(1)).squeeze(1);
+}
+
 at::Tensor random_orthogonal(int64_t n, uint64_t seed) {
   at::manual_seed(seed);
   return std::get<0>(at::linalg_qr(at::randn({n, n}, at::kDouble)));

@@ -24,6 +24,9 @@ WholeModel load_model(const std::filesystem::path& dir, at::ScalarType dtype = a
 WholeModel to_dtype(const WholeModel& model, at::ScalarType dtype);
 
 at::Tensor random_ids(const ModelConfig& config, at::IntArrayRef shape, uint64_t seed);
+/// Numbers [tokens] float64 with which loss_gradient draws these labels: the middle of each label's
+/// share. probabilities: [tokens, vocabulary] float64.
+at::Tensor numbers_that_draw(const at::Tensor& labels, const at::Tensor& probabilities);
 /// [n, n] float64.
 at::Tensor random_orthogonal(int64_t n, uint64_t seed);
 /// The tensors that a checkpoint of such a model has of the weights, in writing order.

@@ -45,7 +45,6 @@ struct CalibrationJob {
   /// calibrate_pipeline only (statistics.h).
   const Journal* statistics = nullptr;
   Shortcuts shortcuts = {};
-  LabelSource labels = {};                  ///< in the metric of the loss: calibrate_pipeline only
   at::Device device = at::kCPU;             ///< of this rank, and of the tensors of `comm`
   at::ScalarType fold_dtype = at::kDouble;  ///< of maps and weights in folding (maps/fold.h)
 

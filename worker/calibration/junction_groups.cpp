@@ -119,8 +119,8 @@ void PipelinePasses::stream_and_back(JunctionGroup& group) {
   const auto visit_gradient = [&](int64_t junction, const at::Tensor& g) {
     if (StageJunction* found = group.find(junction)) found->first->add_gradient(g);
   };
-  stream_gradients(comm_, job_.config, *stage_, {job_.windows, head_, job_.labels}, visit,
-                   visit_gradient, observer_.tokens_seen, clock_);
+  stream_gradients(comm_, job_.config, *stage_, {job_.windows, head_}, visit, visit_gradient,
+                   observer_.tokens_seen, clock_);
 }
 
 void PipelinePasses::pairs(
@@ -140,8 +140,8 @@ void PipelinePasses::pairs(
     visit(junction, found->second.front(), g);
     found->second.pop_front();
   };
-  stream_gradients(comm_, job_.config, *stage_, {job_.windows, head_, job_.labels}, keep,
-                   visit_gradient, observer_.tokens_seen, clock_);
+  stream_gradients(comm_, job_.config, *stage_, {job_.windows, head_}, keep, visit_gradient,
+                   observer_.tokens_seen, clock_);
 }
 
 void PipelinePasses::first(JunctionGroup& group) {

@@ -196,7 +196,7 @@ void SublayerCuts::sum(std::vector<SublayerSums>& group, const DenseRound* toget
     if (together) together->see_state(junction, x);
   };
   if (gradients()) {
-    stream_gradients(comm_, job_.config, *stage_, {job_.windows, head_, job_.labels}, visit_state,
+    stream_gradients(comm_, job_.config, *stage_, {job_.windows, head_}, visit_state,
                      visit_gradient, observer_.tokens_seen, clock_, visit_features);
   } else {
     stream_through_stages(comm_, job_.config, *stage_, job_.windows, visit_state,

@@ -118,7 +118,7 @@ int64_t GradientStream::backward(const JunctionVisitor& visit) {
   at::Tensor g;
   if (last()) {
     g = loss_gradient(config_, loss_.head, kept.x.back(),
-                      labels_of(loss_.labels, kept.ids, kept.first_sample));
+                      token_uniforms(kept.first_sample * kept.ids.size(1), kept.ids.numel()));
     kept.x.pop_back();
   } else {
     g = incoming_.take();

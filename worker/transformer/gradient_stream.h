@@ -15,7 +15,6 @@ namespace dotresize {
 struct LossOfWindows {
   const at::Tensor& windows;  ///< [samples, seqlen] int64
   const HeadWeights& head;    ///< in the compute dtype on the stage's device; last rank only
-  LabelSource labels;
 };
 
 /// The pipeline schedule with its way back: microbatches flow through the stages of all ranks, and

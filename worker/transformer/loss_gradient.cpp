@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 
 #include "job/plan/block_sizes.h"
 #include "worker/transformer/backward.h"
@@ -61,31 +60,26 @@ class LabelDraw {
 
 /// With respect to the normed stream [tokens, d] in the compute dtype: p·W - W[label], float32.
 at::Tensor normed_gradient(const at::Tensor& head, const at::Tensor& normed,
-                           const WindowLabels& given) {
+                           const at::Tensor& uniforms) {
   const at::Tensor log_sum = log_sums(head, normed).to(at::kFloat);
   at::Tensor gradient = at::zeros(normed.sizes(), normed.options().dtype(at::kFloat));
-  std::optional<LabelDraw> draw;
-  if (given.uniforms.defined()) draw.emplace(given.uniforms.to(normed.device()));
+  LabelDraw draw(uniforms.to(normed.device()));
   for_each_block(head, normed, [&](const at::Tensor& rows, const at::Tensor& logits) {
     const at::Tensor probabilities = (logits - log_sum).exp_();
-    if (draw) draw->add(probabilities);
+    draw.add(probabilities);
     gradient += at::mm(probabilities.to(rows.scalar_type()), rows).to(at::kFloat);
   });
-  if (draw) {
-    return gradient.sub_(head.index_select(0, draw->labels(head.size(0))).to(at::kFloat));
-  }
-  const at::Tensor labels = given.labels.to(normed.device());
-  gradient.sub_(head.index_select(0, labels.clamp_min(0)).to(at::kFloat));
-  return gradient.mul_((labels >= 0).unsqueeze(1));
+  return gradient.sub_(head.index_select(0, draw.labels(head.size(0))).to(at::kFloat));
 }
 
 }  // namespace
 
-at::Tensor token_uniforms(uint32_t seed, int64_t first_token, int64_t count) {
+at::Tensor token_uniforms(int64_t first_token, int64_t count) {
+  constexpr uint64_t kSeed = 0;
   at::Tensor uniforms = at::empty({count}, at::kDouble);
   auto* values = uniforms.mutable_data_ptr<double>();
   for (int64_t i = 0; i < count; ++i) {
-    at::Philox4_32 generator(seed, static_cast<uint64_t>(first_token + i));
+    at::Philox4_32 generator(kSeed, static_cast<uint64_t>(first_token + i));
     const uint64_t high = generator();
     const uint64_t bits = (high << 32 | generator()) >> 11;
     values[i] = std::ldexp(static_cast<double>(bits), -53);
@@ -93,23 +87,14 @@ at::Tensor token_uniforms(uint32_t seed, int64_t first_token, int64_t count) {
   return uniforms;
 }
 
-WindowLabels labels_of(const LabelSource& source, const at::Tensor& ids, int64_t first_sample) {
-  if (source.kind == Labels::kModel) {
-    return {token_uniforms(source.seed, first_sample * ids.size(1), ids.numel()), {}};
-  }
-  at::Tensor next = ids.roll(-1, 1);
-  next.narrow(1, ids.size(1) - 1, 1).fill_(-1);
-  return {{}, next.reshape(-1)};
-}
-
 at::Tensor loss_gradient(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x,
-                         const WindowLabels& labels) {
+                         const at::Tensor& uniforms) {
   const at::Tensor tokens = x.reshape({-1, x.size(-1)});
   const auto norm = [&](const at::Tensor& input) {
     return rms_norm(input, head.norm, config.hidden_size, config.rms_norm_eps);
   };
   const at::Tensor of_normed =
-      normed_gradient(head.weight, norm(tokens).to(head.weight.scalar_type()), labels);
+      normed_gradient(head.weight, norm(tokens).to(head.weight.scalar_type()), uniforms);
   return gradient_through(norm, tokens, of_normed).view(x.sizes());
 }
 

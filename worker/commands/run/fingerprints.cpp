@@ -37,12 +37,6 @@ void add_calibration(const TokenWindows& calibration, Json& fingerprint) {
                                 {"seqlen", calibration.windows.size(1)}};
 }
 
-void add_metric(const ResolvedJob& job, Json& options) {
-  options["metric"] = to_string(job.metric);
-  options["labels"] = to_string(job.labels);
-  options["label_seed"] = job.label_seed;
-}
-
 Json method_options(const ResolvedJob& job) {
   Json options = {{"name", job.method.name},
                   {"lambda", job.lambda},
@@ -53,7 +47,7 @@ Json method_options(const ResolvedJob& job) {
                   {"sinkhorn_tolerance", job.sinkhorn_tolerance},
                   {"sinkhorn_max_iterations", job.sinkhorn_max_iterations},
                   {"accept_nonconvergence", job.accept_nonconvergence}};
-  if (job.gradients()) add_metric(job, options);
+  if (job.gradients()) options["metric"] = to_string(job.metric);
   if (job.mlp) {
     options["mlp"] = {{"width", job.mlp->width}, {"expert_width", job.mlp->expert_width}};
     if (job.mlp->by_loss) options["mlp"]["by_loss_in_steps_of"] = job.mlp->round_to;
@@ -84,7 +78,6 @@ Json statistics_fingerprint(const ResolvedJob& job, const TokenWindows& calibrat
   add_calibration(calibration, fingerprint);
   fingerprint["basis"] = job.method.pca() ? "pca" : "identity";
   fingerprint["metric"] = to_string(job.metric);
-  if (job.gradients()) add_metric(job, fingerprint);
   fingerprint[kCosts] = job.method.transport();
   const bool own = job.method.passes() == 1 || job.junction_groups.empty();
   fingerprint[kMapGroups] =

@@ -41,7 +41,6 @@ CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
       tokens.windows, map_options(job), job.widths, run.compute_dtype(), job.junction_groups};
   calibration.map.decomposition_threads = opened.decomposition_threads;
   calibration.shortcuts = job.shortcuts;
-  calibration.labels = {job.labels, job.label_seed};
   calibration.device = run.environment.device.device;
   calibration.fold_dtype = fold_dtype(job.output_dtype);
   return calibration;
@@ -60,7 +59,6 @@ void save_statistics(JobContext& run, const CalibrationJob& job,
                      uniform_widths(job.config, /*head_sliced=*/true, job.config.hidden_size),
                      job.compute_dtype,
                      job.sharing};
-  all.labels = job.labels;
   all.device = job.device;
   take_statistics(run.comm, all, observer, run.clock);
   statistics.publish(run.comm);
