@@ -20,6 +20,9 @@ constexpr int64_t kMaxPieceBytes = int64_t{1} << 30;
 constexpr std::chrono::microseconds kMovesBytes{5};  // of processor time: it may have lost its core
 constexpr int kLooksAtOnce = 20;
 constexpr std::chrono::microseconds kLongestPause{1000};
+// A rank that waits for a message looks once in a longest pause. One that has not looked for this
+// long computes, and fetches the message later.
+constexpr std::chrono::milliseconds kPeerLooksWithin{3};
 
 /// Of this thread.
 std::chrono::nanoseconds processor_time() {
@@ -65,9 +68,9 @@ void for_each_piece(const at::Tensor& tensor, const Piece& piece) {
   } while (offset < bytes);
 }
 
-class MpiTransfer final : public Transfer {
+class MpiTransfer : public Transfer {
  public:
-  MpiTransfer(const MpiCommunicator& comm, at::Tensor tensor, std::string operation)
+  MpiTransfer(MpiCommunicator& comm, at::Tensor tensor, std::string operation)
       : comm_(comm), tensor_(std::move(tensor)), operation_(std::move(operation)) {}
 
   ~MpiTransfer() override {
@@ -91,11 +94,41 @@ class MpiTransfer final : public Transfer {
     requests_.clear();
   }
 
- private:
-  const MpiCommunicator& comm_;
+ protected:
+  MpiCommunicator& comm_;
   at::Tensor tensor_;  // keeps the memory alive while MPI uses it
   std::string operation_;
   std::vector<MPI_Request> requests_;
+};
+
+class MpiSend final : public MpiTransfer, public MpiCommunicator::Departure {
+ public:
+  MpiSend(MpiCommunicator& comm, const at::Tensor& tensor, int to)
+      : MpiTransfer(comm, tensor, "send to rank " + std::to_string(to)) {
+    comm_.add(*this);
+  }
+  ~MpiSend() override { comm_.remove(*this); }
+  MpiSend(const MpiSend&) = delete;
+  MpiSend& operator=(const MpiSend&) = delete;
+
+  bool test() override {
+    int gone = 0;
+    check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &gone,
+                      MPI_STATUSES_IGNORE),
+          operation_);
+    return gone != 0;
+  }
+};
+
+class MpiReceive final : public MpiTransfer {
+ public:
+  MpiReceive(MpiCommunicator& comm, const at::Tensor& tensor, int from)
+      : MpiTransfer(comm, tensor, "receive from rank " + std::to_string(from)) {}
+
+  void wait() override {
+    MpiTransfer::wait();
+    comm_.see_off();
+  }
 };
 
 /// A collective operation: start(pointer, bytes, request) for a piece of the tensor at a time.
@@ -147,6 +180,22 @@ void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,
   }
 }
 
+void MpiCommunicator::see_off() const {
+  Clock::time_point moved = Clock::now();
+  const auto all_gone = [&] {
+    bool gone = true;
+    for (Departure* departure : departures_) gone = departure->test() && gone;
+    return gone;
+  };
+  while (true) {
+    const std::chrono::nanoseconds before_look = processor_time();
+    if (all_gone()) return;
+    if (processor_time() - before_look > kMovesBytes) moved = Clock::now();
+    if (Clock::now() - moved > kPeerLooksWithin) return;
+    std::this_thread::yield();
+  }
+}
+
 void MpiCommunicator::broadcast(at::Tensor& tensor, int root) {
   complete(*this, tensor, "broadcast from rank " + std::to_string(root),
            [&](char* data, int bytes, MPI_Request* request) {
@@ -175,8 +224,7 @@ void MpiCommunicator::all_reduce_sum(at::Tensor& tensor) {
 }
 
 std::unique_ptr<Transfer> MpiCommunicator::send(const at::Tensor& tensor, int to) {
-  auto transfer =
-      std::make_unique<MpiTransfer>(*this, tensor, "send to rank " + std::to_string(to));
+  auto transfer = std::make_unique<MpiSend>(*this, tensor, to);
   transfer->start([&](char* data, int bytes, MPI_Request* request) {
     return MPI_Isend(data, bytes, MPI_BYTE, to, kTag, comm_, request);
   });
@@ -184,8 +232,7 @@ std::unique_ptr<Transfer> MpiCommunicator::send(const at::Tensor& tensor, int to
 }
 
 std::unique_ptr<Transfer> MpiCommunicator::receive(at::Tensor& tensor, int from) {
-  auto transfer =
-      std::make_unique<MpiTransfer>(*this, tensor, "receive from rank " + std::to_string(from));
+  auto transfer = std::make_unique<MpiReceive>(*this, tensor, from);
   transfer->start([&](char* data, int bytes, MPI_Request* request) {
     return MPI_Irecv(data, bytes, MPI_BYTE, from, kTag, comm_, request);
   });

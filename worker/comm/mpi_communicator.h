@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 
+#include <set>
 #include <string>
 
 #include "worker/comm/communicator.h"
@@ -10,8 +11,10 @@ namespace dotresize {
 
 /// MPI between CPU ranks. Every operation is started non-blocking and polled until it completes or
 /// is given up, asleep in between while no bytes move: ranks that wait leave their core to those
-/// that compute. Messages are cut into pieces that MPI's int counts can express. Not thread-safe;
-/// the communicator must be freed before MPI_Finalize.
+/// that compute. What a rank sends moves only while it is in a call of MPI, so a rank that has
+/// received stays until its own messages have gone to the ranks that wait for them. Messages are
+/// cut into pieces that MPI's int counts can express. Not thread-safe; the communicator must be
+/// freed before MPI_Finalize.
 class MpiCommunicator final : public Communicator {
  public:
   /// Duplicates `parent`.
@@ -32,7 +35,20 @@ class MpiCommunicator final : public Communicator {
   /// Waits for one request on `tensor`. `operation` begins the sentence of an error.
   void wait(MPI_Request& request, const std::string& operation, const at::Tensor& tensor) const;
 
+  /// A message of this rank that has not been waited for.
+  class Departure {
+   public:
+    virtual ~Departure() = default;
+    /// Whether it has gone.
+    virtual bool test() = 0;
+  };
+  void add(Departure& departure) { departures_.insert(&departure); }
+  void remove(Departure& departure) { departures_.erase(&departure); }
+  /// Stays in MPI as long as messages of this rank move.
+  void see_off() const;
+
  private:
+  std::set<Departure*> departures_;
   MPI_Comm comm_ = MPI_COMM_NULL;
   WaitLimit limit_;
   int rank_ = 0;
