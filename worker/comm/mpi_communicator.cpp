@@ -23,6 +23,8 @@ constexpr std::chrono::microseconds kLongestPause{1000};
 // A rank that waits for a message looks once in a longest pause. One that has not looked for this
 // long computes, and fetches the message later.
 constexpr std::chrono::milliseconds kPeerLooksWithin{3};
+// Some transports take long to look though nothing moves.
+constexpr std::chrono::milliseconds kLongestStay{100};
 
 /// Of this thread.
 std::chrono::nanoseconds processor_time() {
@@ -68,6 +70,19 @@ void for_each_piece(const at::Tensor& tensor, const Piece& piece) {
   } while (offset < bytes);
 }
 
+/// A collective operation: start(pointer, bytes, request) for a piece of the tensor at a time.
+template <typename Start>
+void complete(const MpiCommunicator& comm, const at::Tensor& tensor, const std::string& operation,
+              const Start& start) {
+  for_each_piece(tensor, [&](char* data, int bytes) {
+    MPI_Request request;
+    check(start(data, bytes, &request), operation);
+    comm.wait(request, operation, tensor);
+  });
+}
+
+}  // namespace
+
 class MpiTransfer : public Transfer {
  public:
   MpiTransfer(MpiCommunicator& comm, at::Tensor tensor, std::string operation)
@@ -101,17 +116,18 @@ class MpiTransfer : public Transfer {
   std::vector<MPI_Request> requests_;
 };
 
-class MpiSend final : public MpiTransfer, public MpiCommunicator::Departure {
+class MpiSend final : public MpiTransfer {
  public:
   MpiSend(MpiCommunicator& comm, const at::Tensor& tensor, int to)
       : MpiTransfer(comm, tensor, "send to rank " + std::to_string(to)) {
-    comm_.add(*this);
+    comm_.sends_.insert(this);
   }
-  ~MpiSend() override { comm_.remove(*this); }
+  ~MpiSend() override { comm_.sends_.erase(this); }
   MpiSend(const MpiSend&) = delete;
   MpiSend& operator=(const MpiSend&) = delete;
 
-  bool test() override {
+  /// Whether it has gone.
+  bool test() {
     int gone = 0;
     check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &gone,
                       MPI_STATUSES_IGNORE),
@@ -130,19 +146,6 @@ class MpiReceive final : public MpiTransfer {
     comm_.see_off();
   }
 };
-
-/// A collective operation: start(pointer, bytes, request) for a piece of the tensor at a time.
-template <typename Start>
-void complete(const MpiCommunicator& comm, const at::Tensor& tensor, const std::string& operation,
-              const Start& start) {
-  for_each_piece(tensor, [&](char* data, int bytes) {
-    MPI_Request request;
-    check(start(data, bytes, &request), operation);
-    comm.wait(request, operation, tensor);
-  });
-}
-
-}  // namespace
 
 MpiCommunicator::MpiCommunicator(MPI_Comm parent, WaitLimit limit) : limit_(std::move(limit)) {
   check(MPI_Comm_dup(parent, &comm_), "MPI_Comm_dup");
@@ -181,13 +184,14 @@ void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,
 }
 
 void MpiCommunicator::see_off() const {
+  const Clock::time_point end = Clock::now() + kLongestStay;
   Clock::time_point moved = Clock::now();
   const auto all_gone = [&] {
     bool gone = true;
-    for (Departure* departure : departures_) gone = departure->test() && gone;
+    for (MpiSend* send : sends_) gone = send->test() && gone;
     return gone;
   };
-  while (true) {
+  while (Clock::now() < end) {
     const std::chrono::nanoseconds before_look = processor_time();
     if (all_gone()) return;
     if (processor_time() - before_look > kMovesBytes) moved = Clock::now();

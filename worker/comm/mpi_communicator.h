@@ -9,6 +9,8 @@
 
 namespace dotresize {
 
+class MpiSend;
+
 /// MPI between CPU ranks. Every operation is started non-blocking and polled until it completes or
 /// is given up, asleep in between while no bytes move: ranks that wait leave their core to those
 /// that compute. What a rank sends moves only while it is in a call of MPI, so a rank that has
@@ -35,20 +37,14 @@ class MpiCommunicator final : public Communicator {
   /// Waits for one request on `tensor`. `operation` begins the sentence of an error.
   void wait(MPI_Request& request, const std::string& operation, const at::Tensor& tensor) const;
 
-  /// A message of this rank that has not been waited for.
-  class Departure {
-   public:
-    virtual ~Departure() = default;
-    /// Whether it has gone.
-    virtual bool test() = 0;
-  };
-  void add(Departure& departure) { departures_.insert(&departure); }
-  void remove(Departure& departure) { departures_.erase(&departure); }
-  /// Stays in MPI as long as messages of this rank move.
+ private:
+  friend class MpiSend;
+  friend class MpiReceive;
+
+  /// Stays in MPI as long as messages of this rank move, but no longer than kLongestStay.
   void see_off() const;
 
- private:
-  std::set<Departure*> departures_;
+  std::set<MpiSend*> sends_;  ///< whose transfers exist
   MPI_Comm comm_ = MPI_COMM_NULL;
   WaitLimit limit_;
   int rank_ = 0;
