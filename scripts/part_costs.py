@@ -72,7 +72,7 @@ def in_dense_form(name, tensor, dense, config):
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     if name.endswith("v_proj.weight") or name.endswith("v_proj.bias"):
         return padded_heads(tensor, config.num_key_value_heads, head_dim, 0)
-    if name.endswith("o_proj.weight"):
+    if name.endswith("o_proj.weight") and tensor.shape[1]:
         return padded_heads(tensor, config.num_attention_heads, head_dim, 1)
     padding = [(0, wanted - found) for found, wanted in zip(tensor.shape, dense.shape, strict=True)]
     return torch.nn.functional.pad(tensor, [amount for pair in reversed(padding) for amount in pair])
@@ -100,10 +100,15 @@ def parts_of(report):
     return [(part["name"], part["predicted_rise"] if of_loss else None) for part in cut]
 
 
-def tensors_of(part, weights):
-    """Names in the dense model: layers.3.attention is model.layers.3.self_attn there."""
+def tensors_of(part, weights, model):
+    """Names in the dense model: layers.3.attention is model.layers.3.self_attn there. Of a sublayer that is gone:
+    one that writes nothing."""
     prefix = "model." + part.replace(".attention", ".self_attn") + "."
-    return {name: tensor for name, tensor in weights.items() if name.startswith(prefix)}
+    found = {name: tensor for name, tensor in weights.items() if name.startswith(prefix)}
+    if found:
+        return found
+    writes = prefix + ("o_proj" if part.endswith(".attention") else "down_proj") + ".weight"
+    return {name: weight.new_zeros(len(weight), 0) for name, weight in model.named_parameters() if name == writes}
 
 
 def measure(options):
@@ -117,7 +122,7 @@ def measure(options):
     everything = {}
     rows = []
     for part, predicted in parts_of(report):
-        tensors = tensors_of(part, weights)
+        tensors = tensors_of(part, weights, model)
         if not tensors:
             raise InputError(f"{options.output}: has no tensors of {part}")
         everything |= tensors

@@ -290,7 +290,8 @@ std::vector<int64_t> read_by_layer(const ConfigFields& fields, const ModelConfig
   std::vector<int64_t> result;
   for (const json& size : sizes) {
     const int64_t sublayer = first_sublayer + 2 * std::ssize(result);
-    result.push_back(fields.required_integer(key, size, 1, of_source(config, sublayer)));
+    const int64_t least = has_output_bias(config, sublayer) ? 1 : 0;
+    result.push_back(fields.required_integer(key, size, least, of_source(config, sublayer)));
   }
   return result;
 }
@@ -348,6 +349,18 @@ int64_t value_head_dim(const ModelConfig& config, int64_t sublayer) {
   if (!is_attention(sublayer)) return 0;
   if (config.value_head_dims.empty()) return config.head_dim;
   return config.value_head_dims.at(static_cast<std::size_t>(layer_of(sublayer)));
+}
+
+int64_t inner_width(const ModelConfig& config, int64_t sublayer) {
+  return is_attention(sublayer) ? value_head_dim(config, sublayer) : mlp_width(config, sublayer);
+}
+
+bool is_skipped(const ModelConfig& config, int64_t sublayer) {
+  return inner_width(config, sublayer) == 0;
+}
+
+bool has_output_bias(const ModelConfig& config, int64_t sublayer) {
+  return is_attention(sublayer) ? config.output_bias : config.mlp_bias;
 }
 
 ShortcutForm ModelConfig::shortcut(int64_t sublayer) const {

@@ -105,10 +105,10 @@ struct ModelConfig {
   /// Of each sublayer of a compressed model. Empty: one matrix each, but within a group nothing.
   std::vector<ShortcutForm> shortcuts;
   /// [L] features of the layer's MLP, or of each of its experts, where they differ from layer to
-  /// layer. Empty: intermediate_size, or that of the mixture.
+  /// layer; 0: the layer has none. Empty: intermediate_size, or that of the mixture.
   std::vector<int64_t> intermediate_sizes;
   /// [L] channels of each value head of the layer's attention, up to head_dim, which is that of
-  /// queries and keys. Empty: head_dim. No stock model has others.
+  /// queries and keys; 0: the layer has no attention. Empty: head_dim. No stock model has others.
   std::vector<int64_t> value_head_dims;
 
   /// Channels of a head that the rotary embedding turns.
@@ -144,6 +144,15 @@ int64_t mlp_width(const ModelConfig& config, int64_t sublayer);
 
 /// Channels of each value head of the sublayer's attention. 0 for an MLP.
 int64_t value_head_dim(const ModelConfig& config, int64_t sublayer);
+
+/// Features of an MLP, channels of a value head.
+int64_t inner_width(const ModelConfig& config, int64_t sublayer);
+
+/// A sublayer without an inside is only its skip path: it has neither projections nor a norm.
+bool is_skipped(const ModelConfig& config, int64_t sublayer);
+
+/// Whether the sublayer adds a bias to the stream: such a one is not skipped.
+bool has_output_bias(const ModelConfig& config, int64_t sublayer);
 
 /// Reads and checks `model_dir`/config.json. Throws InputError for a missing or malformed file, an
 /// unsupported architecture or variant (by name, with the reason), or values that contradict each

@@ -160,8 +160,13 @@ void add_shortcut_rows(const ShortcutForm& form, std::string_view module,
 
 std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer,
                                      SublayerForm form) {
-  const auto [block, in_proj, out_proj, in_bias, out_bias] = projections_of(config, sublayer);
+  const std::string_view shortcut = is_attention(sublayer) ? "attention_shortcut" : "mlp_shortcut";
   std::vector<TensorRow> rows;
+  if (is_skipped(config, sublayer)) {
+    add_shortcut_rows(form.shortcut, shortcut, rows);
+    return rows;
+  }
+  const auto [block, in_proj, out_proj, in_bias, out_bias] = projections_of(config, sublayer);
   rows.reserve(2 * in_proj.size() + 6);  // with biases, out_proj, norms and a shortcut's factors
   for (const Projection& in : in_proj) {
     rows.push_back(
@@ -185,7 +190,7 @@ std::vector<TensorRow> sublayer_rows(const ModelConfig& config, int64_t sublayer
     rows.push_back(
         {TensorRole::kNorm, "", attends ? "input_layernorm" : "post_attention_layernorm", kIn, {}});
   }
-  add_shortcut_rows(form.shortcut, attends ? "attention_shortcut" : "mlp_shortcut", rows);
+  add_shortcut_rows(form.shortcut, shortcut, rows);
   return rows;
 }
 

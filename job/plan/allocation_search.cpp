@@ -91,8 +91,12 @@ struct Choice {
 
 /// Sizes that a part may have, descending, and what is predicted of each.
 struct Part {
-  Part(std::vector<int64_t> possible, std::vector<double> predicted)
-      : sizes(std::move(possible)), rises(std::move(predicted)), hull(lower_hull({sizes, rises})) {}
+  /// The hull is that of the first `count` sizes.
+  Part(std::vector<int64_t> possible, std::vector<double> predicted, std::size_t count)
+      : sizes(std::move(possible)),
+        rises(std::move(predicted)),
+        hull(lower_hull({{sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(count)},
+                         {rises.begin(), rises.begin() + static_cast<std::ptrdiff_t>(count)}})) {}
 
   /// Index of the best size if each unit of it costs so much.
   std::size_t best(double price) const {
@@ -106,12 +110,23 @@ struct Part {
   std::vector<HullCorner> hull;
 };
 
+/// Features or channels; the hull has no place for a sublayer that goes altogether, whose parameters
+/// are not in proportion.
+Part inner_part(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises,
+                int64_t sublayer) {
+  std::vector<int64_t> sizes = possible_inner_widths(config, job, sublayer);
+  const std::size_t count = sizes.size() - (sizes.back() == 0 ? 1 : 0);
+  return {std::move(sizes), curve_of(rises, sublayer), count};
+}
+
 /// Ranks of a sublayer's shortcut.
 Part shortcut_part(const ResolvedJob& job, const PredictedRises& rises, int64_t sublayer) {
   const auto s = static_cast<std::size_t>(sublayer);
   const bool predicted = !rises.shortcuts.empty() && !rises.shortcuts.at(s).empty();
-  if (!predicted) return {{job.shortcuts.rank}, {0.0}};
-  return {possible_shortcut_ranks(job.hidden_size), rises.shortcuts[s]};
+  if (!predicted) return {{job.shortcuts.rank}, {0.0}, 1};
+  std::vector<int64_t> ranks = possible_shortcut_ranks(job.hidden_size);
+  const std::size_t count = ranks.size();
+  return {std::move(ranks), rises.shortcuts[s], count};
 }
 
 class Search {
@@ -135,10 +150,14 @@ class Search {
   int64_t of_each(std::size_t sublayer, std::size_t in, std::size_t out) const {
     return counts_[sublayer].each.at(widths_[in], widths_[out]);
   }
-  /// The best between two widths, for a price of a parameter.
-  std::size_t size_at(double price, std::size_t s, std::size_t in, std::size_t out) const {
-    return inner_[s].best(price * static_cast<double>(of_each(s, in, out)));
+  /// Parameters of a sublayer but for its shortcut.
+  int64_t inside(std::size_t s, std::size_t in, std::size_t out, std::size_t size) const {
+    const int64_t width = inner_[s].sizes[size];
+    if (width == 0) return 0;
+    return counts_[s].rest.at(widths_[in], widths_[out]) + of_each(s, in, out) * width;
   }
+  /// The best between two widths, for a price of a parameter.
+  std::size_t size_at(double price, std::size_t s, std::size_t in, std::size_t out) const;
   std::size_t rank_at(double price, std::size_t s, std::size_t in, std::size_t out) const {
     return shortcuts_[s].best(price * static_cast<double>(widths_[in] + widths_[out]));
   }
@@ -151,8 +170,7 @@ class Search {
                        std::size_t rank) const;
   int64_t parameters(std::size_t sublayer, std::size_t in, std::size_t out, std::size_t size,
                      std::size_t rank) const {
-    return counts_[sublayer].rest.at(widths_[in], widths_[out]) +
-           of_each(sublayer, in, out) * inner_[sublayer].sizes[size] +
+    return inside(sublayer, in, out, size) +
            shortcut_parameters(shortcut(sublayer, in, out, rank), widths_[in], widths_[out]);
   }
   const LinearCount& ends(bool tied) const { return tied ? tied_ends_ : untied_ends_; }
@@ -192,7 +210,7 @@ Search::Search(const ModelConfig& config, const ResolvedJob& job, const Predicte
       least_(least_allocated_width(job)) {
   for (int64_t s = 0; s < sublayers(); ++s) {
     counts_.push_back(count_of(config, s));
-    inner_.emplace_back(possible_inner_widths(config, job, s), curve_of(rises, s));
+    inner_.push_back(inner_part(config, job, rises, s));
     shortcuts_.push_back(shortcut_part(job, rises, s));
   }
   untied_ends_ = count_of_ends(config, /*tied=*/false, false);
@@ -201,6 +219,14 @@ Search::Search(const ModelConfig& config, const ResolvedJob& job, const Predicte
   tied_ends_ = count_of_ends(config, /*tied=*/true, /*projects_head=*/true);
   const NetSize size = net_size(config, job, job.widths);
   limit_ = largest_bytes(job.allocation->size, size.dense_bytes) / size_in_bytes(job.output_dtype);
+}
+
+std::size_t Search::size_at(double price, std::size_t s, std::size_t in, std::size_t out) const {
+  const Part& inner = inner_[s];
+  const std::size_t kept = inner.best(price * static_cast<double>(of_each(s, in, out)));
+  if (inner.sizes.back() > 0) return kept;
+  const double saved = price * static_cast<double>(inside(s, in, out, kept));
+  return inner.rises.back() < inner.rises[kept] + saved ? inner.sizes.size() - 1 : kept;
 }
 
 /// Nothing, if the shortcut is exact between these widths.

@@ -15,8 +15,12 @@ std::vector<int64_t> possible_value_dims(const ModelConfig& config) {
 
 std::vector<int64_t> possible_inner_widths(const ModelConfig& config, const ResolvedJob& job,
                                            int64_t sublayer) {
-  return is_attention(sublayer) ? possible_value_dims(config)
-                                : possible_mlp_widths(config, job.mlp.value(), sublayer);
+  std::vector<int64_t> widths = is_attention(sublayer)
+                                    ? possible_value_dims(config)
+                                    : possible_mlp_widths(config, job.mlp.value(), sublayer);
+  const bool may_go = job.allocation && !job.stock_output() && !has_output_bias(config, sublayer);
+  if (may_go) widths.push_back(0);
+  return widths;
 }
 
 int64_t attention_features(const ModelConfig& config) { return config.num_heads * config.head_dim; }

@@ -15,7 +15,8 @@ namespace dotresize {
 /// That a value head may get: head_dim, then multiples of a 32nd of it, descending.
 std::vector<int64_t> possible_value_dims(const ModelConfig& config);
 
-/// possible_value_dims() of an attention, possible_mlp_widths() of an MLP that may be cut.
+/// possible_value_dims() of an attention, possible_mlp_widths() of an MLP that may be cut; then 0,
+/// if the sublayer may go altogether.
 std::vector<int64_t> possible_inner_widths(const ModelConfig& config, const ResolvedJob& job,
                                            int64_t sublayer);
 

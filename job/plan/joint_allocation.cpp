@@ -74,18 +74,14 @@ Allocation best_with_one_map(const ModelConfig& config, const ResolvedJob& job,
   throw std::invalid_argument("the smallest widths have more parameters than there may be");
 }
 
-/// Parameters for each feature of the sublayer's MLPs, or channel of its value heads, in a model
-/// without maps.
-int64_t parameters_of_each(const ModelConfig& config, int64_t sublayer) {
-  const int64_t d = config.hidden_size;
+/// Parameters of the sublayer in a model without maps, if it has so many features or channels.
+int64_t parameters_inside(const ModelConfig& config, int64_t sublayer, int64_t size) {
   const auto layers = static_cast<std::size_t>(config.num_layers);
-  const auto with = [&](int64_t size) {
-    ModelConfig cut = config;
-    cut.intermediate_sizes.assign(layers, size);
-    cut.value_head_dims.assign(layers, size);
-    return sublayer_parameters(cut, sublayer, d, d, /*folded=*/false);
-  };
-  return with(2) - with(1);
+  ModelConfig cut = config;
+  cut.intermediate_sizes.assign(layers, size);
+  cut.value_head_dims.assign(layers, size);
+  return sublayer_parameters(cut, sublayer, config.hidden_size, config.hidden_size,
+                             /*folded=*/false);
 }
 
 Allocation without_maps(const ModelConfig& config, const ResolvedJob& job) {
@@ -151,9 +147,10 @@ Allocation smallest(const ModelConfig& config, const ResolvedJob& job) {
   Allocation found;
   found.widths = uniform_widths(config, job.head_sliced,
                                 widths.at(job.stock_output() ? 0 : least_allocated_width(job)));
-  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
-    found.features.push_back(possible_mlp_widths(config, job.mlp.value(), 2 * layer + 1).back());
-    if (job.allocates_values()) found.values.push_back(possible_value_dims(config).back());
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    if (!may_be_cut(job, s)) continue;
+    (is_attention(s) ? found.values : found.features)
+        .push_back(possible_inner_widths(config, job, s).back());
   }
   return found;
 }
@@ -198,14 +195,13 @@ std::optional<Allocation> allocate_without_maps(const ModelConfig& config, const
                                                 const PredictedRises& rises) {
   if (job.stock_output()) return uniform_without_maps(config, job, rises);
   std::vector<LossCurve> curves;
-  int64_t parameters = 0;  // of what the narrowest have inside
+  int64_t parameters = 0;  // of the narrowest
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
-    const int64_t of_each = parameters_of_each(config, s);
     const auto layer = static_cast<std::size_t>(layer_of(s));
     LossCurve& curve = curves.emplace_back();
     curve.rises = is_attention(s) ? rises.values.at(layer) : rises.mlps.at(layer);
     for (const int64_t size : possible_inner_widths(config, job, s)) {
-      curve.parameters.push_back(of_each * size);
+      curve.parameters.push_back(parameters_inside(config, s, size));
     }
     parameters += curve.parameters.back();
   }

@@ -3,17 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <stdexcept>
 
 namespace dotresize {
 namespace {
-
-/// From one size to the next smaller one.
-struct Step {
-  std::size_t curve = 0;
-  int64_t saved = 0;   ///< parameters
-  double price = 0.0;  ///< rise of the loss for each of them
-};
 
 void check(const LossCurve& curve) {
   const bool finite =
@@ -28,8 +22,9 @@ void check(const LossCurve& curve) {
   }
 }
 
-/// Steps of one price: an edge of the hull.
+/// Neighbouring steps of a curve, from one size to the next smaller one: an edge of its hull.
 struct Edge {
+  std::size_t curve = 0;
   std::size_t steps = 0;
   int64_t saved = 0;
   double rise = 0.0;
@@ -38,10 +33,10 @@ struct Edge {
 };
 
 /// Ascending in their price.
-std::vector<Edge> hull_of(const LossCurve& curve) {
+std::vector<Edge> hull_of(const LossCurve& curve, std::size_t index = 0) {
   std::vector<Edge> edges;
   for (std::size_t i = 1; i < curve.parameters.size(); ++i) {
-    Edge edge{1, curve.parameters[i - 1] - curve.parameters[i],
+    Edge edge{index, 1, curve.parameters[i - 1] - curve.parameters[i],
               curve.rises[i] - curve.rises[i - 1]};
     while (!edges.empty() && edges.back().price() >= edge.price()) {
       edge.steps += edges.back().steps;
@@ -54,12 +49,26 @@ std::vector<Edge> hull_of(const LossCurve& curve) {
   return edges;
 }
 
-void add_steps(const LossCurve& curve, std::size_t index, std::vector<Step>& steps) {
-  std::size_t size = 1;
-  for (const Edge& edge : hull_of(curve)) {
-    for (std::size_t step = 0; step < edge.steps; ++step, ++size) {
-      steps.push_back({index, curve.parameters[size - 1] - curve.parameters[size], edge.price()});
+/// Gives parts their next larger size as long as there is room, first what lowers the loss most for
+/// each parameter, and of equals the last one.
+void give_back(const std::vector<LossCurve>& curves, int64_t room,
+               std::vector<std::size_t>& chosen) {
+  while (true) {
+    std::size_t best = curves.size();
+    double most = 0.0;
+    for (std::size_t index = 0; index < curves.size(); ++index) {
+      const auto& [parameters, rises] = curves[index];
+      const std::size_t size = chosen[index];
+      if (size == 0 || parameters[size - 1] - parameters[size] > room) continue;
+      const double worth = (rises[size] - rises[size - 1]) /
+                           static_cast<double>(parameters[size - 1] - parameters[size]);
+      if (worth < most || worth <= 0.0) continue;
+      most = worth;
+      best = index;
     }
+    if (best == curves.size()) return;
+    const std::size_t size = chosen[best]--;
+    room -= curves[best].parameters[size - 1] - curves[best].parameters[size];
   }
 }
 
@@ -75,22 +84,24 @@ std::vector<HullCorner> lower_hull(const LossCurve& curve) {
 
 std::vector<std::size_t> allocate_by_loss(const std::vector<LossCurve>& curves,
                                           int64_t parameters) {
-  std::vector<Step> steps;
+  std::vector<Edge> edges;
   int64_t total = 0;
   for (std::size_t index = 0; index < curves.size(); ++index) {
     check(curves[index]);
     total += curves[index].parameters.front();
-    add_steps(curves[index], index, steps);
+    std::ranges::copy(hull_of(curves[index], index), std::back_inserter(edges));
   }
-  std::ranges::stable_sort(steps, {}, &Step::price);
+  std::ranges::stable_sort(edges, {}, &Edge::price);
   std::vector<std::size_t> chosen(curves.size(), 0);
-  for (const Step& step : steps) {
-    if (total <= parameters) return chosen;
-    total -= step.saved;
-    ++chosen[step.curve];
+  for (auto edge = edges.begin(); total > parameters; ++edge) {
+    if (edge == edges.end()) {
+      throw std::invalid_argument("the smallest sizes have more parameters than there may be");
+    }
+    total -= edge->saved;
+    chosen[edge->curve] += edge->steps;
   }
-  if (total <= parameters) return chosen;
-  throw std::invalid_argument("the smallest sizes have more parameters than there may be");
+  give_back(curves, parameters - total, chosen);
+  return chosen;
 }
 
 }  // namespace dotresize

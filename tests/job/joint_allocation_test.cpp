@@ -54,14 +54,14 @@ class JointAllocation : public ResolveJob {
     for (std::size_t layer = 0; layer < layers.size(); ++layer) {
       std::vector<double>& curve = rises.mlps.emplace_back();
       const auto s = 2 * static_cast<int64_t>(layer) + 1;
-      for (const int64_t width : possible_mlp_widths(config_, *job.mlp, s)) {
+      for (const int64_t width : possible_inner_widths(config_, job, s)) {
         const auto lost = static_cast<double>(768 - width);
         curve.push_back(layers[layer] * lost * lost);
       }
     }
     for (const double weight : values) {
       std::vector<double>& curve = rises.values.emplace_back();
-      for (const int64_t dim : possible_value_dims(config_)) {
+      for (const int64_t dim : possible_inner_widths(config_, job, 0)) {
         const auto lost = static_cast<double>(32 - dim);
         curve.push_back(100.0 * weight * lost * lost);
       }
@@ -198,10 +198,10 @@ TEST_F(JointAllocation, TheOutputIsAsLargeAsItsTensors) {
   const Allocation chosen = allocate_jointly(
       config_, job,
       squares(job, std::vector<double>(13, 1.0), std::vector<double>(6, 1.0), values));
-  EXPECT_EQ(chosen.values[1], 1);
+  EXPECT_EQ(chosen.values[1], 0);  // with its queries and keys
   EXPECT_EQ(chosen.values[0], 32);
   const ModelConfig cut = with_features(config_, job, chosen);
-  EXPECT_EQ(value_head_dim(cut, 2), 1);
+  EXPECT_TRUE(is_skipped(cut, 2));
   const ModelConfig output =
       output_model_config(cut, with_allocation(job, config_, chosen), chosen.widths);
   EXPECT_EQ(output.value_head_dims, chosen.values);
@@ -211,7 +211,7 @@ TEST_F(JointAllocation, TheOutputIsAsLargeAsItsTensors) {
   const int64_t k_in = output.junction_widths[2];
   const int64_t k_out = output.junction_widths[3];
   EXPECT_EQ(stored_parameters(wide) - stored_parameters(output),
-            31 * (2 * k_in + 8 * k_out));  // heads: 2 of values, 8 of queries
+            32 * (12 * k_in + 8 * k_out));  // heads: 8 of queries, 2 of keys, 2 of values
 }
 
 TEST_F(JointAllocation, ValueHeadsGetMultiplesOfA32ndOfTheHeads) {
@@ -337,8 +337,37 @@ TEST_F(JointAllocation, WithoutMapsEveryJunctionKeepsItsWidthAndTheSizeIsMet) {
   }
 }
 
+/// What a whole sublayer saves is more than its features or channels: queries and keys go, too.
+TEST_F(JointAllocation, WithoutMapsASublayerMayGoAltogether) {
+  const ResolvedJob job = resolve();
+  std::vector<double> layers(6, 1e-3);
+  layers[3] = 1e-7;
+  std::vector<double> values(6, 1.0);
+  values[4] = 1e-5;
+  const PredictedRises rises = squares(job, {}, layers, values);
+  const Allocation chosen = allocate_without_maps(config_, job, rises).value();
+  EXPECT_EQ(chosen.features[3], 0);
+  EXPECT_EQ(chosen.values[4], 0);
+  EXPECT_GT(std::ranges::count_if(chosen.values, [](int64_t dim) { return dim > 0; }), 3);
+  const NetSize size = size_of(job, chosen);
+  const int64_t most = largest_bytes(0.8, size.dense_bytes);
+  EXPECT_LE(size.compressed_bytes, most);
+  EXPECT_GT(size.compressed_bytes, most - 2 * (3 * 256 * 8));
+  const ModelConfig cut = with_features(config_, job, chosen);
+  EXPECT_EQ(stored_parameters(output_model_config(cut, with_allocation(job, config_, chosen),
+                                                  chosen.widths)),
+            size.compressed_parameters);
+}
+
+TEST_F(JointAllocation, ASublayerThatAddsABiasStays) {
+  config_.mlp_bias = true;
+  const ResolvedJob job = resolve();
+  EXPECT_EQ(possible_inner_widths(config_, job, 1).back(), job.allocation->round_to);
+  EXPECT_EQ(possible_inner_widths(config_, job, 0).back(), 0);
+}
+
 TEST_F(JointAllocation, WithoutMapsASizeBelowThatOfTheTablesIsNotThere) {
-  spec_.mutable_method()->set_size(0.33);  // both tables have 0.317
+  spec_.mutable_method()->set_size(0.31);  // both tables have 0.317
   ResolvedJob job = resolve();
   const PredictedRises rises = squares(job, {}, std::vector<double>(6, 1e-3));
   EXPECT_FALSE(allocate_without_maps(config_, job, rises));

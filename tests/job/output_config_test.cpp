@@ -88,6 +88,7 @@ TEST(OutputConfig, SaysHowWideTheValueHeadsOfEachLayerAre) {
   ModelConfig cut = source;
   cut.value_head_dims.assign(static_cast<std::size_t>(source.num_layers), 128);
   cut.value_head_dims[1] = 37;
+  cut.value_head_dims[2] = 0;
   const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/false, 384);
   const ModelConfig written = output_model_config(cut, ResolvedJob(), widths);
   const ModelConfig output =
@@ -95,6 +96,7 @@ TEST(OutputConfig, SaysHowWideTheValueHeadsOfEachLayerAre) {
   EXPECT_EQ(value_head_dim(output, 0), 128);
   EXPECT_EQ(value_head_dim(output, 1), 0);
   EXPECT_EQ(value_head_dim(output, 2), 37);
+  EXPECT_TRUE(is_skipped(output, 4));
   EXPECT_EQ(output.head_dim, 128);
   EXPECT_FALSE(json::parse(output_of(kQwen3Config)).contains("value_head_dims"));
 }

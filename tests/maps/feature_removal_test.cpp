@@ -110,6 +110,15 @@ TEST(FeatureRemoval, CostsOnItsWayWhatItCostsIfItEndsThere) {
   EXPECT_EQ(removal_rises(mlp.gram.clone(), mlp.weight, mlp.metric, 150).size(), 1U);
 }
 
+TEST(FeatureRemoval, OfAllFeaturesCostsAllThatTheyWrite) {
+  const Mlp mlp(70);
+  const std::vector<double> rises = removal_rises(mlp.gram.clone(), mlp.weight, mlp.metric, 0);
+  ASSERT_EQ(rises.size(), 71U);
+  const at::Tensor written = at::mm(at::mm(mlp.weight, mlp.H()), mlp.weight.t());
+  const double expected = 0.5 * (written * mlp.F(true)).sum().item<double>();
+  EXPECT_NEAR(rises.back(), expected, 1e-9 * expected);
+}
+
 TEST(FeatureRemoval, OfNoFeatureChangesNothing) {
   const Mlp mlp(20);
   const CutFeatures cut = remove_features(mlp.gram.clone(), mlp.weight, mlp.metric, 20);

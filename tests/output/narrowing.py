@@ -295,6 +295,17 @@ def without_values(tensors, keys, dims):
     return cut
 
 
+def without_sublayers(tensors, mlps, attentions):
+    """Tensors by their stored names, without the MLPs and the attentions of these layers; their shortcuts stay."""
+
+    def stays(name):
+        if re.search(r"\.(mlp|block_sparse_moe)\.", name):
+            return layer_of(name) not in mlps
+        return not re.search(r"\.self_attn\.", name) or layer_of(name) not in attentions
+
+    return {name: tensor for name, tensor in tensors.items() if stays(name)}
+
+
 def output_keys(keys, widths, dtype="float32", rotary="both"):
     """The config.json of the output. rotary: the settings as transformers "4", "5" or "both" do."""
     scaling = keys.get("rope_scaling") or {"rope_type": "default"}

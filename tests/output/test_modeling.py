@@ -22,6 +22,7 @@ from narrowing import (
     tie,
     tiny_keys,
     without_features,
+    without_sublayers,
     without_values,
     write_output,
 )
@@ -420,6 +421,24 @@ def test_value_heads_may_be_narrower_than_the_others(tmp_path, source, attention
     assert torch.equal(cached, generate(model, some_ids(), use_cache=False))
 
     assert saved_and_loaded(model, tmp_path).config.value_head_dims == dims
+
+
+# The first attention, from which transformers takes the number of cached tokens, is not there.
+@pytest.mark.parametrize("source", ["llama", "phi3", "qwen2", "mixtral", "qwen3_moe"])
+def test_a_layer_may_lack_its_attention_or_its_mlp(tmp_path, source):
+    sizes, dims = [20, 0, 7], [0, SOURCES[source]["head_dim"], 5]
+    dense = random_dense(SOURCES[source])
+    silence_features(dense, lambda layer, feature: feature >= sizes[layer])
+    silence_values(dense, dims)
+    maps = random_maps(48, NARROW)
+    keys = {**output_keys(SOURCES[source], NARROW), "intermediate_sizes": sizes, "value_head_dims": dims}
+    tensors = without_values(without_features(fold(dense, maps), sizes), SOURCES[source], dims)
+    model = load(write_output(tmp_path / "model", without_sublayers(tensors, [1], [0]), keys))
+    expected = projected_logits(dense, maps, some_ids())
+    torch.testing.assert_close(logits(model, some_ids()), expected, atol=1e-4, rtol=0)
+    cached = generate(model, some_ids(), use_cache=True)
+    assert torch.equal(cached, generate(model, some_ids(), use_cache=False))
+    saved_and_loaded(model, tmp_path)
 
 
 def test_narrower_value_heads_are_trainable_and_compile(tmp_path):

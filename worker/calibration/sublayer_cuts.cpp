@@ -54,11 +54,6 @@ SublayerSums copy_of(const SublayerSums& sums) {
   return copy;
 }
 
-/// Features of an MLP, channels of a value head.
-int64_t inner_width(const ModelConfig& config, int64_t sublayer) {
-  return is_attention(sublayer) ? value_head_dim(config, sublayer) : mlp_width(config, sublayer);
-}
-
 bool is_cut(const ModelConfig& dense, const ModelConfig& cut, int64_t sublayer) {
   return inner_width(cut, sublayer) < inner_width(dense, sublayer);
 }
@@ -271,6 +266,10 @@ void SublayerCuts::cut(SublayerSums sums, int64_t width) {
   const PhaseClock::Scope scope(clock_, "cut", name);
   std::vector<double> rises;
   std::map<std::string, at::Tensor> tensors = with_context(name, [&] {
+    if (width == 0) {
+      rises = {curve(sums, {inner_width(job_.config, sums.sublayer), 0}).back()};
+      return std::map<std::string, at::Tensor>{};
+    }
     return is_attention(sums.sublayer) ? cut_values(sums, width, rises)
                                        : cut_features(sums, width, rises);
   });

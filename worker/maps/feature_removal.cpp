@@ -76,9 +76,9 @@ void FeatureRemoval::remove_block(int64_t count) {
   V_.addmm_(columns, rows, 1.0, -1.0);
 }
 
-void check_shapes(const at::Tensor& gram, const at::Tensor& weight, int64_t left) {
+void check_shapes(const at::Tensor& gram, const at::Tensor& weight, int64_t left, int64_t least) {
   const int64_t features = weight.size(1);
-  TORCH_CHECK(left >= 1 && left <= features, "between 1 and ", features,
+  TORCH_CHECK(left >= least && left <= features, "between ", least, " and ", features,
               " features can be left, not ", left);
   TORCH_CHECK(gram.dim() == 2 && gram.size(0) == features && gram.size(1) == features,
               "a Gram matrix of shape ", gram.sizes(), " is not one of ", features, " features");
@@ -105,14 +105,14 @@ at::Tensor ridged_inverse(at::Tensor gram) {
 
 std::vector<double> removal_rises(at::Tensor gram, const at::Tensor& weight,
                                   const at::Tensor& metric_factor, int64_t left) {
-  check_shapes(gram, weight, left);
+  check_shapes(gram, weight, left, 0);
   if (left == weight.size(1)) return {0.0};
   return remove_until(std::move(gram), weight, metric_factor, left).rises();
 }
 
 CutFeatures remove_features(at::Tensor gram, const at::Tensor& weight,
                             const at::Tensor& metric_factor, int64_t left) {
-  check_shapes(gram, weight, left);
+  check_shapes(gram, weight, left, 1);
   if (left == weight.size(1)) return {at::arange(left), weight.clone(), 0.0};
   const FeatureRemoval removal = remove_until(std::move(gram), weight, metric_factor, left);
   CutFeatures cut{removal.kept(), {}, removal.rises().back()};

@@ -32,7 +32,7 @@ CutFeatures remove_features(at::Tensor gram, const at::Tensor& weight,
                             const at::Tensor& metric_factor, int64_t left);
 
 /// What the same removal costs on its way: ½ Σ s over the first 0, 1, … features that go, to the
-/// last one [f - left + 1]. Where it stops changes nothing of what comes before.
+/// last one [f - left + 1]. Where it stops changes nothing of what comes before. left may be 0.
 std::vector<double> removal_rises(at::Tensor gram, const at::Tensor& weight,
                                   const at::Tensor& metric_factor, int64_t left);
 

@@ -153,12 +153,12 @@ RemovedChannels remove_channels(at::Tensor gram, const at::Tensor& weight,
 }
 
 void check_attention(const at::Tensor& gram, const at::Tensor& weight, AttentionHeads heads,
-                     int64_t left) {
+                     int64_t left, int64_t least) {
   const int64_t all = weight.size(1);
   TORCH_CHECK(heads.value > 0 && heads.query % heads.value == 0 && all % heads.query == 0,
               heads.query, " query heads of ", heads.value, " value heads do not make ", all,
               " columns");
-  TORCH_CHECK(left >= 1 && left <= all / heads.query, "between 1 and ", all / heads.query,
+  TORCH_CHECK(left >= least && left <= all / heads.query, "between ", least, " and ", all / heads.query,
               " channels of a head can be left, not ", left);
   TORCH_CHECK(gram.dim() == 2 && gram.size(0) == all && gram.size(1) == all,
               "a Gram matrix of shape ", gram.sizes(), " is not one of ", all, " columns");
@@ -169,14 +169,14 @@ void check_attention(const at::Tensor& gram, const at::Tensor& weight, Attention
 std::vector<double> value_removal_rises(at::Tensor gram, const at::Tensor& weight,
                                         const at::Tensor& metric_factor, AttentionHeads heads,
                                         int64_t left) {
-  check_attention(gram, weight, heads, left);
+  check_attention(gram, weight, heads, left, 0);
   if (left * heads.query == weight.size(1)) return {0.0};
   return remove_channels(std::move(gram), weight, metric_factor, heads, left).removal.rises();
 }
 
 CutValues remove_values(at::Tensor gram, const at::Tensor& weight, const at::Tensor& metric_factor,
                         AttentionHeads heads, int64_t left) {
-  check_attention(gram, weight, heads, left);
+  check_attention(gram, weight, heads, left, 1);
   if (left * heads.query == weight.size(1)) {
     const at::Tensor unturned = at::eye(left, weight.options());
     return {unturned.expand({heads.value, left, left}), weight.clone(), 0.0};

@@ -34,7 +34,7 @@ CutValues remove_values(at::Tensor gram, const at::Tensor& weight, const at::Ten
                         AttentionHeads heads, int64_t left);
 
 /// What the same removal costs on its way: of the first 0, 1, … channels that go from each head, to
-/// the last one [head_dim - left + 1].
+/// the last one [head_dim - left + 1]. left may be 0.
 std::vector<double> value_removal_rises(at::Tensor gram, const at::Tensor& weight,
                                         const at::Tensor& metric_factor, AttentionHeads heads,
                                         int64_t left);

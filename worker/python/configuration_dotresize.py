@@ -114,9 +114,10 @@ class DotResizeConfig(PretrainedConfig):
         within groups.
     shortcut_factors: how many matrices such a path of low rank is stored as, 1 or 2.
     intermediate_sizes: the features (d_ff) of each layer's MLP, or of each of its experts,
-        num_hidden_layers numbers. None: the source family's key, the same for all.
+        num_hidden_layers numbers; 0: the layer has none. None: the source family's key, the same for all.
     value_head_dims: the channels of the value heads of each layer's attention, num_hidden_layers
-        numbers up to head_dim, which is that of queries and keys. None: head_dim.
+        numbers up to head_dim, which is that of queries and keys; 0: the layer has no attention.
+        None: head_dim.
     embedding_projection, head_projection: of tied embeddings, whose one table is hidden_size wide:
         a matrix lies between it and the first junction, and between the last one and it. Without the
         latter the last norm has a weight.
@@ -212,6 +213,15 @@ class DotResizeConfig(PretrainedConfig):
         if self.intermediate_sizes is None:
             return self.source_intermediate_size(layer)
         return self.intermediate_sizes[layer]
+
+    def attends(self, layer):
+        """Whether the layer has an attention."""
+        return self.value_head_dims is None or self.value_head_dims[layer] > 0
+
+    def cache_index(self, layer):
+        """Where the layer's keys and values are in a cache: the attentions that there are come one after another,
+        since transformers takes the number of cached tokens from the first."""
+        return sum(self.attends(earlier) for earlier in range(layer))
 
     def to_diff_dict(self):
         """What is saved; with it a padding token that is None, if the family's default is another."""
@@ -320,9 +330,9 @@ def _check_by_layer(config, key, of_source):
         )
     for layer, size in enumerate(sizes):
         most = of_source(layer)
-        if not isinstance(size, int) or not 1 <= size <= most:
+        if not isinstance(size, int) or not 0 <= size <= most:
             raise ValueError(
-                f"{key}[{layer}] is {size!r}, must be an integer from 1 to the source's {most}"
+                f"{key}[{layer}] is {size!r}, must be an integer from 0 to the source's {most}"
             )
 
 

@@ -243,20 +243,34 @@ def _shortcut(config: DotResizeConfig, sublayer: int) -> nn.Module:
 
 
 class DotResizeDecoderLayer(GradientCheckpointingLayer):
-    """Layer l: junction 2l through the attention to 2l+1, through the MLP to 2l+2."""
+    """Layer l: junction 2l through the attention to 2l+1, through the MLP to 2l+2. A sublayer that it does not
+    have is its shortcut alone."""
 
     def __init__(self, config: DotResizeConfig, layer_idx: int):
         super().__init__()
-        k_in, k_mid, k_out = config.junction_widths[2 * layer_idx : 2 * layer_idx + 3]
-        rows = config.layer_intermediate_size(layer_idx)
+        self.attends = config.attends(layer_idx)
+        if self.attends:
+            self._add_attention(config, layer_idx)
+        self.mlp_name = None
+        if config.layer_intermediate_size(layer_idx) > 0:
+            self._add_mlp(config, layer_idx)
+        self.attention_shortcut = _shortcut(config, 2 * layer_idx)
+        self.mlp_shortcut = _shortcut(config, 2 * layer_idx + 1)
 
+    def _add_attention(self, config: DotResizeConfig, layer_idx: int):
+        k_in, k_mid = config.junction_widths[2 * layer_idx : 2 * layer_idx + 2]
         self.self_attn = _source_class(config, "Attention")(
-            _with_sizes(config, hidden_size=k_in), layer_idx
+            _with_sizes(config, hidden_size=k_in), config.cache_index(layer_idx)
         )
         self.self_attn.o_proj = _write_at_width(self.self_attn.o_proj, k_mid)
         if config.value_head_dims is not None and config.value_head_dims[layer_idx] < config.head_dim:
             _narrow_values(self.self_attn, config, config.value_head_dims[layer_idx])
         self.self_attn.config = config  # shared, so that the attention can be chosen later on
+        self.input_layernorm = _norm(config, config.norm_weights)
+
+    def _add_mlp(self, config: DotResizeConfig, layer_idx: int):
+        k_mid, k_out = config.junction_widths[2 * layer_idx + 1 : 2 * layer_idx + 3]
+        rows = config.layer_intermediate_size(layer_idx)
         self.mlp_name = "mlp"
         if config.is_mixture(layer_idx):
             self.mlp_name = FAMILIES[config.source_model_type].mixture.block
@@ -265,10 +279,6 @@ class DotResizeDecoderLayer(GradientCheckpointingLayer):
             sizes = {"hidden_size": k_mid, "intermediate_size": rows}
             self.mlp = _source_class(config, "MLP")(_with_sizes(config, **sizes))
             self.mlp.down_proj = _write_at_width(self.mlp.down_proj, k_out)
-
-        self.attention_shortcut = _shortcut(config, 2 * layer_idx)
-        self.mlp_shortcut = _shortcut(config, 2 * layer_idx + 1)
-        self.input_layernorm = _norm(config, config.norm_weights)
         self.post_attention_layernorm = _norm(config, config.norm_weights)
 
     def forward(self, hidden_states: torch.Tensor, **kwargs):
@@ -276,10 +286,14 @@ class DotResizeDecoderLayer(GradientCheckpointingLayer):
 
         Returns [batch, tokens, k_out] and the attention's weights, if it computes them.
         """
-        attention, weights = self.self_attn(self.input_layernorm(hidden_states), **kwargs)
-        hidden_states = attention + self.attention_shortcut(hidden_states)
-        mlp = getattr(self, self.mlp_name)(self.post_attention_layernorm(hidden_states))
-        return mlp + self.mlp_shortcut(hidden_states), weights
+        kept, weights = self.attention_shortcut(hidden_states), None
+        if self.attends:
+            attention, weights = self.self_attn(self.input_layernorm(hidden_states), **kwargs)
+            kept = attention + kept
+        if self.mlp_name is None:
+            return self.mlp_shortcut(kept), weights
+        mlp = getattr(self, self.mlp_name)(self.post_attention_layernorm(kept))
+        return mlp + self.mlp_shortcut(kept), weights
 
 
 class DotResizePreTrainedModel(PreTrainedModel):

@@ -72,6 +72,10 @@ std::vector<at::Tensor> apply_in_proj(const std::vector<Linear>& in_proj, const 
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
                             const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache,
                             const FeatureVisitor& features) {
+  if (is_skipped(config, weights.sublayer)) {
+    const int64_t k_out = config.junction_widths.at(static_cast<size_t>(weights.sublayer) + 1);
+    return add_skip(at::zeros({x.size(0), x.size(1), k_out}, x.options()), x, weights);
+  }
   const at::Tensor normed = rms_norm(x, weights.norm, config.hidden_size, config.rms_norm_eps)
                                 .to(weights.in_proj.at(0).weight.scalar_type());
   return add_skip(update_of(config, weights, rotary, normed, cache, features).to(at::kFloat), x,
