@@ -110,8 +110,8 @@ struct Part {
   std::vector<HullCorner> hull;
 };
 
-/// Features or channels; the hull has no place for a sublayer that goes altogether, whose parameters
-/// are not in proportion.
+/// Features or channels; the hull has no place for a sublayer that goes altogether, whose
+/// parameters are not in proportion.
 Part inner_part(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises,
                 int64_t sublayer) {
   std::vector<int64_t> sizes = possible_inner_widths(config, job, sublayer);

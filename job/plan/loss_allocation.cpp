@@ -72,6 +72,14 @@ void give_back(const std::vector<LossCurve>& curves, int64_t room,
   }
 }
 
+double rise_of(const std::vector<LossCurve>& curves, const std::vector<std::size_t>& chosen) {
+  double rise = 0.0;
+  for (std::size_t index = 0; index < curves.size(); ++index) {
+    rise += curves[index].rises[chosen[index]];
+  }
+  return rise;
+}
+
 }  // namespace
 
 std::vector<HullCorner> lower_hull(const LossCurve& curve) {
@@ -93,15 +101,26 @@ std::vector<std::size_t> allocate_by_loss(const std::vector<LossCurve>& curves,
   }
   std::ranges::stable_sort(edges, {}, &Edge::price);
   std::vector<std::size_t> chosen(curves.size(), 0);
-  for (auto edge = edges.begin(); total > parameters; ++edge) {
-    if (edge == edges.end()) {
-      throw std::invalid_argument("the smallest sizes have more parameters than there may be");
-    }
+  auto edge = edges.begin();
+  for (; edge != edges.end() && total - edge->saved > parameters; ++edge) {
     total -= edge->saved;
     chosen[edge->curve] += edge->steps;
   }
+  if (total <= parameters) return chosen;
+  if (edge == edges.end()) {
+    throw std::invalid_argument("the smallest sizes have more parameters than there may be");
+  }
+  // The last edge: the steps that are needed, or all of them.
+  std::vector<std::size_t> whole = chosen;
+  whole[edge->curve] += edge->steps;
+  give_back(curves, parameters - (total - edge->saved), whole);
+  const std::vector<int64_t>& sizes = curves[edge->curve].parameters;
+  while (total > parameters) {
+    const std::size_t size = chosen[edge->curve]++;
+    total -= sizes[size] - sizes[size + 1];
+  }
   give_back(curves, parameters - total, chosen);
-  return chosen;
+  return rise_of(curves, whole) < rise_of(curves, chosen) ? whole : chosen;
 }
 
 }  // namespace dotresize

@@ -354,8 +354,8 @@ TEST_F(JointAllocation, WithoutMapsASublayerMayGoAltogether) {
   EXPECT_LE(size.compressed_bytes, most);
   EXPECT_GT(size.compressed_bytes, most - 2 * (3 * 256 * 8));
   const ModelConfig cut = with_features(config_, job, chosen);
-  EXPECT_EQ(stored_parameters(output_model_config(cut, with_allocation(job, config_, chosen),
-                                                  chosen.widths)),
+  EXPECT_EQ(stored_parameters(
+                output_model_config(cut, with_allocation(job, config_, chosen), chosen.widths)),
             size.compressed_parameters);
 }
 

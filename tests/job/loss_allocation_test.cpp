@@ -32,13 +32,15 @@ TEST(LossAllocation, LooksBeyondAnExpensiveStep) {
   EXPECT_THAT(allocate_by_loss(curves, 70), ElementsAre(1, 0));  // half of that edge
 }
 
-/// The last step of the first curve is cheap for what it saves, and saves more than is asked for.
-TEST(LossAllocation, GivesBackWhatALargeStepSavesBeyondNeed) {
-  const std::vector<LossCurve> curves = {{{100, 90, 80, 0}, {0.0, 1.0, 3.0, 4.0}},
-                                         {{40, 30, 20, 10}, {0.0, 0.1, 0.3, 0.6}}};
-  EXPECT_THAT(allocate_by_loss(curves, 110), ElementsAre(0, 3));
-  EXPECT_THAT(allocate_by_loss(curves, 100), ElementsAre(3, 0));
-  EXPECT_THAT(allocate_by_loss(curves, 30), ElementsAre(3, 1));
+/// The last step of the first curve saves more than is asked for.
+TEST(LossAllocation, TakesALargeStepIfWhatItGivesBackIsWorthIt) {
+  const LossCurve other = {{40, 30, 20, 10}, {0.0, 0.1, 0.3, 0.6}};
+  const LossCurve worth_it = {{100, 90, 80, 0}, {0.0, 3.0, 3.1, 3.2}};
+  EXPECT_THAT(allocate_by_loss({worth_it, other}, 110), ElementsAre(0, 3));
+  EXPECT_THAT(allocate_by_loss({worth_it, other}, 100), ElementsAre(3, 0));
+  EXPECT_THAT(allocate_by_loss({worth_it, other}, 30), ElementsAre(3, 1));
+  const LossCurve too_much = {{100, 90, 80, 0}, {0.0, 1.0, 3.0, 4.0}};
+  EXPECT_THAT(allocate_by_loss({too_much, other}, 100), ElementsAre(1, 3));
 }
 
 TEST(LossAllocation, OfEqualStepsTheFirstPartsComeFirst) {

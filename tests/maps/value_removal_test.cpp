@@ -188,8 +188,7 @@ TEST(ValueRemoval, OfAllChannelsCostsAllThatTheyWrite) {
   const std::vector<double> rises =
       value_removal_rises(attention.gram.clone(), attention.weight, attention.metric, kHeads, 0);
   ASSERT_EQ(rises.size(), static_cast<size_t>(kDim) + 1);
-  const at::Tensor written =
-      at::mm(at::mm(attention.weight, attention.H()), attention.weight.t());
+  const at::Tensor written = at::mm(at::mm(attention.weight, attention.H()), attention.weight.t());
   const double expected = 0.5 * (written * attention.F(true)).sum().item<double>();
   EXPECT_NEAR(rises.back(), expected, 1e-9 * expected);
 }

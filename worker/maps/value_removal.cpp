@@ -158,8 +158,8 @@ void check_attention(const at::Tensor& gram, const at::Tensor& weight, Attention
   TORCH_CHECK(heads.value > 0 && heads.query % heads.value == 0 && all % heads.query == 0,
               heads.query, " query heads of ", heads.value, " value heads do not make ", all,
               " columns");
-  TORCH_CHECK(left >= least && left <= all / heads.query, "between ", least, " and ", all / heads.query,
-              " channels of a head can be left, not ", left);
+  TORCH_CHECK(left >= least && left <= all / heads.query, "between ", least, " and ",
+              all / heads.query, " channels of a head can be left, not ", left);
   TORCH_CHECK(gram.dim() == 2 && gram.size(0) == all && gram.size(1) == all,
               "a Gram matrix of shape ", gram.sizes(), " is not one of ", all, " columns");
 }
