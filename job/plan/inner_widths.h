@@ -15,6 +15,11 @@ namespace dotresize {
 /// That a value head may get: head_dim, then multiples of a 32nd of it, descending.
 std::vector<int64_t> possible_value_dims(const ModelConfig& config);
 
+/// That the sublayer's MLP, or each of its experts, may get of an allocation: all features, then
+/// multiples of round_to, descending.
+std::vector<int64_t> possible_mlp_widths(const ModelConfig& config, const MlpTarget& target,
+                                         int64_t sublayer);
+
 /// possible_value_dims() of an attention, possible_mlp_widths() of an MLP that may be cut.
 std::vector<int64_t> possible_inner_widths(const ModelConfig& config, const ResolvedJob& job,
                                            int64_t sublayer);

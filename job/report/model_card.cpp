@@ -76,16 +76,14 @@ std::string shortcuts_sentence(const ResolvedJob& job) {
 
 std::string mlp_sentence(const ResolvedJob& job, const ModelConfig& config) {
   if (!job.mlp) return "";
-  const char* const average =
-      job.mlp->by_loss ? " on average, those of each layer by what they do to the loss" : "";
   std::string text;
   if (job.mlp->width > 0) {
-    text = fmt::format(" Each MLP was cut from {} to {} features{}.", config.intermediate_size,
-                       job.mlp->width, average);
+    text = fmt::format(" Each MLP was cut from {} to {} features.", config.intermediate_size,
+                       job.mlp->width);
   }
   if (job.mlp->expert_width > 0) {
-    text += fmt::format(" Each expert was cut from {} to {} features{}.",
-                        config.mixture->intermediate_size, job.mlp->expert_width, average);
+    text += fmt::format(" Each expert was cut from {} to {} features.",
+                        config.mixture->intermediate_size, job.mlp->expert_width);
   }
   return text;
 }

@@ -180,21 +180,6 @@ class Validator {
              "a fraction of the features: 0 or more, and below 1" + percent_hint(mlp.sparsity()));
     }
     if (mlp.has_width()) check_range("method.mlp.width", mlp.width(), 1, kMaxWidth);
-    if (mlp.widths() == v1::Mlp::by_loss) check_mlps_by_loss(method);
-  }
-
-  void check_mlps_by_loss(const v1::Method& method) {
-    if (method.metric() != v1::Method::fisher) {
-      add("method.mlp.widths",
-          "by_loss needs method.metric: fisher, whose gradients say what a feature does to the "
-          "loss");
-    }
-    const auto sharing = parse_map_sharing(method.map_sharing());
-    if (sharing && sharing->kind == MapSharing::Kind::kModel) {
-      add("method.mlp.widths",
-          "by_loss does not go with method.map_sharing: model: a stock model has the same "
-          "intermediate_size in all layers (uniform)");
-    }
   }
 
   void check_metric(const v1::Method& method) {

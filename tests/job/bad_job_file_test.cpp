@@ -170,12 +170,6 @@ std::vector<BadJob> bad_jobs() {
       {"MlpInPercent", method_with("mlp: {sparsity: 20}"),
        "9: method.mlp.sparsity: 20 is not a fraction of the features: 0 or more, and below 1; "
        "did you mean 0.2?"},
-      {"MlpsByLossWithoutTheLoss", method_with("mlp: {sparsity: 0.2, widths: by_loss}"),
-       "9: method.mlp.widths: by_loss needs method.metric: fisher"},
-      {"MlpsByLossOfAStockModel",
-       method_with("metric: fisher\n  map_sharing: model\n"
-                   "  mlp: {sparsity: 0.2, widths: by_loss}"),
-       "11: method.mlp.widths: by_loss does not go with method.map_sharing: model"},
       {"AllocateWithoutASize", method_with("allocate: auto"),
        "9: method.allocate: auto does not go with method.sparsity, which it chooses"},
       {"AllocateWithShortcuts",
@@ -210,8 +204,8 @@ std::vector<BadJob> bad_jobs() {
        "11: calibration.activations: compressed does not go with method.allocate: auto, whose"},
       {"StockWithMapsOfTheirOwn", good_with("path: /o", "path: /o\n  format: stock"),
        "6: output.format: stock needs method.map_sharing: model, or method.allocate: auto"},
-      {"MlpWidthsByAnotherName", method_with("mlp: {sparsity: 0.2, widths: energy}"),
-       "9: method.mlp.widths: 'energy' is not one of uniform, by_loss"},
+      {"MlpWidthsByLayer", method_with("mlp: {sparsity: 0.2, widths: by_loss}"),
+       "9: method.mlp.widths: unknown key"},
       {"MetricByAnotherName", method_with("metric: hessian"), "9: "},
       {"DenseHeadOfAStockModel", method_with("head: dense\n  map_sharing: model"),
        "9: method.head: dense does not go with method.map_sharing: model"},

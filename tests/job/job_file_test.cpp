@@ -49,7 +49,7 @@ method:
   map_sharing: 3
   shortcuts: 8
   metric: fisher
-  mlp: {sparsity: 0.5, widths: by_loss}
+  mlp: {sparsity: 0.5}
   allocate: off
   allow_larger: true
 calibration:
