@@ -26,17 +26,6 @@ int64_t sublayer_parameters(const ModelConfig& config, int64_t sublayer, int64_t
                            k_in, k_out);
 }
 
-int64_t feature_parameters(const ModelConfig& config, int64_t sublayer) {
-  const auto in = static_cast<std::size_t>(sublayer);
-  ModelConfig other = config;
-  const auto with_features = [&](int64_t features) {
-    other.intermediate_sizes.assign(static_cast<std::size_t>(config.num_layers), features);
-    return sublayer_elements(other, sublayer, stored_form(other, sublayer),
-                             other.junction_widths.at(in), other.junction_widths.at(in + 1));
-  };
-  return with_features(2) - with_features(1);
-}
-
 int64_t active_parameters(const ModelConfig& config, int64_t sublayer) {
   return elements_of(sublayer_rows(config, sublayer, SublayerForm::kDense), config.hidden_size,
                      config.hidden_size, config.mixture ? config.mixture->experts_per_token : 0);

@@ -12,10 +12,6 @@ namespace dotresize {
 int64_t sublayer_parameters(const ModelConfig& config, int64_t sublayer, int64_t k_in,
                             int64_t k_out, bool folded);
 
-/// Those that a model of these widths has for each feature of the sublayer's MLP; of a mixture, for
-/// one of each expert.
-int64_t feature_parameters(const ModelConfig& config, int64_t sublayer);
-
 /// Those of the dense sublayer that one token meets: all of them, but of a mixture of experts the
 /// router's and those of the experts that it chooses.
 int64_t active_parameters(const ModelConfig& config, int64_t sublayer);

@@ -69,7 +69,6 @@ void write_custom_code(json& config, const ModelConfig& output) {
   config["auto_map"] = custom_code_map();
   config["source_model_type"] = output.family;
   config["junction_widths"] = output.junction_widths;
-  if (!output.junction_groups.empty()) config["junction_groups"] = output.junction_groups;
   if (!output.shortcuts.empty()) write_shortcuts(config, output.shortcuts);
   if (!output.intermediate_sizes.empty()) config["intermediate_sizes"] = output.intermediate_sizes;
   if (!output.value_head_dims.empty()) config["value_head_dims"] = output.value_head_dims;

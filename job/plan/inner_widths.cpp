@@ -1,9 +1,6 @@
 #include "job/plan/inner_widths.h"
 
 #include <algorithm>
-
-#include "job/plan/mlps_by_loss.h"
-
 namespace dotresize {
 
 std::vector<int64_t> possible_value_dims(const ModelConfig& config) {
@@ -11,6 +8,17 @@ std::vector<int64_t> possible_value_dims(const ModelConfig& config) {
   std::vector<int64_t> dims = {config.head_dim};
   for (int64_t dim = (config.head_dim - 1) / step * step; dim > 0; dim -= step) dims.push_back(dim);
   return dims;
+}
+
+std::vector<int64_t> possible_mlp_widths(const ModelConfig& config, const MlpTarget& target,
+                                         int64_t sublayer) {
+  const int64_t all = mlp_width(config, sublayer);
+  std::vector<int64_t> widths = {all};
+  for (int64_t width = (all - 1) / target.round_to * target.round_to; width >= target.round_to;
+       width -= target.round_to) {
+    widths.push_back(width);
+  }
+  return widths;
 }
 
 std::vector<int64_t> possible_inner_widths(const ModelConfig& config, const ResolvedJob& job,

@@ -12,8 +12,14 @@ namespace dotresize {
 // or of each expert (`method.mlp`, `method.allocate`), and channels of value heads
 // (`method.allocate` of an output with code of its own; docs/method.md, "Narrower value heads").
 
-/// That a value head may get: head_dim, then multiples of a 32nd of it, descending.
+/// Channel counts that a value head can be cut to: head_dim, then multiples of a 32nd of it,
+/// descending.
 std::vector<int64_t> possible_value_dims(const ModelConfig& config);
+
+/// Feature counts that an allocation can cut an MLP, or each of its experts, to: all, then multiples
+/// of round_to, descending.
+std::vector<int64_t> possible_mlp_widths(const ModelConfig& config, const MlpTarget& target,
+                                         int64_t sublayer);
 
 /// possible_value_dims() of an attention, possible_mlp_widths() of an MLP that may be cut; then 0,
 /// if the sublayer may go altogether.

@@ -15,7 +15,6 @@
 #include "job/plan/choose_widths.h"
 #include "job/plan/inner_widths.h"
 #include "job/plan/loss_allocation.h"
-#include "job/plan/mlps_by_loss.h"
 #include "job/plan/net_size.h"
 
 namespace dotresize {
@@ -224,7 +223,7 @@ ResolvedJob with_allocation(const ResolvedJob& job, const ModelConfig& config,
   known.widths = chosen.widths;
   known.shortcuts.ranks = chosen.shortcut_ranks;
   if (!job.stock_output()) return known;
-  known.mlp->by_loss = false;
+  known.mlp->allocated = false;
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     int64_t& width = config.is_mixture(2 * layer + 1) ? known.mlp->expert_width : known.mlp->width;
     width = chosen.features.at(static_cast<std::size_t>(layer));

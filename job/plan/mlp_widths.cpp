@@ -28,15 +28,6 @@ int64_t explicit_width(int64_t width, int64_t features) {
                    fmt::format("{} is more than the model has, {} features", width, features));
 }
 
-/// By loss an MLP keeps at least round_to features.
-void check_average(int64_t width, int64_t round_to) {
-  if (width >= round_to) return;
-  throw InputError("method.mlp.width",
-                   fmt::format("{} is below {}, method.round_to, which is what an MLP keeps at "
-                               "least with method.mlp.widths: by_loss",
-                               width, round_to));
-}
-
 }  // namespace
 
 bool has_dense_mlp(const ModelConfig& config) {
@@ -61,11 +52,6 @@ std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
   }
   MlpTarget target;
   if (method.mlp().has_sparsity()) target.sparsity = method.mlp().sparsity();
-  if (method.mlp().widths() == v1::Mlp::by_loss) {
-    target.by_loss = true;
-    target.round_to = round_to;
-    if (!target.sparsity) check_average(method.mlp().width(), round_to);
-  }
   const auto left = [&](int64_t features) {
     return target.sparsity ? width_of_sparsity(*target.sparsity, features, round_to)
                            : explicit_width(method.mlp().width(), features);
@@ -79,7 +65,6 @@ std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
 
 MlpTarget allocated_mlps(int64_t round_to, const ModelConfig& config) {
   MlpTarget target;
-  target.by_loss = true;
   target.allocated = true;
   target.round_to = round_to;
   if (has_dense_mlp(config)) target.width = config.intermediate_size;
@@ -90,7 +75,7 @@ MlpTarget allocated_mlps(int64_t round_to, const ModelConfig& config) {
 ModelConfig with_cut_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target) {
   ModelConfig cut = config;
   if (!target || !config.intermediate_sizes.empty()) return cut;
-  if (target->by_loss) {
+  if (target->allocated) {
     cut.intermediate_sizes.reserve(static_cast<std::size_t>(config.num_layers));
     for (int64_t s = 1; s < config.num_sublayers(); s += 2) {
       cut.intermediate_sizes.push_back(config.is_mixture(s) ? target->expert_width : target->width);
@@ -103,7 +88,7 @@ ModelConfig with_cut_mlps(const ModelConfig& config, const std::optional<MlpTarg
 }
 
 ModelConfig with_widest_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target) {
-  return target && target->by_loss ? config : with_cut_mlps(config, target);
+  return target && target->allocated ? config : with_cut_mlps(config, target);
 }
 
 int64_t mlp_count(const ModelConfig& config, int64_t sublayer) {

@@ -17,16 +17,14 @@ struct MlpTarget {
   std::optional<double> sparsity;  ///< as asked for; absent: the width itself was given
   int64_t width = 0;
   int64_t expert_width = 0;
-  /// `widths: by_loss`: so many are left on average, in each layer a multiple of round_to, or all.
-  bool by_loss = false;
-  int64_t round_to = 1;  ///< by_loss only
-  /// `method.allocate`: by_loss, and how many are left on average is chosen too. The widths are
-  /// those of the dense model, as a bound.
+  /// `method.allocate`: how many are left is still to be chosen, for each layer a multiple of
+  /// round_to or all. The widths are those of the dense model, as a bound.
   bool allocated = false;
+  int64_t round_to = 1;  ///< allocated only
 
-  /// How often the features of an MLP are summed: by loss for its curve, and again for its cut; if
-  /// allocated once more, for the cut of the choice without maps, if that is not the choice itself.
-  int64_t rounds() const { return allocated ? 3 : by_loss ? 2 : 1; }
+  /// How often the features of an MLP are summed: if allocated for its curve, for its cut, and for
+  /// the cut of the choice without maps, if that is not the choice itself.
+  int64_t rounds() const { return allocated ? 3 : 1; }
 };
 
 /// Whether a layer has an MLP that is no mixture of experts.
@@ -43,11 +41,12 @@ std::optional<MlpTarget> mlp_target(const v1::Method& method, int64_t round_to,
 /// That of `method.allocate: auto`.
 MlpTarget allocated_mlps(int64_t round_to, const ModelConfig& config);
 
-/// The model once its MLPs are cut: with these intermediate sizes, else the same. By loss as if all
-/// had those on average; a model that has sizes by layer already keeps them.
+/// The model once its MLPs are cut: with these intermediate sizes, else the same. Those of an
+/// allocation are by layer; a model that has sizes by layer already keeps them.
 ModelConfig with_cut_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target);
 
-/// The model with the widest MLPs that a cut may leave: by loss one may keep all of its features.
+/// The model with the widest MLPs that a cut may leave: if allocated one may keep all of its
+/// features.
 ModelConfig with_widest_mlps(const ModelConfig& config, const std::optional<MlpTarget>& target);
 
 /// The sublayer's MLPs: 1, or the number of its experts. 0 for an attention.

@@ -81,7 +81,7 @@ std::string size_warning(const NetSize& size, const ResolvedJob& job) {
       with_separators(size.dense_parameters), to_string(job.source_dtype));
   std::vector<std::string> remedies = {"a smaller width"};
   if (!job.stock_output()) {
-    remedies.push_back("shared maps (method.map_sharing), which need fewer shortcuts or none");
+    remedies.push_back("one map for all (method.map_sharing: model), which needs no shortcuts");
     if (job.shortcuts.kind == Shortcuts::Kind::kDense) {
       remedies.push_back("method.shortcuts: exact or a rank");
     }

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/human_text.h"
-#include "job/plan/mlps_by_loss.h"
 #include "job/plan/net_size.h"
 #include "job/plan/traffic.h"
 
@@ -142,7 +141,7 @@ int64_t widest_mlp(const ModelConfig& config) {
   return widest;
 }
 
-/// "640 of 768 features", of the MLPs and of the experts, perhaps on average. A row for the
+/// "640 of 768 features", of the MLPs and of the experts. A row for the
 /// heading, if they are cut, and one for value heads.
 std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.mlp) return "";
@@ -161,7 +160,7 @@ std::string mlp_row(const ModelConfig& config, const ResolvedJob& job) {
     text += fmt::format("{}{} of {} of each expert", text.empty() ? "" : ", ",
                         job.mlp->expert_width, config.mixture->intermediate_size);
   }
-  return fmt::format("mlp         {}{}\n", text, job.mlp->by_loss ? ", on average, by loss" : "");
+  return fmt::format("mlp         {}\n", text);
 }
 
 std::string heading(const ModelConfig& config, const ResolvedJob& job) {
@@ -173,7 +172,7 @@ std::string heading(const ModelConfig& config, const ResolvedJob& job) {
 }
 
 /// The result's size, or what is known of it before its widths are.
-std::string result_rows(const ModelConfig& config, const ResolvedJob& job, const NetSize& size) {
+std::string result_rows(const ResolvedJob& job, const NetSize& size) {
   if (!job.widths_known()) {
     return fmt::format("compressed  at most {} bytes, {:.1f} % of the dense ones",
                        with_separators(largest_bytes(job.allocation->size, size.dense_bytes)),
@@ -182,20 +181,18 @@ std::string result_rows(const ModelConfig& config, const ResolvedJob& job, const
   const std::string warning = size_warning(size, job);
   return size_row("compressed", size.compressed_parameters, size.compressed_bytes,
                   job.output_dtype) +
-         fmt::format("\nnet size    {}{:.1f} % of the dense parameters, {:.1f} % of the bytes{}",
-                     mlp_parameters_known(config, job) ? "" : "at most ",
+         fmt::format("\nnet size    {:.1f} % of the dense parameters, {:.1f} % of the bytes{}",
                      100.0 * size.parameters_fraction(), 100.0 * size.bytes_fraction(),
                      warning.empty() ? "" : "\nwarning: " + warning);
 }
 
-json compressed_json(const ModelConfig& config, const ResolvedJob& job, const NetSize& size) {
+json compressed_json(const ResolvedJob& job, const NetSize& size) {
   json compressed = {{"dtype", to_string(job.output_dtype)}};
   if (job.widths_known()) {
     compressed["parameters"] = size.compressed_parameters;
     compressed["bytes"] = size.compressed_bytes;
     compressed["parameters_fraction"] = size.parameters_fraction();
     compressed["bytes_fraction"] = size.bytes_fraction();
-    if (!mlp_parameters_known(config, job)) compressed["bytes_at_most"] = size.compressed_bytes;
   } else {
     compressed["bytes_at_most"] = largest_bytes(job.allocation->size, size.dense_bytes);
   }
@@ -256,7 +253,7 @@ std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const 
   return fmt::format("{}\n{}\n{}\n{}\n{}\n{}{}", heading(config, job), rank_rows(config, job, plan),
                      passes_row(job, plan), traffic_row(config, job, plan),
                      size_row("dense", size.dense_parameters, size.dense_bytes, job.source_dtype),
-                     result_rows(config, job, size), time ? "\n\n" + time_table(*time) : "");
+                     result_rows(job, size), time ? "\n\n" + time_table(*time) : "");
 }
 
 std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
@@ -281,12 +278,12 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
                     {{"parameters", size.dense_parameters},
                      {"bytes", size.dense_bytes},
                      {"dtype", to_string(job.source_dtype)}}},
-                   {"compressed", compressed_json(config, job, size)},
+                   {"compressed", compressed_json(job, size)},
                    {"warnings", json::array()}};
   if (job.mlp) {
     document["mlp_groups"] = plan.cut_groups;
-    document["mlp_widths"] = job.mlp->by_loss ? "by_loss" : "uniform";
     const bool known = !job.mlp->allocated;
+    document["mlp_widths"] = known ? "uniform" : "by_loss";
     if (known && job.mlp->width > 0) document["mlp_width"] = job.mlp->width;
     if (known && job.mlp->expert_width > 0) document["expert_width"] = job.mlp->expert_width;
   }

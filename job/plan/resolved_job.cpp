@@ -32,7 +32,7 @@ constexpr int kFirstCapabilityWithBfloat16 = 80;
 
 /// Whether the schedule has all that the job asks of one.
 bool offers(const Schedule& schedule, const ResolvedJob& job) {
-  return (schedule.shares_maps || !job.map_sharing.shares()) &&
+  return (schedule.shares_maps || !job.stock_output()) &&
          (schedule.gradients || !job.gradients()) &&
          (schedule.keeps_statistics || !job.statistics.given());
 }
@@ -206,7 +206,7 @@ void check_stock_output(const ModelConfig& config) {
   const ModelFamily& family = *find_family(config.family);
   const auto refuse = [&](const std::string& reason) {
     fail("method.map_sharing", "a stock model of the family '" + config.family + "' " + reason +
-                                   "; 'junction' or a number of groups is available");
+                                   "; 'junction' is available");
   };
   if (!family.offers_stock_output) refuse("cannot be made yet");
   if (family.rotary_is_default_or_longrope && config.rotary.type == "longrope") {
@@ -247,25 +247,6 @@ bool is_read_better_as_mistral(const ModelConfig& config, const ResolvedJob& job
          (job.allocation || config.num_heads * config.head_dim != job.widths.largest());
 }
 
-void resolve_map_sharing(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
-  const int64_t mapped = mapped_junctions(config, job.head_sliced);
-  switch (job.map_sharing.kind) {
-    case MapSharing::Kind::kJunction:
-      return;
-    case MapSharing::Kind::kModel:
-      check_stock_output(config);
-      job.junction_groups.assign(static_cast<std::size_t>(config.num_junctions()), 0);
-      return;
-    case MapSharing::Kind::kGroups:
-      if (job.map_sharing.groups > mapped) {
-        fail("method.map_sharing", given.map_sharing() + " groups are more than the " +
-                                       std::to_string(mapped) + " compressed junctions");
-      }
-      job.junction_groups =
-          make_junction_groups(job.map_sharing.groups, mapped, config.num_junctions());
-  }
-}
-
 void resolve_allocation(const v1::Method& given, const ModelConfig& config, ResolvedJob& job) {
   job.allocation = AllocationTarget{.size = given.size()};
   job.metric = Metric::kFisher;
@@ -284,7 +265,7 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   const v1::Output::Architecture architecture = spec.output().architecture();
   job.method = method_named(v1::Method::Name_Name(given.name()));
   job.map_sharing = parse_map_sharing(given.map_sharing()).value();
-  if (spec.output().format() == v1::Output::stock) job.map_sharing.kind = MapSharing::Kind::kModel;
+  if (spec.output().format() == v1::Output::stock) job.map_sharing = MapSharing::kModel;
   job.shortcuts = parse_shortcuts(given.shortcuts()).value();
   if (given.metric() == v1::Method::fisher) job.metric = Metric::kFisher;
   if (given.allocate() == v1::Method::auto_) resolve_allocation(given, config, job);
@@ -297,7 +278,10 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
     job.sinkhorn_max_iterations = given.sinkhorn_max_iterations();
   }
   job.accept_nonconvergence = given.on_nonconvergence() == v1::Method::accept;
-  resolve_map_sharing(given, config, job);
+  if (job.stock_output()) {
+    check_stock_output(config);
+    job.junction_groups.assign(static_cast<std::size_t>(config.num_junctions()), 0);
+  }
   resolve_architecture(architecture, config, job);
   job.hidden_size = config.hidden_size;
   job.mlp = job.allocation ? allocated_mlps(asked_round_to(given, config), config)

@@ -88,7 +88,7 @@ struct ResolvedJob {
   int64_t sinkhorn_max_iterations = 10000;
   bool accept_nonconvergence = false;
   Schedule schedule;
-  MapSharing map_sharing;
+  MapSharing map_sharing = MapSharing::kJunction;
   std::vector<int64_t> junction_groups;  ///< as in ModelConfig; empty if no map is shared
   Shortcuts shortcuts;                   ///< of no meaning in a stock output
   Metric metric = Metric::kActivation;
@@ -101,7 +101,7 @@ struct ResolvedJob {
   bool oblique_maps() const { return metric == Metric::kFisher && method.pca(); }
 
   /// The output is a model of the source family, without code of its own.
-  bool stock_output() const { return map_sharing.kind == MapSharing::Kind::kModel; }
+  bool stock_output() const { return map_sharing == MapSharing::kModel; }
 
   /// Value heads may become narrower than the others, which no stock model can state.
   bool allocates_values() const { return allocation && !stock_output(); }

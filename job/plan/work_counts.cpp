@@ -24,7 +24,6 @@
 
 #include "job/model/model_size.h"
 #include "job/plan/inner_widths.h"
-#include "job/plan/mlps_by_loss.h"
 
 namespace dotresize {
 namespace {
@@ -187,7 +186,7 @@ CutCounts cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t 
   const double f = number(mlp_width(config, sublayer));
   const double left = number(mlp_width(with_cut_mlps(config, job.mlp), sublayer));
   double removed = f - left;
-  if (job.mlp->by_loss) {  // for the curve, before those of the cut
+  if (job.mlp->allocated) {  // for the curve, before those of the cut
     removed += f - number(possible_mlp_widths(config, *job.mlp, sublayer).back());
   }
   const bool mixture = config.is_mixture(sublayer);

@@ -57,17 +57,6 @@ std::string method_sentence(const Report& report, const ModelConfig& config) {
                                  : "; the last junction keeps its full width.");
 }
 
-std::string sharing_sentence(const ResolvedJob& job) {
-  switch (job.map_sharing.kind) {
-    case MapSharing::Kind::kModel:
-      return " One map serves the whole model.";
-    case MapSharing::Kind::kGroups:
-      return fmt::format(" The junctions share {} maps.", job.map_sharing.groups);
-    default:
-      return "";
-  }
-}
-
 std::string shortcuts_sentence(const ResolvedJob& job) {
   if (job.stock_output() || job.shortcuts.kind != Shortcuts::Kind::kRank) return "";
   return fmt::format(" What its shortcuts add to the identity was cut to rank {}.",
@@ -76,16 +65,14 @@ std::string shortcuts_sentence(const ResolvedJob& job) {
 
 std::string mlp_sentence(const ResolvedJob& job, const ModelConfig& config) {
   if (!job.mlp) return "";
-  const char* const average =
-      job.mlp->by_loss ? " on average, those of each layer by what they do to the loss" : "";
   std::string text;
   if (job.mlp->width > 0) {
-    text = fmt::format(" Each MLP was cut from {} to {} features{}.", config.intermediate_size,
-                       job.mlp->width, average);
+    text = fmt::format(" Each MLP was cut from {} to {} features.", config.intermediate_size,
+                       job.mlp->width);
   }
   if (job.mlp->expert_width > 0) {
-    text += fmt::format(" Each expert was cut from {} to {} features{}.",
-                        config.mixture->intermediate_size, job.mlp->expert_width, average);
+    text += fmt::format(" Each expert was cut from {} to {} features.",
+                        config.mixture->intermediate_size, job.mlp->expert_width);
   }
   return text;
 }
@@ -188,8 +175,9 @@ A `{0}` model made narrower with dotresize {2}.
 `sha256sum -c SHA256SUMS` checks the files. The terms of the source model's license apply.
 )",
       config.family, job.name, report.tool_version,
-      method_sentence(report, config) + sharing_sentence(job) + cuts_sentence(report, config) +
-          family_sentence(job, config.family),
+      method_sentence(report, config) +
+          (job.stock_output() ? " One map serves the whole model." : "") +
+          cuts_sentence(report, config) + family_sentence(job, config.family),
       size_table(report), evaluation_sentence(report),
       usage(job, job.stock_family.value_or(config.family)), warnings_text(report.warnings));
 }

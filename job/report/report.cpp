@@ -25,13 +25,12 @@ constexpr int64_t kAny = INT64_MAX;
 json mlp_json(const MlpTarget& mlp) {
   json object = json::object();
   set_if(object, "sparsity", mlp.sparsity);
+  if (mlp.allocated) {  // they differ from layer to layer: `mlps`
+    object["widths"] = "by_loss";
+    return object;
+  }
   if (mlp.width > 0) object["width"] = mlp.width;
   if (mlp.expert_width > 0) object["expert_width"] = mlp.expert_width;
-  if (mlp.by_loss) object["widths"] = "by_loss";
-  if (mlp.allocated && mlp.by_loss) {  // they differ from layer to layer: `mlps`
-    object.erase("width");
-    object.erase("expert_width");
-  }
   return object;
 }
 

@@ -138,12 +138,10 @@ class Validator {
   void check_map_sharing(const v1::Method& method) {
     const auto sharing = parse_map_sharing(method.map_sharing());
     if (!sharing) {
-      add("method.map_sharing", in_quotes(method.map_sharing()) +
-                                    " is not junction, model or a number of groups from 1 on");
+      add("method.map_sharing", in_quotes(method.map_sharing()) + " is not junction or model");
       return;
     }
-    if (sharing->kind == MapSharing::Kind::kModel && method.has_head() &&
-        method.head() == v1::Method::dense) {
+    if (sharing == MapSharing::kModel && method.has_head() && method.head() == v1::Method::dense) {
       add("method.head",
           "dense does not go with method.map_sharing: model, whose one map narrows the head too "
           "(sliced)");
@@ -157,7 +155,7 @@ class Validator {
     if (!shortcuts) {
       add("method.shortcuts",
           in_quotes(method.shortcuts()) + " is not exact, dense, auto or a rank from 0 on");
-    } else if (sharing && sharing->kind == MapSharing::Kind::kModel) {
+    } else if (sharing == MapSharing::kModel) {
       add("method.shortcuts", in_quotes(method.shortcuts()) +
                                   " does not go with method.map_sharing: model, whose one map "
                                   "needs no shortcuts");
@@ -180,21 +178,6 @@ class Validator {
              "a fraction of the features: 0 or more, and below 1" + percent_hint(mlp.sparsity()));
     }
     if (mlp.has_width()) check_range("method.mlp.width", mlp.width(), 1, kMaxWidth);
-    if (mlp.widths() == v1::Mlp::by_loss) check_mlps_by_loss(method);
-  }
-
-  void check_mlps_by_loss(const v1::Method& method) {
-    if (method.metric() != v1::Method::fisher) {
-      add("method.mlp.widths",
-          "by_loss needs method.metric: fisher, whose gradients say what a feature does to the "
-          "loss");
-    }
-    const auto sharing = parse_map_sharing(method.map_sharing());
-    if (sharing && sharing->kind == MapSharing::Kind::kModel) {
-      add("method.mlp.widths",
-          "by_loss does not go with method.map_sharing: model: a stock model has the same "
-          "intermediate_size in all layers (uniform)");
-    }
   }
 
   void check_metric(const v1::Method& method) {
@@ -226,18 +209,13 @@ class Validator {
                    ", of whose channels no spectrum says what they are worth: slicegpt and "
                    "pca_dotresize are available");
     }
-    const auto sharing = parse_map_sharing(method.map_sharing());
-    if (sharing && sharing->kind == MapSharing::Kind::kGroups) {
-      add(key, "auto does not go with method.map_sharing: " + to_string(*sharing) +
-                   ": junction and model are available");
-    }
   }
 
   void check_format(const v1::JobSpec& spec) {
     if (spec.output().format() != v1::Output::stock) return;
     const v1::Method& method = spec.method();
     const auto sharing = parse_map_sharing(method.map_sharing());
-    const bool model = sharing && sharing->kind == MapSharing::Kind::kModel;
+    const bool model = sharing == MapSharing::kModel;
     const bool open = allocates(method) && method.map_sharing().empty();
     if (model || open) {
       if (open && method.has_head() && method.head() == v1::Method::dense) {
@@ -264,8 +242,8 @@ class Validator {
           "compressed does not go with " + what + " need original (or auto)");
     };
     const auto sharing = parse_map_sharing(spec.method().map_sharing());
-    if (sharing && sharing->shares()) {
-      refuse_with("method.map_sharing: " + to_string(*sharing) + ", whose maps");
+    if (sharing == MapSharing::kModel) {
+      refuse_with("method.map_sharing: model, whose sums over all junctions");
     } else if (allocates(spec.method())) {
       refuse_with("method.allocate: auto, whose predictions are made of the dense model's: they");
     } else if (is_fisher(spec.method())) {

@@ -119,7 +119,7 @@ def sweeps_of(recipe, model, methods, sizes, folder):
     for together in [list(sizes)] if recipe.cut is None else [[size] for size in sizes]:
         of = dict(options)
         if recipe.cut:
-            of["mlp"] = {**options.get("mlp", {}), "sparsity": recipe.cut[together[0]]}
+            of["mlp"] = {"sparsity": recipe.cut[together[0]]}
         yield job | {"method": of, "sweep": {"method.name": methods, "method.size": together, "keep": "none"}}
 
 

@@ -86,9 +86,9 @@ def yes(claim):
 
 def options_text(recipe, rank):
     """As a job file has them."""
-    options = {key: {**value} if isinstance(value, dict) else value for key, value in with_rank(recipe.options, rank).items()}
+    options = with_rank(recipe.options, rank)
     if recipe.cut:
-        options["mlp"] = {**options.get("mlp", {}), "sparsity": " or ".join(map(str, sorted(set(recipe.cut.values()))))}
+        options["mlp"] = {"sparsity": " or ".join(map(str, sorted(set(recipe.cut.values()))))}
     return keys_text(options, recipe.output) or "the defaults"
 
 

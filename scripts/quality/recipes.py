@@ -9,7 +9,6 @@ CUSTOM, STOCK = "custom", "stock"
 
 # Fractions of the MLPs' features that are removed, by size; a little less than 1/12, 1/6, 1/4 and 1/3.
 CUT = {0.9: 0.0833, 0.8: 0.1666, 0.7: 0.25, 0.6: 0.3333}
-CUT_BY_LOSS = {0.9: 0.0833, 0.8: 0.0833, 0.7: 0.1666, 0.6: 0.25}
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Recipe:
     methods: tuple
     options: dict = field(default_factory=dict)  # of the section method; LOW_RANK stands for the model's
     output: dict = field(default_factory=dict)  # of the section output
-    cut: dict = None  # by size, mlp.sparsity; beside what options has of mlp
+    cut: dict = None  # by size, mlp.sparsity
     paper: bool = False  # what the paper's methods are without measures of ours
     of_families: bool = False  # also run for the tiny models
 
@@ -35,8 +34,6 @@ RECIPES = (
     Recipe("own", "shortcuts exact", CUSTOM, METHODS, paper=True, of_families=True),
     Recipe("own-low-rank", "low rank", CUSTOM, ("slicegpt", "pca_dotresize"), {"shortcuts": LOW_RANK, "head": "sliced"}),
     Recipe("own-fisher", "low rank, fisher", CUSTOM, ("slicegpt", "pca_dotresize"), OWN_FISHER),
-    Recipe("own-fisher-mlp", "low rank, fisher, MLPs by loss", CUSTOM, ("slicegpt",),
-           {**OWN_FISHER, "mlp": {"widths": "by_loss"}}, cut=CUT_BY_LOSS, of_families=True),
     Recipe("allocate-any", "allocate: auto", CUSTOM, ("slicegpt",), {"allocate": "auto"}, {"format": "any"}, of_families=True),
     Recipe("one", "one map", STOCK, METHODS, ONE_MAP, paper=True, of_families=True),
     Recipe("one-fisher", "one map, fisher", STOCK, ("slicegpt", "pca_dotresize", "magnitude"), ONE_FISHER),

@@ -46,10 +46,10 @@ method:
   sinkhorn_tolerance: 1e-7
   sinkhorn_max_iterations: 500
   on_nonconvergence: accept
-  map_sharing: 3
+  map_sharing: junction
   shortcuts: 8
   metric: fisher
-  mlp: {sparsity: 0.5, widths: by_loss}
+  mlp: {sparsity: 0.5}
   allocate: off
   allow_larger: true
 calibration:
@@ -120,7 +120,7 @@ TEST(JobFile, ValuesArrive) {
   EXPECT_EQ(spec.method().sparsity(), 0.25);
   EXPECT_EQ(spec.method().lambda(), 0.1);
   EXPECT_EQ(spec.method().sinkhorn_max_iterations(), 500u);
-  EXPECT_EQ(spec.method().map_sharing(), "3");
+  EXPECT_EQ(spec.method().map_sharing(), "junction");
   EXPECT_EQ(spec.method().shortcuts(), "8");
   EXPECT_EQ(spec.calibration().activations(), v1::Calibration::original);
   EXPECT_EQ(spec.evaluation().tokens(), "/e.safetensors");

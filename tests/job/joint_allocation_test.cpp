@@ -12,7 +12,6 @@
 #include "job/plan/choose_widths.h"
 #include "job/plan/inner_widths.h"
 #include "job/plan/memory_estimate.h"
-#include "job/plan/mlps_by_loss.h"
 #include "job/plan/net_size.h"
 #include "job/plan/plan_table.h"
 #include "job/plan/shortcut_forms.h"
@@ -224,6 +223,42 @@ TEST_F(JointAllocation, ValueHeadsGetMultiplesOfA32ndOfTheHeads) {
   EXPECT_EQ(possible_value_dims(config_).back(), 4);
   config_.head_dim = 12;
   EXPECT_EQ(possible_value_dims(config_)[1], 11);
+}
+
+TEST_F(JointAllocation, AnMlpGetsMultiplesOfRoundToOrAllOfItsFeatures) {
+  ResolvedJob job = resolve();
+  const std::vector<int64_t> widths = possible_mlp_widths(config_, *job.mlp, 3);
+  EXPECT_EQ(widths.size(), 96u);
+  EXPECT_EQ(widths.front(), 768);
+  EXPECT_EQ(widths[1], 760);
+  EXPECT_EQ(widths.back(), 8);
+  job.mlp->round_to = 500;
+  EXPECT_THAT(possible_mlp_widths(config_, *job.mlp, 3), testing::ElementsAre(768, 500));
+  EXPECT_EQ(job.mlp->rounds(), 3);
+  EXPECT_EQ(with_widest_mlps(config_, job.mlp).intermediate_size, 768);
+}
+
+TEST_F(JointAllocation, WithoutMapsMlpsAndExpertsShareWhatIsLeft) {
+  config_ = parse_model_config(kQwen3MoeConfig, "config.json");
+  config_.mixture->layers.front() = false;  // it has an MLP
+  spec_.mutable_method()->set_round_to(64);
+  const ResolvedJob job = resolve();
+  PredictedRises rises;
+  for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
+    const std::size_t widths = possible_mlp_widths(config_, *job.mlp, 2 * layer + 1).size();
+    std::vector<double>& curve = rises.mlps.emplace_back();
+    for (std::size_t i = 0; i < widths; ++i) {
+      curve.push_back(static_cast<double>(i * static_cast<std::size_t>(1 + layer % 3)));
+    }
+    const std::size_t dims = possible_value_dims(config_).size();
+    rises.values.emplace_back(dims, 1e9).front() = 0.0;
+  }
+  const Allocation chosen = allocate_without_maps(config_, job, rises).value();
+  const NetSize size = size_of(job, chosen);
+  EXPECT_LE(size.compressed_bytes, largest_bytes(0.8, size.dense_bytes));
+  EXPECT_EQ(chosen.features[3], 64);  // a step of which costs a third of one of layer 44
+  EXPECT_EQ(chosen.features[44], config_.mixture->intermediate_size);
+  EXPECT_EQ(chosen.features[0], config_.intermediate_size);  // few parameters a step
 }
 
 TEST_F(JointAllocation, ADenseHeadKeepsItsWidth) {

@@ -54,11 +54,11 @@ TEST(MemoryEstimate, MlpsOf70BAreCutInAsManyGroupsAsMemoryNeeds) {
   const ShardPlan plan = make_shard_plan(config, job);
   EXPECT_TRUE(fits(plan, job));
   EXPECT_EQ(plan.cut_groups, 2);  // of 10 MLPs a rank, 6.1 GiB each
-  job.mlp->by_loss = true;
+  job.mlp->allocated = true;
   job.mlp->round_to = 64;
   EXPECT_TRUE(fits(make_shard_plan(config, job), job));
-  EXPECT_EQ(make_shard_plan(config, job).cut_passes(), 4);
-  job.mlp->by_loss = false;
+  EXPECT_EQ(make_shard_plan(config, job).cut_passes(), 6);
+  job.mlp->allocated = false;
   job.device_memory = 32 * kGiB;
   EXPECT_FALSE(fits(make_shard_plan(config, job), job));
   job.schedule = schedule_named("layerwise");

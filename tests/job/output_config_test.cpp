@@ -24,7 +24,7 @@ std::string output_of(const std::string& source_text, Dtype dtype = Dtype::kBFlo
 std::string stock_output_of(const std::string& source_text) {
   const ModelConfig source = parse_model_config(source_text, "config.json");
   ResolvedJob job;
-  job.map_sharing.kind = MapSharing::Kind::kModel;
+  job.map_sharing = MapSharing::kModel;
   const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/true, 384);
   return output_config_json(source_text, output_model_config(source, job, widths));
 }
@@ -57,7 +57,7 @@ TEST(OutputConfig, SaysHowWideMlpsAndExpertsAre) {
   for (const char* text : {kLlama31Config, kMixtralConfig, kQwen3MoeConfig}) {
     const ModelConfig source = parse_model_config(text, "config.json");
     ResolvedJob job;
-    job.map_sharing.kind = MapSharing::Kind::kModel;
+    job.map_sharing = MapSharing::kModel;
     job.mlp = MlpTarget{{}, source.mixture ? 0 : 512, source.mixture ? 256 : 0};
     const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/true, 384);
     const ModelConfig output = parse_model_config(
@@ -126,7 +126,7 @@ TEST(OutputConfig, OfAStockModelOfAnotherFamilySaysWhatThatHasOtherDefaultsFor) 
       "num_attention_heads": 8, "vocab_size": 100})";
   const ModelConfig source = parse_model_config(text, "config.json");
   ResolvedJob job;
-  job.map_sharing.kind = MapSharing::Kind::kModel;
+  job.map_sharing = MapSharing::kModel;
   job.stock_family = "mistral";
   const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/true, 40);
   const std::string written = output_config_json(text, output_model_config(source, job, widths));
@@ -145,16 +145,6 @@ TEST(OutputConfig, OfAStockModelNamesNoCode) {
   const std::string source = with(kLlama31Config, R"("use_cache": true)",
                                   R"("use_cache": true, "auto_map": {"AutoConfig": "x.Y"})");
   EXPECT_FALSE(json::parse(stock_output_of(source)).contains("auto_map"));
-}
-
-TEST(OutputConfig, NamesTheGroupsThatShareAMap) {
-  const ModelConfig source = small_llama();
-  ResolvedJob job = small_job(source, 1);
-  job.map_sharing = {MapSharing::Kind::kGroups, 3};
-  job.junction_groups = make_junction_groups(3, 12, 13);
-  const json keys = json::parse(output_config_json(R"({"model_type": "llama"})",
-                                                   output_model_config(source, job, job.widths)));
-  EXPECT_EQ(keys["junction_groups"], json({0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3}));
 }
 
 TEST(OutputConfig, SpeaksBothDialects) {

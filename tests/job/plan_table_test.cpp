@@ -57,7 +57,7 @@ TEST(PlanTable, StatisticsTakeThePlaceOfThePasses) {
 
 TEST(PlanTable, AStockModelHasNoShortcutsInItsSize) {
   ResolvedJob job = small_job(small_llama(), 3);
-  job.map_sharing.kind = MapSharing::Kind::kModel;
+  job.map_sharing = MapSharing::kModel;
   job.head_sliced = true;
   job.widths = uniform_widths(small_llama(), job.head_sliced, 208);
   job.junction_groups.assign(13, 0);
@@ -86,8 +86,8 @@ TEST(PlanTable, BytesCountAsTheyAreWritten) {
   EXPECT_DOUBLE_EQ(plan["compressed"]["bytes_fraction"].get<double>(),
                    2.0 * plan["compressed"]["parameters_fraction"].get<double>());
   EXPECT_THAT(table(job),
-              HasSubstr("helps: a smaller width, shared maps (method.map_sharing), which "
-                        "need fewer shortcuts or none, output.dtype: same, "));
+              HasSubstr("helps: a smaller width, one map for all (method.map_sharing: model), "
+                        "which needs no shortcuts, output.dtype: same, "));
 }
 
 TEST(PlanTable, WidthsThatTheLossWillDecideHaveABoundAlone) {

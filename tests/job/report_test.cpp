@@ -151,7 +151,7 @@ TEST(Report, TellsTheFormOfEachShortcut) {
 
 TEST(Report, AStockOutputHasNoShortcuts) {
   Report report = example();
-  report.job.map_sharing.kind = MapSharing::Kind::kModel;
+  report.job.map_sharing = MapSharing::kModel;
   report.shortcuts =
       report_shortcuts(output_model_config(small_llama(), report.job, report.widths));
   const json document = json::parse(report_to_json(report));

@@ -202,7 +202,7 @@ TEST_F(ResolveJob, AResultThatIsNotSmallerIsRefusedUnlessAllowed) {
   spec_.mutable_method()->set_shortcuts("dense");
   spec_.mutable_method()->set_sparsity(0.05);
   EXPECT_THAT(error(), testing::StartsWith("method.sparsity: the result, 13,956,608 bytes ("));
-  EXPECT_THAT(error(), HasSubstr("what helps: a smaller width, shared maps"));
+  EXPECT_THAT(error(), HasSubstr("what helps: a smaller width, one map for all"));
   EXPECT_THAT(error(), HasSubstr("method.shortcuts: exact or a rank"));
   EXPECT_THAT(error(), HasSubstr("method.allow_larger: true makes it all the same"));
   spec_.mutable_method()->set_allow_larger(true);
@@ -221,22 +221,10 @@ TEST_F(ResolveJob, RoundToIsHonoured) {
   EXPECT_EQ(resolve().widths.largest(), 192);
 }
 
-TEST_F(ResolveJob, GroupsAreRunsOfTheCompressedJunctions) {
-  EXPECT_TRUE(resolve().junction_groups.empty());
-  spec_.mutable_method()->set_map_sharing("5");
-  EXPECT_THAT(resolve().junction_groups,
-              testing::ElementsAre(0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5));
-  spec_.mutable_method()->set_head(v1::Method::sliced);
-  EXPECT_THAT(resolve().junction_groups,
-              testing::ElementsAre(0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 3, 4, 4));
-  spec_.mutable_method()->set_map_sharing("14");
-  EXPECT_EQ(error(), "method.map_sharing: 14 groups are more than the 13 compressed junctions");
-}
-
-TEST_F(ResolveJob, SharedMapsSeeTheDenseModel) {
+TEST_F(ResolveJob, ASharedMapSeesTheDenseModel) {
   spec_.mutable_method()->set_name(v1::Method::magnitude);
   EXPECT_EQ(resolve().schedule, schedule_named("token_parallel"));
-  spec_.mutable_method()->set_map_sharing("2");
+  spec_.mutable_method()->set_map_sharing("model");
   EXPECT_EQ(resolve().schedule, schedule_named("pipeline"));
 }
 
@@ -296,8 +284,8 @@ TEST_F(ResolveJob, AStockPhi3WithLongropeIsRefusedByName) {
   config_.rotary.type = "longrope";
   EXPECT_THAT(error(), HasSubstr("method.map_sharing: a stock model of the family 'phi3' cannot "
                                  "have a longrope embedding"));
-  spec_.mutable_method()->set_map_sharing("3");
-  EXPECT_EQ(resolve().map_sharing.groups, 3);
+  spec_.mutable_method()->set_map_sharing("junction");
+  EXPECT_FALSE(resolve().stock_output());
   spec_.mutable_method()->set_map_sharing("model");
   config_.family = "qwen3";
   EXPECT_TRUE(resolve().stock_output());

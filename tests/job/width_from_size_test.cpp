@@ -24,19 +24,17 @@ struct Case {
 void PrintTo(const Case& example, std::ostream* out) { *out << example.name; }
 
 std::vector<Case> cases() {
-  const MapSharing junction;
-  const MapSharing model{MapSharing::Kind::kModel, 0};
-  const MapSharing groups{MapSharing::Kind::kGroups, 5};
+  const MapSharing junction = MapSharing::kJunction;
+  const MapSharing model = MapSharing::kModel;
   return {
       {"LlamaJunction", kLlama31Config, junction, false, Dtype::kBFloat16},
       {"LlamaJunctionSliced", kLlama31Config, junction, true, Dtype::kBFloat16},
-      {"LlamaGroups", kLlama31Config, groups, false, Dtype::kBFloat16},
       {"LlamaModel", kLlama31Config, model, true, Dtype::kBFloat16},
       {"LlamaModelFloat32", kLlama31Config, model, true, Dtype::kFloat32},
       {"MistralModel", kMistralV03Config, model, true, Dtype::kFloat16},
       {"Phi3Junction", kPhi3MiniConfig, junction, false, Dtype::kBFloat16},
       {"TiedQwen2Junction", kQwen25Config, junction, false, Dtype::kBFloat16},
-      {"TiedQwen3GroupsSliced", kQwen3Config, groups, true, Dtype::kBFloat16},
+      {"TiedQwen3JunctionSliced", kQwen3Config, junction, true, Dtype::kBFloat16},
   };
 }
 
@@ -47,12 +45,8 @@ ResolvedJob job_of(const Case& example, const ModelConfig& config) {
   job.map_sharing = example.sharing;
   job.head_sliced = example.head_sliced;
   job.hidden_size = config.hidden_size;
-  const int64_t junctions = config.num_junctions();
-  const int64_t mapped = mapped_junctions(config, job.head_sliced);
-  if (example.sharing.shares()) {
-    const bool model = example.sharing.kind == MapSharing::Kind::kModel;
-    job.junction_groups =
-        make_junction_groups(model ? 1 : example.sharing.groups, mapped, junctions);
+  if (job.stock_output()) {
+    job.junction_groups.assign(static_cast<std::size_t>(config.num_junctions()), 0);
   }
   return job;
 }

@@ -204,28 +204,31 @@ def test_features_that_write_nothing_are_those_that_are_cut(tmp_path, source):
     torch.testing.assert_close(actual, expected, atol=1e-4, rtol=0)
 
 
-# Of each layer so many features write nothing, of all experts of qwen3_moe alike: as many as are to go.
-SILENT_FEATURES = {
-    "llama-biases-tied": ([0, 60, 12], [80, 20, 68]),
-    "qwen3_moe-biases-wide-heads": ([13, 0, 9], [15, 80, 19]),
-}
+# Of each layer so many features write nothing, of all experts of qwen3_moe alike.
+SILENT_FEATURES = {"llama-biases-tied": [0, 60, 12], "qwen3_moe-biases-wide-heads": [13, 0, 9]}
 
 
 @pytest.mark.parametrize("source", SILENT_FEATURES)
-def test_by_loss_features_go_where_they_do_nothing(tmp_path, source):
-    silent, left = SILENT_FEATURES[source]
+def test_allocated_features_go_where_they_do_nothing(tmp_path, source):
+    silent = SILENT_FEATURES[source]
     dense = random_dense(FULL_WIDTH_SOURCES[source])
     silence_features(dense, lambda layer, feature: feature < silent[layer])
-    method = {"name": "slicegpt", "width": 48, "head": "sliced", "allow_larger": True}
-    method |= {"metric": "fisher", "mlp": {"sparsity": 0.3, "widths": "by_loss"}, "round_to": 1}
+    experts = getattr(dense.config, "num_experts", 1)
+    written_by_none = sum(silent) * experts * 3 * dense.config.hidden_size
+    size = round(1 - 0.95 * written_by_none / dense.num_parameters(), 4)
+    method = {"name": "slicegpt", "size": size, "allocate": "auto", "round_to": 1}
     tokens = tmp_path / "tokens.safetensors"
     evaluation = {"tokens": str(tokens), "seqlen": 64}
     job = random_job(tmp_path, dense, "cut", method=method, evaluation=evaluation)
     directory = run_worker(tmp_path, job, ranks=2)
     report = json.loads((directory / "dotresize" / "report.json").read_text())
     keys = json.loads((directory / "config.json").read_text())
-    assert keys["intermediate_sizes"] == [mlp["width"] for mlp in report["mlps"]] == left
-    assert all(mlp["predicted_rise"] == 0 for mlp in report["mlps"])
+    left = [mlp["width"] for mlp in report["mlps"]]
+    assert keys["intermediate_sizes"] == report["allocation"]["features"] == left
+    removed = [mlp["intermediate_size"] - mlp["width"] for mlp in report["mlps"]]
+    assert all(gone <= nothing for gone, nothing in zip(removed, silent)), removed
+    assert sum(removed) > 0.8 * sum(silent)
+    assert report["allocation"]["predicted_kl"] == 0
 
     model = AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True).eval()
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Outputs of jobs whose junctions share maps: stock models, and fewer shortcuts."""
+"""Outputs of jobs whose junctions share one map: stock models."""
 
 import json
 import math
@@ -15,11 +15,10 @@ from tokenizers import Tokenizer, models
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-# method.map_sharing, output.dtype and output.architecture
+# output.dtype and output.architecture
 KINDS = {
-    "stock-float32": ("model", "float32", "auto"),
-    "stock-bfloat16": ("model", "bfloat16", "source"),
-    "groups": (3, "float32", "auto"),
+    "stock-float32": ("float32", "auto"),
+    "stock-bfloat16": ("bfloat16", "source"),
 }
 # model_type and architecture
 STOCK = {
@@ -45,7 +44,7 @@ def outputs(tmp_path_factory, evaluation):
                 "method": {
                     "name": "pca_dotresize",
                     "width": 208,
-                    "map_sharing": sharing,
+                    "map_sharing": "model",
                     "allow_larger": True,
                 },
                 "calibration": {"tokens": str(DATA / "calibration.safetensors"), "samples": 8},
@@ -54,7 +53,7 @@ def outputs(tmp_path_factory, evaluation):
             },
             ranks=3,
         )
-        for name, (sharing, dtype, architecture) in KINDS.items()
+        for name, (dtype, architecture) in KINDS.items()
     }
 
 
@@ -84,19 +83,9 @@ def test_a_stock_output_is_a_model_of_a_family(outputs, kind):
     assert "trust_remote_code" not in (directory / "README.md").read_text()
     norms = [tensor for name, tensor in tensors_of(directory).items() if "norm" in name]
     assert len(norms) == 13
-    dtype = getattr(torch, KINDS[kind][1])
+    dtype = getattr(torch, KINDS[kind][0])
     expected = torch.full((208,), math.sqrt(256 / 208)).to(dtype)
     assert all(torch.equal(norm, expected) for norm in norms)
-
-
-def test_groups_store_shortcuts_between_them_alone(outputs):
-    directory = outputs["groups"]
-    keys = json.loads((directory / "config.json").read_text())
-    assert keys["junction_groups"] == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3]
-    shortcuts = sorted(name for name in tensors_of(directory) if "shortcut" in name)
-    assert keys["shortcut_ranks"] == [0, 0, 0, 48, 0, 0, 0, 48, 0, 0, 0, 0]
-    assert shortcuts == ["model.layers.1.mlp_shortcut.A", "model.layers.3.mlp_shortcut.A"]
-    assert all((directory / name).is_file() for name in CODE_FILES)
 
 
 def test_an_allocated_stock_model_is_one_of_its_family(tmp_path, evaluation):
@@ -154,7 +143,7 @@ def test_transformers_generates(outputs, kind, version):
     program = Path(__file__).parent / "check_generation.py"
     result = json.loads(run_python(version, program, outputs[kind]))
     assert result["transformers"].startswith(version + ".")
-    assert result["class"] == (STOCK[kind][1] if kind in STOCK else "DotResizeForCausalLM")
+    assert result["class"] == STOCK[kind][1]
     assert result["unloaded"] == result["unexpected"] == []
     assert result["together"] == result["alone"] == result["without_cache"]
 
@@ -224,14 +213,18 @@ def logits_of(directory):
 
 
 @torch.no_grad()
-def logits_with_tied_head(custom, dense):
-    """Of the model with one map M, if its head were tied as a stock model's: E·M·(Mᵀ·diag(γ)·M)."""
-    model, source = load(custom), load(dense)
-    table = source.get_input_embeddings().weight
-    narrow = model.get_input_embeddings().weight  # E·M: of few words each has its own table
-    M = torch.linalg.lstsq(table, narrow).solution
-    gamma = source.model.norm.weight
-    model.lm_head.weight.copy_(narrow @ (M.T @ (gamma[:, None] * M)))
+def logits_in_subspace(dense, stock):
+    """Of the dense model if all that writes to the stream writes to the span of the one map M alone: its table, o_proj and
+    down_proj are followed by M·Mᵀ. The stock model's table is E·M, but for a rotation of M."""
+    model = load(dense)
+    table = model.get_input_embeddings().weight
+    M = torch.linalg.lstsq(table, load(stock).get_input_embeddings().weight).solution
+    Q, _ = torch.linalg.qr(M)
+    projector = Q @ Q.T
+    table.copy_(table @ projector)
+    for name, parameter in model.named_parameters():
+        if "o_proj" in name or "down_proj" in name:
+            parameter.copy_(projector @ parameter)
     return model(IDS[:2]).logits
 
 
@@ -247,21 +240,16 @@ def test_a_stock_model_of_full_width_gives_the_dense_logits(tmp_path, source):
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory):
-    """Of each source: the stock model, and a model with code of its own that has the same one map. Both
-    have the same narrower MLPs and experts."""
-    method = {"name": "slicegpt", "width": 40, "mlp": {"sparsity": 0.25}}
-    pairs = {}
-    for source in SOURCES:
-        folder = tmp_path_factory.mktemp(source)
-        stock = run_random(folder, source, "stock", map_sharing="model", **method)
-        custom = run_random(folder, source, "custom", map_sharing=1, head="sliced", **method)
-        pairs[source] = (stock, custom)
-    return pairs
+    """Of each source the stock model, with narrower MLPs and experts."""
+    method = {"name": "slicegpt", "width": 40, "map_sharing": "model", "mlp": {"sparsity": 0.25}}
+    return {
+        source: run_random(tmp_path_factory.mktemp(source), source, "stock", **method) for source in SOURCES
+    }
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_narrow_stock_model_is_the_one_with_one_map(narrow, source):
-    stock, custom = narrow[source]
+def test_a_narrow_stock_model_says_what_is_left(narrow, source):
+    stock = narrow[source]
     keys = json.loads((stock / "config.json").read_text())
     source_keys = SOURCES[source][0]
     assert keys["model_type"] == source_keys["model_type"]
@@ -269,10 +257,13 @@ def test_a_narrow_stock_model_is_the_one_with_one_map(narrow, source):
     if "moe_intermediate_size" in source_keys:
         assert keys["moe_intermediate_size"] == 16  # of 28
     assert not list(stock.glob("*.py"))
-    tied = source_keys.get("tie_word_embeddings", False)
-    assert keys["tie_word_embeddings"] == tied
-    dense = stock.parent / "dense"
-    expected = logits_with_tied_head(custom, dense) if tied else logits_of(custom)
+    assert keys["tie_word_embeddings"] == source_keys.get("tie_word_embeddings", False)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_narrow_stock_model_is_the_dense_one_in_a_subspace(tmp_path, source):
+    stock = run_random(tmp_path, source, "stock", name="slicegpt", width=40, map_sharing="model")
+    expected = logits_in_subspace(tmp_path / "dense", stock)
     difference = (logits_of(stock) - expected).abs()
     if SOURCES[source][1] == "float32":
         assert difference.max() < 1e-4
@@ -282,7 +273,7 @@ def test_a_narrow_stock_model_is_the_one_with_one_map(narrow, source):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_narrow_stock_models_score_as_reported(narrow, version):
-    directories = [stock for stock, _ in narrow.values()]
+    directories = list(narrow.values())
     reported = [report_of(directory)["compressed"]["perplexity"] for directory in directories]
     tokens = directories[0].parent / "tokens.safetensors"
     assert score_all(version, directories, tokens) == pytest.approx(reported, rel=1e-3)
@@ -303,7 +294,7 @@ for directory in sys.argv[1:]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_narrow_stock_models_generate_without_code_of_their_own(narrow, version):
-    printed = run_python(version, "-c", GENERATE_ALL, *[stock for stock, _ in narrow.values()])
+    printed = run_python(version, "-c", GENERATE_ALL, *narrow.values())
     classes = [MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[keys["model_type"]] for keys, _ in SOURCES.values()]
     assert printed.splitlines() == [f"{name} 24" for name in classes]
 
@@ -331,7 +322,7 @@ def in_ctranslate2(directory, windows, folder):
 # What it can load of stock models: docs/serving.md.
 @pytest.mark.parametrize("name", ["llama", "qwen3-wide-heads", "qwen3-biases"])
 def test_ctranslate2_measures_the_reported_perplexity(outputs, narrow, evaluation, name, tmp_path):
-    directory = outputs["stock-float32"] if name == "llama" else narrow[name][0]
+    directory = outputs["stock-float32"] if name == "llama" else narrow[name]
     windows = load_file(evaluation)["tokens"][:4] if name == "llama" else IDS
     tokens = tmp_path / "tokens.safetensors"
     save_file({"tokens": windows}, tokens)

@@ -55,7 +55,7 @@ def test_half_of_the_loss_is_of_the_best_older_row(ours, left, halves):
 def test_families_are_compared_with_slicegpt_of_their_format():
     of = {"model": "tiny qwen2"}
     results = of_rows(
-        row("own", "slicegpt", 30.0, **of, kl=0.3), row("own-fisher-mlp", "slicegpt", 30.5, **of, kl=0.2),
+        row("own", "slicegpt", 30.0, **of, kl=0.3), row("allocate-any", "slicegpt", 30.5, **of, kl=0.2),
         row("one", "slicegpt", 31.0, **of), row("one", "magnitude", 29.0, **of), row("one-fisher-mlp", "slicegpt", 30.0, **of),
     )  # fmt: skip
     rows = page.families_table(results, ["tiny qwen2"]).rows
@@ -79,9 +79,9 @@ def test_a_tiny_model_is_trained_and_measured(tmp_path, monkeypatch):
     models.write_tokens(tmp_path)
     models.train("qwen2", tmp_path / "qwen2", steps=2)
     model = models.tiny_model("qwen2", tmp_path)
-    for name in ("one", "own-fisher-mlp"):
+    for name in ("one", "one-fisher-mlp"):
         dense, (found,) = measure.measure(page.RECIPE_OF[name], model, METHODS, [0.8], tmp_path / "work")
         assert found.key == ("tiny qwen2", name, "slicegpt", 0.8)
         assert 0.7 < found.net <= 0.8 and found.kl > 0 and 0 < found.agreement <= 1
-        assert bool(found.features) == (name == "own-fisher-mlp")
+        assert bool(found.features) == (name == "one-fisher-mlp")
         assert found.perplexity > 0.9 * dense.perplexity > 1

@@ -13,7 +13,6 @@
 #include <string>
 
 #include "job/plan/method.h"
-#include "job/spec/map_sharing.h"
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/tokens.h"
 #include "worker/checkpoint/writer.h"
@@ -76,17 +75,18 @@ void dump(char** argv) {
   const Metric metric = name.ends_with(",fisher") ? Metric::kFisher : Metric::kActivation;
   const int64_t junctions = config.num_junctions();
   const int64_t groups = std::stoll(argv[7]);
-  const CalibrationJob job{
-      .config = config,
-      .reader = reader,
-      .plan = plan,
-      .journal = journal,
-      .finished = {},
-      .windows = calibration_windows(tokens.tokens, 16, 128),
-      .map = {.basis = method.basis, .kind = method.map, .metric = metric},
-      .widths = uniform_widths(config, /*head_sliced=*/true, std::stoll(argv[4])),
-      .sharing = groups < junctions ? make_junction_groups(groups, junctions, junctions)
-                                    : std::vector<int64_t>{}};
+  CalibrationJob job{.config = config,
+                     .reader = reader,
+                     .plan = plan,
+                     .journal = journal,
+                     .finished = {},
+                     .windows = calibration_windows(tokens.tokens, 16, 128),
+                     .map = {.basis = method.basis, .kind = method.map, .metric = metric},
+                     .widths = uniform_widths(config, /*head_sliced=*/true, std::stoll(argv[4])),
+                     .sharing = {}};
+  for (int64_t j = 0; groups < junctions && j < junctions; ++j) {
+    job.sharing.push_back(j * groups / junctions);
+  }
   const CalibrationObserver observer{[](int64_t) {}, [](int64_t) {}, [](int64_t) {}};
   NoOutput sink;
   PhaseClock clock;

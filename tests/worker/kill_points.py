@@ -23,7 +23,6 @@ import interrupted
 
 SCHEDULES = {
     "own": ("original", {"width": 160}),
-    "shared by 4": ("original", {"width": 160, "map_sharing": "4"}),
     "shared by all": ("original", {"width": 160, "map_sharing": "model"}),
     "token_parallel": ("compressed", {"width": 160}),
 }

@@ -12,8 +12,8 @@ GOLDEN = json.loads((harness.ROOT / "tests" / "data" / "golden.json").read_text(
 # Jobs that measure both perplexities themselves. Of the others the output is evaluated, once it is
 # there: the dense model need not be measured for each of them again.
 MEASURED_IN_JOB = ("pca_dotresize-200-original",)
-# Of each method one width is enough every day, with compressed activations and of lambda one case, of shared maps one in
-# groups: DOTRESIZE_ALL_CASES=1 runs these too.
+# Of each method one width is enough every day, with compressed activations and of lambda one case, of one map
+# for all one method: DOTRESIZE_ALL_CASES=1 runs these too.
 MORE_CASES = (
     "magnitude-176-original",
     "dotresize-176-original",
@@ -28,7 +28,6 @@ MORE_CASES = (
     "pca_dotresize-200-compressed",
     "magnitude-208-shared",
     "dotresize-208-shared",
-    "pca_dotresize-208-shared",
     "slicegpt-208-shared",
     "dotresize-200-lambda0.01",
     "dotresize-200-lambda1",

@@ -17,7 +17,6 @@
 #include "job/model/tensor_table.h"
 #include "job/plan/inner_widths.h"
 #include "job/plan/mlp_widths.h"
-#include "job/plan/mlps_by_loss.h"
 #include "worker/calibration/cut_tensors.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/reason.h"
@@ -65,7 +64,7 @@ class SublayerCuts {
       : comm_(comm), job_(job), observer_(observer), clock_(clock) {}
 
   /// The curves of all that the job may cut, into the journal.
-  void measure(const ResolvedJob& job, const DenseRound* together = nullptr);
+  void measure(const ResolvedJob& job, const DenseRound* together);
   // To the widths that `cut_model` says.
   void run_stages(const ModelConfig& cut_model, std::vector<SublayerSums> kept = {});
   void run_shares(const ModelConfig& cut_model);
@@ -394,32 +393,15 @@ std::vector<std::vector<double>> read_curves(const Journal& journal, const Model
   return curves;
 }
 
-std::vector<std::vector<double>> read_mlp_curves(const Journal& journal,
-                                                 const ModelConfig& config) {
-  return read_curves(journal, config, 1);
-}
-
 }  // namespace
 
 CutCurves measure_cuts(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
                        const CalibrationObserver& observer, PhaseClock& clock,
                        const DenseRound* together) {
   SublayerCuts(comm, dense, observer, clock).measure(job, together);
-  CutCurves curves{read_mlp_curves(dense.journal, dense.config), {}};
+  CutCurves curves{read_curves(dense.journal, dense.config, 1), {}};
   if (job.allocates_values()) curves.values = read_curves(dense.journal, dense.config, 0);
   return curves;
-}
-
-ModelConfig cut_mlps_by_loss(Communicator& comm, const CalibrationJob& dense,
-                             const ResolvedJob& job, const CalibrationObserver& observer,
-                             PhaseClock& clock) {
-  SublayerCuts cuts(comm, dense, observer, clock);  // whose stage is loaded once
-  cuts.measure(job);
-  ModelConfig cut =
-      with_mlps_by_loss(dense.config, job, read_mlp_curves(dense.journal, dense.config));
-  cuts.run_stages(cut);
-  comm.barrier();  // every MLP is in the journal
-  return cut;
 }
 
 void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,

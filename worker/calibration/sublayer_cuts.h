@@ -22,7 +22,7 @@ namespace dotresize {
 // of its tensors, under their names in the checkpoint, and the rest of the calibration reads the
 // model with these in place of the others.
 //
-// By loss there are two rounds. The first one removes as much of each sublayer as an allocation
+// An allocation has two rounds. The first one removes as much of each sublayer as it
 // might, and keeps what that costs at every width; all ranks read these curves of the journal and
 // come to the same widths. The second one sums the features again and cuts: the sums of one round
 // would have to wait for the curves of all other MLPs, d_ff² numbers of each.
@@ -55,12 +55,6 @@ struct CutCurves {
 CutCurves measure_cuts(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
                        const CalibrationObserver& observer, PhaseClock& clock,
                        const DenseRound* together);
-
-/// Both rounds of `job.mlp` with `widths: by_loss`. Returns the model with cut MLPs, the same on
-/// every rank. Else as cut_sublayers. Collective.
-ModelConfig cut_mlps_by_loss(Communicator& comm, const CalibrationJob& dense,
-                             const ResolvedJob& job, const CalibrationObserver& observer,
-                             PhaseClock& clock);
 
 /// Cuts the MLPs and value heads of `dense` to the widths of `cut`, but for those in the journal.
 /// Ranks are stages of a pipeline, or share the tokens, as in the job's schedule; value heads are

@@ -50,7 +50,7 @@ Json method_options(const ResolvedJob& job) {
   if (job.gradients()) options["metric"] = to_string(job.metric);
   if (job.mlp) {
     options["mlp"] = {{"width", job.mlp->width}, {"expert_width", job.mlp->expert_width}};
-    if (job.mlp->by_loss) options["mlp"]["by_loss_in_steps_of"] = job.mlp->round_to;
+    if (job.mlp->allocated) options["mlp"]["by_loss_in_steps_of"] = job.mlp->round_to;
   }
   if (job.allocation) {
     options["allocate"] = {{"size", job.allocation->size}, {"round_to", job.allocation->round_to}};

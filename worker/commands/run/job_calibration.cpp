@@ -104,9 +104,6 @@ ModelConfig cut_model(JobContext& run, const std::optional<Allocation>& chosen,
                       const CalibrationObserver& observer) {
   if (!run.job.mlp) return run.config;
   const CalibrationJob dense = calibration_job(run, run.config, run.source, tokens, opened);
-  if (run.job.mlp->by_loss && !chosen) {
-    return cut_mlps_by_loss(run.comm, dense, run.job, observer, run.clock);
-  }
   ModelConfig cut =
       chosen ? with_features(run.config, run.job, *chosen) : with_cut_mlps(run.config, run.job.mlp);
   cut_sublayers(run.comm, dense, run.job, cut, observer, run.clock);
