@@ -60,8 +60,9 @@ std::filesystem::path write_job_file(const StateDir& state, const v1::Job& job);
 
 /// How ranks on other machines reach the Workers service.
 struct RemoteWorkers {
-  std::string address;  ///< HOST:PORT; empty: not at all
-  std::string ca;       ///< PEM of the authority of its certificate; empty: no TLS
+  std::string address;             ///< HOST:PORT; empty: not at all
+  std::string ca;                  ///< PEM of the authority of its certificate; empty: no TLS
+  std::vector<std::string> roots;  ///< where ranks may read and write; none: anywhere
 };
 
 /// Writes what the ranks of this attempt need to call the server (base/attempt_file.h).

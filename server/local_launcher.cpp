@@ -7,6 +7,7 @@
 #include <csignal>
 #include <utility>
 
+#include "base/attempt_file.h"
 #include "base/child_process.h"
 #include "base/environment.h"
 #include "server/files.h"
@@ -29,7 +30,10 @@ fs::path shared_memory_of(const v1::Job& job) {
 }  // namespace
 
 LocalLauncher::LocalLauncher(const LauncherContext& context)
-    : state_(context.state), umask_(context.umask), coordinator_(context.coordinator) {}
+    : state_(context.state),
+      umask_(context.umask),
+      coordinator_(context.coordinator),
+      roots_(context.remote.roots) {}
 
 void LocalLauncher::require_ready() const {
   worker_program();
@@ -65,6 +69,7 @@ void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   attempt.environment.push_back("CUDA_VISIBLE_DEVICES=" + job.gpus());
   attempt.environment.push_back("DOTRESIZE_COORDINATOR=" + coordinator_);
   attempt.environment.push_back("DOTRESIZE_ATTEMPT_TOKEN=" + token);
+  if (!roots_.empty()) attempt.environment.push_back(roots_variable(roots_));
   supervisors_.push_back(start_attempt(attempt));
 }
 

@@ -31,6 +31,7 @@ class LocalLauncher final : public Launcher {
   const StateDir& state_;
   mode_t umask_;
   std::string coordinator_;
+  std::vector<std::string> roots_;
   std::vector<pid_t> supervisors_;
 };
 

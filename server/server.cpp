@@ -114,12 +114,15 @@ LauncherContext launcher_context(const ServerOptions& options, const StateDir& s
   constexpr uint64_t kMaxAuthorityBytes = 1 << 20;
   const std::string ca =
       options.workers_ca.empty() ? "" : read_whole_file(options.workers_ca, kMaxAuthorityBytes);
+  std::vector<std::string> roots;
+  for (const auto& root : options.allow_roots)
+    roots.push_back(std::filesystem::canonical(root).string());
   return {state,
           store,
           heartbeats,
           options.job_umask,
           coordinator,
-          {address_for_ranks(options), ca},
+          {address_for_ranks(options), ca, roots},
           options.slurm,
           options.kubernetes,
           options.external_timeout};

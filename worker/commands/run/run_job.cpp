@@ -10,6 +10,7 @@
 #include "base/partial_path.h"
 #include "base/program.h"
 #include "base/seconds_since.h"
+#include "job/model/companion_files.h"
 #include "job/model/model_size.h"
 #include "job/model/tensor_table.h"
 #include "job/page/report_page.h"
@@ -171,6 +172,7 @@ void publish(OutputDirectory& output, const Report& report, const ModelConfig& c
 Report run_steps(JobContext& run) {
   const auto start = std::chrono::steady_clock::now();
   const PhaseClock::Scope scope(run.clock, "other");
+  if (run.root()) require_regular_companions(run.job.model_path);
   check_weights(run);
   const JobTokens tokens = load_tokens(run);
   run.progress().plan(expected_phases_of(run, tokens));
