@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/durable_file.h"
+#include "base/errors.h"
+#include "base/input_file.h"
 #include "base/partial_path.h"
 #include "base/program.h"
 #include "base/seconds_since.h"
@@ -26,6 +28,7 @@
 #include "worker/commands/run/job_evaluation.h"
 #include "worker/commands/run/output_model.h"
 #include "worker/commands/run/rank_summary.h"
+#include "worker/commands/run/resume.h"
 #include "worker/commands/run/trace.h"
 #include "worker/transformer/load.h"
 
@@ -80,11 +83,12 @@ std::vector<ProgressPhase> expected_phases_of(const JobContext& run, const JobTo
   return expected_phases(run.config, run.job, run.plan, size, run.environment.device.facts());
 }
 
-/// The source's config.json and weights.
-std::vector<fs::path> input_files(const JobContext& run) {
-  std::vector<fs::path> files = run.source.files();
-  files.push_back(run.job.model_path / "config.json");
-  return files;
+/// The journal keeps them, for a run that goes on with files that look changed.
+BackgroundHashes hash_inputs(const JobContext& run) {
+  const fs::path journal = run.environment.output.journal();
+  return {run.comm, run.input_files(), [journal](const auto& name, const std::string& hash) {
+            write_file_atomically(input_hash_file(journal, name), hash);
+          }};
 }
 
 std::vector<fs::path> shard_files(const JobContext& run, const ShardLayout& layout) {
@@ -179,12 +183,13 @@ Report run_steps(JobContext& run) {
   OpenedJournal opened = open_journal_of(run, tokens);
   std::optional<StatisticsDirectory> statistics = open_statistics(run, tokens.calibration);
   const auto dense = evaluate_dense(run, tokens, opened.journal);
-  BackgroundHashes of_inputs(run.comm, input_files(run));
+  BackgroundHashes of_inputs = hash_inputs(run);
   const Calibrated calibrated = calibrate(run, tokens, opened, statistics);
   BackgroundHashes of_shards(run.comm, shard_files(run, calibrated.layout));
   const auto compressed = evaluate_compressed(run, tokens, dense);
   const Hashes shards = gather(run, of_shards);
   const Hashes inputs = gather(run, of_inputs);
+  run.require_unchanged_inputs();
   const double wall_time_s = seconds_since(start);
 
   run.progress().enter("finish");
@@ -203,6 +208,21 @@ Report run_steps(JobContext& run) {
 }
 
 }  // namespace
+
+std::vector<fs::path> JobContext::input_files() const {
+  std::vector<fs::path> files = source.files();
+  files.push_back(job.model_path / kConfigFile);
+  return files;
+}
+
+void JobContext::require_unchanged_inputs() const {
+  std::map<std::string, FileStamp> opened = source.stamps();
+  opened.emplace(kConfigFile, config_stamp);
+  for (const fs::path& file : input_files()) {
+    if (InputFile(file.string()).stamp() == opened.at(file.filename().string())) continue;
+    throw InputError("model.path", file.string() + " was replaced or changed while the job ran");
+  }
+}
 
 Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPlan& plan,
                const RunEnvironment& environment) {
