@@ -18,7 +18,8 @@ std::string_view modeling_py();
 /// as tokenize_text.py.
 std::string_view run_in_transformers_py();
 
-/// tokenize_text.py: run as `PYTHON -I -c SOURCE MODEL_DIR OUT.safetensors TEXT_FILE...`, or as
+/// tokenize_text.py: run as `PYTHON -I -c SOURCE [--memory BYTES] [--sha256 HASH...] --
+/// MODEL_DIR OUT.safetensors TEXT_FILE...`, or as
 /// `PYTHON -I -c SOURCE --encode|--decode MODEL_DIR IN.json OUT.json`. Exit code 65 if the input is
 /// at fault; its last line of stderr says why.
 std::string_view tokenize_text_py();

@@ -64,7 +64,8 @@ JobTokens load_tokens(JobContext& run) {
   const PhaseClock::Scope scope(run.clock, "tokenize");
   const auto load = [&](const TokenSource& source, const WindowUse& use) {
     return load_token_windows(run.comm, source, use, run.job.model_path, run.config,
-                              run.environment.cache_dir);
+                              run.environment.cache_dir,
+                              run.job.memory.value_or(usable_memory_bytes()));
   };
   JobTokens tokens{load(run.job.calibration, {.calibration = true}), std::nullopt, std::nullopt};
   if (run.job.evaluation) {
