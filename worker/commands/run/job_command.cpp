@@ -209,6 +209,10 @@ int JobCommand::run(StopSignals& signals) {
   try {
     run_job_here(signals);
     return kExitOk;
+  } catch (const OutputBusy& error) {
+    // It may be this very attempt, whose command was started twice: its end is not this one's.
+    coordinator_.reset();
+    return fail(kExitBadData, error.what());
   } catch (const InputError& error) {
     return fail(kExitBadData, error.what());
   } catch (const NonFiniteError& error) {
