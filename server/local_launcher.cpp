@@ -1,15 +1,19 @@
 #include "server/local_launcher.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <cerrno>
 #include <csignal>
+#include <optional>
 #include <utility>
 
 #include "base/attempt_file.h"
 #include "base/child_process.h"
 #include "base/environment.h"
+#include "base/printable.h"
+#include "base/program.h"
 #include "server/files.h"
 #include "server/process_table.h"
 
@@ -22,9 +26,28 @@ std::vector<std::string> attempt_environment(const v1::Job& job) {
   return {"DOTRESIZE_JOB_ID=" + job.id(), "DOTRESIZE_ATTEMPT=" + std::to_string(job.attempt())};
 }
 
-/// Where the ranks of an attempt exchange messages: killed ones leave their segments.
-fs::path shared_memory_of(const v1::Job& job) {
-  return fs::path("/dev/shm") / ("dotresize-" + job.id() + "-" + std::to_string(job.attempt()));
+constexpr char kSharedMemory[] = "/dev/shm";
+/// In the attempt's directory: where its ranks exchange messages.
+constexpr char kSharedMemoryFile[] = "shared-memory";
+
+/// A directory for the messages of an attempt's ranks: killed ones leave their segments. Nobody can
+/// guess its name, or have made it before.
+fs::path make_shared_memory(const v1::Job& job, const fs::path& attempt_dir) {
+  const std::string name = "dotresize-" + job.id() + "-" + std::to_string(job.attempt()) + "-" +
+                           hex_digits(random_bytes(8));
+  fs::create_directories(attempt_dir);
+  write_private_file(attempt_dir / kSharedMemoryFile, name);  // first: a crash must not lose it
+  const fs::path dir = fs::path(kSharedMemory) / name;
+  if (::mkdir(dir.c_str(), 0700) != 0) throw_errno("cannot make " + dir.string());
+  return dir;
+}
+
+/// That of an attempt; nothing if it has none.
+std::optional<fs::path> shared_memory_of(const fs::path& attempt_dir) {
+  constexpr size_t kMaxName = 255;
+  const auto name = read_file_start(attempt_dir / kSharedMemoryFile, kMaxName);
+  if (!name || !is_plain_word(*name, "-")) return std::nullopt;
+  return fs::path(kSharedMemory) / *name;
 }
 
 }  // namespace
@@ -44,8 +67,7 @@ void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   const fs::path job_file = write_job_file(state_, job);
   AttemptCommand attempt;
   attempt.dir = state_.attempt(job.id(), job.attempt());
-  const fs::path shared_memory = shared_memory_of(job);
-  fs::create_directory(shared_memory);
+  const fs::path shared_memory = make_shared_memory(job, attempt.dir);
   if (job.has_sweep()) {
     // The file that this process runs, whatever lies under its name by now.
     attempt.command = {"/proc/self/exe", "sweep", job_file.string(),
@@ -93,9 +115,11 @@ bool LocalLauncher::clear_leftovers(const v1::Job& job) {
 }
 
 void LocalLauncher::clean_up(const v1::Job& job) {
+  const auto dir = shared_memory_of(state_.attempt(job.id(), job.attempt()));
+  if (!dir) return;
   std::error_code error;
-  fs::remove_all(shared_memory_of(job), error);
-  if (error) spdlog::error("cannot remove {}: {}", shared_memory_of(job).string(), error.message());
+  fs::remove_all(*dir, error);
+  if (error) spdlog::error("cannot remove {}: {}", dir->string(), error.message());
 }
 
 std::string LocalLauncher::log_tail(const v1::Job& job) {
