@@ -26,6 +26,9 @@ class Launcher {
 
   /// Throws ProgramMissing if this machine lacks what any job needs.
   virtual void require_ready() const = 0;
+  /// Why the worker cannot run here at all, whatever its job is; empty if it can, or if it runs
+  /// elsewhere. Takes as long as its start.
+  virtual std::string worker_fault() const { return ""; }
   /// Starts `job.attempt()`, which sees `job.gpus()` alone. Throws if that is not possible; then
   /// nothing runs.
   virtual void launch(const v1::Job& job, const std::string& token) = 0;

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <optional>
 #include <utility>
@@ -61,6 +62,15 @@ LocalLauncher::LocalLauncher(const LauncherContext& context)
 void LocalLauncher::require_ready() const {
   worker_program();
   require_program("mpirun");
+}
+
+std::string LocalLauncher::worker_fault() const {
+  constexpr std::chrono::seconds kPatience{20};
+  const std::vector<std::string> command = {worker_program().string(), "--version"};
+  const CapturedChild probe = capture_child(command, kPatience);
+  if (probe.exit_code == kExitOk) return "";
+  return command[0] + " --version ends with exit code " + std::to_string(probe.exit_code) +
+         (probe.last_line.empty() ? "" : ": " + printable(probe.last_line));
 }
 
 void LocalLauncher::launch(const v1::Job& job, const std::string& token) {

@@ -252,6 +252,10 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) c
                                     launcher.starter(),
                                     job.has_sweep()};
   v1::JobError error = explain_failure(evidence);
+  if (here && job.state() == v1::Job::STARTING && ended_without_a_word(evidence)) {
+    const std::string fault = launcher.worker_fault();
+    if (!fault.empty()) return failed({kLaunchFailed, -1, "", "", fault});
+  }
   // srun ends so if it could not start the ranks.
   if (ended_well && !evidence.reported) error.set_code(kLost);
   return {v1::Job::FAILED, error, std::nullopt};
@@ -337,6 +341,7 @@ void Scheduler::start_queued() {
   Leases leases(machine_, launched);
   QueueState state;
   state.paused = pause_reason();
+  state.held = hold_.last_reason();
   int remote = 0;  // jobs that run elsewhere
   for (const v1::Job& job : launched) {
     ++state.launched[job.launcher()];

@@ -130,7 +130,7 @@ LauncherContext launcher_context(const ServerOptions& options, const StateDir& s
 
 std::string first_fault(const std::vector<HealthCheck>& checks) {
   for (const HealthCheck& check : checks) {
-    if (!check.fault.empty()) return "the " + check.part + ": " + check.fault;
+    if (check.needed && !check.fault.empty()) return "the " + check.part + ": " + check.fault;
   }
   return "";
 }
@@ -264,17 +264,13 @@ std::vector<HealthCheck> Server::health() {
 }
 
 std::vector<HealthCheck> Server::look_after_health() {
-  HealthCheck disk{"disk", ""};
-  std::error_code error;
-  const std::filesystem::space_info space = std::filesystem::space(state_.root(), error);
-  if (error) disk.fault = error.message();
-  if (!error && space.available < kLeastSpace) {
-    disk.fault = "less than " + std::to_string(kLeastSpace >> 20) + " MiB are free";
-  }
+  const std::string held = view_.held();
   const bool stuck = scheduler_->time_since_round() > kLongestRound;
   return {{"job table", store_.fault()},
-          disk,
-          {"scheduler", stuck ? "has not looked at the jobs for long" : ""}};
+          {"disk", state_.space_fault()},
+          {"scheduler", stuck ? "has not looked at the jobs for long" : ""},
+          {"queue", held.empty() ? "" : "held, because this machine cannot start jobs: " + held,
+           /*needed=*/false}};
 }
 
 ServerFigures Server::figures() {

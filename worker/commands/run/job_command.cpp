@@ -215,6 +215,8 @@ int JobCommand::run(StopSignals& signals) {
     return fail(kExitBadData, error.what());
   } catch (const InputError& error) {
     return fail(kExitBadData, error.what());
+  } catch (const ProgramMissing& error) {
+    return fail(kExitUnavailable, error.what());
   } catch (const NonFiniteError& error) {
     return fail(kExitJobFailed, error.what() + overflow_advice_);
   } catch (const std::exception& error) {
