@@ -229,6 +229,7 @@ v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& c
     }
   }
   if (request.options().priority() > 0) require_role(caller, Role::kAdmin);
+  require_space();
   NewJob admitted = admit(request, machine_, paths_);
   require_own_output(admitted, caller);
   if (request.validate_only()) {
@@ -411,7 +412,9 @@ v1::ServerInfo JobsService::server_info() {
   info.set_queued_jobs(static_cast<int32_t>(jobs[v1::Job::QUEUED]));
   info.set_running_jobs(static_cast<int32_t>(jobs[v1::Job::STARTING] + jobs[v1::Job::RUNNING]));
   info.set_drained(drain_.is_on());
-  info.set_paused(view_.paused());
+  // Of the scheduler's last round, which may not know of an operator's word yet.
+  const std::string paused = view_.paused();
+  info.set_paused(drain_.is_on() ? kDrainedReason : paused == kDrainedReason ? "" : paused);
   for (const v1::Resources::Launcher launcher : machine_.launchers) info.add_launchers(launcher);
   return info;
 }

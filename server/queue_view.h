@@ -16,6 +16,9 @@ struct AttemptNote {
   std::string command;
 };
 
+/// Why nothing is started if an operator has said so.
+inline constexpr char kDrainedReason[] = "the server is drained";
+
 /// What the scheduler has found in its last round.
 struct QueueState {
   std::string paused;  ///< why it starts no job at all; empty: it does

@@ -331,7 +331,7 @@ void Scheduler::hold_queue(const std::string& reason) {
 }
 
 std::string Scheduler::pause_reason() const {
-  if (drain_.is_on()) return "the server is drained";
+  if (drain_.is_on()) return kDrainedReason;
   const std::string held = hold_.reason();
   return held.empty() ? "" : "this machine cannot start jobs: " + held;
 }

@@ -31,7 +31,6 @@ constexpr int kReservedFromWorkers = 96;
 constexpr std::chrono::seconds kShutdownGrace{3};
 constexpr std::chrono::seconds kLongestRound{30};
 constexpr std::chrono::seconds kHealthAge{1};
-constexpr uintmax_t kLeastSpace = uintmax_t{16} << 20;
 
 /// A port of the server.
 struct Exposure {
@@ -186,6 +185,15 @@ Server::~Server() {
   watchdog_.reset();
   streams_.stop();
   for (GuardedServer* server : grpc_servers()) server->shutdown(kShutdownGrace);
+}
+
+void Server::reload() {
+  try {
+    access_.reload();
+    spdlog::info("SIGHUP: the tokens were read again; a new certificate needs a restart");
+  } catch (const std::exception& error) {
+    spdlog::error("SIGHUP: the tokens stay as they were: {}", error.what());
+  }
 }
 
 std::vector<GuardedServer*> Server::grpc_servers() const {
