@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace dotresize {
 
@@ -15,6 +16,8 @@ struct AttemptFile {
   std::string job_id;
   int attempt = 0;
   std::string token;  ///< secret
+  std::vector<std::string>
+      roots;  ///< where it may read and write what the job names; none: anywhere
 };
 
 /// The content of such a file.
@@ -25,5 +28,11 @@ AttemptFile read_attempt_file(const std::filesystem::path& path);
 
 /// What the environment says; nothing if this process runs without a server.
 std::optional<AttemptFile> attempt_from_environment();
+
+/// The environment variable DOTRESIZE_ALLOWED_ROOTS=[...] that says `roots`.
+std::string roots_variable(const std::vector<std::string>& roots);
+
+/// What it says here, also without a server; none: anywhere. Throws InputError if it is no list.
+std::vector<std::string> roots_from_environment();
 
 }  // namespace dotresize

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/files/confinement.h"
 #include "base/input_file.h"
 
 namespace dotresize {
@@ -63,7 +64,7 @@ json parse_json_object(const std::string& text, const std::string& origin) {
 }
 
 json read_json_object(const std::filesystem::path& file, uint64_t max_bytes) {
-  return parse_json_object(read_whole_file(file, max_bytes), file.string());
+  return parse_json_object(read_whole_file(file, max_bytes), shown_path(file));
 }
 
 }  // namespace dotresize

@@ -9,6 +9,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/files/confinement.h"
+
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
@@ -40,7 +42,7 @@ OutputFile::OutputFile(std::filesystem::path path, Mode mode, mode_t permissions
   const int creation = mode == Mode::kMustExist      ? 0
                        : mode == Mode::kMustNotExist ? O_CREAT | O_EXCL
                                                      : O_CREAT | O_TRUNC;
-  fd_ = UniqueFd(::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW | creation, permissions));
+  fd_ = Confinement::of_process().open(path_, O_WRONLY | O_NOFOLLOW | creation, permissions);
   if (!fd_) fail(mode == Mode::kMustExist ? "open" : "create");
 }
 
@@ -72,7 +74,7 @@ void OutputFile::close() {
 
 void OutputFile::fail(const char* action) const {
   throw std::system_error(errno, std::generic_category(),
-                          path_.string() + ": cannot " + action + " the file");
+                          shown_path(path_) + ": cannot " + action + " the file");
 }
 
 void write_file_atomically(const fs::path& path, std::string_view content, mode_t permissions) {
@@ -94,10 +96,10 @@ bool is_left_of(const fs::directory_entry& file, std::string_view name) {
 
 void sync_directory(const fs::path& dir) {
   const fs::path name = dir.empty() ? "." : dir;
-  const UniqueFd descriptor(::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const UniqueFd descriptor = Confinement::of_process().open(name, O_RDONLY | O_DIRECTORY);
   if (!descriptor || ::fsync(descriptor.get()) != 0) {
     throw std::system_error(errno, std::generic_category(),
-                            name.string() + ": cannot flush the directory");
+                            shown_path(name) + ": cannot flush the directory");
   }
 }
 

@@ -33,7 +33,7 @@ std::optional<std::string_view> take_until(std::string_view& text, std::string_v
 
 const char* failure_code(int exit_code) {
   if (exit_code == kExitBadData) return kInvalidInput;
-  if (exit_code == kExitCannotExecute) return kLaunchFailed;
+  if (exit_code == kExitCannotExecute || exit_code == kExitUnavailable) return kLaunchFailed;
   return kRankFailed;
 }
 

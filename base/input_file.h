@@ -4,20 +4,34 @@
 #include <filesystem>
 #include <string>
 
+#include "base/files/confinement.h"
 #include "base/unique_fd.h"
 
 namespace dotresize {
 
+/// What tells a file from another one of its name, and from itself before it was changed.
+struct FileStamp {
+  uint64_t inode = 0;
+  uint64_t bytes = 0;
+  int64_t modified_ns = 0;  ///< since 1970
+  int64_t changed_ns = 0;   ///< since 1970; of content, owner, mode or names: nobody can set it
+
+  bool operator==(const FileStamp&) const = default;
+};
+
 /// A regular file, open for reading.
 class InputFile {
  public:
-  /// Follows symbolic links. Throws InputError for what is not there, not readable, or not a
-  /// regular file.
-  explicit InputFile(const std::string& path);
+  /// Follows symbolic links as far as the confinement lets it. Throws InputError for what is not
+  /// there, not readable, not allowed, or not a regular file.
+  explicit InputFile(const std::string& path,
+                     const Confinement& confinement = Confinement::of_process());
 
   const std::string& path() const { return path_; }
   int descriptor() const { return fd_.get(); }
   uint64_t size() const { return size_; }
+  /// As it is now.
+  FileStamp stamp() const;
   /// Reads exactly `count` bytes at `offset`. Throws InputError if the file ends before.
   void read(char* to, uint64_t count, uint64_t offset) const;
 
@@ -29,6 +43,7 @@ class InputFile {
 
 /// The bytes of a regular file. Throws InputError, naming the file, if it is missing, is not a
 /// regular file, cannot be read, or is larger than `max_bytes` (checked before it is read).
-std::string read_whole_file(const std::filesystem::path& path, uint64_t max_bytes);
+std::string read_whole_file(const std::filesystem::path& path, uint64_t max_bytes,
+                            const Confinement& confinement = Confinement::of_process());
 
 }  // namespace dotresize

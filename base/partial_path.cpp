@@ -1,5 +1,10 @@
 #include "base/partial_path.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
 #include "base/durable_file.h"
 
 namespace dotresize {
@@ -85,13 +90,19 @@ std::error_code empty_directory(const fs::path& dir, const fs::path& kept) {
   return error;
 }
 
-std::error_code trim_unfinished(const fs::path& partial) {
-  const fs::path journal = partial / kJournalDirectory;
-  if (has_entries(journal)) return empty_directory(partial, journal);
+std::error_code trim_unfinished(const PinnedDirectory& parent, const fs::path& name,
+                                const PinnedDirectory& partial) {
+  const fs::path journal = partial.path() / kJournalDirectory;
   // What says whose it is goes last: a process may be killed in between.
-  std::error_code error = empty_directory(partial, journal);
-  if (!error) fs::remove_all(partial, error);
-  return error;
+  std::error_code error = empty_directory(partial.path(), journal);
+  if (error || has_entries(journal)) return error;
+  error = empty_directory(partial.path());
+  return error || !parent.holds(name, partial) ? error : remove_empty_directory(parent, name);
+}
+
+std::error_code remove_empty_directory(const PinnedDirectory& parent, const fs::path& name) {
+  if (::unlinkat(parent.descriptor(), name.c_str(), AT_REMOVEDIR) == 0) return {};
+  return {errno, std::generic_category()};
 }
 
 int64_t size_of_directory(const fs::path& dir) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <system_error>
 
+#include "base/files/pinned_directory.h"
+
 namespace dotresize {
 
 /// `<output>.partial`: the directory of an output that is not whole yet. "out/" is "out".
@@ -45,9 +47,14 @@ bool is_free_partial(const std::filesystem::path& partial);
 std::error_code empty_directory(const std::filesystem::path& dir,
                                 const std::filesystem::path& kept = {});
 
-/// Removes what no later job can use: everything but a journal with entries, else the directory
-/// too.
-std::error_code trim_unfinished(const std::filesystem::path& partial);
+/// Removes what no later job can use of `partial`: everything but a journal with entries, else the
+/// directory too, which `parent` holds as `name`.
+std::error_code trim_unfinished(const PinnedDirectory& parent, const std::filesystem::path& name,
+                                const PinnedDirectory& partial);
+
+/// Of this name in `parent`; a directory that has something in it stays.
+std::error_code remove_empty_directory(const PinnedDirectory& parent,
+                                       const std::filesystem::path& name);
 
 /// Bytes of the files in and below it, as far as it can be read; 0 if there is no such directory.
 /// Links count nothing.

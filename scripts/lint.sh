@@ -24,6 +24,19 @@ changed_sources() {
   done < <(changed_files | grep -E "$ours") | awk '!seen[$0]++'
 }
 
+# What users name is opened by base/files/ (InputFile, OutputFile, Confinement, PinnedDirectory), which keeps it beneath the
+# allowed roots. These files open others: the state directory's, /proc, /dev, those of the installation.
+own_files='^(server/(files|acknowledged_jobs|audit_log|guarded_server|kubernetes_launcher|process_table|slurm_launcher|supervisor)'
+own_files+='|worker/(cuda/nvrtc|comm/peer_sockets)|job/sweep/sweep_results)\.cpp$'
+opening='::open\(|[^_]fopen\(|std::(i|o)?fstream'
+openers=$(git ls-files 'server/*.cpp' 'worker/*.cpp' 'job/*.cpp' | grep -vE "$own_files" | xargs grep -nE "$opening" |
+  grep -vE 'Sessions::open' || true)
+if [ -n "$openers" ]; then
+  echo "lint: files are opened past base/files/:" >&2
+  echo "$openers" >&2
+  exit 1
+fi
+
 if [ "${1-}" = --changed ]; then
   git rev-parse --git-dir >/dev/null  # its error is ours: without git nothing would seem to have changed
   mapfile -t sources < <(changed_sources)

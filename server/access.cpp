@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -70,6 +71,10 @@ std::vector<Line> read_lines(const fs::path& file) {
   return lines;
 }
 
+std::string line_of(const std::string& name, Role role, const std::string& digits) {
+  return name + " " + role_name(role) + " " + digits + "\n";
+}
+
 bool owns(const Caller& caller, const std::string& owner) {
   return caller.role == Role::kAdmin || caller.name == owner;
 }
@@ -98,23 +103,37 @@ std::string bearer_token(const grpc::ServerContextBase& context) {
   return token_of_header({value.data(), value.size()});
 }
 
-Access::Access(const fs::path& file) : open_to_all_(file.empty()) {
+Access::Access(fs::path file) : file_(std::move(file)), open_to_all_(file_.empty()) { reload(); }
+
+void Access::reload() {
   if (open_to_all_) return;
-  require_private_file(kOption, file);
-  for (Line& line : read_lines(file)) {
-    entries_.push_back({{std::move(line.name), line.role}, bytes_of(line.digits)});
+  require_private_file(kOption, file_);
+  auto entries = std::make_shared<Entries>();
+  for (Line& line : read_lines(file_)) {
+    entries->push_back({{std::move(line.name), line.role}, bytes_of(line.digits)});
   }
+  const std::lock_guard lock(mutex_);
+  entries_ = std::move(entries);
 }
 
 Caller Access::authenticate(const std::string& token) const {
   if (open_to_all_) return {};
+  const std::shared_ptr<const Entries> entries = this->entries();
   const Entry* found = nullptr;
-  for (const Entry& entry : entries_) {  // all of them
+  for (const Entry& entry : *entries) {  // all of them
     if (matches_token(token, entry.sha256)) found = &entry;
   }
   if (found != nullptr) return found->caller;
   throw ApiError(grpc::StatusCode::UNAUTHENTICATED, "BAD_TOKEN",
-                 "the call carries no token that this server knows (DOTRESIZE_TOKEN_FILE)");
+                 token.empty() ? "the call carries no token, and this server wants one "
+                                 "(DOTRESIZE_TOKEN_FILE)"
+                               : "the call's token is none that this server knows: it may have "
+                                 "been replaced");
+}
+
+std::shared_ptr<const Access::Entries> Access::entries() const {
+  const std::lock_guard lock(mutex_);
+  return entries_;
 }
 
 void require_role(const Caller& caller, Role least) {
@@ -142,13 +161,35 @@ std::string add_token(const fs::path& file, const std::string& name, Role role) 
   if (fs::exists(file)) {
     require_private_file(kOption, file);
     for (const Line& line : read_lines(file)) {
-      if (line.name == name) throw InputError("NAME", "'" + name + "' has a token already");
+      if (line.name != name) continue;
+      throw InputError("NAME", "'" + name + "' has a token already; --rotate gives it a new one");
     }
     content = read_whole_file(file, kMaxSecretBytes);
     if (!content.empty() && content.back() != '\n') content += '\n';
   }
   const AttemptToken token = make_attempt_token();
-  content += name + " " + role_name(role) + " " + hex_digits(token.sha256) + "\n";
+  write_file_atomically(file, content + line_of(name, role, hex_digits(token.sha256)), 0600);
+  return token.secret;
+}
+
+std::string rotate_token(const fs::path& file, const std::string& name) {
+  require_private_file(kOption, file);
+  std::optional<Line> newest;
+  for (const Line& line : read_lines(file)) {
+    if (line.name == name) newest = line;
+  }
+  if (!newest) throw InputError("NAME", in_quotes(name) + " has no token to rotate");
+  std::istringstream rows(read_whole_file(file, kMaxSecretBytes));
+  std::string content;
+  for (std::string row; std::getline(rows, row);) {
+    std::istringstream fields(row);
+    std::string first;
+    fields >> first;
+    if (first != name) content += row + "\n";
+  }
+  const AttemptToken token = make_attempt_token();
+  content += line_of(name, newest->role, newest->digits);
+  content += line_of(name, newest->role, hex_digits(token.sha256));
   write_file_atomically(file, content, 0600);
   return token.secret;
 }

@@ -37,7 +37,11 @@ class Access {
  public:
   /// `file` has a line "NAME ROLE SHA-256" for each token; empty: whoever reaches the server is an
   /// admin. Throws InputError for a file that is missing, malformed or open to other users.
-  explicit Access(const std::filesystem::path& file);
+  explicit Access(std::filesystem::path file);
+
+  /// Reads the file again; throws as the constructor, and changes nothing then. Safe to use while
+  /// others call.
+  void reload();
 
   bool open_to_all() const { return open_to_all_; }
 
@@ -50,8 +54,13 @@ class Access {
     std::string sha256;  ///< 32 bytes
   };
 
-  bool open_to_all_;
-  std::vector<Entry> entries_;
+  using Entries = std::vector<Entry>;
+  std::shared_ptr<const Entries> entries() const;
+
+  const std::filesystem::path file_;
+  const bool open_to_all_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Entries> entries_;
 };
 
 /// PERMISSION_DENIED unless the caller has at least this role.
@@ -66,5 +75,10 @@ void require_owner(const Caller& caller, const std::string& owner);
 /// Adds a line for a new token to `file`, which is made (0600) if it is missing, and returns the
 /// secret, which is stored nowhere. Throws InputError for a name that is taken or malformed.
 std::string add_token(const std::filesystem::path& file, const std::string& name, Role role);
+
+/// A new token for a name that has one, with its role. Of the tokens that it has the newest one
+/// stays good until the next rotation, so that clients can change over. Returns the secret. Throws
+/// InputError for a name without a token.
+std::string rotate_token(const std::filesystem::path& file, const std::string& name);
 
 }  // namespace dotresize

@@ -28,6 +28,7 @@ void AuditLog::record(const Entry& entry) {
                                  {"allowed", entry.code == grpc::StatusCode::OK},
                                  {"code", static_cast<int>(entry.code)}};
   if (!entry.message.empty()) line["message"] = printable(entry.message, kMaxText);
+  if (entry.unrecorded > 0) line["unrecorded"] = entry.unrecorded;
   const std::string text = line.dump() + "\n";
   const std::lock_guard lock(mutex_);
   // In one piece, also if another program rotates the file.

@@ -2,6 +2,7 @@
 
 #include <grpcpp/support/status.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <mutex>
 #include <string>
@@ -23,7 +24,8 @@ class AuditLog {
     std::string peer;    ///< address
     std::string job;     ///< id; empty: none
     grpc::StatusCode code = grpc::StatusCode::OK;
-    std::string message;  ///< why it was refused
+    std::string message;     ///< why it was refused
+    int64_t unrecorded = 0;  ///< denied calls since the last line of one, which came too fast
   };
   /// Logs what cannot be written: a full disk stops nobody from cancelling a job.
   void record(const Entry& entry);

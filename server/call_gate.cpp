@@ -35,8 +35,11 @@ grpc::Status CallGate::serve(
   const grpc::StatusCode code = status.error_code();
   const bool denied =
       code == grpc::StatusCode::UNAUTHENTICATED || code == grpc::StatusCode::PERMISSION_DENIED;
-  if (denied || (identified && least != Role::kRead)) {
-    audit_.record({method, caller.name, origin.peer, id, code, status.error_message()});
+  if (denied && !denials_.try_take(address_of(origin))) {
+    ++unrecorded_;
+  } else if (denied || (identified && least != Role::kRead)) {
+    const int64_t unrecorded = denied ? unrecorded_.exchange(0) : 0;
+    audit_.record({method, caller.name, origin.peer, id, code, status.error_message(), unrecorded});
   }
   return status;
 }

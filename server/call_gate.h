@@ -3,6 +3,8 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
 
+#include <atomic>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -46,6 +48,8 @@ class CallGate {
   const Access& access_;
   AuditLog& audit_;
   RateLimit rate_;
+  RateLimit denials_{10};  ///< lines of denied calls, by address: nobody fills the disk with them
+  std::atomic<int64_t> unrecorded_ = 0;
 };
 
 }  // namespace dotresize

@@ -19,6 +19,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/errors.h"
 #include "dotresize/v1/jobs.grpc.pb.h"
 #include "dotresize/v1/workers.grpc.pb.h"
 #include "server/call_metrics.h"
@@ -35,6 +36,7 @@ constexpr int kPingTimeoutMs = 10'000;
 constexpr int kHandshakeTimeoutMs = 10'000;
 constexpr int kBacklog = 512;
 constexpr rlim_t kMaxDescriptors = 4096;
+constexpr rlim_t kLeastDescriptors = 512;
 constexpr std::chrono::milliseconds kPauseWithoutDescriptors{50};
 constexpr std::chrono::seconds kWarningInterval{10};
 
@@ -143,6 +145,12 @@ int raise_descriptor_limit() {
   if (limit.rlim_cur < kMaxDescriptors) {
     limit.rlim_cur = std::min(limit.rlim_max, kMaxDescriptors);
     if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) throw_errno("RLIMIT_NOFILE");
+  }
+  if (limit.rlim_cur < kLeastDescriptors) {
+    throw InputError("the limit of open files",
+                     std::to_string(limit.rlim_cur) + " is too low: at least " +
+                         std::to_string(kLeastDescriptors) +
+                         " are needed (ulimit -n, LimitNOFILE of systemd)");
   }
   return static_cast<int>(std::min(limit.rlim_cur, kMaxDescriptors));
 }

@@ -3,21 +3,26 @@
 #include <httplib.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <semaphore>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 #include "server/files.h"
+#include "server/http_connection.h"
 #include "server/http_origin.h"
 
 namespace dotresize {
 namespace {
 
-constexpr size_t kThreads = 8;
+// As many as connections: slow ones keep nobody waiting but each other.
+constexpr size_t kThreads = 32;
 constexpr std::ptrdiff_t kMaxConnections = 32;
-constexpr int kTimeoutS = 5;
 constexpr size_t kMaxBody = 1024;
+constexpr HttpConnection::Limits kLimits{(size_t{64} << 10) + kMaxBody, std::chrono::seconds(5),
+                                         std::chrono::seconds(30)};
 constexpr char kText[] = "text/plain; charset=utf-8";
 constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -39,9 +44,36 @@ class BoundedPool final : public httplib::TaskQueue {
   httplib::ThreadPool pool_{kThreads};
 };
 
+/// Serves each connection within the limits.
+template <class Base>
+class LimitedServer final : public Base {
+ public:
+  using Base::Base;
+
+ private:
+  bool process_and_close_socket(socket_t socket) override {
+    bool answered = false;
+    {
+      HttpConnection connection(socket, context(), kLimits);
+      bool closed = false;
+      answered = connection.handshake() &&
+                 this->process_request(connection, /*close_connection=*/true, closed, nullptr);
+    }
+    ::shutdown(socket, SHUT_RDWR);
+    ::close(socket);
+    return answered;
+  }
+
+  SSL_CTX* context() const {
+    if constexpr (std::is_same_v<Base, httplib::SSLServer>) return this->ssl_context();
+    return nullptr;
+  }
+};
+
 std::unique_ptr<httplib::Server> make_server(const TlsFiles& tls) {
-  if (tls.certificate.empty()) return std::make_unique<httplib::Server>();
-  auto server = std::make_unique<httplib::SSLServer>(tls.certificate.c_str(), tls.key.c_str());
+  if (tls.certificate.empty()) return std::make_unique<LimitedServer<httplib::Server>>();
+  auto server =
+      std::make_unique<LimitedServer<httplib::SSLServer>>(tls.certificate.c_str(), tls.key.c_str());
   if (!server->is_valid()) {
     throw std::runtime_error("--http: " + tls.certificate.string() + " and " + tls.key.string() +
                              " cannot be used for HTTPS");
@@ -51,15 +83,16 @@ std::unique_ptr<httplib::Server> make_server(const TlsFiles& tls) {
 
 void set_limits(httplib::Server& server) {
   server.new_task_queue = [] { return new BoundedPool; };
-  server.set_keep_alive_max_count(1);
-  server.set_keep_alive_timeout(kTimeoutS);
-  server.set_read_timeout(kTimeoutS);
-  server.set_write_timeout(kTimeoutS);
   server.set_payload_max_length(kMaxBody);
   // The library's own options would let a second server have the same port.
   server.set_socket_options([](int socket) {
     constexpr int kOn = 1;
     ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &kOn, sizeof(kOn));
+  });
+  server.set_error_handler([](const httplib::Request&, httplib::Response& response) {
+    if (response.status == 404 && response.body.empty()) {
+      response.set_content("there is no such page\n", kText);
+    }
   });
   // The library's own answer quotes the exception.
   server.set_exception_handler(
@@ -78,7 +111,7 @@ void show_health(const std::vector<HealthCheck>& checks, httplib::Response& resp
   std::string text;
   for (const HealthCheck& check : checks) {
     text += check.part + ": " + (check.fault.empty() ? "ok" : check.fault) + "\n";
-    if (!check.fault.empty()) response.status = 503;
+    if (check.needed && !check.fault.empty()) response.status = 503;
   }
   response.set_content(text, kText);
 }

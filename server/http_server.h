@@ -19,7 +19,8 @@ namespace dotresize {
 /// Whether a part of the server works.
 struct HealthCheck {
   std::string part;
-  std::string fault;  ///< why it does not; empty if it does
+  std::string fault;   ///< why it does not; empty if it does
+  bool needed = true;  ///< without it the server serves nobody
 };
 
 /// What /readyz and /metrics say, asked for each time by threads of the object; and what else there

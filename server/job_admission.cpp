@@ -8,6 +8,7 @@
 #include "base/human_text.h"
 #include "base/partial_path.h"
 #include "base/printable.h"
+#include "job/model/companion_files.h"
 #include "job/model/model_config.h"
 #include "job/plan/check_files.h"
 #include "job/plan/plan_table.h"
@@ -85,10 +86,12 @@ struct PlannedMemory {
 
 /// By the plan. Here each rank has an equal part of the machine's memory as its budget, unless the
 /// spec has one. Elsewhere each is given what the largest one needs.
-PlannedMemory planned_memory(v1::JobSpec spec, const Amounts& capacity, bool here) {
+PlannedMemory planned_memory(v1::JobSpec spec, const Amounts& capacity, bool here,
+                             const Confinement& confinement) {
   const ModelConfig config = with_field("model.path", [&] {
     require_model_directory(spec.model().path());
-    return read_model_config(spec.model().path());
+    require_regular_companions(spec.model().path());
+    return read_model_config(spec.model().path(), confinement);
   });
   if (here) set_memory_budget(spec, capacity.memory);
   const ResolvedJob job = with_field("spec", [&] { return resolve_job(spec, config); });
@@ -195,7 +198,7 @@ NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const 
   const v1::Resources::Launcher launcher = chosen_launcher(resolved, machine);
   const bool here = launcher == v1::Resources::local;
   if (here) check_counts(resolved, machine.capacity);
-  PlannedMemory planned = planned_memory(resolved, machine.capacity, here);
+  PlannedMemory planned = planned_memory(resolved, machine.capacity, here, paths.confinement());
   check_output(resolved.output().path(), resolved.output());
   return {spec,
           request.request_id(),

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "base/files/confinement.h"
 #include "base/human_text.h"
 #include "base/output_owner.h"
 #include "base/partial_path.h"
@@ -15,32 +16,17 @@
 namespace dotresize {
 namespace fs = std::filesystem;
 
-PinnedDirectory::PinnedDirectory(const fs::path& path) {
-  constexpr int kFlags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-  UniqueFd at(::open("/", kFlags));
-  for (const fs::path& part : path.relative_path()) {
-    if (!at) return;
-    if (!part.empty()) at = UniqueFd(::openat(at.get(), part.c_str(), kFlags));
-  }
-  fd_ = std::move(at);
-}
-
-fs::path PinnedDirectory::path() const {
-  return fs::path("/proc/self/fd") / std::to_string(fd_.get());
-}
-
 std::optional<std::string> read_pinned_file(const fs::path& path, size_t max_bytes) {
   const PinnedDirectory directory(path.parent_path());
   if (!directory) return std::nullopt;
-  const fs::path name = directory.path() / path.filename();
-  const UniqueFd file(::open(name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  const UniqueFd file = open_beneath(directory.descriptor(), path.filename(), O_PATH);
   struct stat status = {};
   if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
   if (static_cast<size_t>(status.st_size) > max_bytes) {
     throw InputError(path.string() + ": is larger than " +
                      human_bytes(static_cast<int64_t>(max_bytes)));
   }
-  return read_file_start("/proc/self/fd/" + std::to_string(file.get()), max_bytes);
+  return read_file_start(path_of_descriptor(file.get()), max_bytes);
 }
 
 JobOutput::JobOutput(fs::path path, std::string job_id)
@@ -62,17 +48,19 @@ template <class Body>
 void JobOutput::with_partial(Body&& body) const {
   const PinnedDirectory parent(path_.parent_path());
   if (!parent) return;
-  const fs::path partial = partial_path(parent.path() / path_.filename());
-  const UniqueFd held = try_lock_directory(partial);
-  if (!held) return;
-  const std::optional<OutputOwner> owner = owner_of_partial(partial);
-  if (owner ? owner->job_id == job_id_ : is_empty_partial(partial)) body(partial);
+  const fs::path name = partial_path(path_.filename());
+  const PinnedDirectory partial(try_lock_directory(parent.path() / name));
+  if (!partial || !parent.holds(name, partial)) return;
+  const std::optional<OutputOwner> owner = owner_of_partial(partial.path());
+  const bool mine = owner ? owner->job_id == job_id_ : is_empty_partial(partial.path());
+  if (mine) body(parent, name, partial);
 }
 
 void JobOutput::trim() const {
   try {
-    with_partial([](const fs::path& partial) {
-      if (const std::error_code error = trim_unfinished(partial)) throw std::system_error(error);
+    with_partial([](const auto& parent, const fs::path& name, const auto& partial) {
+      const std::error_code error = trim_unfinished(parent, name, partial);
+      if (error) throw std::system_error(error);
     });
   } catch (const std::system_error& error) {
     spdlog::error("cannot remove the partial output of {}: {}", path_.string(), error.what());
@@ -82,8 +70,9 @@ void JobOutput::trim() const {
 TrashedDirectory JobOutput::discard(Trash& trash) const {
   TrashedDirectory moved;
   try {
-    with_partial(
-        [&](const fs::path& partial) { moved = trash.take_beside(partial, partial_path(path_)); });
+    with_partial([&](const auto& parent, const fs::path& name, const auto&) {
+      moved = trash.take_beside(parent.path() / name, partial_path(path_));
+    });
   } catch (const std::system_error& error) {
     spdlog::error("cannot remove the partial output of {}: {}", path_.string(), error.what());
   }

@@ -6,28 +6,14 @@
 #include <optional>
 #include <string>
 
-#include "base/unique_fd.h"
+#include "base/files/pinned_directory.h"
 #include "server/trash.h"
 
 namespace dotresize {
 
-/// The directory that a canonical absolute path names, opened without following a symbolic link
-/// anywhere on the way: what somebody puts there later does not lead elsewhere.
-class PinnedDirectory {
- public:
-  /// None if there is no such directory, or a link is on the way.
-  explicit PinnedDirectory(const std::filesystem::path& path);
-
-  explicit operator bool() const { return static_cast<bool>(fd_); }
-  /// For functions that take paths: always of the directory that was opened.
-  std::filesystem::path path() const;
-
- private:
-  UniqueFd fd_;
-};
-
-/// The regular file that such a path names, found likewise; nothing if there is none, or a link is
-/// on the way. Throws InputError for a file of more than `max_bytes`.
+/// The regular file that a canonical absolute path names, found without following a link; nothing
+/// if there is none, or a link is on the way. Throws InputError for a file of more than
+/// `max_bytes`.
 std::optional<std::string> read_pinned_file(const std::filesystem::path& path, size_t max_bytes);
 
 /// What one job of this server has at its output path. `path` is the canonical one of its
@@ -49,8 +35,8 @@ class JobOutput {
   TrashedDirectory discard(Trash& trash) const;
 
  private:
-  /// Calls `body` with the unfinished output under its pinned directory, if it is this job's and
-  /// nobody holds its lock.
+  /// Calls `body` with the directory above the unfinished output, its name there and itself, if it
+  /// is this job's and nobody holds its lock.
   template <class Body>
   void with_partial(Body&& body) const;
 

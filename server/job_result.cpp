@@ -6,6 +6,7 @@
 #include "base/printable.h"
 #include "job/report/report.h"
 #include "job/spec/job_state.h"
+#include "server/job_table.h"
 #include "server/sweep_directory.h"
 
 namespace dotresize {

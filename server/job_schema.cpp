@@ -146,7 +146,7 @@ void name_methods(SQLite::Database& database) {
 }
 
 void require_sound(const SQLite::Database& database) {
-  SQLite::Statement check(database, "PRAGMA quick_check(1)");
+  SQLite::Statement check(database, "PRAGMA integrity_check(1)");
   check.executeStep();
   const std::string finding = check.getColumn(0).getString();
   if (finding != "ok") throw std::runtime_error(finding);

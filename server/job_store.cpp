@@ -52,10 +52,12 @@ void JobTotals::add(const JobTotals& more) {
 
 JobStore::JobStore(const std::filesystem::path& database, int max_queued)
     : max_queued_(max_queued),
+      acknowledged_(database.string() + ".acknowledged"),
       table_(database),
       reader_(database, JobTable::Reader()),
       lister_(database, JobTable::Reader()) {
   totals_.last_success = table_.last_success();
+  acknowledged_.require_at_most(table_.last_number());
 }
 
 void JobStore::transact(const std::function<void()>& body) {
@@ -211,10 +213,18 @@ v1::Job JobStore::create(const NewJob& job) {
     enter(row, v1::Job::QUEUED, "");
     ++uncommitted_.created;
   });
+  if (row.number > 0) acknowledged_.put(row.number);
   return row.job;
 }
 
 v1::Job JobStore::get(const std::string& id) { return read(id).job; }
+
+std::optional<v1::Job> JobStore::find(const std::string& id) {
+  const std::lock_guard lock(read_mutex_);
+  std::optional<JobRow> row = reader_.find(id);
+  if (!row) return std::nullopt;
+  return std::move(row->job);
+}
 
 JobTotals JobStore::totals() {
   const std::lock_guard lock(mutex_);
@@ -423,6 +433,10 @@ bool JobStore::put_back(const std::string& id, const std::string& reason,
     done = true;
   });
   return done;
+}
+
+void JobStore::shift_retries(std::chrono::milliseconds jump) {
+  transact([&] { table_.shift_retries(jump.count()); });
 }
 
 std::string JobStore::token_sha256(const std::string& id, int attempt) {

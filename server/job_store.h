@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "dotresize/v1/jobs.pb.h"
+#include "server/acknowledged_jobs.h"
 #include "server/job_table.h"
 #include "server/recent_changes.h"
 
@@ -97,6 +98,8 @@ class JobStore {
 
   /// NOT_FOUND.
   v1::Job get(const std::string& id);
+  /// Nothing if there is no such job.
+  std::optional<v1::Job> find(const std::string& id);
   /// Where the job writes: output.path without symbolic links. NOT_FOUND.
   std::string output_of(const std::string& id);
   JobPage list(const JobQuery& query);
@@ -149,6 +152,9 @@ class JobStore {
   bool put_back(const std::string& id, const std::string& reason, std::chrono::milliseconds pause,
                 bool started = true);
 
+  /// The wall clock was set by so much: what waits for its retry_time waits no longer for that.
+  void shift_retries(std::chrono::milliseconds jump);
+
   /// Empty if there is no such attempt.
   std::string token_sha256(const std::string& id, int attempt);
   /// Whether this attempt is to go on: no other one owns the job, which has not ended and is not
@@ -194,6 +200,7 @@ class JobStore {
   void transact(const std::function<void()>& body);
 
   const int max_queued_;
+  AcknowledgedJobs acknowledged_;
   std::mutex mutex_;
   JobTable table_;
   JobTotals totals_;

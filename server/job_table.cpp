@@ -178,6 +178,15 @@ void JobTable::dequeue(int64_t number) {
   prepare(database_, "DELETE FROM queue WHERE job = ?", number).exec();
 }
 
+int64_t JobTable::last_number() {
+  auto query = prepare(database_, "SELECT seq FROM sqlite_sequence WHERE name = 'jobs'");
+  return query.executeStep() ? query.getColumn(0).getInt64() : 0;
+}
+
+void JobTable::shift_retries(int64_t ms) {
+  prepare(database_, "UPDATE queue SET retry_ms = retry_ms + ? WHERE retry_ms > 0", ms).exec();
+}
+
 std::vector<QueuedJob> JobTable::queued(int limit) {
   const auto window = [](const char* remote) {
     return fmt::format(

@@ -120,6 +120,8 @@ class JobTable {
   /// The row stands in the queue from now on, or not any more.
   void enqueue(const JobRow& row);
   void dequeue(int64_t number);
+  /// Of the whole queue.
+  void shift_retries(int64_t ms);
   /// Of the queue whose retry_time has come, in its order: the first so many that run here, and the
   /// first so many that run elsewhere.
   std::vector<QueuedJob> queued(int limit);
@@ -140,6 +142,8 @@ class JobTable {
   double last_success();
   JobPage list(const JobQuery& query);
 
+  /// The number of the newest job that there has ever been; 0: none.
+  int64_t last_number();
   /// A queued job with a new id.
   JobRow insert(const NewJob& job);
   void save(JobRow& row);

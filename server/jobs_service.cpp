@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/output_owner.h"
 #include "base/printable.h"
 #include "base/program.h"
 #include "job/spec/job_state.h"
@@ -194,6 +195,28 @@ grpc::Status JobsService::CreateJob(grpc::ServerContext* context,
                      });
 }
 
+void JobsService::require_space() const {
+  const std::string fault = state_.space_fault();
+  if (fault.empty()) return;
+  throw try_again(grpc::StatusCode::UNAVAILABLE, "LOW_SPACE",
+                  "the disk of the job table: " + fault + "; try again later",
+                  std::chrono::seconds(30));
+}
+
+void JobsService::require_own_output(const NewJob& job, const Caller& caller) {
+  const PinnedDirectory output(job.output);
+  if (!job.spec.output().overwrite() || !output) return;
+  const std::optional<OutputOwner> made_by = owner_of_output(output.path());
+  if (!made_by || made_by->job_id.empty()) return;
+  const std::optional<v1::Job> maker = store_.find(made_by->job_id);
+  if (!maker || may_change(caller, maker->owner())) return;
+  throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "NOT_THE_OWNER",
+                 "output.path: job " + maker->id() +
+                     " of another owner has made what lies there; only its owner and admins may "
+                     "overwrite it",
+                 {{"field", "output.path"}});
+}
+
 v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& caller,
                             const std::string& traceparent) {
   if (!request.validate_only()) {
@@ -206,7 +229,9 @@ v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& c
     }
   }
   if (request.options().priority() > 0) require_role(caller, Role::kAdmin);
+  require_space();
   NewJob admitted = admit(request, machine_, paths_);
+  require_own_output(admitted, caller);
   if (request.validate_only()) {
     v1::Job job;
     *job.mutable_spec() = admitted.spec;
@@ -387,7 +412,9 @@ v1::ServerInfo JobsService::server_info() {
   info.set_queued_jobs(static_cast<int32_t>(jobs[v1::Job::QUEUED]));
   info.set_running_jobs(static_cast<int32_t>(jobs[v1::Job::STARTING] + jobs[v1::Job::RUNNING]));
   info.set_drained(drain_.is_on());
-  info.set_paused(view_.paused());
+  // Of the scheduler's last round, which may not know of an operator's word yet.
+  const std::string paused = view_.paused();
+  info.set_paused(drain_.is_on() ? kDrainedReason : paused == kDrainedReason ? "" : paused);
   for (const v1::Resources::Launcher launcher : machine_.launchers) info.add_launchers(launcher);
   return info;
 }

@@ -113,6 +113,10 @@ class JobsService final
 
   bool is_missing(const std::string& id);
 
+  /// UNAVAILABLE if /readyz says so for the disk.
+  void require_space() const;
+  /// PERMISSION_DENIED if the job would overwrite what another owner's job has made.
+  void require_own_output(const NewJob& job, const Caller& caller);
   v1::Job create(const v1::CreateJobRequest& request, const Caller& caller,
                  const std::string& traceparent);
   v1::Sweep create_sweep(const v1::CreateSweepRequest& request, const Caller& caller,

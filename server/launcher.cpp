@@ -81,7 +81,8 @@ std::filesystem::path write_job_file(const StateDir& state, const v1::Job& job) 
 
 void write_attempt_file(const std::filesystem::path& file, const RemoteWorkers& server,
                         const std::string& job_id, int attempt, const std::string& token) {
-  write_private_file(file, attempt_file_text({server.address, server.ca, job_id, attempt, token}));
+  write_private_file(
+      file, attempt_file_text({server.address, server.ca, job_id, attempt, token, server.roots}));
 }
 
 Launchers::Launchers(const LauncherContext& context,

@@ -26,6 +26,9 @@ class Launcher {
 
   /// Throws ProgramMissing if this machine lacks what any job needs.
   virtual void require_ready() const = 0;
+  /// Why the worker cannot run here at all, whatever its job is; empty if it can, or if it runs
+  /// elsewhere. Takes as long as its start.
+  virtual std::string worker_fault() const { return ""; }
   /// Starts `job.attempt()`, which sees `job.gpus()` alone. Throws if that is not possible; then
   /// nothing runs.
   virtual void launch(const v1::Job& job, const std::string& token) = 0;
@@ -60,8 +63,9 @@ std::filesystem::path write_job_file(const StateDir& state, const v1::Job& job);
 
 /// How ranks on other machines reach the Workers service.
 struct RemoteWorkers {
-  std::string address;  ///< HOST:PORT; empty: not at all
-  std::string ca;       ///< PEM of the authority of its certificate; empty: no TLS
+  std::string address;             ///< HOST:PORT; empty: not at all
+  std::string ca;                  ///< PEM of the authority of its certificate; empty: no TLS
+  std::vector<std::string> roots;  ///< where ranks may read and write; none: anywhere
 };
 
 /// Writes what the ranks of this attempt need to call the server (base/attempt_file.h).

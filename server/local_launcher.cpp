@@ -1,14 +1,20 @@
 #include "server/local_launcher.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <optional>
 #include <utility>
 
+#include "base/attempt_file.h"
 #include "base/child_process.h"
 #include "base/environment.h"
+#include "base/printable.h"
+#include "base/program.h"
 #include "server/files.h"
 #include "server/process_table.h"
 
@@ -21,27 +27,57 @@ std::vector<std::string> attempt_environment(const v1::Job& job) {
   return {"DOTRESIZE_JOB_ID=" + job.id(), "DOTRESIZE_ATTEMPT=" + std::to_string(job.attempt())};
 }
 
-/// Where the ranks of an attempt exchange messages: killed ones leave their segments.
-fs::path shared_memory_of(const v1::Job& job) {
-  return fs::path("/dev/shm") / ("dotresize-" + job.id() + "-" + std::to_string(job.attempt()));
+constexpr char kSharedMemory[] = "/dev/shm";
+/// In the attempt's directory: where its ranks exchange messages.
+constexpr char kSharedMemoryFile[] = "shared-memory";
+
+/// A directory for the messages of an attempt's ranks: killed ones leave their segments. Nobody can
+/// guess its name, or have made it before.
+fs::path make_shared_memory(const v1::Job& job, const fs::path& attempt_dir) {
+  const std::string name = "dotresize-" + job.id() + "-" + std::to_string(job.attempt()) + "-" +
+                           hex_digits(random_bytes(8));
+  fs::create_directories(attempt_dir);
+  write_private_file(attempt_dir / kSharedMemoryFile, name);  // first: a crash must not lose it
+  const fs::path dir = fs::path(kSharedMemory) / name;
+  if (::mkdir(dir.c_str(), 0700) != 0) throw_errno("cannot make " + dir.string());
+  return dir;
+}
+
+/// That of an attempt; nothing if it has none.
+std::optional<fs::path> shared_memory_of(const fs::path& attempt_dir) {
+  constexpr size_t kMaxName = 255;
+  const auto name = read_file_start(attempt_dir / kSharedMemoryFile, kMaxName);
+  if (!name || !is_plain_word(*name, "-")) return std::nullopt;
+  return fs::path(kSharedMemory) / *name;
 }
 
 }  // namespace
 
 LocalLauncher::LocalLauncher(const LauncherContext& context)
-    : state_(context.state), umask_(context.umask), coordinator_(context.coordinator) {}
+    : state_(context.state),
+      umask_(context.umask),
+      coordinator_(context.coordinator),
+      roots_(context.remote.roots) {}
 
 void LocalLauncher::require_ready() const {
   worker_program();
   require_program("mpirun");
 }
 
+std::string LocalLauncher::worker_fault() const {
+  constexpr std::chrono::seconds kPatience{20};
+  const std::vector<std::string> command = {worker_program().string(), "--version"};
+  const CapturedChild probe = capture_child(command, kPatience);
+  if (probe.exit_code == kExitOk) return "";
+  return command[0] + " --version ends with exit code " + std::to_string(probe.exit_code) +
+         (probe.last_line.empty() ? "" : ": " + printable(probe.last_line));
+}
+
 void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   const fs::path job_file = write_job_file(state_, job);
   AttemptCommand attempt;
   attempt.dir = state_.attempt(job.id(), job.attempt());
-  const fs::path shared_memory = shared_memory_of(job);
-  fs::create_directory(shared_memory);
+  const fs::path shared_memory = make_shared_memory(job, attempt.dir);
   if (job.has_sweep()) {
     // The file that this process runs, whatever lies under its name by now.
     attempt.command = {"/proc/self/exe", "sweep", job_file.string(),
@@ -65,6 +101,7 @@ void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   attempt.environment.push_back("CUDA_VISIBLE_DEVICES=" + job.gpus());
   attempt.environment.push_back("DOTRESIZE_COORDINATOR=" + coordinator_);
   attempt.environment.push_back("DOTRESIZE_ATTEMPT_TOKEN=" + token);
+  if (!roots_.empty()) attempt.environment.push_back(roots_variable(roots_));
   supervisors_.push_back(start_attempt(attempt));
 }
 
@@ -88,9 +125,11 @@ bool LocalLauncher::clear_leftovers(const v1::Job& job) {
 }
 
 void LocalLauncher::clean_up(const v1::Job& job) {
+  const auto dir = shared_memory_of(state_.attempt(job.id(), job.attempt()));
+  if (!dir) return;
   std::error_code error;
-  fs::remove_all(shared_memory_of(job), error);
-  if (error) spdlog::error("cannot remove {}: {}", shared_memory_of(job).string(), error.message());
+  fs::remove_all(*dir, error);
+  if (error) spdlog::error("cannot remove {}: {}", dir->string(), error.message());
 }
 
 std::string LocalLauncher::log_tail(const v1::Job& job) {

@@ -17,6 +17,7 @@ class LocalLauncher final : public Launcher {
   explicit LocalLauncher(const LauncherContext& context);
 
   void require_ready() const override;
+  std::string worker_fault() const override;
   void launch(const v1::Job& job, const std::string& token) override;
   AttemptStatus check(const v1::Job& job) override;
   /// See stop_attempt().
@@ -31,6 +32,7 @@ class LocalLauncher final : public Launcher {
   const StateDir& state_;
   mode_t umask_;
   std::string coordinator_;
+  std::vector<std::string> roots_;
   std::vector<pid_t> supervisors_;
 };
 

@@ -24,12 +24,14 @@ namespace {
 
 using namespace dotresize;
 
-/// Blocked in all threads that are started later, for sigwait.
-sigset_t block_stop_signals() {
+/// SIGHUP, which has the server read its tokens again, and those that end it; blocked in all
+/// threads that are started later, for sigwait.
+sigset_t block_signals() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return signals;
 }
@@ -39,17 +41,17 @@ int serve(ServerOptions options) {
   spdlog::set_level(spdlog::level::from_str(options.log_level));
   options.job_umask = ::umask(077);  // logs and job files are nobody else's business
   limit_spinning();
-  const sigset_t stop_signals = block_stop_signals();
+  const sigset_t signals = block_signals();
   std::signal(SIGPIPE, SIG_IGN);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  const Server server(options);
+  Server server(options);
   std::cout << "listening on " << server.endpoint() << std::endl;
   if (!server.http_url().empty()) {
     std::cout << "health and metrics at " << server.http_url() << std::endl;
   }
   int signal = 0;
-  sigwait(&stop_signals, &signal);
+  while (sigwait(&signals, &signal) == 0 && signal == SIGHUP) server.reload();
   spdlog::info("stopping; running jobs go on and are found again by the next start");
   return kExitOk;
 }
@@ -62,7 +64,9 @@ int run_backup(const BackupOptions& options) {
 }
 
 int run_token(const TokenOptions& options) {
-  std::cout << add_token(options.tokens, options.name, role_of(options.role)) << std::endl;
+  std::cout << (options.rotate ? rotate_token(options.tokens, options.name)
+                               : add_token(options.tokens, options.name, role_of(options.role)))
+            << std::endl;
   return kExitOk;
 }
 

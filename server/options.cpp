@@ -369,8 +369,15 @@ TokenOptions parse_token_options(int argc, char** argv) {
       ->type_name("FILE")
       ->envname("DOTRESIZE_TOKENS");
   app.add_option("NAME", options.name, "Whose it is")->required()->type_name("");
-  app.add_option("ROLE", options.role, "read, submit or admin")->required()->type_name("");
+  CLI::Option* role = app.add_option("ROLE", options.role, "read, submit or admin")->type_name("");
+  app.add_flag(
+      "--rotate", options.rotate,
+      "Give NAME, which has a token, a new one of its role; the one before stays good until "
+      "the next time");
   parse(app, argc, argv);
+  if (options.rotate == (role->count() > 0)) {
+    exit_after(app, CLI::ValidationError("ROLE", "is for a new name, and --rotate takes none"));
+  }
   return options;
 }
 

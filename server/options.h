@@ -70,6 +70,7 @@ struct TokenOptions {
   std::filesystem::path tokens;
   std::string name;
   std::string role;
+  bool rotate = false;  ///< a new token for a name that has one
 };
 
 /// `argv` begins with "token". Throws ExitNow.

@@ -147,6 +147,7 @@ int signal_of(const FailureEvidence& evidence, const std::vector<std::string>& l
 Remedy remedy_for(const v1::JobError& error) {
   if (error.code() == kLaunchFailed) return Remedy::kHoldQueue;
   if (error.code() == kLost) return Remedy::kAgain;
+  if (error.signal() == SIGILL) return Remedy::kHoldQueue;  // built for another processor
   // Other signals are a rank's own fault.
   const bool from_outside = error.signal() == SIGKILL || error.signal() == SIGTERM;
   return error.code() == kRankKilled && from_outside ? Remedy::kAgain : Remedy::kNone;
@@ -161,6 +162,13 @@ v1::JobError to_job_error(const Failure& failure) {
   error.set_host(clean.host);
   error.set_phase(clean.phase);
   return error;
+}
+
+bool ended_without_a_word(const FailureEvidence& evidence) {
+  const int code = evidence.exit.exit_code;
+  const bool told = evidence.reported || failure_in(lines_from_the_end(evidence.log_tail));
+  return !told && !evidence.sweep && code != kExitOk && code != kExitCancelled &&
+         code != kExitBadData && evidence.exit.signal != SIGKILL && evidence.exit.signal != SIGTERM;
 }
 
 v1::JobError explain_failure(const FailureEvidence& evidence) {

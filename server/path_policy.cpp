@@ -79,6 +79,7 @@ PathPolicy::PathPolicy(const std::vector<fs::path>& roots, const fs::path& state
     }
     roots_.push_back(fs::canonical(root));
   }
+  confinement_ = Confinement(roots_);
 }
 
 void PathPolicy::check(const std::string& field, const std::string& given,

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/files/confinement.h"
 #include "dotresize/v1/job.pb.h"
 
 namespace dotresize {
@@ -28,6 +29,9 @@ class PathPolicy {
   /// with the state directory or if the output collides with an input.
   v1::JobSpec resolve(const v1::JobSpec& spec) const;
 
+  /// For what is read meanwhile.
+  const Confinement& confinement() const { return confinement_; }
+
  private:
   void check(const std::string& field, const std::string& given,
              const std::filesystem::path& actual) const;
@@ -35,6 +39,7 @@ class PathPolicy {
   void check_links_in(const std::string& model) const;
 
   std::vector<std::filesystem::path> roots_;
+  Confinement confinement_;
   std::filesystem::path state_dir_;
 };
 

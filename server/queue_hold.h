@@ -28,6 +28,8 @@ class QueueHold {
 
   /// Why nothing is started now; empty if jobs may be.
   std::string reason(Clock::time_point now = Clock::now()) const;
+  /// Why the last attempt to start a job has failed; empty if it has not, as far as is known.
+  std::string last_reason() const { return is_on() ? reason_ : ""; }
   /// Whether the last attempt to start a job has failed, as far as is known. From any thread.
   bool is_on() const { return length_.load().count() > 0; }
 

@@ -16,9 +16,13 @@ struct AttemptNote {
   std::string command;
 };
 
+/// Why nothing is started if an operator has said so.
+inline constexpr char kDrainedReason[] = "the server is drained";
+
 /// What the scheduler has found in its last round.
 struct QueueState {
   std::string paused;  ///< why it starts no job at all; empty: it does
+  std::string held;    ///< why the last job could not be started here; empty: it could
   Amounts used;
   std::map<v1::Resources::Launcher, int> launched;  ///< jobs
   std::map<std::string, AttemptNote> notes;         ///< of launched jobs, by id
@@ -37,6 +41,10 @@ class QueueView {
   std::string paused() const {
     const std::lock_guard lock(mutex_);
     return state_.paused;
+  }
+  std::string held() const {
+    const std::lock_guard lock(mutex_);
+    return state_.held;
   }
   Amounts used() const {
     const std::lock_guard lock(mutex_);

@@ -16,7 +16,9 @@ class RateLimit {
   /// `rate` 0: as often as they like.
   explicit RateLimit(int rate) : rate_(rate) {}
 
-  /// A call of this caller. RESOURCE_EXHAUSTED if it comes too early.
+  /// A call of this caller; false if it comes too early.
+  bool try_take(const std::string& caller, Clock::time_point now = Clock::now());
+  /// The same; RESOURCE_EXHAUSTED if it comes too early.
   void take(const std::string& caller, Clock::time_point now = Clock::now());
 
  private:

@@ -96,6 +96,7 @@ void Scheduler::loop() {
   while (!stopping_) {
     const uint64_t version = store_.changes().version();
     bool error_seen = false;
+    error_seen |= !guarded("the clock", [&] { notice_clock(); });
     notice_delay();
     error_seen |= !guarded("launched jobs", [&] {
       for (const v1::Job& job : store_.launched()) {
@@ -122,6 +123,15 @@ bool Scheduler::notice_delay() {
       std::chrono::duration<double>(delay).count());
   heartbeats_.begin_all();
   return true;
+}
+
+void Scheduler::notice_clock() {
+  const std::chrono::milliseconds jump = clock_watch_.jump();
+  if (jump.count() == 0) return;
+  spdlog::warn(
+      "the clock was set by {} s: what waits for another attempt waits as long as it would",
+      std::chrono::duration_cast<std::chrono::seconds>(jump).count());
+  store_.shift_retries(jump);
 }
 
 bool Scheduler::is_silent(const v1::Job& job) {
@@ -242,6 +252,10 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) c
                                     launcher.starter(),
                                     job.has_sweep()};
   v1::JobError error = explain_failure(evidence);
+  if (here && job.state() == v1::Job::STARTING && ended_without_a_word(evidence)) {
+    const std::string fault = launcher.worker_fault();
+    if (!fault.empty()) return failed({kLaunchFailed, -1, "", "", fault});
+  }
   // srun ends so if it could not start the ranks.
   if (ended_well && !evidence.reported) error.set_code(kLost);
   return {v1::Job::FAILED, error, std::nullopt};
@@ -317,7 +331,7 @@ void Scheduler::hold_queue(const std::string& reason) {
 }
 
 std::string Scheduler::pause_reason() const {
-  if (drain_.is_on()) return "the server is drained";
+  if (drain_.is_on()) return kDrainedReason;
   const std::string held = hold_.reason();
   return held.empty() ? "" : "this machine cannot start jobs: " + held;
 }
@@ -327,6 +341,7 @@ void Scheduler::start_queued() {
   Leases leases(machine_, launched);
   QueueState state;
   state.paused = pause_reason();
+  state.held = hold_.last_reason();
   int remote = 0;  // jobs that run elsewhere
   for (const v1::Job& job : launched) {
     ++state.launched[job.launcher()];
@@ -404,13 +419,13 @@ void Scheduler::start(const QueuedJob& queued, const Amounts& need, Leases& leas
   start_attempt(job, join_gpus(leases.take(need)));
 }
 
-std::string Scheduler::missed_deadline(const v1::Job& job, std::chrono::seconds pause) const {
+std::string Scheduler::missed_deadline(const v1::Job& job, std::chrono::seconds pause) {
   using google::protobuf::util::TimeUtil;
   if (!job.options().has_deadline_s() || !job.has_start_time()) return "";
   const int64_t deadline_s = job.options().deadline_s();
-  const int64_t passed_s =
-      TimeUtil::TimestampToSeconds(TimeUtil::GetCurrentTime()) - job.start_time().seconds();
-  if (passed_s + pause.count() < deadline_s) return "";
+  const std::chrono::seconds by_wall(TimeUtil::TimestampToSeconds(TimeUtil::GetCurrentTime()) -
+                                     job.start_time().seconds());
+  if ((run_clock_.passed(job.id(), by_wall) + pause).count() < deadline_s) return "";
   return "the deadline of " + std::to_string(deadline_s) + " s after the start has passed" +
          (pause.count() > 0 ? " before another attempt" : "");
 }
@@ -458,6 +473,7 @@ void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
   if (job.attempt() > 0) launchers_.of(job).clean_up(job);
   store_.finish(job.id(), outcome);
   forget(job.id());
+  run_clock_.forget(job.id());
   log_job(
       spdlog::level::info, job,
       v1::Job::State_Name(outcome.state) + (outcome.error ? ": " + outcome.error->message() : ""));

@@ -17,6 +17,7 @@
 #include "server/queue_hold.h"
 #include "server/queue_view.h"
 #include "server/resources.h"
+#include "server/run_clock.h"
 
 namespace dotresize {
 
@@ -68,6 +69,8 @@ class Scheduler {
   /// If this thread comes late, so may have done those that hear heartbeats: nobody is silent then.
   /// Whether it does so.
   bool notice_delay();
+  /// Somebody may have set the wall clock.
+  void notice_clock();
   bool is_silent(const v1::Job& job);
   void poll_attempt(const v1::Job& seen);
   /// The processes of an attempt are gone, and others are started for the job: they are the next
@@ -100,7 +103,7 @@ class Scheduler {
   void start(const QueuedJob& queued, const Amounts& need, Leases& leases);
   void start_attempt(const v1::Job& job, const std::string& gpus);
   /// Why the job has no time left for another attempt; empty if it has.
-  std::string missed_deadline(const v1::Job& job, std::chrono::seconds pause) const;
+  std::string missed_deadline(const v1::Job& job, std::chrono::seconds pause);
   void remove_expired();
   /// Whether the machine has what the job's launcher needs; else the queue is held.
   bool is_ready_for(const v1::Job& job);
@@ -127,6 +130,8 @@ class Scheduler {
   const SchedulerLimits limits_;
   std::atomic<Heartbeats::Clock::time_point> last_round_;
   QueueHold hold_;
+  RunClock run_clock_;
+  ClockWatch clock_watch_;
   std::map<std::string, StopRequest> stop_requests_;  ///< the last ones, by job
   std::map<std::string, AttemptNote> notes_;          ///< of launched jobs
   std::atomic<bool> stopping_{false};

@@ -31,7 +31,6 @@ constexpr int kReservedFromWorkers = 96;
 constexpr std::chrono::seconds kShutdownGrace{3};
 constexpr std::chrono::seconds kLongestRound{30};
 constexpr std::chrono::seconds kHealthAge{1};
-constexpr uintmax_t kLeastSpace = uintmax_t{16} << 20;
 
 /// A port of the server.
 struct Exposure {
@@ -114,12 +113,15 @@ LauncherContext launcher_context(const ServerOptions& options, const StateDir& s
   constexpr uint64_t kMaxAuthorityBytes = 1 << 20;
   const std::string ca =
       options.workers_ca.empty() ? "" : read_whole_file(options.workers_ca, kMaxAuthorityBytes);
+  std::vector<std::string> roots;
+  for (const auto& root : options.allow_roots)
+    roots.push_back(std::filesystem::canonical(root).string());
   return {state,
           store,
           heartbeats,
           options.job_umask,
           coordinator,
-          {address_for_ranks(options), ca},
+          {address_for_ranks(options), ca, roots},
           options.slurm,
           options.kubernetes,
           options.external_timeout};
@@ -127,7 +129,7 @@ LauncherContext launcher_context(const ServerOptions& options, const StateDir& s
 
 std::string first_fault(const std::vector<HealthCheck>& checks) {
   for (const HealthCheck& check : checks) {
-    if (!check.fault.empty()) return "the " + check.part + ": " + check.fault;
+    if (check.needed && !check.fault.empty()) return "the " + check.part + ": " + check.fault;
   }
   return "";
 }
@@ -183,6 +185,15 @@ Server::~Server() {
   watchdog_.reset();
   streams_.stop();
   for (GuardedServer* server : grpc_servers()) server->shutdown(kShutdownGrace);
+}
+
+void Server::reload() {
+  try {
+    access_.reload();
+    spdlog::info("SIGHUP: the tokens were read again; a new certificate needs a restart");
+  } catch (const std::exception& error) {
+    spdlog::error("SIGHUP: the tokens stay as they were: {}", error.what());
+  }
 }
 
 std::vector<GuardedServer*> Server::grpc_servers() const {
@@ -261,17 +272,13 @@ std::vector<HealthCheck> Server::health() {
 }
 
 std::vector<HealthCheck> Server::look_after_health() {
-  HealthCheck disk{"disk", ""};
-  std::error_code error;
-  const std::filesystem::space_info space = std::filesystem::space(state_.root(), error);
-  if (error) disk.fault = error.message();
-  if (!error && space.available < kLeastSpace) {
-    disk.fault = "less than " + std::to_string(kLeastSpace >> 20) + " MiB are free";
-  }
+  const std::string held = view_.held();
   const bool stuck = scheduler_->time_since_round() > kLongestRound;
   return {{"job table", store_.fault()},
-          disk,
-          {"scheduler", stuck ? "has not looked at the jobs for long" : ""}};
+          {"disk", state_.space_fault()},
+          {"scheduler", stuck ? "has not looked at the jobs for long" : ""},
+          {"queue", held.empty() ? "" : "held, because this machine cannot start jobs: " + held,
+           /*needed=*/false}};
 }
 
 ServerFigures Server::figures() {

@@ -35,6 +35,9 @@ class Server {
   /// Ends streams, answers the calls in progress, stops scheduling.
   ~Server();
 
+  /// Reads the file of tokens again. A file with a fault changes nothing, and is logged.
+  void reload();
+
   /// HOST:PORT with the actual port.
   const std::string& endpoint() const { return endpoint_; }
   /// Where pages, health and metrics are, "http://HOST:PORT"; empty without --http.

@@ -76,6 +76,15 @@ StateDir::StateDir(fs::path root) : root_(std::move(root)) {
   remove_old_files(tokens(), kTokensKept);
 }
 
+std::string StateDir::space_fault() const {
+  constexpr uintmax_t kLeastSpace = uintmax_t{16} << 20;
+  std::error_code error;
+  const fs::space_info space = fs::space(root_, error);
+  if (error) return error.message();
+  if (space.available >= kLeastSpace) return "";
+  return "less than " + std::to_string(kLeastSpace >> 20) + " MiB are free";
+}
+
 std::optional<std::string> StateDir::last_endpoint() const {
   constexpr size_t kMaxEndpointBytes = 300;
   std::optional<std::string> line = read_file_start(root_ / "endpoint", kMaxEndpointBytes);

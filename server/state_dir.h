@@ -42,6 +42,9 @@ class StateDir {
   }
   const std::filesystem::path& root() const { return root_; }
 
+  /// Why no more may be written there: its disk is nearly full. Empty if it is not.
+  std::string space_fault() const;
+
   /// The HOST:PORT of the last run, if the file is well-formed.
   std::optional<std::string> last_endpoint() const;
   void write_endpoint(const std::string& endpoint) const;

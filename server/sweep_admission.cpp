@@ -10,6 +10,7 @@
 #include "base/errors.h"
 #include "base/human_text.h"
 #include "base/printable.h"
+#include "job/model/companion_files.h"
 #include "job/model/model_config.h"
 #include "job/plan/check_files.h"
 #include "job/spec/job_changes.h"
@@ -113,11 +114,12 @@ void require_local_launcher(const v1::JobSpec& spec, const Machine& machine) {
                                                    " (--launcher)");
 }
 
-SweepPlan planned(SweepFile file, const Machine& machine) {
+SweepPlan planned(SweepFile file, const Machine& machine, const Confinement& confinement) {
   set_memory_budget(file.base.spec, machine.capacity.memory);
   try {
     require_model_directory(file.base.spec.model().path());
-    read_model_config(file.base.spec.model().path());
+    require_regular_companions(file.base.spec.model().path());
+    read_model_config(file.base.spec.model().path(), confinement);
   } catch (const InputError& error) {
     throw invalid_argument(error, "model.path");
   }
@@ -247,7 +249,7 @@ AdmittedSweep admit_sweep(const v1::CreateSweepRequest& request, const Machine& 
   const std::string output = file.base.spec.output().path();
   check_output_name(output);
   check_sweep_directory(output);
-  const SweepPlan plan = planned(file, machine);
+  const SweepPlan plan = planned(file, machine, paths.confinement());
   const int64_t parallel = parallel_jobs(plan, request.sweep(), machine);
   NewJob job;
   job.spec = request.spec();

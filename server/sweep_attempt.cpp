@@ -13,6 +13,7 @@
 #include "base/environment.h"
 #include "base/errors.h"
 #include "base/failure.h"
+#include "base/files/confinement.h"
 #include "base/parse_number.h"
 #include "base/program.h"
 #include "job/attempt/attempt_client.h"
@@ -62,7 +63,9 @@ int fail(const AttemptFile& attempt, const char* code, int exit_code, const std:
 }
 
 int run(const AttemptFile& attempt, const std::string& file, const SweepRunOptions& options) {
-  const SweepPlan plan = plan_sweep(open_sweep_file(file));
+  const SweepFile sweep = open_sweep_file(file);
+  if (!attempt.roots.empty()) confine_process({attempt.roots.begin(), attempt.roots.end()});
+  const SweepPlan plan = plan_sweep(sweep);
   std::cout << sweep_summary(plan, options.at_once) << std::flush;
   if (plan.jobs.empty()) throw InputError("no combination makes a job any more");
   std::vector<SweepRow> rows = rows_of(plan);

@@ -68,6 +68,7 @@ v1::Sweep JobsService::create_sweep(const v1::CreateSweepRequest& request, const
     }
   }
   if (request.options().priority() > 0) require_role(caller, Role::kAdmin);
+  require_space();
   AdmittedSweep admitted;
   {
     // The plans of thousands of jobs take seconds: not more than one core.

@@ -107,6 +107,9 @@ int main(int argc, char** argv) {
   } catch (const InputError& error) {
     std::fprintf(stderr, "dotresize-worker: error: %s\n", error.what());
     return kExitBadData;
+  } catch (const ProgramMissing& error) {
+    std::fprintf(stderr, "dotresize-worker: error: %s\n", error.what());
+    return kExitUnavailable;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "dotresize-worker: error: %s\n", reason_of(error).c_str());
     return kExitJobFailed;

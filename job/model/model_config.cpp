@@ -391,13 +391,14 @@ ModelConfig parse_model_config(const std::string& json_text, const std::string& 
   return config;
 }
 
-ModelConfig read_model_config(const std::filesystem::path& model_dir) {
+ModelConfig read_model_config(const std::filesystem::path& model_dir,
+                              const Confinement& confinement) {
   std::error_code error;
   if (!std::filesystem::is_directory(model_dir, error)) {
     throw InputError(model_dir.string() + ": there is no such model directory");
   }
   const std::filesystem::path path = model_dir / "config.json";
-  return parse_model_config(read_whole_file(path, kMaxConfigBytes), path.string());
+  return parse_model_config(read_whole_file(path, kMaxConfigBytes, confinement), shown_path(path));
 }
 
 }  // namespace dotresize

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/files/confinement.h"
 #include "job/model/shortcut_form.h"
 
 namespace dotresize {
@@ -157,7 +158,8 @@ bool has_output_bias(const ModelConfig& config, int64_t sublayer);
 /// Reads and checks `model_dir`/config.json. Throws InputError for a missing or malformed file, an
 /// unsupported architecture or variant (by name, with the reason), or values that contradict each
 /// other.
-ModelConfig read_model_config(const std::filesystem::path& model_dir);
+ModelConfig read_model_config(const std::filesystem::path& model_dir,
+                              const Confinement& confinement = Confinement::of_process());
 
 /// The same from the text of a config.json; `origin` names it in errors.
 ModelConfig parse_model_config(const std::string& json_text, const std::string& origin);

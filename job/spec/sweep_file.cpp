@@ -51,7 +51,8 @@ class SweepReader {
   std::vector<std::string> range(const std::string& key, const YAML::Node& node);
   std::optional<double> number_of(const std::string& key, const YAML::Node& range,
                                   const char* name);
-  void add_value(SweepAxis& axis, const YAML::Node& node, int line);
+  /// False for one that is there already: the others may be so, too.
+  bool add_value(SweepAxis& axis, const YAML::Node& node, int line);
   void check_combinations(const YAML::Node& section);
 
   const std::filesystem::path& base_dir_;
@@ -126,10 +127,13 @@ void SweepReader::read_axis(const YAML::Node& name, const YAML::Node& values) {
       return fault(values, printable(axis.key),
                    fmt::format("has {} values, more than {}", values.size(), kMaxVariants));
     }
-    for (const YAML::Node& value : values) add_value(axis, value, line_at(value));
+    for (const YAML::Node& value : values) {
+      const bool is_new = add_value(axis, value, line_at(value));
+      if (!is_new || faults.size() > before + kMaxViolations) return;
+    }
   } else if (values.IsMap()) {
     for (const std::string& text : range(axis.key, values)) {
-      add_value(axis, YAML::Load(text), line_at(values));
+      if (!add_value(axis, YAML::Load(text), line_at(values))) return;
     }
   } else {
     return fault(values, printable(axis.key),
@@ -186,7 +190,7 @@ std::vector<std::string> SweepReader::range(const std::string& key, const YAML::
   return values;
 }
 
-void SweepReader::add_value(SweepAxis& axis, const YAML::Node& node, int line) {
+bool SweepReader::add_value(SweepAxis& axis, const YAML::Node& node, int line) {
   SweepAxis::Value value;
   value.line = line;
   if (node.IsScalar()) {
@@ -208,10 +212,12 @@ void SweepReader::add_value(SweepAxis& axis, const YAML::Node& node, int line) {
     refuse(axis.key, "a value is missing");
   } else if (std::ranges::any_of(axis.values, same)) {
     refuse(axis.key, in_quotes(value.text) + " is given twice");
+    return false;
   } else {
     make_absolute(value.spec, base_dir_);
     axis.values.push_back(std::move(value));
   }
+  return true;
 }
 
 void SweepReader::check_combinations(const YAML::Node& section) {

@@ -18,6 +18,7 @@
 #include "base/durable_file.h"
 #include "base/environment.h"
 #include "base/errors.h"
+#include "base/files/confinement.h"
 #include "base/human_text.h"
 #include "base/input_file.h"
 #include "base/parse_number.h"
@@ -47,10 +48,13 @@ UniqueFd open_sweep_directory(const fs::path& dir) {
   const auto refuse = [&](const std::string& what) {
     throw InputError("output.path", dir.string() + " " + what);
   };
-  fs::create_directories(dir);
+  const Confinement& confinement = Confinement::of_process();
+  if (!confinement.make_directories(dir)) {
+    refuse("cannot be made: " + std::generic_category().message(errno));
+  }
   const std::string fault = sweep_directory_fault(dir);
   if (!fault.empty()) refuse(fault);
-  UniqueFd lock(::open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  UniqueFd lock = confinement.open(dir, O_RDONLY | O_DIRECTORY);
   if (!lock) refuse("cannot be opened: " + std::generic_category().message(errno));
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) refuse("is that of a running sweep");
   fs::create_directories(dir / kSweepVariants);

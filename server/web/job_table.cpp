@@ -71,7 +71,8 @@ std::string stand_of(const v1::Job& job) {
     case v1::Job::RUNNING:
       return render_plain(job.progress());
     case v1::Job::SUCCEEDED:
-      return stand_of_result(job.result());
+      return job.has_sweep() ? counted(job.sweep_size().jobs(), "job") + " of a sweep"
+                             : stand_of_result(job.result());
     case v1::Job::FAILED:
       return printable(error_text(job.error()), kMaxReason);
     default:

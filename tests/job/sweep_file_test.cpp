@@ -149,6 +149,15 @@ TEST(SweepFile, KeepSaysWhichModelsStay) {
               HasSubstr("sweep.yaml:11: sweep.keep: is given twice"));
 }
 
+/// Thousands of them took ten seconds, while other callers waited.
+TEST(SweepFile, StopsAtTheFirstValueThatIsGivenTwice) {
+  std::string values = "[1";
+  for (int i = 0; i < 4095; ++i) values += ", 1";
+  const std::string fault = fault_of("[0.1, 1]", values + "]");
+  EXPECT_THAT(fault, HasSubstr("'1' is given twice"));
+  EXPECT_EQ(fault.find("is given twice"), fault.rfind("is given twice"));
+}
+
 TEST(SweepFile, FaultsHaveFileAndLine) {
   EXPECT_THAT(fault_of("method.lambda", "method.lamda"),
               HasSubstr("sweep.yaml:10: sweep.method.lamda: unknown key, did you mean 'lambda'?"));

@@ -201,5 +201,5 @@ def test_what_cannot_be_measured_is_refused(folder, arguments, code, said):
 
 def test_a_missing_python_is_named(folder):
     arguments = [folder / "dense", *QUICK, "--runtime", "transformers"]
-    result = evaluate(*arguments, exit_code=1, DOTRESIZE_PYTHON="/no/such/python")
+    result = evaluate(*arguments, exit_code=69, DOTRESIZE_PYTHON="/no/such/python")
     assert "/no/such/python" in result.stderr

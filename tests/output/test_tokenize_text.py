@@ -1,6 +1,8 @@
 """The tokeniser helper, run as the worker runs it: the source on the command line."""
 
+import hashlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -104,6 +106,50 @@ def test_a_broken_tokenizer_is_refused(tmp_path, texts, content):
     out = tmp_path / "tokens.safetensors"
     message = refused(run(tmp_path / "model", out, *texts), out)
     assert "model/tokenizer.json: not a tokenizer" in message
+
+
+def test_a_fault_of_the_tokenizer_quotes_nothing_of_the_file(tmp_path, texts):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "tokenizer.json").write_text('"root:$6$secret"')
+    out = tmp_path / "tokens.safetensors"
+    message = refused(run(tmp_path / "model", out, *texts), out)
+    assert "secret" not in message and "at line 1 column 16" in message
+
+
+def test_a_missing_package_is_a_fault_of_the_installation(tmp_path, texts):
+    command = [sys.executable, "-I", "-S", "-c", SOURCE, MODEL, tmp_path / "out.safetensors", *texts]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 69 and "No module named 'tokenizers'" in result.stderr
+
+
+def hashes(*paths):
+    return ["--sha256", *(hashlib.sha256(path.read_bytes()).hexdigest() for path in paths)]
+
+
+def test_bytes_other_than_those_that_were_hashed_are_refused(tmp_path, texts):
+    out = tmp_path / "tokens.safetensors"
+    known = hashes(MODEL / "tokenizer.json", *texts)
+    assert run(MODEL, out, *texts, *known).returncode == 0
+    out.unlink()
+    texts[1].write_bytes(texts[1].read_bytes().replace(b"print", b"PRINT"))
+    message = refused(run(MODEL, out, *texts, *known), out)
+    assert f"{texts[1]}: was changed while it was read" in message
+    message = refused(run(MODEL, out, *texts, *hashes(texts[0], *texts)), out)
+    assert "tokenizer.json: was changed while it was read" in message
+
+
+def test_a_pipe_is_no_text(tmp_path, texts):
+    pipe, out = tmp_path / "pipe", tmp_path / "tokens.safetensors"
+    os.mkfifo(pipe)
+    assert f"{pipe}: is not a regular file" in refused(run(MODEL, out, texts[0], pipe), out)
+
+
+def test_memory_is_limited(tmp_path):
+    text, out = tmp_path / "long.txt", tmp_path / "tokens.safetensors"
+    text.write_bytes(b"with x: y\n" * (1 << 20))
+    result = run(MODEL, out, text, "--memory", str(256 << 20))
+    assert result.returncode not in (0, 65) and not out.exists()
+    assert "memory" in result.stderr
 
 
 def test_an_empty_text_is_refused(tmp_path):

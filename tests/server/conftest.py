@@ -88,8 +88,8 @@ def endless_spec(output, **changes):
 
 
 def script(path, commands):
-    """A program that runs these commands of the shell, in place of the worker."""
-    path.write_text(f"#!/bin/sh\n{commands}\n")
+    """A program that runs these commands of the shell, in place of the worker; it can be asked for its version."""
+    path.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exit 0\n{commands}\n')
     path.chmod(0o755)
     return str(path)
 
@@ -313,6 +313,8 @@ def make_server(tmp_path):
     with contextlib.ExitStack() as servers:
 
         def make(*options, prefix=(), **environment):
+            if environment.get("DOTRESIZE_WORKER") == "/bin/false":
+                environment["DOTRESIZE_WORKER"] = script(tmp_path / "false", "exit 1")
             server = Server(tmp_path / f"state{next(numbers)}", *options, prefix=prefix, **environment)
             servers.callback(server.close)
             return server.start()

@@ -14,8 +14,11 @@
 namespace dotresize {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::ThrowsMessage;
 
 NewJob new_job(const std::string& name, const std::string& request_id = "") {
   NewJob job;
@@ -498,6 +501,32 @@ TEST_F(Store, JobThatIsPutBackWaitsForItsTimeAndHoldsUpNoOther) {
   store_.begin_attempt(second, "hash", "");
   store_.request_cancel(second);
   EXPECT_FALSE(store_.put_back(second, "lost", std::chrono::seconds(0)));
+}
+
+TEST_F(Store, AClockThatWasSetBackHoldsUpNoRetry) {
+  const std::string id = store_.create(new_job("a")).id();
+  store_.begin_attempt(id, "hash", "");
+  ASSERT_TRUE(store_.put_back(id, "lost", std::chrono::hours(1)));
+  store_.shift_retries(std::chrono::minutes(-50));
+  EXPECT_EQ(head(), "");
+  store_.shift_retries(std::chrono::minutes(-20));
+  EXPECT_EQ(head(), id);
+}
+
+TEST_F(Store, RefusesATableThatHasLostAcknowledgedJobs) {
+  const std::filesystem::path file = home_.path() / "other.sqlite";
+  {
+    JobStore store(file);
+    store.create(new_job("a"));
+    store.create(new_job("b"));
+  }
+  { const JobStore again(file); }
+  for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(file.string() + suffix);
+  EXPECT_THAT([&] { JobStore store(file); },
+              ThrowsMessage<std::runtime_error>(AllOf(HasSubstr("job number 2 was acknowledged"),
+                                                      HasSubstr("Restore a backup"))));
+  std::filesystem::remove(file.string() + ".acknowledged");
+  { const JobStore without(file); }
 }
 
 TEST_F(Store, KeepsWhyAnAttemptIsStoppedUntilItHasEnded) {

@@ -301,6 +301,9 @@ def test_job_whose_processes_vanish_is_started_again(make_server, tmp_path):
     id_ = server.create(long_spec(tmp_path / "out")).id
     server.wait_for_phase(id_, "calibrate")
     assert list(pathlib.Path("/dev/shm").glob(f"*{id_}*/*")), "segments of its ranks"
+    (directory,) = pathlib.Path("/dev/shm").glob(f"*{id_}*")
+    assert re.fullmatch(rf"dotresize-{id_}-1-[0-9a-f]{{16}}", directory.name), "nobody can guess it"
+    assert directory.stat().st_mode & 0o777 == 0o700
     first = set(processes_of(id_))
     for pid in first:  # as a crash of the machine would
         with contextlib.suppress(ProcessLookupError):

@@ -197,6 +197,20 @@ def test_somebody_runs_the_command_of_a_job(make_external_server, tmp_path):
     assert (Job.RUNNING, "") in reasons(server, id_)
 
 
+def test_a_command_that_is_started_twice_changes_nothing_for_the_first(make_external_server, tmp_path):
+    server = make_external_server()
+    id_ = server.create(endless_spec(tmp_path / "out", resources__ranks=1)).id
+    command = says(server, id_, "waits").command.split()[3:]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+        is_in(server, id_, Job.RUNNING)
+        second = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert second.returncode == 65 and "another job is writing" in second.stderr
+        server.cancel(id_)
+        assert first.wait(60) == 2
+    assert server.wait(id_).state == Job.CANCELLED
+    assert not any("another job" in reason for _, reason in reasons(server, id_))
+
+
 def test_cancel_reaches_ranks_that_somebody_else_has_started(make_external_server, tmp_path):
     server = make_external_server()
     waiting, running = (server.create(endless_spec(tmp_path / f"out{i}", resources__ranks=1)).id for i in range(2))

@@ -1,5 +1,6 @@
 """What a monitoring system sees: health, metrics, logs."""
 
+import contextlib
 import json
 import os
 import re
@@ -95,7 +96,7 @@ def test_calls_are_counted_by_method_and_code(make_server):
 
 def test_readiness_is_that_of_the_job_table(make_server):
     server = make_server(*HTTP, DOTRESIZE_WORKER="/bin/false")
-    assert fetch(server, "/readyz") == (200, "job table: ok\ndisk: ok\nscheduler: ok\n")
+    assert fetch(server, "/readyz") == (200, "job table: ok\ndisk: ok\nscheduler: ok\nqueue: ok\n")
     other = sqlite3.connect(server.state / "jobs.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     status, text = eventually(20, lambda: (answer := fetch(server, "/readyz"))[0] == 503 and answer)
@@ -104,7 +105,7 @@ def test_readiness_is_that_of_the_job_table(make_server):
     assert metrics(server)["dotresize_serving"] == 0
     other.execute("ROLLBACK")
     eventually(20, lambda: fetch(server, "/readyz")[0] == 200)
-    assert fetch(server, "/nothing")[0] == 404
+    assert fetch(server, "/nothing") == (404, "there is no such page\n")
 
 
 def test_metrics_need_a_token_if_calls_do(make_server, tmp_path):
@@ -148,6 +149,59 @@ def test_what_others_reach_or_nobody_knows_is_refused(tmp_path, options):
                           timeout=20)
     assert done.returncode == 64
     assert options[0] in done.stderr
+
+
+def test_a_worker_that_cannot_run_holds_the_queue_with_one_reason(make_server, tmp_path):
+    worker = tmp_path / "worker"
+    worker.write_text("#!/bin/sh\necho 'libtorch.so is missing' >&2\nexit 1\n")
+    worker.chmod(0o755)
+    server = make_server(*HTTP, DOTRESIZE_WORKER=str(worker))
+    ids = [server.create(spec(tmp_path / f"out{i}", resources__ranks=ranks)).id for i, ranks in enumerate((1, 2, 1))]
+
+    def held():
+        status, text = fetch(server, "/readyz")
+        return "queue: held" in text and (status, text)
+
+    status, text = eventually(30, held)
+    assert status == 200, "jobs are taken"
+    assert "this machine cannot start jobs" in text and "--version ends with exit code 1: libtorch.so is missing" in text
+    assert not any(server.get(id_).state in ENDED for id_ in ids)
+    script(worker, "exit 65")
+    for id_ in ids:
+        job = server.wait(id_, seconds=60)
+        assert (job.state, job.attempt - job.unstarted_attempts) == (jobs_pb2.Job.FAILED, 1), "once mended, by its own fault"
+
+
+def connection_to(server):
+    host, port = server.http.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=20)
+
+
+def test_http_headers_are_limited_in_total(make_server, tmp_path):
+    server = make_server(*HTTP, DOTRESIZE_WORKER="/bin/false")
+    with connection_to(server) as connection:
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(b"GET /healthz HTTP/1.1\r\n")
+            for number in range(1024):
+                connection.sendall(b"X-%d: %s\r\n" % (number, b"a" * 7000))
+                sent += 7000
+            connection.sendall(b"\r\n")
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            answer = connection.recv(100)
+    assert b" 200 " not in answer, f"{sent} bytes of headers were read"
+    assert fetch(server, "/healthz")[0] == 200
+
+
+def test_slow_http_connections_do_not_keep_health_away(make_server):
+    server = make_server(*HTTP, DOTRESIZE_WORKER="/bin/false")
+    with contextlib.ExitStack() as slow:
+        connections = [slow.enter_context(connection_to(server)) for _ in range(16)]
+        for connection in connections:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+        with urllib.request.urlopen(server.http + "/healthz", timeout=3) as answer:
+            assert answer.status == 200
 
 
 def test_idle_http_connections_take_nothing_from_the_rest(make_server, tmp_path):

@@ -155,7 +155,8 @@ def test_drained_server_starts_nothing_also_after_a_restart(make_patient_server,
     server.kill_and_restart()
     waits_for(server, waiting, "the server is drained")
     assert server.get(running).state not in ENDED, "it goes on"
-    assert not server.jobs.ResumeServer(jobs_pb2.ResumeServerRequest(), timeout=20).drained
+    resumed = server.jobs.ResumeServer(jobs_pb2.ResumeServerRequest(), timeout=20)
+    assert not resumed.drained and resumed.paused == ""
     ranks(server, waiting, 1)
     audit = [json.loads(line)["method"] for line in (server.state / "audit.jsonl").read_text().splitlines()]
     assert audit == ["CreateJob", "DrainServer", "CreateJob", "ResumeServer"]

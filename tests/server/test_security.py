@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 
 import grpc
@@ -196,6 +197,80 @@ def test_role_and_owner_decide_what_a_client_may_do(server_with_tokens, tokens, 
     assert done == [("CreateJob", "ann"), ("CancelJob", "ann"), ("DeleteJob", "root")]
     denied = [(line["method"], line["caller"], line["job"]) for line in audit_of(server) if not line["allowed"]]
     assert ("CancelJob", "ben", id_) in denied and ("DeleteJob", "eve", id_) in denied
+
+
+def test_nobody_overwrites_what_anothers_job_has_made(server_with_tokens, tokens, tmp_path):
+    server = server_with_tokens
+    ann, ben, root = (Client(server, tokens[1][name]) for name in ("ann", "ben", "root"))
+    id_ = ann.create(spec(tmp_path / "first", resources__ranks=1)).id
+    made = tmp_path / "out/dotresize"
+    made.mkdir(parents=True)
+    (made / "report.json").write_text("{}")
+    (made / "owner.json").write_text(json.dumps({"job_id": id_, "attempt": 1}))
+    again = spec(tmp_path / "out", resources__ranks=1, output__overwrite=True)
+    with refused(grpc.StatusCode.PERMISSION_DENIED) as found:
+        ben.create(again)
+    assert found[0] == "NOT_THE_OWNER"
+    for client in (ann, root):
+        client.call("CreateJob", jobs_pb2.CreateJobRequest(spec=again, validate_only=True))
+
+
+def said_of(client):
+    with pytest.raises(grpc.RpcError) as caught:
+        client.call("ListJobs", jobs_pb2.ListJobsRequest())
+    assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
+    return caught.value.details()
+
+
+def test_a_missing_token_and_a_wrong_one_are_told_apart(server_with_tokens):
+    assert "carries no token" in said_of(Client(server_with_tokens, ""))
+    assert "is none that this server knows" in said_of(Client(server_with_tokens, "0" * 64))
+
+
+def test_a_token_is_rotated_while_the_server_runs(server_with_tokens, tokens):
+    file, secrets = tokens
+
+    def rotate(name):
+        done = subprocess.run([PROGRAM, "token", "--tokens", file, name, "--rotate"],
+                              capture_output=True, text=True, timeout=20)
+        return done.returncode, done.stdout.strip()
+
+    def lets_in(secret):
+        try:
+            Client(server_with_tokens, secret).call("ListJobs", jobs_pb2.ListJobsRequest())
+        except grpc.RpcError:
+            return False
+        return True
+
+    code, second = rotate("ann")
+    assert code == 0 and not lets_in(second)
+    server_with_tokens.process.send_signal(signal.SIGHUP)
+    eventually(20, lambda: lets_in(second))
+    assert lets_in(secrets["ann"]), "until the next rotation"
+    third = rotate("ann")[1]
+    server_with_tokens.process.send_signal(signal.SIGHUP)
+    eventually(20, lambda: lets_in(third))
+    assert lets_in(second) and not lets_in(secrets["ann"]) and lets_in(secrets["ben"])
+    assert rotate("nobody")[0] == 64
+    file.write_text("no token file")
+    server_with_tokens.process.send_signal(signal.SIGHUP)
+    eventually(20, lambda: "the tokens stay as they were" in server_with_tokens.log())
+    assert lets_in(third)
+
+
+def test_denied_calls_do_not_fill_the_audit_log(server_with_tokens):
+    before = len(audit_of(server_with_tokens))
+    stranger = Client(server_with_tokens, "0" * 64)
+    for _ in range(400):
+        with refused(grpc.StatusCode.UNAUTHENTICATED):
+            stranger.call("ListJobs", jobs_pb2.ListJobsRequest())
+    assert len(audit_of(server_with_tokens)) - before < 250
+
+
+def test_too_few_open_files_are_refused_at_the_start(tmp_path):
+    done = subprocess.run(["prlimit", "--nofile=80:80", PROGRAM, "--listen", "127.0.0.1:0", "--state", tmp_path / "state"],
+                          capture_output=True, text=True, timeout=20)
+    assert done.returncode != 0 and "80 is too low" in done.stderr and "LimitNOFILE" in done.stderr
 
 
 def test_watch_of_an_owners_jobs_tells_of_no_others(server_with_tokens, tokens, tmp_path):

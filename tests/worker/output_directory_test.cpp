@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include "base/durable_file.h"
 #include "base/errors.h"
 #include "base/partial_path.h"
 #include "tests/temporary_directory.h"
@@ -28,7 +30,7 @@ TEST_F(OutputDirectoryTest, AppearsWholeAtCommit) {
   EXPECT_FALSE(fs::exists(out_));
   output.commit();
   EXPECT_EQ(file_bytes(out_ / "model"), "weights");
-  EXPECT_FALSE(fs::exists(output.partial()));
+  EXPECT_FALSE(fs::exists(partial_path(out_)));
 }
 
 /// A rank that fails because its files are gone knows that the job was stopped.
@@ -53,7 +55,7 @@ TEST_F(OutputDirectoryTest, StoppingIsSeenInADirectoryThatIsGone) {
   OutputDirectory rank_0(out_, false);
   OutputDirectory rank_1(out_);
   rank_1.stop();
-  EXPECT_FALSE(fs::exists(rank_0.partial()));
+  EXPECT_FALSE(fs::exists(partial_path(out_)));
   EXPECT_TRUE(rank_0.stopped());
   EXPECT_FALSE(OutputDirectory(out_, false).stopped());
 }
@@ -79,14 +81,14 @@ TEST_F(OutputDirectoryTest, AnyRankRemovesItUntilItHasLeft) {
     OutputDirectory of_another_rank(out_);
     of_another_rank.leave();
   }
-  EXPECT_TRUE(fs::exists(output.partial()));
+  EXPECT_TRUE(fs::exists(partial_path(out_)));
   { const OutputDirectory of_another_rank(out_); }
-  EXPECT_FALSE(fs::exists(output.partial()));
+  EXPECT_FALSE(fs::exists(partial_path(out_)));
 }
 
 TEST_F(OutputDirectoryTest, OneOfALaterJobIsNotRemoved) {
   OutputDirectory output(out_, false);
-  const fs::path partial = output.partial();
+  const fs::path partial = partial_path(out_);
   fs::remove_all(partial);
   fs::create_directory(partial);
   output.discard();
@@ -108,7 +110,7 @@ TEST_F(OutputDirectoryTest, OverwriteReplacesTheOldModelAtCommitAlone) {
   EXPECT_EQ(file_bytes(out_ / "model"), "old");
   output.commit();
   EXPECT_EQ(file_bytes(out_ / "model"), "new");
-  EXPECT_FALSE(fs::exists(output.partial()));
+  EXPECT_FALSE(fs::exists(partial_path(out_)));
 }
 
 TEST_F(OutputDirectoryTest, OverwriteReplacesNothingButModelsOfDotresize) {
@@ -222,6 +224,35 @@ TEST_F(OutputDirectoryTest, DoesNotFollowALinkInPlaceOfThePartialDirectory) {
   fs::create_directory_symlink(home_ / "victim", partial_path(out_));
   EXPECT_THAT([&] { OutputDirectory(out_, false); }, Throws<InputError>());
   EXPECT_EQ(file_bytes(home_ / "victim" / "file"), "kept");
+}
+
+/// Who may rename what lies beside the output puts a link under the unfinished one's name.
+TEST_F(OutputDirectoryTest, NothingIsWrittenOrRemovedThroughALinkThatComesLater) {
+  fs::create_directories(home_ / "victim");
+  put_file(home_ / "victim" / "README.md", "kept");
+  {
+    OutputDirectory output(out_, false);
+    fs::rename(partial_path(out_), home_ / "aside");
+    fs::create_directory_symlink(home_ / "victim", partial_path(out_));
+    write_file_atomically(output.partial() / "README.md", "card");
+    EXPECT_EQ(file_bytes(home_ / "aside" / "README.md"), "card");
+    EXPECT_THAT([&] { output.commit(); },
+                ThrowsMessage<std::runtime_error>(HasSubstr("somebody has exchanged it")));
+    EXPECT_FALSE(fs::exists(fs::symlink_status(out_)));
+  }
+  EXPECT_EQ(names_in(home_ / "victim").size(), 1U);
+  EXPECT_EQ(file_bytes(home_ / "victim" / "README.md"), "kept");
+}
+
+TEST_F(OutputDirectoryTest, RefusesAnUnfinishedOutputOfAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  constexpr uid_t kNobody = 65534;
+  put_journal(partial_path(out_));
+  ASSERT_EQ(::chown(partial_path(out_).c_str(), kNobody, kNobody), 0);
+  EXPECT_THAT([&] { OutputDirectory(out_, false); },
+              ThrowsMessage<InputError>(HasSubstr("belongs to another user")));
+  EXPECT_THROW(OutputDirectory{out_}, InputError);
+  EXPECT_TRUE(fs::exists(partial_path(out_) / kJournalDirectory / "map-0.json"));
 }
 
 }  // namespace

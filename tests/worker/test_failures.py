@@ -108,7 +108,7 @@ def slow_tokenizer(spec, tmp_path, monkeypatch):
         program = tmp_path / "python"
         program.write_text(
             f"#!/bin/sh\ntouch {tmp_path}/tokenizing\nsleep {seconds}\n"
-            f'cp {harness.CALIBRATION} "$5"\n'  # -I -c SOURCE MODEL OUT TEXT
+            f'cp {harness.CALIBRATION} "${{11}}"\n'  # -I -c SOURCE --memory N --sha256 H H -- MODEL OUT TEXT
         )
         program.chmod(0o755)
         monkeypatch.setenv("DOTRESIZE_PYTHON", str(program))

@@ -1,6 +1,7 @@
 """What a job cannot do is refused by name, or ends it with the reason."""
 
 import json
+import os
 import re
 import subprocess
 
@@ -50,6 +51,42 @@ def copy_model(tmp_path, **changed):
     tensors.update({name.replace("__", "."): tensor for name, tensor in changed.items()})
     save_file(tensors, model / "model.safetensors", metadata={"format": "pt"})
     return str(model)
+
+
+def test_no_link_leads_out_of_the_allowed_directories(spec, tmp_path, monkeypatch):
+    """As a server with --allow-root has it: what a link that comes after its checks leads to is not read."""
+    root, secret = tmp_path / "root", tmp_path / "secret"
+    root.mkdir()
+    secret.write_text('{"password": "of another user"}')
+    spec["model"]["path"] = copy_model(root)
+    spec["output"]["path"] = str(root / "deeper" / "out")
+    spec["calibration"]["samples"] = 2
+    monkeypatch.setenv("DOTRESIZE_ALLOWED_ROOTS", json.dumps([str(root), str(harness.CALIBRATION.parent)]))
+    link = root / "model" / "tokenizer_config.json"
+    link.symlink_to(secret)
+    refused = harness.run(spec, tmp_path)
+    assert refused.returncode == 65
+    assert "tokenizer_config.json: does not lie" in refused.stderr and "--allow-root" in refused.stderr
+    assert not (root / "deeper" / "out").exists()
+
+    link.unlink()
+    link.symlink_to("tokenizer.json")
+    harness.run_to_report(spec, tmp_path)
+    copied = root / "deeper" / "out" / "tokenizer_config.json"
+    assert copied.is_file() and not copied.is_symlink()
+
+    spec["output"]["path"] = str(tmp_path / "elsewhere" / "out")
+    assert "--allow-root" in harness.run(spec, tmp_path).stderr
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_pipe_among_the_copied_files_is_refused_at_the_start(spec, tmp_path):
+    spec["model"]["path"] = copy_model(tmp_path)
+    os.mkfifo(tmp_path / "model" / "vocab.json")
+    refused = harness.run(spec, tmp_path)
+    assert refused.returncode == 65
+    assert "vocab.json is not a regular file" in refused.stderr
+    assert "in prepare" in refused.stderr
 
 
 @pytest.mark.parametrize(

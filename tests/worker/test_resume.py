@@ -5,6 +5,7 @@ import copy
 import functools
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -161,6 +162,37 @@ def test_sidecars_that_are_still_json_are_noticed_too(spec, journal, uninterrupt
     assert "note: junction-2 of the journal is damaged" in done.stderr
     assert "note: junction-3 of the journal is damaged" in done.stderr
     assert harness.outcome(tmp_path / "out") == uninterrupted("own maps")
+
+
+def change_weights(spec):
+    """Flips a bit of the source's last weight; neither size nor time of modification say so."""
+    weights = max(pathlib.Path(spec["model"]["path"]).glob("*.safetensors"))
+    before = weights.stat()
+    with weights.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([byte ^ 1]))
+    os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_weights_that_were_changed_since_are_refused(spec, tmp_path):
+    change_weights(spec)
+    done = harness.run(spec, tmp_path, threads=1)
+    assert done.returncode == 65, done.stderr
+    assert "was replaced or changed since the interrupted run" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_weights_that_are_changed_during_the_run_are_refused(spec, tmp_path):
+    def change_and_wait(running):
+        change_weights(spec)
+        code, _ = running.end()
+        assert code == 65, running.log
+        assert "was replaced or changed while the job ran" in running.log
+
+    shutil.rmtree(interrupted.partial_of(spec))
+    interrupted.run_to_entries(in_many_groups(spec, tmp_path), tmp_path, 2, change_and_wait)
 
 
 def end_with_sigterm(running):

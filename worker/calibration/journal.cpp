@@ -10,6 +10,7 @@
 
 #include "base/durable_file.h"
 #include "base/errors.h"
+#include "base/files/confinement.h"
 #include "base/input_file.h"
 #include "base/json_fields.h"
 #include "base/partial_path.h"
@@ -94,13 +95,20 @@ Json read_about(const fs::path& file) {
   try {
     return Json::parse(read_whole_file(file.string(), kMaxAboutBytes));
   } catch (const Json::exception& error) {
-    throw InputError(file.string() + ": " + error.what());
+    throw InputError(shown_path(file) + ": " + error.what());
   }
 }
 
 std::string hash_of(const Json& value) {
   const std::string text = value.dump();
   return sha256_of_bytes(text.data(), text.size());
+}
+
+/// Of an entry that was whole when the run began.
+[[noreturn]] void refuse(const fs::path& file) {
+  throw std::runtime_error(shown_path(file) +
+                           " was changed while the job ran: run the job again, which computes a "
+                           "damaged entry anew");
 }
 
 /// Whether the tensors' file is the one that `about` was written for.
@@ -164,6 +172,7 @@ void Journal::put(const std::string& name, const std::map<std::string, at::Tenso
 
 std::map<std::string, at::Tensor> Journal::get(const std::string& name) const {
   const SafetensorsFile file(path(name, kTensors));
+  if (read_about(path(name, kAbout)).value("sha256", "") != file.sha256()) refuse(file.path());
   std::map<std::string, at::Tensor> tensors;
   for (const auto& entry : file.header().tensors) {
     tensors.emplace(entry.first, file.tensor(entry.first));
@@ -171,7 +180,10 @@ std::map<std::string, at::Tensor> Journal::get(const std::string& name) const {
   return tensors;
 }
 
-fs::path Journal::tensors_file(const std::string& name) const { return path(name, kTensors); }
+fs::path Journal::tensors_file(const std::string& name) const {
+  if (!is_whole(path(name, kAbout), path(name, kTensors))) refuse(path(name, kTensors));
+  return path(name, kTensors);
+}
 
 void Journal::remove(const std::string& name) {
   fs::remove(path(name, kAbout));  // first: from now on there is no such entry
@@ -217,9 +229,11 @@ void Journal::put_value(const std::string& name, const Json& value) {
 Json Journal::value(const std::string& name) const {
   const fs::path file = path(name, kAbout);
   try {
-    return read_about(file).at("value");
+    const Json about = read_about(file);
+    if (about.at("sha256") != hash_of(about.at("value"))) refuse(file);
+    return about.at("value");
   } catch (const Json::exception& error) {
-    throw InputError(file.string() + ": " + error.what());
+    throw InputError(shown_path(file) + ": " + error.what());
   }
 }
 

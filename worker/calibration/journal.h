@@ -35,9 +35,9 @@ class Journal {
   bool has(const std::string& name) const { return entries_.contains(name); }
   void put(const std::string& name, const std::map<std::string, at::Tensor>& tensors);
   /// Views of the mapped file, on the CPU; of any rank's entry. Throws InputError if it is no such
-  /// file.
+  /// file, std::runtime_error if it is not what its hash says: it was changed since the run began.
   std::map<std::string, at::Tensor> get(const std::string& name) const;
-  /// The file of the entry's tensors.
+  /// The file of the entry's tensors. Throws std::runtime_error if it is not what its hash says.
   std::filesystem::path tensors_file(const std::string& name) const;
   void remove(const std::string& name);
 
@@ -63,7 +63,7 @@ class Journal {
   /// Of any rank's junction. Throws InputError if there are none.
   MapDiagnostics diagnostics(int64_t junction) const;
 
-  /// A small value of this name, as JSON; of any rank.
+  /// A small value of this name, as JSON; of any rank. Errors of value() as of get().
   void put_value(const std::string& name, const nlohmann::json& value);
   nlohmann::json value(const std::string& name) const;
 

@@ -11,6 +11,7 @@
 #include "base/errors.h"
 #include "base/input_file.h"
 #include "base/printable.h"
+#include "base/sha256.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/checkpoint/shard_index.h"
 
@@ -22,6 +23,7 @@ struct SafetensorsFile::Mapping {
     const InputFile file(path.string());
     header = read_safetensors_header(file);
     size = file.size();
+    stamp = file.stamp();
     // Writable, though private: a tensor that views it may be changed in place by its owner.
     void* address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
                            file.descriptor(), 0);
@@ -57,6 +59,7 @@ struct SafetensorsFile::Mapping {
   SafetensorsHeader header;
   char* base = nullptr;
   uint64_t size = 0;
+  FileStamp stamp;
 };
 
 namespace {
@@ -104,6 +107,12 @@ SafetensorsFile::SafetensorsFile(const fs::path& path)
 const SafetensorsHeader& SafetensorsFile::header() const { return mapping_->header; }
 
 const fs::path& SafetensorsFile::path() const { return mapping_->path; }
+
+const FileStamp& SafetensorsFile::stamp() const { return mapping_->stamp; }
+
+std::string SafetensorsFile::sha256() const {
+  return sha256_of_bytes(mapping_->base, mapping_->size);
+}
 
 at::Tensor SafetensorsFile::tensor(const std::string& name) const {
   const std::string where = path().string() + ": tensor " + in_quotes(name);
@@ -215,6 +224,12 @@ std::vector<fs::path> CheckpointReader::files() const {
   std::vector<fs::path> paths;
   for (const auto& entry : files_) paths.push_back(dir_ / entry.first);
   return paths;
+}
+
+std::map<std::string, FileStamp> CheckpointReader::stamps() const {
+  std::map<std::string, FileStamp> stamps;
+  for (const auto& [name, file] : files_) stamps.emplace(name, file.stamp());
+  return stamps;
 }
 
 }  // namespace dotresize

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/input_file.h"
 #include "worker/checkpoint/safetensors_header.h"
 
 namespace dotresize {
@@ -20,6 +21,10 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::filesystem::path& path);
   const SafetensorsHeader& header() const;
   const std::filesystem::path& path() const;
+  /// What tells this file from a changed one.
+  const FileStamp& stamp() const;
+  /// SHA-256 of what is mapped.
+  std::string sha256() const;
   /// A view of the mapping, which lives as long as the tensor; a copy only if the file places
   /// the data at an address that its dtype cannot be loaded from, and for BOOL. Throws InputError
   /// for a name that is not there or a dtype other than F64, F32, F16, BF16, I64, I32, I16, I8,
@@ -68,6 +73,8 @@ class CheckpointReader {
   /// The safetensors files behind the checkpoint, sorted, for fingerprints and sizes; without
   /// replacements.
   std::vector<std::filesystem::path> files() const;
+  /// Those of the files that are open, by file name.
+  std::map<std::string, FileStamp> stamps() const;
 
  private:
   const SafetensorsFile& file_of(const std::string& name) const;

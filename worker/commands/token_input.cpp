@@ -15,28 +15,41 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-std::string cache_key(const std::vector<fs::path>& text, const fs::path& model_dir) {
-  std::string parts = sha256_of_file(model_dir / "tokenizer.json");
-  for (const fs::path& file : text) parts += sha256_of_file(file);
+constexpr int64_t kLeastTokenizerMemory = int64_t{512} << 20;
+
+/// Of tokenizer.json and of each text.
+std::vector<std::string> hashes_of(const std::vector<fs::path>& text, const fs::path& model_dir) {
+  std::vector<std::string> hashes = {sha256_of_file(model_dir / "tokenizer.json")};
+  for (const fs::path& file : text) hashes.push_back(sha256_of_file(file));
+  return hashes;
+}
+
+std::string cache_key(const std::vector<std::string>& hashes) {
+  std::string parts;
+  for (const std::string& hash : hashes) parts += hash;
   return sha256_of_bytes(parts.data(), parts.size()).substr(0, 32);
 }
 
 /// Through Hugging Face `tokenizers`, in a Python process. Throws InputError with its message.
 fs::path tokenize_text(const std::vector<fs::path>& text, const fs::path& model_dir,
-                       const fs::path& cache_dir) {
+                       const fs::path& cache_dir, int64_t memory) {
   if (!fs::exists(model_dir / "tokenizer.json")) {
     throw InputError(
         model_dir.string() +
         " has no tokenizer.json: give calibration.tokens and evaluation.tokens instead of text");
   }
-  fs::path out = cache_dir / ("tokens-" + cache_key(text, model_dir) + ".safetensors");
+  const std::vector<std::string> hashes = hashes_of(text, model_dir);
+  fs::path out = cache_dir / ("tokens-" + cache_key(hashes) + ".safetensors");
   if (fs::exists(out)) {
     std::error_code not_ours;  // then its age does not matter either
     fs::last_write_time(out, fs::file_time_type::clock::now(), not_ours);
     return out;
   }
   fs::create_directories(cache_dir);
-  std::vector<std::string> arguments = {model_dir.string(), out.string()};
+  std::vector<std::string> arguments = {
+      "--memory", std::to_string(std::max(memory, kLeastTokenizerMemory)), "--sha256"};
+  arguments.insert(arguments.end(), hashes.begin(), hashes.end());
+  arguments.insert(arguments.end(), {"--", model_dir.string(), out.string()});
   for (const fs::path& file : text) arguments.push_back(file.string());
   run_python_helper("tokenizer", tokenize_text_py(), arguments);
   return out;
@@ -54,8 +67,8 @@ at::Tensor windows_of_evaluation(const at::Tensor& tokens, int64_t seqlen,
 }
 
 at::Tensor read_windows(const TokenSource& source, const WindowUse& use, const fs::path& model_dir,
-                        const ModelConfig& config, const fs::path& cache_dir) {
-  const fs::path file = token_file(source, model_dir, cache_dir);
+                        const ModelConfig& config, const fs::path& cache_dir, int64_t memory) {
+  const fs::path file = token_file(source, model_dir, cache_dir, memory);
   const TokenFile tokens = read_tokens(file, config.vocab_size);
   const int64_t seqlen = source.seqlen.value_or(tokens.row_length.value_or(kDefaultSeqlen));
   if (!use.calibration) return windows_of_evaluation(tokens.tokens, seqlen, source, use.beside);
@@ -73,17 +86,18 @@ fs::path token_cache_dir(const TokenSource& source) {
   throw InputError("neither XDG_CACHE_HOME nor HOME says where to keep tokenised text");
 }
 
-fs::path token_file(const TokenSource& source, const fs::path& model_dir,
-                    const fs::path& cache_dir) {
-  return source.text.empty() ? source.tokens : tokenize_text(source.text, model_dir, cache_dir);
+fs::path token_file(const TokenSource& source, const fs::path& model_dir, const fs::path& cache_dir,
+                    int64_t memory) {
+  return source.text.empty() ? source.tokens
+                             : tokenize_text(source.text, model_dir, cache_dir, memory);
 }
 
 TokenWindows load_token_windows(Communicator& comm, const TokenSource& source, const WindowUse& use,
                                 const fs::path& model_dir, const ModelConfig& config,
-                                const fs::path& cache_dir) {
+                                const fs::path& cache_dir, int64_t memory) {
   at::Tensor windows = at::empty({0, 0}, at::kLong);
   if (comm.rank() == 0) {
-    windows = read_windows(source, use, model_dir, config, cache_dir);
+    windows = read_windows(source, use, model_dir, config, cache_dir, memory);
   }
   at::Tensor shape = at::tensor(windows.sizes(), at::kLong);
   comm.broadcast(shape, 0);

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
+#include <system_error>
 
 #include "base/child_process.h"
 #include "base/errors.h"
@@ -26,8 +27,18 @@ void run_python_helper(const std::string& what, std::string_view source,
   // -I: nothing of the directory where the user happens to be is imported.
   std::vector<std::string> command = {python_program(), "-I", "-c", std::string(source)};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  const ChildResult result = run_child(command);
+  ChildResult result;
+  try {
+    result = run_child(command);
+  } catch (const std::system_error& error) {
+    throw ProgramMissing(std::string(error.what()) + ", which the " + what +
+                         " helper needs: install Python or set DOTRESIZE_PYTHON");
+  }
   if (result.exit_code == kExitBadData) throw InputError(result.last_line);
+  if (result.exit_code == kExitUnavailable || result.exit_code == kExitCannotExecute) {
+    throw ProgramMissing("the " + what + " helper cannot run in " + command.front() + ": " +
+                         result.last_line);
+  }
   if (result.exit_code != 0) {
     throw std::runtime_error("the " + what + " helper (" + command.front() +
                              ") failed with exit code " + std::to_string(result.exit_code) + ": " +

@@ -18,7 +18,8 @@ std::string_view modeling_py();
 /// as tokenize_text.py.
 std::string_view run_in_transformers_py();
 
-/// tokenize_text.py: run as `PYTHON -I -c SOURCE MODEL_DIR OUT.safetensors TEXT_FILE...`, or as
+/// tokenize_text.py: run as `PYTHON -I -c SOURCE [--memory BYTES] [--sha256 HASH...] --
+/// MODEL_DIR OUT.safetensors TEXT_FILE...`, or as
 /// `PYTHON -I -c SOURCE --encode|--decode MODEL_DIR IN.json OUT.json`. Exit code 65 if the input is
 /// at fault; its last line of stderr says why.
 std::string_view tokenize_text_py();
@@ -26,7 +27,8 @@ std::string_view tokenize_text_py();
 /// Runs one of the programs above, `what` in error messages, in $DOTRESIZE_PYTHON, else the
 /// environment of a source tree (build/bin/../../.venv), else the python3 of the PATH. Throws
 /// InputError with the program's last line of stderr if it ends with kExitBadData,
-/// std::runtime_error if it fails in another way.
+/// ProgramMissing if Python or a package of it is missing, std::runtime_error if it fails in another
+/// way.
 void run_python_helper(const std::string& what, std::string_view source,
                        const std::vector<std::string>& arguments);
 

@@ -1,56 +1,80 @@
 """Texts to token ids, and back, with a model's own tokenizer, MODEL_DIR/tokenizer.json.
 
-    python tokenize_text.py MODEL_DIR OUT.safetensors TEXT_FILE...
+    python tokenize_text.py MODEL_DIR OUT.safetensors TEXT_FILE... [--sha256 HASH...]
     python tokenize_text.py --encode MODEL_DIR TEXTS.json IDS.json
     python tokenize_text.py --decode MODEL_DIR IDS.json TEXTS.json
 
 The text files (UTF-8) are joined with a blank line and tokenised once. OUT holds one tensor,
 "tokens", [n] int32, and appears whole or not at all. TEXTS is a list of texts, each tokenised by
 itself, IDS a list of lists of ids. No special tokens are added to a text, and none are left out of one.
-Exit codes: 0; 64 usage; 65 the input is at fault; 1 anything else. Errors are one line on stderr.
+--sha256: what the caller has found of tokenizer.json and of each text; other bytes are refused before
+anything looks into them. --memory BYTES: the address space of this process, at most.
+Exit codes: 0; 64 usage; 65 the input is at fault; 69 a package is missing; 1 anything else. Errors are one line on stderr.
 """
 
+import argparse
+import hashlib
 import json
 import os
+import re
+import resource
+import stat
 import sys
 from pathlib import Path
 
 EXIT_USAGE = 64
 EXIT_DATA = 65
+EXIT_UNAVAILABLE = 69
 
 
 class InputError(Exception):
     """The model directory or a text cannot be used; the message names the file."""
 
 
-def read_text(path):
+def read_bytes(path, sha256=None):
+    """Of a regular file. Waits for no writer of a pipe."""
     try:
-        return Path(path).read_bytes().decode("utf-8")
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InputError(f"{path}: is not a regular file")
+            content = file.read()
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from error
+    if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
+        raise InputError(f"{path}: was changed while it was read")
+    return content
+
+
+def read_text(path, sha256=None):
+    try:
+        return read_bytes(path, sha256).decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8: byte {error.start} is invalid") from error
 
 
-def load_tokenizer(model_dir):
+def load_tokenizer(model_dir, sha256=None):
     from tokenizers import Tokenizer
 
     path = Path(model_dir) / "tokenizer.json"
     if not path.is_file():
         raise InputError(f"{path}: no such file, and text input needs the model's tokenizer")
+    content = read_bytes(path, sha256)
     try:
-        tokenizer = Tokenizer.from_file(str(path))
+        tokenizer = Tokenizer.from_buffer(content)
     except Exception as error:  # the library raises nothing more specific
-        raise InputError(f"{path}: not a tokenizer: {error}") from error
+        # Its message quotes the file, which may be none that its reader is to see.
+        place = re.search(r"at line \d+ column \d+", str(error))
+        raise InputError(f"{path}: not a tokenizer{': a fault ' + place[0] if place else ''}") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
 
 
-def tokenize_files(model_dir, text_files):
-    """Token ids of the texts, a list of int."""
-    text = "\n\n".join(read_text(path) for path in text_files)
-    ids = load_tokenizer(model_dir).encode(text, add_special_tokens=False).ids
+def tokenize_files(model_dir, text_files, sha256=None):
+    """Token ids of the texts, a list of int. `sha256`: of tokenizer.json and of each text."""
+    of_tokenizer, *of_texts = sha256 or [None] * (1 + len(text_files))
+    text = "\n\n".join(map(read_text, text_files, of_texts))
+    ids = load_tokenizer(model_dir, of_tokenizer).encode(text, add_special_tokens=False).ids
     if not ids:
         raise InputError(f"{', '.join(map(str, text_files))}: no tokens in the text")
     return ids
@@ -91,21 +115,49 @@ def write_tokens(path, ids):
         partial.unlink(missing_ok=True)
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        print(f"usage: {self.format_usage().removeprefix('usage: ').strip()}: {message}", file=sys.stderr)
+        sys.exit(EXIT_USAGE)
+
+
+def parse(arguments):
+    parser = Parser(prog="tokenize_text.py")
+    direction = parser.add_mutually_exclusive_group()
+    direction.add_argument("--encode", dest="direction", action="store_const", const=encode)
+    direction.add_argument("--decode", dest="direction", action="store_const", const=decode)
+    parser.add_argument("--memory", type=int)
+    parser.add_argument("--sha256", nargs="+")
+    parser.add_argument("paths", nargs="+")
+    options = parser.parse_args(arguments)
+    if len(options.paths) != 3 if options.direction else len(options.paths) < 3:
+        parser.error("too few or too many paths")
+    if options.sha256 and len(options.sha256) != len(options.paths) - 1:
+        parser.error("--sha256 needs a hash of the tokenizer and of each text")
+    return options
+
+
+def run(options):
+    if options.direction:
+        translate(options.direction, *options.paths)
+    else:
+        model_dir, out, *text_files = options.paths
+        write_tokens(out, tokenize_files(model_dir, text_files, options.sha256))
+
+
 def main(arguments):
-    directions = {"--encode": encode, "--decode": decode}
-    direction = directions.get(arguments[0]) if arguments else None
-    if len(arguments) != 4 if direction else len(arguments) < 3:
-        print("usage: tokenize_text.py MODEL_DIR OUT.safetensors TEXT_FILE...\n"
-              "       tokenize_text.py --encode|--decode MODEL_DIR IN.json OUT.json", file=sys.stderr)  # fmt: skip
-        return EXIT_USAGE
+    options = parse(arguments)
+    if options.memory is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (options.memory, options.memory))
     try:
-        if direction:
-            translate(direction, *arguments[1:])
-        else:
-            model_dir, out, *text_files = arguments
-            write_tokens(out, tokenize_files(model_dir, text_files))
+        run(options)
+    except MemoryError:
+        print(f"tokenize_text: error: {options.memory} bytes of memory are too few", file=sys.stderr)
+        return 1
     except (InputError, OSError, ImportError, ValueError) as error:
         print(" ".join(f"tokenize_text: error: {error}".split()), file=sys.stderr)
+        if isinstance(error, ImportError):
+            return EXIT_UNAVAILABLE
         return EXIT_DATA if isinstance(error, InputError) else 1
     return 0
 

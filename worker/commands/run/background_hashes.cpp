@@ -7,17 +7,22 @@
 
 namespace dotresize {
 
-BackgroundHashes::BackgroundHashes(const Communicator& comm,
-                                   const std::vector<std::filesystem::path>& files) {
+BackgroundHashes::BackgroundHashes(
+    const Communicator& comm, const std::vector<std::filesystem::path>& files,
+    std::function<void(const std::string&, const std::string&)> keep) {
   std::vector<std::filesystem::path> mine;
   for (auto i = static_cast<size_t>(comm.rank()); i < files.size();
        i += static_cast<size_t>(comm.size())) {
     mine.push_back(files[i]);
   }
   std::packaged_task<Hashes(std::stop_token)> task(
-      [mine = std::move(mine)](const std::stop_token& stop) {
+      [mine = std::move(mine), keep = std::move(keep)](const std::stop_token& stop) {
         Hashes hashes;
-        for (const auto& file : mine) hashes[file.filename().string()] = sha256_of_file(file, stop);
+        for (const auto& file : mine) {
+          const std::string name = file.filename().string();
+          hashes[name] = sha256_of_file(file, stop);
+          if (keep) keep(name, hashes[name]);
+        }
         return hashes;
       });
   mine_ = task.get_future();

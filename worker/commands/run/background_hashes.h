@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <map>
 #include <string>
@@ -17,8 +18,10 @@ class BackgroundHashes {
  public:
   using Hashes = std::map<std::string, std::string>;  ///< SHA-256 by file name
 
-  /// `files`: whole, and the same list on all ranks.
-  BackgroundHashes(const Communicator& comm, const std::vector<std::filesystem::path>& files);
+  /// `files`: whole, and the same list on all ranks. `keep`, if there is one, gets each file's name
+  /// and hash on the thread.
+  BackgroundHashes(const Communicator& comm, const std::vector<std::filesystem::path>& files,
+                   std::function<void(const std::string&, const std::string&)> keep = {});
   // The destructor stops the thread.
 
   /// Those of all files on rank 0, once they are there; elsewhere none. Collective. Throws what the

@@ -205,9 +205,10 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
     }
     check_space(run.partial(), bytes);
   }
-  return open_journal(
-      run.comm, dir, job_fingerprint(run.job, tokens.calibration, run.source.files()),
-      run.job.widths.mapped_count, run.job.junction_groups, run.environment.decomposition_threads);
+  return open_journal(run.comm, dir,
+                      job_fingerprint(run.job, tokens.calibration, run.source.files()),
+                      run.input_files(), run.job.widths.mapped_count, run.job.junction_groups,
+                      run.environment.decomposition_threads);
 }
 
 std::optional<StatisticsDirectory> open_statistics(JobContext& run, const TokenWindows& tokens) {

@@ -17,6 +17,7 @@
 #include "base/environment.h"
 #include "base/errors.h"
 #include "base/failure.h"
+#include "base/files/confinement.h"
 #include "base/human_text.h"
 #include "base/program.h"
 #include "job/attempt/attempt_client.h"
@@ -172,6 +173,8 @@ class JobCommand {
 
  private:
   void run_job_here(StopSignals& signals);
+  /// To where the server lets its jobs read and write, and to this process's own files.
+  void confine() const;
   /// The directory of the output, on every rank.
   void open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals);
   HeartbeatOptions heartbeat_options(const ResolvedJob& job);
@@ -206,8 +209,14 @@ int JobCommand::run(StopSignals& signals) {
   try {
     run_job_here(signals);
     return kExitOk;
+  } catch (const OutputBusy& error) {
+    // It may be this very attempt, whose command was started twice: its end is not this one's.
+    coordinator_.reset();
+    return fail(kExitBadData, error.what());
   } catch (const InputError& error) {
     return fail(kExitBadData, error.what());
+  } catch (const ProgramMissing& error) {
+    return fail(kExitUnavailable, error.what());
   } catch (const NonFiniteError& error) {
     return fail(kExitJobFailed, error.what() + overflow_advice_);
   } catch (const std::exception& error) {
@@ -221,6 +230,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
   if (rank_ == 0 && !trace_.empty()) check_trace_path(trace_);
   MpiCommunicator before_job(MPI_COMM_WORLD, wait_at_most(std::chrono::minutes(10)));
   const v1::JobSpec spec = share_spec(before_job, job_file_, changes_, coordinator_.has_value());
+  confine();
   const ChosenDevice device = choose_device(asked_device(spec), before_job, ranks.rank);
   if (rank_ == 0 && !device.why_not_cuda.empty()) {
     fmt::print(stderr, "dotresize-worker: warning: {}\n", device.why_not_cuda);
@@ -241,6 +251,15 @@ void JobCommand::run_job_here(StopSignals& signals) {
                                  dense_loss_, decomposition_threads_, device});
   links_->comm().barrier();  // a rank that is silent before the output is whole is noticed
   if (rank_ == 0) print_summary(report);
+}
+
+void JobCommand::confine() const {
+  const std::vector<std::string> allowed =
+      coordinator_ ? coordinator_->roots : roots_from_environment();
+  if (allowed.empty()) return;
+  std::vector<fs::path> roots(allowed.begin(), allowed.end());
+  roots.push_back(cache_dir_);
+  confine_process(roots);
 }
 
 void JobCommand::open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals) {

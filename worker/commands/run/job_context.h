@@ -23,6 +23,8 @@ inline std::function<void()> synchronize_of(const ChosenDevice& device) {
   return [cuda = device.cuda] { cuda->synchronize(); };
 }
 
+inline constexpr char kConfigFile[] = "config.json";
+
 /// What the steps of a job work with. Each step takes what the ones before it returned.
 struct JobContext {
   ResolvedJob job;  ///< with what an allocation has chosen, once it has
@@ -32,11 +34,16 @@ struct JobContext {
   PhaseClock clock{!environment.trace.empty(), synchronize_of(environment.device)};
   TimedCommunicator comm{environment.comm, clock};
   CheckpointReader source{job.model_path};
+  FileStamp config_stamp = InputFile((job.model_path / kConfigFile).string()).stamp();
 
   bool root() const { return comm.rank() == 0; }
   const RankShard& shard() const { return plan.of_rank(comm.rank()); }
   /// Where all ranks write while the output is unfinished.
   const std::filesystem::path& partial() const { return environment.output.partial(); }
+  /// The source's config.json and weights.
+  std::vector<std::filesystem::path> input_files() const;
+  /// Throws InputError if one of them is not what it was when it was opened.
+  void require_unchanged_inputs() const;
   Progress& progress() const { return environment.progress; }
   at::ScalarType compute_dtype() const { return scalar_type(job.compute_dtype); }
   std::function<void(int64_t)> count_tokens() const {

@@ -11,6 +11,7 @@
 
 #include "base/durable_file.h"
 #include "base/errors.h"
+#include "base/files/confinement.h"
 #include "base/partial_path.h"
 
 namespace dotresize {
@@ -22,6 +23,11 @@ constexpr mode_t kStopped = S_ISVTX;
 
 /// The journal's name while it is removed.
 constexpr char kRemovedJournal[] = "journal.removed";
+
+/// "out/" is "out".
+fs::path output_name(const fs::path& path) {
+  return (path.has_filename() ? path : path.parent_path()).filename();
+}
 
 void mark_stopped(int directory, bool stopped) {
   struct stat status {};
@@ -35,62 +41,68 @@ InputError cannot_write(const fs::path& path) {
 }
 
 /// Swaps two names in one step: at any moment there is a whole model under `b`.
-void exchange(const fs::path& a, const fs::path& b) {
-  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return;
+void exchange(const PinnedDirectory& parent, const fs::path& a, const fs::path& b) {
+  const int dir = parent.descriptor();
+  if (::renameat2(dir, a.c_str(), dir, b.c_str(), RENAME_EXCHANGE) == 0) return;
   if (errno != EINVAL && errno != ENOSYS) throw cannot_write(b);
   // A file system that cannot: for a moment there is none.
   const fs::path aside = replaced_path(b);
-  fs::remove_all(aside);
-  fs::rename(b, aside);
-  fs::rename(a, b);
-  fs::rename(aside, a);
+  fs::remove_all(parent.path() / aside);
+  fs::rename(parent.path() / b, parent.path() / aside);
+  fs::rename(parent.path() / a, parent.path() / b);
+  fs::rename(parent.path() / aside, parent.path() / a);
 }
 
-/// `overwrite` is for models: a slip of the pen must not cost anything else.
-void check_replaceable(const fs::path& path) {
+/// `overwrite` is for models: a slip of the pen must not cost anything else. `named`: for people.
+void check_replaceable(const fs::path& path, const fs::path& named) {
   if (!fs::exists(fs::symlink_status(path)) || is_model_of_dotresize(path)) return;
-  throw InputError("output.path", foreign_output_fault(path));
+  throw InputError("output.path", foreign_output_fault(named));
 }
 
-bool same_file(int fd, const fs::path& path) {
-  struct stat opened {};
-  struct stat named {};
-  return ::fstat(fd, &opened) == 0 && ::stat(path.c_str(), &named) == 0 &&
-         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+/// The directory in which the output lies, made if it is missing.
+PinnedDirectory open_parent(const fs::path& path, bool make) {
+  const fs::path parent = fs::absolute(partial_path(path)).parent_path();
+  const Confinement& confinement = Confinement::of_process();
+  PinnedDirectory opened(make ? confinement.make_directories(parent)
+                              : confinement.open(parent, O_RDONLY | O_DIRECTORY));
+  if (!opened) throw cannot_write(partial_path(path));
+  return opened;
 }
 
-void make_directory(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(fs::absolute(path).parent_path(), error);
-  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) throw cannot_write(path);
-}
-
-UniqueFd open_directory(const fs::path& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (!fd) throw cannot_write(path);
-  return fd;
+/// Throws InputError if it is a link or no directory, or another user's, who could change what is
+/// written there.
+PinnedDirectory open_partial(const PinnedDirectory& parent, const fs::path& path) {
+  PinnedDirectory opened = parent.enter(partial_path(path).filename());
+  if (!opened) throw cannot_write(partial_path(path));
+  if (opened.is_own()) return opened;
+  throw InputError("output.path", partial_path(path).string() +
+                                      " belongs to another user: remove it or choose another path");
 }
 
 /// The directory, made if it is missing, which this process alone writes while the result is open.
 /// Throws InputError if another process holds the lock or the directory cannot be made.
-UniqueFd lock_directory(const fs::path& path) {
+PinnedDirectory lock_partial(const PinnedDirectory& parent, const fs::path& path) {
+  const fs::path name = partial_path(path).filename();
   // A holder that ends renames or removes the directory: a lock on one that has lost its name is
   // none.
   for (;;) {
-    make_directory(path);
-    UniqueFd fd = open_directory(path);
-    if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-      throw InputError("output.path", "another job is writing " + path.string());
+    if (::mkdirat(parent.descriptor(), name.c_str(), 0755) != 0 && errno != EEXIST) {
+      throw cannot_write(partial_path(path));
     }
-    if (same_file(fd.get(), path)) return fd;
+    PinnedDirectory opened = open_partial(parent, path);
+    if (::flock(opened.descriptor(), LOCK_EX | LOCK_NB) != 0) {
+      throw OutputBusy("output.path", "another job is writing " + partial_path(path).string());
+    }
+    if (parent.holds(name, opened)) return opened;
   }
 }
 
 /// Whatever is still being written into it, but not the directory of that name of a later job.
-void remove_unfinished(const fs::path& partial, int fd) {
+void remove_unfinished(const PinnedDirectory& parent, const fs::path& name,
+                       const PinnedDirectory& partial) {
   constexpr int kMaxAttempts = 100;  // against a thread or rank that still adds files
-  for (int attempt = 0; attempt < kMaxAttempts && same_file(fd, partial); ++attempt) {
-    if (!trim_unfinished(partial)) return;
+  for (int attempt = 0; attempt < kMaxAttempts && parent.holds(name, partial); ++attempt) {
+    if (!trim_unfinished(parent, name, partial)) return;
   }
 }
 
@@ -98,30 +110,44 @@ void remove_unfinished(const fs::path& partial, int fd) {
 
 OutputDirectory::OutputDirectory(const fs::path& path, bool overwrite, bool fresh,
                                  OutputOwner owner)
-    : path_(path), partial_(partial_path(path)), overwrite_(overwrite), owner_(std::move(owner)) {
-  if (!overwrite && fs::exists(fs::symlink_status(path_))) {
+    : path_(path),
+      name_(output_name(path)),
+      partial_name_(partial_path(name_)),
+      overwrite_(overwrite),
+      owner_(std::move(owner)),
+      parent_(open_parent(path, /*make=*/true)) {
+  if (!overwrite && fs::exists(fs::symlink_status(beside(name_)))) {
     throw InputError("output.path", existing_output_fault(path_));
   }
-  check_replaceable(path_);
-  directory_ = lock_directory(partial_);
+  check_replaceable(beside(name_), path_);
+  directory_ = lock_partial(parent_, path_);
+  partial_ = directory_.path();
+  const std::string shown = partial_path(path_).string();
   if (!is_free_partial(partial_)) {
-    throw InputError("output.path", partial_.string() +
+    throw InputError("output.path", shown +
                                         " is not empty, and no job of dotresize has made it; "
                                         "remove it or choose another path");
   }
-  mark_stopped(directory_.get(), false);
+  mark_stopped(directory_.descriptor(), false);
   const std::error_code error = empty_directory(partial_, fresh ? fs::path() : journal());
-  if (error) throw InputError("output.path", partial_.string() + ": " + error.message());
+  if (error) throw InputError("output.path", shown + ": " + error.message());
   fs::create_directory(journal());
   write_output_owner(journal(), owner_);
 }
 
 OutputDirectory::OutputDirectory(const fs::path& path)
-    : path_(path), partial_(partial_path(path)), directory_(open_directory(partial_)) {}
+    : path_(path),
+      name_(output_name(path)),
+      partial_name_(partial_path(name_)),
+      parent_(open_parent(path, /*make=*/false)),
+      directory_(open_partial(parent_, path)),
+      partial_(directory_.path()) {}
 
 OutputDirectory::~OutputDirectory() { discard(); }
 
 fs::path OutputDirectory::journal() const { return partial_ / kJournalDirectory; }
+
+fs::path OutputDirectory::beside(const fs::path& name) const { return parent_.path() / name; }
 
 void OutputDirectory::close_journal() {
   if (!owner_.job_id.empty()) write_output_owner(partial_ / kReportDirectory, owner_);
@@ -135,18 +161,18 @@ void OutputDirectory::close_journal() {
 
 void OutputDirectory::discard() {
   const std::lock_guard<std::mutex> guard(mutex_);
-  if (!settled_) remove_unfinished(partial_, directory_.get());
+  if (!settled_ && directory_) remove_unfinished(parent_, partial_name_, directory_);
 }
 
 void OutputDirectory::stop() {
-  mark_stopped(directory_.get(), true);
+  mark_stopped(directory_.descriptor(), true);
   discard();
 }
 
 bool OutputDirectory::stopped() const {
   // Of the open directory: it may have no name any more.
   struct stat status {};
-  return ::fstat(directory_.get(), &status) != 0 || (status.st_mode & kStopped) != 0;
+  return ::fstat(directory_.descriptor(), &status) != 0 || (status.st_mode & kStopped) != 0;
 }
 
 void OutputDirectory::leave() {
@@ -154,19 +180,36 @@ void OutputDirectory::leave() {
   settled_ = true;
 }
 
+void OutputDirectory::require_name(const fs::path& name) const {
+  if (parent_.holds(name, directory_)) return;
+  throw std::runtime_error(shown_path(beside(name)) +
+                           " is not what this job has written: somebody has exchanged it");
+}
+
+void OutputDirectory::replace() {
+  const PinnedDirectory before = parent_.enter(name_);
+  check_replaceable(before ? before.path() : beside(name_), path_);
+  exchange(parent_, partial_name_, name_);
+  require_name(name_);
+  settled_ = true;
+  if (!parent_.holds(partial_name_, before)) return;
+  const std::error_code error = empty_directory(before.path());
+  if (error) throw std::system_error(error, path_.string() + ": what was there before");
+  remove_empty_directory(parent_, partial_name_);
+}
+
 void OutputDirectory::commit() {
   const std::lock_guard<std::mutex> guard(mutex_);
   sync_directory(partial_);
-  const bool replace = overwrite_ && fs::exists(fs::symlink_status(path_));
-  if (replace) {
-    check_replaceable(path_);
-    exchange(partial_, path_);
+  require_name(partial_name_);
+  if (overwrite_ && fs::exists(fs::symlink_status(beside(name_)))) {
+    replace();
   } else {
-    fs::rename(partial_, path_);
+    fs::rename(beside(partial_name_), beside(name_));
+    require_name(name_);
+    settled_ = true;
   }
-  settled_ = true;
-  sync_directory(fs::absolute(path_).parent_path());
-  if (replace) fs::remove_all(partial_);  // what was there before
+  sync_directory(parent_.path());
 }
 
 }  // namespace dotresize

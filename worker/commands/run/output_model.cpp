@@ -2,13 +2,13 @@
 
 #include <ATen/ATen.h>
 
-#include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "base/durable_file.h"
 #include "base/input_file.h"
+#include "job/model/companion_files.h"
 #include "job/model/output_config.h"
 #include "job/model/tensor_table.h"
 #include "job/plan/net_size.h"
@@ -20,14 +20,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kMaxConfigBytes = 16 << 20;
-
-/// Copied byte for byte if the source has them.
-constexpr std::array<const char*, 10> kCopiedFiles = {
-    "tokenizer.json",     "tokenizer_config.json",
-    "tokenizer.model",    "special_tokens_map.json",
-    "vocab.json",         "merges.txt",
-    "added_tokens.json",  "chat_template.jinja",
-    "chat_template.json", "generation_config.json"};
 
 constexpr std::string_view kTokenizerConfig = "tokenizer_config.json";
 /// Vocabularies of a million tokens have a tenth of it.
@@ -115,7 +107,7 @@ void write_companion_files(const fs::path& dir, const ShardLayout& layout,
     write_file_atomically(dir / "configuration_dotresize.py", std::string(configuration_py()));
     write_file_atomically(dir / "modeling_dotresize.py", std::string(modeling_py()));
   }
-  for (const char* name : kCopiedFiles) {
+  for (const char* name : kCompanionFiles) {
     if (!fs::exists(job.model_path / name)) continue;
     const std::string text = read_whole_file(job.model_path / name, kMaxCompanionBytes);
     write_file_atomically(dir / name, name == kTokenizerConfig ? without_code(text) : text);

@@ -10,9 +10,12 @@
 #include "base/checked_json.h"
 #include "base/durable_file.h"
 #include "base/errors.h"
+#include "base/files/confinement.h"
 #include "base/human_text.h"
+#include "base/input_file.h"
 #include "base/partial_path.h"
 #include "base/printable.h"
+#include "base/sha256.h"
 #include "worker/calibration/calibration.h"
 #include "worker/commands/run/fingerprints.h"
 
@@ -23,7 +26,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMaxFingerprintBytes = 16 << 20;
+constexpr size_t kMaxHashBytes = 64;
 constexpr char kThreads[] = "decomposition_threads";
+constexpr char kInputs[] = "input_stamps";
 constexpr char kFresh[] = "; --fresh starts the job anew";
 
 [[noreturn]] void refuse_damaged(const std::string& what) {
@@ -43,31 +48,62 @@ int threads_of(const Json& fingerprint, const fs::path& file) {
   constexpr int64_t kMaxThreads = 1 << 16;
   const Json threads = fingerprint.value(kThreads, Json());
   const bool known = threads.is_number_integer() && threads > 0 && threads <= kMaxThreads;
-  if (!known) refuse_damaged(file.string() + ": " + kThreads + " is no number of threads");
+  if (!known) refuse_damaged(shown_path(file) + ": " + kThreads + " is no number of threads");
   return threads;
 }
 
 void check_same_job(const fs::path& dir, const Json& job, Json journal) {
   journal.erase(kThreads);
+  journal.erase(kInputs);
   const std::string what = difference(job, journal, "the journal");
   if (what.empty()) return;
   throw InputError("output.path",
-                   dir.string() + " is the journal of another job: " + what + kFresh);
+                   shown_path(dir) + " is the journal of another job: " + what + kFresh);
+}
+
+Json to_json(const FileStamp& stamp) {
+  return {stamp.inode, stamp.bytes, stamp.modified_ns, stamp.changed_ns};
+}
+
+Json stamps_of(const std::vector<fs::path>& inputs) {
+  Json stamps = Json::object();
+  for (const fs::path& file : inputs) {
+    stamps[file.filename().string()] = to_json(InputFile(file.string()).stamp());
+  }
+  return stamps;
+}
+
+/// Size and time of modification, which the fingerprint has, are no proof: both can be set.
+void check_same_inputs(const fs::path& dir, const std::vector<fs::path>& inputs,
+                       const Json& stamps) {
+  for (const fs::path& file : inputs) {
+    const std::string name = file.filename().string();
+    if (stamps.value(name, Json()) == to_json(InputFile(file.string()).stamp())) continue;
+    const fs::path hash = input_hash_file(dir, name);
+    if (fs::exists(hash) && read_whole_file(hash, kMaxHashBytes) == sha256_of_file(file)) continue;
+    throw InputError("model.path", file.string() +
+                                       " was replaced or changed since the interrupted run, and "
+                                       "its content is not, or not known to be, the same" +
+                                       kFresh);
+  }
 }
 
 /// Rank 0.
-int begin_or_check(const fs::path& dir, const Json& fingerprint, int threads) {
+int begin_or_check(const fs::path& dir, const Json& fingerprint,
+                   const std::vector<fs::path>& inputs, int threads) {
   fs::create_directory(dir);
   Journal::remove_unfinished(dir);
   const fs::path file = dir / kJournalOfJob;
   if (fs::exists(file)) {
     const Json found = read_fingerprint(file);
     check_same_job(dir, fingerprint, found);
+    if (found.contains(kInputs)) check_same_inputs(dir, inputs, found.at(kInputs));
     return threads_of(found, file);
   }
-  if (!Journal(dir).entries().empty()) refuse_damaged(file.string() + " is missing");
+  if (!Journal(dir).entries().empty()) refuse_damaged(shown_path(file) + " is missing");
   Json begun = fingerprint;
   begun[kThreads] = threads;
+  begun[kInputs] = stamps_of(inputs);
   write_file_atomically(file, begun.dump(2) + "\n");
   return threads;
 }
@@ -129,8 +165,12 @@ void check_space(const fs::path& dir, int64_t bytes) {
   const fs::space_info space = fs::space(dir, error);
   if (error || static_cast<int64_t>(space.available) >= bytes) return;
   throw std::runtime_error(fmt::format(
-      "{}: {} are free, and what is written there takes {}", dir.string(),
+      "{}: {} are free, and what is written there takes {}", shown_path(dir),
       human_bytes(static_cast<int64_t>(space.available)), human_bytes_rounded_up(bytes)));
+}
+
+fs::path input_hash_file(const fs::path& dir, const std::string& name) {
+  return dir / (name + ".sha256");
 }
 
 std::string dense_loss_entry(const TokenWindows& evaluation) {
@@ -142,10 +182,10 @@ std::string dense_states_entry(const TokenWindows& evaluation) {
 }
 
 OpenedJournal open_journal(Communicator& comm, const fs::path& dir, const Json& fingerprint,
-                           int64_t mapped_junctions, const std::vector<int64_t>& sharing,
-                           int decomposition_threads) {
+                           const std::vector<fs::path>& inputs, int64_t mapped_junctions,
+                           const std::vector<int64_t>& sharing, int decomposition_threads) {
   const int own = decomposition_threads > 0 ? decomposition_threads : at::get_num_threads();
-  const int begun_with = comm.rank() == 0 ? begin_or_check(dir, fingerprint, own) : 0;
+  const int begun_with = comm.rank() == 0 ? begin_or_check(dir, fingerprint, inputs, own) : 0;
   const auto threads = static_cast<int>(gather_numbers(comm, begun_with).front());
   remove_damaged(comm, dir);
   OpenedJournal opened{Journal(dir), {}, threads};
@@ -157,7 +197,7 @@ OpenedJournal open_journal(Communicator& comm, const fs::path& dir, const Json& 
   const size_t entries = opened.journal.entries().size();
   if (comm.rank() == 0 && entries > 0) {
     fmt::print(stderr, "resuming: {} of {} junctions are solved; {}\n", opened.finished.size(),
-               mapped_junctions, dir.string());
+               mapped_junctions, shown_path(dir));
   }
   return opened;
 }

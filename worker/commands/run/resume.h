@@ -30,6 +30,10 @@ std::vector<std::string> gather_names(Communicator& comm, const std::vector<std:
 /// share the work. Collective.
 void remove_damaged(Communicator& comm, const std::filesystem::path& dir);
 
+/// Where a run keeps the hash of an input once it has it, beside the entries.
+std::filesystem::path input_hash_file(const std::filesystem::path& journal,
+                                      const std::string& input);
+
 /// The journal's entry for the dense model's loss over these windows.
 std::string dense_loss_entry(const TokenWindows& evaluation);
 
@@ -45,11 +49,14 @@ struct OpenedJournal {
 
 /// Rank 0 begins the journal in `dir`, or checks that the one there has this fingerprint; damaged
 /// entries are removed, with a note on stderr. `sharing`: CalibrationJob. `decomposition_threads`:
-/// of a journal that is begun; 0: as many as libtorch has. Collective. Throws
-/// InputError naming what differs in a journal of another job.
+/// of a journal that is begun; 0: as many as libtorch has. `inputs`: the files whose content the
+/// job depends on; one whose stamp is not that of the earlier run must have the hash that it had
+/// then. Collective. Throws InputError naming what differs in a journal of another job.
 OpenedJournal open_journal(Communicator& comm, const std::filesystem::path& dir,
-                           const nlohmann::json& fingerprint, int64_t mapped_junctions,
-                           const std::vector<int64_t>& sharing, int decomposition_threads = 0);
+                           const nlohmann::json& fingerprint,
+                           const std::vector<std::filesystem::path>& inputs,
+                           int64_t mapped_junctions, const std::vector<int64_t>& sharing,
+                           int decomposition_threads = 0);
 
 /// All 2L+1 junctions in order, those that keep their width included, from the journal.
 /// `transport`: the maps are of a method with transport.

@@ -7,9 +7,12 @@
 #include <utility>
 
 #include "base/durable_file.h"
+#include "base/errors.h"
+#include "base/input_file.h"
 #include "base/partial_path.h"
 #include "base/program.h"
 #include "base/seconds_since.h"
+#include "job/model/companion_files.h"
 #include "job/model/model_size.h"
 #include "job/model/tensor_table.h"
 #include "job/page/report_page.h"
@@ -25,6 +28,7 @@
 #include "worker/commands/run/job_evaluation.h"
 #include "worker/commands/run/output_model.h"
 #include "worker/commands/run/rank_summary.h"
+#include "worker/commands/run/resume.h"
 #include "worker/commands/run/trace.h"
 #include "worker/transformer/load.h"
 
@@ -60,7 +64,8 @@ JobTokens load_tokens(JobContext& run) {
   const PhaseClock::Scope scope(run.clock, "tokenize");
   const auto load = [&](const TokenSource& source, const WindowUse& use) {
     return load_token_windows(run.comm, source, use, run.job.model_path, run.config,
-                              run.environment.cache_dir);
+                              run.environment.cache_dir,
+                              run.job.memory.value_or(usable_memory_bytes()));
   };
   JobTokens tokens{load(run.job.calibration, {.calibration = true}), std::nullopt, std::nullopt};
   if (run.job.evaluation) {
@@ -79,11 +84,12 @@ std::vector<ProgressPhase> expected_phases_of(const JobContext& run, const JobTo
   return expected_phases(run.config, run.job, run.plan, size, run.environment.device.facts());
 }
 
-/// The source's config.json and weights.
-std::vector<fs::path> input_files(const JobContext& run) {
-  std::vector<fs::path> files = run.source.files();
-  files.push_back(run.job.model_path / "config.json");
-  return files;
+/// The journal keeps them, for a run that goes on with files that look changed.
+BackgroundHashes hash_inputs(const JobContext& run) {
+  const fs::path journal = run.environment.output.journal();
+  return {run.comm, run.input_files(), [journal](const auto& name, const std::string& hash) {
+            write_file_atomically(input_hash_file(journal, name), hash);
+          }};
 }
 
 std::vector<fs::path> shard_files(const JobContext& run, const ShardLayout& layout) {
@@ -171,18 +177,20 @@ void publish(OutputDirectory& output, const Report& report, const ModelConfig& c
 Report run_steps(JobContext& run) {
   const auto start = std::chrono::steady_clock::now();
   const PhaseClock::Scope scope(run.clock, "other");
+  if (run.root()) require_regular_companions(run.job.model_path);
   check_weights(run);
   const JobTokens tokens = load_tokens(run);
   run.progress().plan(expected_phases_of(run, tokens));
   OpenedJournal opened = open_journal_of(run, tokens);
   std::optional<StatisticsDirectory> statistics = open_statistics(run, tokens.calibration);
   const auto dense = evaluate_dense(run, tokens, opened.journal);
-  BackgroundHashes of_inputs(run.comm, input_files(run));
+  BackgroundHashes of_inputs = hash_inputs(run);
   const Calibrated calibrated = calibrate(run, tokens, opened, statistics);
   BackgroundHashes of_shards(run.comm, shard_files(run, calibrated.layout));
   const auto compressed = evaluate_compressed(run, tokens, dense);
   const Hashes shards = gather(run, of_shards);
   const Hashes inputs = gather(run, of_inputs);
+  run.require_unchanged_inputs();
   const double wall_time_s = seconds_since(start);
 
   run.progress().enter("finish");
@@ -201,6 +209,21 @@ Report run_steps(JobContext& run) {
 }
 
 }  // namespace
+
+std::vector<fs::path> JobContext::input_files() const {
+  std::vector<fs::path> files = source.files();
+  files.push_back(job.model_path / kConfigFile);
+  return files;
+}
+
+void JobContext::require_unchanged_inputs() const {
+  std::map<std::string, FileStamp> opened = source.stamps();
+  opened.emplace(kConfigFile, config_stamp);
+  for (const fs::path& file : input_files()) {
+    if (InputFile(file.string()).stamp() == opened.at(file.filename().string())) continue;
+    throw InputError("model.path", file.string() + " was replaced or changed while the job ran");
+  }
+}
 
 Report run_job(const ResolvedJob& job, const ModelConfig& config, const ShardPlan& plan,
                const RunEnvironment& environment) {

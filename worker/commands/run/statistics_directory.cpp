@@ -4,12 +4,15 @@
 #include <fmt/core.h>
 #include <sys/file.h>
 
+#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 
 #include "base/checked_json.h"
 #include "base/durable_file.h"
 #include "base/errors.h"
+#include "base/files/confinement.h"
 #include "base/partial_path.h"
 #include "base/printable.h"
 #include "job/plan/check_files.h"
@@ -83,8 +86,11 @@ bool StatisticsDirectory::find(const Json& fingerprint) {
 
 void StatisticsDirectory::begin(const Json& fingerprint) {
   const std::string key = job_.statistics.key();
-  fs::create_directories(partial_);
-  lock_ = UniqueFd(::open(partial_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  const Confinement& confinement = Confinement::of_process();
+  if (!confinement.make_directories(partial_)) {
+    throw std::system_error(errno, std::generic_category(), partial_.string());
+  }
+  lock_ = confinement.open(partial_, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   if (!lock_ || ::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     throw InputError(key, "another job is writing " + partial_.string());
   }

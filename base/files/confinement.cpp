@@ -1,0 +1,143 @@
+#include "base/files/confinement.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <stdexcept>
+#include <system_error>
+
+#include "base/errors.h"
+#include "base/parse_number.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr char kDescriptors[] = "/proc/self/fd";
+constexpr int kOpenDirectory = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+
+/// A path below that of a descriptor.
+struct DescriptorPath {
+  int fd;
+  fs::path below;  ///< empty: the descriptor itself
+};
+
+std::optional<DescriptorPath> as_descriptor_path(const fs::path& path) {
+  const fs::path relative = path.lexically_relative(kDescriptors);
+  if (relative.empty() || relative == ".") return std::nullopt;
+  const auto fd = parse_number<int>(relative.begin()->string());
+  if (!fd) return std::nullopt;
+  fs::path below;
+  for (auto part = std::next(relative.begin()); part != relative.end(); ++part) below /= *part;
+  return DescriptorPath{*fd, below};
+}
+
+/// The way from `root` to `path`, both without links; nothing if it lies elsewhere.
+std::optional<fs::path> way_from(const fs::path& root, const fs::path& path) {
+  const fs::path relative = path.lexically_relative(root);
+  if (relative.empty() || *relative.begin() == "..") return std::nullopt;
+  return relative;
+}
+
+/// Where the links of `path` lead. What is opened with O_NOFOLLOW is not followed itself.
+fs::path followed(const fs::path& path, int flags, std::error_code& error) {
+  if ((flags & O_NOFOLLOW) == 0) return fs::weakly_canonical(fs::absolute(path), error);
+  const fs::path named = path.has_filename() ? path : path.parent_path();
+  return fs::weakly_canonical(fs::absolute(named).parent_path(), error) / named.filename();
+}
+
+UniqueFd open_root(const fs::path& root) {
+  return UniqueFd(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+}
+
+Confinement& process_confinement() {
+  static Confinement confinement;
+  return confinement;
+}
+
+}  // namespace
+
+UniqueFd open_beneath(int dir, const fs::path& relative, int flags, mode_t mode) {
+  open_how how = {};
+  how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
+  how.mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? mode : 0;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  long fd;
+  do {  // EAGAIN: a directory on the way was moved meanwhile
+    fd = ::syscall(SYS_openat2, dir, relative.c_str(), &how, sizeof(how));
+  } while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+  if (fd < 0 && errno == ENOSYS) {
+    throw std::runtime_error(
+        "this kernel, or its sandbox, has no openat2, without which files cannot be kept beneath "
+        "their directory: Linux 5.6 has it");
+  }
+  return UniqueFd(static_cast<int>(fd));
+}
+
+fs::path path_of_descriptor(int fd) { return fs::path(kDescriptors) / std::to_string(fd); }
+
+std::string shown_path(const fs::path& path) {
+  const auto pinned = as_descriptor_path(path);
+  if (!pinned) return path.string();
+  std::error_code error;
+  const fs::path name = fs::read_symlink(path_of_descriptor(pinned->fd), error);
+  if (error) return path.string();
+  return (pinned->below.empty() ? name : (name / pinned->below).lexically_normal()).string();
+}
+
+Confinement::Confinement(const std::vector<fs::path>& roots) {
+  for (const fs::path& root : roots) roots_.push_back(fs::weakly_canonical(fs::absolute(root)));
+}
+
+const Confinement& Confinement::of_process() { return process_confinement(); }
+
+UniqueFd Confinement::open(const fs::path& path, int flags, mode_t mode) const {
+  const auto pinned = as_descriptor_path(path);
+  if (pinned && !pinned->below.empty()) return open_beneath(pinned->fd, pinned->below, flags, mode);
+  if (pinned || roots_.empty()) return UniqueFd(::open(path.c_str(), flags | O_CLOEXEC, mode));
+  std::error_code error;
+  const fs::path target = followed(path, flags, error);
+  if (error) {
+    errno = error.value();
+    return UniqueFd();
+  }
+  const Place place = place_of(target, path);
+  const UniqueFd dir = open_root(place.root);
+  return dir ? open_beneath(dir.get(), place.way, flags, mode) : UniqueFd();
+}
+
+UniqueFd Confinement::make_directories(const fs::path& path) const {
+  if (roots_.empty()) {
+    fs::create_directories(path);
+    return UniqueFd(::open(path.c_str(), kOpenDirectory));
+  }
+  const Place place = place_of(fs::weakly_canonical(fs::absolute(path)), path);
+  UniqueFd at = open_root(place.root);
+  for (const fs::path& part : place.way) {
+    if (!at || part == ".") break;
+    if (::mkdirat(at.get(), part.c_str(), 0777) != 0 && errno != EEXIST) return UniqueFd();
+    at = open_beneath(at.get(), part, O_PATH | O_DIRECTORY);
+  }
+  return at ? open_beneath(at.get(), ".", kOpenDirectory) : UniqueFd();
+}
+
+Confinement::Place Confinement::place_of(const fs::path& target, const fs::path& named) const {
+  for (const fs::path& root : roots_) {
+    if (const auto way = way_from(root, target)) return {root, *way};
+  }
+  throw InputError(named.string() +
+                   ": does not lie in a directory where this job may read and write, or leads out "
+                   "of it (--allow-root of the server)");
+}
+
+void confine_process(const std::vector<fs::path>& roots) {
+  process_confinement() = Confinement(roots);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,40 @@
+#include "server/run_clock.h"
+
+#include <gtest/gtest.h>
+
+namespace dotresize {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TEST(RunClock, AJobIsNoOlderForAWallClockThatWasSet) {
+  RunClock clock;
+  const RunClock::Clock::time_point start{hours(100)};
+  EXPECT_EQ(clock.passed("j-1", seconds(0), start), seconds(0));
+  EXPECT_EQ(clock.passed("j-1", hours(24), start + seconds(10)), seconds(10)) << "a day ahead";
+  EXPECT_EQ(clock.passed("j-1", hours(-24), start + seconds(20)), seconds(20)) << "a day back";
+}
+
+TEST(RunClock, AJobOfAnEarlierServerIsAsOldAsTheWallClockSays) {
+  RunClock clock;
+  const RunClock::Clock::time_point now{hours(100)};
+  EXPECT_EQ(clock.passed("j-1", seconds(60), now), seconds(60));
+  EXPECT_EQ(clock.passed("j-1", seconds(61), now + seconds(1)), seconds(61));
+  clock.forget("j-1");
+  EXPECT_EQ(clock.passed("j-1", seconds(5), now + seconds(2)), seconds(5));
+  EXPECT_EQ(clock.passed("j-2", seconds(-5), now), seconds(0));
+}
+
+TEST(ClockWatch, SaysByHowMuchTheWallClockWasSet) {
+  const ClockWatch::Wall::time_point wall{hours(1000)};
+  const ClockWatch::Steady::time_point steady{hours(10)};
+  ClockWatch watch(wall, steady);
+  EXPECT_EQ(watch.jump(wall + seconds(1), steady + seconds(1)), milliseconds(0));
+  EXPECT_EQ(watch.jump(wall - hours(24), steady + seconds(2)), -(hours(24) + seconds(2)));
+  EXPECT_EQ(watch.jump(wall - hours(24) + seconds(5), steady + seconds(7)), milliseconds(0));
+}
+
+}  // namespace
+}  // namespace dotresize
