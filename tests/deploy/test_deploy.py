@@ -210,6 +210,13 @@ def test_package_and_image_have_the_libraries_of_the_programs():
     assert packages <= set(image.split()), "deploy/docker/Dockerfile"
 
 
+def test_image_is_built_with_cuda_or_not_at_all_and_is_given_the_gpus():
+    build, image = (DEPLOY / "docker/Dockerfile").read_text().split(" AS dotresize")
+    assert "-DDOTRESIZE_WITH_CUDA=ON" in build and "DOTRESIZE_WITH_CUDA" in (SOURCE / "cmake/LibtorchCuda.cmake").read_text()
+    assert "NVIDIA_VISIBLE_DEVICES=all" in image
+    assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in image
+
+
 def test_installed_programs_run(tmp_path):
     done = run("cmake", "--install", BUILD, "--prefix", tmp_path)
     assert done.returncode == 0, done.stderr

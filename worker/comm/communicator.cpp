@@ -41,6 +41,10 @@ class TimedTransfer final : public Transfer {
   TimedTransfer(std::unique_ptr<Transfer> inner, PhaseClock& clock)
       : inner_(std::move(inner)), clock_(clock) {}
 
+  void begin() override {
+    const PhaseClock::Scope scope(clock_, kWaiting);
+    inner_->begin();
+  }
   void wait() override {
     const PhaseClock::Scope scope(clock_, kWaiting);
     inner_->wait();

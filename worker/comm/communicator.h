@@ -36,6 +36,10 @@ void keep_forever(const at::Tensor& tensor);
 class Transfer {
  public:
   virtual ~Transfer() = default;
+  /// Returns once the transfer goes on by itself. A send has begun when send() returns; a receive
+  /// begins at the latest in wait(), and where transfers block, not before its peer has begun to
+  /// send. Receives from one rank begin in the order of its sends.
+  virtual void begin() {}
   virtual void wait() = 0;
 };
 
@@ -54,7 +58,9 @@ class Communicator {
   /// The sum over ranks arrives at `root`; the other ranks' tensors are unchanged.
   virtual void reduce_sum(at::Tensor& tensor, int root) = 0;
   virtual void all_reduce_sum(at::Tensor& tensor) = 0;
+  /// May block until the peer has begun to receive.
   virtual std::unique_ptr<Transfer> send(const at::Tensor& tensor, int to) = 0;
+  /// Never blocks: Transfer::begin() may.
   virtual std::unique_ptr<Transfer> receive(at::Tensor& tensor, int from) = 0;
   virtual void barrier() = 0;
 };

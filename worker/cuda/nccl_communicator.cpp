@@ -8,6 +8,7 @@
 #include <exception>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace dotresize {
 namespace {
@@ -65,11 +66,14 @@ ncclDataType_t reducible_type(at::ScalarType dtype) {
 
 class NcclTransfer final : public Transfer {
  public:
-  NcclTransfer(NcclChannel& channel, std::string operation, at::Tensor tensor, Event done)
+  /// Begins behind all work of PyTorch's current stream.
+  NcclTransfer(NcclChannel& channel, std::string operation, at::Tensor tensor,
+               NcclChannel::Call call)
       : channel_(channel),
         operation_(std::move(operation)),
         tensor_(std::move(tensor)),
-        done_(std::move(done)) {}
+        call_(std::move(call)),
+        ready_(record(c10::cuda::getCurrentCUDAStream(), operation_)) {}
 
   ~NcclTransfer() override {
     if (done_) keep_forever(tensor_);
@@ -77,7 +81,11 @@ class NcclTransfer final : public Transfer {
   NcclTransfer(const NcclTransfer&) = delete;
   NcclTransfer& operator=(const NcclTransfer&) = delete;
 
+  void begin() override {
+    if (call_) done_ = channel_.start(operation_, ready_, std::exchange(call_, nullptr));
+  }
   void wait() override {
+    begin();
     if (done_) channel_.wait(operation_, done_);
     done_.reset();
   }
@@ -86,20 +94,22 @@ class NcclTransfer final : public Transfer {
   NcclChannel& channel_;
   std::string operation_;
   at::Tensor tensor_;
+  NcclChannel::Call call_;  ///< until it has begun
+  Event ready_;
   Event done_;
 };
 
 /// Every rank leaves out what has no bytes.
-std::unique_ptr<Transfer> begin(NcclChannel& channel, const std::string& operation,
-                                const at::Tensor& tensor, const NcclChannel::Call& call) {
+std::unique_ptr<Transfer> prepare(NcclChannel& channel, const std::string& operation,
+                                  const at::Tensor& tensor, NcclChannel::Call call) {
   TORCH_INTERNAL_ASSERT(tensor.is_contiguous());
-  Event done = tensor.numel() == 0 ? Event() : channel.start(operation, call);
-  return std::make_unique<NcclTransfer>(channel, operation, tensor, std::move(done));
+  if (tensor.numel() == 0) call = nullptr;
+  return std::make_unique<NcclTransfer>(channel, operation, tensor, std::move(call));
 }
 
 void run_to_end(NcclChannel& channel, const std::string& operation, const at::Tensor& tensor,
-                const NcclChannel::Call& call) {
-  begin(channel, operation, tensor, call)->wait();
+                NcclChannel::Call call) {
+  prepare(channel, operation, tensor, std::move(call))->wait();
 }
 
 ncclUniqueId share_id(Communicator& host) {
@@ -170,9 +180,9 @@ void NcclChannel::settle(const std::string& operation, ncclResult_t result) {
                          ncclGetLastError(comm_));
 }
 
-std::shared_ptr<CUevent_st> NcclChannel::start(const std::string& operation, const Call& call) {
+std::shared_ptr<CUevent_st> NcclChannel::start(const std::string& operation, const Event& ready,
+                                               const Call& call) {
   check_usable(operation);
-  const Event ready = record(c10::cuda::getCurrentCUDAStream(), operation);
   check_cuda(cudaStreamWaitEvent(stream_, ready.get(), 0), operation);
   settle(operation, call(comm_, stream_));
   return record(stream_, operation);
@@ -200,6 +210,28 @@ void NcclChannel::wait(const std::string& operation, const std::shared_ptr<CUeve
 NcclCommunicator::NcclCommunicator(Communicator& host, const WaitLimit& limit) : host_(host) {
   for (std::unique_ptr<NcclChannel>& channel : channels_) {
     channel = std::make_unique<NcclChannel>(share_id(host), host.size(), host.rank(), limit);
+  }
+  connect_neighbours();
+}
+
+/// Ranks with even numbers send on the one channel, those with odd numbers on the other.
+void NcclCommunicator::connect_neighbours() {
+  std::vector<int> neighbours;
+  if (rank() > 0) neighbours.push_back(rank() - 1);
+  if (rank() + 1 < size()) neighbours.push_back(rank() + 1);
+  const at::Tensor bytes = at::zeros({2}, at::dtype(at::kByte).device(at::kCUDA));
+  auto* data = static_cast<char*>(bytes.data_ptr());
+  for (int sender = 0; sender < 2 && !neighbours.empty(); ++sender) {
+    const bool sends = rank() % 2 == sender;
+    run_to_end(channel_of_sender(sender), "connection to the neighbours", bytes,
+               [&](ncclComm_t comm, cudaStream_t stream) {
+                 ncclGroupStart();
+                 for (size_t i = 0; i < neighbours.size(); ++i) {
+                   sends ? ncclSend(data + i, 1, ncclInt8, neighbours[i], comm, stream)
+                         : ncclRecv(data + i, 1, ncclInt8, neighbours[i], comm, stream);
+                 }
+                 return ncclGroupEnd();  // with the error of a call within
+               });
   }
 }
 
@@ -235,19 +267,22 @@ void NcclCommunicator::all_reduce_sum(at::Tensor& tensor) {
 
 std::unique_ptr<Transfer> NcclCommunicator::send(const at::Tensor& tensor, int to) {
   if (!tensor.is_cuda()) return host_.send(tensor, to);
-  return begin(channel_of_sender(rank()), "send to rank " + std::to_string(to), tensor,
-               [&](ncclComm_t comm, cudaStream_t stream) {
-                 return ncclSend(tensor.const_data_ptr(), tensor.nbytes(), ncclInt8, to, comm,
-                                 stream);
-               });
+  auto transfer = prepare(channel_of_sender(rank()), "send to rank " + std::to_string(to), tensor,
+                          [tensor, to](ncclComm_t comm, cudaStream_t stream) {
+                            return ncclSend(tensor.const_data_ptr(), tensor.nbytes(), ncclInt8, to,
+                                            comm, stream);
+                          });
+  transfer->begin();
+  return transfer;
 }
 
 std::unique_ptr<Transfer> NcclCommunicator::receive(at::Tensor& tensor, int from) {
   if (!tensor.is_cuda()) return host_.receive(tensor, from);
-  return begin(channel_of_sender(from), "receive from rank " + std::to_string(from), tensor,
-               [&](ncclComm_t comm, cudaStream_t stream) {
-                 return ncclRecv(tensor.data_ptr(), tensor.nbytes(), ncclInt8, from, comm, stream);
-               });
+  return prepare(channel_of_sender(from), "receive from rank " + std::to_string(from), tensor,
+                 [tensor, from](ncclComm_t comm, cudaStream_t stream) {
+                   return ncclRecv(tensor.data_ptr(), tensor.nbytes(), ncclInt8, from, comm,
+                                   stream);
+                 });
 }
 
 }  // namespace dotresize

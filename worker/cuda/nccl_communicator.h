@@ -28,9 +28,9 @@ class NcclChannel {
   NcclChannel(const NcclChannel&) = delete;
   NcclChannel& operator=(const NcclChannel&) = delete;
 
-  /// Starts an operation behind all work of PyTorch's current stream. Destroys its event when the
-  /// result is released.
-  std::shared_ptr<CUevent_st> start(const std::string& operation, const Call& call);
+  /// Starts an operation behind the event `ready`. The result is an event behind the operation.
+  std::shared_ptr<CUevent_st> start(const std::string& operation,
+                                    const std::shared_ptr<CUevent_st>& ready, const Call& call);
   /// Waits, asleep in between, until the operation that recorded the event is done.
   void wait(const std::string& operation, const std::shared_ptr<CUevent_st>& done);
 
@@ -48,8 +48,10 @@ class NcclChannel {
 
 /// NCCL between ranks that have a GPU each; tensors on the CPU, and barriers, go through `host`.
 /// What one rank sends and what it receives are separate channels wherever the ranks' numbers are
-/// neighbours, so that the one never waits for the other. Not thread-safe; must be freed before
-/// MPI_Finalize.
+/// neighbours, and these are connected at the start: NCCL would do it in the first transfer, and
+/// block both ranks until each has come to it. A transfer occupies its GPU from its begin until the
+/// peer has begun it too, so use it through AnnouncedCommunicator. Not thread-safe; must be freed
+/// before MPI_Finalize.
 class NcclCommunicator final : public Communicator {
  public:
   /// Collective over `host`, on each rank's current GPU.
@@ -65,6 +67,7 @@ class NcclCommunicator final : public Communicator {
   void barrier() override { host_.barrier(); }
 
  private:
+  void connect_neighbours();
   NcclChannel& channel_of_sender(int rank) { return *channels_[static_cast<size_t>(rank % 2)]; }
 
   Communicator& host_;

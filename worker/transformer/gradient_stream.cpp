@@ -1,6 +1,11 @@
 // One forward, one backward (Narayanan et al., "PipeDream", 2019): rank r of R starts with R-1-r
 // microbatches forward; from then on each further one is followed by the oldest one back. So no
 // rank has more than R-r of them, and none waits but at both ends.
+//
+// A transfer may block both of its ranks until it is done (NCCL's): so two neighbours begin their
+// transfers in one order. A rank sends its microbatch m forward before it takes the gradient of
+// m-(R-1-r), hence its neighbour begins to receive m before it sends that gradient. No rank waits
+// in a circle then: transfers are ordered by m, then by r, then forward before back.
 #include "worker/transformer/gradient_stream.h"
 
 #include <ATen/ATen.h>
@@ -131,6 +136,7 @@ int64_t GradientStream::backward(const JunctionVisitor& visit) {
   if (first()) {
     visit(0, g);
   } else {
+    incoming_.begin_from(comm_.rank() - 1);
     back_.put(g);
   }
   return kept.ids.numel();

@@ -18,7 +18,12 @@ at::Tensor Incoming::take() {
   return x;
 }
 
+void Incoming::begin_from(int rank) {
+  if (transfer_ && messages_[next_ - 1].from == rank) transfer_->begin();
+}
+
 void Incoming::post() {
+  transfer_.reset();
   if (next_ == messages_.size()) return;
   const Message& message = messages_[next_++];
   buffer_ = at::empty(message.shape, at::dtype(at::kFloat).device(device_));

@@ -12,7 +12,8 @@
 namespace dotresize {
 
 /// The tensors that a stage of a pipeline gets from its neighbours, in the order in which it takes
-/// them. One is received ahead: it arrives while the stage computes with the one before.
+/// them. One is received ahead, as soon as the communicator can: it arrives while the stage
+/// computes with the one before.
 class Incoming {
  public:
   struct Message {
@@ -25,6 +26,9 @@ class Incoming {
 
   /// Waits for the next message.
   at::Tensor take();
+  /// Begins to receive the next message if it is of this rank: before something is sent there that
+  /// the rank takes only once it has sent that message.
+  void begin_from(int rank);
 
  private:
   void post();

@@ -30,9 +30,9 @@
 #include "worker/calibration/reason.h"
 #include "worker/comm/heartbeats.h"
 #include "worker/comm/mpi_communicator.h"
-#include "worker/comm/peer_sockets.h"
 #include "worker/commands/progress.h"
 #include "worker/commands/progress_records.h"
+#include "worker/commands/run/rank_links.h"
 #include "worker/commands/run/rank_process.h"
 #include "worker/commands/run/resume.h"
 #include "worker/commands/run/run_job.h"
@@ -122,37 +122,19 @@ v1::Progress progress_message(const ProgressState& state) {
   return message;
 }
 
-/// Between the ranks while the job runs. One rank alone has no thread, socket or NCCL.
-class RankLinks {
- public:
-  /// Collective over `comm`.
-  RankLinks(Communicator& comm, CudaModule* cuda, HeartbeatOptions options) {
-    if (comm.size() == 1) return;
-    heartbeats_.emplace(open_peer_sockets(comm), std::move(options));
-    heartbeats_->wait_for_peers();
-    host_.emplace(MPI_COMM_WORLD, heartbeats_->wait_limit());
-    if (cuda != nullptr) nccl_ = cuda->make_communicator(*host_, heartbeats_->wait_limit());
-  }
-
-  bool is_peer_silent() const { return heartbeats_ && !heartbeats_->silence().empty(); }
-
-  Communicator& comm() {
-    if (nccl_) return *nccl_;
-    if (host_) return *host_;
-    return alone_;
-  }
-
- private:
-  SelfCommunicator alone_;
-  std::optional<Heartbeats> heartbeats_;
-  std::optional<MpiCommunicator> host_;
-  std::unique_ptr<Communicator> nccl_;
-};
+/// NCCL if the ranks compute on GPUs.
+MakeTransport transport_of(CudaModule* cuda) {
+  if (cuda == nullptr) return nullptr;
+  return [cuda](Communicator& host, WaitLimit limit) {
+    return cuda->make_communicator(host, std::move(limit));
+  };
+}
 
 class JobCommand {
  public:
-  explicit JobCommand(const JobCommandOptions& options)
-      : job_file_(options.job_file),
+  JobCommand(const JobCommandOptions& options, MakeTransport transport)
+      : transport_(std::move(transport)),
+        job_file_(options.job_file),
         cache_dir_((options.work_dir.empty() ? fs::absolute(options.job_file).parent_path()
                                              : options.work_dir) /
                    ".dotresize-cache"),
@@ -183,6 +165,7 @@ class JobCommand {
   /// Tells, and never returns if there are other ranks.
   int fail(int exit_code, const std::string& message);
 
+  MakeTransport transport_;
   fs::path job_file_;
   fs::path cache_dir_;
   fs::path trace_;
@@ -245,7 +228,8 @@ void JobCommand::run_job_here(StopSignals& signals) {
   if (rank_ == 0 && coordinator_) {
     to_coordinator_.emplace(*coordinator_, [this] { return progress_message(progress_.state()); });
   }
-  links_.emplace(before_job, device.cuda, heartbeat_options(job));
+  links_.emplace(before_job, transport_ ? transport_ : transport_of(device.cuda),
+                 heartbeat_options(job));
   const Report report = run_job(job, config, plan,
                                 {links_->comm(), progress_, *output_, cache_dir_, trace_,
                                  dense_loss_, decomposition_threads_, device});
@@ -311,11 +295,11 @@ int JobCommand::fail(int exit_code, const std::string& message) {
 
 }  // namespace
 
-int run_job_command(const JobCommandOptions& options) {
+int run_job_command(const JobCommandOptions& options, const MakeTransport& transport) {
   StopSignals signals;
   die_with_launcher();
   const MpiSession mpi;
-  return JobCommand(options).run(signals);
+  return JobCommand(options, transport).run(signals);
 }
 
 }  // namespace dotresize

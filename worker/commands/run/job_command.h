@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "worker/commands/run/rank_links.h"
+
 namespace dotresize {
 
 struct JobCommandOptions {
@@ -20,7 +22,8 @@ struct JobCommandOptions {
 
 /// `dotresize-worker JOB`: this process is one rank of one job. Without options.attempt it tells
 /// the server that its environment names, if it names one. Returns the exit code; a failing
-/// rank ends all others through MPI_Abort instead of returning.
-int run_job_command(const JobCommandOptions& options);
+/// rank ends all others through MPI_Abort instead of returning. `transport`: between the ranks, in
+/// place of NCCL or MPI.
+int run_job_command(const JobCommandOptions& options, const MakeTransport& transport = nullptr);
 
 }  // namespace dotresize

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <mpi.h>
+
+#include "worker/comm/mpi_communicator.h"
+
+namespace dotresize::testing {
+
+/// MPI with the order of NCCL's point-to-point transfers at its strictest: a rank does nothing else
+/// between the begin of a transfer and its end, so a schedule that relies on the independent
+/// progress of two transfers hangs, whatever their size. Each wait is given up by `limit`.
+class RendezvousCommunicator final : public Communicator {
+ public:
+  /// Duplicates `parent`. Collective.
+  RendezvousCommunicator(MPI_Comm parent, const WaitLimit& limit);
+  ~RendezvousCommunicator() override;
+  RendezvousCommunicator(const RendezvousCommunicator&) = delete;
+  RendezvousCommunicator& operator=(const RendezvousCommunicator&) = delete;
+
+  int rank() const override { return collectives_.rank(); }
+  int size() const override { return collectives_.size(); }
+  void broadcast(at::Tensor& tensor, int root) override { collectives_.broadcast(tensor, root); }
+  void reduce_sum(at::Tensor& tensor, int root) override { collectives_.reduce_sum(tensor, root); }
+  void all_reduce_sum(at::Tensor& tensor) override { collectives_.all_reduce_sum(tensor); }
+  void barrier() override { collectives_.barrier(); }
+  /// Returns when the peer has begun to receive.
+  std::unique_ptr<Transfer> send(const at::Tensor& tensor, int to) override;
+  /// Its begin() returns when the peer has sent.
+  std::unique_ptr<Transfer> receive(at::Tensor& tensor, int from) override;
+
+ private:
+  MpiCommunicator collectives_;
+  MPI_Comm transfers_ = MPI_COMM_NULL;
+};
+
+}  // namespace dotresize::testing
