@@ -76,16 +76,17 @@ void dump(char** argv) {
       name.find(",fisher") != std::string::npos ? Metric::kFisher : Metric::kActivation;
   const int64_t junctions = config.num_junctions();
   const int64_t groups = std::stoll(argv[7]);
-  CalibrationJob job{.config = config,
-                     .reader = reader,
-                     .plan = plan,
-                     .journal = journal,
-                     .finished = {},
-                     .windows = calibration_windows(tokens.tokens, 16, 128),
-                     .map = {.basis = method.basis, .kind = method.map, .metric = metric},
-                     .widths = uniform_widths(config, /*head_sliced=*/true, std::stoll(argv[4])),
-                     .sharing = {},
-                     .compute_dtype = name.ends_with(",float16") ? at::kHalf : at::kFloat};
+  CalibrationJob job{
+      .config = config,
+      .reader = reader,
+      .plan = plan,
+      .journal = journal,
+      .finished = {},
+      .windows = calibration_windows(tokens.tokens, 16, 128),
+      .map = {.basis = method.basis, .kind = method.map, .metric = metric},
+      .widths = uniform_widths(config, /*head_sliced=*/true, std::stoll(argv[4])),
+      .compute_dtype = name.ends_with(",float16") ? at::kHalf : at::kFloat,
+  };
   for (int64_t j = 0; groups < junctions && j < junctions; ++j) {
     job.sharing.push_back(j * groups / junctions);
   }
