@@ -1,6 +1,7 @@
 # The CUDA half of libtorch, if it has one: DOTRESIZE_CUDA, and the imported targets
 #   libtorch_cuda  ATen on CUDA devices, and the CUDA runtime
 #   nvrtc, nccl    of the CUDA version that libtorch was built with
+# and DOTRESIZE_LIBTORCH_FLAGS: what nvcc was told of the GPUs for which libtorch has kernels.
 # CUDA's own libraries come from the wheels beside torch/ (nvidia/*/), else from -DCUDA_ROOT=DIR, a toolkit.
 # Programs do not link any of this: the worker opens a module that does (worker/cuda/), since loading it costs
 # more than a second.
@@ -40,13 +41,13 @@ if(NOT _cuda_major)
   message(FATAL_ERROR "libtorch in '${_libtorch_dir}' does not say its version of CUDA: pass -DDOTRESIZE_WITH_CUDA=OFF to build for the CPU alone")
 endif()
 
-_dotresize_strings(_flags ${_torch_cuda} "-gencode;arch=compute_[-a-z0-9_,;=]+")
-string(REGEX MATCHALL "sm_[0-9]+" _architectures "${_flags}")
+_dotresize_strings(DOTRESIZE_LIBTORCH_FLAGS ${_torch_cuda} "-gencode;arch=compute_[-a-z0-9_,;=]+")
+string(REGEX MATCHALL "sm_[0-9]+" _architectures "${DOTRESIZE_LIBTORCH_FLAGS}")
 foreach(gpu IN LISTS DOTRESIZE_GPUS)
   if(NOT sm_${gpu} IN_LIST _architectures)
     list(JOIN _architectures " " known)
     message(FATAL_ERROR
-      "libtorch in '${_libtorch_dir}' has no kernels for sm_${gpu}, only for: ${known}. Take a torch that has them (docs/operations.md, "GPUs"), "
+      "libtorch in '${_libtorch_dir}' has no kernels for sm_${gpu}, only for: ${known}. Take a torch that has them (docs/operations.md, GPUs), "
       "or say with -DDOTRESIZE_GPUS=80;90 which GPUs this build is for")
   endif()
 endforeach()

@@ -46,8 +46,10 @@ done
 # Without PMIx each rank would compute alone, as the only one.
 srun --mpi=list 2>&1 | grep -q pmix || { echo "this Slurm has no --mpi=pmix, which OpenMPI needs" >&2; exit 69; }
 export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK
-# Of a job with GPUs each rank sees its own.
 ((gpus)) || export CUDA_VISIBLE_DEVICES=
+# A GPU for each task is how they are allocated. srun would also hide the others from it, which NCCL must see: so
+# each rank sees those of its node, and they take them in turn.
+unset SLURM_GPUS_PER_TASK SLURM_TRES_PER_TASK SLURM_GPU_BIND
 exec srun --mpi=pmix --kill-on-bad-exit=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" "$@" --attempt "$start"
 )";
 
@@ -120,7 +122,7 @@ std::vector<std::string> SlurmLauncher::sbatch_command(const v1::Job& job,
                                       "--open-mode=append",
                                       "--output=" + without_patterns(state_.log(job.id()).string()),
                                       "--chdir=" + dir.string()};
-  if (gpus) command.emplace_back("--gpus-per-task=1");
+  if (gpus) command.emplace_back("--gpus-per-task=1");  // as many on each node as it has ranks
   command.insert(command.end(), options_.arguments.begin(), options_.arguments.end());
   command.insert(command.end(),
                  {(dir / "job.sh").string(), dir.string(), fmt::format("{:04o}", umask_),

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -58,14 +60,14 @@ TEST(Heartbeats, RankThatEndsIsSilentAndTheOthersAreNot) {
   two->wait_for_peers();
   std::this_thread::sleep_for(2 * kTimeout);
   EXPECT_EQ(zero.silence() + one.silence() + two->silence(), "");
-  EXPECT_EQ(zero.wait_limit()(std::chrono::hours(24)), "");
+  EXPECT_EQ(zero.wait_limit()("barrier", std::chrono::steady_clock::now()), "");
 
   two.reset();
   const std::string silence =
       "rank 2 on host2 has been silent for 2 s (resources.timeout_s), last in evaluate_dense";
   EXPECT_EQ(wait_for_silence(zero), silence);
   EXPECT_EQ(wait_for_silence(one), silence);
-  EXPECT_EQ(zero.wait_limit()({}), "did not complete: " + silence);
+  EXPECT_EQ(zero.wait_limit()("barrier", {}), "did not complete: " + silence);
 }
 
 TEST(Heartbeats, ProcessThatGoesOnIsTakenOverByTheThread) {
@@ -103,12 +105,63 @@ TEST(Heartbeats, PeerThatIsNeverHeardIsAnErrorAtTheStart) {
   }
 }
 
+/// Two ranks in this process, with the waits of their main threads.
+class WaitingRanks : public testing::Test {
+ protected:
+  using Clock = std::chrono::steady_clock;
+
+  WaitingRanks() {
+    std::vector<PeerSockets> sockets = peer_sockets(2);
+    for (size_t rank = 0; rank < 2; ++rank) {
+      HeartbeatOptions options = options_in("calibrate");
+      options.timeout = std::chrono::milliseconds(1000);
+      ranks_[rank].emplace(std::move(sockets[rank]), std::move(options));
+    }
+    for (auto& rank : ranks_) rank->wait_for_peers();
+  }
+
+  /// `step` every few milliseconds, until rank 0 has found something or for two timeouts and a
+  /// half.
+  std::string wait(const std::function<void()>& step) {
+    const Clock::time_point end = Clock::now() + std::chrono::milliseconds(2500);
+    while (ranks_[0]->silence().empty() && Clock::now() < end) {
+      step();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return ranks_[0]->silence();
+  }
+
+  std::array<std::optional<Heartbeats>, 2> ranks_;
+  const Clock::time_point begun_ = Clock::now();
+};
+
+TEST_F(WaitingRanks, ThatWaitForEachOtherAreFoundWithTheirOperations) {
+  const std::string found = wait([this] {
+    ranks_[0]->wait_limit()("receive from rank 1", begun_);
+    ranks_[1]->wait_limit()("barrier", begun_);
+  });
+  EXPECT_EQ(found,
+            "no rank has gone on for 1 s (resources.timeout_s): rank 0 on host0 waits in receive "
+            "from rank 1 (wait 1), rank 1 on host1 waits in barrier (wait 1)");
+  EXPECT_EQ(ranks_[0]->wait_limit()("receive from rank 1", begun_), "did not complete: " + found);
+}
+
+TEST_F(WaitingRanks, OneOfWhichGoesOnOrComputesAreLeftAlone) {
+  EXPECT_EQ(wait([this] { ranks_[0]->wait_limit()("receive from rank 1", begun_); }), "");
+  EXPECT_EQ(wait([this] {
+              ranks_[0]->wait_limit()("receive from rank 1", begun_);
+              ranks_[1]->wait_limit()("barrier", Clock::now());
+            }),
+            "");
+}
+
 /// Packets that differ from a beat of rank 1 to rank 0 in one respect each.
 std::vector<std::string> stray_packets() {
   const auto number = [](int32_t value) {
     return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
   };
-  const std::string phase = "calibrate" + std::string(55, '\0');
+  // Its wait, phase and operation.
+  const std::string phase = std::string(8, '\0') + "calibrate" + std::string(119, '\0');
   return {
       "",
       "x",
@@ -142,7 +195,9 @@ TEST(Heartbeats, PhaseOfAPacketIsCutAndPrintable) {
   const sockaddr_in address = sockets[0].ranks[0].addresses[0];
   Heartbeats alone(std::move(sockets[0]), options_in("prepare"));
   const std::string ranks("\1\0\0\0\0\0\0\0", 8);
-  const std::string packet = kToken + ranks + "\n\x1b" + std::string(62, 'p');
+  const std::string wait(8, '\0');
+  const std::string operation(64, '\0');
+  const std::string packet = kToken + ranks + wait + "\n\x1b" + std::string(62, 'p') + operation;
   ::sendto(sockets[1].socket.get(), packet.data(), packet.size(), 0,
            reinterpret_cast<const sockaddr*>(&address), sizeof(address));
   alone.wait_for_peers();

@@ -174,6 +174,26 @@ TEST(MpiCommunicator, OperationMayTakeLongerThanTheTimeoutWhilePeersBeat) {
   patient.barrier();
 }
 
+TEST(MpiCommunicator, RanksThatWaitForEachOtherEndInAnErrorThatNamesTheirOperations) {
+  MpiCommunicator patient(MPI_COMM_WORLD, wait_at_most(kTimeout));
+  Heartbeats heartbeats(open_peer_sockets(patient), two_seconds());
+  heartbeats.wait_for_peers();
+  MpiCommunicator comm(MPI_COMM_WORLD, heartbeats.wait_limit());
+  const int next = (comm.rank() + 1) % comm.size();
+  at::Tensor tensor = at::empty({1}, at::kFloat);
+  try {
+    comm.receive(tensor, next)->wait();
+    ADD_FAILURE() << "no rank has sent";
+  } catch (const CommunicationError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no rank has gone on for 2 s (resources.timeout_s)"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("rank 1 on " + host_name() + " waits in receive from rank 2 (wait 1)"));
+  }
+  patient.barrier();
+  comm.send(tensor, (comm.rank() + comm.size() - 1) % comm.size());  // what was given up on
+  patient.barrier();
+}
+
 TEST(MpiCommunicator, SilentPeerEndsAnyWaitInAnErrorThatNamesIt) {
   MpiCommunicator patient(MPI_COMM_WORLD, wait_at_most(kTimeout));
   std::optional<Heartbeats> heartbeats;

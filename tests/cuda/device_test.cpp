@@ -12,6 +12,7 @@
 #include "tests/cuda/gpu.h"
 #include "worker/cuda/choose_device.h"
 #include "worker/cuda/gpu_limits.h"
+#include "worker/cuda/gpu_support.h"
 #include "worker/kernels/l1_cost.h"
 
 namespace dotresize {
@@ -54,6 +55,39 @@ TEST(GpuLimits, AreTwoAdditionsAPair) {
   EXPECT_NEAR(l1_cost_limit(v100, at::kHalf), 7.8e12, 0.05e12);
   EXPECT_NEAR(l1_cost_limit(a100, at::kHalf), 19.5e12, 0.05e12);
   EXPECT_NEAR(l1_cost_limit(h100, at::kHalf), 33.5e12, 0.05e12);
+}
+
+constexpr char kFlags[] =
+    "NVCC architecture flags: "
+    "-gencode;arch=compute_70,code=sm_70;-gencode;arch=compute_80,code=sm_80;"
+    "-gencode;arch=compute_90a,code=sm_90a;-gencode;arch=compute_120,code=sm_120";
+
+TEST(GpuSupport, BinariesServeTheirMajorVersionFromTheirMinorOneOn) {
+  const GpuCode code = gpu_code(kFlags);
+  EXPECT_THAT(code.binaries, testing::ElementsAre(70, 80, 120));
+  for (const int capability : {70, 75, 80, 86, 89, 120, 121}) {
+    EXPECT_EQ(why_no_code_for(capability, code), "") << capability;
+  }
+  EXPECT_EQ(
+      why_no_code_for(60, code),
+      "libtorch has no kernels for sm_60, only for sm_70, sm_80, sm_120: install a torch that "
+      "has them");
+  EXPECT_NE(why_no_code_for(90, code), "");  // sm_90a is for no other
+  EXPECT_NE(why_no_code_for(100, code), "");
+  EXPECT_NE(why_no_code_for(75, gpu_code("code=sm_80")), "");
+}
+
+TEST(GpuSupport, PortableCodeServesAllLaterOnes) {
+  const GpuCode code = gpu_code("code=sm_80;-gencode;arch=compute_90,code=compute_90");
+  EXPECT_EQ(why_no_code_for(120, code), "");
+  EXPECT_NE(why_no_code_for(75, code), "");
+}
+
+/// The V100 is what dotresize is for, and the P100 is older than all that libtorch knows.
+TEST(GpuSupport, OurLibtorchServesTheV100AndNotTheP100) {
+  const GpuCode code = gpu_code(open_cuda_module().libtorch_flags());
+  EXPECT_EQ(why_no_code_for(70, code), "");
+  EXPECT_THAT(why_no_code_for(60, code), HasSubstr("no kernels for sm_60"));
 }
 
 struct CudaModuleOnGpu : OnGpu {};

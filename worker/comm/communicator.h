@@ -20,10 +20,12 @@ class CommunicationError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Asked again and again by an operation that waits for peers, with the time it has waited: why it
-/// is given up, as in "did not complete within 5 s", to follow the operation's name. Empty: it goes
-/// on waiting. Called from the thread that waits.
-using WaitLimit = std::function<std::string(std::chrono::steady_clock::duration waited)>;
+/// Asked again and again by an operation that waits for peers, with its name and the time since
+/// when it does, which no other wait of the rank has: why it is given up, as in "did not complete
+/// within 5 s", to follow the operation's name. Empty: it goes on waiting. Called from the thread
+/// that waits.
+using WaitLimit = std::function<std::string(const std::string& operation,
+                                            std::chrono::steady_clock::time_point begun)>;
 
 /// Each operation may take so long. For what comes before Heartbeats.
 WaitLimit wait_at_most(std::chrono::seconds timeout);

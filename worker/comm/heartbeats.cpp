@@ -22,7 +22,7 @@ using std::chrono::seconds;
 
 constexpr milliseconds kMaxInterval(1000);
 constexpr int kBeatsInTimeout = 10;
-constexpr size_t kMaxPhase = 64;
+constexpr size_t kMaxText = 64;
 constexpr int kMaxPacketsAtOnce = 10000;  // whoever floods the socket does not keep us from beating
 
 /// A packet. The ranks of an MPI job have one byte order.
@@ -30,13 +30,19 @@ struct Beat {
   std::array<char, kTokenBytes> token;
   int32_t from;
   int32_t to;
-  std::array<char, kMaxPhase> phase;  ///< ends at the first 0, if there is one
+  int64_t wait;  ///< waits that the rank has begun
+  // Each ends at the first 0, if there is one.
+  std::array<char, kMaxText> phase;
+  std::array<char, kMaxText> operation;  ///< empty: it does not wait
 };
-static_assert(sizeof(Beat) == 88);
+static_assert(sizeof(Beat) == 160);
 
-std::string phase_of(const Beat& beat) {
-  const auto end = std::ranges::find(beat.phase, '\0');
-  return printable({beat.phase.begin(), end});
+std::string read_text(const std::array<char, kMaxText>& field) {
+  return printable({field.begin(), std::ranges::find(field, '\0')});
+}
+
+void write_text(std::array<char, kMaxText>& field, const std::string& text) {
+  std::memcpy(field.data(), text.data(), std::min(text.size(), field.size()));
 }
 
 /// The next packet of the socket; nothing if there is none. One of another length has no token.
@@ -102,11 +108,20 @@ std::string Heartbeats::silence() const {
   return silence_;
 }
 
-WaitLimit Heartbeats::wait_limit() const {
-  return [this](Clock::duration) {
-    const std::string silent = silence();
-    return silent.empty() ? silent : "did not complete: " + silent;
+WaitLimit Heartbeats::wait_limit() {
+  return [this](const std::string& operation, Clock::time_point begun) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    asked_ = Clock::now();
+    if (std::exchange(begun_, begun) != begun) mine_ = {mine_.number + 1, operation, begun};
+    return silence_.empty() ? silence_ : "did not complete: " + silence_;
   };
+}
+
+Heartbeats::Wait Heartbeats::my_wait(Clock::time_point now) const {
+  Wait wait = mine_;
+  // A wait asks every millisecond or so: one that has not asked since the last beat has ended.
+  if (now - asked_ > interval_) wait.operation.clear();
+  return wait;
 }
 
 void Heartbeats::loop() {
@@ -126,7 +141,11 @@ void Heartbeats::loop() {
     const Clock::duration round = now - std::exchange(last_round, now);
     if (round > 2 * interval_) {  // this process was stopped: it could hear nobody
       const std::lock_guard<std::mutex> lock(mutex_);
-      for (Peer& peer : peers_) peer.last = std::min(now, peer.last + round);
+      for (Peer& peer : peers_) {
+        peer.last = std::min(now, peer.last + round);
+        peer.wait.since += round;
+      }
+      mine_.since += round;
     }
     judge(now);
   }
@@ -135,9 +154,14 @@ void Heartbeats::loop() {
 void Heartbeats::send_beats() {
   Beat beat{};
   std::memcpy(beat.token.data(), sockets_.token.data(), beat.token.size());
-  const std::string phase = options_.phase ? options_.phase() : std::string();
-  std::memcpy(beat.phase.data(), phase.data(), std::min(phase.size(), beat.phase.size()));
+  if (options_.phase) write_text(beat.phase, options_.phase());
   beat.from = sockets_.rank;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const Wait wait = my_wait(Clock::now());
+    beat.wait = wait.number;
+    write_text(beat.operation, wait.operation);
+  }
   for (size_t rank = 0; rank < sockets_.ranks.size(); ++rank) {
     beat.to = static_cast<int32_t>(rank);
     if (beat.to == beat.from) continue;
@@ -157,20 +181,45 @@ void Heartbeats::receive_beats() {
     if (beat->to != sockets_.rank || beat->from == beat->to) continue;
     if (beat->from < 0 || beat->from >= std::ssize(peers_)) continue;
     const std::lock_guard<std::mutex> lock(mutex_);
-    peers_[static_cast<size_t>(beat->from)] = {true, Clock::now(), phase_of(*beat)};
+    Peer& peer = peers_[static_cast<size_t>(beat->from)];
+    const Clock::time_point now = Clock::now();
+    const bool same = peer.heard && peer.wait.number == beat->wait;
+    peer = {true,
+            now,
+            read_text(beat->phase),
+            {beat->wait, read_text(beat->operation), same ? peer.wait.since : now}};
     heard_.notify_all();
   }
+}
+
+std::string Heartbeats::find_silent_peer(Clock::time_point now) const {
+  const int rank =
+      find_peer([&](const Peer& peer) { return peer.heard && now - peer.last > options_.timeout; });
+  if (rank < 0) return "";
+  const std::string& phase = peers_[static_cast<size_t>(rank)].phase;
+  return name(rank) + " has been silent for " + in_seconds(options_.timeout) +
+         " (resources.timeout_s), last in " + (phase.empty() ? "start" : phase);
+}
+
+std::string Heartbeats::find_stall(Clock::time_point now) const {
+  std::string waits;
+  for (size_t rank = 0; rank < peers_.size(); ++rank) {
+    const bool me = static_cast<int>(rank) == sockets_.rank;
+    const Wait wait = me ? my_wait(now) : peers_[rank].wait;
+    if (wait.operation.empty() || now - wait.since <= options_.timeout) return "";
+    waits += (waits.empty() ? "" : ", ") + name(static_cast<int>(rank)) + " waits in " +
+             wait.operation + " (wait " + std::to_string(wait.number) + ")";
+  }
+  return "no rank has gone on for " + in_seconds(options_.timeout) +
+         " (resources.timeout_s): " + waits;
 }
 
 void Heartbeats::judge(Clock::time_point now) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (silence_.empty()) {
-    const int rank = find_peer(
-        [&](const Peer& peer) { return peer.heard && now - peer.last > options_.timeout; });
-    if (rank < 0) return;
-    const std::string& phase = peers_[static_cast<size_t>(rank)].phase;
-    silence_ = name(rank) + " has been silent for " + in_seconds(options_.timeout) +
-               " (resources.timeout_s), last in " + (phase.empty() ? "start" : phase);
+    silence_ = find_silent_peer(now);
+    if (silence_.empty()) silence_ = find_stall(now);
+    if (silence_.empty()) return;
     found_silent_ = now;
   }
   if (now - found_silent_ < options_.grace || std::exchange(told_, true)) return;

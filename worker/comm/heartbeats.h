@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -28,10 +29,13 @@ struct HeartbeatOptions {
   std::function<void(const std::string&)> on_silence;
 };
 
-/// Whether the other ranks live. A thread tells them over UDP that this rank does, whatever the
-/// main thread computes or waits for, and listens to them: a rank that is stopped, dead or cut off
-/// is silent. It beats ten times within the timeout, at least once a second, so that a lost packet
-/// does no harm. Time in which this process was itself stopped counts against no peer.
+/// Whether the other ranks live, and whether any rank goes on. A thread tells them over UDP that
+/// this rank does, whatever the main thread computes or waits for, and listens to them: a rank that
+/// is stopped, dead or cut off is silent. It beats ten times within the timeout, at least once a
+/// second, so that a lost packet does no harm. Time in which this process was itself stopped counts
+/// against no peer. A beat also says which operation the main thread waits in, and how many waits
+/// it has begun: if all ranks stay in theirs for the timeout, they wait for each other, and none is
+/// waited for any longer.
 class Heartbeats {
  public:
   /// Starts the thread.
@@ -44,24 +48,37 @@ class Heartbeats {
   /// CommunicationError if one is not heard in time: UDP packets do not get through.
   void wait_for_peers();
 
-  /// "rank 3 on node7 has been silent for 600 s (resources.timeout_s), last in calibrate"; empty
-  /// while every peer is heard. A peer that was silent once stays so.
+  /// "rank 3 on node7 has been silent for 600 s (resources.timeout_s), last in calibrate", or "no
+  /// rank has gone on for 600 s (resources.timeout_s): rank 0 on node7 waits in barrier (wait 9),
+  /// ..."; empty while every peer is heard and one goes on. What was found once stays so.
   std::string silence() const;
 
-  /// An operation goes on for as long as every peer is heard. Refers to this.
-  WaitLimit wait_limit() const;
+  /// An operation goes on for as long as there is no silence(). Refers to this.
+  WaitLimit wait_limit();
 
  private:
   using Clock = std::chrono::steady_clock;
+  /// What the main thread of a rank waits in.
+  struct Wait {
+    int64_t number = 0;       ///< of the rank's waits, from 1
+    std::string operation;    ///< empty: it does not wait
+    Clock::time_point since;  ///< when this number was first seen here
+  };
   struct Peer {
     bool heard = false;
     Clock::time_point last;  ///< heard
     std::string phase;
+    Wait wait;
   };
 
   void loop();
   void send_beats();
   void receive_beats();
+  /// What this rank waits in. The mutex is held in all of these.
+  Wait my_wait(Clock::time_point now) const;
+  std::string find_silent_peer(Clock::time_point now) const;
+  /// Empty if a rank goes on.
+  std::string find_stall(Clock::time_point now) const;
   void judge(Clock::time_point now);
   /// The first peer that `wanted` holds for, -1 if there is none.
   template <typename Condition>
@@ -76,6 +93,9 @@ class Heartbeats {
   mutable std::mutex mutex_;
   std::condition_variable heard_;
   std::vector<Peer> peers_;
+  Wait mine_;                ///< the latest one, ended or not
+  Clock::time_point begun_;  ///< as the main thread has said
+  Clock::time_point asked_;  ///< the last time
   std::string silence_;
   Clock::time_point found_silent_;
   bool told_ = false;

@@ -169,7 +169,7 @@ void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,
       pause = std::chrono::microseconds(0);
       at_once = kLooksAtOnce;
     }
-    if (const std::string reason = limit_(Clock::now() - start); !reason.empty()) {
+    if (const std::string reason = limit_(operation, start); !reason.empty()) {
       keep_forever(tensor);
       throw CommunicationError(std::string(operation).append(" ").append(reason));
     }

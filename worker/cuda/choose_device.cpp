@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "worker/cuda/gpu_support.h"
 
 namespace dotresize {
 namespace {
@@ -31,7 +32,11 @@ Finding find_gpu(int local_rank) {
     if (count == 0) throw std::runtime_error("libtorch finds no GPU that it can use");
     found.device = local_rank % count;
     const GpuInfo info = found.module->info(found.device);
+    const std::string reason =
+        why_no_code_for(info.capability, gpu_code(found.module->libtorch_flags()));
+    if (!reason.empty()) throw std::runtime_error(info.name + ": " + reason);
     found.module->compile_kernels(info.capability);
+    found.module->try_out(found.device);
     found.gpu = info;
   } catch (const std::exception& error) {
     found.reason = error.what();

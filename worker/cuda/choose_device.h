@@ -26,7 +26,8 @@ struct ChosenDevice {
 };
 
 /// One device for every rank: all of them compute on GPUs, each on its own, or none does. Without
-/// a kind (`auto`) on GPUs if every rank has one to itself for which our kernels compile.
+/// a kind (`auto`) on GPUs if every rank has one to itself for which libtorch has kernels and ours
+/// compile, and which has computed something.
 /// `local_rank`: among the ranks on this host, which take the visible GPUs in turn. Collective.
 /// Throws InputError for `kCuda` if a rank has no GPU, naming rank and reason; all ranks throw.
 ChosenDevice choose_device(std::optional<DeviceKind> asked, Communicator& comm, int local_rank);

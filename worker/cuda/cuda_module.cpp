@@ -1,11 +1,15 @@
 #include "worker/cuda/cuda_module.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <cstddef>
+#include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "base/printable.h"
@@ -46,6 +50,19 @@ class Module final : public CudaModule {
 
   CudaKernels kernels() const override {
     return {&add_l1_cost_cuda, &add_half_l1_cost_cuda, &mirror_upper_triangle_cuda, &sinkhorn_cuda};
+  }
+
+  std::string libtorch_flags() const override { return DOTRESIZE_LIBTORCH_FLAGS; }
+
+  void try_out(int device) const override {
+    constexpr int64_t kNumbers = 1000;
+    at::globalContext().lazyInitDevice(at::kCUDA);
+    const at::Device gpu(at::kCUDA, static_cast<c10::DeviceIndex>(device));
+    const c10::cuda::CUDAGuard guard(gpu);
+    const auto sum = at::ones({kNumbers}, at::dtype(at::kLong).device(gpu)).sum().item<int64_t>();
+    if (sum == kNumbers) return;
+    throw std::runtime_error("the GPU computes " + std::to_string(sum) + " in place of " +
+                             std::to_string(kNumbers));
   }
 
   void compile_kernels(int capability) const override {

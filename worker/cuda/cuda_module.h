@@ -28,9 +28,14 @@ class CudaModule {
   virtual int device_count() const = 0;
   virtual GpuInfo info(int device) const = 0;
   virtual CudaKernels kernels() const = 0;
+  /// The flags of nvcc that the kernels of this build's libtorch were compiled with (gpu_code).
+  virtual std::string libtorch_flags() const = 0;
   /// Compiles the kernels of the l1 cost for such a GPU into the cache on disk, so that one that
   /// NVRTC cannot serve is found before any work. Throws std::runtime_error.
   virtual void compile_kernels(int capability) const = 0;
+  /// Adds up numbers there with a kernel of libtorch. Throws std::runtime_error if they are wrong,
+  /// or with what CUDA says.
+  virtual void try_out(int device) const = 0;
   /// Makes the device the calling thread's, and forbids products in TF32 and sums of products in
   /// 16 bits.
   virtual void use(int device) = 0;

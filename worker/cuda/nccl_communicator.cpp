@@ -37,8 +37,11 @@ Event record(cudaStream_t stream, const std::string& operation) {
 /// A wait in progress: asleep for longer the longer it takes.
 class Waiting {
  public:
-  explicit Waiting(const WaitLimit& limit) : limit_(limit) {}
-  std::string why_give_up() const { return limit_(std::chrono::steady_clock::now() - start_); }
+  Waiting(const WaitLimit& limit, const std::string& operation)
+      : limit_(limit), operation_(operation) {}
+  std::string why_give_up() const { return limit_(operation_, start_); }
+  /// It waits for the peers from now on: until here for its own GPU.
+  void restart() { start_ = std::chrono::steady_clock::now(); }
   void pause() {
     std::this_thread::sleep_for(length_);
     length_ = std::min(length_ + std::chrono::microseconds(10), kMaxPause);
@@ -46,6 +49,7 @@ class Waiting {
 
  private:
   const WaitLimit& limit_;
+  const std::string& operation_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::chrono::microseconds length_{0};
 };
@@ -86,7 +90,7 @@ class NcclTransfer final : public Transfer {
   }
   void wait() override {
     begin();
-    if (done_) channel_.wait(operation_, done_);
+    if (done_) channel_.wait(operation_, ready_, done_);
     done_.reset();
   }
 
@@ -133,12 +137,7 @@ NcclChannel::NcclChannel(const ncclUniqueId& id, int ranks, int rank, WaitLimit 
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   config.maxCTAs = kMaxCtas;
-  try {
-    settle("start of NCCL", ncclCommInitRankConfig(&comm_, ranks, id, rank, &config));
-  } catch (const CommunicationError&) {
-    if (comm_ != nullptr) ncclCommAbort(comm_);
-    throw;
-  }
+  settle("start of NCCL", ncclCommInitRankConfig(&comm_, ranks, id, rank, &config));
 }
 
 NcclChannel::~NcclChannel() {
@@ -165,7 +164,7 @@ void NcclChannel::check_usable(const std::string& operation) const {
 }
 
 void NcclChannel::settle(const std::string& operation, ncclResult_t result) {
-  Waiting waiting(limit_);
+  Waiting waiting(limit_, operation);
   while (result == ncclInProgress) {
     if (const std::string reason = waiting.why_give_up(); !reason.empty()) {
       give_up(operation, reason);
@@ -188,15 +187,22 @@ std::shared_ptr<CUevent_st> NcclChannel::start(const std::string& operation, con
   return record(stream_, operation);
 }
 
-void NcclChannel::wait(const std::string& operation, const std::shared_ptr<CUevent_st>& done) {
+bool NcclChannel::is_done(const std::string& operation, const Event& event) {
+  const cudaError_t state = cudaEventQuery(event.get());
+  if (state == cudaSuccess) return true;
+  if (state != cudaErrorNotReady) {
+    give_up(operation, std::string("failed: ") + cudaGetErrorString(state));
+  }
+  cudaGetLastError();  // else "not ready" is what the next check of a kernel's launch finds
+  return false;
+}
+
+void NcclChannel::wait(const std::string& operation, const Event& ready, const Event& done) {
   check_usable(operation);
-  Waiting waiting(limit_);
+  Waiting waiting(limit_, operation);
   for (;;) {
-    const cudaError_t state = cudaEventQuery(done.get());
-    if (state == cudaSuccess) return;
-    if (state != cudaErrorNotReady)
-      give_up(operation, std::string("failed: ") + cudaGetErrorString(state));
-    cudaGetLastError();  // else "not ready" is what the next check of a kernel's launch finds
+    if (is_done(operation, done)) return;
+    if (!is_done(operation, ready)) waiting.restart();
     ncclResult_t error = ncclSuccess;
     ncclCommGetAsyncError(comm_, &error);
     if (error != ncclSuccess && error != ncclInProgress) settle(operation, error);
@@ -208,10 +214,15 @@ void NcclChannel::wait(const std::string& operation, const std::shared_ptr<CUeve
 }
 
 NcclCommunicator::NcclCommunicator(Communicator& host, const WaitLimit& limit) : host_(host) {
-  for (std::unique_ptr<NcclChannel>& channel : channels_) {
-    channel = std::make_unique<NcclChannel>(share_id(host), host.size(), host.rank(), limit);
+  try {
+    for (std::unique_ptr<NcclChannel>& channel : channels_) {
+      channel = std::make_unique<NcclChannel>(share_id(host), host.size(), host.rank(), limit);
+    }
+    connect_neighbours();
+  } catch (...) {
+    for (std::unique_ptr<NcclChannel>& channel : channels_) channel.release();
+    throw;
   }
-  connect_neighbours();
 }
 
 /// Ranks with even numbers send on the one channel, those with odd numbers on the other.

@@ -15,7 +15,8 @@ namespace dotresize {
 /// One NCCL communicator in non-blocking mode with a stream of its own. When
 /// `limit` gives up a wait, or NCCL reports an error, the communicator is of no use any more.
 /// Errors are CommunicationErrors that begin with the operation. A failed communicator is aborted
-/// by its destructor only: ncclCommAbort can block, so the caller reports the error before.
+/// by its destructor only: ncclCommAbort can block, so the caller reports the error before. One
+/// that fails to start is never aborted: it ends with the process, which cannot go on without it.
 class NcclChannel {
  public:
   using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
@@ -31,12 +32,14 @@ class NcclChannel {
   /// Starts an operation behind the event `ready`. The result is an event behind the operation.
   std::shared_ptr<CUevent_st> start(const std::string& operation,
                                     const std::shared_ptr<CUevent_st>& ready, const Call& call);
-  /// Waits, asleep in between, until the operation that recorded the event is done.
-  void wait(const std::string& operation, const std::shared_ptr<CUevent_st>& done);
+  /// Waits, asleep in between, until the operation that recorded `done` is done.
+  void wait(const std::string& operation, const std::shared_ptr<CUevent_st>& ready,
+            const std::shared_ptr<CUevent_st>& done);
 
  private:
   /// Until NCCL has accepted a call that it answered with `result`.
   void settle(const std::string& operation, ncclResult_t result);
+  bool is_done(const std::string& operation, const std::shared_ptr<CUevent_st>& event);
   [[noreturn]] void give_up(const std::string& operation, const std::string& reason);
   void check_usable(const std::string& operation) const;
 
@@ -54,7 +57,8 @@ class NcclChannel {
 /// before MPI_Finalize.
 class NcclCommunicator final : public Communicator {
  public:
-  /// Collective over `host`, on each rank's current GPU.
+  /// Collective over `host`, on each rank's current GPU. Throws CommunicationError at once if a
+  /// start fails; what has started is left to the end of the process.
   NcclCommunicator(Communicator& host, const WaitLimit& limit);
 
   int rank() const override { return host_.rank(); }

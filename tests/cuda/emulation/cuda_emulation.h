@@ -1,16 +1,23 @@
 #pragma once
 
 // Runs the source of a CUDA kernel on the CPU: include this, then the .cu file. The threads of a
-// block are fibers that run in turns, from one barrier to the next; blocks run one after another.
-// What it shows: that indices, bounds, barriers and arithmetic are right. What it cannot show:
-// races within a warp, and speed.
+// block are fibers that run in turns, from one barrier to the next, each time in another order:
+// forward, backward or at random, the same in every run. Blocks run one after another. Shared
+// memory begins as NaN in each block. Threads of a block that end at different barriers are an
+// error. What it shows: that indices, bounds, barriers and arithmetic are right. What it cannot
+// show: races within a warp, and speed.
 
 #include <ucontext.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <functional>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 struct Dim3 {
@@ -29,10 +36,30 @@ struct uint4 {
 #define __global__
 #define __device__
 #define __forceinline__ inline
-#define __shared__ static
+#define __shared__ static __attribute__((section("emulated_shared_memory")))
 #define __launch_bounds__(...)
 
+// By the linker: all shared memory of the program.
+extern "C" __attribute__((weak)) char __start_emulated_shared_memory[];
+extern "C" __attribute__((weak)) char __stop_emulated_shared_memory[];
+
 namespace cuda_emulation {
+
+/// All bits set: NaN in any floating-point type.
+inline void poison_shared_memory() {
+  if (__start_emulated_shared_memory == nullptr) return;
+  const auto size = __stop_emulated_shared_memory - __start_emulated_shared_memory;
+  std::memset(__start_emulated_shared_memory, 0xff, static_cast<size_t>(size));
+}
+
+/// Forward, backward or at random.
+inline void change_order(std::vector<size_t>& threads) {
+  static std::mt19937 random(1);
+  std::iota(threads.begin(), threads.end(), size_t{0});
+  const auto way = random() % 3;
+  if (way == 1) std::reverse(threads.begin(), threads.end());
+  if (way == 2) std::shuffle(threads.begin(), threads.end(), random);
+}
 
 /// The fibers of one block.
 class Block {
@@ -45,6 +72,7 @@ class Block {
   Block(Dim3 size, const std::function<void()>& kernel)
       : kernel_(kernel), fibers_(size.x * size.y) {
     current() = this;
+    poison_shared_memory();
     blockDim = size;
     for (Fiber& fiber : fibers_) {
       getcontext(&fiber.context);
@@ -54,14 +82,21 @@ class Block {
       fiber.context.uc_link = &scheduler_;
       makecontext(&fiber.context, &Block::enter, 0);
     }
-    for (bool running = true; running;) {
-      running = false;
-      for (running_ = 0; running_ < fibers_.size(); ++running_) {
-        if (fibers_[running_].done) continue;
-        threadIdx = {static_cast<unsigned int>(running_) % size.x,
-                     static_cast<unsigned int>(running_) / size.x, 0};
-        swapcontext(&scheduler_, &fibers_[running_].context);
-        running = running || !fibers_[running_].done;
+    std::vector<size_t> order(fibers_.size());
+    size_t done = 0;
+    for (int barriers = 0; done == 0; ++barriers) {
+      change_order(order);
+      for (const size_t thread : order) {
+        running_ = thread;
+        threadIdx = {static_cast<unsigned int>(thread) % size.x,
+                     static_cast<unsigned int>(thread) / size.x, 0};
+        swapcontext(&scheduler_, &fibers_[thread].context);
+        if (fibers_[thread].done) ++done;
+      }
+      if (done != 0 && done != fibers_.size()) {
+        throw std::logic_error(std::to_string(done) + " of " + std::to_string(fibers_.size()) +
+                               " threads of a block end after " + std::to_string(barriers) +
+                               " barriers, the others wait at one more");
       }
     }
   }

@@ -1,0 +1,112 @@
+// The start of NCCL, with functions of NCCL and CUDA that this file defines in place of their
+// libraries: what fails on a machine with GPUs can be had anywhere.
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nccl.h>
+
+#include "worker/cuda/nccl_communicator.h"
+
+namespace {
+
+int starts = 0;
+int starts_that_succeed = 0;
+int aborts = 0;
+
+}  // namespace
+
+extern "C" {
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId*) { return ncclSuccess; }
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int, ncclUniqueId, int, ncclConfig_t*) {
+  *comm = reinterpret_cast<ncclComm_t>(&starts);
+  return ++starts <= starts_that_succeed ? ncclSuccess : ncclSystemError;
+}
+ncclResult_t ncclCommAbort(ncclComm_t) {
+  ++aborts;  // it may wait for the peers for ever
+  return ncclSuccess;
+}
+const char* ncclGetErrorString(ncclResult_t) { return "unhandled system error"; }
+const char* ncclGetLastError(ncclComm_t) { return "no interface"; }
+
+// Never reached.
+ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclInternalError; }
+ncclResult_t ncclCommDestroy(ncclComm_t) { return ncclInternalError; }
+ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t*) { return ncclInternalError; }
+ncclResult_t ncclGroupStart() { return ncclInternalError; }
+ncclResult_t ncclGroupEnd() { return ncclInternalError; }
+ncclResult_t ncclSend(const void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) {
+  return ncclInternalError;
+}
+ncclResult_t ncclRecv(void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) {
+  return ncclInternalError;
+}
+ncclResult_t ncclBroadcast(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t,
+                           cudaStream_t) {
+  return ncclInternalError;
+}
+ncclResult_t ncclReduce(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, int, ncclComm_t,
+                        cudaStream_t) {
+  return ncclInternalError;
+}
+ncclResult_t ncclAllReduce(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t,
+                           cudaStream_t) {
+  return ncclInternalError;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t*, unsigned) { return cudaErrorNoDevice; }
+cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaErrorNoDevice; }
+cudaError_t cudaEventQuery(cudaEvent_t) { return cudaErrorNoDevice; }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaErrorNoDevice; }
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaErrorNoDevice; }
+cudaError_t cudaGetLastError() { return cudaErrorNoDevice; }
+const char* cudaGetErrorString(cudaError_t) { return "no device"; }
+
+}  // extern "C"
+
+namespace c10::cuda {
+
+CUDAStream getStreamFromPool(const bool, DeviceIndex) {
+  return CUDAStream(CUDAStream::UNCHECKED, Stream(Stream::DEFAULT, Device(DeviceType::CUDA, 0)));
+}
+CUDAStream getCurrentCUDAStream(DeviceIndex) { return getStreamFromPool(false, 0); }
+cudaStream_t CUDAStream::stream() const { return nullptr; }
+
+}  // namespace c10::cuda
+
+namespace dotresize {
+namespace {
+
+/// Rank 0 of two.
+class Host final : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  void broadcast(at::Tensor&, int) override {}
+  void reduce_sum(at::Tensor&, int) override {}
+  void all_reduce_sum(at::Tensor&) override {}
+  std::unique_ptr<Transfer> send(const at::Tensor&, int) override { return nullptr; }
+  std::unique_ptr<Transfer> receive(at::Tensor&, int) override { return nullptr; }
+  void barrier() override {}
+};
+
+/// What is caught is what the job tells log and server: before anything that may block.
+TEST(NcclStart, FailureIsThrownBeforeAnyAbort) {
+  for (starts_that_succeed = 0; starts_that_succeed < 2; ++starts_that_succeed) {
+    starts = 0;
+    Host host;
+    try {
+      const NcclCommunicator comm(host, wait_at_most(std::chrono::seconds(5)));
+      FAIL() << "it has started";
+    } catch (const CommunicationError& error) {
+      EXPECT_STREQ(error.what(),
+                   "start of NCCL failed in NCCL: unhandled system error: no interface");
+    }
+    EXPECT_EQ(starts, starts_that_succeed + 1);
+    EXPECT_EQ(aborts, 0);
+  }
+}
+
+}  // namespace
+}  // namespace dotresize

@@ -1,0 +1,59 @@
+"""What can be read from machine code without a GPU: instructions of our kernels, architectures of the libraries."""
+
+import collections
+import os
+import pathlib
+import re
+import subprocess
+import sysconfig
+
+import pytest
+
+BUILD = pathlib.Path(os.environ["DOTRESIZE_BUILD"])
+PACKAGES = pathlib.Path(sysconfig.get_paths()["purelib"])
+TOOLS = PACKAGES / "triton" / "backends" / "nvidia" / "bin"
+STAGE = 8  # tokens between two barriers (l1_cost.cu)
+PAIRS = 8 * 8 * STAGE  # of a thread
+OF_THE_TILE = 4  # additions that find its indices, at most
+OF_A_STAGE = 64  # sums that are converted
+
+needs_tools = pytest.mark.skipif(not (TOOLS / "nvdisasm").exists(), reason="no nvdisasm: it comes with triton")
+
+
+def printed(*command):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True, timeout=100).stdout
+
+
+def instructions(cubin):
+    """{kernel: how often it has each instruction}, without the parts behind the dot."""
+    kernels, counts = {}, collections.Counter()
+    for line in printed(TOOLS / "nvdisasm", "--print-code", cubin).splitlines():
+        if section := re.match(r"\s*\.section\s+\.text\.(\w+)", line):
+            counts = kernels.setdefault(section.group(1), collections.Counter())
+        elif found := re.match(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?\w+\s+)?(\w+)", line):
+            counts[found.group(1)] += 1
+    return kernels
+
+
+@needs_tools
+@pytest.mark.parametrize("capability", [70, 80, 90])
+def test_kernels_add_as_often_as_they_must_and_keep_all_in_registers(capability, tmp_path):
+    subprocess.run([BUILD / "bin" / "write_cubins", tmp_path, str(capability)], check=True)
+    kernels = {**instructions(tmp_path / "l1_cost.cubin"), **instructions(tmp_path / "sinkhorn.cubin")}
+    assert set(kernels) == {"l1_cost_float", "l1_cost_half", "mirror_upper_triangle", "sinkhorn_rows", "sinkhorn_columns"}
+    for name, counts in kernels.items():
+        assert counts["LDL"] == counts["STL"] == 0, f"{name} has local memory"
+        assert counts["BAR"] > 0 or name == "sinkhorn_columns"
+    # A subtraction and an addition for each pair, two pairs at once in half precision: the absolute value is free.
+    assert kernels["l1_cost_float"]["FADD"] - 2 * PAIRS in range(OF_THE_TILE + 1)
+    if capability == 70:  # from sm_80 on the compiler takes HADD2 and HFMA2 in turn
+        assert kernels["l1_cost_half"]["HADD2"] - PAIRS in range(2 * OF_A_STAGE + 1)
+
+
+@needs_tools
+@pytest.mark.parametrize("library", ["nccl/lib/libnccl.so.2", "cusolver/lib/libcusolver.so.*", "cublas/lib/libcublas.so.*"])
+def test_libraries_have_code_for_the_v100(library):
+    (file,) = (PACKAGES / "nvidia").glob(library)
+    listed = printed(TOOLS / "cuobjdump", "--list-elf", file)
+    architectures = set(re.findall(r"\.(sm_\d+)\.cubin", listed))
+    assert {"sm_70", "sm_80", "sm_90"} <= architectures

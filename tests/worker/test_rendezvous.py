@@ -1,0 +1,39 @@
+"""Whole jobs over a transport whose transfers block both ranks until they are done, as NCCL's may: they end, and in the
+same bytes."""
+
+import pytest
+
+import harness
+
+RENDEZVOUS = harness.BIN / "dotresize-worker-rendezvous"
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"width": 200},
+        {"width": 200, "metric": "fisher"},
+        {"size": 1.6, "allocate": "auto", "head": "dense"},
+    ],
+    ids=["forward alone", "metric of the loss", "allocated"],
+)
+def test_a_job_whose_transfers_block_is_that_of_mpi(method, tmp_path, monkeypatch):
+    found = []
+    for worker in [harness.WORKER, RENDEZVOUS]:
+        monkeypatch.setattr(harness, "WORKER", worker)
+        directory = tmp_path / worker.name
+        directory.mkdir()
+        spec = harness.job(
+            directory / "out",
+            method={"name": "slicegpt", **method},
+            activations="original",
+            samples=12,
+            ranks=3,
+            evaluate=False,
+            calibration={"seqlen": 128},
+            resources={"timeout_s": 20},
+        )
+        report = harness.run_to_report(spec, directory)
+        assert report["calibration"]["schedule"] == "pipeline"
+        found.append(harness.outcome(directory / "out"))
+    assert found[0] == found[1]

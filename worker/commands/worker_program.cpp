@@ -1,0 +1,119 @@
+#include "worker/commands/worker_program.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/errors.h"
+#include "base/program.h"
+#include "job/spec/command_options.h"
+#include "worker/calibration/reason.h"
+#include "worker/commands/eval/eval_command.h"
+#include "worker/commands/run/job_command.h"
+#include "worker/commands/verify/verify_command.h"
+
+namespace dotresize {
+namespace {
+
+struct Arguments {
+  JobCommandOptions job;
+  EvalRequest eval;
+  VerifyRequest verify;
+  std::string output = "text";
+  std::string progress = "text";
+};
+
+void add_output_option(CLI::App& app, Arguments& arguments) {
+  app.add_option("-o,--output", arguments.output, "text, or json: one document on stdout")
+      ->check(CLI::IsMember({"text", "json"}));
+}
+
+void add_progress_option(CLI::App& app, Arguments& arguments) {
+  app.add_option("--progress", arguments.progress,
+                 "On stderr: text, or json for a program: a JSON text sequence (RFC 7464) of the "
+                 "API's Progress")
+      ->check(CLI::IsMember({"text", "json"}));
+}
+
+int run(const CLI::App* eval, const CLI::App* verify, Arguments& arguments,
+        const MakeTransport& transport) {
+  const bool json = arguments.output == "json";
+  const bool progress_records = arguments.progress == "json";
+  if (eval->parsed()) return eval_command(arguments.eval, json, progress_records);
+  arguments.job.progress_records = progress_records;
+  if (verify->parsed()) return verify_command(arguments.verify, json);
+  return run_job_command(arguments.job, transport);
+}
+
+/// Has libtorch ask for huge pages if a tensor is large: the kernel needs longer to hand out
+/// small ones than some kernels to fill them. Before the first tensor; who set the variable is
+/// right.
+void use_huge_pages() { ::setenv("THP_MEM_ALLOC_ENABLE", "1", /*overwrite=*/0); }
+
+}  // namespace
+
+int run_worker(int argc, char** argv, const MakeTransport& transport) {
+  use_huge_pages();
+  CLI::App app(
+      "Makes a language model narrower. Run one job, alone or as the ranks of `mpirun -np N "
+      "dotresize-worker JOB`.");
+  app.set_version_flag("--version", kVersion);
+  Arguments arguments;
+  auto* job = app.add_option("job", arguments.job.job_file, "Job file (YAML or JSON)");
+  app.add_option("--work-dir", arguments.job.work_dir,
+                 "Where tokenised text is cached (default: beside the job file)");
+  app.add_option("--trace", arguments.job.trace,
+                 "Timeline of all ranks to write, for chrome://tracing and Perfetto");
+  app.add_option("--attempt", arguments.job.attempt,
+                 "File of a server that started this by another launcher than mpirun on its own "
+                 "machine: where progress is told")
+      ->type_name("FILE");
+  app.add_option("--dense-loss", arguments.job.dense_loss,
+                 "File that keeps the dense model's loss for jobs that are evaluated on the same "
+                 "tokens: read if it is there, else written");
+  app.add_option("--decomposition-threads", arguments.job.decomposition_threads,
+                 "Threads of eigen solvers and QR, whose rounding depends on their number "
+                 "(default: those of this process)")
+      ->check(CLI::Range(1, 1 << 16).description(""));
+  app.add_flag("--fresh", arguments.job.fresh,
+               "Start anew even if an interrupted run of the job has left a journal");
+  app.add_option("--set", arguments.job.changes,
+                 "KEY=VALUE: changes a key of the job file; several times")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+  add_progress_option(app, arguments);
+  CLI::App* eval = app.add_subcommand("eval", "Perplexity and latency of models");
+  add_eval_options(*eval, arguments.eval);
+  add_output_option(*eval, arguments);
+  add_progress_option(*eval, arguments);
+  CLI::App* verify = app.add_subcommand("verify", "Check an output directory");
+  add_verify_options(*verify, arguments.verify);
+  add_output_option(*verify, arguments);
+  app.require_subcommand(0, 1);
+  try {
+    app.parse(argc, argv);
+    if (app.get_subcommands().empty() && job->empty()) throw CLI::RequiredError("job");
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    std::fprintf(stderr, "dotresize-worker: error: %s\n", error.what());
+    return kExitUsage;
+  }
+  try {
+    return run(eval, verify, arguments, transport);
+  } catch (const UsageError& error) {
+    std::fprintf(stderr, "dotresize-worker: error: %s\n", error.what());
+    return kExitUsage;
+  } catch (const InputError& error) {
+    std::fprintf(stderr, "dotresize-worker: error: %s\n", error.what());
+    return kExitBadData;
+  } catch (const ProgramMissing& error) {
+    std::fprintf(stderr, "dotresize-worker: error: %s\n", error.what());
+    return kExitUnavailable;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "dotresize-worker: error: %s\n", reason_of(error).c_str());
+    return kExitJobFailed;
+  }
+}
+
+}  // namespace dotresize
