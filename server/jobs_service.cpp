@@ -204,10 +204,8 @@ void JobsService::require_space() const {
 }
 
 void JobsService::require_own_output(const NewJob& job, const Caller& caller) {
-  const PinnedDirectory output(job.output);
-  if (!job.spec.output().overwrite() || !output) return;
-  const std::optional<OutputOwner> made_by = owner_of_output(output.path());
-  if (!made_by || made_by->job_id.empty()) return;
+  const std::optional<OutputOwner> made_by = owner_of_output(job.output);
+  if (!job.spec.output().overwrite() || !made_by || made_by->job_id.empty()) return;
   const std::optional<v1::Job> maker = store_.find(made_by->job_id);
   if (!maker || may_change(caller, maker->owner())) return;
   throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "NOT_THE_OWNER",

@@ -27,8 +27,8 @@ std::string_view tokenize_text_py();
 /// Runs one of the programs above, `what` in error messages, in $DOTRESIZE_PYTHON, else the
 /// environment of a source tree (build/bin/../../.venv), else the python3 of the PATH. Throws
 /// InputError with the program's last line of stderr if it ends with kExitBadData,
-/// ProgramMissing if Python or a package of it is missing, std::runtime_error if it fails in another
-/// way.
+/// ProgramMissing if Python or a package of it is missing, std::runtime_error if it fails in
+/// another way.
 void run_python_helper(const std::string& what, std::string_view source,
                        const std::vector<std::string>& arguments);
 
