@@ -52,13 +52,11 @@ const Schedule& schedule_of(v1::Calibration::Activations activations, const Reso
   return asked;
 }
 
-Dtype gpu_compute_dtype_of(v1::ComputeDtype::Name asked, const std::optional<LaunchFacts>& launch,
-                           bool gradients) {
+Dtype gpu_compute_dtype_of(v1::ComputeDtype::Name asked, const std::optional<LaunchFacts>& launch) {
   const bool has_bfloat16 =
       !launch || launch->devices.least_capability >= kFirstCapabilityWithBfloat16;
-  const Dtype without_bfloat16 = gradients ? Dtype::kFloat32 : Dtype::kFloat16;
   return find_dtype(v1::ComputeDtype::Name_Name(asked))
-      .value_or(has_bfloat16 ? Dtype::kBFloat16 : without_bfloat16);
+      .value_or(has_bfloat16 ? Dtype::kBFloat16 : Dtype::kFloat16);
 }
 
 void resolve_device(const v1::JobSpec& spec, const std::optional<LaunchFacts>& launch,
@@ -66,18 +64,11 @@ void resolve_device(const v1::JobSpec& spec, const std::optional<LaunchFacts>& l
   const v1::ComputeDtype::Name dtype = spec.resources().compute_dtype();
   const std::optional<DeviceKind> device = launch ? launch->devices.device : asked_device(spec);
   job.device = device.value_or(DeviceKind::kCpu);
-  if (device != DeviceKind::kCpu) {
-    job.gpu_compute_dtype = gpu_compute_dtype_of(dtype, launch, job.gradients());
-  }
+  if (device != DeviceKind::kCpu) job.gpu_compute_dtype = gpu_compute_dtype_of(dtype, launch);
   job.compute_dtype =
       job.device == DeviceKind::kCuda
           ? *job.gpu_compute_dtype
           : find_dtype(v1::ComputeDtype::Name_Name(dtype)).value_or(Dtype::kFloat32);
-  if (job.gradients() && (job.compute_dtype == Dtype::kFloat16 ||
-                          job.gpu_compute_dtype.value_or(Dtype::kFloat32) == Dtype::kFloat16)) {
-    fail("resources.compute_dtype",
-         "float16 is too narrow for the gradients of method.metric: fisher; float32 is available");
-  }
 }
 
 void require_regular_file(const std::string& key, const fs::path& path) {

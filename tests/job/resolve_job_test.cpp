@@ -447,16 +447,14 @@ TEST_F(ResolveJob, KeptStatisticsAreThoseOfTheDenseModelInAPipeline) {
   EXPECT_THAT(error(), HasSubstr("lies in calibration.statistics.save"));
 }
 
-TEST_F(ResolveJob, GradientsAreNotComputedInFloat16) {
+TEST_F(ResolveJob, GradientsAreComputedInFloat16WhereThereIsNoBfloat16) {
   text(
       "name: n\nmodel: {path: m}\noutput: {path: o}\n"
       "method: {name: slicegpt, sparsity: 0.2, metric: fisher}\n"
       "calibration: {text: [c.txt]}\nresources: {compute_dtype: float16}\n");
-  EXPECT_THAT(error(), HasSubstr("resources.compute_dtype: float16 is too narrow"));
+  EXPECT_EQ(resolve().gpu_compute_dtype, Dtype::kFloat16);
   spec_.mutable_resources()->clear_compute_dtype();
   const LaunchFacts v100{.ranks = 1, .devices = {DeviceKind::kCuda, 70}};
-  EXPECT_EQ(resolve_job(spec_, config_, v100).compute_dtype, Dtype::kFloat32);
-  spec_.mutable_method()->clear_metric();
   EXPECT_EQ(resolve_job(spec_, config_, v100).compute_dtype, Dtype::kFloat16);
 }
 

@@ -1,7 +1,7 @@
 // dump_maps MODEL TOKENS METHOD WIDTH pipeline|layerwise|token_parallel DIR GROUPS: under mpirun,
 // writes support, M and, of oblique maps, M_inv of every junction to DIR/junction-NN.safetensors,
 // so that a test can compare the maps of different numbers of ranks. METHOD may be followed by a
-// comma and the metric.
+// comma and the metric, and after fisher by another comma and float16, in which it then computes.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/core.h>
@@ -73,7 +73,8 @@ void dump(char** argv) {
   comm.barrier();
   const std::string name = argv[3];
   const Method& method = method_named(name.substr(0, name.find(',')));
-  const Metric metric = name.ends_with(",fisher") ? Metric::kFisher : Metric::kActivation;
+  const Metric metric =
+      name.find(",fisher") != std::string::npos ? Metric::kFisher : Metric::kActivation;
   const int64_t junctions = config.num_junctions();
   const int64_t groups = std::stoll(argv[7]);
   const CalibrationJob job{
@@ -85,6 +86,7 @@ void dump(char** argv) {
       .windows = calibration_windows(tokens.tokens, 16, 128),
       .map = {.basis = method.basis, .kind = method.map, .metric = metric},
       .widths = uniform_widths(config, /*head_sliced=*/true, std::stoll(argv[4])),
+      .compute_dtype = name.ends_with(",float16") ? at::kHalf : at::kFloat,
       .sharing = groups < junctions ? make_junction_groups(groups, junctions, junctions)
                                     : std::vector<int64_t>{}};
   const CalibrationObserver observer{[](int64_t) {}, [](int64_t) {}, [](int64_t) {}};

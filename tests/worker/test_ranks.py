@@ -75,6 +75,13 @@ def test_maps_in_the_metric_of_the_loss_do_not_depend_on_the_ranks(tokens, tmp_p
         assert not torch.allclose(found["M_inv"], found["M"].T, atol=1e-2)
 
 
+def test_maps_of_gradients_in_float16_are_close_to_those_in_float32_for_any_ranks(tokens, tmp_path):
+    half = check_ranks(tokens, tmp_path, "slicegpt,fisher,float16", "pipeline", more_ranks=[3])
+    for one, other in zip(half, maps(tokens, "slicegpt,fisher", "pipeline", 1, tmp_path / "float32")):
+        difference = one["M"] @ one["M_inv"] - other["M"] @ other["M_inv"]
+        assert torch.linalg.matrix_norm(difference) < 0.5 * WIDTH**0.5
+
+
 def test_a_shared_map_in_the_metric_of_the_loss_does_not_depend_on_the_ranks(tokens, tmp_path):
     check_ranks(
         tokens, tmp_path, "pca_dotresize,fisher", "pipeline", more_ranks=[3], groups=3

@@ -78,7 +78,7 @@ def test_bad_weights_are_refused_by_tensor(name, tensor, expected, spec, tmp_pat
 
 
 def test_overflow_of_float16_advises_another_dtype(spec, tmp_path):
-    large = torch.full((256, 768), 1e4, dtype=torch.bfloat16)
+    large = torch.full((256, 768), 6e4, dtype=torch.bfloat16)
     spec["model"]["path"] = copy_model(tmp_path, model__layers__1__mlp__down_proj__weight=large)
     spec["resources"].update(ranks=1, compute_dtype="float16")
     spec["calibration"]["samples"] = 2

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "worker/transformer/forward.h"
+#include "worker/transformer/half_product.h"
 
 namespace dotresize {
 namespace {
@@ -59,11 +60,15 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
   const auto heads = [&](size_t part, int64_t dim) {  // [batch, heads, tokens, dim]
     return parts[part].view({batch, tokens, -1, dim}).transpose(1, 2);
   };
-  const at::Tensor query =
-      apply_rotary(norm_heads(config, weights, 0, heads(0, config.head_dim)), rotary);
-  at::Tensor key = apply_rotary(norm_heads(config, weights, 1, heads(1, config.head_dim)), rotary);
+  const at::ScalarType dtype = weights.out_proj.at(0).weight.scalar_type();
+  const auto turned = [&](size_t part) {
+    return apply_rotary(norm_heads(config, weights, part, heads(part, config.head_dim)), rotary)
+        .to(dtype);
+  };
+  const at::Tensor query = turned(0);
+  at::Tensor key = turned(1);
   // The fast kernels want values of the keys' width: zeros come out as zeros.
-  at::Tensor value = heads(2, value_dim);
+  at::Tensor value = heads(2, value_dim).to(dtype);
   const bool narrow = value_dim < config.head_dim;
   if (narrow) value = at::constant_pad_nd(value, {0, config.head_dim - value_dim});
   const int64_t past = cache == nullptr ? 0 : cache->length();
@@ -86,8 +91,7 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
   if (narrow) attended = attended.narrow(3, 0, value_dim);
   const at::Tensor read = attended.transpose(1, 2).reshape({batch, tokens, -1});
   if (visit) visit(0, read);
-  const Linear& output = weights.out_proj.at(0);
-  return at::linear(read, output.weight, output.bias);
+  return apply_linear(weights.out_proj.at(0), read);
 }
 
 }  // namespace dotresize

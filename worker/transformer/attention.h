@@ -33,8 +33,9 @@ class KeyValueCache {
   int64_t length_ = 0;
 };
 
-/// Causal self-attention of normalised x [batch, tokens, k_in], in the weights' dtype: query head h
-/// attends to key head h / (heads / kv_heads). Returns [batch, tokens, k_out], skip not added.
+/// Causal self-attention of normalised x [batch, tokens, k_in], in the weights' activation_dtype
+/// (half_product.h); what attends is in their dtype. Query head h attends to key head
+/// h / (heads / kv_heads). Returns [batch, tokens, k_out], skip not added.
 /// `cache`: x follows the positions that it holds, and is appended to it; the table starts at x's
 /// first position. `visit`: gets what o reads, [batch, tokens, heads · value_head_dim], head after
 /// head.

@@ -18,6 +18,9 @@ at::Tensor gradient_through(const std::function<at::Tensor(const at::Tensor&)>& 
                             const at::Tensor& x, const at::Tensor& g);
 
 /// Of a sublayer (forward.h) that reads x [batch, tokens, d]; g: with respect to what it returns.
+/// In float16 the gradients within an attention are scaled by a power of two: the largest one of g
+/// to about 1, and if that overflows to less. The result is not scaled. If it is not finite,
+/// neither is x or g, or the attention has no scale at which it is.
 at::Tensor sublayer_gradient(const ModelConfig& config, const SublayerWeights& weights,
                              const RotaryTable& rotary, const at::Tensor& x, const at::Tensor& g);
 

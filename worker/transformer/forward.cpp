@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "job/model/model_config.h"
+#include "worker/transformer/half_product.h"
 
 namespace dotresize {
 namespace {
@@ -61,11 +62,11 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t diviso
 std::vector<at::Tensor> apply_in_proj(const std::vector<Linear>& in_proj, const at::Tensor& x,
                                       at::IntArrayRef widths) {
   if (in_proj.size() == 1) {
-    return at::linear(x, in_proj[0].weight, in_proj[0].bias).split_with_sizes(widths, /*dim=*/-1);
+    return apply_linear(in_proj[0], x).split_with_sizes(widths, /*dim=*/-1);
   }
   std::vector<at::Tensor> parts;
   parts.reserve(in_proj.size());
-  for (const Linear& linear : in_proj) parts.push_back(at::linear(x, linear.weight, linear.bias));
+  for (const Linear& linear : in_proj) parts.push_back(apply_linear(linear, x));
   return parts;
 }
 
@@ -73,7 +74,7 @@ at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& we
                             const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache,
                             const FeatureVisitor& features) {
   const at::Tensor normed = rms_norm(x, weights.norm, config.hidden_size, config.rms_norm_eps)
-                                .to(weights.in_proj.at(0).weight.scalar_type());
+                                .to(activation_dtype(weights.in_proj.at(0).weight.scalar_type()));
   return add_skip(update_of(config, weights, rotary, normed, cache, features).to(at::kFloat), x,
                   weights);
 }

@@ -14,7 +14,8 @@
 namespace dotresize {
 
 // The model's arithmetic, one sublayer at a time. The residual stream, the norms and the product
-// with the shortcut are float32; projections and attention run in the weights' dtype. Callers hold
+// with the shortcut are float32; projections and attention run in the weights' dtype, projections
+// of float16 with rows that are scaled (half_product.h). Callers hold
 // c10::InferenceMode or at::NoGradGuard, but for those that need gradients (backward.h): of an x
 // that requires them everything here is differentiable.
 

@@ -10,6 +10,7 @@
 #include "job/plan/block_sizes.h"
 #include "worker/transformer/backward.h"
 #include "worker/transformer/forward.h"
+#include "worker/transformer/half_product.h"
 
 namespace dotresize {
 namespace {
@@ -58,6 +59,12 @@ class LabelDraw {
   at::Tensor labels_;
 };
 
+/// probabilities [tokens, n] float32 · rows [n, d]: [tokens, d] float32.
+at::Tensor times_rows(const at::Tensor& probabilities, const at::Tensor& rows) {
+  if (rows.scalar_type() == at::kHalf) return half_product(probabilities, rows);
+  return at::mm(probabilities.to(rows.scalar_type()), rows).to(at::kFloat);
+}
+
 /// With respect to the normed stream [tokens, d] in the compute dtype: p·W - W[label], float32.
 at::Tensor normed_gradient(const at::Tensor& head, const at::Tensor& normed,
                            const at::Tensor& uniforms) {
@@ -67,7 +74,7 @@ at::Tensor normed_gradient(const at::Tensor& head, const at::Tensor& normed,
   for_each_block(head, normed, [&](const at::Tensor& rows, const at::Tensor& logits) {
     const at::Tensor probabilities = (logits - log_sum).exp_();
     draw.add(probabilities);
-    gradient += at::mm(probabilities.to(rows.scalar_type()), rows).to(at::kFloat);
+    gradient += times_rows(probabilities, rows);
   });
   return gradient.sub_(head.index_select(0, draw.labels(head.size(0))).to(at::kFloat));
 }

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "worker/transformer/forward.h"
+#include "worker/transformer/half_product.h"
 
 namespace dotresize {
 
@@ -17,11 +18,11 @@ at::Tensor mlp_forward(const std::vector<Linear>& in_proj, const Linear& out_pro
     at::silu_(hidden).mul_(parts[1]);
   }
   if (visit) visit(0, hidden);
-  return at::linear(hidden, out_proj.weight, out_proj.bias);
+  return apply_linear(out_proj, hidden);
 }
 
 Routing route(const MixtureConfig& config, const Linear& router, const at::Tensor& x) {
-  const at::Tensor logits = at::linear(x, router.weight);
+  const at::Tensor logits = apply_linear({router.weight, {}}, x);
   auto [weights, experts] =
       at::topk(at::softmax(logits, /*dim=*/-1, at::kFloat), config.experts_per_token, /*dim=*/-1);
   if (config.normed_weights) weights = weights / weights.sum(/*dim=*/-1, /*keepdim=*/true);

@@ -1,0 +1,67 @@
+#include "worker/transformer/half_product.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace dotresize {
+namespace {
+
+/// Powers of two [n, 1] float32 that bring the largest entry of each row into [0.5, 1).
+at::Tensor row_scales(const at::Tensor& rows) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const at::Tensor largest =
+      at::linalg_vector_norm(rows, infinity, at::IntArrayRef{-1}, /*keepdim=*/true)
+          .clamp_min_(std::numeric_limits<float>::min());
+  return std::get<0>(at::frexp(largest)).div_(largest);  // mantissa over mantissa · 2^e: exact
+}
+
+/// rows [n, in], matrix [in, out].
+at::Tensor scaled_product(const at::Tensor& rows, const at::Tensor& matrix) {
+  TORCH_CHECK(rows.scalar_type() == at::kFloat && matrix.scalar_type() == at::kHalf,
+              "float32 is multiplied with float16, not ", rows.scalar_type(), " with ",
+              matrix.scalar_type());
+  const at::Tensor scales = row_scales(rows);
+  at::Tensor narrow = at::empty(rows.sizes(), matrix.options());
+  at::mul_out(narrow, rows, scales);
+  return at::div(at::mm(narrow, matrix), scales);
+}
+
+class HalfProduct : public torch::autograd::Function<HalfProduct> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& rows,
+                            const at::Tensor& matrix) {
+    context->save_for_backward({matrix});
+    return scaled_product(rows, matrix);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    return {scaled_product(gradients.at(0), context->get_saved_variables().at(0).t()), {}};
+  }
+};
+
+}  // namespace
+
+at::ScalarType activation_dtype(at::ScalarType weights) {
+  return weights == at::kHalf ? at::kFloat : weights;
+}
+
+at::Tensor half_product(const at::Tensor& x, const at::Tensor& matrix) {
+  const at::Tensor rows = x.reshape({-1, x.size(-1)});
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape.back() = matrix.size(1);
+  const at::Tensor product =
+      x.requires_grad() ? HalfProduct::apply(rows, matrix) : scaled_product(rows, matrix);
+  return product.view(shape);
+}
+
+at::Tensor apply_linear(const Linear& linear, const at::Tensor& x) {
+  if (linear.weight.scalar_type() != at::kHalf) return at::linear(x, linear.weight, linear.bias);
+  at::Tensor y = half_product(x.to(at::kFloat), linear.weight.t());
+  return linear.bias.defined() ? y.add_(linear.bias) : y;
+}
+
+}  // namespace dotresize
