@@ -8,8 +8,7 @@ void JobTime::add_moments(PhaseTimes& times, double tokens, double junctions) co
   const double blocks = tokens / std::min<double>(microbatch_tokens(), kGramBlockTokens);
   const double gram =
       tokens * counts.gram / (rates_.cuda ? rates_.float32_gemm : rates_.float64_gemm) +
-      (job_.gradients() ? 2.0 : 1.0) * blocks * gram_block_bytes(config_.hidden_size) /
-          rates_.memory;
+      (job_.gradients() ? 2.0 : 1.0) * blocks * gram_block_bytes(d(), packs()) / rates_.memory;
   times.add("gram", junctions * gram);
   times.add("rotate", junctions * tokens * counts.rotate / rates_.float32_gemm);
   times.add("cost", junctions * tokens * counts.pairs / rates_.l1_cost);
@@ -18,7 +17,8 @@ void JobTime::add_moments(PhaseTimes& times, double tokens, double junctions) co
 void JobTime::add_backward(PhaseTimes& times, const RankShard& shard, double passes) const {
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
     const double once = forward(config_, s, widths_of(config_, s), tokens());
-    times.add("backward", passes * number(kBackwardPasses) * once);
+    const bool again = plan_.recomputes() && (s + 1 < shard.end_sublayer || last(shard));
+    times.add("backward", passes * number(kBackwardPasses + (again ? 1 : 0)) * once);
   }
   if (!last(shard)) return;
   // The logits twice, and a product with their gradients.
@@ -128,7 +128,7 @@ PhaseTimes JobTime::keep_statistics() const {
   const double written = number(saved_statistics_bytes(config_, job_));
   const double read = number(read_statistics_bytes(config_, job_));
   PhaseTimes times;
-  times.add("journal", written / ranks() / rates_.disk_write + written / ranks() / rates_.hash);
+  times.add("journal", put(written / ranks()));
   // Their hashes are compared before, and what was just written is in the cache.
   times.add("read", disk(read / ranks(), read, job_.statistics.saved()));
   if (job_.statistics.used()) times.add("journal", read / ranks() / rates_.hash);
@@ -147,7 +147,8 @@ PhaseTimes JobTime::load_stages() const {
 }
 
 PhaseTimes JobTime::passes_of_pipeline() const {
-  PhaseTimes times = load_stages();
+  PhaseTimes times;
+  times.add(load_stages(), number(plan_.junction_groups));
   const auto stage_of = [&](const RankShard& shard) {
     PhaseTimes stage;
     for (int64_t s = shard.first_sublayer; s < shard.end_run(summed()); ++s) {
@@ -164,18 +165,49 @@ PhaseTimes JobTime::passes_of_pipeline() const {
   return times;
 }
 
-/// The dense model's junctions before anything is chosen: the same sums and decompositions.
+PhaseTimes JobTime::see_bases() const {
+  const double share = number(sampled_rise_windows(expected_samples(job_), seqlen())) /
+                       number(expected_samples(job_));
+  const double passes = number(plan_.bases_groups) * share;
+  PhaseTimes times;
+  times.add(load_stages());
+  times.add(streamed(of_ranks([&](const RankShard& shard) {
+    PhaseTimes stage;
+    for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
+      stage.add("forward", passes * forward(config_, s, widths_of(config_, s), tokens()));
+    }
+    add_backward(stage, shard, passes);
+    stage.add("gram", number(mapped(shard)) * share * tokens() *
+                          (4.0 * d() * d() / rates_.float32_gemm + 60.0 * d() / rates_.memory));
+    stage.add("communicate", 2.0 * passes * 4.0 * tokens() * d() / rates_.link - stage.total());
+    return stage;
+  })));
+  return times;
+}
+
+/// The dense model's junctions before anything is chosen: the same sums and decompositions. In a
+/// dense round the sums are taken in the passes for the features.
 PhaseTimes JobTime::measure_junctions() const {
   if (!job_.allocation) return {};
   PhaseTimes times;
-  times.add(passes_of_pipeline(), plan_.dense_round() ? 1.0 : 2.0);
+  if (plan_.dense_round()) {
+    times.add(side_by_side(of_ranks([&](const RankShard& shard) {
+      PhaseTimes sums;
+      add_moments(sums, tokens(), number(shard.junctions(summed())));
+      return sums;
+    })));
+  } else {
+    times.add(passes_of_pipeline());
+  }
+  times.add(see_bases());
   PhaseTimes junction;
-  const double bytes = 16.0 * d() * d();
+  const double bytes = (packs() ? 8.0 : 16.0) * d() * d();
   junction.add("eigen", eigen());
   junction.add("solve", 7.0 * d() * d() * d() / rates_.float64_gemm);
-  junction.add("journal", bytes / rates_.disk_write + bytes / rates_.hash);
-  // Two maps in the metric of the loss, rotated into each other.
-  if (!job_.stock_output()) junction.add("align", align(1) + 8.0 * d() * d() * d() / rates_.qr);
+  // While the next one is decomposed.
+  junction.add("journal", put(bytes) - (rates_.cuda ? eigen() : 0.0));
+  // A map in the metric of the loss, and the one before rotated into it.
+  if (!job_.stock_output()) junction.add("align", align(1) + 4.0 * d() * d() * d() / rates_.qr);
   times.add(side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes measuring;
     measuring.add(junction, number(mapped(shard)));

@@ -7,19 +7,18 @@ namespace dotresize {
 PhaseTimes JobTime::stream_features(const RankShard& shard) const {
   const double passes = number(plan_.cut_passes());
   const double rounds = number(plan_.cut_rounds);
-  const double rounds_run = rounds / number(job_.mlp->rounds());  // of those that are counted
-  const double back = job_.gradients() ? passes : 0.0;
+  const double back = number(plan_.cut_passes_back);
   const double blocks = tokens() / std::min<double>(microbatch_tokens(), kGramBlockTokens);
   const double gemm = rates_.cuda ? rates_.float32_gemm : rates_.float64_gemm;
   PhaseTimes stage;
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
     const CutCounts counts = cut_counts(config_, job_, s);
     stage.add("forward", passes * forward(config_, s, widths_of(config_, s), tokens()));
-    stage.add("gram", rounds_run *
-                          (tokens() * counts.gram / gemm + blocks * counts.blocks / rates_.memory));
-    if (job_.gradients() && may_be_cut(job_, s)) {
-      stage.add("gram", rounds * (tokens() * 1.125 * d() * d() / gemm +
-                                  blocks * gram_block_bytes(config_.hidden_size) / rates_.memory));
+    stage.add("gram", rounds * (tokens() * counts.gram / gemm +
+                                blocks * gram_block_bytes(counts.width, packs()) / rates_.memory));
+    if (job_.gradients() && !job_.allocation && may_be_cut(job_, s)) {
+      stage.add("gram", tokens() * 1.125 * d() * d() / gemm +
+                            blocks * gram_block_bytes(d(), packs()) / rates_.memory);
     }
   }
   if (back > 0.0) add_backward(stage, shard, back);
@@ -39,7 +38,8 @@ PhaseTimes JobTime::share_features() const {
     const CutCounts counts = cut_counts(config_, job_, s);
     const double times = is_attention(s) ? 1.0 : 2.0;
     work.add("forward", times * forward(config_, s, widths_of(config_, s), share));
-    work.add("gram", share * counts.gram / gemm + blocks * counts.blocks / rates_.memory);
+    work.add("gram",
+             share * counts.gram / gemm + blocks * gram_block_bytes(counts.width) / rates_.memory);
     const auto parameters =
         number(sublayer_parameters(config_, s, config_.hidden_size, config_.hidden_size, false));
     read += parameters;
@@ -55,15 +55,21 @@ PhaseTimes JobTime::share_features() const {
 PhaseTimes JobTime::remove_features(int64_t sublayer) const {
   const CutCounts counts = cut_counts(config_, job_, sublayer);
   PhaseTimes times;
-  times.add("cut", counts.solve / rates_.float64_gemm + counts.bytes / rates_.memory);
-  times.add("journal", counts.journal / rates_.disk_write + counts.journal / rates_.hash);
+  // A step is a few dozen small kernels, each of which has to be launched.
+  constexpr double kStepOnGpu = 2e-4;
+  times.add("cut", counts.solve / rates_.float64_gemm + counts.bytes / rates_.memory +
+                       (rates_.cuda ? kStepOnGpu * counts.steps : 0.0));
+  // One is written while the next one is cut.
+  const double meanwhile = rates_.cuda ? counts.cuts / rates_.float64_gemm : 0.0;
+  times.add("journal", put(counts.journal) - meanwhile);
   return times;
 }
 
 PhaseTimes JobTime::cut_sublayers() const {
   if (!job_.mlp) return {};
   if (!is_pipeline()) return share_features();
-  PhaseTimes times = load_stages();
+  PhaseTimes times;
+  times.add(load_stages(), number(plan_.cut_passes()));
   times.add(streamed(of_ranks([&](const RankShard& shard) { return stream_features(shard); })));
   times.add(side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes removing;

@@ -26,8 +26,9 @@ PhaseTimes JobTime::check_weights() const {
 
 /// Each rank takes its share of the tokens through one sublayer after the other, of which it reads
 /// a part and gets the rest from the other ranks; then all read the head.
-PhaseTimes JobTime::evaluate(const ModelConfig& model, Dtype stored, bool first) const {
-  const double tokens = share_of_tokens();
+PhaseTimes JobTime::evaluate(const ModelConfig& model, Dtype stored, bool first,
+                             double windows) const {
+  const double tokens = windows * share_of_tokens();
   const double head = number(model.vocab_size * model.head_width());
   const double sublayers =
       number(stored_parameters(model)) - head - (model.tie_word_embeddings ? 0.0 : head);
@@ -46,10 +47,21 @@ PhaseTimes JobTime::evaluate(const ModelConfig& model, Dtype stored, bool first)
   return times;
 }
 
+PhaseTimes JobTime::check_choice(const ModelConfig& output) const {
+  if (!job_.allocation) return {};
+  const double held_out = 1.0 / 8.0;
+  PhaseTimes times;
+  times.add("check",
+            2.0 * evaluate(config_, job_.source_dtype, !job_.evaluation, held_out).total() +
+                evaluate(output, job_.output_dtype, false, held_out).total() +
+                2.0 * held_out * compare(output).total());
+  return times;
+}
+
 PhaseTimes JobTime::keep_states() const {
   const double bytes = number(expected_states_bytes(config_, job_)) / ranks();
   PhaseTimes times;
-  times.add("journal", bytes / rates_.disk_write + bytes / rates_.hash);
+  times.add("journal", put(bytes));
   return times;
 }
 

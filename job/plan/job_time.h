@@ -34,8 +34,13 @@ class JobTime {
 
   /// The ends' vocabulary, and all sublayers if the first step does not load them.
   PhaseTimes check_weights() const;
-  /// Perplexity of the source (`first`: which nobody has read yet) or of the output.
-  PhaseTimes evaluate(const ModelConfig& model, Dtype stored, bool first) const;
+  /// Perplexity of the source (`first`: which nobody has read yet) or of the output; `windows`: of
+  /// the calibration's, a share.
+  PhaseTimes evaluate(const ModelConfig& model, Dtype stored, bool first,
+                      double windows = 1.0) const;
+  /// The dense model, a choice without maps and the output on the held-out windows
+  /// (`method.allocate`).
+  PhaseTimes check_choice(const ModelConfig& output) const;
   /// What evaluating the dense model and the output takes longer if their predictions are compared.
   PhaseTimes keep_states() const;
   PhaseTimes compare(const ModelConfig& output) const;
@@ -53,12 +58,18 @@ class JobTime {
   /// Of the stages, whose weights are loaded for it.
   PhaseTimes passes_of_pipeline() const;
   PhaseTimes measure_junctions() const;
+  /// A part of the tokens, seen in the bases of the junctions.
+  PhaseTimes see_bases() const;
   /// Statistics that are saved, and those that are read.
   PhaseTimes keep_statistics() const;
   PhaseTimes layerwise() const;
   PhaseTimes token_parallel() const;
 
   bool is_pipeline() const { return job_.schedule.pipelined; }
+  /// Whether Gram matrices are packed (CalibrationJob::packs_sums).
+  bool packs() const {
+    return rates_.cuda && is_pipeline() && job_.compute_dtype != Dtype::kFloat32;
+  }
   /// Passes of all calibration tokens through the pipeline.
   double forward_passes() const { return number(job_.method.passes() * plan_.junction_groups); }
   double backward_passes() const { return job_.gradients() ? number(plan_.junction_groups) : 0.0; }
@@ -121,6 +132,10 @@ class JobTime {
   double disk(double bytes, double model_bytes, bool again) const {
     const double on_host = model_bytes * number(rates_.ranks_per_host) / ranks();
     return again && on_host <= rates_.cache_bytes ? 0.0 : bytes / rates_.disk_read;
+  }
+  /// Into the journal: an entry is hashed while it is written.
+  double put(double bytes) const {
+    return std::max(bytes / rates_.disk_write, bytes / rates_.hash);
   }
   /// Copied as another dtype, checked to be finite, and brought to the device.
   double convert(double parameters, Dtype stored, Dtype loaded) const {

@@ -43,6 +43,15 @@ struct Sizes {
   bool oblique() const { return r.job.oblique_maps(); }
   bool has_head() const { return r.shard.end_sublayer == r.config.num_sublayers(); }
 
+  /// As CalibrationJob::packs_sums; ranks that share the tokens of a junction do not.
+  bool packed() const { return on_gpu() && r.job.schedule.pipelined && compute_bytes < kFloat; }
+  /// Of a Gram matrix that is summed: packed in blocks of rows (worker/maps/moments.cpp).
+  int64_t gram_sum(int64_t width) const {
+    if (!packed()) return width * width * kDouble;
+    return width * (width + std::clamp<int64_t>(width / 8, 64, 1024)) / 2 * kFloat;
+  }
+  /// Whether gradients go back in the passes for the features.
+  bool cuts_go_back() const { return gradients() && !(r.job.allocation && r.job.head_sliced); }
   int64_t square() const { return d * d * kDouble; }
   int64_t rectangle() const { return d * k * kDouble; }
   int64_t tokens() const { return microbatch_samples(seqlen) * seqlen; }
@@ -99,10 +108,15 @@ struct Sizes {
   /// The largest number of features, of one MLP, of one expert or of an attention.
   int64_t features() const;
   int64_t feature_sums(int64_t at_once) const;
+  int64_t kept_sums() const;
   int64_t at_features() const;
   int64_t removing() const;
 
   int64_t first_sums() const {
+    const int64_t costs = transport() && !pca() ? square() : 0;
+    return gram_sum(d) * (gradients() ? 2 : 1) + costs;
+  }
+  int64_t whole_first_sums() const {
     return square() * ((transport() && !pca() ? 2 : 1) + (gradients() ? 1 : 0));
   }
   /// Beside U: the factor of the metric and the Gram matrix, which wait with it.
@@ -199,7 +213,9 @@ int64_t Sizes::insides() const {
   const int64_t mlp = 3 * config.intermediate_size;
   // An expert's tokens are gathered and its results added up.
   const int64_t mixture = config.mixture ? 3 * (config.mixture->intermediate_size + d) : 0;
-  return tokens() * (compute_bytes * (std::max({attention, mlp, mixture}) + d) + kFloat * d);
+  // Between two products of float16 everything is float32.
+  const int64_t bytes = r.compute == Dtype::kFloat16 ? kFloat : compute_bytes;
+  return tokens() * (bytes * (std::max({attention, mlp, mixture}) + d) + kFloat * d);
 }
 
 /// Of a microbatch while its sums are taken: the rotated copy and the cost kernel's; on the CPU a
@@ -229,7 +245,9 @@ int64_t Sizes::backward() const {
   const int64_t transfers = r.job.ranks > 1 ? 2 * microbatch_stream() : 0;
   const int64_t rows = std::min(kGradientVocabularyRows, r.config.vocab_size);
   const int64_t loss = has_head() ? tokens() * (6 * rows + 4 * d) * kFloat : 0;
-  return under_way * (sublayers + 1) * microbatch_stream() + transfers + 3 * insides() + loss;
+  const int64_t inputs =
+      r.shard.recomputes ? under_way + sublayers + 1 : under_way * (sublayers + 1);
+  return inputs * microbatch_stream() + transfers + 3 * insides() + loss;
 }
 
 int64_t Sizes::features() const {
@@ -238,19 +256,30 @@ int64_t Sizes::features() const {
   return std::max({dense, r.config.mixture ? r.config.mixture->intermediate_size : 0, attention});
 }
 
-/// Of the MLP, of all experts of a mixture or of an attention, and the gradients' behind it: the
-/// largest ones.
+/// Of the MLP, of all experts of a mixture or of an attention, and the gradients' behind it: of so
+/// many neighbours that have most.
 int64_t Sizes::feature_sums(int64_t at_once) const {
   // A rank that shares the tokens meets the MLPs of all ranks.
   const bool stage = r.job.schedule.pipelined;
   const int64_t end = stage ? r.shard.end_sublayer : r.config.num_sublayers();
   std::vector<int64_t> sums;
   for (int64_t s = stage ? r.shard.first_sublayer : 0; s < end; ++s) {
-    sums.push_back(cut_sums_bytes(r.config, r.job, s) + (gradients() ? square() : 0));
+    if (!may_be_cut(r.job, s)) continue;
+    const int64_t matrices = is_attention(s) ? 1 : mlp_count(r.config, s);
+    const int64_t width = is_attention(s) ? attention_features(r.config) : mlp_width(r.config, s);
+    sums.push_back(matrices * gram_sum(width) + (cuts_go_back() ? gram_sum(d) : 0));
   }
-  std::ranges::sort(sums, std::greater<>());
-  sums.resize(std::min(sums.size(), static_cast<std::size_t>(at_once)));
-  return std::accumulate(sums.begin(), sums.end(), int64_t{0});
+  const auto together = std::min<int64_t>(at_once, std::ssize(sums));
+  int64_t most = 0;
+  for (auto first = sums.begin(); sums.end() - first >= together && together > 0; ++first) {
+    most = std::max(most, std::accumulate(first, first + together, int64_t{0}));
+  }
+  return most;
+}
+
+/// Of all the rank's sublayers.
+int64_t Sizes::kept_sums() const {
+  return r.shard.keeps_sums ? feature_sums(r.config.num_sublayers()) : 0;
 }
 
 /// The features of a microbatch in float32; on the CPU a block in float64; products of some rows.
@@ -260,12 +289,17 @@ int64_t Sizes::at_features() const {
   return tokens() * f * kFloat + block + 2 * kDouble * f * std::clamp<int64_t>(f / 8, 64, 1024);
 }
 
-/// Beside the sums: of a Gram matrix, which is one of them, the factor and the inverse with down,
-/// also in the metric of the loss; then with the inverse alone what the removal makes of down, and
-/// all that the journal gets.
+/// Beside the sums: of a Gram matrix, which is one of them, the factor and the inverse; then the
+/// inverse, the products of down, and of both what is left of them while the others leave; or of a
+/// cut the columns that are left, of these their rows and the factor, and what the journal gets. A
+/// matrix that was packed is made beside. Where features are removed for a cut alone the Gram
+/// matrix stays.
 int64_t Sizes::removing() const {
   const int64_t f = features();
-  return kDouble * std::max(2 * f * f + 2 * d * f, 6 * d * f) + (gradients() ? 3 * square() : 0);
+  const bool beside = packed() || !(r.job.mlp && r.job.mlp->allocated);
+  const int64_t matrices = beside ? 3 : 2;
+  const int64_t metric = gradients() ? 3 * square() : 0;
+  return kDouble * std::max(matrices * f * f + 2 * d * f, 6 * d * f) + metric;
 }
 
 int64_t Sizes::second_sums() const {
@@ -275,7 +309,7 @@ int64_t Sizes::second_sums() const {
 
 /// Per junction of a group, after the passes.
 int64_t Sizes::waiting_to_solve() const {
-  if (!pca()) return first_sums();
+  if (!pca()) return whole_first_sums();
   return (transport() ? square() : 0) + (on_gpu() ? 0 : square() + metric());
 }
 
@@ -365,22 +399,44 @@ int64_t RankMemory::pipeline() const {
   const int64_t weights = s.stage_weights();
   const int64_t first = n * s.first_sums() + s.microbatch() + s.backward();
   // A shared map's sums, and those that are added to them.
-  const int64_t shared = job.junction_groups.empty() ? 0 : 2 * s.first_sums() + s.square();
-  // In the metric of the loss a matrix more is decomposed, and what is left is as large as the
-  // sums.
-  const int64_t metric = s.oblique() ? s.square() : 0;
-  const int64_t decomposing = std::max(n * (s.square() + s.metric()), shared) + s.eigen() + metric;
-  const int64_t second = s.second_pass() ? n * s.second_sums() + s.microbatch() : 0;
+  const int64_t shared = job.junction_groups.empty() ? 0 : 2 * s.whole_first_sums() + s.square();
+  // In the metric of the loss a matrix more is decomposed. What is packed becomes whole.
+  const int64_t whole = (s.packed() ? s.whole_first_sums() : 0) + (s.oblique() ? s.square() : 0);
   const int64_t last = std::max(s.solving(), s.describing());
   const int64_t more = n > 1 ? std::max(s.described_beside() + s.solving(), s.describing()) : 0;
-  const int64_t solving =
-      std::max((n - 1) * s.waiting_to_solve() + more, s.waiting_to_solve() + last) + shared;
-  const int64_t passes = job.statistics.used()
-                             ? std::max(decomposing, solving)
-                             : weights + std::max({first, decomposing, second, solving});
+  int64_t passes = weights + first;
+  int64_t solving = 0;
+  if (s.second_pass() || job.statistics.used() || shared > 0) {
+    // All of a group are decomposed, and wait.
+    const int64_t decomposing = std::max(n * (s.square() + s.metric()), shared) + s.eigen() + whole;
+    const int64_t second = s.second_pass() ? n * s.second_sums() + s.microbatch() : 0;
+    passes = std::max(passes, weights + std::max(decomposing, second));
+    solving = std::max((n - 1) * s.waiting_to_solve() + more, s.waiting_to_solve() + last) + shared;
+    if (job.statistics.used()) {
+      passes = decomposing;
+    } else if (shared > 0) {
+      solving += weights;
+    }
+  } else {
+    // Each is decomposed when its turn comes, while one before is described.
+    const int64_t beside = n > 1 ? s.described_beside() : 0;
+    const int64_t decomposing = n * s.first_sums() + s.eigen() + whole + beside;
+    solving = std::max({decomposing, (n - 1) * s.first_sums() + s.waiting_to_solve() + more,
+                        s.waiting_to_solve() + last});
+  }
+  return std::max({passes, solving, s.aligning(), s.folding()});
+}
+
+int64_t RankMemory::bases() const {
+  if (!job.allocation) return 0;
+  const Sizes s(*this);
+  const int64_t n = std::min(shard.bases_at_once, shard.junctions(job.widths.mapped_count));
+  // Two matrices in float32 of each; the pass, or what they are made of.
+  const int64_t seen =
+      n * s.square() +
+      std::max(s.stage_weights(shard.end_sublayer) + s.microbatch() + s.backward(), 3 * s.square());
   // Of two junctions the factor and the eigenvectors; their maps and the rotation between these.
-  const int64_t predicting = job.allocation ? 12 * s.square() : 0;
-  return std::max({passes, predicting, s.aligning(), s.folding()});
+  return std::max(seen, 14 * s.square());
 }
 
 int64_t RankMemory::folding() const { return Sizes(*this).folding(); }
@@ -427,8 +483,10 @@ int64_t RankMemory::sublayer_cut() const {
   const int64_t n = s.cut_at_once();
   if (!job.mlp || (n == 0 && job.schedule.pipelined)) return 0;
   if (job.schedule.pipelined) {
-    const int64_t pass = s.microbatch() + s.at_features() + s.backward();
-    return s.stage_weights(shard.end_sublayer) + s.feature_sums(n) + std::max(pass, s.removing());
+    const int64_t pass = s.stage_weights(shard.end_sublayer) + s.microbatch() + s.at_features() +
+                         (s.cuts_go_back() ? s.backward() : 0);
+    const int64_t left = s.feature_sums(s.packed() ? 1 : n);  // the others are on the host
+    return std::max(s.feature_sums(n) + pass, left + s.removing());
   }
   const int64_t reduced = job.ranks > 1 ? kDouble * s.features() * s.features() : 0;
   const int64_t pass = s.microbatch_stream() + s.insides() + s.at_features();
@@ -440,21 +498,30 @@ int64_t RankMemory::sublayer_cut() const {
 int64_t RankMemory::dense_round() const {
   if (!shard.dense_round) return 0;
   const Sizes s(*this);
-  const int64_t kept = s.feature_sums(s.cut_at_once());
+  const int64_t features = s.feature_sums(s.cut_at_once());
+  const int64_t left = s.packed() ? s.feature_sums(1) : features;
   const int64_t of_junctions = s.junctions() * s.first_sums();
   const int64_t pass = s.stage_weights(shard.end_sublayer) + s.microbatch() + s.at_features() +
                        s.backward() + of_junctions;
-  const int64_t curves = s.stage_weights(shard.end_sublayer) + of_junctions + s.feature_sums(1) +
-                         s.removing();  // one is copied
-  return kept + std::max({pass, curves, of_junctions + s.eigen()});
+  const int64_t bases =
+      of_junctions + 2 * s.square() + s.eigen() + (s.packed() ? s.whole_first_sums() : 0);
+  return std::max(features + std::max(pass, bases), left + kept_on_device() + s.removing());
+}
+
+int64_t RankMemory::kept_on_device() const {
+  return device == DeviceKind::kCuda ? 0 : Sizes(*this).kept_sums();
 }
 
 int64_t RankMemory::host_beside_gpu() const {
   const Sizes s(*this);
   const int64_t n = s.junctions();
-  const int64_t waiting = s.pca() ? n * (s.square() + s.metric()) : 0;
+  // Without a second pass one waits while it is solved.
+  const int64_t waiting =
+      s.pca() ? (s.second_pass() ? n : std::min<int64_t>(n, 2)) * (s.square() + s.metric()) : 0;
   const int64_t read = s.dense_sublayer() * std::max(s.fold_bytes, s.compute_bytes);
-  return waiting + 3 * read;  // as read, in pinned memory, and one more of these
+  // As read, in pinned memory, and one more of these.
+  const int64_t summed = s.packed() ? s.feature_sums(s.cut_at_once()) : 0;
+  return std::max({waiting, s.kept_sums(), summed}) + 3 * read;
 }
 
 int64_t RankMemory::libraries() const {
@@ -467,8 +534,9 @@ namespace {
 int64_t peak_of(const RankMemory& dense) {
   const ModelConfig cut = with_widest_mlps(dense.config, dense.job.mlp);
   const RankMemory rank{cut, dense.job, dense.shard, dense.device, dense.compute};
-  return std::max({dense.job.schedule.memory(rank), dense.evaluation(), dense.sublayer_cut(),
-                   dense.dense_round()}) +
+  const int64_t kept = dense.kept_on_device();
+  return std::max({dense.job.schedule.memory(rank), kept + dense.evaluation(),
+                   kept + dense.sublayer_cut(), dense.dense_round(), kept + dense.bases()}) +
          dense.libraries();
 }
 

@@ -38,9 +38,14 @@ struct RankMemory {
   /// What the passes for the features of the MLPs and their removal hold (`method.mlp`), and for
   /// those of attentions (`method.allocate`); else 0. `config` is the dense model's.
   int64_t sublayer_cut() const;
-  /// What one pass for these features and for the junctions holds, and then the cut of what was
-  /// kept (RankShard::dense_round); else 0.
+  /// What one pass for these features and for the junctions holds, and then what is made of the
+  /// sums (RankShard::dense_round); else 0.
   int64_t dense_round() const;
+  /// What the tokens are seen with in the bases of junctions, and two bases are compared with
+  /// (`method.allocate`); else 0.
+  int64_t bases() const;
+  /// Sums that are kept until they are cut; on a GPU 0, which keeps them on the host.
+  int64_t kept_on_device() const;
   /// Of a rank that computes on a GPU: the eigenvectors that wait there, and what is read and
   /// uploaded.
   int64_t host_beside_gpu() const;

@@ -53,14 +53,14 @@ std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const S
 int64_t passes(const ResolvedJob& job, const ShardPlan& plan) {
   if (job.statistics.used()) return 0;
   const int64_t of_maps = job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
-  return (sums_junctions(job) ? of_maps : 0) + allocation_passes(job, plan) + plan.cut_passes();
+  return (sums_junctions(job) ? of_maps : 0) + allocation_rounds(job, plan) + plan.cut_passes();
 }
 
 int64_t backward_passes(const ResolvedJob& job, const ShardPlan& plan) {
   if (job.statistics.used()) return 0;
   if (!job.gradients()) return 0;
-  return (sums_junctions(job) ? plan.junction_groups : 0) + allocation_passes(job, plan) +
-         plan.cut_passes();
+  return (sums_junctions(job) ? plan.junction_groups : 0) + allocation_rounds(job, plan) +
+         plan.cut_passes_back;
 }
 
 /// How often the tokens go through the model, and how many junctions at a time.

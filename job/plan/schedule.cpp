@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <stdexcept>
 #include <string>
 
@@ -13,8 +14,11 @@ namespace {
 /// Every rank counts all tokens once per pass, and once more on their way back.
 int64_t seen_by_stage(const CalibrationSize& size) {
   const int64_t back = size.gradients ? 1 : 0;
-  return size.tokens * ((size.passes + back) * size.junction_groups +
-                        (1 + back) * (size.cut_passes + size.allocation_passes));
+  const int64_t sampled =
+      std::llround(2.0 * size.allocation_passes * static_cast<double>(size.tokens));
+  return size.tokens * ((size.passes + back) * size.junction_groups + size.cut_passes +
+                        size.cut_passes_back) +
+         sampled;
 }
 
 /// Every rank counts its share of the tokens once per sublayer that it runs; for cut MLPs it runs

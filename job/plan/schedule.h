@@ -17,10 +17,11 @@ struct CalibrationSize {
   int passes = 1;          ///< Method::passes()
   bool gradients = false;  ///< ResolvedJob::gradients()
   int64_t cut_passes = 0;  ///< ShardPlan::cut_passes()
+  int64_t cut_passes_back = 0;
   int64_t sublayers = 0;
   int64_t mapped_junctions = 1;
   int64_t junction_groups = 1;  ///< ShardPlan::junction_groups; 0: no junction is summed
-  int64_t allocation_passes = 0;
+  double allocation_passes = 0.0;
 };
 
 /// The order in which ranks, sublayers and calibration tokens meet: a row of schedules(). The

@@ -9,6 +9,7 @@
 #include "job/model/model_size.h"
 #include "job/plan/inner_widths.h"
 #include "job/plan/memory_estimate.h"
+#include "job/plan/token_windows.h"
 #include "job/plan/work_estimate.h"
 
 namespace dotresize {
@@ -92,6 +93,7 @@ int64_t cut_sublayers_of(const ResolvedJob& job, const RankShard& shard) {
 /// The fewest groups of sublayers that are within the budgets; if none is, one at a time.
 void set_cut_groups(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
   if (!job.mlp) return;
+  plan.cut_groups = 0;
   plan.cut_rounds = job.mlp->rounds();
   int64_t most = 1;
   if (job.schedule.pipelined) {
@@ -110,14 +112,12 @@ void set_cut_groups(const ModelConfig& config, const ResolvedJob& job, ShardPlan
   } while (plan.cut_groups < most && !all_fit());
 }
 
-void set_groups(const ModelConfig& config, const ResolvedJob& job, int64_t groups, bool overlaps,
-                ShardPlan& plan) {
-  const int64_t summed = summed_junctions(config, job);
-  plan.junction_groups = groups;
+int64_t junctions_of(const ModelConfig& config, const ResolvedJob& job, const RankShard& shard) {
+  return job.schedule.pipelined ? shard.junctions(summed_junctions(config, job)) : 1;
+}
+
+void set_peaks(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
   for (RankShard& shard : plan.ranks) {
-    const int64_t junctions = job.schedule.pipelined ? shard.junctions(summed) : 1;
-    shard.junctions_at_once = std::max<int64_t>(1, (junctions + groups - 1) / groups);
-    shard.overlaps = overlaps;
     shard.peak_memory_bytes = estimate_peak_memory(config, job, shard);
     if (job.gpu_compute_dtype) {
       shard.peak_device_memory_bytes = estimate_peak_device_memory(config, job, shard);
@@ -125,15 +125,63 @@ void set_groups(const ModelConfig& config, const ResolvedJob& job, int64_t group
   }
 }
 
-/// One pass for features and junctions, if all ranks have memory for that.
-void set_dense_round(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
-  if (!job.allocation || plan.cut_groups != 1 || plan.junction_groups != 1) return;
-  ShardPlan together = plan;
-  for (RankShard& shard : together.ranks) shard.dense_round = true;
-  set_groups(config, job, 1, plan.ranks.front().overlaps, together);
-  if (!fits(together, job)) return;
-  --together.cut_rounds;  // what was summed for the curves serves the first cut
-  plan = std::move(together);
+void set_groups(const ModelConfig& config, const ResolvedJob& job, int64_t groups, bool overlaps,
+                ShardPlan& plan) {
+  plan.junction_groups = groups;
+  for (RankShard& shard : plan.ranks) {
+    shard.junctions_at_once =
+        std::max<int64_t>(1, (junctions_of(config, job, shard) + groups - 1) / groups);
+    shard.overlaps = overlaps;
+    shard.bases_at_once = 1;
+  }
+  set_peaks(config, job, plan);
+}
+
+/// Changes the shards, unless that exceeds the budgets. Returns whether it has.
+template <class Change>
+bool change_if_it_fits(const ModelConfig& config, const ResolvedJob& job, const Change& change,
+                       ShardPlan& plan) {
+  ShardPlan changed = plan;
+  for (RankShard& shard : changed.ranks) change(shard);
+  set_peaks(config, job, changed);
+  if (!fits(changed, job)) return false;
+  plan = std::move(changed);
+  return true;
+}
+
+/// Whether a computing device has the host's memory beside its own.
+bool is_gpu_job(const ResolvedJob& job) { return job.device == DeviceKind::kCuda; }
+
+/// What needs fewer passes, if all ranks have memory for it: one for features and junctions, and
+/// sums that are kept until they are cut.
+void set_allocation(const ModelConfig& config, const ResolvedJob& job, int64_t most,
+                    ShardPlan& plan) {
+  if (!job.allocation) return;
+  const auto keep = [](RankShard& shard) { shard.keeps_sums = true; };
+  if (is_gpu_job(job)) change_if_it_fits(config, job, keep, plan);
+  if (plan.cut_groups == 1 && plan.junction_groups == 1) {
+    const auto together = [&](RankShard& shard) {
+      shard.dense_round = true;
+      if (!is_gpu_job(job)) keep(shard);
+    };
+    change_if_it_fits(config, job, together, plan);
+  }
+  if (plan.keeps_sums()) plan.cut_rounds = 1;
+  for (plan.bases_groups = 1; plan.bases_groups < most; ++plan.bases_groups) {
+    const auto fewer = [&](RankShard& shard) {
+      const int64_t junctions = junctions_of(config, job, shard);
+      shard.bases_at_once =
+          std::max<int64_t>(1, (junctions + plan.bases_groups - 1) / plan.bases_groups);
+    };
+    if (change_if_it_fits(config, job, fewer, plan)) return;
+  }
+}
+
+/// Features alone go forward, unless the gradients behind them are summed for their curve or cut.
+int64_t cut_passes_back(const ResolvedJob& job, const ShardPlan& plan) {
+  if (!job.gradients() || plan.cut_groups == 0) return 0;
+  if (job.allocation) return plan.dense_round() || !job.head_sliced ? plan.cut_groups : 0;
+  return plan.cut_groups;  // by loss in the first round
 }
 
 }  // namespace
@@ -175,17 +223,34 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
             ", the number of the model's sublayers (an attention and an MLP per layer)");
   }
   ShardPlan plan = partition_of(config, job);
-  set_cut_groups(config, job, plan);
   const int64_t most = most_junctions(config, job, plan);
-  for (int64_t groups = 1; groups <= most; ++groups) {
-    for (const bool overlaps : {true, false}) {
-      set_groups(config, job, groups, overlaps, plan);
-      if (!fits(plan, job)) continue;
-      set_dense_round(config, job, plan);
-      return plan;
+  const auto try_groups = [&](int64_t groups) {
+    for (const bool recomputes : {false, true}) {
+      if (recomputes && !job.gradients()) continue;
+      for (RankShard& shard : plan.ranks) shard.recomputes = recomputes;
+      set_cut_groups(config, job, plan);
+      for (const bool overlaps : {true, false}) {
+        set_groups(config, job, groups, overlaps, plan);
+        if (fits(plan, job)) return true;
+      }
     }
-  }
+    return false;
+  };
+  int64_t groups = 1;
+  while (!try_groups(groups) && groups < most) ++groups;
+  set_allocation(config, job, most, plan);
+  plan.cut_passes_back = cut_passes_back(job, plan);
   return plan;
+}
+
+double allocation_passes(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
+  if (!job.allocation) return 0.0;
+  const int64_t windows = expected_samples(job);
+  const double share =
+      static_cast<double>(sampled_rise_windows(windows, expected_seqlen(job, config))) /
+      static_cast<double>(windows);
+  return static_cast<double>(plan.dense_round() ? 0 : plan.junction_groups) +
+         static_cast<double>(plan.bases_groups) * share;
 }
 
 bool fits(const ShardPlan& plan, const ResolvedJob& job) {

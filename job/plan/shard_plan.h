@@ -40,6 +40,14 @@ struct RankShard {
   /// Whether it has memory for the sums of all its sublayers' features and of all its junctions at
   /// once, so that one pass over the tokens takes both (`method.allocate`).
   bool dense_round = false;
+  /// Whether it has memory on the host for the sums of all its sublayers' features until they are
+  /// cut (`method.allocate`).
+  bool keeps_sums = false;
+  /// Junctions whose tokens it has memory to see in their bases at a time (`method.allocate`).
+  int64_t bases_at_once = std::numeric_limits<int64_t>::max();
+  /// Whether a stage computes again what its sublayers have read when a microbatch comes back
+  /// (`metric: fisher`): where there is no memory to keep it.
+  bool recomputes = false;
   /// Whether a junction is recorded, and weights are written, while the next ones are computed:
   /// unless memory is too short for that.
   bool overlaps = true;
@@ -56,24 +64,31 @@ struct ShardPlan {
   int64_t cut_groups = 0;
   /// Over the tokens, for the features of all these groups.
   int64_t cut_passes() const { return cut_groups * cut_rounds; }
-  int64_t cut_rounds = 1;  ///< MlpTarget::rounds(), or fewer in a dense round
-  /// Whether all ranks have a RankShard::dense_round. The features' sums are kept for their cut.
+  int64_t cut_rounds = 1;       ///< MlpTarget::rounds(), or one if their sums are kept
+  int64_t cut_passes_back = 0;  ///< of them those that go back
+  int64_t bases_groups = 1;     ///< of junctions in their bases (`method.allocate`)
+  // Whether all ranks do.
   bool dense_round() const { return ranks.front().dense_round; }
+  bool keeps_sums() const { return ranks.front().keeps_sums; }
+  bool recomputes() const { return ranks.front().recomputes; }
 
   const RankShard& of_rank(int rank) const { return ranks.at(static_cast<std::size_t>(rank)); }
 };
 
 /// Passes over the tokens, and back, in which the junctions of the dense model tell what they may
-/// lose (`method.allocate`): two for each group, of which a dense round is one that is there
-/// anyway.
-inline int64_t allocation_passes(const ResolvedJob& job, const ShardPlan& plan) {
+/// lose (`method.allocate`): one for each group, unless a dense round is there anyway, and then in
+/// their bases those of a part of the tokens.
+double allocation_passes(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan);
+/// The same, a part counted as one.
+inline int64_t allocation_rounds(const ResolvedJob& job, const ShardPlan& plan) {
   if (!job.allocation) return 0;
-  return plan.dense_round() ? plan.junction_groups : 2 * plan.junction_groups;
+  return plan.bases_groups + (plan.dense_round() ? 0 : plan.junction_groups);
 }
 
 /// Contiguous sublayers per rank, balanced by estimated time (embedding and head counted), in the
 /// fewest groups of junctions whose peaks are within the job's budgets, with overlaps if there is
-/// memory for them; if nothing is within them, a junction at a time. MLPs likewise. Deterministic.
+/// memory for them, and if they would not be without, with stages that compute again; if nothing is
+/// within them, a junction at a time. MLPs likewise. Deterministic.
 /// Throws InputError if there are more ranks than sublayers.
 ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job);
 

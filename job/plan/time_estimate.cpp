@@ -59,6 +59,7 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   const ModelConfig cut_config = with_cut_mlps(config, job.mlp);
   PhaseTimes calibration = time.cut_sublayers();
   calibration.add(JobTime(cut_config, job, plan, rates).calibrate());
+  calibration.add(time.check_choice(output_model_config(config, job, job.widths)));
   count_steps(calibration, steps);
   times.add(calibration);
   if (job.evaluation) {

@@ -11,6 +11,11 @@ int64_t microbatch_samples(int64_t seqlen) {
   return std::max<int64_t>(1, kMicrobatchTokens / seqlen);
 }
 
+int64_t sampled_rise_windows(int64_t windows, int64_t seqlen) {
+  constexpr int64_t kSampledTokens = 32768;
+  return std::min(windows, std::max<int64_t>(1, kSampledTokens / seqlen));
+}
+
 int64_t expected_samples(const ResolvedJob& job) {
   return job.calibration.samples.value_or(kDefaultSamples);
 }

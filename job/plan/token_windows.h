@@ -18,6 +18,10 @@ inline constexpr int64_t kDefaultUnusedSamples = 16;
 /// run at full speed, and many microbatches to deal out.
 int64_t microbatch_samples(int64_t seqlen);
 
+/// Of so many windows those in which an allocation sees the errors of single tokens: about 32,768
+/// tokens of them, at least one.
+int64_t sampled_rise_windows(int64_t windows, int64_t seqlen);
+
 /// Number and length of the calibration windows as far as they are known before the tokens are
 /// read: the defaults if the job does not say, and no more than the model's positions.
 int64_t expected_samples(const ResolvedJob& job);

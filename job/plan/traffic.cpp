@@ -80,9 +80,10 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
     const int64_t back = job.gradients() ? 1 : 0;
     const int64_t of_maps =
         sums_junctions(job) ? (job.method.passes() + back) * plan.junction_groups : 0;
-    const int64_t passes =
-        of_maps + (1 + back) * (plan.cut_passes() + allocation_passes(job, plan));
-    return evaluation + others * tokens * d * kFloat * passes;
+    const double passes = static_cast<double>(of_maps + plan.cut_passes() + plan.cut_passes_back) +
+                          2.0 * allocation_passes(config, job, plan);
+    return evaluation +
+           static_cast<int64_t>(static_cast<double>(others * tokens * d * kFloat) * passes);
   }
   int64_t features = 0;
   for (int64_t s = 0; s < config.num_sublayers(); ++s) features += feature_sums_bytes(config, s);

@@ -13,11 +13,13 @@
 //               + 2 k² r, and 2 k³ for each junction; oblique maps: singular values 20 k r², and
 //               products 2 d k² + 2 k³ + 2 k² r
 //   folding     2 P k, and 2 d k² for the shortcut
-//   MLP cut     f features, m of them removed: Gram n f² as above, inverse f³, and 2 f² m + 2 d f m
-//               in blocks; each removal reads d f numbers and a block's 64 f. By loss all of it
-//               twice: for the curve as many as any allocation removes, then those that go
-//   value cut   likewise, f being heads·head_dim, of which `heads` go at a time without blocks; and
-//               4 f² head_dim for the turns
+//   MLP cut     f features, l of them left: Gram n f² as above, inverse f³, products of down 2 d f²
+//               and 2 d² f; and in blocks 6 m² a removal, m being the features that are there,
+//               between f and l, and up to a seventh more that have gone: 2.3 (f³ − l³). Each
+//               removal reads some 100 m numbers. By loss that is the curve, to the fewest features
+//               that any allocation keeps. A cut l³/3 + 2 d f l + 2 d l²; an allocation makes two
+//   value cut   f being heads·head_dim, of which `heads` go at a time without blocks: f³, 2 f² and
+//               2 d f each, and 4 f² head_dim for the turns; for the curve and for each cut
 #include "job/plan/work_counts.h"
 
 #include <cmath>
@@ -56,6 +58,23 @@ double inside_bytes(const ModelConfig& config, int64_t sublayer, double size) {
          (features + (2.0 * size + 12.0) * number(config.hidden_size));
 }
 
+/// Bytes per token of products in float16 whose rows are scaled
+/// (worker/transformer/half_product.h): what goes in is read twice and rounded, what comes out is
+/// read and written.
+double scaling_bytes(const ModelConfig& config, int64_t sublayer, const SublayerWidths& widths) {
+  const double in = number(widths.in);
+  const double out = number(widths.out);
+  const double queries = number(config.num_heads * config.head_dim);
+  const double keys = number(config.num_kv_heads * config.head_dim);
+  if (is_attention(sublayer)) {
+    return 10.0 * (3.0 * in + queries) + 6.0 * (queries + 2.0 * keys + out);
+  }
+  const double experts =
+      config.is_mixture(sublayer) ? number(config.mixture->experts_per_token) : 1.0;
+  const double features = number(mlp_width(config, sublayer));
+  return experts * (10.0 * (2.0 * in + features) + 6.0 * (2.0 * features + out));
+}
+
 /// Norm, skip path and conversions, all on the float32 stream.
 double stream_bytes(const SublayerWidths& widths, double size) {
   const double conversion = size < 4.0 ? 4.0 + size : 0.0;
@@ -74,7 +93,9 @@ SublayerWidths widths_of(const ModelConfig& config, int64_t sublayer) {
 ForwardCounts forward_counts(const ModelConfig& config, int64_t sublayer,
                              const SublayerWidths& widths, double tokens, int64_t seqlen,
                              Dtype compute) {
-  const double size = number(size_in_bytes(compute));
+  // Between two products of float16 everything is float32.
+  const bool half = compute == Dtype::kFloat16;
+  const double size = half ? 4.0 : number(size_in_bytes(compute));
   ForwardCounts counts;
   counts.gemm = 2.0 * tokens * active(config, sublayer, widths);
   counts.shortcut = 2.0 * tokens * number(widths.shortcut);
@@ -82,6 +103,7 @@ ForwardCounts forward_counts(const ModelConfig& config, int64_t sublayer,
     counts.attention = 2.0 * tokens * number(seqlen) * number(config.num_heads * config.head_dim);
   }
   counts.bytes = tokens * (inside_bytes(config, sublayer, size) + stream_bytes(widths, size));
+  if (half) counts.bytes += tokens * scaling_bytes(config, sublayer, widths);
   return counts;
 }
 
@@ -112,9 +134,9 @@ MomentCounts moment_counts(const ResolvedJob& job) {
   return counts;
 }
 
-double gram_block_bytes(int64_t hidden_size) {
-  // The product is written and converted or read, the sum is read and written.
-  return 36.0 * 0.5625 * number(hidden_size) * number(hidden_size);
+double gram_block_bytes(double width, bool packed) {
+  // The product is written and converted or read, the sum is read and written; or the sum alone.
+  return (packed ? 8.0 : 36.0) * 0.5625 * width * width;
 }
 
 SolveCounts solve_counts(const ResolvedJob& job) {
@@ -152,24 +174,34 @@ AlignCounts align_counts(const ResolvedJob& job) {
 
 namespace {
 
-/// As if each were cut as far as it may be for its curve, and nothing then.
+/// That of the choice without maps, for its trial, and that of the choice.
+constexpr double kCutsOfAllocation = 2.0;
+
+/// What all cuts of an allocation remove, and leave, as shares: about what the size asks for, as
+/// its widths are not known.
+double cut_share(const ResolvedJob& job) {
+  return kCutsOfAllocation * (1.0 - job.allocation->size);
+}
+double cuts_left(const ResolvedJob& job) { return kCutsOfAllocation - cut_share(job); }
+
 CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job) {
   CutCounts counts;
   if (!job.allocates_values()) return counts;
   const double d = number(config.hidden_size);
   const double f = number(attention_features(config));
   const double dim = number(config.head_dim);
-  const double steps = dim - number(possible_value_dims(config).back());
+  const double steps = (dim - number(possible_value_dims(config).back())) * (1.0 + cut_share(job));
   const double removed = steps * number(config.num_heads);
-  const double rounds = number(job.mlp->rounds());
-  counts.gram = rounds * 1.125 * f * f;
-  counts.blocks = rounds * 36.0 * 0.5625 * f * f;
-  counts.solve =
-      rounds * (f * f * f + 4.0 * f * f * dim) + 2.0 * f * f * removed + 2.0 * d * f * removed;
+  counts.gram = 1.125 * f * f;
+  counts.width = f;
+  counts.solve = (1.0 + kCutsOfAllocation) * (f * f * f + 4.0 * f * f * dim) +
+                 2.0 * f * f * removed + 2.0 * d * f * removed;
   counts.bytes = steps * 8.0 * 3.0 * f * (f + d);
+  counts.steps = steps;
   const double values = number(config.num_kv_heads * config.head_dim);
   const double rows = config.fused_in_proj ? f + 2.0 * values : values;
-  counts.journal = (rows + f) * d * (folds_in_float64(job.output_dtype) ? 8.0 : 4.0);
+  counts.journal =
+      cuts_left(job) * (rows + f) * d * (folds_in_float64(job.output_dtype) ? 8.0 : 4.0);
   return counts;
 }
 
@@ -179,23 +211,25 @@ CutCounts cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t 
   if (is_attention(sublayer)) return value_cut_counts(config, job);
   CutCounts counts;
   if (!job.mlp) return counts;
-  constexpr double kBlock = 64.0;
   const double d = number(config.hidden_size);
   const double mlps = number(mlp_count(config, sublayer));
-  const double rounds = number(job.mlp->rounds());
   const double f = number(mlp_width(config, sublayer));
-  const double left = number(mlp_width(with_cut_mlps(config, job.mlp), sublayer));
-  double removed = f - left;
-  if (job.mlp->allocated) {  // for the curve, before those of the cut
-    removed += f - number(possible_mlp_widths(config, *job.mlp, sublayer).back());
-  }
+  const double cuts = job.allocation ? kCutsOfAllocation : 1.0;
+  const double left = job.allocation ? f * job.allocation->size
+                                     : number(mlp_width(with_cut_mlps(config, job.mlp), sublayer));
+  const double least =
+      job.allocation ? number(possible_inner_widths(config, job, sublayer).back()) : left;
   const bool mixture = config.is_mixture(sublayer);
-  counts.gram =
-      rounds * 1.125 * f * f * (mixture ? number(config.mixture->experts_per_token) : 1.0);
-  counts.blocks = rounds * mlps * 36.0 * 0.5625 * f * f;
-  counts.solve = mlps * (rounds * f * f * f + 2.0 * f * f * removed + 2.0 * d * f * removed);
-  counts.bytes = mlps * removed * 8.0 * f * (d + kBlock);
-  counts.journal = mlps * left * d *
+  counts.gram = 1.125 * f * f * (mixture ? number(config.mixture->experts_per_token) : 1.0);
+  counts.width = f * std::sqrt(mlps);
+  const double of_removal =
+      f * f * f + 2.0 * d * f * f + 2.0 * d * d * f + 2.3 * (f * f * f - least * least * least);
+  const double of_cut = left * left * left / 3.0 + 2.0 * d * f * left + 2.0 * d * left * left;
+  counts.cuts = mlps * cuts * of_cut;
+  counts.solve = mlps * of_removal + counts.cuts;
+  counts.steps = mlps * (f - least);
+  counts.bytes = counts.steps * 8.0 * 100.0 * (f + least) / 2.0;
+  counts.journal = cuts * mlps * left * d *
                    (2.0 * number(size_in_bytes(job.source_dtype)) +
                     (folds_in_float64(job.output_dtype) ? 8.0 : 4.0));
   return counts;

@@ -53,8 +53,9 @@ struct MomentCounts {
 
 MomentCounts moment_counts(const ResolvedJob& job);
 
-/// Bytes that adding the products of a block of tokens to the float64 Gram matrix moves.
-double gram_block_bytes(int64_t hidden_size);
+/// Bytes that adding the products of a block of tokens to a Gram matrix moves, in float64, or
+/// packed (worker/maps/moments.h).
+double gram_block_bytes(double width, bool packed = false);
 
 /// Of one mapped junction whose moments are known.
 struct SolveCounts {
@@ -78,13 +79,15 @@ struct AlignCounts {
 
 AlignCounts align_counts(const ResolvedJob& job);
 
-/// Of one sublayer that is cut, MLPs (`method.mlp`) or value heads (`method.allocate`), in all
-/// rounds; all 0 if it is not.
+/// Of one sublayer that is cut, MLPs (`method.mlp`) or value heads (`method.allocate`); all 0 if it
+/// is not.
 struct CutCounts {
-  double gram = 0.0;     ///< floating-point operations a token: float64, on a GPU float32
-  double blocks = 0.0;   ///< bytes that adding the products of a block of tokens moves
-  double solve = 0.0;    ///< floating-point operations, float64
+  double gram = 0.0;     ///< of one round, operations a token: float64, on a GPU float32
+  double width = 0.0;    ///< of a Gram matrix as large as all of them
+  double solve = 0.0;    ///< floating-point operations, float64, of the curve and of all cuts
+  double cuts = 0.0;     ///< of these operations those of the cuts
   double bytes = 0.0;    ///< that one removal after another reads
+  double steps = 0.0;    ///< removals, each of which waits for the one before
   double journal = 0.0;  ///< bytes that the journal keeps
 };
 

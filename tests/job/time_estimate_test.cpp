@@ -5,11 +5,13 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "base/input_file.h"
 #include "job/model/model_size.h"
 #include "job/plan/hardware.h"
 #include "job/plan/plan_table.h"
 #include "job/plan/traffic.h"
 #include "tests/job/hardware_text.h"
+#include "tests/job/resolve_job.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {
@@ -320,6 +322,37 @@ TEST(TimeEstimate, TheNameplateJobTakesMinutesOnItsMachine) {
                     read_hardware(DOTRESIZE_SOURCE_DIR "/examples/hardware/v100x8.yaml"));
   EXPECT_GT(time.total(), 8 * 60);
   EXPECT_LT(time.total(), 20 * 60);
+}
+
+/// Of jobs whose method is a size alone, on real machines, within their memory.
+class SizeAlone : public ResolveJob {
+ protected:
+  double minutes(const std::string& model, const std::string& machine,
+                 const std::string& resources) {
+    const std::string source = DOTRESIZE_SOURCE_DIR;
+    const std::string file = source + "/bench/configs/" + model + ".json";
+    config_ = parse_model_config(read_whole_file(file, 1 << 20), file);
+    text(
+        "name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {size: 0.8}\n"
+        "calibration: {text: [c.txt]}\nevaluation: {text: [e.txt]}\nresources: " +
+        resources + "\n");
+    const v1::Hardware hardware = read_hardware(source + "/examples/hardware/" + machine + ".yaml");
+    const ResolvedJob job = resolve_job(
+        spec_, config_, launch_facts(hardware, static_cast<int>(spec_.resources().ranks())));
+    const ShardPlan plan = make_shard_plan(config_, job);
+    EXPECT_TRUE(fits(plan, job));
+    return estimate_time(config_, job, plan, hardware).total() / 60.0;
+  }
+};
+
+TEST_F(SizeAlone, Of70BTakes45MinutesOnEightV100s) {
+  EXPECT_LT(minutes("llama-3.1-70b", "v100x8",
+                    "{ranks: 8, device: cuda, memory: 32GiB, device_memory: 30GiB}"),
+            45.0);
+}
+
+TEST_F(SizeAlone, Of8BTakes15MinutesOnOneH100) {
+  EXPECT_LT(minutes("llama-3.1-8b", "h100x1", "{ranks: 1, device: cuda}"), 15.0);
 }
 
 TEST(TimeTable, ShowsPhasesAndTheTotal) {

@@ -56,7 +56,9 @@ TEST_P(MeasuredLayer, TookAsLongAsItsCountsSay) {
   expect_near("fold", fold);
   const MomentCounts moments = moment_counts(job_);
   expect_near("gram", kTokens * moments.gram / rates_.float64_gemm +
-                          kTokens / 1024 * gram_block_bytes(config_.hidden_size) / rates_.memory);
+                          kTokens / 1024 *
+                              gram_block_bytes(static_cast<double>(config_.hidden_size)) /
+                              rates_.memory);
   expect_near("rotate", kTokens * moments.rotate / rates_.float32_gemm);
   expect_near("cost", kTokens * moments.pairs / rates_.l1_cost);
   const SolveCounts solving = solve_counts(job_);

@@ -41,13 +41,26 @@ struct Mlp {
   }
 };
 
+struct Cut {
+  at::Tensor kept;
+  at::Tensor weight;
+  double predicted_rise = 0.0;
+};
+
+Cut remove_features(const at::Tensor& gram, const at::Tensor& weight, const at::Tensor& metric,
+                    int64_t left) {
+  const Removal removal = removal_of_features(gram.clone(), weight, metric, left);
+  CutFeatures cut = features_left(removal.order, gram.clone(), weight, left);
+  return {cut.kept, cut.weight, removal.rises.back()};
+}
+
 /// One feature after another as the formulas say, with nothing kept up to date.
-CutFeatures one_by_one(const Mlp& mlp, bool in_metric, int64_t left) {
+Cut one_by_one(const Mlp& mlp, bool in_metric, int64_t left) {
   at::Tensor W = mlp.weight.clone();
   at::Tensor inverse = at::linalg_inv(mlp.H());
   const at::Tensor F = mlp.F(in_metric);
   at::Tensor alive = at::ones({W.size(1)}, at::kBool);
-  CutFeatures cut;
+  Cut cut;
   for (int64_t step = W.size(1); step > left; --step) {
     at::Tensor costs = (W * at::mm(F, W)).sum(0) / inverse.diagonal();
     costs.masked_fill_(alive.logical_not(), std::numeric_limits<double>::infinity());
@@ -64,20 +77,20 @@ CutFeatures one_by_one(const Mlp& mlp, bool in_metric, int64_t left) {
 }
 
 /// Of no multiple of a block, one removal, nearly all, and several blocks.
-class Removal : public testing::TestWithParam<std::tuple<int64_t, int64_t, bool>> {};
+class RemovalInBlocks : public testing::TestWithParam<std::tuple<int64_t, int64_t, bool>> {};
 
-TEST_P(Removal, InBlocksIsThatOneByOne) {
+TEST_P(RemovalInBlocks, IsThatOneByOne) {
   const auto [features, left, in_metric] = GetParam();
   const Mlp mlp(features);
-  const CutFeatures expected = one_by_one(mlp, in_metric, left);
-  const CutFeatures found =
-      remove_features(mlp.gram.clone(), mlp.weight, in_metric ? mlp.metric : at::Tensor(), left);
+  const Cut expected = one_by_one(mlp, in_metric, left);
+  const Cut found =
+      remove_features(mlp.gram, mlp.weight, in_metric ? mlp.metric : at::Tensor(), left);
   EXPECT_TRUE(at::equal(found.kept, expected.kept));
   EXPECT_LT((found.weight - expected.weight).abs().max().item<double>(), 1e-8);
   EXPECT_NEAR(found.predicted_rise, expected.predicted_rise, 1e-9 * expected.predicted_rise);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, Removal,
+INSTANTIATE_TEST_SUITE_P(Sizes, RemovalInBlocks,
                          testing::Combine(testing::Values(150), testing::Values(149, 86, 85, 13, 1),
                                           testing::Bool()));
 
@@ -85,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Removal,
 /// left writes with less of it.
 TEST(FeatureRemoval, PredictsTheErrorOfWhatItWritesBack) {
   const Mlp mlp(90);
-  const CutFeatures cut = remove_features(mlp.gram.clone(), mlp.weight, mlp.metric, 50);
+  const Cut cut = remove_features(mlp.gram, mlp.weight, mlp.metric, 50);
   const auto error_of = [&](const at::Tensor& weight) {
     const at::Tensor change = mlp.weight.index_copy(1, cut.kept, at::zeros_like(weight))
                                   .index_add(1, cut.kept, mlp.weight.index_select(1, cut.kept))
@@ -97,22 +110,25 @@ TEST(FeatureRemoval, PredictsTheErrorOfWhatItWritesBack) {
   EXPECT_GT(error_of(mlp.weight.index_select(1, cut.kept)), 1.5 * cut.predicted_rise);
 }
 
-TEST(FeatureRemoval, CostsOnItsWayWhatItCostsIfItEndsThere) {
+TEST(FeatureRemoval, IsOnItsWayWhatItIsIfItEndsThere) {
   const Mlp mlp(150);
-  const std::vector<double> rises = removal_rises(mlp.gram.clone(), mlp.weight, mlp.metric, 13);
-  ASSERT_EQ(rises.size(), 138U);
-  EXPECT_TRUE(std::ranges::is_sorted(rises));
+  const Removal removal = removal_of_features(mlp.gram.clone(), mlp.weight, mlp.metric, 13);
+  ASSERT_EQ(removal.rises.size(), 138U);
+  ASSERT_EQ(removal.order.size(0), 137);
+  EXPECT_TRUE(std::ranges::is_sorted(removal.rises));
   for (const int64_t left : {150, 149, 86, 85, 13}) {
-    const double expected =
-        remove_features(mlp.gram.clone(), mlp.weight, mlp.metric, left).predicted_rise;
-    EXPECT_NEAR(rises.at(static_cast<size_t>(150 - left)), expected, 1e-10 * expected);
+    const Cut expected = remove_features(mlp.gram, mlp.weight, mlp.metric, left);
+    const CutFeatures found = features_left(removal.order, mlp.gram.clone(), mlp.weight, left);
+    EXPECT_EQ(removal.rises.at(static_cast<size_t>(150 - left)), expected.predicted_rise);
+    EXPECT_TRUE(at::equal(found.kept, expected.kept));
+    EXPECT_TRUE(at::equal(found.weight, expected.weight));
   }
-  EXPECT_EQ(removal_rises(mlp.gram.clone(), mlp.weight, mlp.metric, 150).size(), 1U);
 }
 
 TEST(FeatureRemoval, OfAllFeaturesCostsAllThatTheyWrite) {
   const Mlp mlp(70);
-  const std::vector<double> rises = removal_rises(mlp.gram.clone(), mlp.weight, mlp.metric, 0);
+  const std::vector<double> rises =
+      removal_of_features(mlp.gram.clone(), mlp.weight, mlp.metric, 0).rises;
   ASSERT_EQ(rises.size(), 71U);
   const at::Tensor written = at::mm(at::mm(mlp.weight, mlp.H()), mlp.weight.t());
   const double expected = 0.5 * (written * mlp.F(true)).sum().item<double>();
@@ -121,7 +137,7 @@ TEST(FeatureRemoval, OfAllFeaturesCostsAllThatTheyWrite) {
 
 TEST(FeatureRemoval, OfNoFeatureChangesNothing) {
   const Mlp mlp(20);
-  const CutFeatures cut = remove_features(mlp.gram.clone(), mlp.weight, mlp.metric, 20);
+  const Cut cut = remove_features(mlp.gram, mlp.weight, mlp.metric, 20);
   EXPECT_TRUE(at::equal(cut.kept, at::arange(20)));
   EXPECT_TRUE(at::equal(cut.weight, mlp.weight));
   EXPECT_EQ(cut.predicted_rise, 0.0);
@@ -132,7 +148,7 @@ TEST(FeatureRemoval, TakesFeaturesThatWriteNothingFirst) {
   at::Tensor weight = mlp.weight.clone();
   const at::Tensor idle = at::arange(3, 70, 5);  // 14
   weight.index_fill_(1, idle, 0.0);
-  const CutFeatures cut = remove_features(mlp.gram.clone(), weight, mlp.metric, 56);
+  const Cut cut = remove_features(mlp.gram, weight, mlp.metric, 56);
   EXPECT_FALSE(at::isin(cut.kept, idle).any().item<bool>());
   EXPECT_LT((cut.weight - weight.index_select(1, cut.kept)).abs().max().item<double>(), 1e-12);
   EXPECT_EQ(cut.predicted_rise, 0.0);
@@ -140,7 +156,7 @@ TEST(FeatureRemoval, TakesFeaturesThatWriteNothingFirst) {
 
 TEST(FeatureRemoval, WithoutTokensGoesByTheColumns) {
   const Mlp mlp(40);
-  const CutFeatures cut = remove_features(at::zeros_like(mlp.gram), mlp.weight, {}, 10);
+  const Cut cut = remove_features(at::zeros_like(mlp.gram), mlp.weight, {}, 10);
   const at::Tensor best = std::get<1>(mlp.weight.square().sum(0).topk(10));
   const at::Tensor largest = std::get<0>(best.sort());
   EXPECT_TRUE(at::equal(cut.kept, largest));

@@ -41,6 +41,24 @@ TEST(Moments, TakeLeadingDimensionsAsTokens) {
   EXPECT_TRUE(result.gram.equal(moments({x}).gram));
 }
 
+/// Of a width that is no multiple of the rows of a block.
+TEST(Moments, PackedAreTheSumsInFloat32) {
+  constexpr int64_t kManyRows = 150;
+  const at::Tensor x = stream_activations(2500, kManyRows);
+  Moments packed(kManyRows, {.gram = true}, at::kCPU, {.packed = true});
+  for (const at::Tensor& batch : x.split(700)) packed.add(batch);
+  EXPECT_FALSE(packed.gram.defined());
+  Moments kept = packed.on_host();
+  packed.add(x);
+  const at::Tensor exact = at::mm(x.to(at::kDouble).t(), x.to(at::kDouble));
+  EXPECT_LE(relative_difference(kept.upper_gram().triu(), exact.triu()), 1e-6);
+  kept.mirror();
+  EXPECT_LE(relative_difference(kept.gram, exact), 1e-6);
+  EXPECT_TRUE(at::equal(kept.gram, kept.gram.t()));
+  packed.mirror();
+  EXPECT_LE(relative_difference(packed.gram, 2.0 * exact), 1e-6);
+}
+
 /// As ranks do.
 void add_sums(Moments& total, const Moments& part) {
   std::vector<at::Tensor> sums = total.sums();

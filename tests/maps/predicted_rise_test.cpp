@@ -125,7 +125,9 @@ TEST(PredictedRise, OfARankIsWhatTheShortcutLeavesOut) {
   };
   const std::vector<int64_t> ranks = {8, 4, 3, 1, 0};
   for (const auto& [k_in, k_out] : {std::pair(18, 18), {20, 17}, {17, 20}}) {
-    const at::Tensor rises = rises_of_ranks(before.basis(), k_in, junction.basis(), k_out, ranks);
+    const at::Tensor rises =
+        rises_of_ranks(before.basis(), map_of(before.basis(), k_in), junction.basis(),
+                       map_of(junction.basis(), k_out), ranks);
     for (size_t i = 0; i < ranks.size(); ++i) {
       const int64_t rank = ranks[i] + std::max(0, k_in - k_out);
       const double expected =

@@ -36,6 +36,14 @@ class AllocationChoiceTest : public testing::Test {
   AllocationChoice& begin(double seen) {
     job_ = resolve_job(spec_, config_);
     plan_ = make_shard_plan(config_, *job_);
+    if (short_of_memory_) {
+      RankShard& shard = plan_->ranks.front();
+      shard.dense_round = shard.keeps_sums = false;
+      shard.recomputes = true;
+      shard.cuts_at_once = 5;
+      shard.junctions_at_once = 4;
+      shard.bases_at_once = 3;
+    }
     journal_.emplace(dir_.path() / "journal");
     calibration_.emplace(CalibrationJob{
         .config = config_,
@@ -70,7 +78,26 @@ class AllocationChoiceTest : public testing::Test {
   std::optional<CalibrationJob> calibration_;
   std::optional<AllocationChoice> choice_;
   int trials_ = 0;
+  bool short_of_memory_ = false;
 };
+
+TEST_F(AllocationChoiceTest, IsTheSameInManyPassesThatComputeAgain) {
+  const Allocation once = begin(0.5).chosen();
+  const ModelConfig cut = choice_->cut();
+  std::filesystem::remove_all(dir_.path() / "journal");
+  std::filesystem::create_directory(dir_.path() / "journal");
+  short_of_memory_ = true;
+  const Allocation found = begin(0.5).chosen();
+  EXPECT_EQ(found.widths.all, once.widths.all);
+  EXPECT_EQ(found.features, once.features);
+  EXPECT_EQ(found.values, once.values);
+  EXPECT_EQ(found.shortcut_ranks, once.shortcut_ranks);
+  EXPECT_EQ(found.junction_rises, once.junction_rises);
+  EXPECT_EQ(found.mlp_rises, once.mlp_rises);
+  EXPECT_EQ(found.shortcut_rises, once.shortcut_rises);
+  EXPECT_EQ(choice_->cut().intermediate_sizes, cut.intermediate_sizes);
+  EXPECT_FALSE(journal_->has("dense-3")) << "is of no more use";
+}
 
 TEST_F(AllocationChoiceTest, WhatLosesMoreThanWithoutMapsIsMadeWithoutThem) {
   AllocationChoice& choice = begin(/*seen=*/0.5);

@@ -63,7 +63,8 @@ void dump(char** argv) {
   ShardPlan plan;
   for (int rank = 0; rank < comm.size(); ++rank) {
     plan.ranks.push_back({.first_sublayer = config.num_sublayers() * rank / comm.size(),
-                          .end_sublayer = config.num_sublayers() * (rank + 1) / comm.size()});
+                          .end_sublayer = config.num_sublayers() * (rank + 1) / comm.size(),
+                          .recomputes = comm.size() % 2 == 0});
   }
   const std::filesystem::path journal_dir = std::filesystem::path(argv[6]) / "journal";
   std::filesystem::create_directory(journal_dir);

@@ -5,8 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "worker/calibration/junction_rises.h"
-
 namespace dotresize {
 namespace {
 
@@ -81,7 +79,11 @@ AllocationChoice::AllocationChoice(Communicator& comm, const CalibrationJob& den
       job_(job),
       observer_(observer),
       clock_(clock),
-      trial_(std::move(trial)) {
+      trial_(std::move(trial)),
+      junctions_(comm, dense, job, observer, clock),
+      sums_{[this](int64_t junction) { return junctions_.has_metric(junction); },
+            [this](int64_t junction) { return junctions_.metric(junction); },
+            {}} {
   if (!dense_.journal.has(kChosen)) {
     measure();
     choose();
@@ -96,21 +98,19 @@ AllocationChoice::AllocationChoice(Communicator& comm, const CalibrationJob& den
 }
 
 void AllocationChoice::measure() {
-  JunctionRises junctions(comm_, dense_, job_, observer_, clock_);
-  std::vector<SublayerSums> kept;
-  const DenseRound together{kept,
-                            [&](int64_t j, const at::Tensor& x) { junctions.see_state(j, x); },
-                            [&](int64_t j, const at::Tensor& g) { junctions.see_gradient(j, g); }};
+  const DenseRound together{[&](int64_t j, const at::Tensor& x) { junctions_.see_state(j, x); },
+                            [&](int64_t j, const at::Tensor& g) { junctions_.see_gradient(j, g); },
+                            [&] { junctions_.end(); }};
   const bool dense_round = dense_.plan.dense_round();
-  if (dense_round) junctions.begin();
-  CutCurves curves =
-      measure_cuts(comm_, dense_, job_, observer_, clock_, dense_round ? &together : nullptr);
-  junctions.end();
+  dense_round ? junctions_.begin() : junctions_.keep_junctions();
+  CutCurves curves = measure_cuts(comm_, dense_, job_, observer_, clock_, sums_,
+                                  dense_round ? &together : nullptr);
+  junctions_.end();  // if there was no pass
   PredictedRises rises;
   rises.mlps = std::move(curves.mlps);
   rises.values = std::move(curves.values);
-  const double factor = seen_over_predicted(rises, std::move(kept));
-  junctions.measure(rises);
+  const double factor = seen_over_predicted(rises);
+  junctions_.measure(rises);
   for (auto* const of_parts : {&rises.junctions, &rises.mlps, &rises.values, &rises.shortcuts}) {
     scale(*of_parts, factor);
   }
@@ -118,13 +118,24 @@ void AllocationChoice::measure() {
   rises_ = std::move(rises);
 }
 
-double AllocationChoice::seen_over_predicted(const PredictedRises& rises,
-                                             std::vector<SublayerSums> kept) {
+ModelConfig AllocationChoice::cut_as(const Allocation& allocation) {
+  const ModelConfig cut = with_features(dense_.config, job_, allocation);
+  cut_sublayers(comm_, dense_, with_allocation(job_, dense_.config, allocation), cut, observer_,
+                clock_, &sums_);
+  return cut;
+}
+
+ModelConfig AllocationChoice::cut() {
+  const ModelConfig cut = cut_as(chosen_.best);
+  sums_.kept.clear();
+  junctions_.forget();
+  return cut;
+}
+
+double AllocationChoice::seen_over_predicted(const PredictedRises& rises) {
   const std::optional<Allocation> found = allocate_without_maps(dense_.config, job_, rises);
   if (!found) return 1.0;
-  const ModelConfig cut = with_features(dense_.config, job_, *found);
-  cut_sublayers(comm_, dense_, with_allocation(job_, dense_.config, *found), cut, observer_, clock_,
-                std::move(kept));
+  const ModelConfig cut = cut_as(*found);
   if (!dense_.journal.has(kTrial)) {
     const double kl = trial_(cut);
     if (comm_.rank() == 0) dense_.journal.put_value(kTrial, {{"kl", kl}});

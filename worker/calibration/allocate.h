@@ -6,6 +6,7 @@
 #include "base/phase_clock.h"
 #include "job/plan/joint_allocation.h"
 #include "worker/calibration/calibration.h"
+#include "worker/calibration/junction_rises.h"
 #include "worker/calibration/sublayer_cuts.h"
 #include "worker/comm/communicator.h"
 
@@ -28,6 +29,9 @@ class AllocationChoice {
                    const CalibrationObserver& observer, PhaseClock& clock, CutTrial trial);
 
   const Allocation& chosen() const { return chosen_.best; }
+  /// Cuts the dense model's MLPs and value heads as chosen(), and returns it with these sizes. What
+  /// was kept for that is gone afterwards.
+  ModelConfig cut();
 
   /// Of the output that was made with chosen(): its KL from the dense model, in nats a token of
   /// windows that nothing was fitted to. If that is more than the choice without maps lost in its
@@ -46,8 +50,8 @@ class AllocationChoice {
   void measure();
   /// Of the choice without maps, in its trial. What is fitted to few tokens loses more on others,
   /// whichever part it is of.
-  /// `kept`: sums for its cut that need not be taken again.
-  double seen_over_predicted(const PredictedRises& rises, std::vector<SublayerSums> kept);
+  double seen_over_predicted(const PredictedRises& rises);
+  ModelConfig cut_as(const Allocation& allocation);
   void choose();
   void keep();
 
@@ -57,6 +61,8 @@ class AllocationChoice {
   const CalibrationObserver& observer_;
   PhaseClock& clock_;
   CutTrial trial_;
+  JunctionRises junctions_;
+  AllocationSums sums_;
   std::optional<PredictedRises> rises_;  ///< once they are measured in this run
   Kept chosen_;
 };

@@ -52,6 +52,8 @@ struct CalibrationJob {
   bool tries_half_costs() const {
     return device.is_cuda() && (compute_dtype == at::kHalf || compute_dtype == at::kBFloat16);
   }
+  /// Whether Gram matrices of one rank's tokens are packed (maps/moments.h): likewise.
+  bool packs_sums() const { return tries_half_costs(); }
   /// Of this rank.
   const RankShard& shard(const Communicator& comm) const { return plan.of_rank(comm.rank()); }
   /// Junctions 0 .. mapped_junctions()-1 get a map.

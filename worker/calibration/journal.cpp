@@ -150,6 +150,11 @@ void Journal::put_about(const std::string& name, const Json& about) {
 }
 
 void Journal::put(const std::string& name, const std::map<std::string, at::Tensor>& tensors) {
+  complete(name, write(name, tensors));
+}
+
+std::string Journal::write(const std::string& name,
+                           const std::map<std::string, at::Tensor>& tensors) const {
   const fs::path file = path(name, kTensors);
   fs::path unfinished = file;
   unfinished += kUnfinished;
@@ -164,10 +169,30 @@ void Journal::put(const std::string& name, const std::map<std::string, at::Tenso
   create_shards(dir_, layout);
   ShardWriter writer(dir_, layout, names);
   for (const auto& [tensor_name, tensor] : tensors) writer.write(tensor_name, tensor);
+  // Hashed while the system brings it to the disk.
+  std::future<std::string> hash =
+      std::async(std::launch::async, [&] { return sha256_of_file(unfinished); });
   writer.finish();
+  const std::string sha256 = hash.get();
   fs::rename(unfinished, file);
   sync_directory(dir_);
-  put_about(name, {{"sha256", sha256_of_file(file)}});
+  return sha256;
+}
+
+void Journal::complete(const std::string& name, const std::string& sha256) {
+  put_about(name, {{"sha256", sha256}});
+}
+
+void BackgroundEntry::put(const std::string& name, std::map<std::string, at::Tensor> tensors) {
+  finish();
+  name_ = name;
+  hash_ = std::async(std::launch::async, [this, tensors = std::move(tensors)] {
+    return journal_.write(name_, tensors);
+  });
+}
+
+void BackgroundEntry::finish() {
+  if (hash_.valid()) journal_.complete(name_, hash_.get());
 }
 
 std::map<std::string, at::Tensor> Journal::get(const std::string& name) const {

@@ -34,6 +34,10 @@ class Journal {
   const std::set<std::string>& entries() const { return entries_; }
   bool has(const std::string& name) const { return entries_.contains(name); }
   void put(const std::string& name, const std::map<std::string, at::Tensor>& tensors);
+  // The same in two steps, of which another thread may do the first: it returns the hash.
+  std::string write(const std::string& name,
+                    const std::map<std::string, at::Tensor>& tensors) const;
+  void complete(const std::string& name, const std::string& sha256);
   /// Views of the mapped file, on the CPU; of any rank's entry. Throws InputError if it is no such
   /// file, std::runtime_error if it is not what its hash says: it was changed since the run began.
   std::map<std::string, at::Tensor> get(const std::string& name) const;
@@ -73,6 +77,22 @@ class Journal {
 
   std::filesystem::path dir_;
   std::set<std::string> entries_;
+};
+
+/// Writes one entry in the background. An error of it is thrown by the next call.
+class BackgroundEntry {
+ public:
+  /// `journal` outlives the object.
+  explicit BackgroundEntry(Journal& journal) : journal_(journal) {}
+
+  /// Waits for the one before. Tensors on the CPU.
+  void put(const std::string& name, std::map<std::string, at::Tensor> tensors);
+  void finish();
+
+ private:
+  Journal& journal_;
+  std::string name_;
+  std::future<std::string> hash_;
 };
 
 /// Puts solved junctions into the journal in the background while the next is solved: the map, and

@@ -37,8 +37,9 @@ void add_second(const CalibrationJob& job, StageJunction& junction, const at::Te
 void add_first(const CalibrationJob& job, StageJunction& junction, const at::Tensor& x) {
   const JunctionSetup& setup = junction.setup;
   if (!junction.first) {
-    junction.first.emplace(setup, setup.costs_in_first_pass() ? sampled_precision(job, setup, x, {})
-                                                              : CostPrecision{});
+    junction.first.emplace(
+        setup, setup.costs_in_first_pass() ? sampled_precision(job, setup, x, {}) : CostPrecision{},
+        job.packs_sums());
   }
   junction.first->add(x);
 }
@@ -119,12 +120,12 @@ void PipelinePasses::stream_and_back(JunctionGroup& group) {
   const auto visit_gradient = [&](int64_t junction, const at::Tensor& g) {
     if (StageJunction* found = group.find(junction)) found->first->add_gradient(g);
   };
-  stream_gradients(comm_, job_.config, *stage_, {job_.windows, head_}, visit, visit_gradient,
-                   observer_.tokens_seen, clock_);
+  stream_gradients(comm_, job_.config, *stage_, {job_.windows, head_, job_.shard(comm_).recomputes},
+                   visit, visit_gradient, observer_.tokens_seen, clock_);
 }
 
 void PipelinePasses::pairs(
-    std::span<const int64_t> wanted,
+    std::span<const int64_t> wanted, const at::Tensor& windows,
     const std::function<void(int64_t junction, const at::Tensor& x, const at::Tensor& g)>& visit) {
   load();
   const PhaseClock::Scope scope(clock_, "forward");
@@ -140,8 +141,12 @@ void PipelinePasses::pairs(
     visit(junction, found->second.front(), g);
     found->second.pop_front();
   };
-  stream_gradients(comm_, job_.config, *stage_, {job_.windows, head_}, keep, visit_gradient,
-                   observer_.tokens_seen, clock_);
+  // What a stage computes again is seen when it is, so that nothing waits for its gradients.
+  const bool again = job_.shard(comm_).recomputes;
+  LossOfWindows loss{windows, head_, again};
+  if (again) loss.visit_again = keep;
+  stream_gradients(comm_, job_.config, *stage_, loss, again ? JunctionVisitor() : keep,
+                   visit_gradient, observer_.tokens_seen, clock_);
 }
 
 void PipelinePasses::first(JunctionGroup& group) {

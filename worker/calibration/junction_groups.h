@@ -64,9 +64,9 @@ class PipelinePasses {
   void first(JunctionGroup& group);
   void second(JunctionGroup& group);
   /// Calls `visit` with each microbatch of the rank's junctions `wanted`, x and the gradient of the
-  /// loss with respect to it. In the metric of the loss. Collective.
+  /// loss with respect to it, of these windows. In the metric of the loss. Collective.
   void pairs(
-      std::span<const int64_t> wanted,
+      std::span<const int64_t> wanted, const at::Tensor& windows,
       const std::function<void(int64_t junction, const at::Tensor& x, const at::Tensor& g)>& visit);
   /// Gives the stage's weights back; another pass would load them again.
   void unload() {

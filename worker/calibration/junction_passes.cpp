@@ -217,13 +217,15 @@ SolvedJunction DecomposedJunction::solve(int64_t width, std::optional<SecondPass
   return solved;
 }
 
-FirstPass::FirstPass(const JunctionSetup& setup, const CostPrecision& precision)
+FirstPass::FirstPass(const JunctionSetup& setup, const CostPrecision& precision, bool packed)
     : setup_(setup),
-      gram_(setup.hidden_size, {.gram = true}, setup.device, {.reproducible = setup.reproducible}) {
+      gram_(setup.hidden_size, {.gram = true}, setup.device,
+            {.reproducible = setup.reproducible, .packed = packed}) {
   if (setup.map.metric == Metric::kFisher) {
     fisher_.emplace(
         setup.hidden_size, MomentKinds{.gram = true}, setup.device,
-        MomentOptions{.reproducible = setup.reproducible, .what = "gradients of the loss"});
+        MomentOptions{
+            .reproducible = setup.reproducible, .what = "gradients of the loss", .packed = packed});
   }
   if (setup.sums_in_first_pass()) costs_.emplace(setup, precision);
 }
@@ -240,8 +242,8 @@ FirstPass::FirstPass(const JunctionSetup& setup, const NamedTensors& tensors)
 
 NamedTensors FirstPass::tensors() const {
   NamedTensors tensors = costs_ ? costs_->tensors() : NamedTensors{};
-  tensors["gram"] = gram_.gram;
-  if (fisher_) tensors["fisher"] = fisher_->gram;
+  tensors["gram"] = gram_.upper_gram();
+  if (fisher_) tensors["fisher"] = fisher_->upper_gram();
   return tensors;
 }
 

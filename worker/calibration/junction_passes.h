@@ -133,7 +133,8 @@ class DecomposedJunction {
 /// matrix of the gradients too.
 class FirstPass {
  public:
-  FirstPass(const JunctionSetup& setup, const CostPrecision& precision);
+  /// `packed`: as in MomentOptions, of sums that no other rank adds to.
+  FirstPass(const JunctionSetup& setup, const CostPrecision& precision, bool packed = false);
   /// From tensors().
   FirstPass(const JunctionSetup& setup, const NamedTensors& tensors);
 

@@ -4,14 +4,17 @@
 #include <fmt/core.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "job/plan/choose_widths.h"
 #include "job/plan/shortcut_forms.h"
+#include "job/plan/token_windows.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/reason.h"
+#include "worker/maps/metric.h"
 #include "worker/maps/predicted_rise.h"
 #include "worker/maps/shortcut_rise.h"
 #include "worker/maps/spectrum.h"
@@ -85,6 +88,7 @@ void JunctionRises::end() {
 
 /// Writes the basis of a junction with a map of its own; with a shared map its sums.
 void JunctionRises::keep(JunctionGroup& group) {
+  BackgroundEntry entry(dense_.journal);  // while the next one is decomposed
   for (StageJunction& junction : group.junctions) {
     if (!junction.first) continue;  // nothing was seen
     std::map<std::string, at::Tensor> kept = junction.first->tensors();
@@ -92,14 +96,21 @@ void JunctionRises::keep(JunctionGroup& group) {
       kept = std::move(*junction.first).finish(dense_.windows.numel()).tensors();
       kept.erase("gram");
     }
-    dense_.journal.put(dense_entry(junction.setup.junction), kept);
     junction.first.reset();
+    for (auto& [name, tensor] : kept) {
+      // What was summed in float32 needs no more.
+      const bool matrix = dense_.packs_sums() && tensor.dim() == 2;
+      tensor = tensor.to(matrix ? at::kFloat : tensor.scalar_type()).cpu();
+    }
+    entry.put(dense_entry(junction.setup.junction), std::move(kept));
   }
+  entry.finish();
 }
 
 void JunctionRises::keep_junctions() {
   in_groups(comm_, dense_, pending(), clock_, [&](JunctionGroup& group) {
     passes_.first(group);
+    passes_.unload();  // what is made of the sums needs the room
     keep(group);
   });
 }
@@ -118,7 +129,7 @@ void JunctionRises::keep_shared_basis() {
 
 std::map<std::string, at::Tensor> JunctionRises::load(const std::string& entry) const {
   std::map<std::string, at::Tensor> tensors = dense_.journal.get(entry);
-  for (auto& [name, tensor] : tensors) tensor = to_device(tensor, dense_.device);
+  for (auto& [name, tensor] : tensors) tensor = to_device(tensor, dense_.device).to(at::kDouble);
   return tensors;
 }
 
@@ -136,6 +147,14 @@ at::Tensor JunctionRises::mean(const std::string& entry, const char* name) const
   return (upper + upper.triu(1).t()) / static_cast<double>(dense_.windows.numel());
 }
 
+/// Spread evenly.
+at::Tensor JunctionRises::sampled_windows() const {
+  const int64_t windows = dense_.windows.size(0);
+  const int64_t taken = sampled_rise_windows(windows, dense_.windows.size(1));
+  return dense_.windows.index_select(0,
+                                     (at::arange(taken, at::kLong) * windows).div_(taken, "floor"));
+}
+
 /// In the second pass.
 void JunctionRises::keep_token_rises() {
   std::vector<int64_t> pending;
@@ -143,11 +162,12 @@ void JunctionRises::keep_token_rises() {
     const bool lacks = !dense_.journal.has(tokens_entry(junction));
     if (lacks_rises(junction) && lacks) pending.push_back(junction);
   }
-  const auto at_once = [](const RankShard& shard) { return shard.junctions_at_once; };
+  const auto at_once = [](const RankShard& shard) { return shard.bases_at_once; };
+  const at::Tensor windows = sampled_windows();
   in_parts(comm_, dense_.plan, pending, at_once, [&](std::span<const int64_t> part, int64_t) {
     std::map<int64_t, TokenRises> sums;
     for (const int64_t junction : part) sums.try_emplace(junction, basis(junction), widths_);
-    passes_.pairs(part, [&](int64_t junction, const at::Tensor& x, const at::Tensor& g) {
+    passes_.pairs(part, windows, [&](int64_t junction, const at::Tensor& x, const at::Tensor& g) {
       const PhaseClock::Scope scope(clock_, "gram", junction_name(junction));
       sums.at(junction).add(x, g);
     });
@@ -175,7 +195,7 @@ at::Tensor JunctionRises::rises(int64_t junction) const {
   const at::Tensor all = rises_of_all(junction);
   const at::Tensor of_tokens = load(tokens_entry(junction)).at("sums");
   const at::Tensor ratio =
-      at::where(all > 0.0, of_tokens / (all * static_cast<double>(dense_.windows.numel())), 1.0);
+      at::where(all > 0.0, of_tokens / (all * static_cast<double>(sampled_windows().numel())), 1.0);
   if (shared()) return shared_rises(junction) * ratio;
   if (junction == 0) return (all * ratio).expand({grid(), grid()});
   return rises_behind(basis(junction - 1), basis(junction), widths_) * ratio;
@@ -204,13 +224,20 @@ void JunctionRises::write_ranks(const PredictedRises& rises) {
   const Allocation chosen = allocate_jointly(dense_.config, job_, rises);
   const std::vector<int64_t> ranks = possible_shortcut_ranks(job_.hidden_size);
   const DecompositionThreads threads(dense_.map.decomposition_threads);
+  std::optional<std::pair<int64_t, JunctionMap>> last;  // which the next shortcut begins with
   for (const int64_t junction : mine_) {
     if (!lacks_ranks(junction)) continue;
     const PhaseClock::Scope scope(clock_, "align", junction_name(junction));
     const auto width = [&](int64_t of) { return chosen.widths.all.at(static_cast<size_t>(of)); };
     const at::Tensor found = with_context("junction " + junction_name(junction), [&] {
-      return rises_of_ranks(basis(junction - 1), width(junction - 1), basis(junction),
-                            width(junction), ranks);
+      const MetricBasis before = basis(junction - 1);
+      const JunctionMap in = last && last->first == junction - 1
+                                 ? std::move(last->second)
+                                 : map_of(before, width(junction - 1));
+      MetricBasis behind = basis(junction);
+      last.emplace(junction, map_of(behind, width(junction)));
+      behind.vectors.reset();  // room for the rotation
+      return rises_of_ranks(before, in, behind, last->second, ranks);
     });
     dense_.journal.put(ranks_entry(junction - 1), {{"rises", found.cpu()}});
   }
@@ -226,7 +253,7 @@ std::vector<std::vector<double>> JunctionRises::read_ranks() const {
   return all;
 }
 
-void JunctionRises::remove_dense_entries() {
+void JunctionRises::forget() {
   for (const int64_t junction : mine_) {
     if (dense_.journal.has(dense_entry(junction))) dense_.journal.remove(dense_entry(junction));
   }
@@ -251,7 +278,16 @@ void JunctionRises::measure(PredictedRises& rises) {
     comm_.barrier();
     rises.shortcuts = read_ranks();
   }
-  remove_dense_entries();
+}
+
+bool JunctionRises::has_metric(int64_t junction) {
+  return junction < dense_.mapped_junctions() &&
+         (dense_.journal.has(dense_entry(junction)) || beside_.find(junction) != nullptr);
+}
+
+at::Tensor JunctionRises::metric(int64_t junction) const {
+  const std::string entry = dense_entry(junction);
+  return shared() ? metric_factor(mean(entry, "fisher")) : load(entry).at("factor");
 }
 
 }  // namespace dotresize

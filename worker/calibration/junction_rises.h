@@ -18,9 +18,9 @@ namespace dotresize {
 
 /// What the maps of the dense model's junctions, and the ranks of the shortcuts between them, are
 /// predicted to add to the loss (docs/method.md, "All widths by loss"): two rounds of passes over
-/// the tokens, of which the first may be part of another's pass (begin to end). What is in the
-/// journal is not computed again. Between two phases the journal has the sums or the bases of all
-/// junctions. References outlive the object.
+/// the tokens, of which the first may be part of another's pass (begin to end), and the second sees
+/// a part of many. What is in the journal is not computed again. From the first round until
+/// forget() the journal has the sums or the bases of all junctions. References outlive the object.
 class JunctionRises {
  public:
   JunctionRises(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
@@ -32,9 +32,19 @@ class JunctionRises {
   void see_gradient(int64_t junction, const at::Tensor& g);
   void end();
 
+  /// The first round in passes of its own, if it has not been. Collective.
+  void keep_junctions();
+
+  /// Whether the metric of a junction of this rank is in the journal, or will be after end().
+  bool has_metric(int64_t junction);
+  /// L [d, d] on the device.
+  at::Tensor metric(int64_t junction) const;
+
   /// Completes `rises`, which has those of MLPs and value heads. The same on every rank, whatever
   /// their number. Collective.
   void measure(PredictedRises& rises);
+  /// Removes bases and sums from the journal.
+  void forget();
 
  private:
   bool shared() const { return !dense_.sharing.empty(); }
@@ -47,7 +57,6 @@ class JunctionRises {
   /// This rank's junctions whose first round is missing.
   std::vector<int64_t> pending() const;
   void keep(JunctionGroup& group);
-  void keep_junctions();
   void keep_shared_basis();
   void keep_token_rises();
   void write_rises();
@@ -55,13 +64,14 @@ class JunctionRises {
   /// Predicts the ranks of all shortcuts between the widths that would be chosen without them.
   void write_ranks(const PredictedRises& rises);
   std::vector<std::vector<double>> read_ranks() const;
-  void remove_dense_entries();
   JunctionSetup setup(int64_t junction) const {
     return {junction, dense_.config.hidden_size, dense_.map, clock_, dense_.device};
   }
   /// Reads the entry onto the device.
   std::map<std::string, at::Tensor> load(const std::string& entry) const;
   MetricBasis basis(const std::string& entry) const;
+  /// Those of the second round.
+  at::Tensor sampled_windows() const;
   MetricBasis basis(int64_t junction) const;
   /// Mirrored, of a token.
   at::Tensor mean(const std::string& entry, const char* name) const;

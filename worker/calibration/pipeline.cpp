@@ -39,8 +39,10 @@ class OwnMaps {
  private:
   std::vector<int64_t> unsolved() const;
   void count_finished(const std::vector<int64_t>& pending);
-  /// To the decomposition, from the tokens or from kept statistics; so is the second pass.
+  /// From the tokens to the sums, before a second pass to the decomposition; or from kept
+  /// statistics, as the second pass.
   void first_pass(JunctionGroup& group);
+  void decompose(StageJunction& junction) const;
   void second_pass(JunctionGroup& group);
   void solve(JunctionGroup& group);
 
@@ -72,10 +74,13 @@ void OwnMaps::first_pass(JunctionGroup& group) {
     return;
   }
   passes_.first(group);
-  for (StageJunction& junction : group.junctions) {
-    junction.decomposed.emplace(std::move(*junction.first).finish(job_.windows.numel()));
-    junction.first.reset();
-  }
+  if (!needs_second_pass(job_.map)) return;  // each is decomposed when its turn comes
+  for (StageJunction& junction : group.junctions) decompose(junction);
+}
+
+void OwnMaps::decompose(StageJunction& junction) const {
+  junction.decomposed.emplace(std::move(*junction.first).finish(job_.windows.numel()));
+  junction.first.reset();
 }
 
 void OwnMaps::second_pass(JunctionGroup& group) {
@@ -100,6 +105,7 @@ void OwnMaps::solve(JunctionGroup& group) {
     if (more) {
       StageJunction& junction = group.junctions[static_cast<size_t>(round)];
       const int64_t index = junction.setup.junction;
+      if (!junction.decomposed) decompose(junction);
       SolvedJunction solved =
           std::move(*junction.decomposed)
               .solve(job_.widths.all.at(static_cast<size_t>(index)), std::move(junction.second));
@@ -124,6 +130,7 @@ void OwnMaps::solve_all() {
   in_groups(comm_, job_, pending, clock_, [&](JunctionGroup& group) {
     first_pass(group);
     second_pass(group);
+    passes_.unload();  // what is made of the sums needs the room
     solve(group);
   });
 }
@@ -139,8 +146,8 @@ void calibrate_pipeline(Communicator& comm, const CalibrationJob& job, FoldedMod
   } else {
     OwnMaps(comm, job, passes, observer, clock).solve_all();
   }
-  passes.unload();
-  comm.barrier();  // every map is in the journal
+  passes.unload();  // of shared maps
+  comm.barrier();   // every map is in the journal
   fold_stage(comm, job, sink, clock);
 }
 

@@ -38,6 +38,8 @@ namespace {
 constexpr char kRise[] = "predicted_rise";  // [matrices that were cut] float64
 constexpr char kTokens[] = "tokens";        // [matrices that were cut] int64
 constexpr char kRises[] = "rises";          // [possible widths] float64, of all experts together
+constexpr char kWidths[] = "widths";        // [possible widths] int64
+constexpr char kOrder[] = "order";          // [matrices, features that go] int64, of an MLP
 
 /// A job may cut a sublayer to one width and then to another.
 std::string cut_entry(int64_t sublayer, int64_t width) {
@@ -45,11 +47,17 @@ std::string cut_entry(int64_t sublayer, int64_t width) {
 }
 std::string curve_entry(int64_t sublayer) { return fmt::format("curve-{}", sublayer); }
 
-/// A copy that shares no memory with the sums.
-SublayerSums copy_of(const SublayerSums& sums) {
+/// Copies that share no memory with the sums.
+SublayerSums on_host(const SublayerSums& sums) {
   SublayerSums copy = sums;
-  for (Moments& features : copy.features) features.gram = features.gram.clone();
-  if (copy.gradients) copy.gradients->gram = copy.gradients->gram.clone();
+  for (Moments& features : copy.features) features = features.on_host();
+  if (copy.gradients) copy.gradients = copy.gradients->on_host();
+  return copy;
+}
+SublayerSums on_device(const SublayerSums& sums) {
+  SublayerSums copy = sums;
+  for (Moments& features : copy.features) features = features.on_device();
+  if (copy.gradients) copy.gradients = copy.gradients->on_device();
   return copy;
 }
 
@@ -60,26 +68,38 @@ bool is_cut(const ModelConfig& dense, const ModelConfig& cut, int64_t sublayer) 
 class SublayerCuts {
  public:
   SublayerCuts(Communicator& comm, const CalibrationJob& job, const CalibrationObserver& observer,
-               PhaseClock& clock)
-      : comm_(comm), job_(job), observer_(observer), clock_(clock) {}
+               PhaseClock& clock, AllocationSums* sums = nullptr)
+      : comm_(comm),
+        job_(job),
+        observer_(observer),
+        clock_(clock),
+        of_allocation_(sums),
+        writing_(job.journal) {}
 
   /// The curves of all that the job may cut, into the journal.
   void measure(const ResolvedJob& job, const DenseRound* together);
   // To the widths that `cut_model` says.
-  void run_stages(const ModelConfig& cut_model, std::vector<SublayerSums> kept = {});
+  void run_stages(const ModelConfig& cut_model);
   void run_shares(const ModelConfig& cut_model);
 
  private:
   bool gradients() const { return job_.map.metric == Metric::kFisher; }
+  bool has_order(int64_t sublayer) const {
+    return !is_attention(sublayer) && job_.journal.has(curve_entry(sublayer));
+  }
+  bool sums_gradients(int64_t sublayer) const {
+    return gradients() && !has_order(sublayer) &&
+           !(of_allocation_ && of_allocation_->has_metric(sublayer + 1));
+  }
   AttentionHeads heads() const { return {job_.config.num_heads, job_.config.num_kv_heads}; }
   /// This rank's sublayers that are wanted, of which the journal has no entry of that name.
   std::vector<int64_t> pending(const std::function<std::string(int64_t sublayer)>& entry,
                                const std::function<bool(int64_t sublayer)>& wanted) const;
   /// Sums the features of these sublayers of this rank, of as many at a time as there is memory
-  /// for, and hands each over. Collective.
+  /// for, and hands each over: what is packed on the host. Collective.
   void for_sums_of(const std::vector<int64_t>& sublayers, const DenseRound* together,
                    const std::function<void(SublayerSums)>& visit);
-  void load();
+  void load(bool with_head);
   /// `bounds`: of each MLP's sums, if ranks add them up.
   SublayerSums no_sums(int64_t sublayer, const std::vector<SumBounds>& bounds = {}) const;
   /// Of the features of all ranks' tokens.
@@ -92,6 +112,7 @@ class SublayerCuts {
                               Microbatches& x);
   void add_features(SublayerSums& sums, int64_t mlp, const at::Tensor& h) const;
   void sum(std::vector<SublayerSums>& group, const DenseRound* together);
+  /// Writes what is cut while the next one is computed.
   void cut(SublayerSums sums, int64_t width);
   // What has changed; the predicted rise of each matrix goes to `rises`.
   std::map<std::string, at::Tensor> cut_features(SublayerSums& sums, int64_t width,
@@ -100,19 +121,24 @@ class SublayerCuts {
                                                std::vector<double>& rises) const;
   at::Tensor metric_of(SublayerSums& sums) const;
   /// Calls visit(E[hᵀh], out_proj, L) of the attention, of the MLP or of each expert; the sums are
-  /// given away.
+  /// given away. L is undefined if it is the identity, or the order is known.
   void for_each_out_proj(
       SublayerSums& sums,
       const std::function<void(at::Tensor, const at::Tensor&, const at::Tensor&)>& visit) const;
-  std::vector<double> curve(SublayerSums& sums, const std::vector<int64_t>& widths) const;
+  std::map<std::string, at::Tensor> curve(SublayerSums& sums,
+                                          const std::vector<int64_t>& widths) const;
+  /// Of the first round of an allocation.
+  double rise_in_curve(int64_t sublayer, int64_t width) const;
   double tokens() const { return static_cast<double>(job_.windows.numel()); }
 
   Communicator& comm_;
   const CalibrationJob& job_;
   const CalibrationObserver& observer_;
   PhaseClock& clock_;
-  std::optional<Stage> stage_;
-  HeadWeights head_;  ///< on the last rank, if gradients()
+  AllocationSums* of_allocation_;  ///< or null
+  std::optional<Stage> stage_;     ///< in a pass
+  HeadWeights head_;               ///< on the last rank, if it goes back
+  BackgroundEntry writing_;        ///< the last cut
 };
 
 std::vector<int64_t> SublayerCuts::pending(
@@ -126,8 +152,7 @@ std::vector<int64_t> SublayerCuts::pending(
   return sublayers;
 }
 
-void SublayerCuts::load() {
-  if (stage_) return;
+void SublayerCuts::load(bool with_head) {
   const PhaseClock::Scope scope(clock_, "read");
   // What autograd keeps for the way back must not be made in inference mode.
   std::optional<c10::InferenceMode> with_autograd;
@@ -135,7 +160,7 @@ void SublayerCuts::load() {
   const RankShard& shard = job_.shard(comm_);
   stage_ = load_stage(job_.reader, job_.config, shard, shard.end_sublayer, job_.compute_dtype,
                       job_.device);
-  if (gradients() && comm_.rank() == comm_.size() - 1) {
+  if (with_head && comm_.rank() == comm_.size() - 1) {
     head_ = to_device(load_head(job_.reader, job_.config, job_.compute_dtype), job_.device);
   }
 }
@@ -150,14 +175,16 @@ SublayerSums SublayerCuts::no_sums(int64_t sublayer, const std::vector<SumBounds
   std::optional<c10::InferenceMode> with_autograd;
   if (gradients()) with_autograd.emplace(false);
   for (int64_t mlp = 0; mlp < count; ++mlp) {
-    MomentOptions options{.what = attends ? "values of the attention" : "features of the MLP"};
+    MomentOptions options{.what = attends ? "values of the attention" : "features of the MLP",
+                          .packed = bounds.empty() && job_.packs_sums()};
     if (!bounds.empty()) options.reproducible = bounds.at(static_cast<size_t>(mlp));
     sums.features.emplace_back(width, MomentKinds{.gram = true}, job_.device, options);
   }
   sums.tokens.resize(static_cast<size_t>(count), 0);
-  if (gradients()) {
-    sums.gradients.emplace(job_.config.hidden_size, MomentKinds{.gram = true}, job_.device,
-                           MomentOptions{.what = "gradients of the loss"});
+  if (sums_gradients(sublayer)) {
+    sums.gradients.emplace(
+        job_.config.hidden_size, MomentKinds{.gram = true}, job_.device,
+        MomentOptions{.what = "gradients of the loss", .packed = job_.packs_sums()});
   }
   return sums;
 }
@@ -170,7 +197,11 @@ void SublayerCuts::add_features(SublayerSums& sums, int64_t mlp, const at::Tenso
 }
 
 void SublayerCuts::sum(std::vector<SublayerSums>& group, const DenseRound* together) {
-  load();
+  const auto wants_gradients = [](const SublayerSums& sums) { return sums.gradients.has_value(); };
+  const bool here = together != nullptr || std::ranges::any_of(group, wants_gradients);
+  const std::vector<int64_t> ranks = gather_numbers(comm_, here ? 1 : 0);
+  const bool back = std::ranges::max(ranks) > 0;
+  load(back);
   const PhaseClock::Scope scope(clock_, "forward");
   const auto find = [&](int64_t sublayer) {
     const auto found = std::ranges::find(group, sublayer, &SublayerSums::sublayer);
@@ -182,25 +213,30 @@ void SublayerCuts::sum(std::vector<SublayerSums>& group, const DenseRound* toget
   const auto visit_gradient = [&](int64_t junction, const at::Tensor& g) {
     if (together) together->see_gradient(junction, g);
     SublayerSums* const sums = find(junction - 1);
-    if (!sums) return;
+    if (!sums || !sums->gradients) return;
     const PhaseClock::Scope adding(clock_, "gram", junction_name(junction));
     with_context("junction " + junction_name(junction), [&] { sums->gradients->add(g); });
   };
   const auto visit_state = [&](int64_t junction, const at::Tensor& x) {
     if (together) together->see_state(junction, x);
   };
-  if (gradients()) {
-    stream_gradients(comm_, job_.config, *stage_, {job_.windows, head_}, visit_state,
+  if (back) {
+    stream_gradients(comm_, job_.config, *stage_,
+                     {job_.windows, head_, job_.shard(comm_).recomputes}, visit_state,
                      visit_gradient, observer_.tokens_seen, clock_, visit_features);
   } else {
     stream_through_stages(comm_, job_.config, *stage_, job_.windows, visit_state,
                           observer_.tokens_seen, visit_features);
   }
+  stage_.reset();  // what is made of the sums needs the room
+  head_ = {};
+  if (together) together->after_pass();
 }
 
-/// L of the junction behind; undefined: the identity.
+/// L of the junction behind.
 at::Tensor SublayerCuts::metric_of(SublayerSums& sums) const {
-  if (!sums.gradients) return {};
+  if (!gradients() || has_order(sums.sublayer)) return {};
+  if (!sums.gradients) return of_allocation_->metric(sums.sublayer + 1);
   sums.gradients->mirror();
   const at::Tensor fisher = std::move(sums.gradients->gram);
   return metric_factor(fisher.div_(tokens()));
@@ -223,10 +259,11 @@ void SublayerCuts::for_each_out_proj(
   }
 }
 
-/// The predicted rise at each of these widths, the widest first.
-std::vector<double> SublayerCuts::curve(SublayerSums& sums,
-                                        const std::vector<int64_t>& widths) const {
+/// The predicted rise at each of these widths, the widest first, and the order.
+std::map<std::string, at::Tensor> SublayerCuts::curve(SublayerSums& sums,
+                                                      const std::vector<int64_t>& widths) const {
   std::vector<double> rises(widths.size(), 0.0);
+  std::vector<at::Tensor> orders;
   const auto add = [&](const std::vector<double>& of_steps) {
     for (size_t i = 0; i < widths.size(); ++i) {
       rises[i] += of_steps.at(static_cast<size_t>(widths.front() - widths[i]));
@@ -234,18 +271,43 @@ std::vector<double> SublayerCuts::curve(SublayerSums& sums,
   };
   const bool attends = is_attention(sums.sublayer);
   for_each_out_proj(sums, [&](at::Tensor gram, const at::Tensor& W, const at::Tensor& metric) {
-    add(attends ? value_removal_rises(std::move(gram), W, metric, heads(), widths.back())
-                : removal_rises(std::move(gram), W, metric, widths.back()));
+    if (attends) {
+      add(value_removal_rises(std::move(gram), W, metric, heads(), widths.back()));
+      return;
+    }
+    const Removal removal = removal_of_features(std::move(gram), W, metric, widths.back());
+    add(removal.rises);
+    orders.push_back(removal.order);
   });
-  return rises;
+  std::map<std::string, at::Tensor> found = {{kRises, at::tensor(rises, at::kDouble)},
+                                             {kWidths, at::tensor(widths, at::kLong)}};
+  if (!attends) found[kOrder] = at::stack(orders);
+  return found;
+}
+
+double SublayerCuts::rise_in_curve(int64_t sublayer, int64_t width) const {
+  const auto known = job_.journal.get(curve_entry(sublayer));
+  return known.at(kRises).masked_select(known.at(kWidths) == width).item<double>();
 }
 
 std::map<std::string, at::Tensor> SublayerCuts::cut_features(SublayerSums& sums, int64_t width,
                                                              std::vector<double>& rises) const {
   std::vector<CutFeatures> cuts;
+  std::map<std::string, at::Tensor> known;
+  if (has_order(sums.sublayer)) {
+    known = job_.journal.get(curve_entry(sums.sublayer));
+    rises.push_back(rise_in_curve(sums.sublayer, width));
+  }
   for_each_out_proj(sums, [&](at::Tensor gram, const at::Tensor& down, const at::Tensor& metric) {
-    cuts.push_back(remove_features(std::move(gram), down, metric, width));
-    rises.push_back(cuts.back().predicted_rise);
+    at::Tensor order;
+    if (known.empty()) {
+      const Removal removal = removal_of_features(gram.clone(), down, metric, width);
+      rises.push_back(removal.rises.back());
+      order = removal.order;
+    } else {
+      order = known.at(kOrder)[std::ssize(cuts)];
+    }
+    cuts.push_back(features_left(order, std::move(gram), down, width));
   });
   return tensors_of_cut_mlp(job_, sums.sublayer, cuts);
 }
@@ -266,7 +328,7 @@ void SublayerCuts::cut(SublayerSums sums, int64_t width) {
   std::vector<double> rises;
   std::map<std::string, at::Tensor> tensors = with_context(name, [&] {
     if (width == 0) {
-      rises = {curve(sums, {inner_width(job_.config, sums.sublayer), 0}).back()};
+      rises.push_back(rise_in_curve(sums.sublayer, 0));
       return std::map<std::string, at::Tensor>{};
     }
     return is_attention(sums.sublayer) ? cut_values(sums, width, rises)
@@ -274,7 +336,7 @@ void SublayerCuts::cut(SublayerSums sums, int64_t width) {
   });
   tensors[kRise] = at::tensor(rises, at::kDouble);
   tensors[kTokens] = at::tensor(sums.tokens, at::kLong);
-  job_.journal.put(cut_entry(sums.sublayer, width), tensors);
+  writing_.put(cut_entry(sums.sublayer, width), std::move(tensors));
 }
 
 std::vector<SumBounds> SublayerCuts::bounds_of(const SublayerWeights& weights,
@@ -334,6 +396,7 @@ void SublayerCuts::run_shares(const ModelConfig& cut_model) {
     if (left.contains(s)) {
       SublayerSums sums = sum_over_ranks(weights, rotary, x);
       if (owner_of(s) == comm_.rank()) cut(std::move(sums), inner_width(cut_model, s));
+      writing_.finish();
       continue;
     }
     for (at::Tensor& batch : x) {
@@ -350,6 +413,9 @@ void SublayerCuts::for_sums_of(const std::vector<int64_t>& sublayers, const Dens
     std::vector<SublayerSums> group;
     for (const int64_t sublayer : part) group.push_back(no_sums(sublayer));
     sum(group, together);
+    if (job_.packs_sums()) {  // the room on the GPU is for one at a time
+      for (SublayerSums& sums : group) sums = on_host(sums);
+    }
     for (SublayerSums& sums : group) visit(std::move(sums));
   });
 }
@@ -357,28 +423,34 @@ void SublayerCuts::for_sums_of(const std::vector<int64_t>& sublayers, const Dens
 void SublayerCuts::measure(const ResolvedJob& job, const DenseRound* together) {
   const auto wanted = [&](int64_t sublayer) { return may_be_cut(job, sublayer); };
   for_sums_of(pending(curve_entry, wanted), together, [&](SublayerSums sums) {
-    if (together) together->kept.push_back(copy_of(sums));
+    if (of_allocation_ && job_.plan.keeps_sums()) {
+      of_allocation_->kept.push_back(job_.packs_sums() ? sums : on_host(sums));
+    }
     const std::string name = sublayer_name(sums.sublayer);
     const PhaseClock::Scope scope(clock_, "cut", name);
     const std::vector<int64_t> widths = possible_inner_widths(job_.config, job, sums.sublayer);
-    const std::vector<double> rises = with_context(name, [&] { return curve(sums, widths); });
-    job_.journal.put(curve_entry(sums.sublayer), {{kRises, at::tensor(rises, at::kDouble)}});
+    job_.journal.put(curve_entry(sums.sublayer),
+                     with_context(name, [&] { return curve(sums, widths); }));
   });
   comm_.barrier();  // every curve is in the journal
 }
 
-void SublayerCuts::run_stages(const ModelConfig& cut_model, std::vector<SublayerSums> kept) {
+void SublayerCuts::run_stages(const ModelConfig& cut_model) {
   const auto wanted = [&](int64_t s) { return is_cut(job_.config, cut_model, s); };
   const auto entry = [&](int64_t s) { return cut_entry(s, inner_width(cut_model, s)); };
   const auto cut_it = [&](SublayerSums sums) {
     const int64_t width = inner_width(cut_model, sums.sublayer);
     cut(std::move(sums), width);
   };
-  for (SublayerSums& sums : kept) {
-    const int64_t s = sums.sublayer;
-    if (wanted(s) && !job_.journal.has(entry(s))) cut_it(std::move(sums));
+  if (of_allocation_) {
+    for (const SublayerSums& sums : of_allocation_->kept) {
+      const int64_t s = sums.sublayer;
+      if (wanted(s) && !job_.journal.has(entry(s))) cut_it(on_device(sums));
+    }
   }
+  writing_.finish();
   for_sums_of(pending(entry, wanted), nullptr, cut_it);
+  writing_.finish();
 }
 
 /// By layer, the curves of the sublayers `first`, `first` + 2, ...
@@ -396,9 +468,9 @@ std::vector<std::vector<double>> read_curves(const Journal& journal, const Model
 }  // namespace
 
 CutCurves measure_cuts(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
-                       const CalibrationObserver& observer, PhaseClock& clock,
+                       const CalibrationObserver& observer, PhaseClock& clock, AllocationSums& sums,
                        const DenseRound* together) {
-  SublayerCuts(comm, dense, observer, clock).measure(job, together);
+  SublayerCuts(comm, dense, observer, clock, &sums).measure(job, together);
   CutCurves curves{read_curves(dense.journal, dense.config, 1), {}};
   if (job.allocates_values()) curves.values = read_curves(dense.journal, dense.config, 0);
   return curves;
@@ -406,9 +478,9 @@ CutCurves measure_cuts(Communicator& comm, const CalibrationJob& dense, const Re
 
 void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
                    const ModelConfig& cut, const CalibrationObserver& observer, PhaseClock& clock,
-                   std::vector<SublayerSums> kept) {
-  SublayerCuts cuts(comm, dense, observer, clock);
-  job.schedule.pipelined ? cuts.run_stages(cut, std::move(kept)) : cuts.run_shares(cut);
+                   AllocationSums* sums) {
+  SublayerCuts cuts(comm, dense, observer, clock, sums);
+  job.schedule.pipelined ? cuts.run_stages(cut) : cuts.run_shares(cut);
   comm.barrier();  // every cut sublayer is in the journal
 }
 

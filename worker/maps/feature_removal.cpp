@@ -1,9 +1,11 @@
 // With V = Lᵀ·W the costs are s_j = ‖v_j‖² / [H⁻¹]_jj, and removing p is a step of a pivoted
-// Cholesky decomposition of H⁻¹: with the row r = [H⁻¹]_p / √[H⁻¹]_pp
-//   H⁻¹ ← H⁻¹ − rᵀ r ,   V ← V − v_p r / √[H⁻¹]_pp .
+// Cholesky decomposition of H⁻¹: with the row r = [H⁻¹]_p / √[H⁻¹]_pp and c = v_p / √[H⁻¹]_pp
+//   H⁻¹ ← H⁻¹ − rᵀ r ,   V ← V − c r .
+// The costs need V in the products P = VᵀV alone, which are as small as H⁻¹:
+//   P ← P − wᵀ r − rᵀ w ,   w = cᵀV − ½ ‖c‖² r .
 // A block of such steps is collected and then subtracted at once (lazy updates): until then a step
-// takes from H⁻¹ and V what it needs, a row and a column, and corrects these alone. Of V it needs
-// the products with v_p too, for ‖v_j‖², which is kept up to date as the diagonal of H⁻¹ is.
+// takes a row of each matrix and corrects this alone. Features that are gone leave both matrices
+// once they are an eighth of them.
 #include "worker/maps/feature_removal.h"
 
 #include <ATen/ATen.h>
@@ -12,7 +14,6 @@
 #include <cmath>
 #include <limits>
 #include <utility>
-#include <vector>
 
 #include "base/errors.h"
 
@@ -24,56 +25,78 @@ constexpr int64_t kBlock = 64;   // steps between two updates
 
 class FeatureRemoval {
  public:
-  FeatureRemoval(at::Tensor inverse, at::Tensor V)
+  FeatureRemoval(at::Tensor inverse, at::Tensor products)
       : inverse_(std::move(inverse)),
-        V_(std::move(V)),
-        squares_(V_.square().sum(0)),
-        diagonal_(inverse_.diagonal().clone()) {}
+        products_(std::move(products)),
+        squares_(products_.diagonal().clone()),
+        diagonal_(inverse_.diagonal().clone()),
+        features_(at::arange(inverse_.size(0), at::kLong)) {}
 
   void remove(int64_t count) {
-    for (; count > 0; count -= kBlock) remove_block(std::min(count, kBlock));
+    for (; count > 0; count -= kBlock) {
+      if (8 * gone_ >= features_.size(0)) drop_gone();
+      remove_block(std::min(count, kBlock));
+    }
   }
-  /// [left] int64 on the CPU, ascending.
-  at::Tensor kept() const { return at::nonzero(at::isfinite(squares_)).flatten().cpu(); }
-  const at::Tensor& V() const { return V_; }
-  /// ½ Σ s over the first 0, 1, ... features that are removed.
-  const std::vector<double>& rises() const { return rises_; }
+  Removal removal() const { return {at::tensor(order_, at::kLong), rises_}; }
 
  private:
   void remove_block(int64_t count);
+  void drop_gone();
 
-  at::Tensor inverse_;   ///< [f, f] as of the last block
-  at::Tensor V_;         ///< [d, f] likewise
-  at::Tensor squares_;   ///< ‖v_j‖² [f]; infinite once the feature is removed
-  at::Tensor diagonal_;  ///< of the inverse [f]; 1 once the feature is removed
+  at::Tensor inverse_;   ///< [n, n] as of the last block
+  at::Tensor products_;  ///< VᵀV [n, n] likewise
+  at::Tensor squares_;   ///< ‖v_j‖² [n]; infinite once the feature is removed
+  at::Tensor diagonal_;  ///< of the inverse [n]; 1 once the feature is removed
+  at::Tensor features_;  ///< that the rows stand for [n], on the CPU
+  int64_t gone_ = 0;     ///< rows whose feature is removed
+  std::vector<int64_t> order_;
   std::vector<double> rises_ = {0.0};
 };
 
 void FeatureRemoval::remove_block(int64_t count) {
   at::Tensor rows = at::empty({count, inverse_.size(1)}, inverse_.options());  // r of each step
-  at::Tensor columns = at::empty({V_.size(0), count}, V_.options());  // v_p / √[H⁻¹]_pp
+  at::Tensor changes = at::empty_like(rows);                                   // w of each step
+  at::Tensor costs = at::empty({count}, inverse_.options());
+  const auto* features = features_.const_data_ptr<int64_t>();
   for (int64_t step = 0; step < count; ++step) {
-    const at::Tensor costs = squares_ / diagonal_;
-    const int64_t p = costs.argmin().item<int64_t>();
-    rises_.push_back(rises_.back() + 0.5 * costs[p].item<double>());
+    const auto [least, at] = (squares_ / diagonal_).min(0);
+    costs[step].copy_(least);
+    const int64_t p = at.item<int64_t>();
+    order_.push_back(features[p]);
     const at::Tensor past_rows = rows.narrow(0, 0, step);
-    const at::Tensor past_columns = columns.narrow(1, 0, step);
-    at::Tensor row = inverse_[p] - at::mv(past_rows.t(), past_rows.select(1, p));
-    const at::Tensor v = V_.select(1, p) - at::mv(past_columns, past_rows.select(1, p));
-    const double pivot = std::sqrt(row[p].item<double>());
+    const at::Tensor past_changes = changes.narrow(0, 0, step);
+    const at::Tensor of_rows = past_rows.select(1, p);
+    at::Tensor row = inverse_[p] - at::mv(past_rows.t(), of_rows);
+    const at::Tensor pivot = row[p].sqrt();
     row.div_(pivot);
-    const at::Tensor products =
-        at::mv(V_.t(), v) - at::mv(past_rows.t(), at::mv(past_columns.t(), v));
-    const at::Tensor shares = row / pivot;
-    squares_.addcmul_(shares, products, -2.0).add_(shares.square(), v.square().sum().item());
+    at::Tensor change = products_[p] - at::mv(past_changes.t(), of_rows) -
+                        at::mv(past_rows.t(), past_changes.select(1, p));
+    change.div_(pivot).sub_(row * (squares_[p] / (2.0 * pivot.square())));
+    squares_.addcmul_(row, change, -2.0);
     diagonal_.sub_(row.square());
     squares_[p] = std::numeric_limits<double>::infinity();
     diagonal_[p] = 1.0;
     rows[step].copy_(row);
-    columns.select(1, step).copy_(v / pivot);
+    changes[step].copy_(change);
   }
   inverse_.addmm_(rows.t(), rows, 1.0, -1.0);
-  V_.addmm_(columns, rows, 1.0, -1.0);
+  products_.addmm_(changes.t(), rows, 1.0, -1.0).addmm_(rows.t(), changes, 1.0, -1.0);
+  const at::Tensor found = costs.cpu();
+  for (int64_t step = 0; step < count; ++step) {
+    rises_.push_back(rises_.back() + 0.5 * found[step].item<double>());
+  }
+  gone_ += count;
+}
+
+void FeatureRemoval::drop_gone() {
+  const at::Tensor left = at::nonzero(at::isfinite(squares_)).flatten();
+  inverse_ = inverse_.index_select(0, left).index_select(1, left);
+  products_ = products_.index_select(0, left).index_select(1, left);
+  squares_ = squares_.index_select(0, left);
+  diagonal_ = diagonal_.index_select(0, left);
+  features_ = features_.index_select(0, left.cpu());
+  gone_ = 0;
 }
 
 void check_shapes(const at::Tensor& gram, const at::Tensor& weight, int64_t left, int64_t least) {
@@ -84,43 +107,50 @@ void check_shapes(const at::Tensor& gram, const at::Tensor& weight, int64_t left
               "a Gram matrix of shape ", gram.sizes(), " is not one of ", features, " features");
 }
 
-FeatureRemoval remove_until(at::Tensor gram, const at::Tensor& weight,
-                            const at::Tensor& metric_factor, int64_t left) {
-  const at::Tensor V = metric_factor.defined() ? at::mm(metric_factor.t(), weight) : weight.clone();
-  FeatureRemoval removal(ridged_inverse(std::move(gram)), V);
-  removal.remove(weight.size(1) - left);
-  return removal;
+/// H in place of the Gram matrix.
+void add_ridge(at::Tensor& gram) {
+  const double mean = gram.diagonal().mean().item<double>();
+  if (!std::isfinite(mean)) throw NonFiniteError("the features are not finite");
+  gram.diagonal().add_(mean > 0 ? kRidge * mean : 1.0);
+}
+
+at::Tensor products_of(const at::Tensor& weight, const at::Tensor& metric_factor) {
+  const at::Tensor V = metric_factor.defined() ? at::mm(metric_factor.t(), weight) : weight;
+  return at::mm(V.t(), V);
 }
 
 }  // namespace
 
 at::Tensor ridged_inverse(at::Tensor gram) {
-  const double mean = gram.diagonal().mean().item<double>();
-  if (!std::isfinite(mean)) throw NonFiniteError("the features are not finite");
-  gram.diagonal().add_(mean > 0 ? kRidge * mean : 1.0);
+  add_ridge(gram);
   at::Tensor factor = at::linalg_cholesky(gram);
   gram.reset();
   return at::cholesky_inverse(factor);
 }
 
-std::vector<double> removal_rises(at::Tensor gram, const at::Tensor& weight,
-                                  const at::Tensor& metric_factor, int64_t left) {
+Removal removal_of_features(at::Tensor gram, const at::Tensor& weight,
+                            const at::Tensor& metric_factor, int64_t left) {
   check_shapes(gram, weight, left, 0);
-  if (left == weight.size(1)) return {0.0};
-  return remove_until(std::move(gram), weight, metric_factor, left).rises();
+  at::Tensor inverse = ridged_inverse(std::move(gram));
+  FeatureRemoval removal(std::move(inverse), products_of(weight, metric_factor));
+  removal.remove(weight.size(1) - left);
+  return removal.removal();
 }
 
-CutFeatures remove_features(at::Tensor gram, const at::Tensor& weight,
-                            const at::Tensor& metric_factor, int64_t left) {
+CutFeatures features_left(const at::Tensor& order, at::Tensor gram, const at::Tensor& weight,
+                          int64_t left) {
   check_shapes(gram, weight, left, 1);
-  if (left == weight.size(1)) return {at::arange(left), weight.clone(), 0.0};
-  const FeatureRemoval removal = remove_until(std::move(gram), weight, metric_factor, left);
-  CutFeatures cut{removal.kept(), {}, removal.rises().back()};
-  cut.weight = removal.V().index_select(1, cut.kept.to(weight.device()));
-  if (metric_factor.defined()) {
-    cut.weight = at::linalg_solve_triangular(metric_factor.t(), cut.weight, /*upper=*/true);
-  }
-  return cut;
+  const int64_t removed = weight.size(1) - left;
+  if (removed == 0) return {at::arange(left), weight.clone()};
+  at::Tensor stays = at::ones({weight.size(1)}, at::kBool);
+  stays.index_fill_(0, order.narrow(0, 0, removed), false);
+  const at::Tensor kept = at::nonzero(stays).flatten();
+  add_ridge(gram);
+  const at::Tensor of_left = gram.index_select(1, kept.to(gram.device()));  // H_K
+  gram.reset();
+  const at::Tensor written = at::mm(weight, of_left);
+  const at::Tensor factor = at::linalg_cholesky(of_left.index_select(0, kept.to(of_left.device())));
+  return {kept, at::cholesky_solve(written.t(), factor).t().contiguous()};
 }
 
 }  // namespace dotresize

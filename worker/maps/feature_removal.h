@@ -18,22 +18,29 @@ at::Tensor ridged_inverse(at::Tensor gram);
 struct CutFeatures {
   at::Tensor kept;    ///< [left] int64 on the CPU, ascending: the features that are left
   at::Tensor weight;  ///< [d, left]: W, of which the columns that are left make up for the others
-  /// ½ Σ s over the removed features: in the metric of the loss by so much the loss of a token is
-  /// predicted to rise, else half the squared error of what W writes.
-  double predicted_rise = 0.0;
+};
+
+/// The order in which features go.
+struct Removal {
+  at::Tensor order;  ///< [f - left] int64 on the CPU
+  /// ½ Σ s over the first 0, 1, … of them [f - left + 1]: in the metric of the loss by so much the
+  /// loss of a token is predicted to rise, else half the squared error of what W writes.
+  std::vector<double> rises;
 };
 
 /// Removes features one after another until `left` of them are left, each time the one of least
 /// cost s_j = (w_jᵀ F w_j) / [H⁻¹]_jj, and writes the loss back: W ← W − w_j [H⁻¹]_j / [H⁻¹]_jj,
-/// likewise H⁻¹. H = gram + 0.01·mean(diag gram)·I, or I if gram is zero.
+/// likewise H⁻¹. H = gram + 0.01·mean(diag gram)·I, or I if gram is zero. Where it stops changes
+/// nothing of what comes before.
 /// gram: E[hᵀh] [f, f], symmetric; it is given away. weight: W [d, f]. metric_factor: L [d, d] with
 /// F = L·Lᵀ (maps/metric.h), or undefined: F = I. Throws NonFiniteError if gram is not finite.
-CutFeatures remove_features(at::Tensor gram, const at::Tensor& weight,
+Removal removal_of_features(at::Tensor gram, const at::Tensor& weight,
                             const at::Tensor& metric_factor, int64_t left);
 
-/// What the same removal costs on its way: ½ Σ s over the first 0, 1, … features that go, to the
-/// last one [f - left + 1]. Where it stops changes nothing of what comes before. left may be 0.
-std::vector<double> removal_rises(at::Tensor gram, const at::Tensor& weight,
-                                  const at::Tensor& metric_factor, int64_t left);
+/// What the first f - `left` steps of a removal leave, of the gram and W that it was made of. The
+/// metric bears on the order alone: of the features that are left W is the least-squares fit of
+/// what the whole wrote, W H_K H_KK⁻¹. gram is given away.
+CutFeatures features_left(const at::Tensor& order, at::Tensor gram, const at::Tensor& weight,
+                          int64_t left);
 
 }  // namespace dotresize

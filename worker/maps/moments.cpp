@@ -43,12 +43,18 @@ void round_with(double shift, at::Tensor& sum) {
 }  // namespace
 
 Moments::Moments(int64_t width, MomentKinds kinds, at::Device device, const MomentOptions& options)
-    : gram(zeros(kinds.gram, {width, width}, device)),
+    : gram(zeros(kinds.gram && !options.packed, {width, width}, device)),
       abs_sum(zeros(kinds.abs_sum, {width}, device)),
       cost(zeros(kinds.cost, {width, width}, device)),
       width_(width),
+      device_(device),
       half_cost_(options.half_cost),
       what_(options.what) {
+  TORCH_CHECK(!(options.packed && options.reproducible), "packed sums are not reproducible");
+  for (int64_t row = 0; kinds.gram && options.packed && row < width; row += gram_rows(width)) {
+    packed_.push_back(at::zeros({std::min(gram_rows(width), width - row), width - row},
+                                at::dtype(at::kFloat).device(device)));
+  }
   // Sums of zeros are exact as they are.
   if (!options.reproducible || options.reproducible->max_norm == 0.0) return;
   const auto n = static_cast<double>(options.reproducible->tokens);
@@ -68,6 +74,7 @@ void Moments::add(const at::Tensor& x) {
   check_finite(tokens.is_cuda() ? at::TensorList(tokens) : at::TensorList(blocks), what_);
   for (const at::Tensor& block : blocks) {
     if (gram.defined()) add_gram(block);
+    if (!packed_.empty()) add_packed(block);
     if (!abs_sum.defined()) continue;
     at::Tensor part = block.abs().sum(0, /*keepdim=*/false, at::kDouble);
     round_with(abs_sum_shift_, part);
@@ -94,7 +101,39 @@ void Moments::add_gram(const at::Tensor& tokens) {
   }
 }
 
+void Moments::add_packed(const at::Tensor& tokens) {
+  for (at::Tensor& sum : packed_) {
+    const int64_t row = width_ - sum.size(1);
+    sum.addmm_(tokens.narrow(1, row, sum.size(0)).t(), tokens.narrow(1, row, sum.size(1)));
+  }
+}
+
+at::Tensor Moments::upper_gram() const {
+  if (packed_.empty()) return gram;
+  at::Tensor upper = zeros(true, {width_, width_}, device_);
+  for (const at::Tensor& sum : packed_) {
+    const int64_t row = width_ - sum.size(1);
+    upper.narrow(0, row, sum.size(0)).narrow(1, row, sum.size(1)).copy_(sum);
+  }
+  return upper;
+}
+
+Moments Moments::copy_on(at::Device device) const {
+  Moments copy = *this;
+  const auto move = [&](at::Tensor& sum) {
+    if (sum.defined())
+      sum = sum.to(at::TensorOptions(device), /*non_blocking=*/false, /*copy=*/true);
+  };
+  for (at::Tensor* sum : {&copy.gram, &copy.abs_sum, &copy.cost}) move(*sum);
+  for (at::Tensor& sum : copy.packed_) move(sum);
+  return copy;
+}
+
 void Moments::mirror() {
+  if (!packed_.empty()) {
+    gram = upper_gram();
+    packed_.clear();
+  }
   if (gram.defined()) mirror_upper_triangle(gram);
   if (cost.defined()) mirror_upper_triangle(cost);
 }

@@ -30,6 +30,10 @@ struct MomentOptions {
   /// quantum is 2^-50 of the largest sum that the bounds allow.
   std::optional<SumBounds> reproducible = {};
   const char* what = "activations";  ///< that are summed, for errors
+  /// The Gram matrix is summed in float32, blocks of rows from the diagonal on: in less than a
+  /// third of the memory. Its relative error, 2^-24 times the root of the number of blocks of
+  /// tokens, is far below that of activations in 16 bits.
+  bool packed = false;
 };
 
 /// Sums over the tokens at one junction (docs/method.md, "Moments"). However the tokens are split
@@ -46,10 +50,18 @@ class Moments {
   /// x: [..., width] float32; leading dimensions are tokens. Throws std::runtime_error if x is not
   /// finite.
   void add(const at::Tensor& x);
-  /// After the last `add`: what lies below the diagonals, from above them.
+  /// After the last `add`: what lies below the diagonals, from above them. What was packed becomes
+  /// one matrix.
   void mirror();
+  /// The Gram matrix as it is summed, above the diagonal: `gram`, or one that is made of what is
+  /// packed.
+  at::Tensor upper_gram() const;
+  /// Copies that share no memory with these. What is packed stays so, and mirror() makes a matrix
+  /// on the device of it, wherever it is.
+  Moments on_host() const { return copy_on(at::kCPU); }
+  Moments on_device() const { return copy_on(device_); }
 
-  at::Tensor gram;     ///< [d, d] float64, undefined unless asked for
+  at::Tensor gram;     ///< [d, d] float64, undefined unless asked for, or as long as it is packed
   at::Tensor abs_sum;  ///< [d] float64, likewise
   at::Tensor cost;     ///< [d, d] float64, likewise
 
@@ -58,8 +70,12 @@ class Moments {
 
  private:
   void add_gram(const at::Tensor& tokens);
+  void add_packed(const at::Tensor& tokens);
+  Moments copy_on(at::Device device) const;
 
   int64_t width_;
+  at::Device device_;
+  std::vector<at::Tensor> packed_;  ///< [rows, columns] float32: rows from their diagonal on
   bool half_cost_;
   const char* what_;
   // What is added and subtracted to round; 0 rounds nothing.

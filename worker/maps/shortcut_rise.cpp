@@ -14,10 +14,6 @@
 namespace dotresize {
 namespace {
 
-JunctionMap map_of(const MetricBasis& junction, int64_t k) {
-  return map_from_metric(junction.factor, junction.vectors.narrow(1, 0, k));
-}
-
 /// AᵀCA. With x·L·V of mean squares e, it is Z diag(e) Zᵀ of Z = (L⁻¹·M·A)ᵀ·V.
 at::Tensor moments_of(const MetricBasis& junction, const at::Tensor& MA) {
   const at::Tensor whitened =
@@ -34,11 +30,15 @@ at::Tensor loss_of(const MetricBasis& junction, const at::Tensor& Z) {
 
 }  // namespace
 
-at::Tensor rises_of_ranks(const MetricBasis& before, int64_t k_in, MetricBasis junction,
-                          int64_t k_out, const std::vector<int64_t>& ranks) {
-  const JunctionMap out = map_of(junction, k_out);
-  junction.vectors.reset();  // room for the rotation
-  const JunctionMap in = map_of(before, k_in);
+JunctionMap map_of(const MetricBasis& junction, int64_t k) {
+  return map_from_metric(junction.factor, junction.vectors.narrow(1, 0, k));
+}
+
+at::Tensor rises_of_ranks(const MetricBasis& before, const JunctionMap& in,
+                          const MetricBasis& junction, const JunctionMap& out,
+                          const std::vector<int64_t>& ranks) {
+  const int64_t k_in = in.M.size(1);
+  const int64_t k_out = out.M.size(1);
   const Alignment shortcut = align_oblique(in, out.M, std::min(k_in, k_out));
   const at::Tensor written = at::mm(shortcut.B, at::mm(shortcut.turn.t(), out.M_inv));
   const at::Tensor products =

@@ -68,6 +68,8 @@ class GradientStream {
     return loss_.windows.slice(0, begin, std::min(begin + step_, loss_.windows.size(0)));
   }
   std::vector<Incoming::Message> expected() const;
+  /// What the stage's sublayers have read and the last one has returned.
+  void compute_again(UnderWay& kept) const;
 
   Communicator& comm_;
   const ModelConfig& config_;
@@ -101,25 +103,43 @@ int64_t GradientStream::forward(int64_t microbatch, const JunctionVisitor& visit
                                 const SublayerVisitor& visit_features) {
   UnderWay kept{microbatch * step_, ids_of(microbatch), {}};
   at::Tensor x = first() ? stage_.embed(kept.ids) : incoming_.take();
-  if (first()) visit(0, x);
+  const auto see = [&](int64_t junction) {
+    if (visit) visit(junction, x);
+  };
+  if (first()) see(0);
   for (const SublayerWeights& weights : stage_.sublayers) {
-    kept.x.push_back(x);
+    if (!loss_.recompute || kept.x.empty()) kept.x.push_back(x);
     x = sublayer_forward(config_, weights, rotary_, x, nullptr,
                          features_of(weights.sublayer, visit_features));
-    visit(weights.sublayer + 1, x);
+    see(weights.sublayer + 1);
   }
-  if (last()) {
-    kept.x.push_back(x);
-  } else {
+  if (!last()) {
     onward_.put(x);
+  } else if (!loss_.recompute) {
+    kept.x.push_back(x);
   }
   under_way_.push_back(std::move(kept));
   return under_way_.back().ids.numel();
 }
 
+void GradientStream::compute_again(UnderWay& kept) const {
+  const auto see = [&](int64_t junction) {
+    if (loss_.visit_again) loss_.visit_again(junction, kept.x.back());
+  };
+  if (first()) see(0);
+  const bool needs_result = last() || loss_.visit_again;
+  for (const SublayerWeights& weights : stage_.sublayers) {
+    if (&weights == &stage_.sublayers.back() && !needs_result) break;
+    kept.x.push_back(sublayer_forward(config_, weights, rotary_, kept.x.back()));
+    see(weights.sublayer + 1);
+  }
+  if (!last() && needs_result) kept.x.pop_back();
+}
+
 int64_t GradientStream::backward(const JunctionVisitor& visit) {
   UnderWay kept = std::move(under_way_.front());
   under_way_.pop_front();
+  if (loss_.recompute) compute_again(kept);
   at::Tensor g;
   if (last()) {
     g = loss_gradient(config_, loss_.head, kept.x.back(),

@@ -98,14 +98,14 @@ std::vector<MlpReport> report_mlps(const JobContext& run, const std::optional<Al
   return reports;
 }
 
-/// The dense model with narrower MLPs and value heads, if the job asks for them.
-ModelConfig cut_model(JobContext& run, const std::optional<Allocation>& chosen,
-                      const TokenWindows& tokens, OpenedJournal& opened,
-                      const CalibrationObserver& observer) {
+/// The dense model with narrower MLPs and value heads, if the job asks for them. `choice`: of an
+/// allocation, else null.
+ModelConfig cut_model(JobContext& run, AllocationChoice* choice, const TokenWindows& tokens,
+                      OpenedJournal& opened, const CalibrationObserver& observer) {
+  if (choice) return choice->cut();
   if (!run.job.mlp) return run.config;
   const CalibrationJob dense = calibration_job(run, run.config, run.source, tokens, opened);
-  ModelConfig cut =
-      chosen ? with_features(run.config, run.job, *chosen) : with_cut_mlps(run.config, run.job.mlp);
+  ModelConfig cut = with_cut_mlps(run.config, run.job.mlp);
   cut_sublayers(run.comm, dense, run.job, cut, observer, run.clock);
   return cut;
 }
@@ -130,11 +130,11 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& c
 }
 
 /// The output with the widths that the job has by now, and what was found on the way.
-Calibrated write_output(JobContext& run, const std::optional<Allocation>& chosen,
-                        const TokenWindows& tokens, OpenedJournal& opened,
-                        std::optional<StatisticsDirectory>& statistics,
+Calibrated write_output(JobContext& run, AllocationChoice* choice, const TokenWindows& tokens,
+                        OpenedJournal& opened, std::optional<StatisticsDirectory>& statistics,
                         const CalibrationObserver& observer) {
-  const ModelConfig cut = cut_model(run, chosen, tokens, opened, observer);
+  const std::optional<Allocation> chosen = choice ? std::optional(choice->chosen()) : std::nullopt;
+  const ModelConfig cut = cut_model(run, choice, tokens, opened, observer);
   OutputShards shards(run.comm, run.partial(), cut, run.job, run.plan);
   BackgroundSink sink(shards, run.environment.device.device, !run.shard().overlaps, run.clock,
                       [&] { run.progress().sublayers_written(1); });
@@ -158,10 +158,9 @@ Calibrated write_output(JobContext& run, const std::optional<Allocation>& chosen
 }
 
 /// The output of an allocation.
-Calibrated write_checked(
-    JobContext& run, const JobTokens& tokens, OpenedJournal& opened,
-    const CalibrationObserver& observer,
-    const std::function<Calibrated(const std::optional<Allocation>& chosen)>& write) {
+Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal& opened,
+                         const CalibrationObserver& observer,
+                         const std::function<Calibrated(AllocationChoice* choice)>& write) {
   HeldOutDivergence held_out(run, tokens.held_out.value(), opened.journal);
   const ResolvedJob asked = run.job;
   const CalibrationJob dense =
@@ -173,7 +172,7 @@ Calibrated write_checked(
   AllocationChoice choice(run.comm, dense, asked, observer, run.clock, trial);
   const auto write_chosen = [&] {
     run.job = with_allocation(asked, run.config, choice.chosen());
-    Calibrated found = write(choice.chosen());
+    Calibrated found = write(&choice);
     const CheckpointReader written(run.partial());
     found.held_out_kl = held_out.of(written, found.output);
     return found;
@@ -231,11 +230,11 @@ Calibrated calibrate(JobContext& run, const JobTokens& tokens, OpenedJournal& op
   const CalibrationObserver observer{
       run.count_tokens(), [&](int64_t junctions) { run.progress().junctions_solved(junctions); },
       [&](int64_t junctions) { run.progress().junctions_found(junctions); }};
-  const auto write = [&](const std::optional<Allocation>& chosen) {
-    return write_output(run, chosen, tokens.calibration, opened, statistics, observer);
+  const auto write = [&](AllocationChoice* choice) {
+    return write_output(run, choice, tokens.calibration, opened, statistics, observer);
   };
-  Calibrated found = run.job.allocation ? write_checked(run, tokens, opened, observer, write)
-                                        : write(std::nullopt);
+  Calibrated found =
+      run.job.allocation ? write_checked(run, tokens, opened, observer, write) : write(nullptr);
   found.seconds = seconds_since(start);
   return found;
 }
