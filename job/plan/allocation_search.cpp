@@ -110,7 +110,7 @@ struct Part {
 Part shortcut_part(const ResolvedJob& job, const PredictedRises& rises, int64_t sublayer) {
   const auto s = static_cast<std::size_t>(sublayer);
   const bool predicted = !rises.shortcuts.empty() && !rises.shortcuts.at(s).empty();
-  if (!predicted) return {{job.shortcuts.rank}, {0.0}};
+  if (!predicted) return {{job.shortcuts.rank.value()}, {0.0}};
   return {possible_shortcut_ranks(job.hidden_size), rises.shortcuts[s]};
 }
 
@@ -144,8 +144,8 @@ class Search {
   }
   ShortcutForm shortcut(std::size_t sublayer, std::size_t in, std::size_t out,
                         std::size_t rank) const {
-    return shortcut_form({Shortcuts::Kind::kRank, shortcuts_[sublayer].sizes[rank]}, widths_[in],
-                         widths_[out], job_.hidden_size, job_.oblique_maps());
+    return shortcut_form({.rank = shortcuts_[sublayer].sizes[rank]}, widths_[in], widths_[out],
+                         job_.hidden_size, job_.oblique_maps());
   }
   double shortcut_rise(std::size_t sublayer, std::size_t in, std::size_t out,
                        std::size_t rank) const;

@@ -251,7 +251,7 @@ void resolve_allocation(const v1::Method& given, const ModelConfig& config, Reso
   job.allocation = AllocationTarget{.size = given.size()};
   job.metric = Metric::kFisher;
   if (!job.stock_output()) {
-    job.shortcuts = {Shortcuts::Kind::kAuto, planned_shortcut_rank(config.hidden_size)};
+    job.shortcuts.rank = planned_shortcut_rank(config.hidden_size);
   } else if (has_dense_mlp(config) && has_experts(config)) {
     fail("method.allocate",
          "auto of a stock model: this one has both MLPs and experts, whose widths differ; "
@@ -266,7 +266,6 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   job.method = method_named(v1::Method::Name_Name(given.name()));
   job.map_sharing = parse_map_sharing(given.map_sharing()).value();
   if (spec.output().format() == v1::Output::stock) job.map_sharing = MapSharing::kModel;
-  job.shortcuts = parse_shortcuts(given.shortcuts()).value();
   if (given.metric() == v1::Method::fisher) job.metric = Metric::kFisher;
   if (given.allocate() == v1::Method::auto_) resolve_allocation(given, config, job);
   if (given.has_lambda()) job.lambda = given.lambda();

@@ -13,8 +13,8 @@
 #include "job/plan/method.h"
 #include "job/plan/mlp_widths.h"
 #include "job/plan/schedule.h"
+#include "job/plan/shortcut_forms.h"
 #include "job/spec/map_sharing.h"
-#include "job/spec/shortcuts.h"
 #include "job/spec/token_source.h"
 
 namespace dotresize {

@@ -7,7 +7,7 @@ from pathlib import Path
 from paper.programs import dotresize
 
 from .models import NAMES
-from .recipes import BASELINE, LOW_RANK, METHODS, RECIPES, STOCK
+from .recipes import BASELINE, METHODS, RECIPES, STOCK
 
 EXIT_SOME_FAILED = 1
 
@@ -96,13 +96,9 @@ def read_results(file, of_dense=Dense, of_row=Row):
     return Results([of_dense(**of) for of in document["dense"]], [of_row(**row) for row in document["rows"]])
 
 
-def with_rank(options, rank):
-    return {key: rank if value is LOW_RANK else value for key, value in options.items()}
-
-
 def sweeps_of(recipe, model, methods, sizes, folder):
     """By the sizes that they have: a sweep cannot have another cut of the MLPs for each size."""
-    options = {"round_to": model.round_to, **with_rank(recipe.options, model.rank)}
+    options = {"round_to": model.round_to, **recipe.options}
     output = {"path": str(folder), "report_html": False, **recipe.output}
     if recipe.format == STOCK:
         output |= dict(model.stock_output)

@@ -42,7 +42,6 @@ class Model:
     calibration: Path
     evaluation: Path
     round_to: int
-    rank: int  # of shortcuts of low rank
     stock_output: tuple  # keys of the section output of its stock formats
 
     @property
@@ -51,12 +50,12 @@ class Model:
 
 
 def example():
-    return Model(EXAMPLE, EXAMPLE_DIR, TOKENS["calibration"], TOKENS["evaluation"], 2, 8, (("architecture", "mistral"),))
+    return Model(EXAMPLE, EXAMPLE_DIR, TOKENS["calibration"], TOKENS["evaluation"], 2, (("architecture", "mistral"),))
 
 
 def tiny_model(family, folder):
     directory = folder / family
-    return Model(f"tiny {family}", directory, folder / "calibration.safetensors", folder / "evaluation.safetensors", 1, 2, ())
+    return Model(f"tiny {family}", directory, folder / "calibration.safetensors", folder / "evaluation.safetensors", 1, ())
 
 
 def text_of(name):

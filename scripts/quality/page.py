@@ -4,7 +4,6 @@ import yaml
 from paper.table import Column, Table, percent, share
 
 from .claims import compare
-from .measure import with_rank
 from .models import EXAMPLE, NAMES, example
 from .recipes import BASELINE, CUSTOM, RECIPES, SIZES, STOCK
 
@@ -24,7 +23,7 @@ the net bytes. The example model ([examples/docs-llama](../examples/docs-llama/R
 
 ```
 .venv/bin/python scripts/quality_table.py                                          # makes this page
-.venv/bin/python scripts/quality_table.py --recipes own-fisher --models docs-llama # a recipe again, the other rows as they are in quality.json
+.venv/bin/python scripts/quality_table.py --recipes one-fisher --models docs-llama # a recipe again, the other rows as they are in quality.json
 ```
 
 ![Perplexity over net size]({figure})
@@ -84,9 +83,9 @@ def yes(claim):
     return "yes" if claim else "no"
 
 
-def options_text(recipe, rank):
+def options_text(recipe):
     """As a job file has them."""
-    options = with_rank(recipe.options, rank)
+    options = dict(recipe.options)
     if recipe.cut:
         options["mlp"] = {"sparsity": " or ".join(map(str, sorted(set(recipe.cut.values()))))}
     return keys_text(options, recipe.output) or "the defaults"
@@ -98,10 +97,10 @@ def keys_text(method, output):
     return ", ".join(f"`{line}`" for line in lines)
 
 
-def recipes_rows(results, rank):
+def recipes_rows(results):
     used = {row.recipe for row in results.rows.values() if row.model == EXAMPLE}
     return "\n".join(
-        f"| {recipe.title} | {recipe.format} | {options_text(recipe, rank)} |" for recipe in RECIPES if recipe.name in used
+        f"| {recipe.title} | {recipe.format} | {options_text(recipe)} |" for recipe in RECIPES if recipe.name in used
     )
 
 
@@ -174,7 +173,7 @@ def page(results, models, figures, real):
         dense=dense.perplexity,
         figure=figures[0],
         round_to=shape.round_to,
-        recipes=recipes_rows(results, shape.rank),
+        recipes=recipes_rows(results),
     )
     text += left_out(results)
     if (halves := halves_table(results)).rows:

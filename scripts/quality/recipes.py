@@ -17,23 +17,18 @@ class Recipe:
     title: str
     format: str
     methods: tuple
-    options: dict = field(default_factory=dict)  # of the section method; LOW_RANK stands for the model's
+    options: dict = field(default_factory=dict)  # of the section method
     output: dict = field(default_factory=dict)  # of the section output
     cut: dict = None  # by size, mlp.sparsity
     paper: bool = False  # what the paper's methods are without measures of ours
     of_families: bool = False  # also run for the tiny models
 
 
-LOW_RANK = object()
-OWN_FISHER = {"shortcuts": LOW_RANK, "head": "sliced", "metric": "fisher"}
 ONE_MAP = {"map_sharing": "model"}
 ONE_FISHER = {**ONE_MAP, "metric": "fisher"}
 
 RECIPES = (
-    Recipe("own-dense", "shortcuts dense", CUSTOM, ("slicegpt",), {"shortcuts": "dense"}, paper=True),
-    Recipe("own", "shortcuts exact", CUSTOM, METHODS, paper=True, of_families=True),
-    Recipe("own-low-rank", "low rank", CUSTOM, ("slicegpt", "pca_dotresize"), {"shortcuts": LOW_RANK, "head": "sliced"}),
-    Recipe("own-fisher", "low rank, fisher", CUSTOM, ("slicegpt", "pca_dotresize"), OWN_FISHER),
+    Recipe("own", "maps of their own", CUSTOM, METHODS, paper=True, of_families=True),
     Recipe("allocate-any", "allocate: auto", CUSTOM, ("slicegpt",), {"allocate": "auto"}, {"format": "any"}, of_families=True),
     Recipe("one", "one map", STOCK, METHODS, ONE_MAP, paper=True, of_families=True),
     Recipe("one-fisher", "one map, fisher", STOCK, ("slicegpt", "pca_dotresize", "magnitude"), ONE_FISHER),

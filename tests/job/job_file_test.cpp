@@ -47,7 +47,6 @@ method:
   sinkhorn_max_iterations: 500
   on_nonconvergence: accept
   map_sharing: junction
-  shortcuts: 8
   metric: fisher
   mlp: {sparsity: 0.5}
   allocate: off
@@ -121,7 +120,6 @@ TEST(JobFile, ValuesArrive) {
   EXPECT_EQ(spec.method().lambda(), 0.1);
   EXPECT_EQ(spec.method().sinkhorn_max_iterations(), 500u);
   EXPECT_EQ(spec.method().map_sharing(), "junction");
-  EXPECT_EQ(spec.method().shortcuts(), "8");
   EXPECT_EQ(spec.calibration().activations(), v1::Calibration::original);
   EXPECT_EQ(spec.evaluation().tokens(), "/e.safetensors");
   EXPECT_EQ(spec.resources().compute_dtype(), v1::ComputeDtype::float16);

@@ -43,7 +43,7 @@ def test_figures_come_back_from_their_file(tmp_path):
 @pytest.mark.parametrize("ours, left, halves", [(27.9, 0.475, "yes"), (28.1, 0.525, "no")])
 def test_half_of_the_loss_is_of_the_best_older_row(ours, left, halves):
     results = of_rows(
-        row("own", "slicegpt", 30.0), row("one", "pca_dotresize", 31.0), row("own-fisher", "slicegpt", ours), row("own-low-rank", "slicegpt", 29.0)
+        row("own", "slicegpt", 30.0), row("one", "pca_dotresize", 31.0), row("one-fisher", "slicegpt", ours), row("one-mlp", "slicegpt", 29.0)
     )  # fmt: skip
     found = claims.compare(results, models.EXAMPLE, 0.8, page.RECIPE_OF)
     assert (found.before.perplexity, found.ours.perplexity) == (30.0, ours)
