@@ -269,13 +269,8 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   if (given.metric() == v1::Method::fisher) job.metric = Metric::kFisher;
   if (given.allocate() == v1::Method::auto_) resolve_allocation(given, config, job);
   if (given.has_lambda()) job.lambda = given.lambda();
-  job.cost_scale = cost_scale_named(v1::Method::CostScale_Name(given.cost_scale()));
   job.head_sliced = given.head() == v1::Method::sliced || job.stock_output() ||
                     (job.allocation && !given.has_head());
-  if (given.has_sinkhorn_tolerance()) job.sinkhorn_tolerance = given.sinkhorn_tolerance();
-  if (given.has_sinkhorn_max_iterations()) {
-    job.sinkhorn_max_iterations = given.sinkhorn_max_iterations();
-  }
   job.accept_nonconvergence = given.on_nonconvergence() == v1::Method::accept;
   if (job.stock_output()) {
     check_stock_output(config);

@@ -51,7 +51,7 @@ std::string method_sentence(const Report& report, const ModelConfig& config) {
       config.hidden_size, width_range(report.widths), job.method.name, job.schedule.sees);
   if (job.gradients()) text += ", in the metric of the loss";
   if (job.method.transport()) {
-    text += fmt::format(" (λ = {}, cost scale `{}`)", job.lambda, to_string(job.cost_scale));
+    text += fmt::format(" (λ = {})", job.lambda);
   }
   return text + (job.head_sliced ? "; the head was narrowed as well."
                                  : "; the last junction keeps its full width.");

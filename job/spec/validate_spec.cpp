@@ -23,7 +23,6 @@ constexpr uint32_t kMaxTimeoutSeconds = 86400;
 constexpr uint32_t kMaxSeqlen = 1u << 20;
 constexpr uint32_t kMaxSamples = 1u << 24;
 constexpr uint32_t kMaxWidth = 1u << 22;
-constexpr uint32_t kMaxSinkhornIterations = 100'000'000;
 constexpr double kMaxLambda = 1e6;
 constexpr int kMaxTextFiles = 10'000;
 constexpr std::size_t kMaxPathBytes = 4095;
@@ -124,14 +123,6 @@ class Validator {
       refuse("method.lambda", method.lambda(), "above 0 and at most 1e6");
     }
     check_range("method.round_to", method.round_to(), 0, kMaxWidth);
-    if (method.has_sinkhorn_tolerance() &&
-        !(method.sinkhorn_tolerance() > 0.0 && method.sinkhorn_tolerance() < 1.0)) {
-      refuse("method.sinkhorn_tolerance", method.sinkhorn_tolerance(), "between 0 and 1");
-    }
-    if (method.has_sinkhorn_max_iterations()) {
-      check_range("method.sinkhorn_max_iterations", method.sinkhorn_max_iterations(), 1,
-                  kMaxSinkhornIterations);
-    }
   }
 
   void check_map_sharing(const v1::Method& method) {

