@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paper.programs import ROOT
+from real.model import most_features, parameters_of
 
 EXAMPLE = "docs-llama"
 EXAMPLE_DIR = ROOT / "examples" / EXAMPLE
@@ -47,6 +48,14 @@ class Model:
     @property
     def is_example(self):
         return self.name == EXAMPLE
+
+    def features_at(self, size):
+        """The most features of each MLP, or of each expert, with which the model has at most this fraction of its parameters."""
+        config = json.loads((self.directory / "config.json").read_text(encoding="utf-8"))
+        experts = config.get("num_local_experts", config.get("num_experts", 1))
+        features = config.get("moe_intermediate_size", config["intermediate_size"])
+        of_a_feature = 3 * config["hidden_size"] * config["num_hidden_layers"] * experts  # gate, up and down
+        return most_features(size, parameters_of(self.directory), of_a_feature, features, self.round_to)
 
 
 def example():

@@ -5,7 +5,7 @@ from paper.table import Column, Table, percent, share
 
 from .claims import compare
 from .models import EXAMPLE, NAMES, example
-from .recipes import BASELINE, CUSTOM, RECIPES, SIZES, STOCK
+from .recipes import BASELINE, CUSTOM, NO_METHOD, RECIPES, SIZES, STOCK
 
 RECIPE_OF = {recipe.name: recipe for recipe in RECIPES}
 FIGURES = [share("net"), Column("perplexity", "{:.2f}"), Column("KL", "{:.4f}"), share("agreement")]
@@ -57,7 +57,15 @@ AT_SIZE = """
 PREDICTED = """
 ## Predicted and measured
 
-What `allocate: auto` has predicted of its choice ([method.md](method.md#all-widths-by-loss)), and what came out.
+What `size` alone has predicted of its choice ([method.md](method.md#all-widths-by-loss)), and what came out.
+
+"""
+
+SIMPLE = """
+## Simple recipes
+
+`size` alone beside recipes without a choice, perplexity at the same bytes: slicegpt with one map, *MLPs alone* (every junction keeps its width), and
+*layers dropped by block influence* ([real-models.md](real-models.md)), which are met in steps of a layer.
 
 """
 
@@ -76,7 +84,9 @@ Of each format the best row of slicegpt alone, and the best of the others:
 
 
 def named(row):
-    return f"{row.method}, {RECIPE_OF[row.recipe].title}"
+    recipe = RECIPE_OF[row.recipe]
+    says_all = recipe.drops_layers or recipe.mlps_alone or "allocate" in recipe.options
+    return recipe.title if says_all else f"{row.method}, {recipe.title}"
 
 
 def yes(claim):
@@ -85,7 +95,11 @@ def yes(claim):
 
 def options_text(recipe):
     """As a job file has them."""
+    if recipe.drops_layers:
+        return "not a job"
     options = dict(recipe.options)
+    if recipe.mlps_alone:
+        options["mlp"] = {"width": "FEATURES"}
     if recipe.cut:
         options["mlp"] = {"sparsity": " or ".join(map(str, sorted(set(recipe.cut.values()))))}
     return keys_text(options, recipe.output) or "the defaults"
@@ -146,6 +160,23 @@ def predicted_table(results):
     return Table("predicted", "", columns, rows)
 
 
+def simple_table(results, models):
+    """Perplexities of `size` alone, and of what takes no choice, at the same bytes."""
+    shown = [RECIPE_OF[name] for name in ("allocate-any", "allocate-stock", "one", "mlps", "dropped")]
+    columns = [Column("model"), Column("size"), *[Column(f"{recipe.title} ({recipe.format})", "{:.3f}") for recipe in shown],
+               Column("a simple one is better")]  # fmt: skip
+    rows = []
+    for model in models:
+        for size in SIZES:
+            found = {row.recipe: row.perplexity for row in results.of(model, size=size) if row.method in (BASELINE, NO_METHOD)}
+            perplexities = [found.get(recipe.name) for recipe in shown]
+            if None in perplexities[:2] or not any(perplexities[2:]):
+                continue
+            simple = min(filter(None, perplexities[2:]))
+            rows.append([model, percent(size), *perplexities, yes(simple < min(perplexities[:2]))])
+    return Table("simple", "", columns, rows)
+
+
 def families_table(results, models):
     columns = [Column("model"), Column("size"), Column("format"), Column("slicegpt", "{:.3f}"), Column("KL", "{:.4f}"),
                Column("best", "{:.3f}"), Column("KL", "{:.4f}"), Column("its recipe"), share("left"), Column("no worse in perplexity"), Column("in KL")]  # fmt: skip
@@ -182,6 +213,8 @@ def page(results, models, figures, real):
         text += AT_SIZE.format(size=percent(size)) + size_table(results, size).markdown()
     if (predicted := predicted_table(results)).rows:
         text += PREDICTED + predicted.markdown()
+    if (simple := simple_table(results, [EXAMPLE, *models])).rows:
+        text += SIMPLE + simple.markdown()
     if models:
         sizes = [results.dense[model].parameters for model in models]
         text += FAMILIES_HEAD.format(parameters=min(sizes), most=max(sizes), figure=figures[1])
