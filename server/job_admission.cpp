@@ -212,6 +212,10 @@ NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const 
 }
 
 v1::JobSpec readmit(const v1::JobSpec& spec, const std::string& output, const PathPolicy& paths) {
+  // A key that an earlier version had: job.json would be without it, and another job than was asked
+  // for.
+  std::vector<FieldViolation> unknown = unknown_fields(spec);
+  if (!unknown.empty()) throw invalid_argument(std::move(unknown));
   v1::JobSpec resolved = paths.resolve(spec);
   if (resolved.output().path() != output) {
     throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "OUTPUT_MOVED",

@@ -30,8 +30,9 @@ inline constexpr size_t kMaxSpecBytes = size_t{256} * 1024;
 void set_memory_budget(v1::JobSpec& spec, int64_t memory);
 
 /// The spec of an admitted job with its paths as they are now, which are checked again: for the
-/// processes that use them. Throws as PathPolicy::resolve does, and FAILED_PRECONDITION if the
-/// output's path does not lead to `output` any more.
+/// processes that use them. Throws as PathPolicy::resolve does, FAILED_PRECONDITION if the
+/// output's path does not lead to `output` any more, and INVALID_ARGUMENT for a key of an earlier
+/// version that this one does not have.
 v1::JobSpec readmit(const v1::JobSpec& spec, const std::string& output, const PathPolicy& paths);
 
 }  // namespace dotresize

@@ -37,7 +37,6 @@ const std::vector<std::pair<std::string, std::string>> kFacts = {
     {"Sparsity", "/method/sparsity"},
     {"Size", "/method/size"},
     {"λ", "/method/lambda"},
-    {"Scale of the costs", "/method/cost_scale"},
     {"Metric", "/method/metric"},
     {"Sharing of maps", "/method/map_sharing"},
     {"Shortcuts", "/method/shortcuts"},

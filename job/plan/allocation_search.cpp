@@ -123,7 +123,7 @@ Part inner_part(const ModelConfig& config, const ResolvedJob& job, const Predict
 Part shortcut_part(const ResolvedJob& job, const PredictedRises& rises, int64_t sublayer) {
   const auto s = static_cast<std::size_t>(sublayer);
   const bool predicted = !rises.shortcuts.empty() && !rises.shortcuts.at(s).empty();
-  if (!predicted) return {{job.shortcuts.rank}, {0.0}, 1};
+  if (!predicted) return {{job.shortcuts.rank.value()}, {0.0}, 1};
   std::vector<int64_t> ranks = possible_shortcut_ranks(job.hidden_size);
   const std::size_t count = ranks.size();
   return {std::move(ranks), rises.shortcuts[s], count};
@@ -163,8 +163,8 @@ class Search {
   }
   ShortcutForm shortcut(std::size_t sublayer, std::size_t in, std::size_t out,
                         std::size_t rank) const {
-    return shortcut_form({Shortcuts::Kind::kRank, shortcuts_[sublayer].sizes[rank]}, widths_[in],
-                         widths_[out], job_.hidden_size, job_.oblique_maps());
+    return shortcut_form({.rank = shortcuts_[sublayer].sizes[rank]}, widths_[in], widths_[out],
+                         job_.hidden_size, job_.oblique_maps());
   }
   double shortcut_rise(std::size_t sublayer, std::size_t in, std::size_t out,
                        std::size_t rank) const;

@@ -26,23 +26,4 @@ const Method& method_named(std::string_view name) {
 
 std::string to_string(Metric metric) { return metric == Metric::kFisher ? "fisher" : "activation"; }
 
-std::string to_string(CostScale scale) {
-  switch (scale) {
-    case CostScale::kMax:
-      return "max";
-    case CostScale::kMean:
-      return "mean";
-    case CostScale::kNone:
-      return "none";
-  }
-  throw std::invalid_argument("no such CostScale");
-}
-
-CostScale cost_scale_named(std::string_view name) {
-  for (const CostScale scale : {CostScale::kMax, CostScale::kMean, CostScale::kNone}) {
-    if (to_string(scale) == name) return scale;
-  }
-  throw std::invalid_argument("no such cost scale: " + std::string(name));
-}
-
 }  // namespace dotresize

@@ -18,9 +18,6 @@ enum class MapKind {
   kTransport,  ///< all channels merged onto the support by optimal transport, then QR
 };
 
-/// What the transport costs are divided by (`method.cost_scale`).
-enum class CostScale { kMax, kMean, kNone };
-
 /// In which metric a map leaves out as little as possible (`method.metric`; docs/method.md, "The
 /// metric of the loss").
 enum class Metric {
@@ -30,11 +27,6 @@ enum class Metric {
 
 /// "activation", "fisher".
 std::string to_string(Metric metric);
-
-/// "max", "mean", "none".
-std::string to_string(CostScale scale);
-/// Throws std::invalid_argument if there is no such scale.
-CostScale cost_scale_named(std::string_view name);
 
 /// One method: a row of methods(). What it needs of the calibration tokens follows from the row.
 struct Method {

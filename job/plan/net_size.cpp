@@ -82,9 +82,6 @@ std::string size_warning(const NetSize& size, const ResolvedJob& job) {
   std::vector<std::string> remedies = {"a smaller width"};
   if (!job.stock_output()) {
     remedies.push_back("one map for all (method.map_sharing: model), which needs no shortcuts");
-    if (job.shortcuts.kind == Shortcuts::Kind::kDense) {
-      remedies.push_back("method.shortcuts: exact or a rank");
-    }
   }
   if (size_in_bytes(job.output_dtype) > size_in_bytes(job.source_dtype)) {
     remedies.push_back("output.dtype: same");

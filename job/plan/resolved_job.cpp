@@ -242,7 +242,7 @@ void resolve_allocation(const v1::Method& given, const ModelConfig& config, Reso
   job.allocation = AllocationTarget{.size = given.size()};
   job.metric = Metric::kFisher;
   if (!job.stock_output()) {
-    job.shortcuts = {Shortcuts::Kind::kAuto, planned_shortcut_rank(config.hidden_size)};
+    job.shortcuts.rank = planned_shortcut_rank(config.hidden_size);
   } else if (has_dense_mlp(config) && has_experts(config)) {
     fail("method.allocate",
          "auto of a stock model: this one has both MLPs and experts, whose widths differ; "
@@ -257,17 +257,11 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   job.method = method_named(v1::Method::Name_Name(given.name()));
   job.map_sharing = parse_map_sharing(given.map_sharing()).value();
   if (spec.output().format() == v1::Output::stock) job.map_sharing = MapSharing::kModel;
-  job.shortcuts = parse_shortcuts(given.shortcuts()).value();
   if (given.metric() == v1::Method::fisher) job.metric = Metric::kFisher;
   if (given.allocate() == v1::Method::auto_) resolve_allocation(given, config, job);
   if (given.has_lambda()) job.lambda = given.lambda();
-  job.cost_scale = cost_scale_named(v1::Method::CostScale_Name(given.cost_scale()));
   job.head_sliced = given.head() == v1::Method::sliced || job.stock_output() ||
                     (job.allocation && !given.has_head());
-  if (given.has_sinkhorn_tolerance()) job.sinkhorn_tolerance = given.sinkhorn_tolerance();
-  if (given.has_sinkhorn_max_iterations()) {
-    job.sinkhorn_max_iterations = given.sinkhorn_max_iterations();
-  }
   job.accept_nonconvergence = given.on_nonconvergence() == v1::Method::accept;
   if (job.stock_output()) {
     check_stock_output(config);

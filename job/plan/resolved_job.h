@@ -13,8 +13,8 @@
 #include "job/plan/method.h"
 #include "job/plan/mlp_widths.h"
 #include "job/plan/schedule.h"
+#include "job/plan/shortcut_forms.h"
 #include "job/spec/map_sharing.h"
-#include "job/spec/shortcuts.h"
 #include "job/spec/token_source.h"
 
 namespace dotresize {
@@ -82,10 +82,7 @@ struct ResolvedJob {
   bool allow_larger = false;
   JunctionWidths widths;  ///< unless widths_known() those of the dense model, as a bound
   double lambda = 0.1;
-  CostScale cost_scale = CostScale::kMax;
   bool head_sliced = false;
-  double sinkhorn_tolerance = 1e-8;
-  int64_t sinkhorn_max_iterations = 10000;
   bool accept_nonconvergence = false;
   Schedule schedule;
   MapSharing map_sharing = MapSharing::kJunction;

@@ -13,22 +13,20 @@ bool within_group(std::span<const int64_t> groups, std::size_t in) {
 /// From junction `in` to the next one, of another group.
 ShortcutForm form_between(const Shortcuts& shortcuts, std::span<const int64_t> widths,
                           std::size_t in, int64_t hidden_size, bool oblique) {
-  const Shortcuts own = shortcuts.ranks.empty()
-                            ? shortcuts
-                            : Shortcuts{Shortcuts::Kind::kRank, shortcuts.ranks.at(in)};
+  const Shortcuts own =
+      shortcuts.ranks.empty() ? shortcuts : Shortcuts{.rank = shortcuts.ranks.at(in)};
   return shortcut_form(own, widths[in], widths[in + 1], hidden_size, oblique);
 }
 
 }  // namespace
 
+std::string to_string(const Shortcuts& shortcuts) { return shortcuts.rank ? "auto" : "exact"; }
+
 ShortcutForm shortcut_form(const Shortcuts& shortcuts, int64_t k_in, int64_t k_out,
                            int64_t hidden_size, bool oblique) {
   const int64_t factors = oblique ? 2 : 1;
-  if (shortcuts.kind == Shortcuts::Kind::kDense) return {.factors = factors};
-  std::optional<int64_t> most;
-  if (shortcuts.kind == Shortcuts::Kind::kRank || shortcuts.kind == Shortcuts::Kind::kAuto) {
-    most = shortcuts.rank + (oblique ? std::max<int64_t>(0, k_in - k_out) : 0);
-  }
+  std::optional<int64_t> most = shortcuts.rank;
+  if (most && oblique) *most += std::max<int64_t>(0, k_in - k_out);
   return smallest_shortcut(k_in, k_out, hidden_size, factors, most);
 }
 

@@ -1,13 +1,25 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "job/model/shortcut_form.h"
-#include "job/spec/shortcuts.h"
 
 namespace dotresize {
+
+/// How the skip paths of an output are stored (docs/method.md, "Shortcuts"): in the form with
+/// fewest bytes that computes the same, or of ranks that an allocation chooses (`method.allocate`).
+struct Shortcuts {
+  /// At most, of those whose rank is not chosen yet; absent: as many as it takes.
+  std::optional<int64_t> rank = {};
+  std::vector<int64_t> ranks = {};  ///< at most, of each sublayer, once they are chosen
+};
+
+/// "exact", or "auto" if an allocation chooses the ranks.
+std::string to_string(const Shortcuts& shortcuts);
 
 /// Of a sublayer between maps of these widths, `shortcuts` being no ranks that were chosen. Between
 /// oblique maps a rank is larger by as many channels as the second one is narrower: so many of its

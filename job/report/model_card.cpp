@@ -51,16 +51,10 @@ std::string method_sentence(const Report& report, const ModelConfig& config) {
       config.hidden_size, width_range(report.widths), job.method.name, job.schedule.sees);
   if (job.gradients()) text += ", in the metric of the loss";
   if (job.method.transport()) {
-    text += fmt::format(" (λ = {}, cost scale `{}`)", job.lambda, to_string(job.cost_scale));
+    text += fmt::format(" (λ = {})", job.lambda);
   }
   return text + (job.head_sliced ? "; the head was narrowed as well."
                                  : "; the last junction keeps its full width.");
-}
-
-std::string shortcuts_sentence(const ResolvedJob& job) {
-  if (job.stock_output() || job.shortcuts.kind != Shortcuts::Kind::kRank) return "";
-  return fmt::format(" What its shortcuts add to the identity was cut to rank {}.",
-                     job.shortcuts.rank);
 }
 
 std::string mlp_sentence(const ResolvedJob& job, const ModelConfig& config) {
@@ -105,7 +99,7 @@ std::string allocation_sentence(const Report& report, int64_t head_dim) {
 
 std::string cuts_sentence(const Report& report, const ModelConfig& config) {
   if (report.allocation) return allocation_sentence(report, config.head_dim);
-  return shortcuts_sentence(report.job) + mlp_sentence(report.job, config);
+  return mlp_sentence(report.job, config);
 }
 
 std::string family_sentence(const ResolvedJob& job, const std::string& source) {

@@ -54,9 +54,6 @@ json method_json(const ResolvedJob& job, const JunctionWidths& widths) {
   if (job.mlp) method["mlp"] = mlp_json(*job.mlp);
   if (job.method.transport()) {
     method["lambda"] = job.lambda;
-    method["cost_scale"] = to_string(job.cost_scale);
-    method["sinkhorn_tolerance"] = job.sinkhorn_tolerance;
-    method["sinkhorn_max_iterations"] = job.sinkhorn_max_iterations;
     method["on_nonconvergence"] = job.accept_nonconvergence ? "accept" : "fail";
   }
   return method;

@@ -10,7 +10,6 @@
 #include "base/printable.h"
 #include "job/spec/default_method.h"
 #include "job/spec/map_sharing.h"
-#include "job/spec/shortcuts.h"
 #include "job/spec/spec_paths.h"
 
 namespace dotresize {
@@ -24,7 +23,6 @@ constexpr uint32_t kMaxTimeoutSeconds = 86400;
 constexpr uint32_t kMaxSeqlen = 1u << 20;
 constexpr uint32_t kMaxSamples = 1u << 24;
 constexpr uint32_t kMaxWidth = 1u << 22;
-constexpr uint32_t kMaxSinkhornIterations = 100'000'000;
 constexpr double kMaxLambda = 1e6;
 constexpr int kMaxTextFiles = 10'000;
 constexpr std::size_t kMaxPathBytes = 4095;
@@ -125,14 +123,6 @@ class Validator {
       refuse("method.lambda", method.lambda(), "above 0 and at most 1e6");
     }
     check_range("method.round_to", method.round_to(), 0, kMaxWidth);
-    if (method.has_sinkhorn_tolerance() &&
-        !(method.sinkhorn_tolerance() > 0.0 && method.sinkhorn_tolerance() < 1.0)) {
-      refuse("method.sinkhorn_tolerance", method.sinkhorn_tolerance(), "between 0 and 1");
-    }
-    if (method.has_sinkhorn_max_iterations()) {
-      check_range("method.sinkhorn_max_iterations", method.sinkhorn_max_iterations(), 1,
-                  kMaxSinkhornIterations);
-    }
   }
 
   void check_map_sharing(const v1::Method& method) {
@@ -145,23 +135,6 @@ class Validator {
       add("method.head",
           "dense does not go with method.map_sharing: model, whose one map narrows the head too "
           "(sliced)");
-    }
-  }
-
-  void check_shortcuts(const v1::Method& method) {
-    if (method.shortcuts().empty()) return;
-    const auto sharing = parse_map_sharing(method.map_sharing());
-    const auto shortcuts = parse_shortcuts(method.shortcuts());
-    if (!shortcuts) {
-      add("method.shortcuts",
-          in_quotes(method.shortcuts()) + " is not exact, dense, auto or a rank from 0 on");
-    } else if (sharing == MapSharing::kModel) {
-      add("method.shortcuts", in_quotes(method.shortcuts()) +
-                                  " does not go with method.map_sharing: model, whose one map "
-                                  "needs no shortcuts");
-    } else if (shortcuts->kind == Shortcuts::Kind::kAuto && !allocates(method)) {
-      add("method.shortcuts",
-          "auto needs method.allocate: auto, which chooses the ranks with the rest of the bytes");
     }
   }
 
@@ -198,7 +171,6 @@ class Validator {
     refuse_with(method.has_sparsity(), "sparsity");
     refuse_with(method.has_width(), "width");
     refuse_with(method.has_mlp(), "mlp");
-    refuse_with(!method.shortcuts().empty() && method.shortcuts() != "auto", "shortcuts");
     const bool other = method.has_sparsity() || method.has_width();
     if (!method.has_size() && !other) add(key, "auto needs method.size, the bytes that it divides");
     if (method.has_metric() && method.metric() != v1::Method::fisher) {
@@ -222,11 +194,6 @@ class Validator {
         add("method.head",
             "dense does not go with output.format: stock, whose one map narrows "
             "the head too (sliced)");
-      }
-      if (open && !method.shortcuts().empty()) {
-        add("method.shortcuts", in_quotes(method.shortcuts()) +
-                                    " does not go with output.format: stock, whose one map needs "
-                                    "no shortcuts");
       }
       return;
     }
@@ -387,7 +354,6 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& given, bool require
   validator.check_paths(spec, require_absolute_paths);
   validator.check_method(spec.method());
   validator.check_map_sharing(spec.method());
-  validator.check_shortcuts(spec.method());
   validator.check_metric(spec.method());
   validator.check_mlp(spec.method());
   validator.check_allocate(spec.method());

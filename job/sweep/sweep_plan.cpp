@@ -79,9 +79,7 @@ const Method& method_of(const v1::JobSpec& spec) {
 }
 
 /// Keys that only a method with transport reads.
-const std::set<std::string> kTransportKeys = {
-    "method.lambda", "method.cost_scale", "method.sinkhorn_tolerance",
-    "method.sinkhorn_max_iterations", "method.on_nonconvergence"};
+const std::set<std::string> kTransportKeys = {"method.lambda", "method.on_nonconvergence"};
 
 /// Without what the method does not read.
 v1::JobSpec without_useless_keys(const v1::JobSpec& spec) {

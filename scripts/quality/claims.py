@@ -6,6 +6,7 @@ from .measure import Row
 from .recipes import RECIPES
 
 OF_THE_PAPER = {recipe.name for recipe in RECIPES if recipe.paper}
+BASELINES = {recipe.name for recipe in RECIPES if recipe.drops_layers}
 
 
 def least(rows):
@@ -13,7 +14,7 @@ def least(rows):
 
 
 def is_ours(row):
-    return row.recipe not in OF_THE_PAPER
+    return row.recipe not in OF_THE_PAPER | BASELINES
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,6 @@ class Comparison:
 def compare(results, model, size, recipes, method=None):
     """Of these recipes; None unless there are rows of both. method: the only one of the paper's that counts."""
     rows = [row for row in results.of(model, size=size) if row.recipe in recipes]
-    before = least([row for row in rows if not is_ours(row) and method in (None, row.method)])
+    before = least([row for row in rows if row.recipe in OF_THE_PAPER and method in (None, row.method)])
     ours = least([row for row in rows if is_ours(row)])
     return before and ours and Comparison(before, ours, results.dense[model].perplexity)

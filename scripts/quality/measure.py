@@ -1,13 +1,15 @@
 """The rows of the table: sweeps of `dotresize sweep` (docs/sweeps.md), a recipe and a model each."""
 
+import functools
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from paper.programs import dotresize
+from safetensors.numpy import load_file
 
 from .models import NAMES
-from .recipes import BASELINE, LOW_RANK, METHODS, RECIPES, STOCK
+from .recipes import BASELINE, METHODS, NO_METHOD, RECIPES, STOCK
 
 EXIT_SOME_FAILED = 1
 
@@ -23,6 +25,7 @@ class Row:
     reason: str = None
     widths: str = None
     features: str = None  # of the MLPs, if they were cut
+    layers: int = None  # that are left, if some are dropped
     net: float = None  # of the dense model's bytes
     perplexity: float = None
     kl: float = None
@@ -37,7 +40,7 @@ class Row:
     def place(self):
         """In the order of models, recipes, methods and sizes."""
         recipe = [of.name for of in RECIPES].index(self.recipe)
-        return NAMES.index(self.model), recipe, METHODS.index(self.method), -self.size
+        return NAMES.index(self.model), recipe, (*METHODS, NO_METHOD).index(self.method), -self.size
 
     @property
     def done(self):
@@ -96,13 +99,9 @@ def read_results(file, of_dense=Dense, of_row=Row):
     return Results([of_dense(**of) for of in document["dense"]], [of_row(**row) for row in document["rows"]])
 
 
-def with_rank(options, rank):
-    return {key: rank if value is LOW_RANK else value for key, value in options.items()}
-
-
 def sweeps_of(recipe, model, methods, sizes, folder):
     """By the sizes that they have: a sweep cannot have another cut of the MLPs for each size."""
-    options = {"round_to": model.round_to, **with_rank(recipe.options, model.rank)}
+    options = {"round_to": model.round_to, **recipe.options}
     output = {"path": str(folder), "report_html": False, **recipe.output}
     if recipe.format == STOCK:
         output |= dict(model.stock_output)
@@ -113,6 +112,10 @@ def sweeps_of(recipe, model, methods, sizes, folder):
         "calibration": {"tokens": str(model.calibration)},
         "evaluation": {"tokens": str(model.evaluation), "kl": True},
     }
+    if recipe.mlps_alone and BASELINE in methods:
+        widths = [model.features_at(size) for size in sizes]
+        yield job | {"method": {"name": BASELINE, **options}, "sweep": {"method.mlp.width": widths, "keep": "none"}}
+        return
     methods = [method for method in recipe.methods if method in methods and (model.is_example or method == BASELINE)]
     if not methods:
         return
@@ -151,8 +154,32 @@ def dense_of(model, report):
                  report["evaluation"]["predicted_tokens"])  # fmt: skip
 
 
+def dropped(recipe, model, size):
+    """The row of a baseline that is measured in transformers."""
+    left = baseline_of(model).at(size)
+    return Row(model.name, recipe.name, NO_METHOD, size, layers=left.layers, net=left.net, **vars(left.score))
+
+
+@functools.cache
+def baseline_of(model):
+    from real.dropping import DroppedLayers
+
+    windows = len(load_file(model.calibration)["tokens"])
+    return DroppedLayers(model.directory, model.calibration, model.evaluation, windows, "float32")
+
+
+def size_of(values, model, sizes):
+    """That a job of a sweep was to meet."""
+    if "method.size" in values:
+        return float(values["method.size"])
+    (size,) = (size for size in sizes if model.features_at(size) == int(values["method.mlp.width"]))
+    return size
+
+
 def measure(recipe, model, methods, sizes, folder):
     """Dense (None if no job is done) and the rows of a recipe."""
+    if recipe.drops_layers:
+        return None, [dropped(recipe, model, size) for size in sizes]
     dense, rows = None, []
     for number, sweep in enumerate(sweeps_of(recipe, model, methods, sizes, folder)):
         file = folder.parent / f"{folder.name}-{recipe.name}-{number}.json"
@@ -163,8 +190,8 @@ def measure(recipe, model, methods, sizes, folder):
             row = {
                 "model": model.name,
                 "recipe": recipe.name,
-                "method": values["method.name"],
-                "size": float(values["method.size"]),
+                "method": values.get("method.name", BASELINE),
+                "size": size_of(values, model, sizes),
             }
             if variant["state"] != "done":
                 rows.append(Row(**row, reason=variant.get("reason", variant["state"])))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paper.programs import ROOT
+from real.model import most_features, parameters_of
 
 EXAMPLE = "docs-llama"
 EXAMPLE_DIR = ROOT / "examples" / EXAMPLE
@@ -42,21 +43,28 @@ class Model:
     calibration: Path
     evaluation: Path
     round_to: int
-    rank: int  # of shortcuts of low rank
     stock_output: tuple  # keys of the section output of its stock formats
 
     @property
     def is_example(self):
         return self.name == EXAMPLE
 
+    def features_at(self, size):
+        """The most features of each MLP, or of each expert, with which the model has at most this fraction of its parameters."""
+        config = json.loads((self.directory / "config.json").read_text(encoding="utf-8"))
+        experts = config.get("num_local_experts", config.get("num_experts", 1))
+        features = config.get("moe_intermediate_size", config["intermediate_size"])
+        of_a_feature = 3 * config["hidden_size"] * config["num_hidden_layers"] * experts  # gate, up and down
+        return most_features(size, parameters_of(self.directory), of_a_feature, features, self.round_to)
+
 
 def example():
-    return Model(EXAMPLE, EXAMPLE_DIR, TOKENS["calibration"], TOKENS["evaluation"], 2, 8, (("architecture", "mistral"),))
+    return Model(EXAMPLE, EXAMPLE_DIR, TOKENS["calibration"], TOKENS["evaluation"], 2, (("architecture", "mistral"),))
 
 
 def tiny_model(family, folder):
     directory = folder / family
-    return Model(f"tiny {family}", directory, folder / "calibration.safetensors", folder / "evaluation.safetensors", 1, 2, ())
+    return Model(f"tiny {family}", directory, folder / "calibration.safetensors", folder / "evaluation.safetensors", 1, ())
 
 
 def text_of(name):

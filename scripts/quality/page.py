@@ -4,9 +4,8 @@ import yaml
 from paper.table import Column, Table, percent, share
 
 from .claims import compare
-from .measure import with_rank
 from .models import EXAMPLE, NAMES, example
-from .recipes import BASELINE, CUSTOM, RECIPES, SIZES, STOCK
+from .recipes import BASELINE, CUSTOM, NO_METHOD, RECIPES, SIZES, STOCK
 
 RECIPE_OF = {recipe.name: recipe for recipe in RECIPES}
 FIGURES = [share("net"), Column("perplexity", "{:.2f}"), Column("KL", "{:.4f}"), share("agreement")]
@@ -24,7 +23,7 @@ the net bytes. The example model ([examples/docs-llama](../examples/docs-llama/R
 
 ```
 .venv/bin/python scripts/quality_table.py                                          # makes this page
-.venv/bin/python scripts/quality_table.py --recipes own-fisher --models docs-llama # a recipe again, the other rows as they are in quality.json
+.venv/bin/python scripts/quality_table.py --recipes one-fisher --models docs-llama # a recipe again, the other rows as they are in quality.json
 ```
 
 ![Perplexity over net size]({figure})
@@ -58,7 +57,15 @@ AT_SIZE = """
 PREDICTED = """
 ## Predicted and measured
 
-What `allocate: auto` has predicted of its choice ([method.md](method.md#all-widths-by-loss)), and what came out.
+What `size` alone has predicted of its choice ([method.md](method.md#all-widths-by-loss)), and what came out.
+
+"""
+
+SIMPLE = """
+## Simple recipes
+
+`size` alone beside recipes without a choice, perplexity at the same bytes: slicegpt with one map, *MLPs alone* (every junction keeps its width), and
+*layers dropped by block influence* ([real-models.md](real-models.md)), which are met in steps of a layer.
 
 """
 
@@ -77,16 +84,22 @@ Of each format the best row of slicegpt alone, and the best of the others:
 
 
 def named(row):
-    return f"{row.method}, {RECIPE_OF[row.recipe].title}"
+    recipe = RECIPE_OF[row.recipe]
+    says_all = recipe.drops_layers or recipe.mlps_alone or "allocate" in recipe.options
+    return recipe.title if says_all else f"{row.method}, {recipe.title}"
 
 
 def yes(claim):
     return "yes" if claim else "no"
 
 
-def options_text(recipe, rank):
+def options_text(recipe):
     """As a job file has them."""
-    options = with_rank(recipe.options, rank)
+    if recipe.drops_layers:
+        return "not a job"
+    options = dict(recipe.options)
+    if recipe.mlps_alone:
+        options["mlp"] = {"width": "FEATURES"}
     if recipe.cut:
         options["mlp"] = {"sparsity": " or ".join(map(str, sorted(set(recipe.cut.values()))))}
     return keys_text(options, recipe.output) or "the defaults"
@@ -98,10 +111,10 @@ def keys_text(method, output):
     return ", ".join(f"`{line}`" for line in lines)
 
 
-def recipes_rows(results, rank):
+def recipes_rows(results):
     used = {row.recipe for row in results.rows.values() if row.model == EXAMPLE}
     return "\n".join(
-        f"| {recipe.title} | {recipe.format} | {options_text(recipe, rank)} |" for recipe in RECIPES if recipe.name in used
+        f"| {recipe.title} | {recipe.format} | {options_text(recipe)} |" for recipe in RECIPES if recipe.name in used
     )
 
 
@@ -147,6 +160,23 @@ def predicted_table(results):
     return Table("predicted", "", columns, rows)
 
 
+def simple_table(results, models):
+    """Perplexities of `size` alone, and of what takes no choice, at the same bytes."""
+    shown = [RECIPE_OF[name] for name in ("allocate-any", "allocate-stock", "one", "mlps", "dropped")]
+    columns = [Column("model"), Column("size"), *[Column(f"{recipe.title} ({recipe.format})", "{:.3f}") for recipe in shown],
+               Column("a simple one is better")]  # fmt: skip
+    rows = []
+    for model in models:
+        for size in SIZES:
+            found = {row.recipe: row.perplexity for row in results.of(model, size=size) if row.method in (BASELINE, NO_METHOD)}
+            perplexities = [found.get(recipe.name) for recipe in shown]
+            if None in perplexities[:2] or not any(perplexities[2:]):
+                continue
+            simple = min(filter(None, perplexities[2:]))
+            rows.append([model, percent(size), *perplexities, yes(simple < min(perplexities[:2]))])
+    return Table("simple", "", columns, rows)
+
+
 def families_table(results, models):
     columns = [Column("model"), Column("size"), Column("format"), Column("slicegpt", "{:.3f}"), Column("KL", "{:.4f}"),
                Column("best", "{:.3f}"), Column("KL", "{:.4f}"), Column("its recipe"), share("left"), Column("no worse in perplexity"), Column("in KL")]  # fmt: skip
@@ -174,7 +204,7 @@ def page(results, models, figures, real):
         dense=dense.perplexity,
         figure=figures[0],
         round_to=shape.round_to,
-        recipes=recipes_rows(results, shape.rank),
+        recipes=recipes_rows(results),
     )
     text += left_out(results)
     if (halves := halves_table(results)).rows:
@@ -183,6 +213,8 @@ def page(results, models, figures, real):
         text += AT_SIZE.format(size=percent(size)) + size_table(results, size).markdown()
     if (predicted := predicted_table(results)).rows:
         text += PREDICTED + predicted.markdown()
+    if (simple := simple_table(results, [EXAMPLE, *models])).rows:
+        text += SIMPLE + simple.markdown()
     if models:
         sizes = [results.dense[model].parameters for model in models]
         text += FAMILIES_HEAD.format(parameters=min(sizes), most=max(sizes), figure=figures[1])

@@ -6,6 +6,7 @@ METHODS = ("magnitude", "dotresize", "slicegpt", "pca_dotresize")
 BASELINE = "slicegpt"  # the method that the tiny models are measured against
 SIZES = (0.9, 0.8, 0.7, 0.6)
 CUSTOM, STOCK = "custom", "stock"
+NO_METHOD = "none"  # of a baseline that has nothing of dotresize in it
 
 # Fractions of the MLPs' features that are removed, by size; a little less than 1/12, 1/6, 1/4 and 1/3.
 CUT = {0.9: 0.0833, 0.8: 0.1666, 0.7: 0.25, 0.6: 0.3333}
@@ -17,27 +18,26 @@ class Recipe:
     title: str
     format: str
     methods: tuple
-    options: dict = field(default_factory=dict)  # of the section method; LOW_RANK stands for the model's
+    options: dict = field(default_factory=dict)  # of the section method
     output: dict = field(default_factory=dict)  # of the section output
     cut: dict = None  # by size, mlp.sparsity
+    mlps_alone: bool = False  # the size is met by the features of the MLPs: mlp.width
+    drops_layers: bool = False  # no job: transformers' model without some layers
     paper: bool = False  # what the paper's methods are without measures of ours
     of_families: bool = False  # also run for the tiny models
 
 
-LOW_RANK = object()
-OWN_FISHER = {"shortcuts": LOW_RANK, "head": "sliced", "metric": "fisher"}
 ONE_MAP = {"map_sharing": "model"}
 ONE_FISHER = {**ONE_MAP, "metric": "fisher"}
 
 RECIPES = (
-    Recipe("own-dense", "shortcuts dense", CUSTOM, ("slicegpt",), {"shortcuts": "dense"}, paper=True),
-    Recipe("own", "shortcuts exact", CUSTOM, METHODS, paper=True, of_families=True),
-    Recipe("own-low-rank", "low rank", CUSTOM, ("slicegpt", "pca_dotresize"), {"shortcuts": LOW_RANK, "head": "sliced"}),
-    Recipe("own-fisher", "low rank, fisher", CUSTOM, ("slicegpt", "pca_dotresize"), OWN_FISHER),
-    Recipe("allocate-any", "allocate: auto", CUSTOM, ("slicegpt",), {"allocate": "auto"}, {"format": "any"}, of_families=True),
+    Recipe("own", "maps of their own", CUSTOM, METHODS, paper=True, of_families=True),
+    Recipe("allocate-any", "size alone", CUSTOM, ("slicegpt",), {"allocate": "auto"}, {"format": "any"}, of_families=True),
     Recipe("one", "one map", STOCK, METHODS, ONE_MAP, paper=True, of_families=True),
     Recipe("one-fisher", "one map, fisher", STOCK, ("slicegpt", "pca_dotresize", "magnitude"), ONE_FISHER),
     Recipe("one-mlp", "one map, MLPs", STOCK, ("slicegpt",), ONE_MAP, cut=CUT),
     Recipe("one-fisher-mlp", "one map, fisher, MLPs", STOCK, ("slicegpt",), ONE_FISHER, cut=CUT, of_families=True),
-    Recipe("allocate-stock", "allocate: auto", STOCK, ("slicegpt",), {"allocate": "auto"}, {"format": "stock"}, of_families=True),
+    Recipe("mlps", "MLPs alone", STOCK, ("slicegpt",), {"sparsity": 0, **ONE_MAP}, mlps_alone=True, of_families=True),
+    Recipe("dropped", "layers dropped by block influence", STOCK, (NO_METHOD,), drops_layers=True, of_families=True),
+    Recipe("allocate-stock", "size alone", STOCK, ("slicegpt",), {"allocate": "auto"}, {"format": "stock"}, of_families=True),
 )  # fmt: skip

@@ -1,9 +1,16 @@
 """The baseline: whole layers are dropped, those that change the stream least (ShortGPT, arXiv 2403.03853). Nothing of dotresize is
 in it; the model is transformers'."""
 
+import time
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from .scoring import Reference, Score
 
 
 @torch.no_grad()
@@ -44,3 +51,55 @@ def without_layers(model, dropped):
         yield model
     finally:
         model.base_model.layers = layers
+
+
+@dataclass(frozen=True)
+class Shallow:
+    """What is left of a model."""
+
+    layers: int
+    net: float  # of its parameters
+    score: Score
+    seconds: float
+
+
+class DroppedLayers:
+    """The baseline of a model directory. Influences are those of so many windows of the calibration, spread evenly. All sizes
+    share them and the dense model's evaluation; the seconds of each have them. dtype: what is computed in, `auto` that of the files."""
+
+    def __init__(self, directory, calibration, evaluation, windows, dtype="auto"):
+        self.directory = directory
+        self.files = {"calibration": calibration, "evaluation": evaluation}
+        self.windows = windows
+        self.dtype = dtype
+
+    def tokens(self, name):
+        return load_file(self.files[name])["tokens"].long()
+
+    @cached_property
+    def _measured(self):
+        start = time.monotonic()
+        model = AutoModelForCausalLM.from_pretrained(self.directory, dtype=self.dtype).eval()
+        calibration = self.tokens("calibration")
+        spread = [number * len(calibration) // self.windows for number in range(self.windows)]
+        influence = block_influence(model, calibration[spread])
+        return model, influence, Reference(model, self.tokens("evaluation")), time.monotonic() - start
+
+    @property
+    def model(self):
+        return self._measured[0]
+
+    @property
+    def reference(self):
+        return self._measured[2]
+
+    def at(self, size):
+        model, influence, reference, seconds = self._measured
+        parameters = model.num_parameters()
+        of_a_layer = sum(tensor.numel() for tensor in model.base_model.layers[0].parameters())
+        dropped = dropped_at(influence, size, parameters, of_a_layer)
+        start = time.monotonic()
+        with without_layers(model, dropped) as shallow:
+            score = reference.score(shallow)
+        left = len(influence) - len(dropped)
+        return Shallow(left, 1 - len(dropped) * of_a_layer / parameters, score, seconds + time.monotonic() - start)

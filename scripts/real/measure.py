@@ -1,7 +1,6 @@
 """The rows of the real model's table, one job of `dotresize run` each, but for the baseline, which is measured in transformers."""
 
 import json
-import time
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -85,45 +84,24 @@ def run_job(recipe, model, size, work):
 
 
 class Baseline:
-    """Layers dropped by block influence. The rows share the dense model's evaluation and the influences; the seconds of each
-    have them."""
+    """Layers dropped by block influence."""
 
     def __init__(self, model):
         self.model = model
 
     @cached_property
-    def _measured(self):
-        from safetensors.torch import load_file
-        from transformers import AutoModelForCausalLM
+    def _dropped(self):
+        from .dropping import DroppedLayers
 
-        from .dropping import block_influence
-        from .scoring import Reference
-
-        start = time.monotonic()
-        loaded = AutoModelForCausalLM.from_pretrained(self.model.directory).eval()
-        calibration, evaluation = (load_file(self.model.tokens(name))["tokens"].long() for name in ("calibration", "evaluation"))
-        spread = [number * len(calibration) // WINDOWS for number in range(WINDOWS)]
-        influence = block_influence(loaded, calibration[spread])
-        return loaded, influence, Reference(loaded, evaluation), time.monotonic() - start
+        return DroppedLayers(self.model.directory, self.model.tokens("calibration"), self.model.tokens("evaluation"), WINDOWS)
 
     def row(self, recipe, size):
-        from .dropping import dropped_at, without_layers
-
-        loaded, influence, reference, seconds = self._measured
-        parameters = loaded.num_parameters()
-        of_a_layer = sum(tensor.numel() for tensor in loaded.base_model.layers[0].parameters())
-        dropped = dropped_at(influence, size, parameters, of_a_layer)
-        start = time.monotonic()
-        with without_layers(loaded, dropped) as shallow:
-            score = reference.score(shallow)
-        return Row(
-            recipe.name, size, layers=len(influence) - len(dropped), net=1 - len(dropped) * of_a_layer / parameters,
-            perplexity=score.perplexity, kl=score.kl, agreement=score.agreement, seconds=seconds + time.monotonic() - start,
-        )  # fmt: skip
+        left = self._dropped.at(size)
+        return Row(recipe.name, size, layers=left.layers, net=left.net, **vars(left.score), seconds=left.seconds)
 
     @property
     def dense(self):
-        loaded, _, reference, _ = self._measured
+        loaded, reference = self._dropped.model, self._dropped.reference
         parameters = loaded.num_parameters()
         of_a_number = next(loaded.parameters()).element_size()
         return Dense(NAME, parameters, of_a_number * parameters, reference.perplexity, reference.predicted_tokens)

@@ -22,6 +22,22 @@ def folder():
     return RealModel(Path(done.stdout.strip()))
 
 
+def parameters_of(directory):
+    """A tied table is stored, and counts, once."""
+    total = 0
+    for file in directory.glob("*.safetensors"):
+        with safe_open(file, framework="numpy") as tensors:
+            total += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())
+    return total
+
+
+def most_features(size, parameters, of_a_feature, features, round_to):
+    """Of each MLP, if a model with so many features in each has so many parameters, `of_a_feature` of them for one in each,
+    and is to have at most this fraction of them."""
+    removed = math.ceil((1 - size) * parameters / of_a_feature)
+    return (features - removed) // round_to * round_to
+
+
 @dataclass(frozen=True)
 class RealModel:
     folder: Path
@@ -51,15 +67,9 @@ class RealModel:
 
     @cached_property
     def parameters(self):
-        """A tied table is stored, and counts, once."""
-        total = 0
-        for file in self.directory.glob("*.safetensors"):
-            with safe_open(file, framework="numpy") as tensors:
-                total += sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())
-        return total
+        return parameters_of(self.directory)
 
     def features_at(self, size):
         """The most features of each MLP with which the model has at most this fraction of its parameters."""
         of_a_feature = 3 * self.hidden_size * self.layers  # gate, up and down
-        removed = math.ceil((1 - size) * self.parameters / of_a_feature)
-        return (self.config["intermediate_size"] - removed) // ROUND_TO * ROUND_TO
+        return most_features(size, self.parameters, of_a_feature, self.config["intermediate_size"], ROUND_TO)

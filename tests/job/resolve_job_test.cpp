@@ -21,9 +21,6 @@ TEST_F(ResolveJob, DefaultsAreThoseOfTheProto) {
   EXPECT_EQ(job.schedule, schedule_named("pipeline"));
   EXPECT_EQ(job.widths.largest(), 200);
   EXPECT_EQ(job.lambda, 0.1);
-  EXPECT_EQ(job.cost_scale, CostScale::kMax);
-  EXPECT_EQ(job.sinkhorn_tolerance, 1e-8);
-  EXPECT_EQ(job.sinkhorn_max_iterations, 10000);
   EXPECT_FALSE(job.accept_nonconvergence);
   EXPECT_FALSE(job.overwrite);
   EXPECT_EQ(job.source_dtype, Dtype::kBFloat16);
@@ -46,8 +43,8 @@ TEST_F(ResolveJob, ASizeAloneIsAllocatedAndAMethodIsFollowed) {
   method.set_head(v1::Method::dense);
   EXPECT_TRUE(resolve().allocation);
   EXPECT_FALSE(resolve().head_sliced);
-  for (const std::string more : {"name: pca_dotresize", "map_sharing: model", "shortcuts: 4",
-                                 "lambda: 1", "metric: activation", "mlp: {width: 512}"}) {
+  for (const std::string more : {"name: pca_dotresize", "map_sharing: model", "lambda: 1",
+                                 "metric: activation", "mlp: {width: 512}"}) {
     text("name: n\nmodel: {path: m}\noutput: {path: o}\nmethod: {size: 0.8, " + more +
          "}\ncalibration: {text: [c.txt]}\n");
     EXPECT_FALSE(resolve().allocation) << more;
@@ -138,14 +135,6 @@ TEST_F(ResolveJob, ABudgetThatIsTooSmallIsRefusedWithOneThatWouldDo) {
   EXPECT_NO_THROW(resolve());
 }
 
-TEST_F(ResolveJob, EveryCostScaleOfTheProtoIsKnown) {
-  const auto& scales = *v1::Method::CostScale_descriptor();
-  for (int i = 0; i < scales.value_count(); ++i) {
-    EXPECT_EQ(to_string(cost_scale_named(scales.value(i)->name())), scales.value(i)->name());
-  }
-  EXPECT_THROW(cost_scale_named("median"), std::invalid_argument);
-}
-
 TEST_F(ResolveJob, AutoActivationsAreOriginalForThePcaMethodsAlone) {
   for (const auto& [method, schedule] : {std::pair(v1::Method::pca_dotresize, "pipeline"),
                                          std::pair(v1::Method::slicegpt, "pipeline"),
@@ -177,11 +166,6 @@ TEST_F(ResolveJob, ASizeGivesTheWidthOfItsSharingHeadAndDtype) {
   spec_.mutable_method()->set_name(v1::Method::pca_dotresize);
   EXPECT_EQ(resolve().widths.largest(), 184);
   EXPECT_EQ(resolve().size, 0.8);
-  spec_.mutable_method()->set_shortcuts("dense");
-  EXPECT_EQ(resolve().widths.largest(), 168);
-  spec_.mutable_method()->set_shortcuts("8");
-  EXPECT_EQ(resolve().widths.largest(), 192);
-  spec_.mutable_method()->clear_shortcuts();
   spec_.mutable_method()->set_head(v1::Method::sliced);
   EXPECT_EQ(resolve().widths.largest(), 192);
   spec_.mutable_method()->set_round_to(20);
@@ -199,11 +183,10 @@ TEST_F(ResolveJob, ASizeGivesTheWidthOfItsSharingHeadAndDtype) {
 }
 
 TEST_F(ResolveJob, AResultThatIsNotSmallerIsRefusedUnlessAllowed) {
-  spec_.mutable_method()->set_shortcuts("dense");
+  spec_.mutable_output()->set_dtype(v1::Output::float32);
   spec_.mutable_method()->set_sparsity(0.05);
-  EXPECT_THAT(error(), testing::StartsWith("method.sparsity: the result, 13,956,608 bytes ("));
+  EXPECT_THAT(error(), testing::StartsWith("method.sparsity: the result, "));
   EXPECT_THAT(error(), HasSubstr("what helps: a smaller width, one map for all"));
-  EXPECT_THAT(error(), HasSubstr("method.shortcuts: exact or a rank"));
   EXPECT_THAT(error(), HasSubstr("method.allow_larger: true makes it all the same"));
   spec_.mutable_method()->set_allow_larger(true);
   EXPECT_EQ(resolve().widths.largest(), 240);

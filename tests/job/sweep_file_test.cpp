@@ -260,13 +260,13 @@ TEST(SweepMessage, CannotHaveWhatASweepFileCannotHave) {
   EXPECT_THAT(fault_with("keep", number), HasSubstr("sweep.keep"));
   google::protobuf::Value text;
   text.set_string_value("1], \"output.path\": [\"/a\"");
-  EXPECT_THAT(fault_with("method.cost_scale", text), HasSubstr("is not one of"));
+  EXPECT_THAT(fault_with("method.head", text), HasSubstr("is not one of"));
   google::protobuf::Value deep;
   for (google::protobuf::Value* at = &deep; number.number_value() < 40.0;) {
     number.set_number_value(number.number_value() + 1.0);
     at = at->mutable_list_value()->add_values();
   }
-  EXPECT_THAT(fault_with("method.cost_scale", deep), HasSubstr("sweep"));
+  EXPECT_THAT(fault_with("method.head", deep), HasSubstr("sweep"));
   number.set_number_value(std::numeric_limits<double>::quiet_NaN());
   EXPECT_NE(fault_with("method.round_to", number), "was accepted");
 }

@@ -1,9 +1,12 @@
 """A real dotresize-server on a free loopback port, spoken to with stubs made from proto/."""
 
+import atexit
 import contextlib
+import functools
 import itertools
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,7 +15,9 @@ import tempfile
 import time
 
 import grpc
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BINARIES = pathlib.Path(os.environ.get("DOTRESIZE_BUILD", SOURCE / "build")) / "bin"
@@ -79,12 +84,21 @@ def long_spec(output, **changes):
     return spec(output, **{"calibration__samples": 64, **changes})
 
 
+@functools.cache
+def many_tokens():
+    """A token file that takes the example model many minutes."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix="dotresize-tokens-")) / "tokens.safetensors"
+    atexit.register(shutil.rmtree, path.parent)
+    save_file({"tokens": np.full((8192, 512), 17, dtype=np.int32)}, path)
+    return path
+
+
 def endless_spec(output, **changes):
-    """A job that does not end by itself: it wants a precision that no double reaches."""
-    return spec(output, **{
-        "method__name": job_pb2.Method.dotresize, "method__lambda": 0.001,
-        "method__sinkhorn_tolerance": 1e-300, "method__sinkhorn_max_iterations": 100_000_000,
-        **changes})
+    """A job that does not end while a test lasts."""
+    result = spec(output, **{
+        "method__name": job_pb2.Method.slicegpt, "calibration__tokens": str(many_tokens()), **changes})
+    result.calibration.ClearField("samples")
+    return result
 
 
 def script(path, commands):

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 
 import grpc
@@ -26,6 +27,8 @@ class Earlier:
     def __init__(self, commit, tmp_path, make_server):
         self.data = DATA / commit
         self.jobs = json.loads((self.data / "jobs.json").read_text())["jobs"]
+        for job in self.jobs:  # a key that has gone; all had its default, which now holds for all jobs
+            assert job["spec"]["method"].pop("cost_scale") == "max"
         shutil.copytree(self.data / "state", tmp_path / "state0")
         (tmp_path / "state0").chmod(0o700)  # as the server has made it
         (tmp_path / "state0/drained").touch()
@@ -91,3 +94,19 @@ def test_queue_owners_labels_and_sweeps_are_kept(newest):
     assert server.jobs.GetSweep(jobs_pb2.GetSweepRequest(id=sweep["id"]), timeout=20).job.sweep_size.jobs == 2
     server.cancel(first["id"])
     assert server.get(waiting["id"]).queue_position == 1
+
+
+def test_a_queued_job_with_a_key_that_is_gone_is_not_run_without_it(make_server, tmp_path):
+    waiting, = (job for job in json.loads((DATA / EARLIER[-1] / "jobs.json").read_text())["jobs"]
+                if job["spec"]["name"] == "waiting")
+    shutil.copytree(DATA / EARLIER[-1] / "state", tmp_path / "state0")
+    (tmp_path / "state0").chmod(0o700)
+    with sqlite3.connect(tmp_path / "state0/jobs.sqlite") as table:
+        (body,), = table.execute("SELECT body FROM jobs WHERE id = ?", [waiting["id"]]).fetchall()
+        job = jobs_pb2.Job.FromString(body)
+        job.spec.method.MergeFromString(b"\x7a\x018")  # shortcuts: "8"
+        table.execute("UPDATE jobs SET body = ? WHERE id = ?", [job.SerializeToString(), waiting["id"]])
+    server = make_server()
+    failed = server.wait(waiting["id"])
+    assert failed.state == jobs_pb2.Job.FAILED
+    assert "spec.method: has a field that this version does not know, number 15" in failed.error.message

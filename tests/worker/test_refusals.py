@@ -232,14 +232,14 @@ def test_token_outside_the_vocabulary_is_refused(spec, tmp_path):
 
 def test_sinkhorn_that_does_not_converge_fails_unless_accepted(spec, tmp_path):
     spec["calibration"]["samples"] = 4
-    spec["method"]["sinkhorn_max_iterations"] = 2
+    spec["method"]["lambda"] = 1e-4
     failed = harness.run(spec, tmp_path)
     assert failed.returncode == 1
-    assert "junction" in failed.stderr and "2 iterations" in failed.stderr
+    assert "junction" in failed.stderr and "10000 iterations" in failed.stderr
 
     spec["method"]["on_nonconvergence"] = "accept"
     report = harness.run_to_report(spec, tmp_path)
-    text = "Sinkhorn did not converge in 2 iterations"
+    text = "Sinkhorn did not converge in 10000 iterations"
     assert sum(text in warning for warning in report["warnings"]) == 12
 
 

@@ -270,8 +270,8 @@ def other_width(spec, tmp_path):
     spec["method"]["width"] = 168
 
 
-def other_shortcuts(spec, tmp_path):
-    spec["method"]["shortcuts"] = "8"
+def other_head(spec, tmp_path):
+    spec["method"]["head"] = "sliced"
 
 
 def other_schedule(spec, tmp_path):
@@ -291,7 +291,7 @@ FOREIGN = [
     (other_method, 'method.name is "dotresize", and "pca_dotresize" in the journal'),
     (other_lambda, "method.lambda is 0.2, and "),
     (other_width, "method.width is 168, and 160 in the journal"),
-    (other_shortcuts, 'method.shortcuts is "8", and "exact" in the journal'),
+    (other_head, "method.head_sliced is true, and false in the journal"),
     (other_schedule, 'schedule is "token_parallel", and "pipeline" in the journal'),
 ]
 

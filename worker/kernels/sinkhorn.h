@@ -7,9 +7,13 @@
 namespace dotresize {
 
 struct SinkhornOptions {
-  double lambda = 0.1;             ///< weight of the entropy, in units of the cost
-  double tolerance = 1e-8;         ///< largest l1 violation of a marginal that counts as converged
-  int64_t max_iterations = 10000;  ///< an iteration is a row update and then a column update
+  double lambda = 0.1;  ///< weight of the entropy, in units of the cost
+  /// Largest l1 violation of a marginal that counts as converged: far below what a plan's rounding
+  /// to the output's dtype does, and far above what float64 can reach.
+  double tolerance = 1e-8;
+  /// An iteration is a row update and then a column update. At the paper's lambda some tens are
+  /// enough; a problem that is not solved after so many is too sharp for its lambda.
+  int64_t max_iterations = 10000;
 };
 
 struct SinkhornResult {

@@ -19,7 +19,6 @@ struct MapOptions {
   MapKind kind = MapKind::kTransport;
   Metric metric = Metric::kActivation;
   // Transport only:
-  CostScale cost_scale = CostScale::kMax;
   SinkhornOptions sinkhorn = {};
   bool accept_nonconvergence = false;  ///< use the last plan; MapDiagnostics says so
   /// Threads of eigen solvers and QR on the CPU, whose rounding depends on their number; 0: as many

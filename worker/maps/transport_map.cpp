@@ -15,11 +15,12 @@ namespace {
 /// min|R_ii| / max|R_ii| below which T has lost a column to rounding.
 constexpr double kMinDiagonalRatio = 1e-12;
 
-/// A cost of nothing but zeros has no scale: it stays as it is, and every plan costs the same.
-at::Tensor scale_cost(const at::Tensor& cost, CostScale scale) {
-  if (scale == CostScale::kNone) return cost;
-  const at::Tensor unit = scale == CostScale::kMax ? cost.max() : cost.mean();
-  return unit.item<double>() > 0 ? cost / unit : cost;
+/// In units of the largest cost, so that one λ is equally soft for every model (docs/method.md,
+/// "Maps"). A cost of nothing but zeros has no scale: it stays as it is, and every plan costs the
+/// same.
+at::Tensor scale_cost(const at::Tensor& cost) {
+  const at::Tensor largest = cost.max();
+  return largest.item<double>() > 0 ? cost / largest : cost;
 }
 
 /// T = QR by Householder reflections, with the signs that make diag(R) >= 0.
@@ -74,7 +75,7 @@ const MapAlgorithm kTransportMap = {moments, scores, solve};
 TransportMap transport_map(at::Tensor cost, const MapOptions& options, const RunStep& run) {
   TransportMap map;
   run("sinkhorn", [&] {
-    const at::Tensor scaled = scale_cost(std::exchange(cost, {}), options.cost_scale);
+    const at::Tensor scaled = scale_cost(std::exchange(cost, {}));
     map.sinkhorn = sinkhorn(scaled, options.sinkhorn);
   });
   check_convergence(map.sinkhorn, options);

@@ -40,12 +40,9 @@ void add_calibration(const TokenWindows& calibration, Json& fingerprint) {
 Json method_options(const ResolvedJob& job) {
   Json options = {{"name", job.method.name},
                   {"lambda", job.lambda},
-                  {"cost_scale", to_string(job.cost_scale)},
                   {"map_sharing", to_string(job.map_sharing)},
                   {"shortcuts", to_string(job.shortcuts)},
                   {"head_sliced", job.head_sliced},
-                  {"sinkhorn_tolerance", job.sinkhorn_tolerance},
-                  {"sinkhorn_max_iterations", job.sinkhorn_max_iterations},
                   {"accept_nonconvergence", job.accept_nonconvergence}};
   if (job.gradients()) options["metric"] = to_string(job.metric);
   if (job.mlp) {

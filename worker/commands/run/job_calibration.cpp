@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 namespace {
 
 MapOptions map_options(const ResolvedJob& job) {
-  MapOptions options{job.method.basis, job.method.map, job.metric, job.cost_scale};
-  options.sinkhorn = {job.lambda, job.sinkhorn_tolerance, job.sinkhorn_max_iterations};
+  MapOptions options{job.method.basis, job.method.map, job.metric};
+  options.sinkhorn.lambda = job.lambda;
   options.accept_nonconvergence = job.accept_nonconvergence;
   return options;
 }
