@@ -52,7 +52,7 @@ std::error_code empty_directory(const std::filesystem::path& dir,
 std::error_code trim_unfinished(const PinnedDirectory& parent, const std::filesystem::path& name,
                                 const PinnedDirectory& partial);
 
-/// Of this name in `parent`; a directory that has something in it stays.
+/// Removes the directory `name` in `parent` if it is empty.
 std::error_code remove_empty_directory(const PinnedDirectory& parent,
                                        const std::filesystem::path& name);
 

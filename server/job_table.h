@@ -120,7 +120,7 @@ class JobTable {
   /// The row stands in the queue from now on, or not any more.
   void enqueue(const JobRow& row);
   void dequeue(int64_t number);
-  /// Of the whole queue.
+  /// Moves the retry times of the whole queue.
   void shift_retries(int64_t ms);
   /// Of the queue whose retry_time has come, in its order: the first so many that run here, and the
   /// first so many that run elsewhere.

@@ -410,7 +410,7 @@ v1::ServerInfo JobsService::server_info() {
   info.set_queued_jobs(static_cast<int32_t>(jobs[v1::Job::QUEUED]));
   info.set_running_jobs(static_cast<int32_t>(jobs[v1::Job::STARTING] + jobs[v1::Job::RUNNING]));
   info.set_drained(drain_.is_on());
-  // Of the scheduler's last round, which may not know of an operator's word yet.
+  // The scheduler's last round may not know of an operator's word yet.
   const std::string paused = view_.paused();
   info.set_paused(drain_.is_on() ? kDrainedReason : paused == kDrainedReason ? "" : paused);
   for (const v1::Resources::Launcher launcher : machine_.launchers) info.add_launchers(launcher);

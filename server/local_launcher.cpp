@@ -43,7 +43,7 @@ fs::path make_shared_memory(const v1::Job& job, const fs::path& attempt_dir) {
   return dir;
 }
 
-/// That of an attempt; nothing if it has none.
+/// The attempt's folder in shared memory, if it has one.
 std::optional<fs::path> shared_memory_of(const fs::path& attempt_dir) {
   constexpr size_t kMaxName = 255;
   const auto name = read_file_start(attempt_dir / kSharedMemoryFile, kMaxName);

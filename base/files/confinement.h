@@ -29,7 +29,7 @@ class Confinement {
   Confinement() = default;
   explicit Confinement(const std::vector<std::filesystem::path>& roots);
 
-  /// That of this process, which confine_process() has set: none at first.
+  /// The limits of this process, set by confine_process(); none at first.
   static const Confinement& of_process();
 
   /// Opens a path as open(2) does, with O_CLOEXEC; with limits beneath one of the roots: links are

@@ -120,7 +120,7 @@ std::vector<std::size_t> allocate_by_loss(const std::vector<LossCurve>& curves,
     total -= sizes[size] - sizes[size + 1];
   }
   give_back(curves, parameters - total, chosen);
-  return rise_of(curves, whole) < rise_of(curves, chosen) ? whole : chosen;
+  return rise_of(curves, whole) <= rise_of(curves, chosen) ? whole : chosen;
 }
 
 }  // namespace dotresize

@@ -24,11 +24,11 @@ std::vector<HullCorner> lower_hull(const LossCurve& curve);
 
 /// Of each curve the index of a size, such that all parts together have `parameters` at most. From
 /// the largest sizes on, the edge of a lower convex hull comes next that is predicted to raise the
-/// loss least for each parameter that it saves: an expensive step does not hide cheap ones behind it.
-/// Of the last edge come the steps that are needed, or all, whichever is predicted to be better once
-/// what is saved beyond need has been given back, step by step, where it lowers the loss most.
-/// Of equal edges those of the first part come first. Deterministic.
-/// Throws std::invalid_argument if the smallest sizes have more, and for curves that are none.
+/// loss least for each parameter that it saves: an expensive step does not hide cheap ones behind
+/// it. The last edge is taken as far as needed, or whole, whichever is predicted to be better once
+/// the surplus has been given back, step by step, where it lowers the loss most. Among equal edges
+/// the first part's come first. Deterministic. Throws std::invalid_argument if the smallest sizes
+/// have more, and for curves that are none.
 std::vector<std::size_t> allocate_by_loss(const std::vector<LossCurve>& curves, int64_t parameters);
 
 }  // namespace dotresize

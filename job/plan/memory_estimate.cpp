@@ -45,7 +45,7 @@ struct Sizes {
 
   /// As CalibrationJob::packs_sums; ranks that share the tokens of a junction do not.
   bool packed() const { return on_gpu() && r.job.schedule.pipelined && compute_bytes < kFloat; }
-  /// Of a Gram matrix that is summed: packed in blocks of rows (worker/maps/moments.cpp).
+  /// Bytes of a Gram matrix while it is summed: packed in blocks of rows (worker/maps/moments.cpp).
   int64_t gram_sum(int64_t width) const {
     if (!packed()) return width * width * kDouble;
     return width * (width + std::clamp<int64_t>(width / 8, 64, 1024)) / 2 * kFloat;
@@ -256,8 +256,8 @@ int64_t Sizes::features() const {
   return std::max({dense, r.config.mixture ? r.config.mixture->intermediate_size : 0, attention});
 }
 
-/// Of the MLP, of all experts of a mixture or of an attention, and the gradients' behind it: of so
-/// many neighbours that have most.
+/// Bytes for the sums of an MLP, all experts of a mixture, or an attention, and of the gradients
+/// behind it, for the `at_once` neighbours that need most.
 int64_t Sizes::feature_sums(int64_t at_once) const {
   // A rank that shares the tokens meets the MLPs of all ranks.
   const bool stage = r.job.schedule.pipelined;
@@ -277,7 +277,7 @@ int64_t Sizes::feature_sums(int64_t at_once) const {
   return most;
 }
 
-/// Of all the rank's sublayers.
+/// Bytes for the sums of all the rank's sublayers.
 int64_t Sizes::kept_sums() const {
   return r.shard.keeps_sums ? feature_sums(r.config.num_sublayers()) : 0;
 }
@@ -293,10 +293,11 @@ int64_t Sizes::at_features() const {
 /// inverse, the products of down, and of both what is left of them while the others leave; or of a
 /// cut the columns that are left, of these their rows and the factor, and what the journal gets. A
 /// matrix that was packed is made beside. Where features are removed for a cut alone the Gram
-/// matrix stays.
+/// matrix stays, on the host.
 int64_t Sizes::removing() const {
   const int64_t f = features();
-  const bool beside = packed() || !(r.job.mlp && r.job.mlp->allocated);
+  const bool for_a_cut = !(r.job.mlp && r.job.mlp->allocated);
+  const bool beside = packed() || (for_a_cut && !on_gpu());
   const int64_t matrices = beside ? 3 : 2;
   const int64_t metric = gradients() ? 3 * square() : 0;
   return kDouble * std::max(matrices * f * f + 2 * d * f, 6 * d * f) + metric;
@@ -521,7 +522,9 @@ int64_t RankMemory::host_beside_gpu() const {
   const int64_t read = s.dense_sublayer() * std::max(s.fold_bytes, s.compute_bytes);
   // As read, in pinned memory, and one more of these.
   const int64_t summed = s.packed() ? s.feature_sums(s.cut_at_once()) : 0;
-  return std::max({waiting, s.kept_sums(), summed}) + 3 * read;
+  const bool for_a_cut = job.mlp && !job.mlp->allocated;
+  const int64_t copied = for_a_cut ? kDouble * s.features() * s.features() : 0;
+  return std::max({waiting, s.kept_sums(), summed + copied}) + 3 * read;
 }
 
 int64_t RankMemory::libraries() const {

@@ -18,8 +18,8 @@ inline constexpr int64_t kDefaultUnusedSamples = 16;
 /// run at full speed, and many microbatches to deal out.
 int64_t microbatch_samples(int64_t seqlen);
 
-/// Of so many windows those in which an allocation sees the errors of single tokens: about 32,768
-/// tokens of them, at least one.
+/// Number of windows, of `windows`, in which an allocation sees the errors of single tokens: about
+/// 32,768 tokens, at least one window.
 int64_t sampled_rise_windows(int64_t windows, int64_t seqlen);
 
 /// Number and length of the calibration windows as far as they are known before the tokens are

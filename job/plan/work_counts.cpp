@@ -174,7 +174,7 @@ AlignCounts align_counts(const ResolvedJob& job) {
 
 namespace {
 
-/// That of the choice without maps, for its trial, and that of the choice.
+/// An allocation cuts twice: the choice without maps, for its trial, and the final choice.
 constexpr double kCutsOfAllocation = 2.0;
 
 /// What all cuts of an allocation remove, and leave, as shares: about what the size asks for, as

@@ -79,8 +79,8 @@ struct AlignCounts {
 
 AlignCounts align_counts(const ResolvedJob& job);
 
-/// Of one sublayer that is cut, MLPs (`method.mlp`) or value heads (`method.allocate`); all 0 if it
-/// is not.
+/// Work for one sublayer that is cut, MLPs (`method.mlp`) or value heads (`method.allocate`); all 0
+/// if it is not cut.
 struct CutCounts {
   double gram = 0.0;     ///< of one round, operations a token: float64, on a GPU float32
   double width = 0.0;    ///< of a Gram matrix as large as all of them

@@ -596,10 +596,10 @@ def test_absent_keys_take_the_familys_defaults(tmp_path):
         ({"shortcut_ranks": [0] * 6, "shortcut_factors": 3}, "shortcut_factors is 3"),
         ({"intermediate_sizes": [80] * 2}, "intermediate_sizes has 2 entries"),
         ({"intermediate_sizes": [80, 81, 80]}, r"intermediate_sizes\[1\] is 81"),
-        ({"intermediate_sizes": [80, 80, 0]}, r"intermediate_sizes\[2\] is 0"),
+        ({"intermediate_sizes": [80, 80, -1]}, r"intermediate_sizes\[2\] is -1"),
         ({"value_head_dims": [12] * 2}, "value_head_dims has 2 entries"),
         ({"value_head_dims": [12, 13, 12]}, r"value_head_dims\[1\] is 13"),
-        ({"value_head_dims": [12, 12, 0]}, r"value_head_dims\[2\] is 0"),
+        ({"value_head_dims": [12, 12, -1]}, r"value_head_dims\[2\] is -1"),
     ],
 )
 def test_a_wrong_configuration_is_refused(tmp_path, changes, message):

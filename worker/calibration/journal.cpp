@@ -104,7 +104,7 @@ std::string hash_of(const Json& value) {
   return sha256_of_bytes(text.data(), text.size());
 }
 
-/// Of an entry that was whole when the run began.
+/// Fails the run for an entry that was whole when the run began.
 [[noreturn]] void refuse(const fs::path& file) {
   throw std::runtime_error(shown_path(file) +
                            " was changed while the job ran: run the job again, which computes a "

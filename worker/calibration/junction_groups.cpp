@@ -141,7 +141,7 @@ void PipelinePasses::pairs(
     visit(junction, found->second.front(), g);
     found->second.pop_front();
   };
-  // What a stage computes again is seen when it is, so that nothing waits for its gradients.
+  // A stage that computes inputs again shows them then, so that nothing waits for its gradients.
   const bool again = job_.shard(comm_).recomputes;
   LossOfWindows loss{windows, head_, again};
   if (again) loss.visit_again = keep;

@@ -127,7 +127,7 @@ class SublayerCuts {
       const std::function<void(at::Tensor, const at::Tensor&, const at::Tensor&)>& visit) const;
   std::map<std::string, at::Tensor> curve(SublayerSums& sums,
                                           const std::vector<int64_t>& widths) const;
-  /// Of the first round of an allocation.
+  /// The predicted rise at a width, from the first round of an allocation.
   double rise_in_curve(int64_t sublayer, int64_t width) const;
   double tokens() const { return static_cast<double>(job_.windows.numel()); }
 
@@ -301,9 +301,11 @@ std::map<std::string, at::Tensor> SublayerCuts::cut_features(SublayerSums& sums,
   for_each_out_proj(sums, [&](at::Tensor gram, const at::Tensor& down, const at::Tensor& metric) {
     at::Tensor order;
     if (known.empty()) {
-      const Removal removal = removal_of_features(gram.clone(), down, metric, width);
+      const at::Tensor kept = gram.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
+      const Removal removal = removal_of_features(std::move(gram), down, metric, width);
       rises.push_back(removal.rises.back());
       order = removal.order;
+      gram = to_device(kept, job_.device);
     } else {
       order = known.at(kOrder)[std::ssize(cuts)];
     }

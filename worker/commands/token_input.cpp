@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kLeastTokenizerMemory = int64_t{512} << 20;
 
-/// Of tokenizer.json and of each text.
+/// SHA-256 of tokenizer.json, then of each text.
 std::vector<std::string> hashes_of(const std::vector<fs::path>& text, const fs::path& model_dir) {
   std::vector<std::string> hashes = {sha256_of_file(model_dir / "tokenizer.json")};
   for (const fs::path& file : text) hashes.push_back(sha256_of_file(file));

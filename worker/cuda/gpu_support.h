@@ -5,7 +5,7 @@
 
 namespace dotresize {
 
-/// What a libtorch was compiled for: 70 for sm_70.
+/// GPU architectures that a libtorch was compiled for: 70 for sm_70.
 struct GpuCode {
   std::vector<int> binaries;  ///< run on the same major version, from this minor version on
   std::vector<int> portable;  ///< PTX, which the driver compiles for any GPU from this one on

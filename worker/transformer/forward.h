@@ -28,10 +28,10 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& gamma, int64_t diviso
 std::vector<at::Tensor> apply_in_proj(const std::vector<Linear>& in_proj, const at::Tensor& x,
                                       at::IntArrayRef widths);
 
-/// One sublayer with its skip: f(norm(x)) + x·shortcut; of one that is_skipped() the skip alone. x: [batch, tokens, k_in] float32 (the
-/// residual stream); causal; the table holds at least `tokens` positions. Returns
-/// [batch, tokens, k_out] float32. `cache`: of an attention, see attention_forward; an MLP ignores
-/// it. `features`: gets what out_proj reads.
+/// One sublayer with its skip: f(norm(x)) + x·shortcut; of one that is_skipped() the skip alone. x:
+/// [batch, tokens, k_in] float32 (the residual stream); causal; the table holds at least `tokens`
+/// positions. Returns [batch, tokens, k_out] float32. `cache`: of an attention, see
+/// attention_forward; an MLP ignores it. `features`: gets what out_proj reads.
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
                             const RotaryTable& rotary, const at::Tensor& x,
                             KeyValueCache* cache = nullptr,

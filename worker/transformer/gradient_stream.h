@@ -15,8 +15,8 @@ namespace dotresize {
 struct LossOfWindows {
   const at::Tensor& windows;  ///< [samples, seqlen] int64
   const HeadWeights& head;    ///< in the compute dtype on the stage's device; last rank only
-  /// Of a microbatch that is under way the stage keeps what it has read alone, and computes what
-  /// its sublayers have read again when the microbatch comes back.
+  /// The stage keeps only its own input of a microbatch under way, and computes the inputs of its
+  /// sublayers again when the microbatch comes back.
   bool recompute = false;
   /// With `recompute`: called with x of each junction when it is computed again. May be null.
   JunctionVisitor visit_again = nullptr;

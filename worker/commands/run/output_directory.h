@@ -59,7 +59,7 @@ class OutputDirectory {
   void commit();
 
  private:
-  /// Of an entry beside the output.
+  /// Path of an entry beside the output.
   std::filesystem::path beside(const std::filesystem::path& name) const;
   void require_name(const std::filesystem::path& name) const;
   void replace();
