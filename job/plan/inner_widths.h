@@ -16,8 +16,8 @@ namespace dotresize {
 /// descending.
 std::vector<int64_t> possible_value_dims(const ModelConfig& config);
 
-/// Feature counts that an allocation can cut an MLP, or each of its experts, to: all, then multiples
-/// of round_to, descending.
+/// Feature counts that an allocation can cut an MLP, or each of its experts, to: all, then
+/// multiples of round_to, descending.
 std::vector<int64_t> possible_mlp_widths(const ModelConfig& config, const MlpTarget& target,
                                          int64_t sublayer);
 
