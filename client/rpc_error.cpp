@@ -61,6 +61,20 @@ std::string message_for(const grpc::Status& status, const std::string& server) {
   const std::string reason = status.error_message();
   switch (status.error_code()) {
     case grpc::UNAVAILABLE:
+      if (!status.error_details().empty()) break;  // a server has said so
+      if (reason.find("failed to connect") != std::string::npos &&
+          reason.find("Socket closed") != std::string::npos) {
+        return server +
+               " takes the connection and closes it: a server with TLS needs --tls-ca or "
+               "DOTRESIZE_TLS_CA\n  (" +
+               reason + ")";
+      }
+      if (reason.find("handshake") != std::string::npos) {
+        return "no TLS with " + server +
+               ": does its certificate fit --tls-ca and its name, and does it speak TLS at all?\n  "
+               "(" +
+               reason + ")";
+      }
       return "no server at " + server +
              ": start dotresize-server, or name another with --server or DOTRESIZE_SERVER\n  (" +
              reason + ")";

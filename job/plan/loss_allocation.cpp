@@ -49,10 +49,21 @@ std::vector<Edge> hull_of(const LossCurve& curve, std::size_t index = 0) {
   return edges;
 }
 
+double rise_of(const std::vector<LossCurve>& curves, const std::vector<std::size_t>& chosen) {
+  double rise = 0.0;
+  for (std::size_t index = 0; index < curves.size(); ++index) {
+    rise += curves[index].rises[chosen[index]];
+  }
+  return rise;
+}
+
 /// Gives parts their next larger size as long as there is room, first what lowers the loss most for
 /// each parameter, and of equals the last one.
 void give_back(const std::vector<LossCurve>& curves, int64_t room,
                std::vector<std::size_t>& chosen) {
+  constexpr double kRounding =
+      1e-6;  // of the whole rise: a step that lowers it less is worth nothing
+  const double least = kRounding * rise_of(curves, chosen);
   while (true) {
     std::size_t best = curves.size();
     double most = 0.0;
@@ -60,9 +71,9 @@ void give_back(const std::vector<LossCurve>& curves, int64_t room,
       const auto& [parameters, rises] = curves[index];
       const std::size_t size = chosen[index];
       if (size == 0 || parameters[size - 1] - parameters[size] > room) continue;
-      const double worth = (rises[size] - rises[size - 1]) /
-                           static_cast<double>(parameters[size - 1] - parameters[size]);
-      if (worth < most || worth <= 0.0) continue;
+      const double gain = rises[size] - rises[size - 1];
+      const double worth = gain / static_cast<double>(parameters[size - 1] - parameters[size]);
+      if (gain <= least || worth < most) continue;
       most = worth;
       best = index;
     }
@@ -70,14 +81,6 @@ void give_back(const std::vector<LossCurve>& curves, int64_t room,
     const std::size_t size = chosen[best]--;
     room -= curves[best].parameters[size - 1] - curves[best].parameters[size];
   }
-}
-
-double rise_of(const std::vector<LossCurve>& curves, const std::vector<std::size_t>& chosen) {
-  double rise = 0.0;
-  for (std::size_t index = 0; index < curves.size(); ++index) {
-    rise += curves[index].rises[chosen[index]];
-  }
-  return rise;
 }
 
 }  // namespace

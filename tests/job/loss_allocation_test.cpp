@@ -43,6 +43,12 @@ TEST(LossAllocation, TakesALargeStepIfWhatItGivesBackIsWorthIt) {
   EXPECT_THAT(allocate_by_loss({too_much, other}, 100), ElementsAre(1, 3));
 }
 
+TEST(LossAllocation, GivesNothingBackForWhatIsOnlyRounding) {
+  const LossCurve unread = {{40, 30, 20}, {0.0, 1e-12, 2e-12}};
+  const LossCurve large = {{100, 0}, {0.0, 3.0}};
+  EXPECT_THAT(allocate_by_loss({unread, large}, 40), ElementsAre(2, 1));
+}
+
 TEST(LossAllocation, OfEqualStepsTheFirstPartsComeFirst) {
   const LossCurve curve = {{40, 30, 20}, {0.0, 1.0, 2.0}};
   EXPECT_THAT(allocate_by_loss({curve, curve, curve}, 90), ElementsAre(2, 1, 0));

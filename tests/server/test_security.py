@@ -90,7 +90,8 @@ def test_command_line_has_a_certificate(secure_server, authority):
     environment = os.environ | {"DOTRESIZE_TLS_CA": str(authority.certificate),
                                 "DOTRESIZE_CERT": str(certificate), "DOTRESIZE_KEY": str(key)}
     assert subprocess.run(command, env=environment, capture_output=True, timeout=60).returncode == 0
-    assert subprocess.run(command, capture_output=True, timeout=60).returncode == 69
+    plain = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert plain.returncode == 69 and "a server with TLS needs --tls-ca" in plain.stderr
     assert subprocess.run([*command, "--cert", certificate], capture_output=True, timeout=60).returncode == 65
 
 
