@@ -27,7 +27,7 @@ BLOCK_TOKENS = 1024
 
 
 def worker_seconds(worker, arguments, folder):
-    """Of each phase of the pass."""
+    """Seconds of each phase of the pass."""
     job = {
         "name": "gradient-benchmark",
         "model": {"path": str(arguments.model)},
@@ -82,7 +82,7 @@ class Sums:
 
 
 def autograd_seconds(model, windows):
-    """Of one pass over all windows, as many tokens at a time as the worker takes."""
+    """One pass over all windows, with as many tokens at a time as the worker takes."""
     sums = Sums(model)
     step = max(1, 512 // windows.shape[1])
     torch.manual_seed(0)

@@ -169,7 +169,7 @@ def baseline_of(model):
 
 
 def size_of(values, model, sizes):
-    """That a job of a sweep was to meet."""
+    """The size that a job of a sweep was to meet."""
     if "method.size" in values:
         return float(values["method.size"])
     (size,) = (size for size in sizes if model.features_at(size) == int(values["method.mlp.width"]))

@@ -55,7 +55,7 @@ def without_layers(model, dropped):
 
 @dataclass(frozen=True)
 class Shallow:
-    """What is left of a model."""
+    """A model without some of its layers."""
 
     layers: int
     net: float  # of its parameters

@@ -32,7 +32,7 @@ def parameters_of(directory):
 
 
 def most_features(size, parameters, of_a_feature, features, round_to):
-    """Of each MLP, if a model with so many features in each has so many parameters, `of_a_feature` of them for one in each,
+    """Features of each MLP, if a model with so many features in each has so many parameters, `of_a_feature` of them for one in each,
     and is to have at most this fraction of them."""
     removed = math.ceil((1 - size) * parameters / of_a_feature)
     return (features - removed) // round_to * round_to

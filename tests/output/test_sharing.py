@@ -214,7 +214,7 @@ def logits_of(directory):
 
 @torch.no_grad()
 def logits_in_subspace(dense, stock):
-    """Of the dense model if all that writes to the stream writes to the span of the one map M alone: its table, o_proj and
+    """Logits of the dense model if all that writes to the stream writes to the span of the one map M alone: its table, o_proj and
     down_proj are followed by M·Mᵀ. The stock model's table is E·M, but for a rotation of M."""
     model = load(dense)
     table = model.get_input_embeddings().weight
@@ -240,7 +240,7 @@ def test_a_stock_model_of_full_width_gives_the_dense_logits(tmp_path, source):
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory):
-    """Of each source the stock model, with narrower MLPs and experts."""
+    """Stock models of each source, with narrower MLPs and experts."""
     method = {"name": "slicegpt", "width": 40, "map_sharing": "model", "mlp": {"sparsity": 0.25}}
     return {
         source: run_random(tmp_path_factory.mktemp(source), source, "stock", **method) for source in SOURCES

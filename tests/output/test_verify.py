@@ -88,7 +88,7 @@ def changed(model, folder, change, keys=None):
 
 @pytest.fixture(scope="module")
 def narrow_matrices(narrow, folder):
-    """Whose shortcuts are one matrix each, as those of earlier versions are."""
+    """An output whose shortcuts are one matrix each, as in earlier versions."""
     keys = json.loads((narrow / "config.json").read_text())
     ranks = keys.pop("shortcut_ranks")
     widths = keys["junction_widths"]

@@ -32,7 +32,7 @@ class InputError(Exception):
 
 
 def read_bytes(path, sha256=None):
-    """Of a regular file. Waits for no writer of a pipe."""
+    """Bytes of a regular file. Does not wait for the writer of a pipe."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
