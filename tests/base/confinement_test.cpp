@@ -73,7 +73,7 @@ TEST_F(ConfinementTest, WritesBeneathItsRootsAlone) {
   EXPECT_TRUE(fs::exists(root_ / "a" / "b" / "f"));
 }
 
-/// What a check has found to be a directory is a link when it is opened.
+/// A directory is exchanged for a link between the check and the opening.
 TEST_F(ConfinementTest, OpensNothingThroughALinkThatComesLater) {
   const PinnedDirectory root(fs::canonical(root_));
   fs::rename(root_ / "model", root_ / "before");

@@ -91,7 +91,7 @@ class Host final : public Communicator {
   void barrier() override {}
 };
 
-/// What is caught is what the job tells log and server: before anything that may block.
+/// The failure reaches log and server before anything that may block.
 TEST(NcclStart, FailureIsThrownBeforeAnyAbort) {
   for (starts_that_succeed = 0; starts_that_succeed < 2; ++starts_that_succeed) {
     starts = 0;

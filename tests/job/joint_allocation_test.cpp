@@ -372,7 +372,7 @@ TEST_F(JointAllocation, WithoutMapsEveryJunctionKeepsItsWidthAndTheSizeIsMet) {
   }
 }
 
-/// What a whole sublayer saves is more than its features or channels: queries and keys go, too.
+/// A whole sublayer saves more than its features or channels: queries and keys go, too.
 TEST_F(JointAllocation, WithoutMapsASublayerMayGoAltogether) {
   const ResolvedJob job = resolve();
   std::vector<double> layers(6, 1e-3);

@@ -324,7 +324,7 @@ TEST(TimeEstimate, TheNameplateJobTakesMinutesOnItsMachine) {
   EXPECT_LT(time.total(), 20 * 60);
 }
 
-/// Of jobs whose method is a size alone, on real machines, within their memory.
+/// Jobs whose method is a size alone, on real machines, within their memory.
 class SizeAlone : public ResolveJob {
  protected:
   double minutes(const std::string& model, const std::string& machine,

@@ -41,7 +41,7 @@ TEST(Moments, TakeLeadingDimensionsAsTokens) {
   EXPECT_TRUE(result.gram.equal(moments({x}).gram));
 }
 
-/// Of a width that is no multiple of the rows of a block.
+/// A width that is no multiple of the rows of a block.
 TEST(Moments, PackedAreTheSumsInFloat32) {
   constexpr int64_t kManyRows = 150;
   const at::Tensor x = stream_activations(2500, kManyRows);

@@ -204,7 +204,7 @@ def test_features_that_write_nothing_are_those_that_are_cut(tmp_path, source):
     torch.testing.assert_close(actual, expected, atol=1e-4, rtol=0)
 
 
-# Of each layer so many features write nothing, of all experts of qwen3_moe alike.
+# So many features of each layer write nothing, alike in all experts of qwen3_moe.
 SILENT_FEATURES = {"llama-biases-tied": [0, 60, 12], "qwen3_moe-biases-wide-heads": [13, 0, 9]}
 
 
