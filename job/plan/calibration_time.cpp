@@ -14,11 +14,23 @@ void JobTime::add_moments(PhaseTimes& times, double tokens, double junctions) co
   times.add("cost", junctions * tokens * counts.pairs / rates_.l1_cost);
 }
 
+/// How often a sublayer runs forward on the way back.
+int64_t JobTime::runs_again(const RankShard& shard, int64_t sublayer) const {
+  switch (shard.checkpoints) {
+    case Checkpoints::kNone:
+      return 0;
+    case Checkpoints::kSublayers:
+      return 1;
+    case Checkpoints::kStage:
+      return sublayer + 1 < shard.end_sublayer || last(shard) ? 2 : 1;
+  }
+  return 1;
+}
+
 void JobTime::add_backward(PhaseTimes& times, const RankShard& shard, double passes) const {
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
     const double once = forward(config_, s, widths_of(config_, s), tokens());
-    const bool again = plan_.recomputes() && (s + 1 < shard.end_sublayer || last(shard));
-    times.add("backward", passes * number(kBackwardPasses + (again ? 1 : 0)) * once);
+    times.add("backward", passes * number(kBackwardPasses + runs_again(shard, s)) * once);
   }
   if (!last(shard)) return;
   // The logits twice, and a product with their gradients.

@@ -97,6 +97,7 @@ struct Sizes {
   int64_t at_junction() const;
   /// Of a pass over the tokens, beside weights and sums.
   int64_t microbatch() const;
+  int64_t graph_bytes(int64_t sublayer) const;
   /// Of the way back, beside these.
   int64_t backward() const;
 
@@ -234,7 +235,27 @@ int64_t Sizes::microbatch() const {
   return transfers + microbatch_stream() + std::max(insides(), at_junction());
 }
 
-/// What each sublayer has read of the microbatches that are not back yet; of a sublayer what its
+/// Bytes that autograd keeps of a token in a sublayer, beside its input: of an attention its heads,
+/// repeated and padded, the result, what norms of heads read, and a row of a mask; of an MLP both
+/// parts and the gate's activation; of a mixture those of the token's experts, and their results.
+int64_t Sizes::graph_bytes(int64_t sublayer) const {
+  const ModelConfig& config = r.config;
+  const int64_t between = r.compute == Dtype::kFloat16 ? kFloat : compute_bytes;
+  const int64_t norms = (2 * kFloat + between) * d;
+  if (is_attention(sublayer)) {
+    const int64_t queries = config.num_heads * config.head_dim;
+    const int64_t keys = config.num_kv_heads * config.head_dim;
+    const int64_t normed = config.head_norms ? (queries + keys) * (kFloat + between) : 0;
+    const int64_t mask = config.sliding_window ? seqlen * (1 + kFloat) : 0;
+    return norms + 5 * queries * compute_bytes + normed + mask + config.num_heads * kFloat;
+  }
+  if (!config.is_mixture(sublayer)) return norms + 3 * config.intermediate_size * between;
+  const MixtureConfig& mixture = *config.mixture;
+  return norms + mixture.experts * 3 * kFloat +
+         mixture.experts_per_token * (3 * mixture.intermediate_size + 3 * d) * between;
+}
+
+/// What is kept of the microbatches that are not back yet (Checkpoints); of a sublayer what its
 /// operations keep, and their gradients; and blocks of logits and probabilities, whose memory the
 /// allocator may not give to a sublayer.
 int64_t Sizes::backward() const {
@@ -245,9 +266,15 @@ int64_t Sizes::backward() const {
   const int64_t transfers = r.job.ranks > 1 ? 2 * microbatch_stream() : 0;
   const int64_t rows = std::min(kGradientVocabularyRows, r.config.vocab_size);
   const int64_t loss = has_head() ? tokens() * (6 * rows + 4 * d) * kFloat : 0;
-  const int64_t inputs =
-      r.shard.recomputes ? under_way + sublayers + 1 : under_way * (sublayers + 1);
-  return inputs * microbatch_stream() + transfers + 3 * insides() + loss;
+  const bool stage = r.shard.checkpoints == Checkpoints::kStage;
+  const int64_t inputs = stage ? under_way + sublayers + 1 : under_way * (sublayers + 1);
+  int64_t graphs = 0;
+  if (r.shard.checkpoints == Checkpoints::kNone) {
+    for (int64_t s = r.shard.first_sublayer; s < r.shard.end_sublayer; ++s) {
+      graphs += under_way * tokens() * graph_bytes(s);
+    }
+  }
+  return inputs * microbatch_stream() + graphs + transfers + 3 * insides() + loss;
 }
 
 int64_t Sizes::features() const {

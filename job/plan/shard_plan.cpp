@@ -225,9 +225,9 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
   ShardPlan plan = partition_of(config, job);
   const int64_t most = most_junctions(config, job, plan);
   const auto try_groups = [&](int64_t groups) {
-    for (const bool recomputes : {false, true}) {
-      if (recomputes && !job.gradients()) continue;
-      for (RankShard& shard : plan.ranks) shard.recomputes = recomputes;
+    for (const Checkpoints checkpoints : {Checkpoints::kSublayers, Checkpoints::kStage}) {
+      if (checkpoints == Checkpoints::kStage && !job.gradients()) continue;
+      for (RankShard& shard : plan.ranks) shard.checkpoints = checkpoints;
       set_cut_groups(config, job, plan);
       for (const bool overlaps : {true, false}) {
         set_groups(config, job, groups, overlaps, plan);
@@ -239,6 +239,10 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
   int64_t groups = 1;
   while (!try_groups(groups) && groups < most) ++groups;
   set_allocation(config, job, most, plan);
+  if (job.gradients() && plan.checkpoints() == Checkpoints::kSublayers) {
+    const auto graphs = [](RankShard& shard) { shard.checkpoints = Checkpoints::kNone; };
+    change_if_it_fits(config, job, graphs, plan);
+  }
   plan.cut_passes_back = cut_passes_back(job, plan);
   return plan;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "job/model/model_config.h"
+#include "job/plan/checkpoints.h"
 #include "job/plan/resolved_job.h"
 
 namespace dotresize {
@@ -45,9 +46,8 @@ struct RankShard {
   bool keeps_sums = false;
   /// Junctions whose tokens it has memory to see in their bases at a time (`method.allocate`).
   int64_t bases_at_once = std::numeric_limits<int64_t>::max();
-  /// Whether a stage computes again what its sublayers have read when a microbatch comes back
-  /// (`metric: fisher`): where there is no memory to keep it.
-  bool recomputes = false;
+  /// As few as it has memory for, and that cost no pass more over the tokens (`metric: fisher`).
+  Checkpoints checkpoints = Checkpoints::kSublayers;
   /// Whether a junction is recorded, and weights are written, while the next ones are computed:
   /// unless memory is too short for that.
   bool overlaps = true;
@@ -70,7 +70,7 @@ struct ShardPlan {
   // Whether all ranks do.
   bool dense_round() const { return ranks.front().dense_round; }
   bool keeps_sums() const { return ranks.front().keeps_sums; }
-  bool recomputes() const { return ranks.front().recomputes; }
+  Checkpoints checkpoints() const { return ranks.front().checkpoints; }
 
   const RankShard& of_rank(int rank) const { return ranks.at(static_cast<std::size_t>(rank)); }
 };
@@ -87,8 +87,8 @@ inline int64_t allocation_rounds(const ResolvedJob& job, const ShardPlan& plan) 
 
 /// Contiguous sublayers per rank, balanced by estimated time (embedding and head counted), in the
 /// fewest groups of junctions whose peaks are within the job's budgets, with overlaps if there is
-/// memory for them, and if they would not be without, with stages that compute again; if nothing is
-/// within them, a junction at a time. MLPs likewise. Deterministic.
+/// memory for them, and with the fewest checkpoints; if nothing is within them, a junction at a
+/// time. MLPs likewise. Deterministic.
 /// Throws InputError if there are more ranks than sublayers.
 ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job);
 

@@ -17,9 +17,9 @@ struct SublayerWidths {
 /// Those of the model, dense or compressed.
 SublayerWidths widths_of(const ModelConfig& config, int64_t sublayer);
 
-/// Forward passes that the gradients of a pass take as long as: a sublayer again, and two products
-/// for each of its own.
-inline constexpr int64_t kBackwardPasses = 3;
+/// Forward passes that the gradients of a sublayer take as long as: two products for each of its
+/// own. It may run again before (Checkpoints).
+inline constexpr int64_t kBackwardPasses = 2;
 
 /// As long as finding a junction's transport plan takes. Measured at the widths of Llama-3.1-8B and
 /// 70B with lambda 0.1: 48 and 64 iterations, the first one, in the log domain, and the plan as

@@ -37,7 +37,7 @@ struct WorkModel {
   }
 
   double backward_passes() const {
-    return job.gradients() ? static_cast<double>(kBackwardPasses) : 0.0;
+    return job.gradients() ? static_cast<double>(kBackwardPasses + 1) : 0.0;
   }
 
   double junction() const {

@@ -51,7 +51,8 @@ class InHalf : public ::testing::TestWithParam<ModelConfig> {
   }
 
   at::Tensor gradient(const WholeModel& model, size_t sublayer, const at::Tensor& g) const {
-    return sublayer_gradient(model.config, model.sublayers[sublayer], rotary_, x_, g);
+    const SublayerWeights& weights = model.sublayers[sublayer];
+    return gradient_through(sublayer_graph(model.config, weights, rotary_, x_), weights, g);
   }
   at::Tensor forward(const WholeModel& model, size_t sublayer) const {
     return sublayer_forward(model.config, model.sublayers[sublayer], rotary_, x_);
@@ -121,7 +122,8 @@ TEST(GradientInHalf, IsTriedWithLessWhereItOverflows) {
   const at::Tensor x = at::randn({1, 9, half.config.hidden_size}, at::kFloat);
   const at::Tensor g = at::ones_like(x);
   const auto gradient = [&](const WholeModel& model) {
-    return sublayer_gradient(model.config, model.sublayers[0], rotary, x, g);
+    const SublayerWeights& weights = model.sublayers[0];
+    return gradient_through(sublayer_graph(model.config, weights, rotary, x), weights, g);
   };
   EXPECT_LT(relative_error(gradient(half), gradient(exact)), 5e-3);
 }

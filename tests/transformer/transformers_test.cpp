@@ -73,7 +73,10 @@ TEST_P(Transformers, GivesTheSameGradients) {
         << junction_name(junction);
     if (junction == 0) break;
     const auto reader = static_cast<size_t>(junction - 1);
-    g = sublayer_gradient(model.config, model.sublayers[reader], rotary, x[reader], g);
+    const SublayerWeights& weights = model.sublayers[reader];
+    const SublayerGraph graph = sublayer_graph(model.config, weights, rotary, x[reader]);
+    EXPECT_TRUE(at::equal(graph.output, x[reader + 1])) << sublayer_name(weights.sublayer);
+    g = gradient_through(graph, weights, g);
   }
 }
 

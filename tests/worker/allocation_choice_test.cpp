@@ -39,7 +39,7 @@ class AllocationChoiceTest : public testing::Test {
     if (short_of_memory_) {
       RankShard& shard = plan_->ranks.front();
       shard.dense_round = shard.keeps_sums = false;
-      shard.recomputes = true;
+      shard.checkpoints = Checkpoints::kStage;
       shard.cuts_at_once = 5;
       shard.junctions_at_once = 4;
       shard.bases_at_once = 3;

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 #include <mpi.h>
 
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <set>
@@ -60,11 +61,15 @@ void dump(char** argv) {
   const ModelConfig config = read_model_config(argv[1]);
   const CheckpointReader reader(argv[1]);
   const TokenFile tokens = read_tokens(argv[2], config.vocab_size);
+  // What is kept for the way back differs with the number of ranks, and so must change no bit.
+  const Checkpoints checkpoints =
+      std::array{Checkpoints::kSublayers, Checkpoints::kNone, Checkpoints::kStage}.at(
+          static_cast<size_t>(comm.size() % 3));
   ShardPlan plan;
   for (int rank = 0; rank < comm.size(); ++rank) {
     plan.ranks.push_back({.first_sublayer = config.num_sublayers() * rank / comm.size(),
                           .end_sublayer = config.num_sublayers() * (rank + 1) / comm.size(),
-                          .recomputes = comm.size() % 2 == 0});
+                          .checkpoints = checkpoints});
   }
   const std::filesystem::path journal_dir = std::filesystem::path(argv[6]) / "journal";
   std::filesystem::create_directory(journal_dir);

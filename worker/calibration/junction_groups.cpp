@@ -120,8 +120,9 @@ void PipelinePasses::stream_and_back(JunctionGroup& group) {
   const auto visit_gradient = [&](int64_t junction, const at::Tensor& g) {
     if (StageJunction* found = group.find(junction)) found->first->add_gradient(g);
   };
-  stream_gradients(comm_, job_.config, *stage_, {job_.windows, head_, job_.shard(comm_).recomputes},
-                   visit, visit_gradient, observer_.tokens_seen, clock_);
+  stream_gradients(comm_, job_.config, *stage_,
+                   {job_.windows, head_, job_.shard(comm_).checkpoints}, visit, visit_gradient,
+                   observer_.tokens_seen, clock_);
 }
 
 void PipelinePasses::pairs(
@@ -142,8 +143,8 @@ void PipelinePasses::pairs(
     found->second.pop_front();
   };
   // A stage that computes inputs again shows them then, so that nothing waits for its gradients.
-  const bool again = job_.shard(comm_).recomputes;
-  LossOfWindows loss{windows, head_, again};
+  LossOfWindows loss{windows, head_, job_.shard(comm_).checkpoints};
+  const bool again = loss.checkpoints == Checkpoints::kStage;
   if (again) loss.visit_again = keep;
   stream_gradients(comm_, job_.config, *stage_, loss, again ? JunctionVisitor() : keep,
                    visit_gradient, observer_.tokens_seen, clock_);

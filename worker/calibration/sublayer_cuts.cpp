@@ -222,7 +222,7 @@ void SublayerCuts::sum(std::vector<SublayerSums>& group, const DenseRound* toget
   };
   if (back) {
     stream_gradients(comm_, job_.config, *stage_,
-                     {job_.windows, head_, job_.shard(comm_).recomputes}, visit_state,
+                     {job_.windows, head_, job_.shard(comm_).checkpoints}, visit_state,
                      visit_gradient, observer_.tokens_seen, clock_, visit_features);
   } else {
     stream_through_stages(comm_, job_.config, *stage_, job_.windows, visit_state,

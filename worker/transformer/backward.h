@@ -5,23 +5,37 @@
 #include <functional>
 
 #include "job/model/model_config.h"
+#include "worker/transformer/mlp.h"
 #include "worker/transformer/rotary.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {
 
-/// The gradient with respect to x of an outcome whose gradient with respect to f(x) is g, by
-/// autograd: f is computed again, and what it keeps is gone when this returns. x, and what f uses
-/// beside it, must not be made in inference mode, and none may be on. Returns a tensor of x's
-/// shape.
+// The way back through one sublayer, by libtorch's autograd. Neither x nor the weights may be made
+// in inference mode, and none may be on.
+
+/// A sublayer under autograd: x [batch, tokens, d] and what the sublayer returns. Until it is gone
+/// it holds what the operations between them keep.
+struct SublayerGraph {
+  at::Tensor input;
+  at::Tensor output;
+};
+
+/// sublayer_forward (forward.h), bit for bit. `features` gets them without a graph.
+SublayerGraph sublayer_graph(const ModelConfig& config, const SublayerWeights& weights,
+                             const RotaryTable& rotary, const at::Tensor& x,
+                             const FeatureVisitor& features = nullptr);
+
+/// The gradient with respect to the input of a sublayer; g: with respect to its output. In float16
+/// the gradients within an attention are scaled by a power of two: the largest one of g to about 1,
+/// and if that overflows to less. The result is not scaled. If it is not finite, neither is x or g,
+/// or the attention has no scale at which it is.
+at::Tensor gradient_through(const SublayerGraph& graph, const SublayerWeights& weights,
+                            const at::Tensor& g);
+
+/// The same for f(x): f is computed again, and what it keeps is gone when this returns. Returns a
+/// tensor of x's shape.
 at::Tensor gradient_through(const std::function<at::Tensor(const at::Tensor&)>& f,
                             const at::Tensor& x, const at::Tensor& g);
-
-/// Of a sublayer (forward.h) that reads x [batch, tokens, d]; g: with respect to what it returns.
-/// In float16 the gradients within an attention are scaled by a power of two: the largest one of g
-/// to about 1, and if that overflows to less. The result is not scaled. If it is not finite,
-/// neither is x or g, or the attention has no scale at which it is.
-at::Tensor sublayer_gradient(const ModelConfig& config, const SublayerWeights& weights,
-                             const RotaryTable& rotary, const at::Tensor& x, const at::Tensor& g);
 
 }  // namespace dotresize

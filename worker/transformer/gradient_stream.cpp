@@ -26,11 +26,13 @@
 namespace dotresize {
 namespace {
 
-/// A microbatch that is under way: what each sublayer of the stage has read, and what it returned.
+/// A microbatch that is under way.
 struct UnderWay {
   int64_t first_sample = 0;
   at::Tensor ids;
-  std::vector<at::Tensor> x;
+  std::vector<at::Tensor> x;          ///< that sublayers of the stage have read
+  std::vector<SublayerGraph> graphs;  ///< of all of them, or none
+  at::Tensor result;                  ///< what the last one has returned; last rank only
 };
 
 class GradientStream {
@@ -68,8 +70,15 @@ class GradientStream {
     return loss_.windows.slice(0, begin, std::min(begin + step_, loss_.windows.size(0)));
   }
   std::vector<Incoming::Message> expected() const;
+  bool keeps_graphs() const { return loss_.checkpoints == Checkpoints::kNone; }
+  bool keeps_stage() const { return loss_.checkpoints == Checkpoints::kStage; }
+  /// One sublayer, and what is kept of it.
+  at::Tensor run(const SublayerWeights& weights, const at::Tensor& x,
+                 const SublayerVisitor& visit_features, UnderWay& kept) const;
   /// What the stage's sublayers have read and the last one has returned.
   void compute_again(UnderWay& kept) const;
+  /// Of the sublayer that was last to run, whose input or graph is taken away.
+  at::Tensor gradient(const SublayerWeights& weights, const at::Tensor& g, UnderWay& kept) const;
 
   Communicator& comm_;
   const ModelConfig& config_;
@@ -99,59 +108,82 @@ std::vector<Incoming::Message> GradientStream::expected() const {
   return messages;
 }
 
+at::Tensor GradientStream::run(const SublayerWeights& weights, const at::Tensor& x,
+                               const SublayerVisitor& visit_features, UnderWay& kept) const {
+  const FeatureVisitor features = features_of(weights.sublayer, visit_features);
+  if (keeps_graphs()) {
+    kept.graphs.push_back(sublayer_graph(config_, weights, rotary_, x, features));
+    return kept.graphs.back().output.detach();
+  }
+  if (!keeps_stage() || kept.x.empty()) kept.x.push_back(x);
+  return sublayer_forward(config_, weights, rotary_, x, nullptr, features);
+}
+
 int64_t GradientStream::forward(int64_t microbatch, const JunctionVisitor& visit,
                                 const SublayerVisitor& visit_features) {
-  UnderWay kept{microbatch * step_, ids_of(microbatch), {}};
+  UnderWay kept{microbatch * step_, ids_of(microbatch), {}, {}, {}};
   at::Tensor x = first() ? stage_.embed(kept.ids) : incoming_.take();
   const auto see = [&](int64_t junction) {
     if (visit) visit(junction, x);
   };
   if (first()) see(0);
   for (const SublayerWeights& weights : stage_.sublayers) {
-    if (!loss_.recompute || kept.x.empty()) kept.x.push_back(x);
-    x = sublayer_forward(config_, weights, rotary_, x, nullptr,
-                         features_of(weights.sublayer, visit_features));
+    x = run(weights, x, visit_features, kept);
     see(weights.sublayer + 1);
   }
   if (!last()) {
     onward_.put(x);
-  } else if (!loss_.recompute) {
-    kept.x.push_back(x);
+  } else if (!keeps_stage()) {
+    kept.result = x;
   }
   under_way_.push_back(std::move(kept));
   return under_way_.back().ids.numel();
 }
 
 void GradientStream::compute_again(UnderWay& kept) const {
+  at::Tensor x = kept.x.front();
   const auto see = [&](int64_t junction) {
-    if (loss_.visit_again) loss_.visit_again(junction, kept.x.back());
+    if (loss_.visit_again) loss_.visit_again(junction, x);
   };
   if (first()) see(0);
   const bool needs_result = last() || loss_.visit_again;
   for (const SublayerWeights& weights : stage_.sublayers) {
+    const bool behind_first = &weights != &stage_.sublayers.front();
+    if (behind_first) kept.x.push_back(x);
     if (&weights == &stage_.sublayers.back() && !needs_result) break;
-    kept.x.push_back(sublayer_forward(config_, weights, rotary_, kept.x.back()));
+    x = sublayer_forward(config_, weights, rotary_, x);
     see(weights.sublayer + 1);
   }
-  if (!last() && needs_result) kept.x.pop_back();
+  if (last()) kept.result = x;
+}
+
+at::Tensor GradientStream::gradient(const SublayerWeights& weights, const at::Tensor& g,
+                                    UnderWay& kept) const {
+  SublayerGraph graph;
+  if (keeps_graphs()) {
+    graph = std::move(kept.graphs.back());
+    kept.graphs.pop_back();
+  } else {
+    graph = sublayer_graph(config_, weights, rotary_, kept.x.back());
+    kept.x.pop_back();
+  }
+  return gradient_through(graph, weights, g);
 }
 
 int64_t GradientStream::backward(const JunctionVisitor& visit) {
   UnderWay kept = std::move(under_way_.front());
   under_way_.pop_front();
-  if (loss_.recompute) compute_again(kept);
+  if (keeps_stage()) compute_again(kept);
   at::Tensor g;
   if (last()) {
-    g = loss_gradient(config_, loss_.head, kept.x.back(),
+    g = loss_gradient(config_, loss_.head, std::exchange(kept.result, {}),
                       token_uniforms(kept.first_sample * kept.ids.size(1), kept.ids.numel()));
-    kept.x.pop_back();
   } else {
     g = incoming_.take();
   }
   for (auto weights = stage_.sublayers.rbegin(); weights != stage_.sublayers.rend(); ++weights) {
     visit(weights->sublayer + 1, g);
-    g = sublayer_gradient(config_, *weights, rotary_, kept.x.back(), g);
-    kept.x.pop_back();
+    g = gradient(*weights, g, kept);
   }
   if (first()) {
     visit(0, g);

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "base/phase_clock.h"
+#include "job/plan/checkpoints.h"
 #include "worker/transformer/loss_gradient.h"
 #include "worker/transformer/stage.h"
 
@@ -15,20 +16,20 @@ namespace dotresize {
 struct LossOfWindows {
   const at::Tensor& windows;  ///< [samples, seqlen] int64
   const HeadWeights& head;    ///< in the compute dtype on the stage's device; last rank only
-  /// The stage keeps only its own input of a microbatch under way, and computes the inputs of its
-  /// sublayers again when the microbatch comes back.
-  bool recompute = false;
-  /// With `recompute`: called with x of each junction when it is computed again. May be null.
+  /// What a stage keeps of a microbatch that is under way. It changes no bit of a result.
+  Checkpoints checkpoints = Checkpoints::kSublayers;
+  /// With Checkpoints::kStage: called with x of each junction when it is computed again. May be
+  /// null.
   JunctionVisitor visit_again = nullptr;
 };
 
 /// The pipeline schedule with its way back: microbatches flow through the stages of all ranks, and
 /// the gradients of the loss from the last to the first. `visit` as in stream_through_stages, and
 /// `visit_gradient` with the gradient of the same junction and microbatch, of the same shape;
-/// `visit` may be null. A rank keeps what its sublayers read of the microbatches that are under
-/// way: as many as there are ranks behind it, and one. `after_microbatch` gets its tokens twice.
-/// The way back is the phase "backward". `stage` and head must not be made in inference mode, which
-/// is off as long as this runs. `visit_features`: on the way forward.
+/// `visit` may be null. As many microbatches are under way as there are ranks behind a rank, and
+/// one. `after_microbatch` gets its tokens twice. The way back is the phase "backward". `stage` and
+/// head must not be made in inference mode, which is off as long as this runs. `visit_features`: on
+/// the way forward.
 void stream_gradients(Communicator& comm, const ModelConfig& config, const Stage& stage,
                       const LossOfWindows& loss, const JunctionVisitor& visit,
                       const JunctionVisitor& visit_gradient,

@@ -1,11 +1,13 @@
 #include "worker/transformer/rotary.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <stdexcept>
+#include <vector>
 
 namespace dotresize {
 namespace {
@@ -113,37 +115,47 @@ RotaryTable rotary_rows(const RotaryTable& table, int64_t first, int64_t tokens)
 
 namespace {
 
-// Without writing into a tensor, so that autograd can follow. cos, sin: [tokens, turning].
-at::Tensor rotated_for_gradients(const at::Tensor& input, const at::Tensor& cos,
-                                 const at::Tensor& sin) {
+// Turns channel i with channel i + turning/2. cos, sin: [tokens, turning]; input: float32.
+at::Tensor rotated(const at::Tensor& input, const at::Tensor& cos, const at::Tensor& sin) {
   const int64_t turning = cos.size(-1);
   const int64_t half = turning / 2;
-  const at::Tensor channels = input.narrow(-1, 0, turning);
-  const at::Tensor beside =
-      at::cat({channels.narrow(-1, half, half).neg(), channels.narrow(-1, 0, half)}, -1);
-  return at::cat(
-      {channels * cos + beside * sin, input.narrow(-1, turning, input.size(-1) - turning)}, -1);
+  at::Tensor result = at::empty_like(input);
+  at::Tensor turned = result.narrow(-1, 0, turning);
+  at::mul_out(turned, input.narrow(-1, 0, turning), cos);
+  turned.narrow(-1, 0, half)
+      .addcmul_(input.narrow(-1, half, half), sin.narrow(-1, 0, half), /*value=*/-1);
+  turned.narrow(-1, half, half).addcmul_(input.narrow(-1, 0, half), sin.narrow(-1, half, half));
+  const int64_t still = input.size(-1) - turning;
+  result.narrow(-1, turning, still).copy_(input.narrow(-1, turning, still));
+  return result;
 }
+
+/// rotated() for autograd: the gradient is turned back, by the transpose of the rotation.
+class Rotation : public torch::autograd::Function<Rotation> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
+                            const at::Tensor& cos, const at::Tensor& sin) {
+    context->save_for_backward({cos, sin});
+    return rotated(input, cos, sin);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const torch::autograd::variable_list saved = context->get_saved_variables();
+    const std::vector<at::Tensor> halves = saved.at(1).chunk(2, -1);
+    return {
+        rotated(gradients.at(0), saved.at(0), at::cat({halves[1], halves[0]}, -1).neg_()), {}, {}};
+  }
+};
 
 }  // namespace
 
 at::Tensor apply_rotary(const at::Tensor& x, const RotaryTable& table) {
   const int64_t tokens = x.size(-2);
-  const int64_t turning = table.cos.size(-1);
-  const int64_t half = turning / 2;
   const at::Tensor cos = table.cos.narrow(0, 0, tokens);
   const at::Tensor sin = table.sin.narrow(0, 0, tokens);
   const at::Tensor input = x.to(at::kFloat);
-  if (x.requires_grad()) return rotated_for_gradients(input, cos, sin).to(x.scalar_type());
-  at::Tensor result = at::empty_like(input);
-  at::Tensor rotated = result.narrow(-1, 0, turning);
-  at::mul_out(rotated, input.narrow(-1, 0, turning), cos);
-  rotated.narrow(-1, 0, half)
-      .addcmul_(input.narrow(-1, half, half), sin.narrow(-1, 0, half), /*value=*/-1);
-  rotated.narrow(-1, half, half).addcmul_(input.narrow(-1, 0, half), sin.narrow(-1, half, half));
-  const int64_t still = x.size(-1) - turning;
-  result.narrow(-1, turning, still).copy_(input.narrow(-1, turning, still));
-  return result.to(x.scalar_type());
+  return (x.requires_grad() ? Rotation::apply(input, cos, sin) : rotated(input, cos, sin))
+      .to(x.scalar_type());
 }
 
 }  // namespace dotresize
