@@ -200,7 +200,7 @@ PhaseTimes JobTime::see_bases() const {
 /// The dense model's junctions before anything is chosen: the same sums and decompositions. In a
 /// dense round the sums are taken in the passes for the features.
 PhaseTimes JobTime::measure_junctions() const {
-  if (!job_.allocation) return {};
+  if (!job_.allocation || job_.statistics.used()) return {};
   PhaseTimes times;
   if (plan_.dense_round()) {
     times.add(side_by_side(of_ranks([&](const RankShard& shard) {
@@ -230,12 +230,12 @@ PhaseTimes JobTime::measure_junctions() const {
 
 PhaseTimes JobTime::pipeline() const {
   PhaseTimes times;
-  if (!job_.statistics.used()) times.add(passes_of_pipeline());
+  if (!takes_no_tokens(job_)) times.add(passes_of_pipeline());
   times.add(measure_junctions());
   times.add(keep_statistics());
   PhaseTimes junction = solve();
   junction.add(record(beside(junction.total()), rates_.disk_write));
-  const bool has_bases = job_.statistics.used() && job_.junction_groups.empty();
+  const bool has_bases = takes_no_tokens(job_) && job_.junction_groups.empty();
   if (!has_bases) junction.add("eigen", eigen());
   times.add(side_by_side(of_ranks([&](const RankShard& shard) {
     PhaseTimes solving;

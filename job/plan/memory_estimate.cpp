@@ -434,13 +434,13 @@ int64_t RankMemory::pipeline() const {
   const int64_t more = n > 1 ? std::max(s.described_beside() + s.solving(), s.describing()) : 0;
   int64_t passes = weights + first;
   int64_t solving = 0;
-  if (s.second_pass() || job.statistics.used() || shared > 0) {
+  if (s.second_pass() || takes_no_tokens(job) || shared > 0) {
     // All of a group are decomposed, and wait.
     const int64_t decomposing = std::max(n * (s.square() + s.metric()), shared) + s.eigen() + whole;
     const int64_t second = s.second_pass() ? n * s.second_sums() + s.microbatch() : 0;
     passes = std::max(passes, weights + std::max(decomposing, second));
     solving = std::max((n - 1) * s.waiting_to_solve() + more, s.waiting_to_solve() + last) + shared;
-    if (job.statistics.used()) {
+    if (takes_no_tokens(job)) {
       passes = decomposing;
     } else if (shared > 0) {
       solving += weights;

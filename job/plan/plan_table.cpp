@@ -51,13 +51,13 @@ std::string rank_rows(const ModelConfig& config, const ResolvedJob& job, const S
 
 /// Of the calibration tokens through the dense model.
 int64_t passes(const ResolvedJob& job, const ShardPlan& plan) {
-  if (job.statistics.used()) return 0;
+  if (takes_no_tokens(job)) return 0;
   const int64_t of_maps = job.schedule.pipelined ? job.method.passes() * plan.junction_groups : 1;
   return (sums_junctions(job) ? of_maps : 0) + allocation_rounds(job, plan) + plan.cut_passes();
 }
 
 int64_t backward_passes(const ResolvedJob& job, const ShardPlan& plan) {
-  if (job.statistics.used()) return 0;
+  if (takes_no_tokens(job)) return 0;
   if (!job.gradients()) return 0;
   return (sums_junctions(job) ? plan.junction_groups : 0) + allocation_rounds(job, plan) +
          plan.cut_passes_back;
@@ -68,14 +68,14 @@ std::string passes_row(const ResolvedJob& job, const ShardPlan& plan) {
   const int64_t junctions = job.widths.mapped_count;
   const char* const writing =
       plan.ranks.front().overlaps ? "" : "; nothing is written beside, to save memory";
-  if (passes(job, plan) == 0 && !job.statistics.used()) {
+  if (passes(job, plan) == 0 && !takes_no_tokens(job)) {
     return fmt::format("passes      none over the tokens: no junction is narrower{}", writing);
   }
   if (!job.schedule.pipelined) {
     return fmt::format("passes      {} over the tokens, one of {} junctions at a time{}",
                        passes(job, plan), junctions, writing);
   }
-  if (job.statistics.used()) {
+  if (takes_no_tokens(job)) {
     return fmt::format("passes      none over the tokens: the statistics of {}{}",
                        job.statistics.use.string(), writing);
   }

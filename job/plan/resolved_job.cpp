@@ -408,7 +408,8 @@ void fit_to_memory(const ModelConfig& config, bool fixed, ResolvedJob& job) {
 }  // namespace
 
 int64_t summed_junctions(const ModelConfig& config, const ResolvedJob& job) {
-  return job.statistics.saved() ? config.num_junctions() : job.widths.mapped_count;
+  const bool all = job.statistics.saved() && !job.allocation;
+  return all ? config.num_junctions() : job.widths.mapped_count;
 }
 
 std::optional<DeviceKind> asked_device(const v1::JobSpec& spec) {

@@ -36,7 +36,6 @@ struct KeptStatistics {
   std::filesystem::path use;
 
   bool saved() const { return !save.empty(); }
-  /// No calibration token goes through the model.
   bool used() const { return !use.empty(); }
   bool given() const { return saved() || used(); }
   const std::filesystem::path& directory() const { return saved() ? save : use; }
@@ -139,11 +138,16 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
                         const std::optional<LaunchFacts>& launch = {});
 
 /// Junctions 0 .. summed_junctions()-1 are those whose moments are taken: those with a map, and of
-/// statistics that are saved all.
+/// statistics that are saved all, unless they are an allocation's.
 int64_t summed_junctions(const ModelConfig& config, const ResolvedJob& job);
 /// Whether there are any.
 inline bool sums_junctions(const ResolvedJob& job) {
-  return job.statistics.saved() || job.widths.mapped_count > 0;
+  return (job.statistics.saved() && !job.allocation) || job.widths.mapped_count > 0;
+}
+/// Whether statistics stand for all passes over the calibration tokens. An allocation takes its
+/// first round from them alone: what it cuts, and its maps, are of the sizes that it chooses.
+inline bool takes_no_tokens(const ResolvedJob& job) {
+  return job.statistics.used() && !job.allocation;
 }
 
 /// What `resources.device` asks for; nothing for `auto`.

@@ -157,6 +157,10 @@ bool is_gpu_job(const ResolvedJob& job) { return job.device == DeviceKind::kCuda
 void set_allocation(const ModelConfig& config, const ResolvedJob& job, int64_t most,
                     ShardPlan& plan) {
   if (!job.allocation) return;
+  if (job.statistics.used()) {  // the first round is there
+    plan.cut_rounds = 1;
+    return;
+  }
   const auto keep = [](RankShard& shard) { shard.keeps_sums = true; };
   if (is_gpu_job(job)) change_if_it_fits(config, job, keep, plan);
   if (plan.cut_groups == 1 && plan.junction_groups == 1) {
@@ -180,6 +184,7 @@ void set_allocation(const ModelConfig& config, const ResolvedJob& job, int64_t m
 /// Features alone go forward, unless the gradients behind them are summed for their curve or cut.
 int64_t cut_passes_back(const ResolvedJob& job, const ShardPlan& plan) {
   if (!job.gradients() || plan.cut_groups == 0) return 0;
+  if (job.statistics.used()) return 0;
   if (job.allocation) return plan.dense_round() || !job.head_sliced ? plan.cut_groups : 0;
   return plan.cut_groups;  // by loss in the first round
 }
@@ -248,7 +253,7 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
 }
 
 double allocation_passes(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
-  if (!job.allocation) return 0.0;
+  if (!job.allocation || job.statistics.used()) return 0.0;
   const int64_t windows = expected_samples(job);
   const double share =
       static_cast<double>(sampled_rise_windows(windows, expected_seqlen(job, config))) /

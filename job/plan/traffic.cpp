@@ -44,6 +44,12 @@ KeptSums kept_sums(const ModelConfig& config, const ResolvedJob& job) {
   return sums;
 }
 
+/// Of a junction of the dense model, in the first round of an allocation: its factor and
+/// eigenvectors, or with one map its sums.
+int64_t dense_round_bytes(const ModelConfig& config) {
+  return 2 * kDouble * config.hidden_size * config.hidden_size;
+}
+
 /// Bytes of the journal: every map, and every MLP that is cut; and of shared maps the sums.
 int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t d = config.hidden_size;
@@ -59,8 +65,7 @@ int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
     bytes += junctions * (sums.first + sums.second);
     if (job.method.passes() > 1) bytes += maps * sums.basis;  // of the second pass
   }
-  // Of the dense model a junction's factor and eigenvectors, or with one map its sums.
-  if (job.allocation) bytes += junctions * 2 * kDouble * d * d;
+  if (job.allocation && !job.statistics.given()) bytes += junctions * dense_round_bytes(config);
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     bytes += static_cast<int64_t>(cut_counts(config, job, s).journal);
   }
@@ -75,7 +80,7 @@ int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const Shar
   const int64_t compute = size_in_bytes(job.compute_dtype);
   const int64_t weights = others * model * compute;
   const int64_t evaluation = job.evaluation ? 2 * weights : 0;
-  if (job.statistics.used()) return evaluation;
+  if (takes_no_tokens(job)) return evaluation;
   if (job.schedule.pipelined) {
     const int64_t back = job.gradients() ? 1 : 0;
     const int64_t of_maps =
@@ -104,11 +109,13 @@ int64_t expected_states_bytes(const ModelConfig& config, const ResolvedJob& job)
 }
 
 bool checks_sublayers_first(const ResolvedJob& job) {
-  return !job.evaluation && (!job.schedule.pipelined || job.statistics.given());
+  const bool loads_late = job.statistics.given() && !job.allocation;
+  return !job.evaluation && (!job.schedule.pipelined || loads_late);
 }
 
 int64_t read_statistics_bytes(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.statistics.given()) return 0;
+  if (job.allocation) return job.widths.mapped_count * dense_round_bytes(config);
   const KeptSums sums = kept_sums(config, job);
   const bool own_bases = job.method.pca() && job.junction_groups.empty();
   return job.widths.mapped_count * ((own_bases ? sums.basis : sums.first) + sums.second);
@@ -116,6 +123,7 @@ int64_t read_statistics_bytes(const ModelConfig& config, const ResolvedJob& job)
 
 int64_t saved_statistics_bytes(const ModelConfig& config, const ResolvedJob& job) {
   if (!job.statistics.saved()) return 0;
+  if (job.allocation) return job.widths.mapped_count * dense_round_bytes(config);
   const KeptSums sums = kept_sums(config, job);
   return summed_junctions(config, job) * (sums.first + sums.basis + sums.second);
 }
@@ -123,7 +131,7 @@ int64_t saved_statistics_bytes(const ModelConfig& config, const ResolvedJob& job
 Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
   const NetSize size = net_size(config, job, job.widths);
   // Through the model, folding and the fingerprint; the check, and the evaluations.
-  const int64_t of_source = 2 + (job.statistics.used() ? 0 : 1) +
+  const int64_t of_source = 2 + (takes_no_tokens(job) ? 0 : 1) +
                             (checks_sublayers_first(job) ? 1 : 0) + (job.evaluation ? 1 : 0) +
                             (job.mlp ? 2 : 0) + (job.allocation ? 2 : 0);
   const int64_t of_output = 1 + (job.evaluation ? 1 : 0);

@@ -223,10 +223,9 @@ class Validator {
   void check_statistics(const v1::JobSpec& spec) {
     const v1::Calibration& calibration = spec.calibration();
     if (!calibration.has_statistics()) return;
-    if (spec.method().has_mlp() || allocates(spec.method())) {
-      add("calibration.statistics", std::string("are those of the dense model, and method.") +
-                                        (allocates(spec.method()) ? "allocate" : "mlp") +
-                                        " changes it before the maps are made");
+    if (spec.method().has_mlp()) {
+      add("calibration.statistics",
+          "are those of the dense model, and method.mlp changes it before the maps are made");
     }
     const v1::Statistics& statistics = calibration.statistics();
     if (statistics.save().empty() == statistics.use().empty()) {

@@ -229,9 +229,7 @@ SweepJob SweepPlanner::make_job(const v1::JobSpec& given, const std::vector<std:
 
 std::optional<SweepPlanner::Statistics> SweepPlanner::statistics_of(const v1::JobSpec& spec,
                                                                     const ResolvedJob& job) const {
-  if (!job.schedule.keeps_statistics || spec.method().has_mlp() || job.allocation) {
-    return std::nullopt;
-  }
+  if (!job.schedule.keeps_statistics || spec.method().has_mlp()) return std::nullopt;
   v1::JobSpec of;
   *of.mutable_calibration() = spec.calibration();
   of.mutable_calibration()->clear_activations();
@@ -239,6 +237,10 @@ std::optional<SweepPlanner::Statistics> SweepPlanner::statistics_of(const v1::Jo
   of.mutable_resources()->set_compute_dtype(spec.resources().compute_dtype());
   std::string name = job.method.pca() ? "pca" : "identity";
   name += fmt::format(" {} ", to_string(job.metric));
+  if (job.allocation) {
+    name += fmt::format("allocation {} {} {} {} ", job.allocation->round_to, job.allocates_values(),
+                        job.head_sliced, to_string(job.map_sharing));
+  }
   Statistics statistics{name + kVersion + job_spec_to_json(of) + facts(spec), {}};
   if (job.method.passes() > 1) {
     statistics.groups = fmt::format("{}", fmt::join(job.junction_groups, ","));

@@ -17,7 +17,7 @@ HEAD = """\
 SmolLM2 is a published model; [real-models.md](real-models.md) has all its figures. All that follows is of models that were made for this
 project, which tests and the demo use. They show how recipes compare on each family, not what a model of yours will lose.
 
-The best model at a given number of bytes, made without training: perplexity, and divergence from the dense model, at 90, 80, 70 and 60 % of
+The best model at a given number of bytes, made without training: perplexity, and divergence from the dense model, at 95, 90, 80, 70 and 60 % of
 the net bytes. The example model ([examples/docs-llama](../examples/docs-llama/README.md)) has {parameters:,} parameters in {bytes:,} bytes, and over
 {tokens:,} predicted tokens perplexity **{dense:.2f}**.
 

@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 
 METHODS = ("magnitude", "dotresize", "slicegpt", "pca_dotresize")
 BASELINE = "slicegpt"  # the method that the tiny models are measured against
-SIZES = (0.9, 0.8, 0.7, 0.6)
+SIZES = (0.95, 0.9, 0.8, 0.7, 0.6)
 CUSTOM, STOCK = "custom", "stock"
 NO_METHOD = "none"  # of a baseline that has nothing of dotresize in it
 
-# Fractions of the MLPs' features that are removed, by size; a little less than 1/12, 1/6, 1/4 and 1/3.
-CUT = {0.9: 0.0833, 0.8: 0.1666, 0.7: 0.25, 0.6: 0.3333}
+# Fractions of the MLPs' features that are removed, by size; a little less than 1/24, 1/12, 1/6, 1/4 and 1/3.
+CUT = {0.95: 0.0416, 0.9: 0.0833, 0.8: 0.1666, 0.7: 0.25, 0.6: 0.3333}
 
 
 @dataclass(frozen=True)

@@ -106,3 +106,23 @@ def test_a_job_that_is_killed_while_it_saves_goes_on(saved, tmp_path):
     harness.run_to_report(spec, tmp_path, threads=1)
     assert harness.shard_hashes(tmp_path / "out") == saved[1]
     assert (statistics / "statistics.json").exists() and not junctions.exists()
+
+
+ALLOCATED = {"name": "slicegpt", "allocate": "auto", "round_to": 32}
+
+
+@pytest.mark.parametrize("sharing", ["junction", "model"])
+def test_the_first_round_of_an_allocation_serves_another_size(sharing, tmp_path):
+    def method(size):  # of float32 beside the model's bfloat16
+        return ALLOCATED | {"size": size, "map_sharing": sharing}
+
+    kept = tmp_path / "kept"
+    saved = weights(tmp_path, "saving", method(1.7), {"save": str(kept)}, ranks=2)
+    used = weights(tmp_path, "using", method(1.4), {"use": str(kept)}, ranks=3)
+    assert used == weights(tmp_path, "alone", method(1.4))
+    assert used != saved
+
+    steps = method(1.4) | {"round_to": 64}
+    assert "allocation.round_to is 64, and 32 in the statistics" in refusal(tmp_path, steps, {"use": str(kept)})
+    os.remove(kept / "junctions" / "curve-3.json")
+    assert "curve-3 is missing" in refusal(tmp_path, method(1.4), {"use": str(kept)})

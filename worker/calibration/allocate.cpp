@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "worker/calibration/statistics.h"
+
 namespace dotresize {
 namespace {
 
@@ -84,8 +86,9 @@ AllocationChoice::AllocationChoice(Communicator& comm, const CalibrationJob& den
       sums_{[this](int64_t junction) { return junctions_.has_metric(junction); },
             [this](int64_t junction) { return junctions_.metric(junction); },
             {}} {
-  if (!dense_.journal.has(kChosen)) {
-    measure();
+  const bool has_chosen = dense_.journal.has(kChosen);
+  if (!has_chosen || lacks_first_round()) measure();
+  if (!has_chosen) {
     choose();
     return;
   }
@@ -95,6 +98,14 @@ AllocationChoice::AllocationChoice(Communicator& comm, const CalibrationJob& den
     chosen_.without_maps = from_json(kept.at("without_maps"), job_);
   }
   kept.at("corrected").get_to(chosen_.corrected);
+}
+
+/// Whether other jobs wait for more than the statistics have.
+bool AllocationChoice::lacks_first_round() const {
+  if (!dense_.first_round) return false;
+  return !std::ranges::all_of(
+      first_round_entries(dense_.config, job_),
+      [&](const std::string& name) { return dense_.first_round->has(name); });
 }
 
 void AllocationChoice::measure() {

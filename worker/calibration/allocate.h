@@ -47,6 +47,7 @@ class AllocationChoice {
     std::optional<Allocation> without_maps;  ///< if `best` has maps
     bool corrected = false;
   };
+  bool lacks_first_round() const;
   void measure();
   /// Of the choice without maps, in its trial. What is fitted to few tokens loses more on others,
   /// whichever part it is of.

@@ -44,6 +44,9 @@ struct CalibrationJob {
   /// What another job has found at the junctions: no token goes through the model. Null: nothing.
   /// calibrate_pipeline only (statistics.h).
   const Journal* statistics = nullptr;
+  /// Where the first round of an allocation is kept for other jobs, which `size` does not change:
+  /// statistics that are saved or used. Null: in `journal`.
+  Journal* first_round = nullptr;
   Shortcuts shortcuts = {};
   at::Device device = at::kCPU;             ///< of this rank, and of the tensors of `comm`
   at::ScalarType fold_dtype = at::kDouble;  ///< of maps and weights in folding (maps/fold.h)
@@ -54,6 +57,7 @@ struct CalibrationJob {
   }
   /// Whether Gram matrices of one rank's tokens are packed (maps/moments.h): likewise.
   bool packs_sums() const { return tries_half_costs(); }
+  Journal& first_round_journal() const { return first_round ? *first_round : journal; }
   /// Of this rank.
   const RankShard& shard(const Communicator& comm) const { return plan.of_rank(comm.rank()); }
   /// Junctions 0 .. mapped_junctions()-1 get a map.

@@ -14,6 +14,7 @@
 #include "job/plan/token_windows.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/reason.h"
+#include "worker/calibration/statistics.h"
 #include "worker/maps/metric.h"
 #include "worker/maps/predicted_rise.h"
 #include "worker/maps/shortcut_rise.h"
@@ -23,11 +24,7 @@
 namespace dotresize {
 namespace {
 
-constexpr char kSharedBasis[] = "dense-map";
-
-std::string dense_entry(int64_t junction) { return fmt::format("dense-{}", junction); }
 std::string tokens_entry(int64_t junction) { return fmt::format("token-rises-{}", junction); }
-std::string rises_entry(int64_t junction) { return fmt::format("rises-{}", junction); }
 std::string ranks_entry(int64_t sublayer) { return fmt::format("rank-rises-{}", sublayer); }
 
 std::vector<double> numbers(const at::Tensor& tensor) {
@@ -45,12 +42,13 @@ JunctionRises::JunctionRises(Communicator& comm, const CalibrationJob& dense,
       dense_(dense),
       job_(job),
       widths_(possible_widths(job.hidden_size, job.allocation->round_to)),
+      kept_(dense.first_round_journal()),
       clock_(clock),
       passes_(comm, dense, observer, clock),
       mine_(junctions_of(dense, dense.shard(comm))) {}
 
 bool JunctionRises::lacks_rises(int64_t junction) const {
-  return junction < dense_.mapped_junctions() && !dense_.journal.has(rises_entry(junction));
+  return junction < dense_.mapped_junctions() && !kept_.has(rises_entry(junction));
 }
 
 bool JunctionRises::lacks_ranks(int64_t junction) const {
@@ -64,7 +62,7 @@ std::vector<int64_t> JunctionRises::pending() const {
   std::vector<int64_t> pending;
   for (const int64_t junction : mine_) {
     const bool needed = shared() ? any_lacks : lacks_any(junction) || lacks_any(junction + 1);
-    if (needed && !dense_.journal.has(dense_entry(junction))) pending.push_back(junction);
+    if (needed && !kept_.has(dense_entry(junction))) pending.push_back(junction);
   }
   return pending;
 }
@@ -88,7 +86,7 @@ void JunctionRises::end() {
 
 /// Writes the basis of a junction with a map of its own; with a shared map its sums.
 void JunctionRises::keep(JunctionGroup& group) {
-  BackgroundEntry entry(dense_.journal);  // while the next one is decomposed
+  BackgroundEntry entry(kept_);  // while the next one is decomposed
   for (StageJunction& junction : group.junctions) {
     if (!junction.first) continue;  // nothing was seen
     std::map<std::string, at::Tensor> kept = junction.first->tensors();
@@ -120,15 +118,15 @@ void JunctionRises::keep_shared_basis() {
   const int64_t tokens = dense_.windows.numel();
   FirstPass sum(setup(0), CostPrecision{});
   for (int64_t junction = 0; junction < dense_.mapped_junctions(); ++junction) {
-    sum.add_scaled({setup(junction), dense_.journal.get(dense_entry(junction))}, tokens);
+    sum.add_scaled({setup(junction), kept_.get(dense_entry(junction))}, tokens);
   }
   std::map<std::string, at::Tensor> kept = std::move(sum).finish(tokens).tensors();
   kept.erase("gram");
-  dense_.journal.put(kSharedBasis, kept);
+  kept_.put(kSharedBasis, kept);
 }
 
 std::map<std::string, at::Tensor> JunctionRises::load(const std::string& entry) const {
-  std::map<std::string, at::Tensor> tensors = dense_.journal.get(entry);
+  std::map<std::string, at::Tensor> tensors = kept_.get(entry);
   for (auto& [name, tensor] : tensors) tensor = to_device(tensor, dense_.device).to(at::kDouble);
   return tensors;
 }
@@ -159,7 +157,7 @@ at::Tensor JunctionRises::sampled_windows() const {
 void JunctionRises::keep_token_rises() {
   std::vector<int64_t> pending;
   for (const int64_t junction : mine_) {
-    const bool lacks = !dense_.journal.has(tokens_entry(junction));
+    const bool lacks = !kept_.has(tokens_entry(junction));
     if (lacks_rises(junction) && lacks) pending.push_back(junction);
   }
   const auto at_once = [](const RankShard& shard) { return shard.bases_at_once; };
@@ -172,7 +170,7 @@ void JunctionRises::keep_token_rises() {
       sums.at(junction).add(x, g);
     });
     for (const int64_t junction : part) {
-      dense_.journal.put(tokens_entry(junction), {{"sums", sums.at(junction).sums().cpu()}});
+      kept_.put(tokens_entry(junction), {{"sums", sums.at(junction).sums().cpu()}});
     }
   });
 }
@@ -208,14 +206,14 @@ void JunctionRises::write_rises() {
     const PhaseClock::Scope scope(clock_, "solve", junction_name(junction));
     const at::Tensor found =
         with_context("junction " + junction_name(junction), [&] { return rises(junction); });
-    dense_.journal.put(rises_entry(junction), {{"rises", found.cpu().contiguous()}});
+    kept_.put(rises_entry(junction), {{"rises", found.cpu().contiguous()}});
   }
 }
 
 std::vector<std::vector<double>> JunctionRises::read_rises() const {
   std::vector<std::vector<double>> all;
   for (int64_t junction = 0; junction < dense_.mapped_junctions(); ++junction) {
-    all.push_back(numbers(dense_.journal.get(rises_entry(junction)).at("rises")));
+    all.push_back(numbers(kept_.get(rises_entry(junction)).at("rises")));
   }
   return all;
 }
@@ -254,17 +252,18 @@ std::vector<std::vector<double>> JunctionRises::read_ranks() const {
 }
 
 void JunctionRises::forget() {
+  if (dense_.first_round) return;
   for (const int64_t junction : mine_) {
-    if (dense_.journal.has(dense_entry(junction))) dense_.journal.remove(dense_entry(junction));
+    if (kept_.has(dense_entry(junction))) kept_.remove(dense_entry(junction));
   }
-  if (has_first() && dense_.journal.has(kSharedBasis)) dense_.journal.remove(kSharedBasis);
+  if (has_first() && kept_.has(kSharedBasis)) kept_.remove(kSharedBasis);
 }
 
 void JunctionRises::measure(PredictedRises& rises) {
   keep_junctions();
   comm_.barrier();
   if (shared()) {
-    const bool lacks = dense_.journal.has(dense_entry(0)) && !dense_.journal.has(kSharedBasis);
+    const bool lacks = kept_.has(dense_entry(0)) && !kept_.has(kSharedBasis);
     if (has_first() && lacks) keep_shared_basis();
     comm_.barrier();
   }
@@ -282,7 +281,7 @@ void JunctionRises::measure(PredictedRises& rises) {
 
 bool JunctionRises::has_metric(int64_t junction) {
   return junction < dense_.mapped_junctions() &&
-         (dense_.journal.has(dense_entry(junction)) || beside_.find(junction) != nullptr);
+         (kept_.has(dense_entry(junction)) || beside_.find(junction) != nullptr);
 }
 
 at::Tensor JunctionRises::metric(int64_t junction) const {

@@ -43,7 +43,7 @@ class JunctionRises {
   /// Completes `rises`, which has those of MLPs and value heads. The same on every rank, whatever
   /// their number. Collective.
   void measure(PredictedRises& rises);
-  /// Removes bases and sums from the journal.
+  /// Removes bases and sums from the journal, unless they are kept for other jobs.
   void forget();
 
  private:
@@ -85,6 +85,7 @@ class JunctionRises {
   const CalibrationJob& dense_;
   const ResolvedJob& job_;
   std::vector<int64_t> widths_;
+  Journal& kept_;  ///< has all but the ranks of shortcuts
   PhaseClock& clock_;
   PipelinePasses passes_;
   std::vector<int64_t> mine_;

@@ -8,6 +8,7 @@
 
 #include "base/errors.h"
 #include "base/printable.h"
+#include "job/plan/inner_widths.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/shared_maps.h"
 #include "worker/maps/map_algorithm.h"
@@ -51,6 +52,23 @@ std::string first_entry(int64_t junction) { return fmt::format("first-{}", junct
 std::string basis_entry(int64_t junction) { return fmt::format("basis-{}", junction); }
 std::string rotation_entry(int64_t map) { return fmt::format("rotation-{}", map); }
 std::string second_entry(int64_t junction) { return fmt::format("second-{}", junction); }
+
+std::string curve_entry(int64_t sublayer) { return fmt::format("curve-{}", sublayer); }
+std::string dense_entry(int64_t junction) { return fmt::format("dense-{}", junction); }
+std::string rises_entry(int64_t junction) { return fmt::format("rises-{}", junction); }
+
+std::vector<std::string> first_round_entries(const ModelConfig& config, const ResolvedJob& job) {
+  std::vector<std::string> names;
+  for (int64_t sublayer = 0; sublayer < config.num_sublayers(); ++sublayer) {
+    if (may_be_cut(job, sublayer)) names.push_back(curve_entry(sublayer));
+  }
+  for (int64_t junction = 0; junction < job.widths.mapped_count; ++junction) {
+    names.push_back(dense_entry(junction));
+    names.push_back(rises_entry(junction));
+  }
+  if (job.widths.mapped_count > 0 && !job.junction_groups.empty()) names.push_back(kSharedBasis);
+  return names;
+}
 
 std::vector<std::string> StatisticsKind::entries(int64_t junctions) const {
   const bool shared = second_pass() && !groups.empty();

@@ -20,6 +20,7 @@
 #include "worker/calibration/cut_tensors.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/reason.h"
+#include "worker/calibration/statistics.h"
 #include "worker/calibration/token_parallel_moments.h"
 #include "worker/maps/feature_removal.h"
 #include "worker/maps/metric.h"
@@ -45,7 +46,6 @@ constexpr char kOrder[] = "order";          // [matrices, features that go] int6
 std::string cut_entry(int64_t sublayer, int64_t width) {
   return fmt::format("{}-{}-{}", is_attention(sublayer) ? "values" : "mlp", sublayer, width);
 }
-std::string curve_entry(int64_t sublayer) { return fmt::format("curve-{}", sublayer); }
 
 /// Copies that share no memory with the sums.
 SublayerSums on_host(const SublayerSums& sums) {
@@ -85,7 +85,7 @@ class SublayerCuts {
  private:
   bool gradients() const { return job_.map.metric == Metric::kFisher; }
   bool has_order(int64_t sublayer) const {
-    return !is_attention(sublayer) && job_.journal.has(curve_entry(sublayer));
+    return !is_attention(sublayer) && job_.first_round_journal().has(curve_entry(sublayer));
   }
   bool sums_gradients(int64_t sublayer) const {
     return gradients() && !has_order(sublayer) &&
@@ -93,7 +93,8 @@ class SublayerCuts {
   }
   AttentionHeads heads() const { return {job_.config.num_heads, job_.config.num_kv_heads}; }
   /// This rank's sublayers that are wanted, of which the journal has no entry of that name.
-  std::vector<int64_t> pending(const std::function<std::string(int64_t sublayer)>& entry,
+  std::vector<int64_t> pending(const Journal& journal,
+                               const std::function<std::string(int64_t sublayer)>& entry,
                                const std::function<bool(int64_t sublayer)>& wanted) const;
   /// Sums the features of these sublayers of this rank, of as many at a time as there is memory
   /// for, and hands each over: what is packed on the host. Collective.
@@ -142,12 +143,12 @@ class SublayerCuts {
 };
 
 std::vector<int64_t> SublayerCuts::pending(
-    const std::function<std::string(int64_t sublayer)>& entry,
+    const Journal& journal, const std::function<std::string(int64_t sublayer)>& entry,
     const std::function<bool(int64_t sublayer)>& wanted) const {
   const RankShard& shard = job_.shard(comm_);
   std::vector<int64_t> sublayers;
   for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
-    if (wanted(s) && !job_.journal.has(entry(s))) sublayers.push_back(s);
+    if (wanted(s) && !journal.has(entry(s))) sublayers.push_back(s);
   }
   return sublayers;
 }
@@ -286,7 +287,7 @@ std::map<std::string, at::Tensor> SublayerCuts::curve(SublayerSums& sums,
 }
 
 double SublayerCuts::rise_in_curve(int64_t sublayer, int64_t width) const {
-  const auto known = job_.journal.get(curve_entry(sublayer));
+  const auto known = job_.first_round_journal().get(curve_entry(sublayer));
   return known.at(kRises).masked_select(known.at(kWidths) == width).item<double>();
 }
 
@@ -295,7 +296,7 @@ std::map<std::string, at::Tensor> SublayerCuts::cut_features(SublayerSums& sums,
   std::vector<CutFeatures> cuts;
   std::map<std::string, at::Tensor> known;
   if (has_order(sums.sublayer)) {
-    known = job_.journal.get(curve_entry(sums.sublayer));
+    known = job_.first_round_journal().get(curve_entry(sums.sublayer));
     rises.push_back(rise_in_curve(sums.sublayer, width));
   }
   for_each_out_proj(sums, [&](at::Tensor gram, const at::Tensor& down, const at::Tensor& metric) {
@@ -424,15 +425,15 @@ void SublayerCuts::for_sums_of(const std::vector<int64_t>& sublayers, const Dens
 
 void SublayerCuts::measure(const ResolvedJob& job, const DenseRound* together) {
   const auto wanted = [&](int64_t sublayer) { return may_be_cut(job, sublayer); };
-  for_sums_of(pending(curve_entry, wanted), together, [&](SublayerSums sums) {
+  Journal& curves = job_.first_round_journal();
+  for_sums_of(pending(curves, curve_entry, wanted), together, [&](SublayerSums sums) {
     if (of_allocation_ && job_.plan.keeps_sums()) {
       of_allocation_->kept.push_back(job_.packs_sums() ? sums : on_host(sums));
     }
     const std::string name = sublayer_name(sums.sublayer);
     const PhaseClock::Scope scope(clock_, "cut", name);
     const std::vector<int64_t> widths = possible_inner_widths(job_.config, job, sums.sublayer);
-    job_.journal.put(curve_entry(sums.sublayer),
-                     with_context(name, [&] { return curve(sums, widths); }));
+    curves.put(curve_entry(sums.sublayer), with_context(name, [&] { return curve(sums, widths); }));
   });
   comm_.barrier();  // every curve is in the journal
 }
@@ -451,7 +452,7 @@ void SublayerCuts::run_stages(const ModelConfig& cut_model) {
     }
   }
   writing_.finish();
-  for_sums_of(pending(entry, wanted), nullptr, cut_it);
+  for_sums_of(pending(job_.journal, entry, wanted), nullptr, cut_it);
   writing_.finish();
 }
 
@@ -473,8 +474,9 @@ CutCurves measure_cuts(Communicator& comm, const CalibrationJob& dense, const Re
                        const CalibrationObserver& observer, PhaseClock& clock, AllocationSums& sums,
                        const DenseRound* together) {
   SublayerCuts(comm, dense, observer, clock, &sums).measure(job, together);
-  CutCurves curves{read_curves(dense.journal, dense.config, 1), {}};
-  if (job.allocates_values()) curves.values = read_curves(dense.journal, dense.config, 0);
+  CutCurves curves{read_curves(dense.first_round_journal(), dense.config, 1), {}};
+  if (job.allocates_values())
+    curves.values = read_curves(dense.first_round_journal(), dense.config, 0);
   return curves;
 }
 

@@ -25,7 +25,7 @@ std::vector<ProgressPhase> expected_phases(const ModelConfig& config, const Reso
   const double calibration = static_cast<double>(size.calibration) / expected;
   const double evaluation = static_cast<double>(size.evaluation) / expected;
   const int64_t mapped = job.widths.mapped_count;
-  const int64_t seen = job.statistics.used()
+  const int64_t seen = takes_no_tokens(job)
                            ? 0
                            : job.schedule.tokens_seen(
                                  {size.calibration, job.ranks, job.method.passes(), job.gradients(),

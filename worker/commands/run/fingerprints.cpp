@@ -73,6 +73,12 @@ Json statistics_fingerprint(const ResolvedJob& job, const TokenWindows& calibrat
                             const std::vector<fs::path>& weights) {
   Json fingerprint = model_fingerprint(job, weights);
   add_calibration(calibration, fingerprint);
+  if (job.allocation) {
+    fingerprint["allocation"] = {{"round_to", job.allocation->round_to},
+                                 {"value_heads", job.allocates_values()},
+                                 {"head_sliced", job.head_sliced},
+                                 {"map_sharing", to_string(job.map_sharing)}};
+  }
   fingerprint["basis"] = job.method.pca() ? "pca" : "identity";
   fingerprint["metric"] = to_string(job.metric);
   fingerprint[kCosts] = job.method.transport();

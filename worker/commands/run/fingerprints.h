@@ -19,7 +19,8 @@ nlohmann::json job_fingerprint(const ResolvedJob& job, const TokenWindows& calib
                                const std::vector<std::filesystem::path>& weights);
 
 /// All that its statistics depend on: of the options the basis, the metric, whether there are costs
-/// and which junctions have a basis together.
+/// and which junctions have a basis together; of an allocation the steps of its sizes, and what may
+/// become narrower.
 nlohmann::json statistics_fingerprint(const ResolvedJob& job, const TokenWindows& calibration,
                                       const std::vector<std::filesystem::path>& weights);
 inline constexpr char kCosts[] = "costs";

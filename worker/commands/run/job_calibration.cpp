@@ -121,7 +121,7 @@ void calibrate_into(FoldedModelSink& sink, JobContext& run, const ModelConfig& c
   }
   const CheckpointReader& source = cut_source ? *cut_source : run.source;
   CalibrationJob job = calibration_job(run, cut, source, tokens, opened);
-  if (statistics) {
+  if (statistics && !run.job.allocation) {
     if (!statistics->whole()) save_statistics(run, job, observer, *statistics);
     job.statistics = &statistics->journal();
   }
@@ -159,17 +159,19 @@ Calibrated write_output(JobContext& run, AllocationChoice* choice, const TokenWi
 
 /// The output of an allocation.
 Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal& opened,
+                         std::optional<StatisticsDirectory>& statistics,
                          const CalibrationObserver& observer,
                          const std::function<Calibrated(AllocationChoice* choice)>& write) {
   HeldOutDivergence held_out(run, tokens.held_out.value(), opened.journal);
   const ResolvedJob asked = run.job;
-  const CalibrationJob dense =
-      calibration_job(run, run.config, run.source, tokens.calibration, opened);
+  CalibrationJob dense = calibration_job(run, run.config, run.source, tokens.calibration, opened);
+  if (statistics) dense.first_round = &statistics->journal();
   const auto trial = [&](const ModelConfig& cut) {
     const CheckpointReader source(asked.model_path, cut_files(opened.journal, run.config, cut));
     return held_out.of(source, cut);
   };
   AllocationChoice choice(run.comm, dense, asked, observer, run.clock, trial);
+  if (statistics && !statistics->whole()) statistics->publish(run.comm);
   const auto write_chosen = [&] {
     run.job = with_allocation(asked, run.config, choice.chosen());
     Calibrated found = write(&choice);
@@ -233,8 +235,9 @@ Calibrated calibrate(JobContext& run, const JobTokens& tokens, OpenedJournal& op
   const auto write = [&](AllocationChoice* choice) {
     return write_output(run, choice, tokens.calibration, opened, statistics, observer);
   };
-  Calibrated found =
-      run.job.allocation ? write_checked(run, tokens, opened, observer, write) : write(nullptr);
+  Calibrated found = run.job.allocation
+                         ? write_checked(run, tokens, opened, statistics, observer, write)
+                         : write(nullptr);
   found.seconds = seconds_since(start);
   return found;
 }

@@ -115,6 +115,8 @@ void StatisticsDirectory::check_entries(Communicator& comm, const ModelConfig& c
   const bool first_alone = shared_bases && !job_.method.transport();
   const StatisticsKind kind{job_.method.pca() && !first_alone, job_.method.transport(),
                             job_.junction_groups};
+  const std::vector<std::string> entries =
+      job_.allocation ? first_round_entries(config, job_) : kind.entries(config.num_junctions());
   const std::vector<std::string> damaged =
       gather_names(comm, journal_->damaged(comm.rank(), comm.size()));  // ranks share the work
   if (comm.rank() != 0) return;
@@ -122,7 +124,7 @@ void StatisticsDirectory::check_entries(Communicator& comm, const ModelConfig& c
     throw InputError(job_.statistics.key(),
                      fmt::format("{}: {} is {}", in_quotes(dir_.string()), printable(entry), how));
   };
-  for (const std::string& name : kind.entries(config.num_junctions())) {
+  for (const std::string& name : entries) {
     if (!journal_->has(name)) refuse(name, "missing");
   }
   if (!damaged.empty()) refuse(damaged.front(), "damaged");
