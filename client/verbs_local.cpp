@@ -12,6 +12,7 @@
 #include "client/verb.h"
 #include "client/worker_view.h"
 #include "job/spec/command_options.h"
+#include "worker/python/python_helper.h"
 
 namespace dotresize {
 namespace {
@@ -225,12 +226,55 @@ Verb verify_verb(CLI::App& app, CommonOptions& common) {
       });
 }
 
+struct ExportOptions {
+  std::string model;
+  std::string format;
+  std::string type = "f16";
+  std::string file;
+};
+
+[[noreturn]] void export_model(ExportOptions options, const CommonOptions& common) {
+  if (options.file.empty()) {
+    const fs::path model = fs::absolute(options.model).lexically_normal();
+    const fs::path name = model.has_filename() ? model.filename() : model.parent_path().filename();
+    options.file = name.string() + "-" + options.type + ".gguf";
+  }
+  std::vector<std::string> arguments = {options.model, options.file, "--type", options.type};
+  if (common.json()) arguments.emplace_back("--json");
+  exec_program(python_helper_command(export_gguf_py(), arguments));
+}
+
+Verb export_verb(CLI::App& app, CommonOptions& common) {
+  CLI::App& command =
+      *app.add_subcommand("export", "Write a stock model in the file format of another engine");
+  auto options = std::make_shared<ExportOptions>();
+  command.add_option("MODEL_DIR", options->model, "A stock output, or any model of its families")
+      ->required()
+      ->type_name("");
+  command.add_option("--to", options->format, "gguf: one file for llama.cpp")
+      ->required()
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"gguf"}).description(""));
+  command
+      .add_option("--type", options->type, "Of its matrices: f32, f16, bf16 or q8_0 (default: f16)")
+      ->type_name("TYPE")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}).description(""));
+  command
+      .add_option("--output", options->file,
+                  "File to write; it must not exist (default: NAME-TYPE.gguf here)")
+      ->type_name("FILE");
+  return finish_verb(command, common,
+                     "  dotresize export out/stock --to gguf\n"
+                     "  dotresize export out/stock --to gguf --type q8_0 --output stock.gguf\n",
+                     [options, &common]() -> int { export_model(*options, common); });
+}
+
 }  // namespace
 
 std::vector<Verb> add_local_verbs(CLI::App& app, CommonOptions& common) {
   return {
       init_verb(app),         run_verb(app, common),    plan_verb(app, common),
-      eval_verb(app, common), verify_verb(app, common),
+      eval_verb(app, common), verify_verb(app, common), export_verb(app, common),
   };
 }
 

@@ -22,11 +22,17 @@ std::string python_program() {
 
 }  // namespace
 
-void run_python_helper(const std::string& what, std::string_view source,
-                       const std::vector<std::string>& arguments) {
+std::vector<std::string> python_helper_command(std::string_view source,
+                                               const std::vector<std::string>& arguments) {
   // -I: nothing of the directory where the user happens to be is imported.
   std::vector<std::string> command = {python_program(), "-I", "-c", std::string(source)};
   command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+void run_python_helper(const std::string& what, std::string_view source,
+                       const std::vector<std::string>& arguments) {
+  const std::vector<std::string> command = python_helper_command(source, arguments);
   ChildResult result;
   try {
     result = run_child(command);

@@ -11,6 +11,9 @@ namespace dotresize {
 /// configuration_dotresize.py: goes into every output directory.
 std::string_view configuration_py();
 
+/// export_gguf.py: run as `PYTHON -I -c SOURCE MODEL_DIR OUT.gguf OPTIONS...`.
+std::string_view export_gguf_py();
+
 /// modeling_dotresize.py: goes into every output directory.
 std::string_view modeling_py();
 
@@ -24,8 +27,12 @@ std::string_view run_in_transformers_py();
 /// at fault; its last line of stderr says why.
 std::string_view tokenize_text_py();
 
-/// Runs one of the programs above, `what` in error messages, in $DOTRESIZE_PYTHON, else the
-/// environment of a source tree (build/bin/../../.venv), else the python3 of the PATH. Throws
+/// The command of one of the programs above, in $DOTRESIZE_PYTHON, else the environment of a source
+/// tree (build/bin/../../.venv), else the python3 of the PATH.
+std::vector<std::string> python_helper_command(std::string_view source,
+                                               const std::vector<std::string>& arguments);
+
+/// Runs one of the programs above, `what` in error messages. Throws
 /// InputError with the program's last line of stderr if it ends with kExitBadData,
 /// ProgramMissing if Python or a package of it is missing, std::runtime_error if it fails in
 /// another way.

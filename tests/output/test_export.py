@@ -1,0 +1,121 @@
+"""GGUF files: what worker/python/export_gguf.py writes is the model that transformers reads back."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from gguf import GGUFReader
+from running import EXAMPLE
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+SCRIPT = Path(__file__).parents[2] / "worker" / "python" / "export_gguf.py"
+TINY = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "vocab_size": 4096, "max_position_embeddings": 256, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}  # fmt: skip
+MOE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 768, "norm_topk_prob": True, "head_dim": 16}
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 64}  # fmt: skip
+FAMILIES = {
+    "llama": {},
+    "llama tied": {"tie_word_embeddings": True},
+    "llama of wide heads": {"head_dim": 24},
+    "mistral": {"head_dim": 24, "sliding_window": None},
+    "qwen2": {},
+    "qwen3": {"head_dim": 128},  # the reader takes this for granted, and 768 of an expert
+    "qwen3_moe": MOE,
+    "phi3": {"vocab_size": 32100},  # the reader wants a token 32000 for padding
+}
+
+
+def make_model(directory, family, **changes):
+    """A random model with the example's tokenizer."""
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(family.split()[0], **{**TINY, **changes})
+    model = AutoModelForCausalLM.from_config(config).float()
+    for parameter in model.parameters():  # norms and biases of their own
+        parameter.data.add_(0.05 * torch.randn_like(parameter))
+    model.save_pretrained(directory)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (directory / name).write_bytes((EXAMPLE / name).read_bytes())
+    return model
+
+
+def export(*arguments, exit_code=0):
+    program = [sys.executable, SCRIPT]
+    done = subprocess.run([*map(str, program), *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == exit_code, done.stderr
+    return done.stdout if exit_code == 0 else done.stderr
+
+
+def read_back(file):
+    return AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32).eval()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_transformers_reads_the_same_model(family, tmp_path):
+    dense = make_model(tmp_path / "model", family, **FAMILIES[family]).eval()
+    export(tmp_path / "model", tmp_path / "model.gguf", "--type", "f32")
+    ids = torch.randint(0, 4096, (2, 32))
+    with torch.no_grad():
+        difference = (read_back(tmp_path / "model.gguf")(ids).logits - dense(ids).logits).abs().max()
+    assert difference < 1e-5
+
+
+def test_experts_of_a_mixtral_are_stacked(tmp_path):
+    model = make_model(tmp_path / "model", "mixtral", num_local_experts=4, num_experts_per_tok=2, sliding_window=None)
+    export(tmp_path / "model", tmp_path / "model.gguf", "--type", "f32")
+    found = {tensor.name: tensor.data for tensor in GGUFReader(tmp_path / "model.gguf").tensors}
+    state = model.state_dict()
+    assert found["blk.1.ffn_down_exps.weight"].shape == (4, 64, 96)
+    both = state["model.layers.1.mlp.experts.gate_up_proj"].numpy()
+    numpy.testing.assert_array_equal(found["blk.1.ffn_gate_exps.weight"], both[:, :96])
+    numpy.testing.assert_array_equal(found["blk.1.ffn_up_exps.weight"], both[:, 96:])
+    numpy.testing.assert_array_equal(found["blk.1.ffn_gate_inp.weight"], state["model.layers.1.mlp.gate.weight"].numpy())
+
+
+def test_frequencies_of_llama3_are_divided_as_in_transformers(tmp_path):
+    model = make_model(tmp_path / "model", "llama", rope_parameters=LLAMA3)
+    export(tmp_path / "model", tmp_path / "model.gguf", "--type", "f32")
+    (factors,) = (tensor.data for tensor in GGUFReader(tmp_path / "model.gguf").tensors if tensor.name == "rope_freqs.weight")
+    plain = 10000.0 ** (-torch.arange(0, 16, 2) / 16)
+    numpy.testing.assert_allclose(plain / factors, model.model.rotary_emb.inv_freq, rtol=1e-5)
+    assert factors.max() == 8.0 and factors.min() == 1.0
+
+
+def test_types_tokens_and_template_are_in_the_file(tmp_path):
+    make_model(tmp_path / "model", "llama")
+    file = tmp_path / "model" / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"chat_template": "{{ messages[0]['content'] }}"}))
+    written = json.loads(export(tmp_path / "model", tmp_path / "model.gguf", "--type", "q8_0", "--json"))
+    assert written["bytes"] == (tmp_path / "model.gguf").stat().st_size and written["type"] == "q8_0"
+    reader = GGUFReader(tmp_path / "model.gguf")
+    assert {tensor.tensor_type.name for tensor in reader.tensors} == {"Q8_0", "F32"}
+    assert reader.fields["tokenizer.chat_template"].contents() == "{{ messages[0]['content'] }}"
+    assert reader.fields["tokenizer.ggml.pre"].contents() == "gpt-2"
+    text = "It's 2024:\n\n  def f(x): return x  # 100%"
+    source, back = AutoTokenizer.from_pretrained(EXAMPLE), AutoTokenizer.from_pretrained(tmp_path, gguf_file="model.gguf")
+    assert back(text).input_ids == source(text).input_ids
+
+
+def test_what_has_no_form_in_gguf_is_refused_by_name(tmp_path):
+    model, out = tmp_path / "model", tmp_path / "model.gguf"
+    make_model(model, "llama")
+    config = json.loads((model / "config.json").read_text())
+
+    def refusal(**changes):
+        (model / "config.json").write_text(json.dumps(config | changes))
+        return export(model, out, exit_code=65)
+
+    assert "a custom output, whose maps have no form in GGUF" in refusal(model_type="dotresize")
+    assert "the family gemma has no exporter" in refusal(model_type="gemma")
+    assert "a rotary embedding of type dynamic is not exported" in refusal(rope_parameters={"rope_type": "dynamic"})
+    tokenizer = json.loads((model / "tokenizer.json").read_text())
+    tokenizer["pre_tokenizer"] = {"type": "Whitespace"}
+    (model / "tokenizer.json").write_text(json.dumps(tokenizer))
+    assert "llama.cpp has no splitting of text like that of this tokenizer" in refusal()
+    out.write_text("")
+    assert "is there already" in refusal()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.gguf"]

@@ -1,0 +1,359 @@
+"""A stock model as one GGUF file, which llama.cpp and what is built on it load.
+
+    python export_gguf.py MODEL_DIR OUT.gguf [--type f32|f16|bf16|q8_0] [--json]
+
+Matrices get the type; vectors and a mixture's router stay float32. Tokenizer, special tokens and chat template are in the
+file. OUT must not exist, and appears whole or not at all. Progress is one line on stderr for each tenth of the tensors; at the
+end stdout has what was written.
+Exit codes: 0; 64 usage; 65 the model has no form in GGUF, or none of this family; 69 a package is missing; 1 anything
+else. Errors are one line on stderr.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+EXIT_USAGE = 64
+EXIT_DATA = 65
+EXIT_UNAVAILABLE = 69
+
+# By model_type: the architecture of GGUF, and whether its rotary embedding turns neighbouring channels, so that the rows of
+# queries and keys are put in that order.
+FAMILIES = {
+    "llama": ("llama", True),
+    "mistral": ("llama", True),
+    "mixtral": ("llama", True),
+    "qwen2": ("qwen2", False),
+    "qwen3": ("qwen3", False),
+    "qwen3_moe": ("qwen3moe", False),
+    "phi3": ("phi3", False),
+}
+EXPERT = re.compile(r"(?P<layer>model\.layers\.\d+)\.(?P<block>mlp|block_sparse_moe)\.experts\.(?P<expert>\d+)\.(?P<part>\w+)\.weight")
+PARTS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
+
+# Byte-level BPE: what splits a text before the merges, by llama.cpp's name for it.
+GPT2_SPLIT = "gpt-2"
+SPLITS = {
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+": "llama-bpe",
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+": "qwen2",
+}
+
+
+class InputError(Exception):
+    """The model cannot be exported; the message names what is in the way."""
+
+
+@dataclass
+class Tensor:
+    """One tensor of the file: `sources` of the checkpoint, stacked along a new first axis if there are several."""
+
+    name: str
+    sources: list
+    shape: tuple
+    turned_heads: int = 0  # heads whose rows are put in GGUF's order
+    values: object = None  # in place of sources
+    keeps_float32: bool = field(default=False)
+
+
+def read_json(path):
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON") from error
+
+
+class Checkpoint:
+    """Tensors of the model's safetensors files, one at a time."""
+
+    def __init__(self, model_dir):
+        from safetensors import safe_open
+
+        files = sorted(model_dir.glob("*.safetensors"))
+        if not files:
+            raise InputError(f"{model_dir}: no *.safetensors")
+        self.files = [safe_open(file, "pt") for file in files]
+        self.file_of = {name: file for file in self.files for name in file.keys()}  # noqa: SIM118
+
+    def shape(self, name):
+        return tuple(self.file_of[name].get_slice(name).get_shape())
+
+    def get(self, name):
+        """float32."""
+        return self.file_of[name].get_tensor(name).float().numpy()
+
+
+def rotary_of(config):
+    """The settings of the rotary embedding, wherever this version of transformers has them."""
+    rotary = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    rotary.setdefault("rope_theta", config.get("rope_theta", 10000.0))
+    rotary.setdefault("rope_type", rotary.get("type", "default"))
+    return rotary
+
+
+def head_dim_of(config):
+    return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+
+
+def llama3_factors(config, rotary):
+    """What the frequency of each pair of channels is divided by, [head_dim / 2] float32."""
+    import numpy as np
+
+    low, high = rotary["low_freq_factor"], rotary["high_freq_factor"]
+    context, factor = rotary["original_max_position_embeddings"], rotary["factor"]
+    factors = []
+    for pair in range(head_dim_of(config) // 2):
+        wavelength = 2 * math.pi * rotary["rope_theta"] ** (2 * pair / head_dim_of(config))
+        smooth = min(1.0, max(0.0, (context / wavelength - low) / (high - low)))
+        factors.append(1.0 / ((1.0 - smooth) / factor + smooth))
+    return np.array(factors, dtype=np.float32)
+
+
+def refuse_what_gguf_lacks(config, model_dir):
+    family = config.get("model_type")
+    if family == "dotresize":
+        raise InputError(f"{model_dir}: a custom output, whose maps have no form in GGUF; output.format: stock has one")
+    if family not in FAMILIES:
+        raise InputError(f"{model_dir}: the family {family} has no exporter; there is one of {', '.join(FAMILIES)}")
+    rotary = rotary_of(config)["rope_type"]
+    if rotary not in ("default", "linear", "llama3"):
+        raise InputError(f"{model_dir}: a rotary embedding of type {rotary} is not exported")
+    if rotary_of(config).get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0)) != 1.0:
+        raise InputError(f"{model_dir}: a partial rotary embedding is not exported")
+    if family == "qwen3_moe" and not config.get("norm_topk_prob", False):
+        raise InputError(f"{model_dir}: norm_topk_prob is false, and llama.cpp norms the weights of experts")
+    if family == "qwen3_moe" and (config.get("mlp_only_layers") or config.get("decoder_sparse_step", 1) != 1):
+        raise InputError(f"{model_dir}: a mixture with layers of one MLP has no form in GGUF")
+
+
+def turned_heads(name, config):
+    """Heads of a query or key projection whose rows GGUF has in another order; 0: it has not."""
+    if not FAMILIES[config["model_type"]][1]:
+        return 0
+    if ".q_proj." in name:
+        return config["num_attention_heads"]
+    return config["num_key_value_heads"] if ".k_proj." in name else 0
+
+
+def tensors_of(checkpoint, config, names):
+    """All tensors of the file, in its order. names: gguf's map from names of checkpoints."""
+
+    def gguf_name(name):
+        found = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        if found is None:
+            raise InputError(f"tensor {name} has no name in GGUF")
+        return found
+
+    tensors, experts = [], {}
+    for name in sorted(checkpoint.file_of, key=lambda text: [int(part) if part.isdigit() else part for part in text.split(".")]):
+        shape = checkpoint.shape(name)
+        if expert := EXPERT.fullmatch(name):
+            part = PARTS.get(expert["part"], expert["part"])
+            merged = f"{expert['layer']}.mlp.experts.{part}.weight"
+            experts.setdefault(merged, {})[int(expert["expert"])] = name
+            continue
+        tensors.append(Tensor(gguf_name(name), [name], shape, turned_heads(name, config), keeps_float32="gate_inp" in gguf_name(name)))
+    for merged, parts in experts.items():
+        sources = [parts[number] for number in range(len(parts))]
+        tensors.append(Tensor(gguf_name(merged), sources, (len(sources), *checkpoint.shape(sources[0]))))
+    rotary = rotary_of(config)
+    if rotary["rope_type"] == "llama3":
+        factors = llama3_factors(config, rotary)
+        tensors.insert(0, Tensor("rope_freqs.weight", [], factors.shape, values=factors))
+    return tensors
+
+
+def values_of(tensor, checkpoint):
+    import numpy as np
+
+    if tensor.values is not None:
+        return tensor.values
+    values = [checkpoint.get(name) for name in tensor.sources]
+    found = np.stack(values) if len(tensor.shape) > values[0].ndim else values[0]
+    if tensor.turned_heads:
+        halves = (tensor.turned_heads, 2, found.shape[0] // tensor.turned_heads // 2)
+        found = found.reshape(*halves, *found.shape[1:]).swapaxes(1, 2).reshape(found.shape)
+    return np.ascontiguousarray(found)
+
+
+def type_of(tensor, wanted, gguf):
+    """A row that does not divide into the type's blocks is float16."""
+    kind = gguf.GGMLQuantizationType
+    if len(tensor.shape) == 1 or tensor.keeps_float32:
+        return kind.F32
+    block = gguf.GGML_QUANT_SIZES[wanted][0]
+    return wanted if tensor.shape[-1] % block == 0 else kind.F16
+
+
+def add_settings(writer, config, model_dir, gguf, wanted):
+    writer.add_type("model")
+    writer.add_name(model_dir.resolve().name)
+    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    kind = gguf.GGMLQuantizationType
+    files = {kind.F32: "ALL_F32", kind.F16: "MOSTLY_F16", kind.BF16: "MOSTLY_BF16", kind.Q8_0: "MOSTLY_Q8_0"}
+    writer.add_file_type(getattr(gguf.LlamaFileType, files[wanted]))
+    window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
+    context = config["max_position_embeddings"]
+    if window and window < context:
+        print(f"export_gguf: note: llama.cpp has no sliding window of {window} here: its context is {window} tokens", file=sys.stderr)
+        context = window
+    writer.add_context_length(context)
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_key_length(head_dim_of(config))
+    writer.add_value_length(head_dim_of(config))
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_vocab_size(config["vocab_size"])
+    rotary = rotary_of(config)
+    writer.add_rope_dimension_count(head_dim_of(config))
+    writer.add_rope_freq_base(rotary["rope_theta"])
+    if rotary["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rotary["factor"])
+    if experts := config.get("num_local_experts") or config.get("num_experts"):
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        if width := config.get("moe_intermediate_size"):
+            writer.add_expert_feed_forward_length(width)
+
+
+def split_of(tokenizer, file):
+    """llama.cpp's name for how the tokenizer splits a text."""
+    steps = tokenizer.get("pre_tokenizer") or {}
+    steps = steps["pretokenizers"] if steps.get("type") == "Sequence" else [steps]
+    patterns = [step.get("pattern", {}).get("Regex") for step in steps if step.get("type") == "Split"]
+    kinds = [step.get("type") for step in steps if step.get("type") != "Split"]
+    if kinds == ["ByteLevel"] and not patterns and steps[0].get("use_regex", True):
+        return GPT2_SPLIT
+    if kinds == ["Digits", "ByteLevel"] and not patterns and steps[0].get("individual_digits"):
+        return "smollm"
+    if kinds == ["ByteLevel"] and len(patterns) == 1 and patterns[0] in SPLITS:
+        return SPLITS[patterns[0]]
+    raise InputError(f"{file}: llama.cpp has no splitting of text like that of this tokenizer")
+
+
+def add_tokens(writer, tokenizer, vocabulary, gguf):
+    """Tokens by id. Ids that the tokenizer does not use are padding of the embedding."""
+    kind = gguf.TokenType
+    tokens = [f"[PAD{number}]" for number in range(vocabulary)]
+    types = [kind.UNUSED] * vocabulary
+    for text, number in tokenizer["model"]["vocab"].items():
+        tokens[number], types[number] = text, kind.NORMAL
+        if tokenizer["model"].get("byte_fallback") and re.fullmatch(r"<0x[0-9A-F]{2}>", text):
+            types[number] = kind.BYTE
+    for added in tokenizer.get("added_tokens", []):
+        tokens[added["id"]] = added["content"]
+        types[added["id"]] = kind.CONTROL if added["special"] else kind.USER_DEFINED
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    return tokens
+
+
+def add_tokenizer(writer, config, model_dir, gguf):
+    file = model_dir / "tokenizer.json"
+    tokenizer = read_json(file)
+    model = tokenizer["model"]
+    if model["type"] != "BPE":
+        raise InputError(f"{file}: a {model['type']} tokenizer is not exported; one of BPE is")
+    highest = max([*model["vocab"].values(), *(added["id"] for added in tokenizer.get("added_tokens", []))])
+    if highest >= config["vocab_size"]:
+        raise InputError(f"{file}: token {highest} is not in a vocabulary of {config['vocab_size']}")
+    if model.get("byte_fallback"):  # of SentencePiece: the pair of highest score is merged first
+        writer.add_tokenizer_model("llama")
+        tokens = add_tokens(writer, tokenizer, config["vocab_size"], gguf)
+        ranks = {}
+        for rank, pair in enumerate(model["merges"]):
+            ranks.setdefault("".join(pair.split(" ", 1) if isinstance(pair, str) else pair), rank)
+        writer.add_token_scores([-float(ranks.get(token, len(ranks))) for token in tokens])
+    else:
+        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_pre(split_of(tokenizer, file))
+        add_tokens(writer, tokenizer, config["vocab_size"], gguf)
+    special = gguf.SpecialVocab(model_dir, load_merges=not model.get("byte_fallback"), n_vocab=config["vocab_size"])
+    special.add_to_gguf(writer, quiet=True)
+
+
+def write_tensors(writer, tensors, checkpoint, wanted, gguf):
+    """Sizes first, then one tensor after the other, so that no more than one is in memory."""
+    import numpy as np
+
+    kinds = [type_of(tensor, wanted, gguf) for tensor in tensors]
+    for tensor, kind in zip(tensors, kinds, strict=True):
+        block, size = gguf.GGML_QUANT_SIZES[kind]
+        writer.add_tensor_info(tensor.name, tensor.shape, np.dtype(np.float32), math.prod(tensor.shape) // block * size, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    shown = 0
+    for number, (tensor, kind) in enumerate(zip(tensors, kinds, strict=True), start=1):
+        writer.write_tensor_data(gguf.quants.quantize(values_of(tensor, checkpoint), kind))
+        if number * 10 // len(tensors) > shown:
+            shown = number * 10 // len(tensors)
+            print(f"export_gguf: {shown * 10} %", file=sys.stderr)
+
+
+def export(model_dir, out, type_name):
+    import gguf
+
+    if out.exists():
+        raise InputError(f"{out}: is there already")
+    config = read_json(model_dir / "config.json")
+    refuse_what_gguf_lacks(config, model_dir)
+    wanted = gguf.GGMLQuantizationType[type_name.upper()]
+    architecture = FAMILIES[config["model_type"]][0]
+    number = {name: value for value, name in gguf.MODEL_ARCH_NAMES.items()}[architecture]
+    checkpoint = Checkpoint(model_dir)
+    tensors = tensors_of(checkpoint, config, gguf.get_tensor_name_map(number, config["num_hidden_layers"]))
+    partial = out.with_name(f"{out.name}.{os.getpid()}.partial")
+    try:
+        writer = gguf.GGUFWriter(partial, architecture)
+        add_settings(writer, config, model_dir, gguf, wanted)
+        add_tokenizer(writer, config, model_dir, gguf)
+        write_tensors(writer, tensors, checkpoint, wanted, gguf)
+        writer.flush()
+        for file in writer.fout or []:
+            os.fsync(file.fileno())
+        writer.close()
+        os.replace(partial, out)
+    finally:
+        partial.unlink(missing_ok=True)
+    return {"file": str(out), "type": type_name, "tensors": len(tensors), "bytes": out.stat().st_size}
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        print(f"usage: {self.format_usage().removeprefix('usage: ').strip()}: {message}", file=sys.stderr)
+        sys.exit(EXIT_USAGE)
+
+
+def main(arguments):
+    parser = Parser(prog="export_gguf.py")
+    parser.add_argument("model_dir", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--type", choices=("f32", "f16", "bf16", "q8_0"), default="f16")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    try:
+        written = export(options.model_dir, options.out, options.type)
+        text = "{file}: {tensors} tensors, {bytes:,} bytes, {type}".format(**written)
+        print(json.dumps(written) if options.json else text)
+    except (InputError, OSError, ImportError, ValueError, KeyError) as error:
+        what = f"{options.model_dir}: config.json or tokenizer.json has no {error}" if isinstance(error, KeyError) else error
+        print(" ".join(f"export_gguf: error: {what}".split()), file=sys.stderr)
+        if isinstance(error, ImportError):
+            return EXIT_UNAVAILABLE
+        return EXIT_DATA if isinstance(error, (InputError, KeyError)) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
