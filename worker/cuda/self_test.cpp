@@ -175,37 +175,61 @@ at::Tensor message(int from, int to, int64_t bytes) {
       .to(at::kByte);
 }
 
-/// Sends to and receives from the peer, the lower rank first; what has not arrived as it was sent,
-/// or empty.
-std::string exchange(const SelfTestSubject& subject, Communicator& comm, int peer, int64_t bytes) {
-  const at::Tensor mine = message(comm.rank(), peer, bytes).to(subject.device);
-  at::Tensor theirs = at::zeros({bytes}, at::dtype(at::kByte).device(subject.device));
-  const bool first = comm.rank() < peer;
-  if (first) comm.send(mine, peer)->wait();
-  comm.receive(theirs, peer)->wait();
-  if (!first) comm.send(mine, peer)->wait();
-  const int64_t wrong = theirs.cpu().ne(message(peer, comm.rank(), bytes)).sum().item<int64_t>();
-  if (wrong == 0) return "";
-  return fmt::format("ping: of {} bytes from rank {} {} arrive changed", bytes, peer, wrong);
-}
+/// Messages of one length from and to a peer.
+class Exchange {
+ public:
+  Exchange(const SelfTestSubject& subject, Communicator& comm, int peer, int64_t bytes)
+      : comm_(comm),
+        peer_(peer),
+        mine_(message(comm.rank(), peer, bytes).to(subject.device)),
+        expected_(message(peer, comm.rank(), bytes)),
+        theirs_(at::zeros({bytes}, at::dtype(at::kByte).device(subject.device))) {}
+
+  /// The lower rank sends first.
+  void run() {
+    const bool first = comm_.rank() < peer_;
+    if (first) comm_.send(mine_, peer_)->wait();
+    comm_.receive(theirs_, peer_)->wait();
+    if (!first) comm_.send(mine_, peer_)->wait();
+  }
+
+  /// What has not arrived as it was sent; empty if all has.
+  std::string fault() const {
+    const auto wrong = theirs_.cpu().ne(expected_).sum().item<int64_t>();
+    if (wrong == 0) return "";
+    return fmt::format("ping: of {} bytes from rank {} {} arrive changed", expected_.numel(), peer_,
+                       wrong);
+  }
+
+ private:
+  Communicator& comm_;
+  int peer_;
+  at::Tensor mine_;
+  at::Tensor expected_;  // on the CPU
+  at::Tensor theirs_;
+};
 
 struct LinkResult {
   std::string fault;
   int64_t speed = 0;  ///< bytes a second to the next rank; 0 of the last one
 };
 
-/// One neighbour: a short message, then a long one whose time is taken. Throws CommunicationError.
+/// One neighbour: a short message, after which both are ready, then a long one whose time is taken.
+/// Throws CommunicationError.
 void ping(const SelfTestSubject& subject, Communicator& comm, int peer, LinkResult& link) {
+  Exchange note(subject, comm, peer, kNoteBytes);
+  Exchange bulk(subject, comm, peer, kBulkBytes);
   try {
-    std::string fault = exchange(subject, comm, peer, kNoteBytes);
+    note.run();
     const auto start = std::chrono::steady_clock::now();
-    const std::string fault_of_bulk = exchange(subject, comm, peer, kBulkBytes);
+    bulk.run();
     if (peer > comm.rank()) link.speed = std::llround(2 * kBulkBytes / seconds_since(start));
-    if (fault.empty()) fault = fault_of_bulk;
-    if (link.fault.empty()) link.fault = fault;
   } catch (const CommunicationError& error) {
     throw CommunicationError(
         fmt::format("self-test: ping of ranks {} and {}: {}", comm.rank(), peer, error.what()));
+  }
+  for (const Exchange* exchange : {&note, &bulk}) {
+    if (link.fault.empty()) link.fault = exchange->fault();
   }
 }
 
