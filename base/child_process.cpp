@@ -239,7 +239,6 @@ CapturedChild capture_child(const std::vector<std::string>& command, std::chrono
   out.write_end = UniqueFd();
   err.write_end = UniqueFd();
   CapturedChild result;
-  std::string errors;
   std::optional<int> status;  // as of waitpid, once it has ended
   const auto end = std::chrono::steady_clock::now() + limit;
   while (!status || out.read_end || err.read_end) {
@@ -249,14 +248,14 @@ CapturedChild capture_child(const std::vector<std::string>& command, std::chrono
         {{out.read_end.get(), POLLIN, 0}, {err.read_end.get(), POLLIN, 0}}};
     if (::poll(polled.data(), polled.size(), kTickMs) > 0) {
       if (polled[0].revents != 0) read_some(out.read_end, result.output, kMaxCapturedOutput);
-      if (polled[1].revents != 0) read_some(err.read_end, errors, kMaxKeptOutput);
+      if (polled[1].revents != 0) read_some(err.read_end, result.errors, kMaxKeptOutput);
     }
     int ended = 0;
     if (!status && ::waitpid(pid, &ended, WNOHANG) == pid) status = ended;
   }
   if (!status) ::kill(pid, SIGKILL);
   result.exit_code = status ? exit_code_of(*status) : wait_for_child(pid);
-  result.last_line = last_line(std::move(errors));
+  result.last_line = last_line(result.errors);
   return result;
 }
 

@@ -64,6 +64,7 @@ ChildResult run_child(const std::vector<std::string>& command);
 struct CapturedChild {
   int exit_code = 0;      ///< as of exit_code_of()
   std::string output;     ///< its stdout, 64 MiB of it at most
+  std::string errors;     ///< its stderr, 64 KiB of it at most
   std::string last_line;  ///< of its stderr
 };
 

@@ -1,5 +1,6 @@
 #include "base/environment.h"
 
+#include <sched.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,26 +20,29 @@ namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
 
-/// The files with the memory limits of this process's control group and of those above it: cgroup
-/// v2, or the memory controller of v1.
-std::vector<fs::path> control_group_limits() {
-  std::vector<fs::path> limits;
+/// A file of a controller, in this process's control group and in those above it: of the name
+/// `version_2`, or of `version_1` where the controller is one of cgroup v1.
+std::vector<fs::path> control_group_files(const std::string& controller, const char* version_2,
+                                          const char* version_1) {
+  std::vector<fs::path> files;
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {  // 0::/a/b, or 7:memory:/a/b
     const std::size_t name = line.find(':') + 1;
     const std::size_t path = line.find(':', name) + 1;
     if (name == 0 || path == 0) continue;
-    const std::string controllers = line.substr(name, path - name - 1);
-    const bool version_2 = controllers.empty();
-    if (!version_2 && controllers != "memory") continue;
-    const fs::path root = version_2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    const std::string controllers = line.substr(name, path - name - 1);  // "cpu,cpuacct"
+    const bool is_version_2 = controllers.empty();
+    if (!is_version_2 &&
+        ("," + controllers + ",").find("," + controller + ",") == std::string::npos)
+      continue;
+    const fs::path root =
+        is_version_2 ? fs::path("/sys/fs/cgroup") : fs::path("/sys/fs/cgroup") / controller;
     for (fs::path group = line.substr(path);; group = group.parent_path()) {
-      limits.push_back(root / group.relative_path() /
-                       (version_2 ? "memory.max" : "memory.limit_in_bytes"));
+      files.push_back(root / group.relative_path() / (is_version_2 ? version_2 : version_1));
       if (group == group.parent_path()) break;
     }
   }
-  return limits;
+  return files;
 }
 
 bool is_executable(const fs::path& program) {
@@ -73,14 +77,38 @@ std::string random_bytes(size_t count) {
   return bytes;
 }
 
+int64_t machine_memory_bytes() {
+  return int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+}
+
 int64_t usable_memory_bytes() {
-  int64_t bytes = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
-  for (const fs::path& limit : control_group_limits()) {
+  int64_t bytes = machine_memory_bytes();
+  for (const fs::path& limit :
+       control_group_files("memory", "memory.max", "memory.limit_in_bytes")) {
     std::ifstream file(limit);
     int64_t most = 0;
     if (file >> most && most > 0) bytes = std::min(bytes, most);  // "max" is no number
   }
   return bytes;
+}
+
+int visible_cores() {
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  return ::sched_getaffinity(0, sizeof(mine), &mine) == 0 ? CPU_COUNT(&mine) : 1;
+}
+
+double usable_cores() {
+  double cores = visible_cores();
+  for (const fs::path& limit : control_group_files("cpu", "cpu.max", "cpu.cfs_quota_us")) {
+    std::ifstream file(limit);  // microseconds: "200000 100000", or the period in a file of its own
+    double quota = 0.0;
+    double period = 0.0;
+    if (!(file >> quota) || quota <= 0.0) continue;  // "max", or -1
+    if (!(file >> period)) std::ifstream(limit.parent_path() / "cpu.cfs_period_us") >> period;
+    if (period > 0.0) cores = std::min(cores, quota / period);
+  }
+  return cores;
 }
 
 fs::path user_cache_dir() {

@@ -10,6 +10,15 @@ namespace dotresize {
 /// that it is in.
 int64_t usable_memory_bytes();
 
+/// The machine's memory in bytes, whatever this process may use of it.
+int64_t machine_memory_bytes();
+
+/// Processors that this process may run on.
+int visible_cores();
+
+/// So many of them that it may keep busy: fewer if a control group that it is in has a quota.
+double usable_cores();
+
 /// An environment variable; empty if it is not set.
 std::string environment_variable(const char* name);
 

@@ -61,6 +61,7 @@ int main(int argc, char** argv) {
   add_output_option(app, common);
   std::vector<Verb> verbs = add_local_verbs(app, common);
   verbs.push_back(add_sweep_verb(app, common));
+  verbs.push_back(add_doctor_verb(app, common));
   for (Verb& verb : add_job_verbs(app, common)) verbs.push_back(std::move(verb));
   verbs.push_back(add_completion_verb(app));
   try {

@@ -37,6 +37,8 @@ CLI::App& add_server_verb(CLI::App& app, CommonOptions& common, const std::strin
 
 /// init, run, plan, eval, verify: those that need no server.
 std::vector<Verb> add_local_verbs(CLI::App& app, CommonOptions& common);
+/// doctor: whether this machine can run jobs.
+Verb add_doctor_verb(CLI::App& app, CommonOptions& common);
 Verb add_sweep_verb(CLI::App& app, CommonOptions& common);
 /// submit, status, watch, list, cancel, resume, delete, prune, logs, report, admin.
 std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common);

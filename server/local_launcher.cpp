@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <optional>
 #include <utility>
@@ -13,8 +12,8 @@
 #include "base/attempt_file.h"
 #include "base/child_process.h"
 #include "base/environment.h"
+#include "base/machine_faults.h"
 #include "base/printable.h"
-#include "base/program.h"
 #include "server/files.h"
 #include "server/process_table.h"
 
@@ -27,7 +26,6 @@ std::vector<std::string> attempt_environment(const v1::Job& job) {
   return {"DOTRESIZE_JOB_ID=" + job.id(), "DOTRESIZE_ATTEMPT=" + std::to_string(job.attempt())};
 }
 
-constexpr char kSharedMemory[] = "/dev/shm";
 /// In the attempt's directory: where its ranks exchange messages.
 constexpr char kSharedMemoryFile[] = "shared-memory";
 
@@ -64,14 +62,7 @@ void LocalLauncher::require_ready() const {
   require_program("mpirun");
 }
 
-std::string LocalLauncher::worker_fault() const {
-  constexpr std::chrono::seconds kPatience{20};
-  const std::vector<std::string> command = {worker_program().string(), "--version"};
-  const CapturedChild probe = capture_child(command, kPatience);
-  if (probe.exit_code == kExitOk) return "";
-  return command[0] + " --version ends with exit code " + std::to_string(probe.exit_code) +
-         (probe.last_line.empty() ? "" : ": " + printable(probe.last_line));
-}
+std::string LocalLauncher::worker_fault() const { return dotresize::worker_fault(); }
 
 void LocalLauncher::launch(const v1::Job& job, const std::string& token) {
   const fs::path job_file = write_job_file(state_, job);

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/machine_faults.h"
 #include "server/endpoint.h"
 #include "server/files.h"
 
@@ -77,12 +78,8 @@ StateDir::StateDir(fs::path root) : root_(std::move(root)) {
 }
 
 std::string StateDir::space_fault() const {
-  constexpr uintmax_t kLeastSpace = uintmax_t{16} << 20;
-  std::error_code error;
-  const fs::space_info space = fs::space(root_, error);
-  if (error) return error.message();
-  if (space.available >= kLeastSpace) return "";
-  return "less than " + std::to_string(kLeastSpace >> 20) + " MiB are free";
+  constexpr int64_t kLeastSpace = int64_t{16} << 20;
+  return dotresize::space_fault(root_, kLeastSpace);
 }
 
 std::optional<std::string> StateDir::last_endpoint() const {

@@ -53,10 +53,8 @@ const Schedule& schedule_of(v1::Calibration::Activations activations, const Reso
 }
 
 Dtype gpu_compute_dtype_of(v1::ComputeDtype::Name asked, const std::optional<LaunchFacts>& launch) {
-  const bool has_bfloat16 =
-      !launch || launch->devices.least_capability >= kFirstCapabilityWithBfloat16;
-  return find_dtype(v1::ComputeDtype::Name_Name(asked))
-      .value_or(has_bfloat16 ? Dtype::kBFloat16 : Dtype::kFloat16);
+  const int capability = launch ? launch->devices.least_capability : kFirstCapabilityWithBfloat16;
+  return find_dtype(v1::ComputeDtype::Name_Name(asked)).value_or(auto_gpu_dtype(capability));
 }
 
 void resolve_device(const v1::JobSpec& spec, const std::optional<LaunchFacts>& launch,
@@ -410,6 +408,10 @@ void fit_to_memory(const ModelConfig& config, bool fixed, ResolvedJob& job) {
 int64_t summed_junctions(const ModelConfig& config, const ResolvedJob& job) {
   const bool all = job.statistics.saved() && !job.allocation;
   return all ? config.num_junctions() : job.widths.mapped_count;
+}
+
+Dtype auto_gpu_dtype(int capability) {
+  return capability >= kFirstCapabilityWithBfloat16 ? Dtype::kBFloat16 : Dtype::kFloat16;
 }
 
 std::optional<DeviceKind> asked_device(const v1::JobSpec& spec) {

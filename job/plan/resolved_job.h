@@ -153,4 +153,7 @@ inline bool takes_no_tokens(const ResolvedJob& job) {
 /// What `resources.device` asks for; nothing for `auto`.
 std::optional<DeviceKind> asked_device(const v1::JobSpec& spec);
 
+/// What `compute_dtype: auto` is on GPUs of this compute capability (90 for sm_90).
+Dtype auto_gpu_dtype(int capability);
+
 }  // namespace dotresize

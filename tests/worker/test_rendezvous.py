@@ -1,6 +1,9 @@
 """Whole jobs over a transport whose transfers block both ranks until they are done, as NCCL's may: they end, and in the
 same bytes."""
 
+import json
+import subprocess
+
 import pytest
 
 import harness
@@ -37,3 +40,13 @@ def test_a_job_whose_transfers_block_is_that_of_mpi(method, tmp_path, monkeypatc
         assert report["calibration"]["schedule"] == "pipeline"
         found.append(harness.outcome(directory / "out"))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_the_self_test_passes_over_transfers_that_block(ranks):
+    command = harness.mpirun(ranks, RENDEZVOUS, "self-test", "--device", "cpu", "-o", "json")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["devices"] == ["CPU"] * ranks
+    assert len(result["link_bytes_per_s"]) == ranks - 1 and all(speed > 0 for speed in result["link_bytes_per_s"])

@@ -3,11 +3,16 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "base/errors.h"
 #include "base/program.h"
 #include "job/spec/command_options.h"
 #include "worker/calibration/reason.h"
+#include "worker/commands/check/probe_command.h"
+#include "worker/commands/check/self_test_command.h"
 #include "worker/commands/eval/eval_command.h"
 #include "worker/commands/run/job_command.h"
 #include "worker/commands/verify/verify_command.h"
@@ -19,6 +24,7 @@ struct Arguments {
   JobCommandOptions job;
   EvalRequest eval;
   VerifyRequest verify;
+  std::string device = "auto";  ///< of self-test
   std::string output = "text";
   std::string progress = "text";
 };
@@ -35,13 +41,23 @@ void add_progress_option(CLI::App& app, Arguments& arguments) {
       ->check(CLI::IsMember({"text", "json"}));
 }
 
-int run(const CLI::App* eval, const CLI::App* verify, Arguments& arguments,
-        const MakeTransport& transport) {
+std::optional<DeviceKind> device_named(const std::string& name) {
+  if (name == "auto") return std::nullopt;
+  return name == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
+}
+
+/// `command`: the one that was given; null for a job.
+int run(const CLI::App* command, Arguments& arguments, const MakeTransport& transport) {
   const bool json = arguments.output == "json";
   const bool progress_records = arguments.progress == "json";
-  if (eval->parsed()) return eval_command(arguments.eval, json, progress_records);
+  const std::string name = command ? command->get_name() : "";
+  if (name == "eval") return eval_command(arguments.eval, json, progress_records);
+  if (name == "verify") return verify_command(arguments.verify, json);
+  if (name == "probe") return probe_command();
+  if (name == "self-test") {
+    return self_test_command(device_named(arguments.device), json, transport);
+  }
   arguments.job.progress_records = progress_records;
-  if (verify->parsed()) return verify_command(arguments.verify, json);
   return run_job_command(arguments.job, transport);
 }
 
@@ -90,6 +106,13 @@ int run_worker(int argc, char** argv, const MakeTransport& transport) {
   CLI::App* verify = app.add_subcommand("verify", "Check an output directory");
   add_verify_options(*verify, arguments.verify);
   add_output_option(*verify, arguments);
+  CLI::App* self_test = app.add_subcommand(
+      "self-test",
+      "Try the devices of the ranks and the links between them, as a job on GPUs does");
+  self_test->add_option("--device", arguments.device, "cpu, cuda or auto")
+      ->check(CLI::IsMember({"cpu", "cuda", "auto"}));
+  add_output_option(*self_test, arguments);
+  app.add_subcommand("probe", "What there is on this machine, as JSON, for `dotresize doctor`");
   app.require_subcommand(0, 1);
   try {
     app.parse(argc, argv);
@@ -100,7 +123,8 @@ int run_worker(int argc, char** argv, const MakeTransport& transport) {
     return kExitUsage;
   }
   try {
-    return run(eval, verify, arguments, transport);
+    const std::vector<CLI::App*> commands = app.get_subcommands();
+    return run(commands.empty() ? nullptr : commands.front(), arguments, transport);
   } catch (const UsageError& error) {
     std::fprintf(stderr, "dotresize-worker: error: %s\n", error.what());
     return kExitUsage;

@@ -1,5 +1,7 @@
 #include "worker/cuda/choose_device.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -38,6 +40,8 @@ Finding find_gpu(int local_rank) {
     found.module->compile_kernels(info.capability);
     found.module->try_out(found.device);
     found.gpu = info;
+  } catch (const c10::Error& error) {
+    found.reason = error.what_without_backtrace();
   } catch (const std::exception& error) {
     found.reason = error.what();
   }

@@ -46,18 +46,4 @@ CudaModule& open_cuda_module() {
   return *module;
 }
 
-std::string why_no_gpu() {
-  void* driver = ::dlopen("libcuda.so.1", RTLD_NOW);
-  if (driver == nullptr) return "no NVIDIA driver (libcuda.so.1)";
-  auto* initialise = symbol<int(unsigned int)>(driver, "cuInit");
-  auto* count_devices = symbol<int(int*)>(driver, "cuDeviceGetCount");
-  if (initialise == nullptr || count_devices == nullptr) return "libcuda.so.1 is no NVIDIA driver";
-  if (const int error = initialise(0)) {
-    return "the NVIDIA driver does not start (cuInit: error " + std::to_string(error) + ")";
-  }
-  int count = 0;
-  count_devices(&count);
-  return count > 0 ? "" : "no GPU";
-}
-
 }  // namespace dotresize

@@ -11,7 +11,6 @@
 
 namespace dotresize {
 namespace fs = std::filesystem;
-namespace {
 
 std::string python_program() {
   if (const char* python = std::getenv("DOTRESIZE_PYTHON")) return python;
@@ -19,8 +18,6 @@ std::string python_program() {
   const fs::path venv = bin.parent_path().parent_path() / ".venv" / "bin" / "python";
   return fs::exists(venv) ? venv.string() : "python3";
 }
-
-}  // namespace
 
 std::vector<std::string> python_helper_command(std::string_view source,
                                                const std::vector<std::string>& arguments) {
@@ -49,6 +46,15 @@ void run_python_helper(const std::string& what, std::string_view source,
     throw std::runtime_error("the " + what + " helper (" + command.front() +
                              ") failed with exit code " + std::to_string(result.exit_code) + ": " +
                              result.last_line);
+  }
+}
+
+std::string python_fault() {
+  try {
+    run_python_helper("tokenize", tokenize_text_py(), {"--check"});
+    return "";
+  } catch (const std::exception& error) {
+    return error.what();
   }
 }
 

@@ -39,4 +39,11 @@ std::vector<std::string> python_helper_command(std::string_view source,
 void run_python_helper(const std::string& what, std::string_view source,
                        const std::vector<std::string>& arguments);
 
+/// Where these programs run, as above.
+std::string python_program();
+
+/// Why texts cannot be tokenised there: Python, or a package that tokenize_text_py() needs, is
+/// missing or broken. Empty if they can. Takes a second.
+std::string python_fault();
+
 }  // namespace dotresize

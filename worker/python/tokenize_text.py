@@ -3,10 +3,12 @@
     python tokenize_text.py MODEL_DIR OUT.safetensors TEXT_FILE... [--sha256 HASH...]
     python tokenize_text.py --encode MODEL_DIR TEXTS.json IDS.json
     python tokenize_text.py --decode MODEL_DIR IDS.json TEXTS.json
+    python tokenize_text.py --check
 
 The text files (UTF-8) are joined with a blank line and tokenised once. OUT holds one tensor,
 "tokens", [n] int32, and appears whole or not at all. TEXTS is a list of texts, each tokenised by
 itself, IDS a list of lists of ids. No special tokens are added to a text, and none are left out of one.
+--check: imports the packages that all of this needs, and does nothing else.
 --sha256: what the caller has found of tokenizer.json and of each text; other bytes are refused before
 anything looks into them. --memory BYTES: the address space of this process, at most.
 Exit codes: 0; 64 usage; 65 the input is at fault; 69 a package is missing; 1 anything else. Errors are one line on stderr.
@@ -126,19 +128,30 @@ def parse(arguments):
     direction = parser.add_mutually_exclusive_group()
     direction.add_argument("--encode", dest="direction", action="store_const", const=encode)
     direction.add_argument("--decode", dest="direction", action="store_const", const=decode)
+    direction.add_argument("--check", action="store_true")
     parser.add_argument("--memory", type=int)
     parser.add_argument("--sha256", nargs="+")
-    parser.add_argument("paths", nargs="+")
+    parser.add_argument("paths", nargs="*")
     options = parser.parse_args(arguments)
-    if len(options.paths) != 3 if options.direction else len(options.paths) < 3:
+    if options.check and not options.paths:
+        return options
+    if options.check or (len(options.paths) != 3 if options.direction else len(options.paths) < 3):
         parser.error("too few or too many paths")
     if options.sha256 and len(options.sha256) != len(options.paths) - 1:
         parser.error("--sha256 needs a hash of the tokenizer and of each text")
     return options
 
 
+def import_packages():
+    import numpy  # noqa: F401
+    import safetensors.numpy  # noqa: F401
+    import tokenizers  # noqa: F401
+
+
 def run(options):
-    if options.direction:
+    if options.check:
+        import_packages()
+    elif options.direction:
         translate(options.direction, *options.paths)
     else:
         model_dir, out, *text_files = options.paths

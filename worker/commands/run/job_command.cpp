@@ -28,6 +28,7 @@
 #include "job/report/result_table.h"
 #include "job/spec/job_file.h"
 #include "worker/calibration/reason.h"
+#include "worker/checkpoint/dtypes.h"
 #include "worker/comm/heartbeats.h"
 #include "worker/comm/mpi_communicator.h"
 #include "worker/commands/progress.h"
@@ -38,6 +39,7 @@
 #include "worker/commands/run/run_job.h"
 #include "worker/commands/run/trace.h"
 #include "worker/cuda/choose_device.h"
+#include "worker/cuda/self_test.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -122,14 +124,6 @@ v1::Progress progress_message(const ProgressState& state) {
   return message;
 }
 
-/// NCCL if the ranks compute on GPUs.
-MakeTransport transport_of(CudaModule* cuda) {
-  if (cuda == nullptr) return nullptr;
-  return [cuda](Communicator& host, WaitLimit limit) {
-    return cuda->make_communicator(host, std::move(limit));
-  };
-}
-
 class JobCommand {
  public:
   JobCommand(const JobCommandOptions& options, MakeTransport transport)
@@ -157,6 +151,8 @@ class JobCommand {
   void run_job_here(StopSignals& signals);
   /// To where the server lets its jobs read and write, and to this process's own files.
   void confine() const;
+  /// Refuses GPUs and links between them that do not give the known results of the self-test.
+  void prove_device(const ChosenDevice& device, Dtype compute_dtype);
   /// The directory of the output, on every rank.
   void open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals);
   HeartbeatOptions heartbeat_options(const ResolvedJob& job);
@@ -230,6 +226,7 @@ void JobCommand::run_job_here(StopSignals& signals) {
   }
   links_.emplace(before_job, transport_ ? transport_ : transport_of(device.cuda),
                  heartbeat_options(job));
+  if (device.cuda != nullptr) prove_device(device, job.compute_dtype);
   const Report report = run_job(job, config, plan,
                                 {links_->comm(), progress_, *output_, cache_dir_, trace_,
                                  dense_loss_, decomposition_threads_, device});
@@ -244,6 +241,12 @@ void JobCommand::confine() const {
   std::vector<fs::path> roots(allowed.begin(), allowed.end());
   roots.push_back(cache_dir_);
   confine_process(roots);
+}
+
+void JobCommand::prove_device(const ChosenDevice& device, Dtype compute_dtype) {
+  const SelfTestResult result =
+      self_test(self_test_subject(device, scalar_type(compute_dtype)), links_->comm());
+  if (rank_ == 0) fmt::print(stderr, "{}\n", self_test_text(result));
 }
 
 void JobCommand::open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals) {

@@ -9,6 +9,13 @@
 
 namespace dotresize {
 
+MakeTransport transport_of(CudaModule* cuda) {
+  if (cuda == nullptr) return nullptr;
+  return [cuda](Communicator& host, WaitLimit limit) {
+    return cuda->make_communicator(host, std::move(limit));
+  };
+}
+
 RankLinks::RankLinks(Communicator& comm, const MakeTransport& transport, HeartbeatOptions options) {
   if (comm.size() == 1) return;
   heartbeats_.emplace(open_peer_sockets(comm), std::move(options));

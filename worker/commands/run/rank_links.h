@@ -6,6 +6,7 @@
 
 #include "worker/comm/heartbeats.h"
 #include "worker/comm/mpi_communicator.h"
+#include "worker/cuda/cuda_module.h"
 
 namespace dotresize {
 
@@ -13,6 +14,9 @@ namespace dotresize {
 /// `host`, which outlives it, as does what `limit` refers to.
 using MakeTransport =
     std::function<std::unique_ptr<Communicator>(Communicator& host, WaitLimit limit)>;
+
+/// NCCL if the ranks compute on GPUs; else none, which is MPI.
+MakeTransport transport_of(CudaModule* cuda);
 
 /// Between the ranks while the job runs: heartbeats, MPI, and NCCL or another transport for
 /// tensors. One rank alone has none of it.

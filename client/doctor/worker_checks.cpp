@@ -1,0 +1,269 @@
+#include "client/doctor/worker_checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <sstream>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include "base/checked_json.h"
+#include "base/child_process.h"
+#include "base/environment.h"
+#include "base/errors.h"
+#include "base/human_text.h"
+#include "base/machine_faults.h"
+#include "base/printable.h"
+#include "base/program.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::json;
+
+/// CUDA's libraries are gigabytes, and a disk may be slow the first time.
+constexpr std::chrono::seconds kPatienceForProbe{120};
+/// Ranks give each other up after 30 s and say so.
+constexpr std::chrono::seconds kPatienceForRanks{90};
+constexpr size_t kMaxFault = 600;
+
+/// A program has failed, in its own words.
+class Failed : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// What the worker says of its error, else the last line that a program has written.
+std::string reason_for(const CapturedChild& child, std::chrono::seconds limit) {
+  constexpr std::string_view kError = "dotresize-worker: error: ";
+  constexpr int kKilled = 128 + SIGKILL;
+  std::istringstream lines(child.errors);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(kError)) return printable(line.substr(kError.size()), kMaxFault);
+  }
+  if (child.exit_code == kKilled) {
+    return fmt::format("was killed, or did not end within {} s", limit.count());
+  }
+  if (!child.last_line.empty()) return printable(child.last_line, kMaxFault);
+  return fmt::format("ends with exit code {}", child.exit_code);
+}
+
+/// The JSON object that a program prints. Throws Failed.
+Json document_of(const std::vector<std::string>& command, std::chrono::seconds limit) {
+  CapturedChild child;
+  try {
+    child = capture_child(command, limit);
+  } catch (const std::system_error& error) {
+    throw Failed(error.what());
+  }
+  if (child.exit_code != kExitOk) throw Failed(reason_for(child, limit));
+  try {
+    return parse_json_object(child.output, command.front());
+  } catch (const InputError& error) {
+    throw Failed(error.what());
+  }
+}
+
+/// The worker's self-test by so many ranks.
+Json self_test(int ranks, const char* device) {
+  return document_of(
+      launch_command(ranks, {},
+                     {worker_program().string(), "self-test", "--device", device, "-o", "json"}),
+      kPatienceForRanks);
+}
+
+/// "; links: 1.2GB/s at least".
+std::string links_text(const Json& result) {
+  const auto speeds = result.at("link_bytes_per_s").get<std::vector<int64_t>>();
+  if (speeds.empty()) return "";
+  return fmt::format("; links: {}B/s at least",
+                     format_rate(static_cast<double>(*std::ranges::min_element(speeds))));
+}
+
+std::string fault_in(const Json& part) { return part.at("fault").get<std::string>(); }
+
+Check driver_check(const Json& probe) {
+  const Json& driver = probe.at("driver");
+  const std::string fault = fault_in(driver);
+  Check check{"driver", Check::kOk, "", "", /*needed=*/false};
+  if (fault.empty()) {
+    const int version = driver.at("cuda_version");
+    check.text = fmt::format("NVIDIA's, for CUDA up to {}.{}", version / 1000, version % 1000 / 10);
+    return check;
+  }
+  check.text = fault + ": jobs run on the CPU";
+  check.state = Check::kNote;
+  if (!driver.at("found").get<bool>()) {
+    check.advice = "if there is a GPU, install its driver; in a container start it with --gpus all";
+  } else if (driver.at("cuda_version").get<int>() > 0) {
+    check.advice = "if there is one, look at CUDA_VISIBLE_DEVICES and at nvidia-smi";
+  } else {
+    check.state = Check::kFault;
+    check.advice =
+        "nvidia-smi says more: the driver's library and its kernel module must be of "
+        "one version";
+  }
+  return check;
+}
+
+Check gpu_check(size_t number, const Json& gpu) {
+  const std::string fault = fault_in(gpu);
+  Check check{fmt::format("GPU {}", number), Check::kOk,
+              fmt::format("{} (sm_{}), {}", printable(gpu.at("name").get<std::string>()),
+                          gpu.at("capability").get<int>(),
+                          human_bytes(gpu.at("memory_bytes").get<int64_t>())),
+              "", /*needed=*/false};
+  if (fault.empty()) return check;
+  check.state = Check::kFault;
+  check.text += ": " + fault;
+  check.advice = "docs/operations.md, GPUs, says which torch serves which GPU";
+  return check;
+}
+
+Check module_check(const Json& probe) {
+  const Json& module = probe.at("cuda_module");
+  const std::string fault = fault_in(module);
+  Check check{"CUDA module", Check::kOk, module.at("path"), "", /*needed=*/false};
+  if (fault.empty()) return check;
+  check.text = fault;
+  const bool built = module.at("built");
+  // Nothing misses it without GPUs.
+  check.state = built || !probe.at("gpus").empty() ? Check::kFault : Check::kNote;
+  check.advice = built
+                     ? "it needs the libraries of torch's wheels: look for other versions of them "
+                       "in LD_LIBRARY_PATH and LD_PRELOAD, and build again if torch has changed"
+                     : "for GPUs build with -DDOTRESIZE_WITH_CUDA=ON";
+  return check;
+}
+
+/// The folders of a search path that have a file of this name.
+std::vector<fs::path> folders_with(const std::string& search_path, const std::string& name) {
+  std::vector<fs::path> folders;
+  std::istringstream path(search_path);
+  for (std::string folder; std::getline(path, folder, ':');) {
+    std::error_code error;
+    if (!folder.empty() && fs::exists(fs::path(folder) / name, error)) folders.emplace_back(folder);
+  }
+  return folders;
+}
+
+/// The one that the module has loaded. A cluster's modules may put another one in the way.
+Check nccl_check(const Json& probe, const std::string& library_path) {
+  const fs::path loaded = probe.at("nccl").get<std::string>();
+  Check check{"NCCL", Check::kOk, loaded.string(), "", /*needed=*/false};
+  for (const fs::path& folder : folders_with(library_path, loaded.filename().string())) {
+    std::error_code error;
+    if (fs::equivalent(folder / loaded.filename(), loaded, error)) {
+      check.state = Check::kFault;
+      check.text += ", which LD_LIBRARY_PATH has put in place of torch's";
+      check.advice = "take " + folder.string() + " out of LD_LIBRARY_PATH";
+      return check;
+    }
+    check.text += fmt::format("; not that of LD_LIBRARY_PATH, {}", folder.string());
+  }
+  return check;
+}
+
+bool all_well(const std::vector<Check>& checks) {
+  return std::ranges::all_of(checks, [](const Check& one) { return one.state == Check::kOk; });
+}
+
+Check gpu_self_test(int gpus) {
+  Check check{"GPUs", Check::kOk, "", "", /*needed=*/false};
+  try {
+    const Json result = self_test(gpus, "cuda");
+    check.text = fmt::format("{} passed the self-test in {}, in {:.1f} s{}",
+                             gpus == 1 ? "it has" : "all have",
+                             result.at("compute_dtype").get<std::string>(),
+                             result.at("seconds").get<double>(), links_text(result));
+  } catch (const Failed& fault) {
+    check.state = Check::kFault;
+    check.text = fault.what();
+    check.advice =
+        "leave out a GPU that is named with CUDA_VISIBLE_DEVICES; nvidia-smi -q and "
+        "dmesg have its errors; NCCL_DEBUG=INFO says how ranks are linked";
+  }
+  return check;
+}
+
+}  // namespace
+
+Check worker_check() {
+  Check check{"worker"};
+  try {
+    check.text = worker_fault();
+    if (check.text.empty()) {
+      check.text = worker_program().string();
+      return check;
+    }
+    check.advice = "its libraries, those of torch above all, must be where they were at the build";
+  } catch (const ProgramMissing& error) {
+    check.text = error.what();
+    check.advice = "build it: scripts/build.sh --target programs";
+  }
+  check.state = Check::kFault;
+  return check;
+}
+
+Check mpi_check() {
+  Check check{"mpirun"};
+  try {
+    require_program("mpirun");
+    check.text = "two ranks have passed the self-test on the CPU" + links_text(self_test(2, "cpu"));
+  } catch (const ProgramMissing& error) {
+    check.state = Check::kFault;
+    check.text = error.what();
+    check.advice = "install OpenMPI (Debian: openmpi-bin), or put it into PATH";
+  } catch (const Failed& fault) {
+    check.state = Check::kFault;
+    check.text = std::string("two ranks fail: ") + fault.what();
+    check.advice =
+        "mpirun -np 2 hostname says whether it is OpenMPI; shared memory and the "
+        "loopback device must be usable";
+  }
+  return check;
+}
+
+std::vector<Check> probe_checks() {
+  try {
+    const Json probe = document_of({worker_program().string(), "probe"}, kPatienceForProbe);
+    if (probe.at("version") != kVersion) {
+      throw Failed(fmt::format("its version is {}, that of dotresize is {}",
+                               printable(probe.at("version").get<std::string>()), kVersion));
+    }
+    std::vector<Check> checks = {python_check(probe)};
+    const std::vector<Check> of_gpus = gpu_checks(probe, environment_variable("LD_LIBRARY_PATH"));
+    checks.insert(checks.end(), of_gpus.begin(), of_gpus.end());
+    const size_t gpus = probe.at("gpus").size();
+    if (gpus > 0 && all_well(of_gpus)) checks.push_back(gpu_self_test(static_cast<int>(gpus)));
+    return checks;
+  } catch (const Failed& fault) {
+    return {{"worker", Check::kFault, fault.what(),
+             "take programs of one build: DOTRESIZE_WORKER may name another's"}};
+  }
+}
+
+Check python_check(const Json& probe) {
+  const Json& python = probe.at("python");
+  const std::string fault = fault_in(python);
+  if (fault.empty()) return {"Python", Check::kOk, python.at("program"), ""};
+  return {"Python", Check::kFault, printable(fault, kMaxFault),
+          "install requirements.txt there, or name another Python in DOTRESIZE_PYTHON; without it "
+          "jobs take token files alone"};
+}
+
+std::vector<Check> gpu_checks(const Json& probe, const std::string& library_path) {
+  std::vector<Check> checks = {driver_check(probe)};
+  for (const Json& gpu : probe.at("gpus")) checks.push_back(gpu_check(checks.size() - 1, gpu));
+  checks.push_back(module_check(probe));
+  if (!probe.at("nccl").get<std::string>().empty()) {
+    checks.push_back(nccl_check(probe, library_path));
+  }
+  return checks;
+}
+
+}  // namespace dotresize

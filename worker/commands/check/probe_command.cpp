@@ -1,0 +1,87 @@
+#include "worker/commands/check/probe_command.h"
+
+#include <fmt/format.h>
+#include <link.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "base/program.h"
+#include "worker/calibration/reason.h"
+#include "worker/cuda/cuda_module.h"
+#include "worker/cuda/driver.h"
+#include "worker/cuda/gpu_support.h"
+#include "worker/python/python_helper.h"
+
+namespace dotresize {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+/// The path of the loaded library of this file name; empty if there is none.
+std::string loaded_library(const std::string& name) {
+  struct Search {
+    const std::string& name;
+    std::string found;
+  } search{name, ""};
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* data) {
+        auto& wanted = *static_cast<Search*>(data);
+        if (fs::path(info->dlpi_name).filename() != wanted.name) return 0;
+        wanted.found = info->dlpi_name;
+        return 1;
+      },
+      &search);
+  return search.found;
+}
+
+struct Module {
+  CudaModule* opened = nullptr;
+  std::string fault;
+};
+
+Module open_module() {
+  try {
+    return {&open_cuda_module(), ""};
+  } catch (const std::exception& error) {
+    return {nullptr, reason_of(error)};
+  }
+}
+
+Json gpus_of(const Driver& driver, const CudaModule* module) {
+  std::optional<GpuCode> code;
+  if (module != nullptr) code = gpu_code(module->libtorch_flags());
+  Json gpus = Json::array();
+  for (const DriverGpu& gpu : driver.gpus) {
+    gpus.push_back({{"name", gpu.name},
+                    {"capability", gpu.capability},
+                    {"memory_bytes", gpu.memory_bytes},
+                    {"fault", code ? why_no_code_for(gpu.capability, *code) : ""}});
+  }
+  return gpus;
+}
+
+}  // namespace
+
+int probe_command() {
+  const Driver driver = ask_driver();
+  const Module module = open_module();
+  const Json document = {
+      {"version", kVersion},
+      {"python", {{"program", python_program()}, {"fault", python_fault()}}},
+      {"driver",
+       {{"found", driver.found}, {"fault", driver.fault}, {"cuda_version", driver.cuda_version}}},
+      {"gpus", gpus_of(driver, module.opened)},
+      {"cuda_module",
+       {{"path", cuda_module_path().string()},
+        {"built", fs::exists(cuda_module_path())},
+        {"fault", module.fault}}},
+      {"nccl", loaded_library("libnccl.so.2")}};
+  fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+  return kExitOk;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,295 @@
+#include "worker/cuda/self_test.h"
+
+#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "base/environment.h"
+#include "base/errors.h"
+#include "base/human_text.h"
+#include "base/seconds_since.h"
+#include "worker/kernels/l1_cost.h"
+#include "worker/kernels/sinkhorn.h"
+
+namespace dotresize {
+namespace {
+
+// Neither size is a multiple of a kernel's tile or block.
+constexpr int64_t kTokens = 300;
+constexpr int64_t kWidth = 150;
+constexpr int64_t kSupport = 120;
+/// The narrowest matrix that jobs decompose on a GPU (worker/maps/spectrum.cpp): another solver may
+/// serve smaller ones.
+constexpr int64_t kEigenWidthOnGpu = 512;
+constexpr int64_t kNoteBytes = 4096;
+constexpr int64_t kBulkBytes = int64_t{4} << 20;
+
+/// [rows, columns] float64 in [-1, 1] without a pattern, the same in every run.
+at::Tensor numbers(int64_t rows, int64_t columns) {
+  return at::arange(1, rows * columns + 1, at::kDouble).square_().sin_().view({rows, columns});
+}
+
+/// Throws std::runtime_error if a result differs from what is expected [CPU, float64] by more than
+/// `limit` of the largest magnitude expected, or is not finite.
+void compare(const at::Tensor& result, const at::Tensor& expected, double limit) {
+  const at::Tensor difference = result.to(at::kCPU, at::kDouble).sub(expected).abs_();
+  const double error = difference.max().item<double>() / expected.abs().max().item<double>();
+  if (error <= limit) return;
+  throw std::runtime_error(fmt::format(
+      "differs from the CPU's by {:.2g} of its largest value, {:.2g} is the limit", error, limit));
+}
+
+/// What l1_cost's kernels make of x, `kernel` adding to zeros; the upper triangle.
+template <class Kernel>
+at::Tensor upper_cost(const SelfTestSubject& subject, const Kernel& kernel) {
+  at::Tensor cost = at::zeros({kWidth, kWidth}, at::dtype(at::kDouble).device(subject.device));
+  kernel(cost);
+  return cost.triu(1);
+}
+
+at::Tensor expected_cost(const at::Tensor& x) {
+  const at::Tensor channels = x.to(at::kDouble).t().contiguous();
+  return at::cdist(channels, channels, /*p=*/1.0).triu_(1);
+}
+
+void try_l1_cost(const SelfTestSubject& subject) {
+  const at::Tensor x = numbers(kTokens, kWidth).to(at::kFloat);
+  const at::Tensor cost = upper_cost(
+      subject, [&](at::Tensor& sums) { subject.kernels.add_l1_cost(x.to(subject.device), sums); });
+  compare(cost, expected_cost(x), 1e-5);
+}
+
+void try_half_l1_cost(const SelfTestSubject& subject) {
+  constexpr double kUnit = 0.25;
+  const at::Tensor x = numbers(kTokens, kWidth).to(at::kHalf);
+  const at::Tensor cost = upper_cost(subject, [&](at::Tensor& sums) {
+    subject.kernels.add_half_l1_cost(x.to(subject.device), kUnit, sums);
+  });
+  compare(cost, expected_cost(x).mul_(kUnit), kMaxHalfL1CostError);
+}
+
+void try_mirror(const SelfTestSubject& subject) {
+  const at::Tensor matrix = numbers(kWidth, kWidth);
+  at::Tensor mirrored = matrix.to(subject.device, at::kDouble, /*non_blocking=*/false,
+                                  /*copy=*/true);
+  subject.kernels.mirror_upper_triangle(mirrored);
+  compare(mirrored, matrix.triu().add_(matrix.triu(1).t()), 0.0);
+}
+
+/// The plan after so many iterations in the log domain.
+at::Tensor expected_plan(const at::Tensor& cost, const SinkhornOptions& options,
+                         int64_t iterations) {
+  const at::Tensor scaled = cost / options.lambda;
+  at::Tensor alpha;
+  at::Tensor beta = at::zeros({cost.size(1)}, at::kDouble);
+  for (int64_t i = 0; i < iterations; ++i) {
+    alpha = -at::logsumexp(beta - scaled, 1) - std::log(static_cast<double>(cost.size(0)));
+    beta = -at::logsumexp(alpha.unsqueeze(1) - scaled, 0) -
+           std::log(static_cast<double>(cost.size(1)));
+  }
+  return (alpha.unsqueeze(1) - scaled + beta).exp();
+}
+
+void try_sinkhorn(const SelfTestSubject& subject) {
+  const at::Tensor cost = numbers(kWidth, kSupport).abs_();
+  const SinkhornOptions options;
+  const SinkhornResult result = subject.kernels.sinkhorn(cost.to(subject.device), options);
+  if (!result.converged) {
+    throw std::runtime_error(
+        fmt::format("does not converge within {} iterations, marginals are off by {:.2g}",
+                    result.iterations, result.violation));
+  }
+  compare(result.plan, expected_plan(cost, options, result.iterations), 1e-9);
+}
+
+/// Of products in the dtype: rounding of the result in 16 bits, TF32 is far outside.
+double product_limit(at::ScalarType dtype) {
+  if (dtype == at::kHalf) return 0x1p-10;
+  return dtype == at::kBFloat16 ? 0x1p-7 : 1e-5;
+}
+
+void try_product(const SelfTestSubject& subject) {
+  const at::Tensor a = numbers(kWidth, kTokens).to(subject.compute_dtype);
+  const at::Tensor b = numbers(kTokens, kSupport).to(subject.compute_dtype);
+  compare(at::mm(a.to(subject.device), b.to(subject.device)),
+          at::mm(a.to(at::kDouble), b.to(at::kDouble)), product_limit(subject.compute_dtype));
+}
+
+void try_eigh(const SelfTestSubject& subject) {
+  constexpr double kLimit = 1e-10;
+  const int64_t width = subject.device.is_cpu() ? kWidth : kEigenWidthOnGpu;
+  const at::Tensor x = numbers(width, kTokens);
+  const at::Tensor gram = at::mm(x, x.t());
+  const auto [values, vectors] = at::linalg_eigh(gram.to(subject.device));
+  compare(values, at::linalg_eigvalsh(gram), kLimit);
+  const at::Tensor v = vectors.cpu();
+  compare(at::mm(v.t(), v), at::eye(width, at::kDouble), kLimit);
+  compare(at::mm(v * values.cpu(), v.t()), gram, kLimit);
+}
+
+struct Trial {
+  std::string name;
+  void (*run)(const SelfTestSubject& subject);
+};
+
+std::vector<Trial> trials_of(const SelfTestSubject& subject) {
+  std::vector<Trial> trials;
+  const CudaKernels& kernels = subject.kernels;
+  if (kernels.add_l1_cost) trials.push_back({"l1 cost of float32", try_l1_cost});
+  if (kernels.add_half_l1_cost) trials.push_back({"l1 cost of float16", try_half_l1_cost});
+  if (kernels.mirror_upper_triangle) trials.push_back({"mirrored triangle", try_mirror});
+  if (kernels.sinkhorn) trials.push_back({"Sinkhorn plan", try_sinkhorn});
+  trials.push_back(
+      {fmt::format("product in {}", at::toString(subject.compute_dtype)), try_product});
+  trials.push_back({"eigh in Double", try_eigh});
+  return trials;
+}
+
+/// The first fault of the device, with the name of what failed; empty if there is none.
+std::string device_fault(const SelfTestSubject& subject) {
+  for (const Trial& trial : trials_of(subject)) {
+    try {
+      trial.run(subject);
+    } catch (const c10::Error& error) {
+      return trial.name + ": " + error.what_without_backtrace();
+    } catch (const std::exception& error) {
+      return trial.name + ": " + error.what();
+    }
+  }
+  return "";
+}
+
+/// What rank `from` sends to rank `to`: [bytes] uint8 on the CPU.
+at::Tensor message(int from, int to, int64_t bytes) {
+  return at::arange(bytes, at::kInt)
+      .mul_(31 + 2 * from)
+      .add_(17 * to)
+      .remainder_(251)
+      .to(at::kByte);
+}
+
+/// Messages of one length from and to a peer.
+class Exchange {
+ public:
+  Exchange(const SelfTestSubject& subject, Communicator& comm, int peer, int64_t bytes)
+      : comm_(comm),
+        peer_(peer),
+        mine_(message(comm.rank(), peer, bytes).to(subject.device)),
+        expected_(message(peer, comm.rank(), bytes)),
+        theirs_(at::zeros({bytes}, at::dtype(at::kByte).device(subject.device))) {}
+
+  /// The lower rank sends first.
+  void run() {
+    const bool first = comm_.rank() < peer_;
+    if (first) comm_.send(mine_, peer_)->wait();
+    comm_.receive(theirs_, peer_)->wait();
+    if (!first) comm_.send(mine_, peer_)->wait();
+  }
+
+  /// What has not arrived as it was sent; empty if all has.
+  std::string fault() const {
+    const auto wrong = theirs_.cpu().ne(expected_).sum().item<int64_t>();
+    if (wrong == 0) return "";
+    return fmt::format("ping: of {} bytes from rank {} {} arrive changed", expected_.numel(), peer_,
+                       wrong);
+  }
+
+ private:
+  Communicator& comm_;
+  int peer_;
+  at::Tensor mine_;
+  at::Tensor expected_;  // on the CPU
+  at::Tensor theirs_;
+};
+
+struct LinkResult {
+  std::string fault;
+  int64_t speed = 0;  ///< bytes a second to the next rank; 0 of the last one
+};
+
+/// One neighbour: a short message, after which both are ready, then a long one whose time is taken.
+/// Throws CommunicationError.
+void ping(const SelfTestSubject& subject, Communicator& comm, int peer, LinkResult& link) {
+  Exchange note(subject, comm, peer, kNoteBytes);
+  Exchange bulk(subject, comm, peer, kBulkBytes);
+  try {
+    note.run();
+    const auto start = std::chrono::steady_clock::now();
+    bulk.run();
+    if (peer > comm.rank()) link.speed = std::llround(2 * kBulkBytes / seconds_since(start));
+  } catch (const CommunicationError& error) {
+    throw CommunicationError(
+        fmt::format("self-test: ping of ranks {} and {}: {}", comm.rank(), peer, error.what()));
+  }
+  for (const Exchange* exchange : {&note, &bulk}) {
+    if (link.fault.empty()) link.fault = exchange->fault();
+  }
+}
+
+/// Pairs that begin with an even rank, then those that begin with an odd one: in each round a rank
+/// has one peer at most.
+LinkResult ping_neighbours(const SelfTestSubject& subject, Communicator& comm) {
+  LinkResult link;
+  for (int round = 0; round < 2; ++round) {
+    const int peer = comm.rank() % 2 == round ? comm.rank() + 1 : comm.rank() - 1;
+    if (peer >= 0 && peer < comm.size()) ping(subject, comm, peer, link);
+  }
+  return link;
+}
+
+/// Throws on all ranks if one has a fault: that of the lowest rank.
+void require_no_fault(const SelfTestSubject& subject, Communicator& comm,
+                      const std::string& fault) {
+  const std::string mine = fault.empty()
+                               ? ""
+                               : fmt::format("rank {} on {}, {}, has failed the self-test: {}",
+                                             comm.rank(), host_name(), subject.name, fault);
+  const std::vector<std::string> faults = gather_strings(comm, mine, 0);
+  const auto first = std::ranges::find_if(faults, [](const auto& one) { return !one.empty(); });
+  const std::string verdict =
+      broadcast_string(comm, first == faults.end() ? std::string() : *first, 0);
+  if (!verdict.empty()) throw InputError("resources.device", verdict);
+}
+
+}  // namespace
+
+SelfTestSubject self_test_subject(const ChosenDevice& device, at::ScalarType compute_dtype) {
+  if (device.cuda != nullptr) {
+    return {device.device, device.name, compute_dtype, device.cuda->kernels()};
+  }
+  CudaKernels kernels;
+  kernels.add_l1_cost = [](const at::Tensor& x, at::Tensor& cost) { add_l1_cost(x, cost); };
+  kernels.mirror_upper_triangle = &mirror_upper_triangle;
+  kernels.sinkhorn = &sinkhorn;
+  return {device.device, "CPU", compute_dtype, kernels};
+}
+
+SelfTestResult self_test(const SelfTestSubject& subject, Communicator& comm) {
+  const auto start = std::chrono::steady_clock::now();
+  require_no_fault(subject, comm, device_fault(subject));
+  const LinkResult link = ping_neighbours(subject, comm);
+  require_no_fault(subject, comm, link.fault);
+  SelfTestResult result;
+  result.link_speeds = gather_numbers(comm, link.speed);
+  result.link_speeds.pop_back();
+  result.seconds = seconds_since(start);
+  return result;
+}
+
+std::string self_test_text(const SelfTestResult& result) {
+  const std::vector<int64_t>& links = result.link_speeds;
+  const std::string text = fmt::format("self-test: {} in {:.1f} s",
+                                       counted(std::ssize(links) + 1, "rank"), result.seconds);
+  if (links.empty()) return text;
+  return fmt::format("{}; links: {}B/s at least", text,
+                     format_rate(static_cast<double>(*std::ranges::min_element(links))));
+}
+
+}  // namespace dotresize
