@@ -38,10 +38,11 @@ CLI::App& add_server_verb(CLI::App& app, CommonOptions& common, const std::strin
 /// init, run, plan, eval, verify: those that need no server.
 std::vector<Verb> add_local_verbs(CLI::App& app, CommonOptions& common);
 Verb add_sweep_verb(CLI::App& app, CommonOptions& common);
-/// submit, status, watch, list, cancel, resume, delete, prune, logs, report, admin.
+/// submit, status, watch, list, cancel, resume, delete, prune, logs, report, fetch, admin.
 std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common);
 Verb add_list_verb(CLI::App& app, CommonOptions& common);
 Verb add_report_verb(CLI::App& app, CommonOptions& common);
+Verb add_fetch_verb(CLI::App& app, CommonOptions& common);
 Verb add_prune_verb(CLI::App& app, CommonOptions& common);
 Verb add_admin_verb(CLI::App& app, CommonOptions& common);
 /// completion: prints what completes the words of `app` in a shell.
