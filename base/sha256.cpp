@@ -49,11 +49,14 @@ std::string sha256_of_bytes(const void* data, size_t size) {
 }
 
 std::string sha256_of_file(const std::filesystem::path& path, const std::stop_token& stop) {
-  const InputFile file(path.string());
+  return sha256_of_file(InputFile(path.string()), stop);
+}
+
+std::string sha256_of_file(const InputFile& file, const std::stop_token& stop) {
   Sha256 hash;
   std::string block(std::min(kBlockBytes, file.size()), '\0');
   for (uint64_t offset = 0; offset < file.size(); offset += block.size()) {
-    if (stop.stop_requested()) throw std::runtime_error(path.string() + ": hashing was stopped");
+    if (stop.stop_requested()) throw std::runtime_error(file.path() + ": hashing was stopped");
     block.resize(std::min(kBlockBytes, file.size() - offset));
     file.read(block.data(), block.size(), offset);
     hash.add(block.data(), block.size());

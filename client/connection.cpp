@@ -23,6 +23,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds kUnaryDeadline{10};
+constexpr seconds kHashingDeadline{60};
 constexpr seconds kSweepDeadline{120};  // thousands of jobs are planned
 
 template <typename Request, typename Response>
@@ -179,6 +180,15 @@ void Connection::delete_job(const std::string& id) {
   v1::DeleteJobRequest request;
   request.set_id(id);
   call(*this, &v1::Jobs::Stub::DeleteJob, request);
+}
+
+std::vector<v1::Artifact> Connection::list_artifacts(const std::string& id, bool model) {
+  v1::ListArtifactsRequest request;
+  request.set_id(id);
+  request.set_model(model);
+  const v1::ListArtifactsResponse found =
+      call(*this, &v1::Jobs::Stub::ListArtifacts, request, kHashingDeadline);
+  return {found.artifacts().begin(), found.artifacts().end()};
 }
 
 v1::ServerInfo Connection::server_info() {

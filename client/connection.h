@@ -48,6 +48,8 @@ class Connection {
   v1::Job cancel_job(const std::string& id);
   v1::Job resume_job(const std::string& id, bool fresh);
   void delete_job(const std::string& id);
+  /// What an ended job has left: of the model's directory, or else what people want to see.
+  std::vector<v1::Artifact> list_artifacts(const std::string& id, bool model);
   v1::ServerInfo server_info();
   /// From now on the server starts no jobs; or it does again.
   v1::ServerInfo drain_server();

@@ -40,10 +40,11 @@ std::vector<Verb> add_local_verbs(CLI::App& app, CommonOptions& common);
 /// doctor: whether this machine can run jobs.
 Verb add_doctor_verb(CLI::App& app, CommonOptions& common);
 Verb add_sweep_verb(CLI::App& app, CommonOptions& common);
-/// submit, status, watch, list, cancel, resume, delete, prune, logs, report, admin.
+/// submit, status, watch, list, cancel, resume, delete, prune, logs, report, fetch, admin.
 std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common);
 Verb add_list_verb(CLI::App& app, CommonOptions& common);
 Verb add_report_verb(CLI::App& app, CommonOptions& common);
+Verb add_fetch_verb(CLI::App& app, CommonOptions& common);
 Verb add_prune_verb(CLI::App& app, CommonOptions& common);
 Verb add_admin_verb(CLI::App& app, CommonOptions& common);
 /// completion: prints what completes the words of `app` in a shell.

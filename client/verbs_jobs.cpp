@@ -76,6 +76,7 @@ struct SubmitOptions {
   std::vector<std::string> labels;
   std::optional<uint32_t> deadline_s;
   std::optional<uint32_t> ttl_s;
+  std::string webhook;
 };
 
 v1::JobOptions job_options(const SubmitOptions& options) {
@@ -83,6 +84,7 @@ v1::JobOptions job_options(const SubmitOptions& options) {
   if (options.priority) result.set_priority(*options.priority);
   if (options.deadline_s) result.set_deadline_s(*options.deadline_s);
   if (options.ttl_s) result.set_ttl_seconds_after_finished(*options.ttl_s);
+  if (!options.webhook.empty()) result.mutable_notify()->set_webhook(options.webhook);
   add_labels(options.labels, *result.mutable_labels());
   return result;
 }
@@ -353,6 +355,10 @@ Verb submit_verb(CLI::App& app, CommonOptions& common) {
       .add_option("--ttl", options->ttl_s,
                   "Seconds after its end at which the server forgets the job")
       ->type_name("S");
+  command
+      .add_option("--webhook", options->webhook,
+                  "Whom the server tells of the job's end; its operator must allow it")
+      ->type_name("URL");
   return {&command, [options, &common] { return submit_job(*options, common); }};
 }
 
@@ -415,6 +421,7 @@ std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common) {
           app, common, "logs", "Print a job's log", "-f,--follow", "Until the job has ended",
           [&common](const std::string& id, bool follow) { return print_logs(id, follow, common); }),
       add_report_verb(app, common),
+      add_fetch_verb(app, common),
       add_admin_verb(app, common),
   };
 }

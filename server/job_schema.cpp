@@ -15,7 +15,7 @@ namespace {
 
 // Version 4 has the tables of 3, and jobs that are sweeps: an earlier server would run their base.
 // Version 5 has the tables of 4; a spec without a method's name leaves it open.
-constexpr int kSchemaVersion = 5;
+constexpr int kSchemaVersion = 6;
 
 // The columns are what queries need; `body` is the whole v1::Job, v1::Event or v1::JobError.
 constexpr char kSchema[] = R"(
@@ -90,6 +90,19 @@ CREATE TABLE expiries (                          -- when ended jobs are to be de
   at_ms INTEGER NOT NULL
 );
 CREATE INDEX expiries_by_time ON expiries (at_ms);
+)";
+
+// Since version 6.
+constexpr char kSchema6[] = R"(
+CREATE TABLE plans (                             -- of jobs as they were admitted, for people
+  job  INTEGER PRIMARY KEY REFERENCES jobs (number) ON DELETE CASCADE,
+  plan TEXT NOT NULL
+);
+CREATE TABLE notifications (                     -- of ended jobs, that have not been delivered
+  job    INTEGER PRIMARY KEY REFERENCES jobs (number) ON DELETE CASCADE,
+  due_ms INTEGER NOT NULL                        -- Unix time of the next attempt
+);
+CREATE INDEX notifications_by_time ON notifications (due_ms);
 )";
 
 // Of any version: a server that does not know them keeps them up to date all the same.
@@ -199,6 +212,7 @@ SQLite::Database open_job_tables(const std::filesystem::path& path) try {
     if (version < 2) add_claims(database);
     if (version < 3) add_queue(database);
     if (version < 5) name_methods(database);
+    if (version < 6) database.exec(kSchema6);
     database.exec("PRAGMA user_version=" + std::to_string(kSchemaVersion));
     transaction.commit();
   }

@@ -93,6 +93,19 @@ void JobStore::expire(const JobRow& row) {
   table_.expire(row.number, TimeUtil::TimestampToMilliseconds(row.job.end_time()) + ttl_ms);
 }
 
+void JobStore::notify(JobRow& row, bool ended) {
+  if (!row.job.options().has_notify()) return;
+  row.job.clear_notification();
+  table_.notify_at(row.number, 0);
+  if (!ended) return;
+  const auto now = TimeUtil::GetCurrentTime();
+  v1::Notification& notification = *row.job.mutable_notification();
+  notification.set_state(v1::Notification::PENDING);
+  notification.set_id(row.job.id() + "." + std::to_string(row.last_event + 1));
+  *notification.mutable_next_attempt_time() = now;
+  table_.notify_at(row.number, TimeUtil::TimestampToMilliseconds(now));
+}
+
 void JobStore::append(JobRow& row, v1::Event event) {
   table_.append(row, std::move(event));
   ++uncommitted_.events;
@@ -123,6 +136,7 @@ void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reaso
     ++uncommitted_.ended[{state, counted_code(row.job.error().code())}];
     if (state == v1::Job::SUCCEEDED) uncommitted_.last_success = unix_time(row.job.end_time());
   }
+  notify(row, has_ended(state));
   v1::Event event;
   event.mutable_state_change()->set_state(state);
   event.mutable_state_change()->set_attempt(row.job.attempt());
@@ -226,6 +240,33 @@ std::optional<v1::Job> JobStore::find(const std::string& id) {
   return std::move(row->job);
 }
 
+std::vector<std::string> JobStore::due_notifications(int limit) {
+  const std::lock_guard lock(read_mutex_);
+  return reader_.due_notifications(limit);
+}
+
+void JobStore::record_notification(const std::string& id, const v1::Notification& now) {
+  transact([&] {
+    std::optional<JobRow> row = table_.find(id);
+    if (!row || row->job.notification().id() != now.id()) return;
+    *row->job.mutable_notification() = now;
+    const bool pending = now.state() == v1::Notification::PENDING;
+    table_.notify_at(row->number,
+                     pending ? TimeUtil::TimestampToMilliseconds(now.next_attempt_time()) : 0);
+    save(*row);
+  });
+}
+
+void JobStore::put_off_notification(const std::string& id, std::chrono::milliseconds pause) {
+  transact([&] {
+    const std::optional<JobRow> row = table_.find(id);
+    if (!row) return;
+    const bool pending = row->job.notification().state() == v1::Notification::PENDING;
+    const auto now = TimeUtil::TimestampToMilliseconds(TimeUtil::GetCurrentTime());
+    table_.notify_at(row->number, pending ? now + pause.count() : 0);
+  });
+}
+
 JobTotals JobStore::totals() {
   const std::lock_guard lock(mutex_);
   return totals_;
@@ -253,6 +294,11 @@ std::string JobStore::fault() {
 }
 
 std::string JobStore::output_of(const std::string& id) { return read(id).output; }
+
+std::string JobStore::plan_of(const std::string& id) {
+  const std::lock_guard lock(read_mutex_);
+  return reader_.plan(id);
+}
 
 JobPage JobStore::list(const JobQuery& query) {
   const std::lock_guard lock(list_mutex_);

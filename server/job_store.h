@@ -102,6 +102,8 @@ class JobStore {
   std::optional<v1::Job> find(const std::string& id);
   /// Where the job writes: output.path without symbolic links. NOT_FOUND.
   std::string output_of(const std::string& id);
+  /// NewJob.plan; empty if it is not known.
+  std::string plan_of(const std::string& id);
   JobPage list(const JobQuery& query);
   /// The same, and what the page takes into account of recent(): that and nothing later.
   JobListing listing(const JobQuery& query);
@@ -167,6 +169,14 @@ class JobStore {
   void record_failure(const std::string& id, int attempt, const v1::JobError& error);
   std::optional<v1::JobError> reported_failure(const std::string& id, int attempt);
 
+  /// Ended jobs of whose end somebody is to be told by now, the longest due ones first.
+  std::vector<std::string> due_notifications(int limit);
+  /// What is known of such a message now. Does nothing if the job has been resumed or deleted
+  /// meanwhile.
+  void record_notification(const std::string& id, const v1::Notification& now);
+  /// It is due again after `pause`, or never if nobody is to be told any more.
+  void put_off_notification(const std::string& id, std::chrono::milliseconds pause);
+
   JobTotals totals();
   /// How many jobs there are in each state.
   std::map<v1::Job::State, int64_t> counts();
@@ -192,6 +202,8 @@ class JobStore {
   void refuse_full_queue(const std::string& owner);
   /// An ended job is to be deleted when its time comes.
   void expire(const JobRow& row);
+  /// Somebody is to be told of the end that the job has come to, if it asks for that; or of none.
+  void notify(JobRow& row, bool ended);
   void append(JobRow& row, v1::Event event);
   void save(JobRow& row);
   /// The job changes its state, with an event.

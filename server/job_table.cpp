@@ -185,6 +185,7 @@ int64_t JobTable::last_number() {
 
 void JobTable::shift_retries(int64_t ms) {
   prepare(database_, "UPDATE queue SET retry_ms = retry_ms + ? WHERE retry_ms > 0", ms).exec();
+  prepare(database_, "UPDATE notifications SET due_ms = due_ms + ?", ms).exec();
 }
 
 std::vector<QueuedJob> JobTable::queued(int limit) {
@@ -237,7 +238,25 @@ void JobTable::expire(int64_t number, int64_t at_ms) {
 std::vector<std::string> JobTable::expired(int limit) {
   auto query = prepare(database_,
                        "SELECT id FROM expiries JOIN jobs ON job = number WHERE at_ms <= ? "
+                       "AND number NOT IN (SELECT job FROM notifications) "
                        "ORDER BY at_ms LIMIT ?",
+                       now_ms(), limit);
+  std::vector<std::string> ids;
+  while (query.executeStep()) ids.push_back(query.getColumn(0).getString());
+  return ids;
+}
+
+void JobTable::notify_at(int64_t number, int64_t at_ms) {
+  prepare(database_, "DELETE FROM notifications WHERE job = ?", number).exec();
+  if (at_ms > 0) {
+    prepare(database_, "INSERT INTO notifications VALUES (?, ?)", number, at_ms).exec();
+  }
+}
+
+std::vector<std::string> JobTable::due_notifications(int limit) {
+  auto query = prepare(database_,
+                       "SELECT id FROM notifications JOIN jobs ON job = number WHERE due_ms <= ? "
+                       "ORDER BY due_ms LIMIT ?",
                        now_ms(), limit);
   std::vector<std::string> ids;
   while (query.executeStep()) ids.push_back(query.getColumn(0).getString());
@@ -366,10 +385,19 @@ JobRow JobTable::insert(const NewJob& job) {
           Blob{row.job.SerializeAsString()}, job.owner)
       .exec();
   row.number = database_.getLastInsertRowid();
+  if (!job.plan.empty()) {
+    prepare(database_, "INSERT INTO plans VALUES (?, ?)", row.number, job.plan).exec();
+  }
   for (const auto& [key, value] : job.options.labels()) {
     prepare(database_, "INSERT INTO labels VALUES (?, ?, ?)", key, value, row.number).exec();
   }
   return row;
+}
+
+std::string JobTable::plan(const std::string& id) {
+  auto query =
+      prepare(database_, "SELECT plan FROM plans JOIN jobs ON job = number WHERE id = ?", id);
+  return query.executeStep() ? query.getColumn(0).getString() : "";
 }
 
 void JobTable::save(JobRow& row) {

@@ -24,7 +24,7 @@ struct NewJob {
   v1::JobOptions options;
   v1::Resources::Launcher launcher = v1::Resources::local;
   int64_t memory = 0;     ///< bytes of the host that all ranks together take
-  std::string plan = {};  ///< for people (v1::Job.plan); not stored
+  std::string plan = {};  ///< for people (v1::Job.plan)
   std::optional<v1::SweepSpec> sweep = {};
   v1::SweepSize sweep_size = {};  ///< of a sweep
   std::string traceparent = {};   ///< empty: none
@@ -120,7 +120,7 @@ class JobTable {
   /// The row stands in the queue from now on, or not any more.
   void enqueue(const JobRow& row);
   void dequeue(int64_t number);
-  /// Moves the retry times of the whole queue.
+  /// Moves the retry times of the whole queue, and of what is to be told.
   void shift_retries(int64_t ms);
   /// Of the queue whose retry_time has come, in its order: the first so many that run here, and the
   /// first so many that run elsewhere.
@@ -131,8 +131,12 @@ class JobTable {
   int queue_position(int64_t number);
   /// The job is to be deleted then (Unix time in ms); 0: never.
   void expire(int64_t number, int64_t at_ms);
-  /// Jobs whose time that is.
+  /// Jobs whose time that is, and of whose end nobody is still to be told.
   std::vector<std::string> expired(int limit);
+  /// Somebody is to be told then (Unix time in ms) that the job has ended; 0: nobody is.
+  void notify_at(int64_t number, int64_t at_ms);
+  /// Jobs for which that time has come, in its order.
+  std::vector<std::string> due_notifications(int limit);
   /// Jobs in the queue, of this owner if one is given.
   int count_queued(const std::optional<std::string>& owner);
   std::map<v1::Job::State, int64_t> counts();
@@ -144,6 +148,8 @@ class JobTable {
 
   /// The number of the newest job that there has ever been; 0: none.
   int64_t last_number();
+  /// NewJob.plan of the job; empty if it is not known.
+  std::string plan(const std::string& id);
   /// A queued job with a new id.
   JobRow insert(const NewJob& job);
   void save(JobRow& row);

@@ -21,6 +21,7 @@
 #include "server/job_query.h"
 #include "server/job_removal.h"
 #include "server/log_format.h"
+#include "server/start_stream.h"
 #include "server/sweep_admission.h"
 #include "server/sweep_directory.h"
 #include "server/trace_context.h"
@@ -153,26 +154,18 @@ JobsService::JobsService(const JobsContext& context)
       gate_(context.gate),
       machine_(context.machine),
       drain_(context.drain),
-      view_(context.view) {}
+      view_(context.view),
+      webhooks_(context.webhooks),
+      transfers_(context.transfers),
+      models_leave_(context.models_leave) {}
 
-template <class Message, class Make>
-grpc::ServerWriteReactor<Message>* JobsService::start_stream(
-    const char* method, const grpc::CallbackServerContext& context, const std::string& id,
-    const Make& make) {
-  grpc::ServerWriteReactor<Message>* reactor = nullptr;
-  const CallOrigin origin = origin_of(context);
-  const grpc::Status status =
-      gate_.serve(method, origin, Role::kRead, id, [&](const Caller& caller, std::string&) {
-        auto stream = make();
-        streams_.add(stream, holder_of(caller, origin));
-        reactor = stream.get();  // kept by the pump until the call is over
-      });
-  return status.ok() ? reactor : new RefusedStream<Message>(status);
+v1::Job JobsService::stored(const std::string& id) {
+  check_id(id);
+  return store_.get(id);
 }
 
 void JobsService::require_own_job(const Caller& caller, const std::string& id) {
-  check_id(id);
-  require_owner(caller, store_.get(id).owner());
+  require_owner(caller, stored(id).owner());
 }
 
 bool JobsService::is_missing(const std::string& id) {
@@ -227,6 +220,7 @@ v1::Job JobsService::create(const v1::CreateJobRequest& request, const Caller& c
     }
   }
   if (request.options().priority() > 0) require_role(caller, Role::kAdmin);
+  webhooks_.require(request.options());
   require_space();
   NewJob admitted = admit(request, machine_, paths_);
   require_own_output(admitted, caller);
@@ -252,8 +246,7 @@ grpc::Status JobsService::GetJob(const CallOrigin& origin, const v1::GetJobReque
 }
 
 v1::Job JobsService::get(const std::string& id) {
-  check_id(id);
-  v1::Job job = store_.get(id);
+  v1::Job job = stored(id);
   describe(job);
   return job;
 }
@@ -311,18 +304,19 @@ grpc::Status JobsService::ListQueue(const CallOrigin& origin, int limit,
 
 grpc::ServerWriteReactor<v1::Event>* JobsService::WatchJob(grpc::CallbackServerContext* context,
                                                            const v1::WatchJobRequest* request) {
-  return start_stream<v1::Event>("WatchJob", *context, request->id(), [&] {
-    check_id(request->id());
-    check_not_negative("after_seq", request->after_seq());
-    return std::make_shared<EventStream>(streams_, store_, *request);
-  });
+  return start_stream<v1::Event>({"WatchJob", Role::kRead, streams_}, *context, request->id(),
+                                 [&](const Caller&) {
+                                   check_id(request->id());
+                                   check_not_negative("after_seq", request->after_seq());
+                                   return std::make_shared<EventStream>(streams_, store_, *request);
+                                 });
 }
 
 grpc::ServerWriteReactor<v1::JobChange>* JobsService::WatchJobs(
     grpc::CallbackServerContext* context, const v1::WatchJobsRequest* request) {
-  return start_stream<v1::JobChange>("WatchJobs", *context, "", [&] {
-    return std::make_shared<ChangesStream>(streams_, store_, *request);
-  });
+  return start_stream<v1::JobChange>(
+      {"WatchJobs", Role::kRead, streams_}, *context, "",
+      [&](const Caller&) { return std::make_shared<ChangesStream>(streams_, store_, *request); });
 }
 
 grpc::Status JobsService::CancelJob(const CallOrigin& origin, const v1::CancelJobRequest& request,
@@ -392,13 +386,14 @@ grpc::Status JobsService::DeleteJob(const CallOrigin& origin, const v1::DeleteJo
 
 grpc::ServerWriteReactor<v1::LogChunk>* JobsService::GetLogs(grpc::CallbackServerContext* context,
                                                              const v1::GetLogsRequest* request) {
-  return start_stream<v1::LogChunk>("GetLogs", *context, request->id(), [&] {
-    check_id(request->id());
-    check_not_negative("offset", request->offset());
-    check_not_negative("tail_bytes", request->tail_bytes());
-    check_not_negative("limit_bytes", request->limit_bytes());
-    return std::make_shared<LogStream>(streams_, store_, state_.log(request->id()), *request);
-  });
+  return start_stream<v1::LogChunk>(
+      {"GetLogs", Role::kRead, streams_}, *context, request->id(), [&](const Caller&) {
+        check_id(request->id());
+        check_not_negative("offset", request->offset());
+        check_not_negative("tail_bytes", request->tail_bytes());
+        check_not_negative("limit_bytes", request->limit_bytes());
+        return std::make_shared<LogStream>(streams_, store_, state_.log(request->id()), *request);
+      });
 }
 
 v1::ServerInfo JobsService::server_info() {

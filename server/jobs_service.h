@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dotresize/v1/jobs.grpc.pb.h"
+#include "server/artifacts.h"
 #include "server/call_gate.h"
 #include "server/drain.h"
 #include "server/job_admission.h"
@@ -17,6 +18,7 @@
 #include "server/state_dir.h"
 #include "server/stream_pump.h"
 #include "server/trash.h"
+#include "server/webhooks.h"
 
 namespace dotresize {
 
@@ -31,13 +33,17 @@ struct JobsContext {
   const Machine& machine;
   Drain& drain;
   const QueueView& view;
+  const WebhookPolicy& webhooks;
+  StreamPump& transfers;      ///< of files, which keep nobody waiting who follows a job
+  bool models_leave = false;  ///< GetArtifact also sends models, to their owners
 };
 
 /// The public API (proto/dotresize/v1/jobs.proto) on top of the job table; the
 /// scheduler runs the jobs.
 class JobsService final
-    : public v1::Jobs::WithCallbackMethod_WatchJob<v1::Jobs::WithCallbackMethod_WatchJobs<
-          v1::Jobs::WithCallbackMethod_GetLogs<v1::Jobs::Service>>> {
+    : public v1::Jobs::WithCallbackMethod_WatchJob<
+          v1::Jobs::WithCallbackMethod_WatchJobs<v1::Jobs::WithCallbackMethod_GetLogs<
+              v1::Jobs::WithCallbackMethod_GetArtifact<v1::Jobs::Service>>>> {
  public:
   explicit JobsService(const JobsContext& context);
 
@@ -73,6 +79,10 @@ class JobsService final
   }
   grpc::ServerWriteReactor<v1::LogChunk>* GetLogs(grpc::CallbackServerContext* context,
                                                   const v1::GetLogsRequest* request) override;
+  grpc::Status ListArtifacts(grpc::ServerContext* context, const v1::ListArtifactsRequest* request,
+                             v1::ListArtifactsResponse* response) override;
+  grpc::ServerWriteReactor<v1::ArtifactChunk>* GetArtifact(
+      grpc::CallbackServerContext* context, const v1::GetArtifactRequest* request) override;
   grpc::Status GetServerInfo(grpc::ServerContext* context, const v1::GetServerInfoRequest*,
                              v1::ServerInfo* response) override {
     return GetServerInfo(origin_of(*context), *response);
@@ -98,14 +108,22 @@ class JobsService final
   grpc::Status ResumeJob(const CallOrigin& origin, const v1::ResumeJobRequest& request,
                          v1::Job& response);
   grpc::Status DeleteJob(const CallOrigin& origin, const v1::DeleteJobRequest& request);
+  /// GetArtifact of a file that is no model's.
+  grpc::Status ReadArtifact(const CallOrigin& origin, const std::string& id,
+                            const std::string& name, const std::function<void(ArtifactFile)>& take);
   grpc::Status GetServerInfo(const CallOrigin& origin, v1::ServerInfo& response);
   grpc::Status DrainServer(const CallOrigin& origin, v1::ServerInfo& response);
   grpc::Status ResumeServer(const CallOrigin& origin, v1::ServerInfo& response);
 
  private:
+  struct StreamKind {
+    const char* method;
+    Role least;
+    StreamPump& pump;
+  };
   /// CallGate::serve() for a stream, which it returns, or one that is refused.
   template <class Message, class Make>
-  grpc::ServerWriteReactor<Message>* start_stream(const char* method,
+  grpc::ServerWriteReactor<Message>* start_stream(const StreamKind& kind,
                                                   const grpc::CallbackServerContext& context,
                                                   const std::string& id, const Make& make);
   /// NOT_FOUND, PERMISSION_DENIED.
@@ -123,6 +141,18 @@ class JobsService final
                          const grpc::ServerContext& context);
   /// The sweep of this job, with its results as far as there are some.
   v1::Sweep describe_sweep(v1::Job job);
+  /// As the table has it. INVALID_ARGUMENT, NOT_FOUND.
+  v1::Job stored(const std::string& id);
+  /// PERMISSION_DENIED unless the caller may fetch the job's model.
+  void require_model(const Caller& caller, const v1::Job& job) const;
+  JobArtifacts artifacts_of(const v1::Job& job);
+  struct OpenArtifact {
+    JobArtifacts::Entry entry;
+    ArtifactFile file;
+  };
+  OpenArtifact open_artifact(const Caller& caller, const std::string& id, const std::string& name);
+  void list_artifacts(const JobArtifacts& artifacts, const v1::ListArtifactsRequest& request,
+                      v1::ListArtifactsResponse& response);
   /// As GetJob has it.
   v1::Job get(const std::string& id);
   /// Nothing if it is not in the queue any more.
@@ -142,7 +172,11 @@ class JobsService final
   const Machine& machine_;
   Drain& drain_;
   const QueueView& view_;
+  const WebhookPolicy& webhooks_;
+  StreamPump& transfers_;
+  const bool models_leave_;
   std::timed_mutex planning_;  ///< of a sweep
+  std::timed_mutex hashing_;   ///< of artifacts
 };
 
 }  // namespace dotresize

@@ -14,7 +14,7 @@
 #include "base/input_file.h"
 #include "base/parse_number.h"
 #include "base/printable.h"
-#include "server/endpoint.h"
+#include "server/http_url.h"
 #include "server/kubernetes_jobs.h"
 
 namespace dotresize {
@@ -31,36 +31,11 @@ constexpr std::chrono::seconds kConnectLimit{5};
 constexpr std::chrono::seconds kAnswerLimit{10};  // of one answer
 constexpr int kLongestRetryAfterS = 60;
 
-/// What stands between scheme and path, with a port, and the path.
-struct ApiAddress {
-  Endpoint endpoint;
-  std::string prefix;
-};
-
-/// As a client of TLS wants it: an address of IPv6 without its brackets.
-std::string host_of(const Endpoint& endpoint) {
-  const std::string& host = endpoint.host;
-  const bool bracketed = host.starts_with('[') && host.ends_with(']');
-  return bracketed ? host.substr(1, host.size() - 2) : host;
-}
-
-bool is_host(const Endpoint& endpoint) {
-  const std::string host = host_of(endpoint);
-  const bool bracketed = host.size() < endpoint.host.size();
-  return !host.empty() && is_plain_word(host, bracketed ? "-.:" : "-.");
-}
-
-std::optional<ApiAddress> parse_url(const std::string& url) {
-  if (!url.starts_with(kScheme)) return std::nullopt;
-  const std::string rest = url.substr(kScheme.size());
-  const size_t slash = std::min(rest.find('/'), rest.size());
-  std::string authority = rest.substr(0, slash);
-  if (!endpoint_fault(authority).empty()) authority += ":443";
-  std::string prefix = rest.substr(slash);
-  while (prefix.ends_with('/')) prefix.pop_back();
-  if (!endpoint_fault(authority).empty() || !is_plain_word(prefix, "/-_.:~")) return std::nullopt;
-  const ApiAddress address = {split_endpoint(authority), prefix};
-  return is_host(address.endpoint) ? std::optional(address) : std::nullopt;
+std::optional<HttpUrl> parse_url(const std::string& text) {
+  std::optional<HttpUrl> url = parse_http_url(text);
+  if (!url || !url->tls || !url->query.empty()) return std::nullopt;
+  while (url->path.ends_with('/')) url->path.pop_back();
+  return url;
 }
 
 std::string trimmed(const std::string& text) {
@@ -156,8 +131,8 @@ KubernetesAccess complete_access(KubernetesAccess access) {
 KubernetesApi::KubernetesApi(const KubernetesAccess& access)
     : path_("/apis/kubeflow.org/v2beta1/namespaces/" + access.space + "/mpijobs"),
       token_(read_token(access.token)) {
-  const ApiAddress address = parse_url(access.url).value();
-  path_ = address.prefix + path_;
+  const HttpUrl address = parse_url(access.url).value();
+  path_ = address.path + path_;
   client_ = std::make_unique<httplib::SSLClient>(host_of(address.endpoint), address.endpoint.port);
   client_->set_ca_cert_path(InputFile(access.ca.string()).path());
   client_->set_connection_timeout(kConnectLimit);

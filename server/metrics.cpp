@@ -128,7 +128,7 @@ std::vector<MetricFamily> families_of(const ServerFigures& figures) {
   add_jobs(figures, families);
   add_resources(figures, families);
   add_totals(figures.totals, families);
-  families.gauge("dotresize_streams", "Open WatchJob, WatchJobs and GetLogs calls.",
+  families.gauge("dotresize_streams", "Open WatchJob, WatchJobs, GetLogs and GetArtifact calls.",
                  figures.streams);
   families.gauge("dotresize_state_free_bytes", "Free space on the disk of the state directory.",
                  static_cast<double>(figures.state_free_bytes));

@@ -22,7 +22,7 @@ struct ServerFigures {
   double queue_head_age_s = 0.0;           ///< since the job at the head was queued; 0: none is
   JobTotals totals;
   double longest_silence_s = 0.0;                   ///< of a running job's heartbeats; 0: none runs
-  int streams = 0;                                  ///< open WatchJob, WatchJobs and GetLogs calls
+  int streams = 0;                                  ///< open calls that stream
   bool serving = true;                              ///< what grpc.health.v1 says
   Amounts capacity;                                 ///< of the machine for jobs
   Amounts used;                                     ///< by jobs that run

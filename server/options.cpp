@@ -105,6 +105,19 @@ void add_access_options(CLI::App& app, ServerOptions& options) {
       ->type_name("DIR")
       ->envname("DOTRESIZE_ALLOW_ROOT")
       ->delimiter(':');
+  app.add_flag("--allow-model-fetch", options.allow_model_fetch,
+               "Let owners of jobs, and admins, fetch the models over the API")
+      ->envname("DOTRESIZE_ALLOW_MODEL_FETCH");
+  app.add_option("--allow-webhook", options.webhooks.prefixes,
+                 "URL under which jobs may have somebody told of their ends, "
+                 "https://ci.example.com/hooks say; may be given several times (default: none)")
+      ->type_name("URL")
+      ->envname("DOTRESIZE_ALLOW_WEBHOOK")
+      ->delimiter(' ');
+  app.add_option("--webhook-secret", options.webhooks.secret,
+                 "File with the key that signs these messages, closed to other users")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_WEBHOOK_SECRET");
 }
 
 /// How it is watched.

@@ -11,6 +11,7 @@
 #include "server/job_store.h"
 #include "server/launcher.h"
 #include "server/log_format.h"
+#include "server/webhooks.h"
 
 namespace dotresize {
 
@@ -26,7 +27,9 @@ struct ServerOptions {
   bool insecure =
       false;  ///< an address that others reach, though clients need not say who they are
   std::vector<std::filesystem::path>
-      allow_roots;                            ///< where jobs may read and write; none: anywhere
+      allow_roots;                 ///< where jobs may read and write; none: anywhere
+  bool allow_model_fetch = false;  ///< GetArtifact also sends models
+  WebhookOptions webhooks;
   std::string log_level = "info";             ///< of spdlog: debug, info, warn or error
   int max_ranks = 8;                          ///< running at the same time, over all jobs
   int gpus = -1;                              ///< that jobs may have; negative: all that are found

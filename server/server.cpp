@@ -28,6 +28,9 @@ constexpr int kWorkerThreads = 32;
 // jobs leave.
 constexpr int kReservedDescriptors = 256;
 constexpr int kReservedFromWorkers = 96;
+// Each has a file open.
+constexpr int kTransfersOfOne = 8;
+constexpr size_t kTransfers = 64;
 constexpr std::chrono::seconds kShutdownGrace{3};
 constexpr std::chrono::seconds kLongestRound{30};
 constexpr std::chrono::seconds kHealthAge{1};
@@ -147,8 +150,11 @@ Server::Server(const ServerOptions& options)
       access_(options.tokens),
       audit_(state_.root() / "audit.jsonl"),
       gate_(access_, audit_, options.max_rate),
+      webhooks_(options.webhooks),
       streams_(store_.changes(), options.max_streams),
-      jobs_({store_, state_, trash_, streams_, paths_, gate_, machine_, drain_, view_}),
+      transfers_(store_.changes(), kTransfersOfOne, kTransfers),
+      jobs_({store_, state_, trash_, streams_, paths_, gate_, machine_, drain_, view_, webhooks_,
+             transfers_, options.allow_model_fetch}),
       workers_(store_, heartbeats_) {
   check_remote_launchers(options);
   launchers_ = std::make_unique<Launchers>(
@@ -163,6 +169,7 @@ Server::Server(const ServerOptions& options)
                                                    paths_, machine_, drain_, view_},
                                   SchedulerLimits{options.max_attempts, options.heartbeat_timeout,
                                                   options.retry_delay, options.max_remote_jobs});
+  notifier_ = std::make_unique<Notifier>(store_, webhooks_, options.webhooks.secret);
   watchdog_ = std::make_unique<Watchdog>(
       "unix:" + socket().string(), [this] { return first_fault(health()); },
       [this](bool serving) {
@@ -183,7 +190,9 @@ Server::Server(const ServerOptions& options)
 Server::~Server() {
   http_.reset();
   watchdog_.reset();
+  notifier_.reset();
   streams_.stop();
+  transfers_.stop();
   for (GuardedServer* server : grpc_servers()) server->shutdown(kShutdownGrace);
 }
 
@@ -295,7 +304,7 @@ ServerFigures Server::figures() {
   figures.launched = view_.launched();
   for (const v1::Resources::Launcher launcher : machine_.launchers) figures.launched[launcher];
   figures.drained = drain_.is_on();
-  figures.streams = streams_.size();
+  figures.streams = streams_.size() + transfers_.size();
   figures.serving = first_fault(health()).empty();
   figures.queue_held = scheduler_->is_held();
   std::error_code error;

@@ -15,6 +15,7 @@
 #include "server/jobs_service.h"
 #include "server/launcher.h"
 #include "server/metrics.h"
+#include "server/notifier.h"
 #include "server/options.h"
 #include "server/queue_view.h"
 #include "server/resources.h"
@@ -73,7 +74,9 @@ class Server {
   std::mutex health_mutex_;
   std::vector<HealthCheck> health_;
   std::chrono::steady_clock::time_point health_time_;  ///< of `health_`
+  WebhookPolicy webhooks_;
   StreamPump streams_;
+  StreamPump transfers_;
   JobsService jobs_;
   WorkersService workers_;
   std::string endpoint_;
@@ -82,6 +85,7 @@ class Server {
   std::unique_ptr<GuardedServer> remote_workers_server_;  ///< null without --workers
   std::unique_ptr<Launchers> launchers_;
   std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Notifier> notifier_;
   std::unique_ptr<Watchdog> watchdog_;
   std::unique_ptr<WebPages> pages_;   ///< may be null
   std::unique_ptr<HttpServer> http_;  ///< last: it asks all the others

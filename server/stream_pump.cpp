@@ -5,7 +5,6 @@
 namespace dotresize {
 namespace {
 
-constexpr size_t kMaxStreams = 1024;
 // Logs are files: nobody tells of their growth.
 constexpr std::chrono::milliseconds kLogInterval{250};
 // Many changes in a row are one.
@@ -13,8 +12,8 @@ constexpr std::chrono::milliseconds kLeastInterval{20};
 
 }  // namespace
 
-StreamPump::StreamPump(const ChangeSignal& changes, int max_streams)
-    : changes_(changes), max_streams_(max_streams) {
+StreamPump::StreamPump(const ChangeSignal& changes, int max_streams, size_t max_total)
+    : changes_(changes), max_streams_(max_streams), max_total_(max_total) {
   pump_ = std::thread([this] { pump(); });
   watcher_ = std::thread([this] { watch_changes(); });
 }
@@ -32,9 +31,9 @@ StreamPump::~StreamPump() {
 void StreamPump::add(const std::shared_ptr<Stream>& stream, const std::string& caller) {
   {
     const std::lock_guard lock(mutex_);
-    if (streams_.size() >= kMaxStreams || callers_[caller] >= max_streams_) {
+    if (streams_.size() >= max_total_ || callers_[caller] >= max_streams_) {
       throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_STREAMS",
-                      "too many clients follow jobs on this server; try again later");
+                      "too many calls of this kind are open on this server; try again later");
     }
     ++callers_[caller];
     streams_[stream.get()] = {stream, caller};

@@ -17,8 +17,8 @@
 
 namespace dotresize {
 
-/// Answers all open WatchJob, WatchJobs and GetLogs calls with two threads of its own, in turn:
-/// none takes a thread, and none waits longer because another one has much to send.
+/// Answers all open calls that it is given with two threads of its own, in turn: none takes a
+/// thread, and none waits longer because another one has much to send.
 class StreamPump {
  public:
   class Stream {
@@ -28,8 +28,8 @@ class StreamPump {
     virtual void advance() = 0;
   };
 
-  /// `max_streams`: of one caller.
-  StreamPump(const ChangeSignal& changes, int max_streams);
+  /// `max_streams`: of one caller. `max_total`: of all.
+  StreamPump(const ChangeSignal& changes, int max_streams, size_t max_total = 1024);
   ~StreamPump();
 
   /// Advances the stream from now on, whenever a job changes. RESOURCE_EXHAUSTED if there are too
@@ -59,6 +59,7 @@ class StreamPump {
 
   const ChangeSignal& changes_;
   const int max_streams_;
+  const size_t max_total_;
   mutable std::mutex mutex_;
   std::condition_variable filled_;
   std::map<Stream*, Entry> streams_;

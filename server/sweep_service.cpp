@@ -68,6 +68,7 @@ v1::Sweep JobsService::create_sweep(const v1::CreateSweepRequest& request, const
     }
   }
   if (request.options().priority() > 0) require_role(caller, Role::kAdmin);
+  webhooks_.require(request.options());
   require_space();
   AdmittedSweep admitted;
   {

@@ -64,6 +64,28 @@ std::string age_text(const Timestamp& time, std::time_t now) {
   return format_duration(seconds_between(time, current)) + " ago";
 }
 
+namespace {
+
+/// Whom the server tells of the job's end, and how far that is.
+void add_notification(const v1::Job& job, Rows& rows) {
+  if (!job.options().has_notify()) return;
+  const v1::Notification& notification = job.notification();
+  rows.push_back({"notifies", printable(job.options().notify().webhook())});
+  if (notification.state() == v1::Notification::STATE_UNSPECIFIED) return;  // not before its end
+  std::string text = counted(notification.attempts(), "attempt");
+  if (notification.state() == v1::Notification::DELIVERED) {
+    text = "delivered at " + date_text(notification.last_attempt_time()) + ", after " + text;
+  } else {
+    text = (notification.state() == v1::Notification::PENDING ? "not delivered yet, "
+                                                              : "given up after ") +
+           text;
+    if (!notification.last_error().empty()) text += ": " + printable(notification.last_error());
+  }
+  rows.push_back({"", text});
+}
+
+}  // namespace
+
 std::vector<std::vector<std::string>> job_rows(const v1::Job& job, std::time_t now) {
   Rows rows = {{"job", printable(job.id())},
                {"name", printable(job.spec().name())},
@@ -99,6 +121,7 @@ std::vector<std::vector<std::string>> job_rows(const v1::Job& job, std::time_t n
   if (job.has_end_time()) rows.push_back({"ended", date_text(job.end_time())});
   if (job.has_start_time()) rows.push_back({"took", time_taken(job, now)});
   if (job.has_error()) rows.push_back({"error", error_text(job.error())});
+  add_notification(job, rows);
   if (job.unfinished_bytes() > 0) {
     rows.push_back({"unfinished", human_bytes(job.unfinished_bytes()) + "; dotresize resume " +
                                       printable(job.id()) + " goes on from there"});

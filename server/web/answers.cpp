@@ -2,11 +2,16 @@
 
 #include <httplib.h>
 
+#include <algorithm>
+#include <memory>
+#include <utility>
+
 namespace dotresize {
 namespace {
 
 constexpr char kHtml[] = "text/html; charset=utf-8";
 constexpr int kSeeOther = 303;
+constexpr size_t kFileChunkBytes = size_t{256} << 10;
 
 constexpr char kPolicyOfPages[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -47,6 +52,22 @@ void send_asset(httplib::Response& response, const Asset& asset) {
   set_security_headers(response);
   response.set_header("Cache-Control", "public, max-age=31536000, immutable");
   response.set_content(asset.content, asset.type);
+}
+
+void send_file(httplib::Response& response, ArtifactFile file) {
+  set_security_headers(response);
+  response.set_header("Content-Security-Policy", "sandbox; default-src 'none'");
+  response.set_header("Content-Disposition", "attachment");
+  response.set_header("Cache-Control", "no-store");
+  const auto size = static_cast<size_t>(file.size());
+  const auto shared = std::make_shared<const ArtifactFile>(std::move(file));
+  response.set_content_provider(size, "application/octet-stream",
+                                [shared](size_t offset, size_t length, httplib::DataSink& sink) {
+                                  const std::string data =
+                                      shared->read(static_cast<int64_t>(offset),
+                                                   std::min(length, kFileChunkBytes));
+                                  return !data.empty() && sink.write(data.data(), data.size());
+                                });
 }
 
 void send_to(httplib::Response& response, const std::string& path) {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "server/artifacts.h"
 #include "server/web/assets.h"
 
 namespace httplib {
@@ -19,6 +20,9 @@ void send_report(httplib::Response& response, const std::string& html);
 
 /// A file that browsers may keep.
 void send_asset(httplib::Response& response, const Asset& asset);
+
+/// A file to be kept, not shown; of a request for a range of its bytes that range.
+void send_file(httplib::Response& response, ArtifactFile file);
 
 /// To a page of this server, after a form.
 void send_to(httplib::Response& response, const std::string& path);

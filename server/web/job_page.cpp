@@ -120,6 +120,7 @@ std::string job_page_html(const JobPageView& view, std::time_t now) {
   }
   set_embedded(dictionary, "ACTIONS", actions_html(actions_on(job), view.form_token));
   if (view.has_report_page) dictionary.ShowSection("REPORT");
+  if (has_ended(job.state()) && !view.log_tail.empty()) dictionary.ShowSection("FILES");
   set_embedded(dictionary, "BLOCKS", blocks_html(page_of(view, now)));
   return expand_template(job_template(), "job.html", dictionary);
 }

@@ -96,6 +96,10 @@ void WebPages::add_pages(httplib::Server& server) {
              guarded([this](const Visitor& visitor, const Request& request, Response& response) {
                show_report(visitor, id_in(request), response);
              }));
+  server.Get(R"(/jobs/([A-Za-z0-9-]{1,64})/files/([A-Za-z0-9._/-]{1,64}))",
+             guarded([this](const Visitor& visitor, const Request& request, Response& response) {
+               send_artifact(visitor, request, response);
+             }));
 }
 
 void WebPages::add_forms(httplib::Server& server) {
@@ -199,6 +203,12 @@ void WebPages::show_report(const Visitor& visitor, const std::string& id, Respon
                    "job " + id + " has no report: it is " + state_name(job));
   }
   send_report(response, page_html(read_report(visitor, job)));
+}
+
+void WebPages::send_artifact(const Visitor& visitor, const Request& request, Response& response) {
+  require(
+      context_.jobs.ReadArtifact(visitor.origin, id_in(request), request.matches[2],
+                                 [&](ArtifactFile file) { send_file(response, std::move(file)); }));
 }
 
 v1::Job WebPages::get_job(const Visitor& visitor, const std::string& id) {

@@ -56,6 +56,10 @@ class WebPages {
   void show_job(const Visitor& visitor, const std::string& id, httplib::Response& response);
   void show_report(const Visitor& visitor, const std::string& id, httplib::Response& response);
 
+  /// A file that the job has left, but none of its model's.
+  void send_artifact(const Visitor& visitor, const httplib::Request& request,
+                     httplib::Response& response);
+
   // Calls of the API; they throw the ApiError of one that is refused.
   v1::Job get_job(const Visitor& visitor, const std::string& id);
   v1::ListJobsResponse list_jobs(const Visitor& visitor, const v1::ListJobsRequest& request);

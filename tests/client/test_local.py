@@ -109,8 +109,8 @@ def test_usage_errors(offline, arguments):
 
 
 @pytest.mark.parametrize("verb", [
-    "init", "run", "plan", "eval", "verify", "doctor", "submit", "status", "watch", "list", "cancel", "delete",
-    "prune", "logs", "report", "completion", "admin"])
+    "init", "run", "plan", "eval", "verify", "export", "doctor", "submit", "status", "watch", "list", "cancel", "delete",
+    "prune", "logs", "report", "fetch", "completion", "admin"])
 def test_every_verb_explains_itself(offline, verb):
     help_text = offline(verb, "--help").stdout
     assert "Examples:" in help_text and f"dotresize {verb}" in help_text

@@ -99,8 +99,10 @@ class Services {
   CallGate gate_{access_, audit_, /*max_rate=*/0};
   Heartbeats heartbeats_;
   StreamPump streams_{store_.changes(), kMaxStreams};
-  JobsService jobs_service_{
-      {store_, state_, trash_, streams_, paths_, gate_, machine_, drain_, view_}};
+  WebhookPolicy webhooks_{{}};
+  StreamPump transfers_{store_.changes(), kMaxStreams};
+  JobsService jobs_service_{{store_, state_, trash_, streams_, paths_, gate_, machine_, drain_,
+                             view_, webhooks_, transfers_, /*models_leave=*/true}};
   WorkersService workers_service_{store_, heartbeats_};
   AttemptToken token_ = make_attempt_token();
   std::unique_ptr<grpc::Server> server_;
@@ -278,6 +280,10 @@ void Session::make(const v1::FuzzedCall& call) {
       return void(job_call(&Stub::DeleteJob, call.delete_job()));
     case v1::FuzzedCall::kGetLogs:
       return follow(&Stub::GetLogs, call.get_logs());
+    case v1::FuzzedCall::kListArtifacts:
+      return void(job_call(&Stub::ListArtifacts, call.list_artifacts()));
+    case v1::FuzzedCall::kGetArtifact:
+      return follow(&Stub::GetArtifact, call.get_artifact());
     case v1::FuzzedCall::kGetServerInfo:
       return void(job_call(&Stub::GetServerInfo, call.get_server_info()));
     case v1::FuzzedCall::kDrainServer:

@@ -149,6 +149,9 @@ TEST_F(Store, NoPathOfAnUnfinishedJobIsTouchedByAnother) {
   EXPECT_EQ(code(clashes[0]), grpc::StatusCode::OK) << "it has ended";
 }
 
+/// Takes back what version 6 of the schema has added.
+const std::string kWithoutSchema6 = "DROP TABLE plans; DROP TABLE notifications;";
+
 TEST_F(Store, AJobOfTheFourthSchemaKeepsTheMethodThatItHadWithoutItsName) {
   NewJob sized = new_job("sized");
   sized.request_id = "sized";
@@ -157,7 +160,7 @@ TEST_F(Store, AJobOfTheFourthSchemaKeepsTheMethodThatItHadWithoutItsName) {
   const std::string id = store_.create(sized).id();
   {
     SQLite::Database database(file_.string(), SQLite::OPEN_READWRITE);
-    database.exec("PRAGMA user_version=4");
+    database.exec(kWithoutSchema6 + "PRAGMA user_version=4");
   }
   JobStore migrated(file_);
   EXPECT_TRUE(migrated.get(id).spec().method().has_name());
@@ -166,8 +169,9 @@ TEST_F(Store, AJobOfTheFourthSchemaKeepsTheMethodThatItHadWithoutItsName) {
   EXPECT_THROW(migrated.create(sized), ApiError);
 }
 
-/// Takes back what version 3 of the schema has added.
+/// Takes back what version 3 of the schema has added, and those after it.
 const std::string kWithoutSchema3 =
+    kWithoutSchema6 +
     "DROP TABLE queue; DROP TABLE labels; DROP TABLE expiries; DROP INDEX jobs_by_owner;"
     "DROP INDEX jobs_by_owner_and_state; DROP INDEX jobs_by_name_and_state;"
     "ALTER TABLE jobs DROP COLUMN owner;";
@@ -253,6 +257,44 @@ TEST_F(Store, EndedJobsExpireUnlessTheyAreQueuedAgain) {
   job.options.set_ttl_seconds_after_finished(3600);
   store_.request_cancel(store_.create(job).id());
   EXPECT_THAT(store_.expired(10), IsEmpty());
+}
+
+TEST_F(Store, AnEndIsToBeToldUntilItIsAndTheJobStaysForSoLong) {
+  NewJob job = new_job("a");
+  job.options.set_ttl_seconds_after_finished(0);
+  job.options.mutable_notify()->set_webhook("https://ci.example.com/");
+  const std::string id = store_.create(job).id();
+  EXPECT_THAT(store_.due_notifications(10), IsEmpty());
+  store_.request_cancel(id);
+  EXPECT_THAT(store_.due_notifications(10), ElementsAre(id));
+  EXPECT_THAT(store_.expired(10), IsEmpty());
+  v1::Notification told = store_.get(id).notification();
+  EXPECT_EQ(told.state(), v1::Notification::PENDING);
+
+  store_.put_off_notification(id, std::chrono::hours(1));
+  EXPECT_THAT(store_.due_notifications(10), IsEmpty());
+  store_.shift_retries(std::chrono::hours(-2));  // the clock was set
+  EXPECT_THAT(store_.due_notifications(10), ElementsAre(id));
+
+  v1::Notification of_another_end = told;
+  of_another_end.set_id("j.0");
+  of_another_end.set_state(v1::Notification::DELIVERED);
+  store_.record_notification(id, of_another_end);
+  EXPECT_THAT(JobStore(file_).due_notifications(10), ElementsAre(id));
+  told.set_state(v1::Notification::DELIVERED);
+  store_.record_notification(id, told);
+  EXPECT_THAT(store_.due_notifications(10), IsEmpty());
+  EXPECT_THAT(store_.expired(10), ElementsAre(id));
+
+  store_.requeue(id, job.claims, [](const v1::Job&, const std::string&) {});
+  EXPECT_FALSE(store_.get(id).has_notification());
+}
+
+TEST_F(Store, PlanOfAJobIsKept) {
+  NewJob job = new_job("a");
+  job.plan = "rank 0\n";
+  EXPECT_EQ(store_.plan_of(store_.create(job).id()), "rank 0\n");
+  EXPECT_EQ(store_.plan_of("j-none"), "");
 }
 
 TEST_F(Store, UnfinishedJobOfTheFirstSchemaKeepsItsPaths) {

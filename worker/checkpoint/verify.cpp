@@ -3,23 +3,18 @@
 #include <ATen/ATen.h>
 
 #include <set>
-#include <sstream>
 
 #include "base/errors.h"
 #include "base/input_file.h"
 #include "base/printable.h"
 #include "base/sha256.h"
+#include "base/sha256_sums.h"
 #include "worker/checkpoint/elements.h"
 #include "worker/checkpoint/reader.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
 namespace {
-
-constexpr char kSumsFile[] = "SHA256SUMS";
-constexpr uint64_t kMaxSumsBytes = 16 << 20;
-constexpr size_t kHexDigits = 64;
-constexpr char kSeparator[] = "  ";  ///< between hash and path, as sha256sum prints it
 
 using Problems = std::vector<std::string>;
 
@@ -33,38 +28,9 @@ std::set<std::string> files_below(const fs::path& dir) {
   return files;
 }
 
-/// A relative path in its normal form that does not begin with "..".
-bool stays_inside(const std::string& text) {
-  const fs::path path = text;
-  return !text.empty() && path.is_relative() && path.lexically_normal().string() == text &&
-         *path.begin() != "." && *path.begin() != "..";
-}
-
-/// "HASH  PATH" by path; lines that are not of that form become problems.
-std::map<std::string, std::string> parse_sums(const std::string& text, Problems& problems) {
-  std::map<std::string, std::string> sums;
-  std::istringstream lines(text);
-  int64_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    const std::string where = std::string(kSumsFile) + ":" + std::to_string(++number) + ": ";
-    if (line.find_first_not_of("0123456789abcdef") != kHexDigits ||
-        line.compare(kHexDigits, 2, kSeparator) != 0) {
-      problems.push_back(where + "not a SHA-256, two spaces and a path");
-      continue;
-    }
-    const std::string path = line.substr(kHexDigits + 2);
-    if (!stays_inside(path)) {
-      problems.push_back(where + "path " + in_quotes(path) + " does not stay in the directory");
-    } else if (!sums.emplace(path, line.substr(0, kHexDigits)).second) {
-      problems.push_back(where + "path " + in_quotes(path) + " is there twice");
-    }
-  }
-  return sums;
-}
-
 void verify_sums(const fs::path& dir, VerifyResult& result) {
-  const auto sums =
-      parse_sums(read_whole_file((dir / kSumsFile).string(), kMaxSumsBytes), result.problems);
+  const auto sums = parse_sha256_sums(read_whole_file((dir / kSumsFile).string(), kMaxSumsBytes),
+                                      result.problems);
   std::set<std::string> present = files_below(dir);
   for (const auto& [file, expected] : sums) {
     if (present.erase(file) == 0) {
@@ -152,7 +118,7 @@ std::string sha256_sums(const fs::path& dir, const std::map<std::string, std::st
   for (const std::string& file : files_below(dir)) {
     const auto found = known.find(file);
     const std::string sum = found != known.end() ? found->second : sha256_of_file(dir / file);
-    sums.append(sum).append(kSeparator).append(file).append("\n");
+    sums += sha256_line(sum, file);
   }
   return sums;
 }

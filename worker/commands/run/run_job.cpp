@@ -12,6 +12,7 @@
 #include "base/partial_path.h"
 #include "base/program.h"
 #include "base/seconds_since.h"
+#include "base/sha256_sums.h"
 #include "job/model/companion_files.h"
 #include "job/model/model_size.h"
 #include "job/model/tensor_table.h"
@@ -170,7 +171,7 @@ void publish(OutputDirectory& output, const Report& report, const ModelConfig& c
                           page_html(report_page(parse_report(text, kReportFile))));
   }
   output.close_journal();
-  write_file_atomically(dir / "SHA256SUMS", sha256_sums(dir, shards));
+  write_file_atomically(dir / kSumsFile, sha256_sums(dir, shards));
   output.commit();
 }
 

@@ -72,7 +72,7 @@ void verify_shortcuts(const CheckpointReader& reader, const ModelConfig& config,
 /// no such directory or its config.json cannot be used.
 VerifyResult verify_output(const fs::path& dir) {
   if (!fs::is_directory(dir)) throw InputError(dir.string() + ": no such directory");
-  if (!is_model_of_dotresize(dir) && !fs::exists(dir / "SHA256SUMS")) {
+  if (!is_model_of_dotresize(dir) && !fs::exists(dir / kSumsFile)) {
     throw InputError(dir.string() + ": not written by dotresize: it has neither " +
                      kReportDirectory + "/" + kReportFile + " nor SHA256SUMS");
   }
