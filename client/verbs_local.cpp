@@ -260,12 +260,12 @@ Verb export_verb(CLI::App& app, CommonOptions& common) {
       ->type_name("TYPE")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}).description(""));
   command
-      .add_option("--output", options->file,
+      .add_option("FILE", options->file,
                   "File to write; it must not exist (default: NAME-TYPE.gguf here)")
-      ->type_name("FILE");
+      ->type_name("");
   return finish_verb(command, common,
                      "  dotresize export out/stock --to gguf\n"
-                     "  dotresize export out/stock --to gguf --type q8_0 --output stock.gguf\n",
+                     "  dotresize export out/stock small.gguf --to gguf --type q8_0\n",
                      [options, &common]() -> int { export_model(*options, common); });
 }
 
