@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# What to run first on a machine with GPUs, in this order; first_gpu.py says what each step is and how it is judged.
+#
+#   scripts/first_gpu.sh [--out FILE] [--folder DIR] [--only STEP...]
+#
+# Builds, then writes one result file with command, time and outcome of each step (default bench/results/first-gpu.json). A
+# step that fails or hangs does not keep the next ones from running; one that cannot run here is skipped with the reason.
+# Takes an hour or two on eight GPUs (a guess: none has run it) and 20 GB in DIR (default build/first-gpu). Exit code 1 if a step has failed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/setup.sh
+scripts/build.sh
+exec .venv/bin/python scripts/first_gpu.py "$@"
