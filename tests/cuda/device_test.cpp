@@ -10,6 +10,7 @@
 
 #include "base/errors.h"
 #include "tests/cuda/gpu.h"
+#include "tests/cuda/lonely_host.h"
 #include "worker/cuda/choose_device.h"
 #include "worker/cuda/gpu_limits.h"
 #include "worker/cuda/gpu_support.h"
@@ -102,19 +103,6 @@ TEST_F(CudaModuleOnGpu, RemembersItsPeakMemory) {
   EXPECT_LE(cuda.peak_memory_bytes(), before + 2 * kBytes);
   EXPECT_GT(cuda.free_memory_bytes(), 0);
 }
-
-/// Rank 0 of two, the other of which never comes.
-class LonelyHost : public Communicator {
- public:
-  int rank() const override { return 0; }
-  int size() const override { return 2; }
-  void broadcast(at::Tensor&, int) override {}
-  void reduce_sum(at::Tensor&, int) override {}
-  void all_reduce_sum(at::Tensor&) override {}
-  std::unique_ptr<Transfer> send(const at::Tensor&, int) override { return nullptr; }
-  std::unique_ptr<Transfer> receive(at::Tensor&, int) override { return nullptr; }
-  void barrier() override {}
-};
 
 /// One GPU is enough to see it.
 TEST_F(CudaModuleOnGpu, NcclPeerThatNeverComesEndsInAnErrorInTime) {

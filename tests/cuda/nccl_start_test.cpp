@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <nccl.h>
 
+#include "tests/cuda/lonely_host.h"
 #include "worker/cuda/nccl_communicator.h"
 
 namespace {
@@ -78,24 +79,11 @@ cudaStream_t CUDAStream::stream() const { return nullptr; }
 namespace dotresize {
 namespace {
 
-/// Rank 0 of two.
-class Host final : public Communicator {
- public:
-  int rank() const override { return 0; }
-  int size() const override { return 2; }
-  void broadcast(at::Tensor&, int) override {}
-  void reduce_sum(at::Tensor&, int) override {}
-  void all_reduce_sum(at::Tensor&) override {}
-  std::unique_ptr<Transfer> send(const at::Tensor&, int) override { return nullptr; }
-  std::unique_ptr<Transfer> receive(at::Tensor&, int) override { return nullptr; }
-  void barrier() override {}
-};
-
 /// The failure reaches log and server before anything that may block.
 TEST(NcclStart, FailureIsThrownBeforeAnyAbort) {
   for (starts_that_succeed = 0; starts_that_succeed < 2; ++starts_that_succeed) {
     starts = 0;
-    Host host;
+    LonelyHost host;
     try {
       const NcclCommunicator comm(host, wait_at_most(std::chrono::seconds(5)));
       FAIL() << "it has started";

@@ -10,6 +10,7 @@
 #include "base/environment.h"
 #include "base/errors.h"
 #include "tests/comm/rendezvous_communicator.h"
+#include "tests/cuda/lonely_host.h"
 #include "worker/comm/announced_communicator.h"
 #include "worker/comm/mpi_communicator.h"
 #include "worker/kernels/l1_cost.h"
@@ -191,14 +192,8 @@ TEST_F(SelfTestOfRanks, AllRanksHearOfADeviceThatComputesWrong) {
 }
 
 /// Rank 0 of two: what is long cannot be sent.
-class Deaf final : public Communicator {
+class Deaf final : public LonelyHost {
  public:
-  int rank() const override { return 0; }
-  int size() const override { return 2; }
-  void broadcast(at::Tensor&, int) override {}
-  void reduce_sum(at::Tensor&, int) override {}
-  void all_reduce_sum(at::Tensor&) override {}
-  void barrier() override {}
   std::unique_ptr<Transfer> send(const at::Tensor& tensor, int to) override {
     if (tensor.numel() < 4096) return std::make_unique<Done>();
     throw CommunicationError("send to rank " + std::to_string(to) + " failed");
