@@ -55,10 +55,11 @@ class AllocationChoiceTest : public testing::Test {
         .map = {.basis = job_->method.basis, .kind = job_->method.map, .metric = job_->metric},
         .widths = job_->widths});
     calibration_->shortcuts = job_->shortcuts;
-    choice_.emplace(comm_, *calibration_, *job_, observer_, clock_, [this, seen](const auto&) {
-      ++trials_;
-      return seen;
-    });
+    choice_.emplace(comm_, *calibration_, calibration_->windows, *job_, observer_, clock_,
+                    [this, seen](const auto&) {
+                      ++trials_;
+                      return seen;
+                    });
     return *choice_;
   }
 

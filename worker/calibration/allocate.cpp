@@ -74,10 +74,12 @@ void remove_maps(Journal& journal) {
 }  // namespace
 
 AllocationChoice::AllocationChoice(Communicator& comm, const CalibrationJob& dense,
-                                   const ResolvedJob& job, const CalibrationObserver& observer,
-                                   PhaseClock& clock, CutTrial trial)
+                                   at::Tensor all_windows, const ResolvedJob& job,
+                                   const CalibrationObserver& observer, PhaseClock& clock,
+                                   CutTrial trial)
     : comm_(comm),
       dense_(dense),
+      all_windows_(std::move(all_windows)),
       job_(job),
       observer_(observer),
       clock_(clock),
@@ -97,6 +99,7 @@ AllocationChoice::AllocationChoice(Communicator& comm, const CalibrationJob& den
   if (kept.contains("without_maps")) {
     chosen_.without_maps = from_json(kept.at("without_maps"), job_);
   }
+  if (kept.contains("seen")) chosen_.seen = kept.at("seen").get<double>();
   kept.at("corrected").get_to(chosen_.corrected);
 }
 
@@ -129,30 +132,42 @@ void AllocationChoice::measure() {
   rises_ = std::move(rises);
 }
 
-ModelConfig AllocationChoice::cut_as(const Allocation& allocation) {
+ModelConfig AllocationChoice::cut_as(const Allocation& allocation, const CalibrationJob& job) {
   const ModelConfig cut = with_features(dense_.config, job_, allocation);
-  cut_sublayers(comm_, dense_, with_allocation(job_, dense_.config, allocation), cut, observer_,
+  cut_sublayers(comm_, job, with_allocation(job_, dense_.config, allocation), cut, observer_,
                 clock_, &sums_);
   return cut;
 }
 
 ModelConfig AllocationChoice::cut() {
-  const ModelConfig cut = cut_as(chosen_.best);
+  CalibrationJob job = dense_;
+  if (!has_maps(chosen_.best)) {
+    job.windows = all_windows_;
+    sums_.kept.clear();
+  }
+  const ModelConfig cut = cut_as(chosen_.best, job);
   sums_.kept.clear();
-  junctions_.forget();
+  if (!chosen_.without_maps) junctions_.forget();  // else it may be cut once more
   return cut;
+}
+
+std::optional<double> AllocationChoice::seen_in_trial() const {
+  return has_maps(chosen_.best) ? std::nullopt : chosen_.seen;
 }
 
 double AllocationChoice::seen_over_predicted(const PredictedRises& rises) {
   const std::optional<Allocation> found = allocate_without_maps(dense_.config, job_, rises);
   if (!found) return 1.0;
-  const ModelConfig cut = cut_as(*found);
+  CalibrationJob job = dense_;
+  job.for_trial = true;
+  const ModelConfig cut = cut_as(*found, job);
   if (!dense_.journal.has(kTrial)) {
     const double kl = trial_(cut);
     if (comm_.rank() == 0) dense_.journal.put_value(kTrial, {{"kl", kl}});
     comm_.barrier();
   }
   const double kl = dense_.journal.value(kTrial).at("kl").get<double>();
+  chosen_.seen = kl;
   const double predicted = found->predicted_rise();
   return kl > 0.0 && predicted > 0.0 ? kl / predicted : 1.0;
 }
@@ -175,6 +190,7 @@ void AllocationChoice::choose() {
 void AllocationChoice::keep() {
   if (comm_.rank() == 0) {
     Json kept = {{"best", to_json(chosen_.best)}, {"corrected", chosen_.corrected}};
+    if (chosen_.seen) kept["seen"] = *chosen_.seen;
     if (chosen_.without_maps) kept["without_maps"] = to_json(*chosen_.without_maps);
     dense_.journal.put_value(kChosen, kept);
   }

@@ -24,14 +24,18 @@ using CutTrial = std::function<double(const ModelConfig& cut)>;
 /// rank, whatever their number. All calls are collective.
 class AllocationChoice {
  public:
-  /// References outlive the object.
-  AllocationChoice(Communicator& comm, const CalibrationJob& dense, const ResolvedJob& job,
-                   const CalibrationObserver& observer, PhaseClock& clock, CutTrial trial);
+  /// References outlive the object. `all_windows`: those of `dense` and the held-out ones.
+  AllocationChoice(Communicator& comm, const CalibrationJob& dense, at::Tensor all_windows,
+                   const ResolvedJob& job, const CalibrationObserver& observer, PhaseClock& clock,
+                   CutTrial trial);
 
   const Allocation& chosen() const { return chosen_.best; }
   /// Cuts the dense model's MLPs and value heads as chosen(), and returns it with these sizes. What
-  /// was kept for that is gone afterwards.
+  /// was kept for that is gone afterwards. Without maps nothing comes after it, and the trial has
+  /// been: the cut is fitted to all windows.
   ModelConfig cut();
+  /// KL of what chosen() has become in its trial, if its output is fitted to the held-out windows.
+  std::optional<double> seen_in_trial() const;
 
   /// Of the output that was made with chosen(): its KL from the dense model, in nats a token of
   /// windows that nothing was fitted to. If that is more than the choice without maps lost in its
@@ -45,6 +49,7 @@ class AllocationChoice {
   struct Kept {
     Allocation best;
     std::optional<Allocation> without_maps;  ///< if `best` has maps
+    std::optional<double> seen;              ///< what the choice without maps has lost in its trial
     bool corrected = false;
   };
   bool lacks_first_round() const;
@@ -52,12 +57,13 @@ class AllocationChoice {
   /// Of the choice without maps, in its trial. What is fitted to few tokens loses more on others,
   /// whichever part it is of.
   double seen_over_predicted(const PredictedRises& rises);
-  ModelConfig cut_as(const Allocation& allocation);
+  ModelConfig cut_as(const Allocation& allocation, const CalibrationJob& job);
   void choose();
   void keep();
 
   Communicator& comm_;
   const CalibrationJob& dense_;
+  at::Tensor all_windows_;
   const ResolvedJob& job_;
   const CalibrationObserver& observer_;
   PhaseClock& clock_;

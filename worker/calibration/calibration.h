@@ -47,6 +47,9 @@ struct CalibrationJob {
   /// Where the first round of an allocation is kept for other jobs, which `size` does not change:
   /// statistics that are saved or used. Null: in `journal`.
   Journal* first_round = nullptr;
+  /// Whether sublayers are cut for a trial of an allocation alone: the journal has them beside
+  /// those of the output.
+  bool for_trial = false;
   Shortcuts shortcuts = {};
   at::Device device = at::kCPU;             ///< of this rank, and of the tensors of `comm`
   at::ScalarType fold_dtype = at::kDouble;  ///< of maps and weights in folding (maps/fold.h)

@@ -43,8 +43,9 @@ constexpr char kWidths[] = "widths";        // [possible widths] int64
 constexpr char kOrder[] = "order";          // [matrices, features that go] int64, of an MLP
 
 /// A job may cut a sublayer to one width and then to another.
-std::string cut_entry(int64_t sublayer, int64_t width) {
-  return fmt::format("{}-{}-{}", is_attention(sublayer) ? "values" : "mlp", sublayer, width);
+std::string cut_entry(int64_t sublayer, int64_t width, bool for_trial) {
+  return fmt::format("{}{}-{}-{}", for_trial ? "trial-" : "",
+                     is_attention(sublayer) ? "values" : "mlp", sublayer, width);
 }
 
 /// Copies that share no memory with the sums.
@@ -339,7 +340,7 @@ void SublayerCuts::cut(SublayerSums sums, int64_t width) {
   });
   tensors[kRise] = at::tensor(rises, at::kDouble);
   tensors[kTokens] = at::tensor(sums.tokens, at::kLong);
-  writing_.put(cut_entry(sums.sublayer, width), std::move(tensors));
+  writing_.put(cut_entry(sums.sublayer, width, job_.for_trial), std::move(tensors));
 }
 
 std::vector<SumBounds> SublayerCuts::bounds_of(const SublayerWeights& weights,
@@ -386,7 +387,7 @@ void SublayerCuts::run_shares(const ModelConfig& cut_model) {
   std::set<int64_t> left;
   for (int64_t s = 0; s < job_.config.num_sublayers(); ++s) {
     if (!is_cut(job_.config, cut_model, s)) continue;
-    if (!job_.journal.has(cut_entry(s, inner_width(cut_model, s)))) left.insert(s);
+    if (!job_.journal.has(cut_entry(s, inner_width(cut_model, s), job_.for_trial))) left.insert(s);
   }
   if (left.empty()) return;
   const RotaryTable rotary =
@@ -440,7 +441,9 @@ void SublayerCuts::measure(const ResolvedJob& job, const DenseRound* together) {
 
 void SublayerCuts::run_stages(const ModelConfig& cut_model) {
   const auto wanted = [&](int64_t s) { return is_cut(job_.config, cut_model, s); };
-  const auto entry = [&](int64_t s) { return cut_entry(s, inner_width(cut_model, s)); };
+  const auto entry = [&](int64_t s) {
+    return cut_entry(s, inner_width(cut_model, s), job_.for_trial);
+  };
   const auto cut_it = [&](SublayerSums sums) {
     const int64_t width = inner_width(cut_model, sums.sublayer);
     cut(std::move(sums), width);
@@ -489,17 +492,18 @@ void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const Resolv
 }
 
 std::vector<std::filesystem::path> cut_files(const Journal& journal, const ModelConfig& dense,
-                                             const ModelConfig& cut) {
+                                             const ModelConfig& cut, bool for_trial) {
   std::vector<std::filesystem::path> files;
   for (int64_t s = 0; s < dense.num_sublayers(); ++s) {
     if (!is_cut(dense, cut, s)) continue;
-    files.push_back(journal.tensors_file(cut_entry(s, inner_width(cut, s))));
+    files.push_back(journal.tensors_file(cut_entry(s, inner_width(cut, s), for_trial)));
   }
   return files;
 }
 
 CutDiagnostics cut_diagnostics(const Journal& journal, const ModelConfig& cut, int64_t sublayer) {
-  const auto tensors = journal.get(cut_entry(sublayer, inner_width(cut, sublayer)));
+  const auto tensors =
+      journal.get(cut_entry(sublayer, inner_width(cut, sublayer), /*for_trial=*/false));
   return {tensors.at(kRise).sum().item<double>(), tensors.at(kTokens).eq(0).sum().item<int64_t>()};
 }
 

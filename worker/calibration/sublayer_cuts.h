@@ -74,9 +74,10 @@ void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const Resolv
                    const ModelConfig& cut, const CalibrationObserver& observer, PhaseClock& clock,
                    AllocationSums* sums = nullptr);
 
-/// After cut_sublayers: the files of the tensors that replace the dense model's.
+/// After cut_sublayers: the files of the tensors that replace the dense model's. `for_trial`: as
+/// CalibrationJob has it.
 std::vector<std::filesystem::path> cut_files(const Journal& journal, const ModelConfig& dense,
-                                             const ModelConfig& cut);
+                                             const ModelConfig& cut, bool for_trial = false);
 
 /// What is known of one sublayer that was cut, all of its experts together.
 struct CutDiagnostics {

@@ -167,16 +167,20 @@ Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal
   CalibrationJob dense = calibration_job(run, run.config, run.source, tokens.calibration, opened);
   if (statistics) dense.first_round = &statistics->journal();
   const auto trial = [&](const ModelConfig& cut) {
-    const CheckpointReader source(asked.model_path, cut_files(opened.journal, run.config, cut));
+    const CheckpointReader source(asked.model_path,
+                                  cut_files(opened.journal, run.config, cut, /*for_trial=*/true));
     return held_out.of(source, cut);
   };
-  AllocationChoice choice(run.comm, dense, asked, observer, run.clock, trial);
+  AllocationChoice choice(run.comm, dense, tokens.all_windows, asked, observer, run.clock, trial);
   if (statistics && !statistics->whole()) statistics->publish(run.comm);
   const auto write_chosen = [&] {
     run.job = with_allocation(asked, run.config, choice.chosen());
     Calibrated found = write(&choice);
-    const CheckpointReader written(run.partial());
-    found.held_out_kl = held_out.of(written, found.output);
+    found.held_out_kl = choice.seen_in_trial();
+    if (!found.held_out_kl) {
+      const CheckpointReader written(run.partial());
+      found.held_out_kl = held_out.of(written, found.output);
+    }
     return found;
   };
   Calibrated found = write_chosen();

@@ -53,7 +53,8 @@ struct JobContext {
 
 /// What the calibration and the evaluation read.
 struct JobTokens {
-  TokenWindows calibration;
+  TokenWindows calibration;              ///< without those held out
+  at::Tensor all_windows;                ///< of the calibration
   std::optional<TokenWindows> held_out;  ///< of the calibration's (held_out.h)
   std::optional<TokenWindows> evaluation;
 };

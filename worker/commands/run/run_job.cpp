@@ -68,13 +68,15 @@ JobTokens load_tokens(JobContext& run) {
                               run.environment.cache_dir,
                               run.job.memory.value_or(usable_memory_bytes()));
   };
-  JobTokens tokens{load(run.job.calibration, {.calibration = true}), std::nullopt, std::nullopt};
+  JobTokens tokens{
+      load(run.job.calibration, {.calibration = true}), {}, std::nullopt, std::nullopt};
   if (run.job.evaluation) {
     TokenSource source = *run.job.evaluation;
     if (!source.seqlen) source.seqlen = tokens.calibration.windows.size(1);
     const TokenWindows* beside = run.job.evaluates_unused_windows ? &tokens.calibration : nullptr;
     tokens.evaluation = load(source, {.beside = beside});
   }
+  tokens.all_windows = tokens.calibration.windows;
   tokens.held_out = take_held_out(run.job, tokens.calibration);
   return tokens;
 }
