@@ -128,7 +128,7 @@ const JobArtifacts::Entry* JobArtifacts::find(const std::string& name) const {
   return found == entries_.end() ? nullptr : &*found;
 }
 
-ArtifactFile JobArtifacts::file_of(const Entry& entry) const {
+ArtifactFile JobArtifacts::open_entry(const Entry& entry) const {
   if (entry.part != Part::kJob) return ArtifactFile(open_file(output_.path() / entry.name));
   if (entry.name == kPlan) return ArtifactFile(sources_.plan);
   return ArtifactFile(open_file(sources_.folder / entry.name));

@@ -64,9 +64,9 @@ class JobArtifacts {
   const std::vector<Entry>& entries() const { return entries_; }
   const Entry* find(const std::string& name) const;
   /// Throws InputError if it is gone, or is no regular file that lies where it should.
-  ArtifactFile file_of(const Entry& entry) const;
-  /// Of an entry, `file` being what open() has given. Reads all of it if its hash is not known; of
-  /// more than 1 GiB, a log say, it stays unknown.
+  ArtifactFile open_entry(const Entry& entry) const;
+  /// Of an entry, `file` being what open_entry() has given. Reads all of it if its hash is not
+  /// known; of more than 1 GiB, a log say, it stays unknown.
   static v1::Artifact describe(const Entry& entry, const ArtifactFile& file);
 
  private:

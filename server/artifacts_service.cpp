@@ -84,7 +84,7 @@ JobsService::OpenArtifact JobsService::open_artifact(const Caller& caller, const
                    {{"id", id}});
   }
   try {
-    return {*entry, artifacts.file_of(*entry)};
+    return {*entry, artifacts.open_entry(*entry)};
   } catch (const InputError& error) {
     throw changed(entry->name, error);
   }
@@ -119,7 +119,7 @@ void JobsService::list_artifacts(const JobArtifacts& artifacts,
     has_model |= entry.part == Part::kModel;
     v1::Artifact& artifact = *response.add_artifacts();
     try {
-      artifact = JobArtifacts::describe(entry, artifacts.file_of(entry));
+      artifact = JobArtifacts::describe(entry, artifacts.open_entry(entry));
     } catch (const InputError& error) {
       artifact.set_name(entry.name);
       artifact.set_fault(error.what());

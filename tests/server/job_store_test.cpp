@@ -290,7 +290,7 @@ TEST_F(Store, AnEndIsToBeToldUntilItIsAndTheJobStaysForSoLong) {
   EXPECT_FALSE(store_.get(id).has_notification());
 }
 
-TEST_F(Store, PlanOfAJobIsKept) {
+TEST_F(Store, KeepsThePlanOfAJob) {
   NewJob job = new_job("a");
   job.plan = "rank 0\n";
   EXPECT_EQ(store_.plan_of(store_.create(job).id()), "rank 0\n");
