@@ -15,7 +15,6 @@ struct HttpUrl {
   std::string path;  ///< empty, or it begins with '/'
   std::string query;  ///< without its '?'
 
-  bool operator==(const HttpUrl&) const = default;
   /// "https://HOST:PORT"
   std::string origin() const;
 };
