@@ -35,7 +35,7 @@ fs::path open_partial(const FetchRequest& request) {
   if (fs::exists(fs::symlink_status(request.dir))) {
     throw InputError(request.dir.string() + " exists already: name another directory");
   }
-  const fs::path partial = partial_path(request.dir);
+  fs::path partial = partial_path(request.dir);
   fs::create_directories(partial);
   const fs::path file = partial / kFetchFile;
   if (fs::is_empty(partial)) write_file_atomically(file, description_of(request));
