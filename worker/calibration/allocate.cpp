@@ -133,7 +133,7 @@ void AllocationChoice::measure() {
 }
 
 ModelConfig AllocationChoice::cut_as(const Allocation& allocation, const CalibrationJob& job) {
-  const ModelConfig cut = with_features(dense_.config, job_, allocation);
+  ModelConfig cut = with_features(dense_.config, job_, allocation);
   cut_sublayers(comm_, job, with_allocation(job_, dense_.config, allocation), cut, observer_,
                 clock_, &sums_);
   return cut;
@@ -145,7 +145,7 @@ ModelConfig AllocationChoice::cut() {
     job.windows = all_windows_;
     sums_.kept.clear();
   }
-  const ModelConfig cut = cut_as(chosen_.best, job);
+  ModelConfig cut = cut_as(chosen_.best, job);
   sums_.kept.clear();
   if (!chosen_.without_maps) junctions_.forget();  // else it may be cut once more
   return cut;
