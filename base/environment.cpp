@@ -32,9 +32,9 @@ std::vector<fs::path> control_group_files(const std::string& controller, const c
     if (name == 0 || path == 0) continue;
     const std::string controllers = line.substr(name, path - name - 1);  // "cpu,cpuacct"
     const bool is_version_2 = controllers.empty();
-    if (!is_version_2 &&
-        ("," + controllers + ",").find("," + controller + ",") == std::string::npos)
-      continue;
+    const bool has_controller =
+        ("," + controllers + ",").find("," + controller + ",") != std::string::npos;
+    if (!is_version_2 && !has_controller) continue;
     const fs::path root =
         is_version_2 ? fs::path("/sys/fs/cgroup") : fs::path("/sys/fs/cgroup") / controller;
     for (fs::path group = line.substr(path);; group = group.parent_path()) {

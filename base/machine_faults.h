@@ -6,8 +6,8 @@
 
 namespace dotresize {
 
-// What keeps jobs from running on this machine, in words; empty if it does not. The server's health
-// and queue ask for it, and `dotresize doctor`.
+// Faults of this machine that keep jobs from running, in words; empty: none. The server's health
+// and queue ask for them, and `dotresize doctor`.
 
 /// Where the ranks of a host, and NCCL, exchange messages.
 inline constexpr char kSharedMemory[] = "/dev/shm";

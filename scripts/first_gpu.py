@@ -146,7 +146,7 @@ def report_of(output):
 
 
 def numbers_of(report):
-    """What a report says of a job, for the result file."""
+    """Figures of a job's report, for the result file."""
     return {
         "compute_dtype": report["compute_dtype"],
         "wall_time_s": report["wall_time_s"],
@@ -190,7 +190,7 @@ def run_example(machine):
 
 
 def numbers_of_removed(output):
-    """Of a model that is many GB and of no use but for its report."""
+    """Figures of an output, whose many GB are removed."""
     numbers = numbers_of(report_of(output))
     shutil.rmtree(output)
     return numbers

@@ -65,8 +65,8 @@ class JobArtifacts {
   const Entry* find(const std::string& name) const;
   /// Throws InputError if it is gone, or is no regular file that lies where it should.
   ArtifactFile open_entry(const Entry& entry) const;
-  /// Of an entry, `file` being what open_entry() has given. Reads all of it if its hash is not
-  /// known; of more than 1 GiB, a log say, it stays unknown.
+  /// Describes an entry, `file` being what open_entry() has given. Reads all of it if its hash is
+  /// not known, unless it has more than 1 GiB: then the hash stays unknown.
   static v1::Artifact describe(const Entry& entry, const ArtifactFile& file);
 
  private:

@@ -171,7 +171,7 @@ class JobStore {
 
   /// Ended jobs of whose end somebody is to be told by now, the longest due ones first.
   std::vector<std::string> due_notifications(int limit);
-  /// What is known of such a message now. Does nothing if the job has been resumed or deleted
+  /// Stores the state of such a message. Does nothing if the job has been resumed or deleted
   /// meanwhile.
   void record_notification(const std::string& id, const v1::Notification& now);
   /// It is due again after `pause`, or never if nobody is to be told any more.

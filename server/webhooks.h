@@ -23,8 +23,8 @@ class WebhookPolicy {
   /// used.
   explicit WebhookPolicy(const WebhookOptions& options);
 
-  /// Of what a client asks for: INVALID_ARGUMENT for what is no URL, PERMISSION_DENIED for one that
-  /// is not allowed. Nothing to check if it asks for no message.
+  /// Checks the URL that a client asks for, if any. Throws INVALID_ARGUMENT for a text that is no
+  /// URL, PERMISSION_DENIED for one that is not allowed.
   void require(const v1::JobOptions& options) const;
   /// Whether scheme, host and port are those of a prefix, and the path its own or one below it.
   bool allows(const HttpUrl& url) const;

@@ -165,8 +165,8 @@ class JobTime {
   void add_moments(PhaseTimes& times, double tokens, double junctions) const;
   /// Of the rank's sublayers, and the head of the last one, for the gradients of all junctions.
   void add_gradients(PhaseTimes& times, const RankShard& shard) const;
-  /// The way back of all tokens, `passes` times, through the rank's sublayers and the head.
   int64_t runs_again(const RankShard& shard, int64_t sublayer) const;
+  /// The way back of all tokens, `passes` times, through the rank's sublayers and the head.
   void add_backward(PhaseTimes& times, const RankShard& shard, double passes) const;
   PhaseTimes load_stages() const;
   PhaseTimes stream_features(const RankShard& shard) const;

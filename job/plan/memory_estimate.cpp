@@ -255,7 +255,7 @@ int64_t Sizes::graph_bytes(int64_t sublayer) const {
          mixture.experts_per_token * (3 * mixture.intermediate_size + 3 * d) * between;
 }
 
-/// What is kept of the microbatches that are not back yet (Checkpoints); of a sublayer what its
+/// Memory of the microbatches that are not back yet (Checkpoints); of a sublayer what its
 /// operations keep, and their gradients; and blocks of logits and probabilities, whose memory the
 /// allocator may not give to a sublayer.
 int64_t Sizes::backward() const {

@@ -157,8 +157,8 @@ bool is_gpu_job(const ResolvedJob& job) { return job.device == DeviceKind::kCuda
 void set_allocation(const ModelConfig& config, const ResolvedJob& job, int64_t most,
                     ShardPlan& plan) {
   if (!job.allocation) return;
-  if (job.statistics.used()) {  // the first round is there
-    plan.cut_rounds = 1;
+  if (job.statistics.used()) {  // the curves are there: a trial is cut, and the output
+    plan.cut_rounds = 2;
     return;
   }
   const auto keep = [](RankShard& shard) { shard.keeps_sums = true; };

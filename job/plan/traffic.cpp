@@ -44,8 +44,8 @@ KeptSums kept_sums(const ModelConfig& config, const ResolvedJob& job) {
   return sums;
 }
 
-/// Of a junction of the dense model, in the first round of an allocation: its factor and
-/// eigenvectors, or with one map its sums.
+/// Bytes that the first round of an allocation keeps of a junction: its factor and eigenvectors, or
+/// with one map its sums.
 int64_t dense_round_bytes(const ModelConfig& config) {
   return 2 * kDouble * config.hidden_size * config.hidden_size;
 }

@@ -109,10 +109,14 @@ def test_what_has_no_form_in_gguf_is_refused_by_name(tmp_path):
         (model / "config.json").write_text(json.dumps(config | changes))
         return export(model, out, exit_code=65)
 
-    assert "a custom output, whose maps have no form in GGUF" in refusal(model_type="dotresize")
+    assert "a custom output, which has no form in GGUF" in refusal(model_type="dotresize")
     assert "the family gemma has no exporter" in refusal(model_type="gemma")
     assert "a rotary embedding of type dynamic is not exported" in refusal(rope_parameters={"rope_type": "dynamic"})
+    assert "vocab_size is 1000000000000, and the embedding has 4096 rows" in refusal(vocab_size=10**12)
+    assert "not a model as transformers writes it" in refusal(hidden_size="wide")
     tokenizer = json.loads((model / "tokenizer.json").read_text())
+    (model / "tokenizer.json").write_text(json.dumps(tokenizer | {"added_tokens": [{"id": -1, "content": "", "special": True}]}))
+    assert "token -1 is not in a vocabulary of 4096" in refusal()
     tokenizer["pre_tokenizer"] = {"type": "Whitespace"}
     (model / "tokenizer.json").write_text(json.dumps(tokenizer))
     assert "llama.cpp has no splitting of text like that of this tokenizer" in refusal()

@@ -61,7 +61,7 @@ void dump(char** argv) {
   const ModelConfig config = read_model_config(argv[1]);
   const CheckpointReader reader(argv[1]);
   const TokenFile tokens = read_tokens(argv[2], config.vocab_size);
-  // What is kept for the way back differs with the number of ranks, and so must change no bit.
+  // Checkpoints differ with the number of ranks here: they must change no bit.
   const Checkpoints checkpoints =
       std::array{Checkpoints::kSublayers, Checkpoints::kNone, Checkpoints::kStage}.at(
           static_cast<size_t>(comm.size() % 3));

@@ -99,11 +99,10 @@ AllocationChoice::AllocationChoice(Communicator& comm, const CalibrationJob& den
   if (kept.contains("without_maps")) {
     chosen_.without_maps = from_json(kept.at("without_maps"), job_);
   }
-  if (kept.contains("seen")) chosen_.seen = kept.at("seen").get<double>();
   kept.at("corrected").get_to(chosen_.corrected);
 }
 
-/// Whether other jobs wait for more than the statistics have.
+/// Tells whether the statistics that the job saves still lack an entry.
 bool AllocationChoice::lacks_first_round() const {
   if (!dense_.first_round) return false;
   return !std::ranges::all_of(
@@ -152,7 +151,8 @@ ModelConfig AllocationChoice::cut() {
 }
 
 std::optional<double> AllocationChoice::seen_in_trial() const {
-  return has_maps(chosen_.best) ? std::nullopt : chosen_.seen;
+  if (has_maps(chosen_.best)) return std::nullopt;
+  return dense_.journal.value(kTrial).at("kl").get<double>();
 }
 
 double AllocationChoice::seen_over_predicted(const PredictedRises& rises) {
@@ -167,7 +167,6 @@ double AllocationChoice::seen_over_predicted(const PredictedRises& rises) {
     comm_.barrier();
   }
   const double kl = dense_.journal.value(kTrial).at("kl").get<double>();
-  chosen_.seen = kl;
   const double predicted = found->predicted_rise();
   return kl > 0.0 && predicted > 0.0 ? kl / predicted : 1.0;
 }
@@ -190,7 +189,6 @@ void AllocationChoice::choose() {
 void AllocationChoice::keep() {
   if (comm_.rank() == 0) {
     Json kept = {{"best", to_json(chosen_.best)}, {"corrected", chosen_.corrected}};
-    if (chosen_.seen) kept["seen"] = *chosen_.seen;
     if (chosen_.without_maps) kept["without_maps"] = to_json(*chosen_.without_maps);
     dense_.journal.put_value(kChosen, kept);
   }

@@ -49,7 +49,6 @@ class AllocationChoice {
   struct Kept {
     Allocation best;
     std::optional<Allocation> without_maps;  ///< if `best` has maps
-    std::optional<double> seen;              ///< what the choice without maps has lost in its trial
     bool corrected = false;
   };
   bool lacks_first_round() const;

@@ -26,20 +26,20 @@ std::string rotation_entry(int64_t map);
 /// The sums of its second pass, in one of these bases.
 std::string second_entry(int64_t junction);
 
-// Of the first round of an allocation, which any size may follow.
+// Entries of an allocation's first round, which any size may follow.
 
-/// What a sublayer's narrowing costs at every width, and the order in which its features go.
+/// Predicted rise of a sublayer at every width, and the order in which its features go.
 std::string curve_entry(int64_t sublayer);
 /// The basis and the metric of a junction of the dense model; with a shared map its sums.
 std::string dense_entry(int64_t junction);
-/// That of the shared map.
+/// Basis of the shared map.
 inline constexpr char kSharedBasis[] = "dense-map";
-/// What maps of the junction cost at every pair of widths.
+/// Predicted rise of a junction at every pair of widths.
 std::string rises_entry(int64_t junction);
 /// All of them.
 std::vector<std::string> first_round_entries(const ModelConfig& config, const ResolvedJob& job);
 
-/// Which entries statistics have, but for those of an allocation.
+/// Selects the entries of statistics, but for those of an allocation.
 struct StatisticsKind {
   bool pca = false;    ///< the basis of the maps
   bool costs = false;  ///< l1 costs and norms in that basis

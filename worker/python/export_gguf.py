@@ -14,6 +14,7 @@ import json
 import math
 import os
 import re
+import struct
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,9 @@ from pathlib import Path
 EXIT_USAGE = 64
 EXIT_DATA = 65
 EXIT_UNAVAILABLE = 69
+
+# Raised where config.json or tokenizer.json has values of other kinds than transformers writes.
+MALFORMED = (LookupError, TypeError, AttributeError, ArithmeticError, struct.error)
 
 # By model_type: the architecture of GGUF, and whether its rotary embedding turns neighbouring channels, so that the rows of
 # queries and keys are put in that order.
@@ -102,7 +106,7 @@ def head_dim_of(config):
 
 
 def llama3_factors(config, rotary):
-    """What the frequency of each pair of channels is divided by, [head_dim / 2] float32."""
+    """Divisors of the frequencies of each pair of channels, [head_dim / 2] float32."""
     import numpy as np
 
     low, high = rotary["low_freq_factor"], rotary["high_freq_factor"]
@@ -118,7 +122,7 @@ def llama3_factors(config, rotary):
 def refuse_what_gguf_lacks(config, model_dir):
     family = config.get("model_type")
     if family == "dotresize":
-        raise InputError(f"{model_dir}: a custom output, whose maps have no form in GGUF; output.format: stock has one")
+        raise InputError(f"{model_dir}: a custom output, which has no form in GGUF; output.format: stock has one")
     if family not in FAMILIES:
         raise InputError(f"{model_dir}: the family {family} has no exporter; there is one of {', '.join(FAMILIES)}")
     rotary = rotary_of(config)["rope_type"]
@@ -246,11 +250,17 @@ def add_tokens(writer, tokenizer, vocabulary, gguf):
     kind = gguf.TokenType
     tokens = [f"[PAD{number}]" for number in range(vocabulary)]
     types = [kind.UNUSED] * vocabulary
+    def require_place(number):
+        if not 0 <= number < vocabulary:
+            raise InputError(f"tokenizer.json: token {number} is not in a vocabulary of {vocabulary}")
+
     for text, number in tokenizer["model"]["vocab"].items():
+        require_place(number)
         tokens[number], types[number] = text, kind.NORMAL
         if tokenizer["model"].get("byte_fallback") and re.fullmatch(r"<0x[0-9A-F]{2}>", text):
             types[number] = kind.BYTE
     for added in tokenizer.get("added_tokens", []):
+        require_place(added["id"])
         tokens[added["id"]] = added["content"]
         types[added["id"]] = kind.CONTROL if added["special"] else kind.USER_DEFINED
     writer.add_token_list(tokens)
@@ -264,9 +274,6 @@ def add_tokenizer(writer, config, model_dir, gguf):
     model = tokenizer["model"]
     if model["type"] != "BPE":
         raise InputError(f"{file}: a {model['type']} tokenizer is not exported; one of BPE is")
-    highest = max([*model["vocab"].values(), *(added["id"] for added in tokenizer.get("added_tokens", []))])
-    if highest >= config["vocab_size"]:
-        raise InputError(f"{file}: token {highest} is not in a vocabulary of {config['vocab_size']}")
     if model.get("byte_fallback"):  # of SentencePiece: the pair of highest score is merged first
         writer.add_tokenizer_model("llama")
         tokens = add_tokens(writer, tokenizer, config["vocab_size"], gguf)
@@ -312,6 +319,9 @@ def export(model_dir, out, type_name):
     architecture = FAMILIES[config["model_type"]][0]
     number = {name: value for value, name in gguf.MODEL_ARCH_NAMES.items()}[architecture]
     checkpoint = Checkpoint(model_dir)
+    rows = checkpoint.shape("model.embed_tokens.weight")[0]
+    if rows != config["vocab_size"]:
+        raise InputError(f"{model_dir}: vocab_size is {config['vocab_size']}, and the embedding has {rows} rows")
     tensors = tensors_of(checkpoint, config, gguf.get_tensor_name_map(number, config["num_hidden_layers"]))
     partial = out.with_name(f"{out.name}.{os.getpid()}.partial")
     try:
@@ -346,12 +356,13 @@ def main(arguments):
         written = export(options.model_dir, options.out, options.type)
         text = "{file}: {tensors} tensors, {bytes:,} bytes, {type}".format(**written)
         print(json.dumps(written) if options.json else text)
-    except (InputError, OSError, ImportError, ValueError, KeyError) as error:
-        what = f"{options.model_dir}: config.json or tokenizer.json has no {error}" if isinstance(error, KeyError) else error
+    except (InputError, OSError, ImportError, ValueError, *MALFORMED) as error:
+        unreadable = isinstance(error, MALFORMED)
+        what = f"{options.model_dir}: not a model as transformers writes it: {error!r}" if unreadable else error
         print(" ".join(f"export_gguf: error: {what}".split()), file=sys.stderr)
         if isinstance(error, ImportError):
             return EXIT_UNAVAILABLE
-        return EXIT_DATA if isinstance(error, (InputError, KeyError)) else 1
+        return EXIT_DATA if unreadable or isinstance(error, InputError) else 1
     return 0
 
 

@@ -77,7 +77,7 @@ class GradientStream {
                  const SublayerVisitor& visit_features, UnderWay& kept) const;
   /// What the stage's sublayers have read and the last one has returned.
   void compute_again(UnderWay& kept) const;
-  /// Of the sublayer that was last to run, whose input or graph is taken away.
+  /// Goes back through the last sublayer that is kept, and drops its input or graph.
   at::Tensor gradient(const SublayerWeights& weights, const at::Tensor& g, UnderWay& kept) const;
 
   Communicator& comm_;

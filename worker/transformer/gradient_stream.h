@@ -16,7 +16,7 @@ namespace dotresize {
 struct LossOfWindows {
   const at::Tensor& windows;  ///< [samples, seqlen] int64
   const HeadWeights& head;    ///< in the compute dtype on the stage's device; last rank only
-  /// What a stage keeps of a microbatch that is under way. It changes no bit of a result.
+  /// Selects what a stage keeps of a microbatch under way. It changes no bit of a result.
   Checkpoints checkpoints = Checkpoints::kSublayers;
   /// With Checkpoints::kStage: called with x of each junction when it is computed again. May be
   /// null.
