@@ -35,7 +35,8 @@ struct Shape {
   int width;
 };
 
-/// The upper triangle's largest error in units of the cost, of x[t * width + i] as the kernel sees it.
+/// The upper triangle's largest error in units of the cost, of x[t * width + i] as the kernel sees
+/// it.
 double l1_error(const std::vector<float>& x, const std::vector<double>& cost, Shape shape) {
   double worst = 0.0;
   const auto width = static_cast<size_t>(shape.width);
@@ -85,8 +86,9 @@ TEST_P(KernelsInBounds, L1CostOfFloat16) {
     halves[i] = static_cast<unsigned short>(float_to_half(static_cast<float>(number(i))));
     x[i] = half_to_float(halves[i]);
   }
-  launch_l1(
-      [&] { l1_cost_half(halves.data(), cost_.data(), shape_.tokens, shape_.width, /*unit=*/1.0); });
+  launch_l1([&] {
+    l1_cost_half(halves.data(), cost_.data(), shape_.tokens, shape_.width, /*unit=*/1.0);
+  });
   EXPECT_LT(l1_error(x, cost_, shape_), 9.0 / 2048);
 }
 

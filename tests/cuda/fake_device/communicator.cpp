@@ -64,8 +64,8 @@ class FakeTransfer final : public Transfer {
 };
 
 template <class Collective>
-void run_to_end(Queued queued, const Collective& collective) {
-  queued.begin(/*writes=*/true);
+void run_to_end(Queued queued, bool writes, const Collective& collective) {
+  queued.begin(writes);
   collective();
   queued.wait();
 }
@@ -78,19 +78,21 @@ FakeNccl::FakeNccl(Communicator& host, const WaitLimit& limit)
 void FakeNccl::broadcast(at::Tensor& tensor, int root) {
   if (!tensor.is_cuda()) return host_.broadcast(tensor, root);
   at::Tensor bytes = alias_on_cpu(tensor);
-  run_to_end({"broadcast", tensor, stream_}, [&] { transport_.broadcast(bytes, root); });
+  run_to_end({"broadcast", tensor, stream_}, /*writes=*/rank() != root,
+             [&] { transport_.broadcast(bytes, root); });
 }
 
 void FakeNccl::reduce_sum(at::Tensor& tensor, int root) {
   if (!tensor.is_cuda()) return host_.reduce_sum(tensor, root);
   at::Tensor numbers = alias_on_cpu(tensor);
-  run_to_end({"reduction", tensor, stream_}, [&] { transport_.reduce_sum(numbers, root); });
+  run_to_end({"reduction", tensor, stream_}, /*writes=*/rank() == root,
+             [&] { transport_.reduce_sum(numbers, root); });
 }
 
 void FakeNccl::all_reduce_sum(at::Tensor& tensor) {
   if (!tensor.is_cuda()) return host_.all_reduce_sum(tensor);
   at::Tensor numbers = alias_on_cpu(tensor);
-  run_to_end({"reduction to all ranks", tensor, stream_},
+  run_to_end({"reduction to all ranks", tensor, stream_}, /*writes=*/true,
              [&] { transport_.all_reduce_sum(numbers); });
 }
 

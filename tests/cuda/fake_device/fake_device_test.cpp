@@ -44,8 +44,8 @@ TEST(FakeDevice, ComputesWhatTheCpuDoes) {
   const auto steps = [](const at::Tensor& a) {
     at::Tensor product = at::mm(a.t(), a).add_(a.slice(0, 0, 4)).to(at::kFloat);
     product.select(1, 2).mul_(3);
-    return at::cat({product.softmax(1), std::get<0>(product.sort(0))}).index_select(
-        0, at::arange(2, 6, product.options().dtype(at::kLong)));
+    return at::cat({product.softmax(1), std::get<0>(product.sort(0))})
+        .index_select(0, at::arange(2, 6, product.options().dtype(at::kLong)));
   };
   EXPECT_TRUE(steps(on_gpu).cpu().equal(steps(x)));
   EXPECT_TRUE(std::get<1>(at::linalg_eigh(at::mm(on_gpu.t(), on_gpu))).is_cuda());
@@ -67,9 +67,10 @@ TEST(FakeDevice, FindsAReadThatDoesNotWaitForTheWrite) {
     const StreamGuard stream(kept, event);
     converted.cpu();
   };
-  EXPECT_THAT(race_in([&] { read(before); }),
-              AllOf(HasSubstr("aten::copy_ to the CPU on stream"), HasSubstr("reads [8, 4] BFloat16"),
-                    HasSubstr("aten::copy_ of Double to BFloat16 on the default stream of cuda:0")));
+  EXPECT_THAT(
+      race_in([&] { read(before); }),
+      AllOf(HasSubstr("aten::copy_ to the CPU on stream"), HasSubstr("reads [8, 4] BFloat16"),
+            HasSubstr("aten::copy_ of Double to BFloat16 on the default stream of cuda:0")));
   EXPECT_EQ(race_in([&] { read(RecordedEvent(kGpu)); }), "");
 }
 
@@ -82,8 +83,8 @@ TEST(FakeDevice, FindsAWriteThatDoesNotWaitForTheRead) {
     sum = x.sum();
   }
   EXPECT_THAT(race_in([&] { x.zero_(); }),
-              AllOf(HasSubstr("aten::zero_ on the default stream"), HasSubstr("writes [3, 3] Double"),
-                    HasSubstr("aten::sum")));
+              AllOf(HasSubstr("aten::zero_ on the default stream"),
+                    HasSubstr("writes [3, 3] Double"), HasSubstr("aten::sum")));
   StreamGuard(kept).synchronize();
   EXPECT_EQ(race_in([&] { x.zero_(); }), "");
 }

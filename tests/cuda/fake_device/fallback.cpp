@@ -95,9 +95,7 @@ class Call {
     return list;
   }
 
-  at::Device device() const {
-    return device_.value_or(at::Device(at::kCUDA, current_device()));
-  }
+  at::Device device() const { return device_.value_or(at::Device(at::kCUDA, current_device())); }
 
  private:
   at::Tensor take(const at::Tensor& tensor, bool written) {
@@ -143,10 +141,10 @@ class Call {
       if (given.cpu.is_alias_of(result)) return view_of(given.gpu, result);
     }
     const c10::DeviceGuard guard(device());
-    const at::Tensor gpu = shaped_as(
-        result, at::detail::make_tensor<c10::TensorImpl>(
-                    fake_device::to_gpu(result.storage()),
-                    c10::DispatchKeySet(c10::DispatchKey::CUDA), result.dtype()));
+    const at::Tensor gpu =
+        shaped_as(result, at::detail::make_tensor<c10::TensorImpl>(
+                              fake_device::to_gpu(result.storage()),
+                              c10::DispatchKeySet(c10::DispatchKey::CUDA), result.dtype()));
     operation_->writes(gpu);
     given_.push_back({gpu, result, /*written=*/false});
     return gpu;
@@ -154,9 +152,9 @@ class Call {
 
   /// As libtorch makes views: one of a tensor of no inference mode is none either.
   static at::Tensor view_of(const at::Tensor& gpu, const at::Tensor& like) {
-    return shaped_as(like, at::detail::make_tensor<c10::TensorImpl>(
-                               c10::TensorImpl::VIEW, c10::Storage(gpu.storage()), gpu.key_set(),
-                               like.dtype()));
+    return shaped_as(
+        like, at::detail::make_tensor<c10::TensorImpl>(
+                  c10::TensorImpl::VIEW, c10::Storage(gpu.storage()), gpu.key_set(), like.dtype()));
   }
 
   static at::Tensor shaped_as(const at::Tensor& like, at::Tensor made) {

@@ -4,6 +4,7 @@
 
 #include "tests/cuda/emulation/l1_cost_on_cpu.h"
 #include "tests/cuda/fake_device/memory.h"
+#include "worker/kernels/l1_cost.h"
 
 namespace dotresize::fake_device {
 namespace {
@@ -33,8 +34,7 @@ void mirror(at::Tensor& matrix) {
   const Operation operation("mirror_upper_triangle", matrix.get_device());
   operation.writes(matrix);
   at::Tensor values = alias_on_cpu(matrix);
-  const std::scoped_lock lock(emulator);
-  emulated_mirror(values);
+  mirror_upper_triangle(values);
 }
 
 SinkhornResult sinkhorn_on_cpu(const at::Tensor& cost, const SinkhornOptions& options) {

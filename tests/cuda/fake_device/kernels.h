@@ -4,7 +4,8 @@
 
 namespace dotresize::fake_device {
 
-/// For tensors on the fake GPU: l1_cost.cu thread by thread (emulation/), and the CPU's Sinkhorn.
+/// For tensors on the fake GPU: the costs of l1_cost.cu thread by thread (emulation/), the CPU's
+/// code for the rest.
 CudaKernels kernels();
 
 }  // namespace dotresize::fake_device

@@ -104,8 +104,9 @@ c10::Storage to_gpu(c10::Storage made) {
   const size_t bytes = made.nbytes();
   void* data = made.mutable_data();
   auto owner = std::make_unique<c10::Storage>(std::move(made));
-  c10::DataPtr memory(data, owner.release(),
-                      [](void* storage) { delete static_cast<c10::Storage*>(storage); }, c10::kCPU);
+  c10::DataPtr memory(
+      data, owner.release(), [](void* storage) { delete static_cast<c10::Storage*>(storage); },
+      c10::kCPU);
   return {c10::Storage::use_byte_size_t(), bytes, make_block(std::move(memory), bytes),
           &gpu_allocator(), /*resizable=*/true};
 }
@@ -139,9 +140,9 @@ Operation::Operation(std::string name, StreamName stream)
     : name_(std::move(name)), stream_(stream), count_(Order::get().enqueue(stream)) {}
 
 Access Operation::access_to(const at::Tensor& tensor) const {
-  return {stream_, count_, name_,
-          fmt::format("[{}] {}", fmt::join(tensor.sizes(), ", "),
-                      at::toString(tensor.scalar_type()))};
+  return {
+      stream_, count_, name_,
+      fmt::format("[{}] {}", fmt::join(tensor.sizes(), ", "), at::toString(tensor.scalar_type()))};
 }
 
 void Operation::reads(const at::Tensor& tensor) const {

@@ -20,7 +20,7 @@ def fake_gpus(monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{LIBRARIES}:{before}" if before else str(LIBRARIES))
 
 
-def run(directory, device, ranks, method, activations="original"):
+def run(directory, device, ranks, method, activations):
     (directory / device).mkdir()
     spec = harness.job(
         directory / device / "out",
@@ -30,23 +30,34 @@ def run(directory, device, ranks, method, activations="original"):
         samples=8,
         calibration={"seqlen": 64},
         resources={"device": device, "compute_dtype": "float32"},
-        evaluation={"samples": 4},
+        evaluation={"samples": 1},
     )
     return harness.run_to_report(spec, directory / device)
 
 
-METHODS = {
-    "transport": {"name": "pca_dotresize", "width": 208},
-    "slices": {"name": "slicegpt", "width": 208},
-    "metric of the loss": {"name": "slicegpt", "width": 208, "metric": "fisher"},
-    "allocated": {"name": "slicegpt", "size": 1.6, "allocate": "auto", "head": "dense"},
-}
+TRANSPORT = {"name": "dotresize", "width": 208}
+SLICES = {"name": "slicegpt", "width": 208}
+ALLOCATED = {"name": "slicegpt", "size": 1.6, "allocate": "auto", "head": "dense"}
+CASES = [(TRANSPORT, "compressed", 2), (ALLOCATED, "original", 2)]
+if os.environ.get("DOTRESIZE_ALL_CASES"):
+    pca = {"name": "pca_dotresize", "width": 208}
+    CASES += [
+        (pca, "original", 1),
+        (pca, "original", 2),
+        (pca | {"metric": "fisher"}, "original", 2),
+        (pca | {"map_sharing": "model"}, "original", 2),
+        (TRANSPORT, "compressed", 1),
+        (SLICES, "original", 1),
+        (SLICES, "compressed", 2),
+        (ALLOCATED, "original", 1),
+        ({"name": "magnitude", "width": 208}, "original", 2),
+    ]
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("method", METHODS)
-def test_a_job_on_a_gpu_gives_the_model_of_the_cpu(method, ranks, fake_gpus, tmp_path):
-    gpu, cpu = (run(tmp_path, device, ranks, METHODS[method]) for device in ["cuda", "cpu"])
+@pytest.mark.parametrize("method, activations, ranks", CASES)
+def test_a_job_on_a_gpu_gives_the_model_of_the_cpu(method, activations, ranks, fake_gpus, tmp_path):
+    gpu, cpu = (run(tmp_path, device, ranks, method, activations) for device in ["cuda", "cpu"])
     assert (gpu["device"], gpu["ranks"][0]["gpu"]) == ("cuda", "fake GPU (sm_70)")
     assert gpu["dense"]["perplexity"] == pytest.approx(cpu["dense"]["perplexity"], rel=1e-5)
     assert gpu["compressed"]["perplexity"] == pytest.approx(cpu["compressed"]["perplexity"], rel=1e-4)
+    assert gpu["calibration"]["schedule"] == cpu["calibration"]["schedule"]
