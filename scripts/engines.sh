@@ -3,6 +3,7 @@
 # more than 0.1 %, or if the engine refuses one.
 #
 #   scripts/engines.sh [--engine llama.cpp|vllm] TOKENS MODEL_DIR...
+#   scripts/engines.sh TOKENS MODEL_DIR... --quantize TYPE...    size and perplexity in llama.cpp alone, as Q8_0, Q4_K_M, ...
 #                                             TOKENS: a safetensors file with a tensor "tokens", [windows, seqlen]
 #
 # The first run with an engine installs it in build/engines/. llama.cpp, the default, is built from the source package of
@@ -22,14 +23,10 @@ llama_cpp() {
   if [ ! -e "$engine/ready-$version" ]; then
     echo "engines: building llama.cpp in build/engines/"
     rm -rf "$engine"
-    mkdir -p "$engine/source"
-    local package=$engine/llama_cpp_python-$version.tar.gz
-    "$python" -m pip download -q --no-deps --no-binary llama-cpp-python -d "$engine" "llama-cpp-python==$version"
-    tar -xzf "$package" -C "$engine/source" --strip-components 1
-    "$python" -m pip install -q --no-deps --target "$engine/site" diskcache==5.6.3 sentencepiece==0.2.3 "$package"
+    "$python" -m pip install -q --no-deps --no-binary llama-cpp-python --target "$engine" diskcache==5.6.3 "llama-cpp-python==$version"
     touch "$engine/ready-$version"
   fi
-  PYTHONPATH=$engine/site exec "$python" "$scripts/llama_cpp_perplexity.py" --converter "$engine/source/vendor/llama.cpp" "$@"
+  PYTHONPATH=$engine exec "$python" "$scripts/llama_cpp_perplexity.py" "$@"
 }
 
 # --no-deps: vLLM asks for a PyTorch without CUDA, which the package index does not have. One with CUDA does as well.

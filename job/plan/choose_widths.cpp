@@ -8,7 +8,10 @@
 #include "job/plan/net_size.h"
 
 namespace dotresize {
-int64_t default_round_to(int64_t hidden_size) { return hidden_size >= 2048 ? 64 : 8; }
+int64_t default_round_to(int64_t hidden_size, bool engines) {
+  if (hidden_size < 2048) return 8;
+  return engines ? 256 : 64;
+}
 
 std::vector<int64_t> possible_widths(int64_t hidden_size, int64_t round_to) {
   std::vector<int64_t> widths;
@@ -18,7 +21,6 @@ std::vector<int64_t> possible_widths(int64_t hidden_size, int64_t round_to) {
 }
 
 int64_t width_from_sparsity(double sparsity, int64_t hidden_size, int64_t round_to) {
-  if (round_to == 0) round_to = default_round_to(hidden_size);
   const double multiples =
       (1.0 - sparsity) * static_cast<double>(hidden_size) / static_cast<double>(round_to);
   const int64_t width = static_cast<int64_t>(std::floor(multiples + 1e-9)) * round_to;

@@ -8,14 +8,14 @@
 
 namespace dotresize {
 
-/// Widths of such a model are multiples of it unless the job says otherwise: 64 if d >= 2048, else
-/// 8.
-int64_t default_round_to(int64_t hidden_size);
+/// Widths of such a model are multiples of it unless the job says otherwise: 8 if d < 2048; 256 for
+/// `engines`, as quantizers divide rows; else 64.
+int64_t default_round_to(int64_t hidden_size, bool engines);
 
 /// round_to, 2 round_to, ... and hidden_size.
 std::vector<int64_t> possible_widths(int64_t hidden_size, int64_t round_to);
 
-/// k = floor((1-s)*d/r + 1e-9)*r; r = round_to, or the default if round_to is 0.
+/// k = floor((1-s)*d/r + 1e-9)*r; r = round_to.
 /// Throws InputError if the result is 0.
 int64_t width_from_sparsity(double sparsity, int64_t hidden_size, int64_t round_to);
 

@@ -9,6 +9,7 @@
 
 #include "base/human_text.h"
 #include "job/plan/net_size.h"
+#include "job/plan/served_sizes.h"
 #include "job/plan/traffic.h"
 
 namespace dotresize {
@@ -221,6 +222,19 @@ json traffic_json(const Traffic& traffic) {
           {"statistics_bytes", traffic.statistics_bytes}};
 }
 
+json formats_json(const ServedSizes& sizes) {
+  json formats = json::array();
+  for (const ServedSize& each : sizes.formats) {
+    formats.push_back({{"format", each.format},
+                       {"dense_bytes", each.dense_bytes},
+                       {"compressed_bytes", each.compressed_bytes},
+                       {"unfit_rows", each.unfit_rows}});
+  }
+  json document = {{"formats", formats}};
+  if (sizes.assumed_features > 0) document["assumed_features"] = sizes.assumed_features;
+  return document;
+}
+
 json seconds_json(const TimeEstimate& time) {
   json phases = json::object();
   for (const TimeEstimate::Phase& phase : time.phases) phases[phase.name] = phase.seconds;
@@ -250,10 +264,16 @@ std::string widths_text(const JunctionWidths& widths, int64_t hidden_size) {
 std::string plan_table(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
                        const std::optional<TimeEstimate>& time) {
   const NetSize size = net_size(config, job, job.widths);
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}{}", heading(config, job), rank_rows(config, job, plan),
-                     passes_row(job, plan), traffic_row(config, job, plan),
+  std::string served = served_sizes_table(served_sizes(config, job));
+  if (!served.empty()) {
+    served.pop_back();
+    served.insert(0, "\n\n");
+  }
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}{}{}", heading(config, job),
+                     rank_rows(config, job, plan), passes_row(job, plan),
+                     traffic_row(config, job, plan),
                      size_row("dense", size.dense_parameters, size.dense_bytes, job.source_dtype),
-                     result_rows(job, size), time ? "\n\n" + time_table(*time) : "");
+                     result_rows(job, size), served, time ? "\n\n" + time_table(*time) : "");
 }
 
 std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
@@ -279,6 +299,7 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
                      {"bytes", size.dense_bytes},
                      {"dtype", to_string(job.source_dtype)}}},
                    {"compressed", compressed_json(job, size)},
+                   {"served", formats_json(served_sizes(config, job))},
                    {"warnings", json::array()}};
   if (job.mlp) {
     document["mlp_groups"] = plan.cut_groups;

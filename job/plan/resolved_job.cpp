@@ -164,8 +164,11 @@ void check_smaller(const v1::Method& method, const ModelConfig& config, const Re
   }
 }
 
-int64_t asked_round_to(const v1::Method& given, const ModelConfig& config) {
-  return given.round_to() == 0 ? default_round_to(config.hidden_size) : given.round_to();
+/// A size leaves the widths to us, which are then such that engines quantize them well; a sparsity
+/// is met as closely as the paper does.
+int64_t asked_round_to(const v1::Method& given, const ModelConfig& config, const ResolvedJob& job) {
+  if (given.round_to() != 0) return given.round_to();
+  return default_round_to(config.hidden_size, job.stock_output() && given.has_size());
 }
 
 /// The widths, or what decides them. Needs all else that bears on the output's size.
@@ -174,7 +177,7 @@ void resolve_widths(const v1::Method& given, const ModelConfig& config, Resolved
   const auto set_width = [&](int64_t k) {
     job.widths = decided(uniform_widths(config, job.head_sliced, k), config.hidden_size);
   };
-  const int64_t round_to = std::lcm(asked_round_to(given, config), width_unit(config, job));
+  const int64_t round_to = std::lcm(asked_round_to(given, config, job), width_unit(config, job));
   job.allow_larger = given.allow_larger();
   if (given.has_width()) {
     set_width(explicit_width(given.width(), config, job));
@@ -267,8 +270,8 @@ void resolve_method(const v1::JobSpec& spec, const ModelConfig& config, Resolved
   }
   resolve_architecture(architecture, config, job);
   job.hidden_size = config.hidden_size;
-  job.mlp = job.allocation ? allocated_mlps(asked_round_to(given, config), config)
-                           : mlp_target(given, asked_round_to(given, config), config);
+  job.mlp = job.allocation ? allocated_mlps(asked_round_to(given, config, job), config)
+                           : mlp_target(given, asked_round_to(given, config, job), config);
   resolve_widths(given, config, job);
   if (architecture == v1::Output::auto_ && job.stock_output() &&
       is_read_better_as_mistral(config, job)) {

@@ -8,9 +8,8 @@ from paper.programs import dotresize
 from quality import measure as quality
 
 from .model import NAME
-from .recipes import NAMES, SIZES, method_of
+from .recipes import NAMES, SIZES, WINDOWS, method_of
 
-WINDOWS = 16  # of calibration, spread evenly over the text
 SEQLEN = 1024
 RANKS = 2
 EXIT_JOB_FAILED, EXIT_REFUSED = 1, 65
@@ -57,12 +56,16 @@ def read_results(file):
 
 
 def job_of(recipe, model, size, output):
+    """Jobs of `size` alone keep their first round beside the output, for those of other sizes."""
+    calibration = {"tokens": str(model.tokens("calibration")), "samples": recipe.windows, "seqlen": SEQLEN}
+    if recipe.allocates:
+        calibration["statistics"] = {"save": str(output.with_name(f"{recipe.name}-first-round"))}
     return {
         "name": f"{recipe.name}-{size:g}",
         "model": {"path": str(model.directory)},
         "output": {"path": str(output), **recipe.output},
         "method": method_of(recipe, size, model.hidden_size, model.features_at(size)),
-        "calibration": {"tokens": str(model.tokens("calibration")), "samples": WINDOWS, "seqlen": SEQLEN},
+        "calibration": calibration,
         "evaluation": {"tokens": str(model.tokens("evaluation")), "kl": True},
         "resources": {"ranks": RANKS},
     }

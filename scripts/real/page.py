@@ -3,9 +3,9 @@
 from paper.table import Column, Table, percent, share
 from quality.page import keys_text
 
-from .measure import RANKS, SEQLEN, WINDOWS
+from .measure import RANKS, SEQLEN
 from .model import NAME
-from .recipes import RECIPES, SIZES, method_of
+from .recipes import RECIPES, SIZES, WINDOWS, method_of
 
 RECIPE_OF = {recipe.name: recipe for recipe in RECIPES}
 
@@ -27,7 +27,8 @@ Calibration: {windows} windows of {seqlen} tokens, spread evenly over `tokens/ca
 without a GPU; all that the table does not say is the default. A net size counts every stored tensor once, the tied table too. KL is the
 divergence from the dense model in nats a token, agreement how often both hold the same token for the most likely one
 ([evaluation.md](evaluation.md#divergence-from-the-dense-model)). Seconds are those of the whole job, evaluations included, on a machine that
-may have had other work: they compare recipes roughly. The figures with all digits: [real-models.json](real-models.json).
+may have had other work: they compare recipes roughly. Jobs of *size alone* share their first round
+([statistics](sweeps.md#kept-statistics)), which the seconds at 95 % include and those at other sizes do not. The figures with all digits: [real-models.json](real-models.json).
 
 | recipe | format | options of `method`, and of others |
 | --- | --- | --- |
@@ -53,7 +54,8 @@ COLUMNS = [
 def options_text(recipe):
     if recipe.drops_layers:
         return "not a job"
-    return keys_text(method_of(recipe, "SIZE", "HIDDEN_SIZE", "FEATURES"), recipe.output)
+    text = keys_text(method_of(recipe, "SIZE", "HIDDEN_SIZE", "FEATURES"), recipe.output)
+    return text if recipe.windows == WINDOWS else f"{text}, `calibration.samples: {recipe.windows}`"
 
 
 def left(row):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 SIZES = (0.95, 0.9, 0.8, 0.7)
+WINDOWS = 16  # of calibration, spread evenly over the text
 CUSTOM, STOCK = "custom", "stock"
 OF_THE_SIZE = object()  # stands for the features of each MLP with which a job meets its size by them alone
 OF_THE_MODEL = object()  # stands for the model's hidden size
@@ -15,10 +16,15 @@ class Recipe:
     format: str
     method: dict = None  # of the job file; None: layers are dropped
     output: dict = field(default_factory=dict)  # of the job file, beside the path
+    windows: int = WINDOWS
 
     @property
     def drops_layers(self):
         return self.method is None
+
+    @property
+    def allocates(self):
+        return self.method == SIZE_ALONE
 
 
 MLPS_ALONE = {"name": "slicegpt", "width": OF_THE_MODEL, "map_sharing": "model", "mlp": {"width": OF_THE_SIZE}}
@@ -30,6 +36,7 @@ RECIPES = (
     Recipe("mlps", "MLPs alone", STOCK, MLPS_ALONE),
     Recipe("mlps-fisher", "MLPs alone, fisher", STOCK, {**MLPS_ALONE, "metric": "fisher"}),
     Recipe("allocate", "size alone", CUSTOM, SIZE_ALONE),
+    Recipe("allocate-64", "size alone, 64 windows", CUSTOM, SIZE_ALONE, windows=64),
     Recipe("allocate-stock", "size alone", STOCK, SIZE_ALONE, {"format": "stock"}),
 )
 NAMES = [recipe.name for recipe in RECIPES]

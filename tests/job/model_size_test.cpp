@@ -144,12 +144,12 @@ TEST(ModelSize, AStockModelCountsItsNorms) {
 }
 
 TEST(ModelSize, WidthIsTheWholeMultipleBelow) {
-  EXPECT_EQ(width_from_sparsity(0.2, 4096, 0), 3264);
-  EXPECT_EQ(width_from_sparsity(0.2, 256, 0), 200);
-  EXPECT_EQ(width_from_sparsity(0.3, 256, 0), 176);
+  EXPECT_EQ(width_from_sparsity(0.2, 4096, 64), 3264);
+  EXPECT_EQ(width_from_sparsity(0.2, 256, 8), 200);
+  EXPECT_EQ(width_from_sparsity(0.3, 256, 8), 176);
   EXPECT_EQ(width_from_sparsity(0.2, 256, 1), 204);
-  EXPECT_EQ(width_from_sparsity(0.0, 256, 0), 256);
-  EXPECT_EQ(width_from_sparsity(0.0, 4096, 0), 4096);
+  EXPECT_EQ(width_from_sparsity(0.0, 256, 8), 256);
+  EXPECT_EQ(width_from_sparsity(0.0, 4096, 64), 4096);
 }
 
 TEST(ModelSize, WidthForgivesTheRoundingOfDecimals) {
@@ -158,7 +158,7 @@ TEST(ModelSize, WidthForgivesTheRoundingOfDecimals) {
 }
 
 TEST(ModelSize, WidthZeroIsRefused) {
-  EXPECT_THROW(width_from_sparsity(0.99, 256, 0), InputError);
+  EXPECT_THROW(width_from_sparsity(0.99, 256, 8), InputError);
   EXPECT_THROW(width_from_sparsity(0.2, 256, 1000), InputError);
 }
 

@@ -5,10 +5,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gguf
 import numpy
 import pytest
 import torch
 from gguf import GGUFReader
+from narrowing import (
+    output_keys,
+    random_dense,
+    silence_features,
+    silence_values,
+    stored_tensors,
+    tiny_keys,
+    without_features,
+    without_sublayers,
+    without_values,
+    write_output,
+)
 from running import EXAMPLE
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
@@ -100,6 +113,76 @@ def test_types_tokens_and_template_are_in_the_file(tmp_path):
     assert back(text).input_ids == source(text).input_ids
 
 
+SIZES, DIMS = [20, 0, 7], [0, 12, 5]  # features and value channels by layer; an MLP and an attention are not there
+
+
+def output_without_maps(directory, dims, **changes):
+    """A custom output whose stream is as wide as the dense llama's, which computes the same and is returned."""
+    keys = tiny_keys("llama", vocab_size=4096, **changes)
+    dense = random_dense(keys)
+    silence_features(dense, lambda layer, feature: feature >= SIZES[layer])
+    silence_values(dense, dims)
+    tensors = without_values(without_features(stored_tensors(dense), SIZES), keys, dims)
+    removed = [layer for layer in range(3) if dims[layer] == 0]
+    tensors = without_sublayers(tensors, [1], removed)
+    for norm in ("1.post_attention_layernorm", *(f"{layer}.input_layernorm" for layer in removed)):
+        del tensors[f"model.layers.{norm}.weight"]
+    tensors.pop("lm_head.weight", None) if dense.config.tie_word_embeddings else None
+    own = {"norm_weights": True, "shortcut_ranks": [0] * 6, "intermediate_sizes": SIZES, "value_head_dims": dims}
+    write_output(directory, tensors, {**output_keys(keys, [48] * 7), **own, "tie_word_embeddings": dense.config.tie_word_embeddings})
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (directory / name).write_bytes((EXAMPLE / name).read_bytes())
+    return dense
+
+
+def fill_from(file, dense):
+    """The dense model with the file's tensors; features and heads that the file has not are zero."""
+    found = {tensor.name: torch.tensor(tensor.data) for tensor in GGUFReader(file).tensors}
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.DECI, 3)
+    for name, parameter in dense.named_parameters():
+        parameter.data.zero_()
+        tensor = found.get(names.get_name(name, try_suffixes=(".weight", ".bias")))
+        if tensor is None:
+            continue
+        if heads := {"q_proj": 4, "k_proj": 2}.get(name.split(".")[-2]):
+            tensor = tensor.reshape(heads, 6, 2, -1).swapaxes(1, 2).reshape(tensor.shape)
+        parameter.data[tuple(slice(size) for size in tensor.shape)] = tensor
+
+
+@pytest.mark.parametrize(
+    "dims, changes",
+    [(DIMS, {}), ([12, 5, 0], {"tie_word_embeddings": True}), ([5, 12, 1], {"attention_bias": True})],
+    ids=["first", "tied", "biases"],
+)
+def test_a_custom_output_without_maps_is_a_deci(tmp_path, dims, changes):
+    dense = output_without_maps(tmp_path / "model", dims, **changes)
+    ids = torch.randint(0, 4096, (2, 32))
+    expected = dense(ids).logits.detach()
+    export(tmp_path / "model", tmp_path / "model.gguf", "--type", "f32")
+    reader = GGUFReader(tmp_path / "model.gguf")
+    settings = {key: reader.fields[f"deci.{key}"].contents() for key in ("attention.head_count", "attention.head_count_kv", "feed_forward_length")}
+    # llama.cpp takes the size of heads from the first layer, and has no layer of an attention alone.
+    last = 0 if dims[2] == 0 else 1
+    assert list(settings.values()) == [[4, 4, 4 * last], [2, 2, 2 * last], [20, 32, 7]]
+    fill_from(tmp_path / "model.gguf", dense)
+    assert (dense(ids).logits - expected).abs().max() < 1e-5
+
+
+def test_maps_are_refused_by_the_first_junction(tmp_path):
+    output_without_maps(tmp_path / "model", DIMS)
+    file = tmp_path / "model" / "config.json"
+    config = json.loads(file.read_text())
+
+    def refusal(**changes):
+        file.write_text(json.dumps(config | changes))
+        return export(tmp_path / "model", tmp_path / "model.gguf", exit_code=65)
+
+    assert "junction 2 is narrower than the model" in refusal(junction_widths=[48, 48, 40, 48, 48, 48, 48])
+    assert "the norms are folded" in refusal(norm_weights=False)
+    assert "a custom output of a qwen2 has no form" in refusal(source_model_type="qwen2")
+    assert "value_head_dims must be 3 numbers up to 12" in refusal(value_head_dims=[12, 10**9, 5])
+
+
 def test_what_has_no_form_in_gguf_is_refused_by_name(tmp_path):
     model, out = tmp_path / "model", tmp_path / "model.gguf"
     make_model(model, "llama")
@@ -109,7 +192,6 @@ def test_what_has_no_form_in_gguf_is_refused_by_name(tmp_path):
         (model / "config.json").write_text(json.dumps(config | changes))
         return export(model, out, exit_code=65)
 
-    assert "a custom output, which has no form in GGUF" in refusal(model_type="dotresize")
     assert "the family gemma has no exporter" in refusal(model_type="gemma")
     assert "a rotary embedding of type dynamic is not exported" in refusal(rope_parameters={"rope_type": "dynamic"})
     assert "vocab_size is 1000000000000, and the embedding has 4096 rows" in refusal(vocab_size=10**12)

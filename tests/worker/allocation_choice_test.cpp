@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -51,16 +52,26 @@ class AllocationChoiceTest : public testing::Test {
         .plan = *plan_,
         .journal = *journal_,
         .finished = {},
-        .windows = calibration_windows(read_tokens(kTokens, config_.vocab_size).tokens, 4, 64),
+        .windows = windows(4),
         .map = {.basis = job_->method.basis, .kind = job_->method.map, .metric = job_->metric},
         .widths = job_->widths});
     calibration_->shortcuts = job_->shortcuts;
-    choice_.emplace(comm_, *calibration_, calibration_->windows, *job_, observer_, clock_,
-                    [this, seen](const auto&) {
-                      ++trials_;
-                      return seen;
-                    });
+    const at::Tensor all = windows(16);
+    choice_.emplace(comm_, *calibration_, all, *job_, observer_, clock_, [this, seen](const auto&) {
+      ++trials_;
+      return seen;
+    });
     return *choice_;
+  }
+
+  at::Tensor windows(int64_t count) const {
+    return calibration_windows(read_tokens(kTokens, config_.vocab_size).tokens, count, 64);
+  }
+
+  /// What is left of the rows of an MLP's gate, in the journal.
+  at::Tensor gate(const std::string& entry, int64_t layer) const {
+    return journal_->get(entry).at("model.layers." + std::to_string(layer) +
+                                   ".mlp.gate_proj.weight");
   }
 
   const std::string kModel = DOTRESIZE_SOURCE_DIR "/examples/docs-llama";
@@ -117,6 +128,13 @@ TEST_F(AllocationChoiceTest, WhatLosesMoreThanWithoutMapsIsMadeWithoutThem) {
   EXPECT_EQ(again.seen_in_trial(), 0.5);
   again.cut();
   EXPECT_FALSE(journal_->has("dense-3")) << "is of no more use";
+  int64_t same = 0;
+  for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
+    const std::string entry = fmt::format("mlp-{}-{}", 2 * layer + 1,
+                                          again.chosen().features[static_cast<size_t>(layer)]);
+    same += at::equal(gate(entry, layer), gate("trial-" + entry, layer)) ? 1 : 0;
+  }
+  EXPECT_LT(same, 2) << "other features go, since all windows are seen";
 
   const AllocationChoice& resumed = begin(0.5);
   EXPECT_EQ(resumed.chosen().features, again.chosen().features);

@@ -142,6 +142,7 @@ ModelConfig AllocationChoice::cut() {
   CalibrationJob job = dense_;
   if (!has_maps(chosen_.best)) {
     job.windows = all_windows_;
+    job.refits = true;
     sums_.kept.clear();
   }
   ModelConfig cut = cut_as(chosen_.best, job);

@@ -50,6 +50,9 @@ struct CalibrationJob {
   /// Whether sublayers are cut for a trial of an allocation alone: the journal has them beside
   /// those of the output.
   bool for_trial = false;
+  /// Whether sublayers are cut once more, after their trial: `windows` are all of them, and
+  /// features go in the order of their sums.
+  bool refits = false;
   Shortcuts shortcuts = {};
   at::Device device = at::kCPU;             ///< of this rank, and of the tensors of `comm`
   at::ScalarType fold_dtype = at::kDouble;  ///< of maps and weights in folding (maps/fold.h)

@@ -86,7 +86,8 @@ class SublayerCuts {
  private:
   bool gradients() const { return job_.map.metric == Metric::kFisher; }
   bool has_order(int64_t sublayer) const {
-    return !is_attention(sublayer) && job_.first_round_journal().has(curve_entry(sublayer));
+    return !job_.refits && !is_attention(sublayer) &&
+           job_.first_round_journal().has(curve_entry(sublayer));
   }
   bool sums_gradients(int64_t sublayer) const {
     return gradients() && !has_order(sublayer) &&

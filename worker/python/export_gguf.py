@@ -1,6 +1,9 @@
-"""A stock model as one GGUF file, which llama.cpp and what is built on it load.
+"""A model without maps as one GGUF file, which llama.cpp and what is built on it load.
 
     python export_gguf.py MODEL_DIR OUT.gguf [--type f32|f16|bf16|q8_0] [--json]
+
+A stock model is one of its family. A custom output whose junctions all keep their width becomes a `deci`, whose layers have
+numbers of heads and features of their own; narrower value heads are filled up with zeros.
 
 Matrices get the type; vectors and a mixture's router stay float32. Tokenizer, special tokens and chat template are in the
 file. OUT must not exist, and appears whole or not at all. Progress is one line on stderr for each tenth of the tensors; at the
@@ -36,7 +39,11 @@ FAMILIES = {
     "qwen3": ("qwen3", False),
     "qwen3_moe": ("qwen3moe", False),
     "phi3": ("phi3", False),
+    "dotresize": ("deci", True),
 }
+# Whose layers a `deci` has.
+LAYERED_FAMILIES = ("llama", "mistral")
+EMPTY_FEATURES = 32  # of zeros, in place of an MLP that was removed: llama.cpp has no layer of an attention alone
 EXPERT = re.compile(r"(?P<layer>model\.layers\.\d+)\.(?P<block>mlp|block_sparse_moe)\.experts\.(?P<expert>\d+)\.(?P<part>\w+)\.weight")
 PARTS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
 
@@ -53,6 +60,15 @@ class InputError(Exception):
 
 
 @dataclass
+class Filling:
+    """The channels of each head along an axis are filled up with zeros."""
+
+    axis: int
+    heads: int
+    channels: int  # of a head, then
+
+
+@dataclass
 class Tensor:
     """One tensor of the file: `sources` of the checkpoint, stacked along a new first axis if there are several."""
 
@@ -60,6 +76,7 @@ class Tensor:
     sources: list
     shape: tuple
     turned_heads: int = 0  # heads whose rows are put in GGUF's order
+    filling: Filling = None
     values: object = None  # in place of sources
     keeps_float32: bool = field(default=False)
 
@@ -119,10 +136,22 @@ def llama3_factors(config, rotary):
     return np.array(factors, dtype=np.float32)
 
 
+def refuse_maps(config, model_dir):
+    """A custom output has a form if its stream is as wide as the source's everywhere."""
+    width = config["hidden_size"]
+    narrower = [number for number, k in enumerate(config.get("junction_widths") or []) if k != width]
+    if narrower:
+        raise InputError(f"{model_dir}: junction {narrower[0]} is narrower than the model, which has no form in GGUF; output.format: stock has one")
+    if not config.get("norm_weights"):
+        raise InputError(f"{model_dir}: the norms are folded into the weights, which has no form in GGUF; output.format: stock has one")
+    if config["source_model_type"] not in LAYERED_FAMILIES:
+        raise InputError(f"{model_dir}: a custom output of a {config['source_model_type']} has no form in GGUF; output.format: stock has one")
+
+
 def refuse_what_gguf_lacks(config, model_dir):
     family = config.get("model_type")
     if family == "dotresize":
-        raise InputError(f"{model_dir}: a custom output, which has no form in GGUF; output.format: stock has one")
+        refuse_maps(config, model_dir)
     if family not in FAMILIES:
         raise InputError(f"{model_dir}: the family {family} has no exporter; there is one of {', '.join(FAMILIES)}")
     rotary = rotary_of(config)["rope_type"]
@@ -145,8 +174,68 @@ def turned_heads(name, config):
     return config["num_key_value_heads"] if ".k_proj." in name else 0
 
 
+class Layers:
+    """Heads and features of each layer, as GGUF has them: numbers, or a list of one for each layer."""
+
+    def __init__(self, config):
+        self.config = config
+        self.features = config["intermediate_size"]
+        self.heads, self.kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
+        self.value_dims = None
+        if config["model_type"] == "dotresize":
+            self.take_by_layer(config["num_hidden_layers"])
+
+    def take_by_layer(self, count):
+        self.value_dims = by_layer(self.config, "value_head_dims", head_dim_of(self.config), count)
+        features = by_layer(self.config, "intermediate_sizes", self.features, count)
+        # llama.cpp takes the size of heads from the first layer.
+        self.attends = [number == 0 or dim > 0 for number, dim in enumerate(self.value_dims)]
+        self.features = [size or EMPTY_FEATURES * attends for size, attends in zip(features, self.attends, strict=True)]
+        self.heads = [self.heads * attends for attends in self.attends]
+        self.kv_heads = [self.kv_heads * attends for attends in self.attends]
+
+    def filling(self, name):
+        """What fills up the value heads in a tensor of the checkpoint."""
+        layer, _, part = name.removeprefix("model.layers.").partition(".")
+        if self.value_dims is None or not part.startswith(("self_attn.v_proj.", "self_attn.o_proj.weight")):
+            return None
+        channels = head_dim_of(self.config)
+        if self.value_dims[int(layer)] == channels:
+            return None
+        is_v = part.startswith("self_attn.v_proj.")
+        return Filling(0 if is_v else 1, self.config["num_key_value_heads" if is_v else "num_attention_heads"], channels)
+
+    def removed(self):
+        """Name and shape of what llama.cpp wants in place of sublayers that were removed: zeros."""
+        if self.value_dims is None:
+            return
+        d = self.config["hidden_size"]
+        rows = {"attn_q": self.config["num_attention_heads"], "attn_k": self.config["num_key_value_heads"], "attn_v": self.config["num_key_value_heads"]}
+        if self.value_dims[0] == 0:
+            yield "blk.0.attn_norm.weight", (d,)
+            for part, heads in rows.items():
+                yield f"blk.0.{part}.weight", (heads * head_dim_of(self.config), d)
+            yield "blk.0.attn_output.weight", (d, rows["attn_q"] * head_dim_of(self.config))
+        sizes = by_layer(self.config, "intermediate_sizes", self.config["intermediate_size"], len(self.features))
+        for layer, (size, attends) in enumerate(zip(sizes, self.attends, strict=True)):
+            if size == 0 and attends:
+                yield f"blk.{layer}.ffn_norm.weight", (d,)
+                for part in ("ffn_gate", "ffn_up"):
+                    yield f"blk.{layer}.{part}.weight", (EMPTY_FEATURES, d)
+                yield f"blk.{layer}.ffn_down.weight", (d, EMPTY_FEATURES)
+
+
+def by_layer(config, key, otherwise, count):
+    """The numbers of a key, or the same for all layers; each is at most the source's."""
+    numbers = config.get(key) or [otherwise] * count
+    if len(numbers) != count or not all(isinstance(number, int) and 0 <= number <= otherwise for number in numbers):
+        raise InputError(f"{key} must be {count} numbers up to {otherwise}")
+    return numbers
+
+
 def tensors_of(checkpoint, config, names):
     """All tensors of the file, in its order. names: gguf's map from names of checkpoints."""
+    import numpy as np
 
     def gguf_name(name):
         found = names.get_name(name, try_suffixes=(".weight", ".bias"))
@@ -155,6 +244,7 @@ def tensors_of(checkpoint, config, names):
         return found
 
     tensors, experts = [], {}
+    layers = Layers(config)
     for name in sorted(checkpoint.file_of, key=lambda text: [int(part) if part.isdigit() else part for part in text.split(".")]):
         shape = checkpoint.shape(name)
         if expert := EXPERT.fullmatch(name):
@@ -162,10 +252,14 @@ def tensors_of(checkpoint, config, names):
             merged = f"{expert['layer']}.mlp.experts.{part}.weight"
             experts.setdefault(merged, {})[int(expert["expert"])] = name
             continue
-        tensors.append(Tensor(gguf_name(name), [name], shape, turned_heads(name, config), keeps_float32="gate_inp" in gguf_name(name)))
+        filling = layers.filling(name)
+        if filling:
+            shape = (*shape[: filling.axis], filling.heads * filling.channels, *shape[filling.axis + 1 :])
+        tensors.append(Tensor(gguf_name(name), [name], shape, turned_heads(name, config), filling, keeps_float32="gate_inp" in gguf_name(name)))
     for merged, parts in experts.items():
         sources = [parts[number] for number in range(len(parts))]
         tensors.append(Tensor(gguf_name(merged), sources, (len(sources), *checkpoint.shape(sources[0]))))
+    tensors += [Tensor(name, [], shape, values=np.zeros(shape, np.float32)) for name, shape in layers.removed()]
     rotary = rotary_of(config)
     if rotary["rope_type"] == "llama3":
         factors = llama3_factors(config, rotary)
@@ -183,7 +277,19 @@ def values_of(tensor, checkpoint):
     if tensor.turned_heads:
         halves = (tensor.turned_heads, 2, found.shape[0] // tensor.turned_heads // 2)
         found = found.reshape(*halves, *found.shape[1:]).swapaxes(1, 2).reshape(found.shape)
+    if tensor.filling:
+        found = filled(found, tensor.filling, tensor.shape)
     return np.ascontiguousarray(found)
+
+
+def filled(values, filling, shape):
+    import numpy as np
+
+    before, after = values.shape[: filling.axis], values.shape[filling.axis + 1 :]
+    by_head = values.reshape(*before, filling.heads, -1, *after)
+    missing = [(0, 0)] * by_head.ndim
+    missing[filling.axis + 1] = (0, filling.channels - by_head.shape[filling.axis + 1])
+    return np.pad(by_head, missing).reshape(shape)
 
 
 def type_of(tensor, wanted, gguf):
@@ -210,9 +316,10 @@ def add_settings(writer, config, model_dir, gguf, wanted):
     writer.add_context_length(context)
     writer.add_embedding_length(config["hidden_size"])
     writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_head_count(config["num_attention_heads"])
-    writer.add_head_count_kv(config["num_key_value_heads"])
+    layers = Layers(config)
+    writer.add_feed_forward_length(layers.features)
+    writer.add_head_count(layers.heads)
+    writer.add_head_count_kv(layers.kv_heads)
     writer.add_key_length(head_dim_of(config))
     writer.add_value_length(head_dim_of(config))
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <stdexcept>
@@ -76,9 +77,9 @@ class Block {
     blockDim = size;
     for (Fiber& fiber : fibers_) {
       getcontext(&fiber.context);
-      fiber.stack.resize(kStackBytes);
-      fiber.context.uc_stack.ss_sp = fiber.stack.data();
-      fiber.context.uc_stack.ss_size = fiber.stack.size();
+      fiber.stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
+      fiber.context.uc_stack.ss_sp = fiber.stack.get();
+      fiber.context.uc_stack.ss_size = kStackBytes;
       fiber.context.uc_link = &scheduler_;
       makecontext(&fiber.context, &Block::enter, 0);
     }
@@ -111,7 +112,7 @@ class Block {
   static constexpr size_t kStackBytes = 64 * 1024;
   struct Fiber {
     ucontext_t context;
-    std::vector<char> stack;
+    std::unique_ptr<char[]> stack;
     bool done = false;
   };
 

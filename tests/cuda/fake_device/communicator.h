@@ -1,0 +1,29 @@
+#pragma once
+
+#include "tests/comm/rendezvous_communicator.h"
+
+namespace dotresize::fake_device {
+
+/// NCCL's order on streams, over transfers that block: an operation is on a stream of its own,
+/// behind all work of the stream that was current when it was asked for; wait() has the host wait
+/// for it. Tensors on the CPU go through `host`.
+class FakeNccl final : public Communicator {
+ public:
+  FakeNccl(Communicator& host, const WaitLimit& limit);
+
+  int rank() const override { return host_.rank(); }
+  int size() const override { return host_.size(); }
+  void broadcast(at::Tensor& tensor, int root) override;
+  void reduce_sum(at::Tensor& tensor, int root) override;
+  void all_reduce_sum(at::Tensor& tensor) override;
+  void barrier() override { host_.barrier(); }
+  std::unique_ptr<Transfer> send(const at::Tensor& tensor, int to) override;
+  std::unique_ptr<Transfer> receive(at::Tensor& tensor, int from) override;
+
+ private:
+  Communicator& host_;
+  testing::RendezvousCommunicator transport_;
+  c10::Stream stream_;
+};
+
+}  // namespace dotresize::fake_device

@@ -1,0 +1,52 @@
+// The CUDA module (worker/cuda/cuda_module.h) of a machine with fake GPUs: DOTRESIZE_CUDA_MODULE
+// names it to a worker, for which nothing else differs from a real one.
+#include <ATen/Context.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <fmt/format.h>
+
+#include "tests/cuda/fake_device/communicator.h"
+#include "tests/cuda/fake_device/kernels.h"
+#include "tests/cuda/fake_device/memory.h"
+#include "tests/cuda/fake_device/streams.h"
+#include "worker/cuda/cuda_module.h"
+
+namespace dotresize::fake_device {
+namespace {
+
+constexpr int64_t kMemoryBytes = int64_t{32} << 30;
+
+class Module final : public CudaModule {
+ public:
+  int device_count() const override { return kDevices; }
+  GpuInfo info(int device) const override {
+    return {"fake GPU", fmt::format("{:032x}", device), 70, 80, 1e9};
+  }
+  CudaKernels kernels() const override { return fake_device::kernels(); }
+  std::string libtorch_flags() const override { return "-gencode;arch=compute_70,code=sm_70"; }
+  void compile_kernels(int) const override {}
+  void try_out(int) const override {}
+  void use(int device) override {
+    at::globalContext().lazyInitDevice(at::kCUDA);
+    const c10::impl::VirtualGuardImpl guard(at::kCUDA);
+    guard.setDevice({at::kCUDA, static_cast<c10::DeviceIndex>(device)});
+  }
+  void synchronize() const noexcept override {
+    Order::get().synchronize(current_stream(current_device()));
+  }
+  int64_t free_memory_bytes() const override { return kMemoryBytes - held_bytes(); }
+  int64_t peak_memory_bytes() const override { return most_held_bytes(); }
+  std::unique_ptr<Communicator> make_communicator(Communicator& host,
+                                                  WaitLimit limit) const override {
+    return std::make_unique<FakeNccl>(host, limit);
+  }
+};
+
+}  // namespace
+}  // namespace dotresize::fake_device
+
+extern "C" dotresize::CudaModule* dotresize_cuda_module();
+dotresize::CudaModule* dotresize_cuda_module() {
+  static dotresize::fake_device::Module module;
+  return &module;
+}
