@@ -27,8 +27,6 @@
 namespace dotresize {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr size_t kLongestLine = size_t{64} * 1024;
 constexpr size_t kKeptErrors = size_t{4} * 1024;
 constexpr size_t kLongestMessage = 2000;
@@ -56,7 +54,7 @@ std::string last_line(std::string text) {
   return text.substr(text.find_last_of('\n') + 1);
 }
 
-v1::Progress progress_of(const Json& record, const std::string& phase) {
+v1::Progress progress_of(const nlohmann::json& record, const std::string& phase) {
   v1::Progress progress;
   const int64_t done = record.value("bytes_done", int64_t{0});
   const int64_t total = record.value("bytes_total", int64_t{0});
@@ -66,7 +64,7 @@ v1::Progress progress_of(const Json& record, const std::string& phase) {
   progress.set_bytes_per_second(record.value("bytes_per_second", 0.0));
   progress.set_fraction(
       total > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(total)) : 0.0);
-  const Json& eta = record.at("eta_s");
+  const nlohmann::json& eta = record.at("eta_s");
   progress.set_eta_s(eta.is_number() ? eta.get<double>() : -1.0);
   return progress;
 }
@@ -192,7 +190,7 @@ void TransferOutput::standard_error(std::string_view bytes) {
 }
 
 void TransferOutput::take(std::string_view line) {
-  const Json record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json record = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!record.is_object()) return;
   if (const auto progress = record.find("progress"); progress != record.end()) {
     tell_(progress_of(*progress, phase_));
