@@ -14,6 +14,7 @@
 #include "job/plan/plan_table.h"
 #include "job/plan/resolved_job.h"
 #include "job/plan/shard_plan.h"
+#include "job/spec/remote_url.h"
 #include "job/spec/validate_spec.h"
 #include "server/api_error.h"
 #include "server/launcher.h"
@@ -194,6 +195,7 @@ NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const 
   }
   std::vector<FieldViolation> violations = validate_spec(spec, /*require_absolute_paths=*/true);
   if (!violations.empty()) throw invalid_argument(std::move(violations));
+  with_field("spec", [&] { require_local_paths(spec); });
   const v1::JobSpec resolved = paths.resolve(spec);
   const v1::Resources::Launcher launcher = chosen_launcher(resolved, machine);
   const bool here = launcher == v1::Resources::local;
