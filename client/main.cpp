@@ -7,6 +7,7 @@
 #include "base/failure.h"
 #include "base/program.h"
 #include "client/json_output.h"
+#include "client/remote_job.h"
 #include "client/rpc_error.h"
 #include "client/usage.h"
 #include "client/verb.h"
@@ -43,6 +44,8 @@ int perform(const std::vector<Verb>& verbs, const CommonOptions& common) {
                 error.violations());
   } catch (const InputError& error) {
     return fail(common, kExitBadData, kInvalidInput, error.what());
+  } catch (const TransferError& error) {
+    return fail(common, exit_code_of(error), error.code(), error.what());
   } catch (const ProgramMissing& error) {
     return fail(common, kExitUnavailable, "PROGRAM_MISSING", error.what());
   } catch (const std::exception& error) {

@@ -7,9 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
+#include "client/remote_job.h"
 #include "job/plan/hardware.h"
 #include "job/plan/net_size.h"
 #include "job/plan/plan_table.h"
+#include "job/spec/remote_url.h"
 
 namespace dotresize {
 namespace {
@@ -64,9 +66,10 @@ std::vector<FileFinding> check_widths(const ResolvedJob& job, const ModelConfig&
   return findings;
 }
 
-std::vector<FileFinding> find_faults(const ResolvedJob& job, const ModelConfig& model) {
+std::vector<FileFinding> find_faults(const ResolvedJob& job, const ModelConfig& model,
+                                     bool pushed) {
   std::vector<FileFinding> findings = check_inputs(job, model);
-  const std::string fault = output_fault(job.output_path, job.overwrite);
+  const std::string fault = pushed ? "" : output_fault(job.output_path, job.overwrite);
   if (!fault.empty()) findings.push_back({kOutputKey, fault});
   std::ranges::move(check_widths(job, model), std::back_inserter(findings));
   return findings;
@@ -77,6 +80,7 @@ std::vector<FileFinding> find_faults(const ResolvedJob& job, const ModelConfig& 
 PlannedJob plan_job(const PlanRequest& request) {
   PlannedJob planned;
   planned.file = open_job_file(request.job_file, request.changes);
+  fetch_inputs(request, planned);
   const v1::JobSpec& spec = planned.file.spec;
   planned.model = with_place(planned.file, "model.path", [&] {
     require_model_directory(spec.model().path());
@@ -91,7 +95,8 @@ PlannedJob plan_job(const PlanRequest& request) {
   planned.plan = with_place(planned.file, "resources.ranks",
                             [&] { return make_shard_plan(planned.model, planned.job); });
   if (hardware) planned.time = estimate_time(planned.model, planned.job, planned.plan, *hardware);
-  planned.findings = find_faults(planned.job, planned.model);
+  planned.findings =
+      find_faults(planned.job, planned.model, is_remote(planned.given.output().path()));
   return planned;
 }
 

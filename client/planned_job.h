@@ -10,6 +10,7 @@
 #include "job/plan/resolved_job.h"
 #include "job/plan/shard_plan.h"
 #include "job/plan/time_estimate.h"
+#include "job/remote/localized_job.h"
 #include "job/spec/job_file.h"
 
 namespace dotresize {
@@ -18,11 +19,16 @@ namespace dotresize {
 struct PlanRequest {
   std::string job_file;
   std::vector<std::string> changes;  ///< of the file, see job/spec/job_changes.h
+  RemoteCache remote;                ///< where copies of what lies elsewhere are kept
+  bool for_run = false;              ///< of a model elsewhere its weights are needed too
   std::string hardware;              ///< file with the rates of a machine; empty: this one
 };
 
 struct PlannedJob {
-  JobFile file;
+  JobFile file;         ///< with copies in the place of what lies elsewhere
+  v1::JobSpec given;    ///< as the file has it
+  RemoteCopies copies;  ///< of what lies elsewhere
+  std::vector<HeldCopy> held;
   ModelConfig model;
   ResolvedJob job;
   ShardPlan plan;

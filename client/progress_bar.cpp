@@ -18,7 +18,7 @@ ProgressDetails padded(const v1::Progress& progress) {
   const ProgressDetails details = details_of(progress);
   const std::string all_done =
       fmt::format("junctions {0}/{0}", std::max(0, progress.junctions_total()));
-  const size_t junctions_width = details.junctions.empty() ? 0 : all_done.size();
+  const size_t junctions_width = progress.junctions_total() > 0 ? all_done.size() : 0;
   return {fmt::format("{:<{}}", details.junctions, junctions_width),
           fmt::format("{:>11}", details.rate), fmt::format("{:<9}", details.eta)};
 }

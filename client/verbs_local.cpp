@@ -1,17 +1,23 @@
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/child_process.h"
 #include "base/environment.h"
+#include "base/human_text.h"
 #include "base/program.h"
 #include "client/job_manifest.h"
 #include "client/job_template.h"
 #include "client/planned_job.h"
+#include "client/remote_job.h"
 #include "client/verb.h"
 #include "client/worker_view.h"
 #include "job/spec/command_options.h"
+#include "job/spec/remote_url.h"
 #include "worker/python/python_helper.h"
 
 namespace dotresize {
@@ -36,6 +42,7 @@ int plan(const PlanOptions& options, const CommonOptions& common) {
     planned.alternatives = size_alternatives(planned.file.spec, planned.model);
     print_plan(planned, common);
   } else {
+    require_local_paths(planned.given);
     std::cerr << plan_warnings(planned);
     std::cout << job_manifest(planned, options.manifest, common.json()) << std::flush;
   }
@@ -57,23 +64,47 @@ struct RunOptions {
   bool verbose = false;
 };
 
-int run(const RunOptions& options, const CommonOptions& common) {
-  const PlannedJob planned = plan_job(options.job);
-  require_runnable(planned, /*to_write=*/true);
-  if (planned.job.ranks > 1) require_program("mpirun");
+/// What starts the ranks of a job.
+std::vector<std::string> job_command(const RunOptions& options, const PlannedJob& planned) {
   std::vector<std::string> worker = {worker_program(), fs::absolute(options.job.job_file).string(),
                                      "--progress", "json"};
-  for (const std::string& change : options.job.changes) {
-    worker.insert(worker.end(), {"--set", change});
-  }
+  std::vector<std::string> changes = options.job.changes;
+  std::ranges::move(changes_between(planned.given, planned.file.spec), std::back_inserter(changes));
+  for (const std::string& change : changes) worker.insert(worker.end(), {"--set", change});
   if (!options.trace.empty()) {
     worker.insert(worker.end(), {"--trace", fs::absolute(options.trace).string()});
   }
   if (options.fresh) worker.push_back("--fresh");
+  return launch_command(planned.job.ranks, {}, worker);
+}
+
+/// The plan of a job that can run here, with all that it reads.
+PlannedJob runnable_job(PlanRequest request) {
+  PlannedJob planned = plan_job(request);
+  require_runnable(planned, /*to_write=*/true);
+  if (planned.job.ranks > 1) require_program("mpirun");
+  if (!is_remote(planned.given.model().path())) return planned;
+  // Only now the weights: no fault of the job is found after hours.
+  request.for_run = true;
+  return plan_job(request);
+}
+
+int run(const RunOptions& options, const CommonOptions& common) {
+  const PlannedJob planned = runnable_job(options.job);
+  std::optional<RemoteOutput> output;
+  if (is_remote(planned.given.output().path())) output.emplace(planned, options.job.remote);
+  if (output) output->require_free();
   print_plan(planned, common);
-  // With -o json stdout has had its one document.
-  return run_worker(launch_command(planned.job.ranks, {}, worker),
-                    {.output_to_stderr = common.json(), .verbose = options.verbose});
+  if (!output || !output->is_made()) {
+    if (output) output->prepare();
+    // With -o json stdout has had its one document.
+    const int exit_code =
+        run_worker(job_command(options, planned),
+                   {.output_to_stderr = common.json(), .verbose = options.verbose});
+    if (exit_code != kExitOk) return exit_code;
+  }
+  if (output) (common.json() ? std::cerr : std::cout) << "pushed to " << output->push() << "\n";
+  return kExitOk;
 }
 
 std::vector<std::string> worker_command(const std::string& verb,
@@ -98,6 +129,28 @@ Verb finish_verb(CLI::App& command, CommonOptions& common, const std::string& ex
 
 void add_job_file_option(CLI::App& command, std::string& job_file) {
   command.add_option("JOB", job_file, "Job file (YAML or JSON)")->required()->type_name("");
+}
+
+/// Where copies of models and texts elsewhere are kept.
+void add_remote_options(CLI::App& command, RemoteCache& cache) {
+  const fs::path home = user_cache_dir();
+  if (!home.empty()) cache.directory = home / "remote";
+  command
+      .add_option("--remote-cache", cache.directory,
+                  "Where copies of models and texts of hf:// and s3:// are kept")
+      ->type_name("DIR")
+      ->envname("DOTRESIZE_REMOTE_CACHE")
+      ->capture_default_str();
+  command
+      .add_option_function<std::string>(
+          "--remote-cache-size",
+          [&cache](const std::string& text) { cache.size = *parse_bytes(text); },
+          "What they may take together (default: 200GiB)")
+      ->type_name("SIZE")
+      ->envname("DOTRESIZE_REMOTE_CACHE_SIZE")
+      ->check([](const std::string& text) {
+        return parse_bytes(text).value_or(0) > 0 ? "" : "'" + text + "' is no size, as 200GiB is";
+      });
 }
 
 /// Takes a job file's name that follows the texts out of them.
@@ -163,6 +216,7 @@ Verb plan_verb(CLI::App& app, CommonOptions& common) {
   auto options = std::make_shared<PlanOptions>();
   add_job_file_option(command, options->job.job_file);
   add_set_option(command, options->job.changes);
+  add_remote_options(command, options->job.remote);
   command
       .add_option("--hardware", options->job.hardware,
                   "How fast a machine is (YAML): also show how long the job takes on it")
@@ -181,6 +235,7 @@ Verb run_verb(CLI::App& app, CommonOptions& common) {
   auto options = std::make_shared<RunOptions>();
   add_job_file_option(command, options->job.job_file);
   add_set_option(command, options->job.changes);
+  add_remote_options(command, options->job.remote);
   command
       .add_option("--trace", options->trace,
                   "Timeline of all ranks to write, for chrome://tracing and Perfetto")

@@ -183,7 +183,9 @@ void insert_into_queue(const SQLite::Database& database, int64_t number, const v
   const bool here = job.launcher() == v1::Resources::local;
   prepare(database, "INSERT OR REPLACE INTO queue VALUES (?, ?, ?, ?, ?, ?, ?)", number,
           job.options().priority(),
-          google::protobuf::util::TimeUtil::TimestampToMilliseconds(job.retry_time()),
+          job.fetching()
+              ? kUnfetchedMs
+              : google::protobuf::util::TimeUtil::TimestampToMilliseconds(job.retry_time()),
           static_cast<int>(resources.device()), here ? ranks : 0, here ? job.memory_bytes() : 0,
           job.owner())
       .exec();

@@ -136,6 +136,17 @@ class JobStore {
   std::vector<std::string> queue(int limit);
   /// Place in the queue; 1 is the head. NOT_FOUND.
   int queue_position(const std::string& id);
+  /// Ids of the first so many of the queue of which something is still to be fetched.
+  std::vector<std::string> to_fetch(int limit);
+  /// Jobs that have not ended, oldest first.
+  std::vector<v1::Job> unended();
+  /// How far that is, while the job is QUEUED.
+  void record_fetch(const std::string& id, const v1::Progress& progress);
+  /// All of it is here: the job gets what `fetched` has of it and of memory, and its plan, and may
+  /// be started. False if it has ended meanwhile.
+  bool finish_fetch(const v1::Job& fetched, const std::string& plan);
+  /// The job has FAILED, unless it has ended meanwhile.
+  void fail_fetch(const std::string& id, const v1::JobError& error);
   /// Ended jobs whose ttl_seconds_after_finished are over.
   std::vector<std::string> expired(int limit);
   /// STARTING and RUNNING, oldest first.

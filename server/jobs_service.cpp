@@ -270,6 +270,11 @@ void JobsService::describe(v1::Job& job) {
     *job.mutable_expected_start_time() =
         TimeUtil::GetCurrentTime() + TimeUtil::SecondsToDuration(std::llround(*seconds));
   }
+  if (job.fetching()) {
+    job.clear_expected_start_time();
+    job.set_waiting_for("what it reads from elsewhere, which is being fetched");
+    return;
+  }
   job.set_waiting_for(retries ? "the time of its next attempt" : view_.reason(job.id()));
 }
 
@@ -360,7 +365,7 @@ v1::Job JobsService::resume(const v1::ResumeJobRequest& request) {
     throw invalid_argument("fresh",
                            "a sweep goes on in its directory; remove " + output + " to start anew");
   }
-  const v1::JobSpec spec = readmit(ended.spec(), output, paths_);
+  const v1::JobSpec spec = readmit(ended.spec(), output, paths_, copies_of(ended));
   if (ended.has_sweep()) check_sweep_directory(output);
   const std::vector<PathClaim> claims =
       ended.has_sweep() ? claims_of(resolve_sweep(ended.spec(), ended.sweep(), paths_))

@@ -6,6 +6,7 @@
 
 #include "base/files/confinement.h"
 #include "dotresize/v1/job.pb.h"
+#include "server/remote_policy.h"
 
 namespace dotresize {
 
@@ -22,15 +23,18 @@ class PathPolicy {
   /// `roots`: directories in which all paths of jobs must lie; none: anywhere. `state_dir`: no job
   /// may read or write there. Throws InputError for a root that is no directory.
   PathPolicy(const std::vector<std::filesystem::path>& roots,
-             const std::filesystem::path& state_dir);
+             const std::filesystem::path& state_dir, RemotePolicy remote = {});
 
   /// The spec with every path as it is now, without symbolic links: what was checked is what is
   /// opened. PERMISSION_DENIED if one lies outside the roots, INVALID_ARGUMENT if one collides
   /// with the state directory or if the output collides with an input.
-  v1::JobSpec resolve(const v1::JobSpec& spec) const;
+  /// Of what lies elsewhere it has the copies, as far as there are some, and the place where an
+  /// output is made that is pushed; PERMISSION_DENIED if the operator does not allow its URL.
+  v1::JobSpec resolve(const v1::JobSpec& spec, const RemoteCopies& copies = {}) const;
 
   /// For what is read meanwhile.
   const Confinement& confinement() const { return confinement_; }
+  const RemotePolicy& remote() const { return remote_; }
 
  private:
   void check(const std::string& field, const std::string& given,
@@ -41,6 +45,7 @@ class PathPolicy {
   std::vector<std::filesystem::path> roots_;
   Confinement confinement_;
   std::filesystem::path state_dir_;
+  RemotePolicy remote_;
 };
 
 /// What a job with this spec, of resolve(), claims: inputs, the output, and the names beside it

@@ -11,6 +11,7 @@
 #include "base/program.h"
 #include "job/report/report.h"
 #include "job/spec/job_state.h"
+#include "job/spec/remote_url.h"
 #include "server/api_error.h"
 #include "server/attempt.h"
 #include "server/job_admission.h"
@@ -79,7 +80,8 @@ Scheduler::Scheduler(const SchedulerContext& context, SchedulerLimits limits)
       drain_(context.drain),
       view_(context.view),
       limits_(limits),
-      last_round_(Heartbeats::Clock::now()) {
+      last_round_(Heartbeats::Clock::now()),
+      pusher_(context.paths.remote().cache()) {
   for (const v1::Job& job : store_.launched()) {
     log_job(spdlog::level::info, job, "attempt " + std::to_string(job.attempt()) + " found again");
     heartbeats_.begin(job.id());
@@ -140,6 +142,7 @@ bool Scheduler::is_silent(const v1::Job& job) {
 }
 
 void Scheduler::poll_attempt(const v1::Job& seen) {
+  if (only_pushes(seen)) return end_or_retry(store_.get(seen.id()), succeeded(seen));
   const AttemptStatus status = launchers_.of(seen).check(seen);
   const v1::Job job = store_.get(seen.id());  // a cancel may have come before the end that we see
   notes_[job.id()] = {status.note, status.command};
@@ -222,7 +225,14 @@ JobOutput Scheduler::output_of(const v1::Job& job) const {
 }
 
 bool Scheduler::has_output(const v1::Job& job) const {
+  // Of one that is pushed an earlier attempt may have made it.
+  if (is_remote(job.spec().output().path())) return output_of(job).is_committed();
   return output_of(job).is_committed(job.attempt());
+}
+
+bool Scheduler::only_pushes(const v1::Job& job) const {
+  if (!is_remote(job.spec().output().path())) return false;
+  return output_of(job).is_committed() && !output_of(job).is_committed(job.attempt());
 }
 
 Outcome Scheduler::succeeded(const v1::Job& job) const {
@@ -263,7 +273,7 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) c
 
 void Scheduler::end_vanished(const v1::Job& job, bool ran) {
   if (!launchers_.of(job).clear_leftovers(job)) return;  // polled again: never two attempts at once
-  if (has_output(job)) return end(job, succeeded(job));
+  if (has_output(job)) return end_or_retry(job, succeeded(job));
   if (job.cancelling()) return end(job, cancelled());
   const std::string attempt = "attempt " + std::to_string(job.attempt());
   // A server that ends while it starts an attempt fails no job.
@@ -274,6 +284,8 @@ void Scheduler::end_vanished(const v1::Job& job, bool ran) {
 }
 
 void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
+  const bool pushes = outcome.state == v1::Job::SUCCEEDED && is_remote(job.spec().output().path());
+  if (pushes) return end_pushed(job, outcome);
   if (outcome.state != v1::Job::FAILED) return end(job, outcome);
   const std::string& reason = outcome.error->message();
   const Remedy remedy = remedy_for(*outcome.error);
@@ -444,8 +456,9 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
     if (job.has_sweep()) {
       readmit_sweep(launched, output, paths_);
     } else {
-      *launched.mutable_spec() = readmit(job.spec(), output, paths_);
+      *launched.mutable_spec() = readmit(job.spec(), output, paths_, copies_of(job));
     }
+    if (only_pushes(*started)) return;
     if (machine_.memory_declared && job.launcher() == v1::Resources::local) {
       set_memory_budget(*launched.mutable_spec(), machine_.capacity.memory);
     }
@@ -457,6 +470,37 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
   }
 }
 
+void Scheduler::end_pushed(const v1::Job& job, Outcome outcome) {
+  const std::string missed = missed_deadline(job, std::chrono::seconds(0));
+  if (job.cancelling()) return end(job, cancelled());
+  if (!missed.empty()) return end(job, failed({kDeadlineExceeded, -1, "", "push", missed}));
+  const PushStatus push = pusher_.poll(job);
+  if (!push.ended) {
+    const int64_t done = push.progress.bytes_done();
+    if (job.progress().phase() != "push" || done > job.progress().bytes_done()) {
+      v1::Progress progress = push.progress;
+      progress.set_phase("push");
+      store_.record_progress(job.id(), job.attempt(), progress);
+    }
+    return;
+  }
+  pusher_.forget(job.id());
+  if (push.error) return end_unpushed(job, *push.error);
+  outcome.result->set_revision(push.revision);
+  end(job, outcome);
+}
+
+void Scheduler::end_unpushed(const v1::Job& job, const TransferError& error) {
+  const std::string reason = error.code() + ": " + error.what();
+  if (error.may_pass() && !is_last_attempt(job)) {
+    if (!put_back(job, "the output was not pushed: " + reason, limits_.retry_delay)) {
+      end(job, cancelled());
+    }
+    return;
+  }
+  end(job, failed({kPushFailed, -1, "", "push", reason}));
+}
+
 void Scheduler::remove_expired() {
   for (const std::string& id : store_.expired(kExpiredAtOnce)) {
     remove_job(store_, state_, trash_, id);
@@ -465,6 +509,7 @@ void Scheduler::remove_expired() {
 }
 
 void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
+  pusher_.forget(job.id());
   if (job.attempt() > 0 && outcome.state == v1::Job::CANCELLED) {
     output_of(job).discard(trash_).remove();
   } else if (job.attempt() > 0 && outcome.state == v1::Job::FAILED) {
@@ -472,6 +517,9 @@ void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
   }
   if (job.attempt() > 0) launchers_.of(job).clean_up(job);
   store_.finish(job.id(), outcome);
+  if (outcome.state != v1::Job::FAILED && is_remote(job.spec().output().path())) {
+    output_of(job).discard_committed(trash_).remove();
+  }
   forget(job.id());
   run_clock_.forget(job.id());
   log_job(

@@ -14,6 +14,7 @@
 #include "server/job_store.h"
 #include "server/launcher.h"
 #include "server/path_policy.h"
+#include "server/pusher.h"
 #include "server/queue_hold.h"
 #include "server/queue_view.h"
 #include "server/resources.h"
@@ -114,8 +115,14 @@ class Scheduler {
   /// Whether this attempt has completed the output: then the job has succeeded, however its
   /// processes ended.
   bool has_output(const v1::Job& job) const;
+  /// Whether an earlier attempt has completed an output that was not pushed: this one has no
+  /// processes.
+  bool only_pushes(const v1::Job& job) const;
   Outcome succeeded(const v1::Job& job) const;
   Outcome outcome_of(const v1::Job& job, const AttemptStatus& status) const;
+  /// Pushes the output of a job that has succeeded, if it belongs elsewhere, and ends it then.
+  void end_pushed(const v1::Job& job, Outcome outcome);
+  void end_unpushed(const v1::Job& job, const TransferError& error);
   void end(const v1::Job& job, const Outcome& outcome);
 
   JobStore& store_;
@@ -132,6 +139,7 @@ class Scheduler {
   QueueHold hold_;
   RunClock run_clock_;
   ClockWatch clock_watch_;
+  Pusher pusher_;
   std::map<std::string, StopRequest> stop_requests_;  ///< the last ones, by job
   std::map<std::string, AttemptNote> notes_;          ///< of launched jobs
   std::atomic<bool> stopping_{false};

@@ -119,6 +119,10 @@ LauncherContext launcher_context(const ServerOptions& options, const StateDir& s
   std::vector<std::string> roots;
   for (const auto& root : options.allow_roots)
     roots.push_back(std::filesystem::canonical(root).string());
+  const RemotePolicy remote(options.remote, state.root());
+  if (!roots.empty() && remote.allows_any()) {
+    roots.push_back(remote.cache().directory.string());
+  }
   return {state,
           store,
           heartbeats,
@@ -144,7 +148,7 @@ Server::Server(const ServerOptions& options)
       state_(options.state_dir),
       store_(state_.database(), options.max_queued),
       trash_(state_.trash()),
-      paths_(options.allow_roots, state_.root()),
+      paths_(options.allow_roots, state_.root(), RemotePolicy(options.remote, state_.root())),
       machine_(machine_of(options)),
       drain_(state_.root() / kDrainedFile),
       access_(options.tokens),
@@ -169,6 +173,9 @@ Server::Server(const ServerOptions& options)
                                                    paths_, machine_, drain_, view_},
                                   SchedulerLimits{options.max_attempts, options.heartbeat_timeout,
                                                   options.retry_delay, options.max_remote_jobs});
+  if (paths_.remote().allows_any()) {
+    stager_ = std::make_unique<Stager>(store_, paths_, machine_);
+  }
   notifier_ = std::make_unique<Notifier>(store_, webhooks_, options.webhooks.secret);
   watchdog_ = std::make_unique<Watchdog>(
       "unix:" + socket().string(), [this] { return first_fault(health()); },
@@ -190,6 +197,7 @@ Server::Server(const ServerOptions& options)
 Server::~Server() {
   http_.reset();
   watchdog_.reset();
+  stager_.reset();
   notifier_.reset();
   streams_.stop();
   transfers_.stop();

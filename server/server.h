@@ -20,6 +20,7 @@
 #include "server/queue_view.h"
 #include "server/resources.h"
 #include "server/scheduler.h"
+#include "server/stager.h"
 #include "server/state_dir.h"
 #include "server/watchdog.h"
 #include "server/web/web_pages.h"
@@ -86,6 +87,7 @@ class Server {
   std::unique_ptr<Launchers> launchers_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Notifier> notifier_;
+  std::unique_ptr<Stager> stager_;  ///< null: nothing elsewhere is allowed
   std::unique_ptr<Watchdog> watchdog_;
   std::unique_ptr<WebPages> pages_;   ///< may be null
   std::unique_ptr<HttpServer> http_;  ///< last: it asks all the others

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "job/spec/remote_url.h"
+
 namespace dotresize {
 
 namespace fs = std::filesystem;
@@ -38,7 +40,8 @@ fs::path absolute_path(const fs::path& path, const fs::path& base_dir) {
 
 void make_absolute(v1::JobSpec& spec, const fs::path& base_dir) {
   for (const SpecPath& path : paths_of(spec)) {
-    if (!path.value->empty()) *path.value = absolute_path(*path.value, base_dir).string();
+    if (path.value->empty() || is_remote(*path.value)) continue;
+    *path.value = absolute_path(*path.value, base_dir).string();
   }
 }
 

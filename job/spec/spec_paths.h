@@ -22,7 +22,8 @@ std::vector<SpecPath> paths_of(v1::JobSpec& spec);
 std::filesystem::path absolute_path(const std::filesystem::path& path,
                                     const std::filesystem::path& base_dir);
 
-/// Makes every path of the spec absolute, in this way. Empty ones stay empty.
+/// Makes every path of the spec absolute, in this way. Empty ones stay empty, and remote ones
+/// (job/spec/remote_url.h) as they are.
 void make_absolute(v1::JobSpec& spec, const std::filesystem::path& base_dir);
 
 /// Whether `path` is `folder` or lies in it, by their names.

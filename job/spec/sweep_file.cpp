@@ -15,6 +15,7 @@
 #include "base/parse_number.h"
 #include "base/printable.h"
 #include "job/spec/job_changes.h"
+#include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 #include "job/spec/yaml_file.h"
 
@@ -309,6 +310,23 @@ void find_common_faults(const SweepFile& sweep, std::vector<Fault>& faults) {
   }
 }
 
+/// A sweep's jobs read the files of one machine.
+void refuse_remote_paths(const SweepFile& sweep, std::vector<Fault>& faults) {
+  const auto check = [&](v1::JobSpec spec, int line) {
+    for (const SpecPath& path : paths_of(spec)) {
+      if (!is_remote(*path.value)) continue;
+      faults.push_back({line > 0 ? line : line_of(sweep.base.lines, path.key), path.key,
+                        in_quotes(*path.value) + " must be on this machine: of a sweep nothing is "
+                                                 "fetched or pushed",
+                        ""});
+    }
+  };
+  check(sweep.base.spec, 0);
+  for (const SweepAxis& axis : sweep.axes) {
+    for (const SweepAxis::Value& value : axis.values) check(value.spec, value.line);
+  }
+}
+
 }  // namespace
 
 SweepFile parse_sweep(const std::string& text, const std::string& origin,
@@ -341,6 +359,7 @@ SweepFile parse_sweep(const std::string& text, const std::string& origin,
   if (!faults.empty()) throw_faults(origin, std::move(faults));
   make_absolute(sweep.base.spec, base_dir);
   sweep.base.changed = apply_changes(changes, sweep.base.spec);
+  refuse_remote_paths(sweep, faults);
   check_base(sweep, faults);
   check_size(sweep, faults);
   if (faults.empty()) find_common_faults(sweep, faults);

@@ -10,6 +10,7 @@
 #include "base/printable.h"
 #include "job/spec/default_method.h"
 #include "job/spec/map_sharing.h"
+#include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 
 namespace dotresize {
@@ -286,12 +287,18 @@ class Validator {
       check_path(path.key, *path.value, require_absolute);
     }
     if (spec.model().path().empty() || spec.output().path().empty()) return;
-    const auto model = absolute_path(spec.model().path(), "").lexically_normal();
-    const auto output = absolute_path(spec.output().path(), "").lexically_normal();
+    if (is_remote(spec.model().path()) != is_remote(spec.output().path())) return;
+    const auto model = comparable(spec.model().path());
+    const auto output = comparable(spec.output().path());
     if (is_within(output, model) || is_within(model, output)) {
       add("output.path", in_quotes(output.string()) + " and model.path, " +
                              in_quotes(model.string()) + ", must not contain each other");
     }
+  }
+
+  static std::filesystem::path comparable(const std::string& path) {
+    if (is_remote(path)) return without_revision(path);
+    return absolute_path(path, "").lexically_normal();
   }
 
   void check_path(const std::string& key, const std::string& path, bool require_absolute) {
@@ -303,6 +310,9 @@ class Validator {
       add(key, "is longer than " + std::to_string(kMaxPathBytes) + " bytes");
     } else if (has_control_character(path)) {
       add(key, in_quotes(path) + " has control characters");
+    } else if (is_remote(path)) {
+      const std::string fault = remote_fault(key, path);
+      if (!fault.empty()) add(key, fault);
     } else if (require_absolute && !std::filesystem::path(path).is_absolute()) {
       add(key, in_quotes(path) + " is not an absolute path");
     }

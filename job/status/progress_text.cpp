@@ -40,6 +40,13 @@ ProgressDetails details_of(const v1::Progress& progress) {
   if (progress.tokens_per_second() > 0.0) {
     details.rate = format_rate(progress.tokens_per_second()) + " tok/s";
   }
+  if (progress.bytes_total() > 0) {
+    details.junctions = fmt::format("{} of {}", human_bytes(progress.bytes_done()),
+                                    human_bytes(progress.bytes_total()));
+  }
+  if (progress.bytes_per_second() >= 1.0) {
+    details.rate = human_bytes(static_cast<int64_t>(progress.bytes_per_second())) + "/s";
+  }
   if (progress.eta_s() >= 0.0 && fraction_of(progress) > 0.0) {
     details.eta = "ETA " + format_clock(progress.eta_s());
   }

@@ -21,8 +21,8 @@ std::string phase_name(const v1::Progress& progress);
 
 /// What is known beside phase and share; empty if it is not.
 struct ProgressDetails {
-  std::string junctions;  ///< "junctions 7/13"
-  std::string rate;       ///< "12.3k tok/s"
+  std::string junctions;  ///< "junctions 7/13"; of a transfer "3.2 GiB of 7.1 GiB"
+  std::string rate;       ///< "12.3k tok/s"; "112 MiB/s"
   std::string eta;        ///< "ETA 0:42"
 };
 ProgressDetails details_of(const v1::Progress& progress);

@@ -27,6 +27,34 @@ std::vector<std::string> python_helper_command(std::string_view source,
   return command;
 }
 
+std::vector<std::string> python_helper_command(const std::vector<PythonModule>& modules,
+                                               const std::vector<std::string>& arguments) {
+  // Each module is in sys.modules before the next one imports it; the last one is the program.
+  static constexpr std::string_view kStart =
+      "import sys, types\n"
+      "count = int(sys.argv[1])\n"
+      "given = sys.argv[2:2 + 2 * count]\n"
+      "del sys.argv[1:2 + 2 * count]\n"
+      "for name, source in zip(given[::2], given[1::2]):\n"
+      "    module = types.ModuleType(name)\n"
+      "    sys.modules[name] = module\n"
+      "    exec(compile(source, name + '.py', 'exec'), module.__dict__)\n"
+      "sys.exit(module.main(sys.argv[1:]))\n";
+  std::vector<std::string> all = {std::to_string(modules.size())};
+  for (const PythonModule& module : modules) {
+    all.emplace_back(module.name);
+    all.emplace_back(module.source);
+  }
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return python_helper_command(kStart, all);
+}
+
+std::vector<PythonModule> remote_files_modules() {
+  return {{"remote_stores", remote_stores_py()},
+          {"remote_cache", remote_cache_py()},
+          {"remote_files", remote_files_py()}};
+}
+
 void run_python_helper(const std::string& what, std::string_view source,
                        const std::vector<std::string>& arguments) {
   const std::vector<std::string> command = python_helper_command(source, arguments);

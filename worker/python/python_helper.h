@@ -17,6 +17,11 @@ std::string_view export_gguf_py();
 /// modeling_dotresize.py: goes into every output directory.
 std::string_view modeling_py();
 
+/// remote_stores.py, remote_cache.py and remote_files.py, of which the last one is the program.
+std::string_view remote_stores_py();
+std::string_view remote_cache_py();
+std::string_view remote_files_py();
+
 /// run_in_transformers.py: run as `PYTHON -I -c SOURCE MODEL_DIR OUT.json OPTIONS...`. Exit codes
 /// as tokenize_text.py.
 std::string_view run_in_transformers_py();
@@ -31,6 +36,17 @@ std::string_view tokenize_text_py();
 /// tree (build/bin/../../.venv), else the python3 of the PATH.
 std::vector<std::string> python_helper_command(std::string_view source,
                                                const std::vector<std::string>& arguments);
+
+/// The same for a program of several modules, which import each other by their names.
+struct PythonModule {
+  std::string_view name;
+  std::string_view source;
+};
+std::vector<std::string> python_helper_command(const std::vector<PythonModule>& modules,
+                                               const std::vector<std::string>& arguments);
+
+/// remote_files.py with what it imports (job/remote/transfer.h runs it).
+std::vector<PythonModule> remote_files_modules();
 
 /// Runs one of the programs above, `what` in error messages. Throws
 /// InputError with the program's last line of stderr if it ends with kExitBadData,

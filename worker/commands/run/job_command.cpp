@@ -27,6 +27,7 @@
 #include "job/report/report.h"
 #include "job/report/result_table.h"
 #include "job/spec/job_file.h"
+#include "job/spec/remote_url.h"
 #include "worker/calibration/reason.h"
 #include "worker/checkpoint/dtypes.h"
 #include "worker/comm/heartbeats.h"
@@ -65,6 +66,7 @@ v1::JobSpec share_spec(Communicator& comm, const fs::path& job_file,
   v1::JobSpec spec;
   if (comm.rank() == 0) {
     spec = read_job_file(job_file, changes);
+    require_local_paths(spec);
     check_ranks(spec, comm.size(), of_server);
   }
   spec.ParseFromString(broadcast_string(comm, spec.SerializeAsString(), 0));

@@ -1,0 +1,246 @@
+#include "job/remote/transfer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/printable.h"
+#include "base/program.h"
+#include "base/sha256.h"
+#include "base/unique_fd.h"
+#include "job/spec/remote_url.h"
+#include "worker/python/python_helper.h"
+
+namespace dotresize {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kLongestLine = size_t{64} * 1024;
+constexpr size_t kKeptErrors = size_t{4} * 1024;
+constexpr size_t kLongestMessage = 2000;
+constexpr int kPollMs = 200;
+constexpr std::chrono::seconds kStopPatience{5};  // then SIGKILL
+
+std::vector<std::string> command_of(const std::vector<std::string>& arguments) {
+  return python_helper_command(remote_files_modules(), arguments);
+}
+
+const char* kind_name(FetchKind kind) {
+  switch (kind) {
+    case FetchKind::kModel:
+      return "model";
+    case FetchKind::kConfig:
+      return "config";
+    case FetchKind::kFile:
+      return "file";
+  }
+  return "";
+}
+
+std::string last_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text.substr(text.find_last_of('\n') + 1);
+}
+
+v1::Progress progress_of(const Json& record, const std::string& phase) {
+  v1::Progress progress;
+  const int64_t done = record.value("bytes_done", int64_t{0});
+  const int64_t total = record.value("bytes_total", int64_t{0});
+  progress.set_phase(phase);
+  progress.set_bytes_done(done);
+  progress.set_bytes_total(total);
+  progress.set_bytes_per_second(record.value("bytes_per_second", 0.0));
+  progress.set_fraction(
+      total > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(total)) : 0.0);
+  const Json& eta = record.at("eta_s");
+  progress.set_eta_s(eta.is_number() ? eta.get<double>() : -1.0);
+  return progress;
+}
+
+struct Pipe {
+  UniqueFd read_end;
+  UniqueFd write_end;
+};
+
+Pipe make_pipe() {
+  std::array<int, 2> ends;
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
+    throw std::system_error(errno, std::generic_category(), "pipe");
+  }
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+/// Hands on what a pipe has at the moment; empties `pipe` at its end.
+template <class Take>
+void read_some(UniqueFd& pipe, const Take& take) {
+  std::array<char, 16384> buffer;
+  const ssize_t got = ::read(pipe.get(), buffer.data(), buffer.size());
+  if (got < 0 && errno == EINTR) return;
+  if (got <= 0) {
+    pipe = UniqueFd();
+  } else {
+    take(std::string_view(buffer.data(), static_cast<size_t>(got)));
+  }
+}
+
+/// Asks the child to end, and ends it some time later.
+class Stopper {
+ public:
+  explicit Stopper(pid_t pid) : pid_(pid) {}
+  void ask() {
+    const auto now = std::chrono::steady_clock::now();
+    if (!asked_) {
+      asked_ = now;
+      ::kill(pid_, SIGTERM);
+    } else if (now > *asked_ + kStopPatience) {
+      ::kill(pid_, SIGKILL);
+    }
+  }
+
+ private:
+  pid_t pid_;
+  std::optional<std::chrono::steady_clock::time_point> asked_;
+};
+
+/// Kills and awaits the child if nobody has awaited it.
+class ChildGuard {
+ public:
+  explicit ChildGuard(pid_t pid) : pid_(pid) {}
+  ~ChildGuard() {
+    if (status_) return;
+    ::kill(pid_, SIGKILL);
+    wait_for_child(pid_);
+  }
+  ChildGuard(const ChildGuard&) = delete;
+  ChildGuard& operator=(const ChildGuard&) = delete;
+
+  bool has_ended() {
+    int ended = 0;
+    if (!status_ && ::waitpid(pid_, &ended, WNOHANG) == pid_) status_ = ended;
+    return status_.has_value();
+  }
+  int exit_code() const { return exit_code_of(*status_); }
+
+ private:
+  pid_t pid_;
+  std::optional<int> status_;  ///< as of waitpid, once it has ended
+};
+
+}  // namespace
+
+std::filesystem::path RemoteCache::output_for(const std::string& url) const {
+  const std::string place = without_revision(url);
+  const std::string name = place.substr(place.find_last_of('/') + 1);
+  return directory / "outputs" / sha256_of_bytes(place.data(), place.size()).substr(0, 40) / name;
+}
+
+std::vector<std::string> fetch_command(const std::string& url, FetchKind kind,
+                                       const RemoteCache& cache) {
+  return command_of({"fetch", url, "--kind", kind_name(kind), "--cache", cache.directory.string(),
+                     "--cache-size", std::to_string(cache.size)});
+}
+
+std::vector<std::string> look_command(const std::string& url, bool overwrite,
+                                      const std::filesystem::path& model) {
+  std::vector<std::string> arguments = {"look", url};
+  if (overwrite) arguments.emplace_back("--overwrite");
+  if (!model.empty()) arguments.insert(arguments.end(), {"--model", model.string()});
+  return command_of(arguments);
+}
+
+std::vector<std::string> push_command(const std::filesystem::path& model, const std::string& url,
+                                      bool overwrite, const std::vector<ShownPath>& names) {
+  std::vector<std::string> arguments = {"push", model.string(), url};
+  if (overwrite) arguments.emplace_back("--overwrite");
+  for (const ShownPath& name : names) {
+    arguments.insert(arguments.end(), {"--named", name.path.string(), name.url});
+  }
+  return command_of(arguments);
+}
+
+TransferOutput::TransferOutput(std::string phase, Tell tell, std::function<void()> tick)
+    : phase_(std::move(phase)), tell_(std::move(tell)), tick_(std::move(tick)) {}
+
+void TransferOutput::standard_output(std::string_view bytes) {
+  unfinished_ += bytes;
+  size_t begin = 0;
+  for (size_t end = 0; (end = unfinished_.find('\n', begin)) != std::string::npos;
+       begin = end + 1) {
+    take(std::string_view(unfinished_).substr(begin, end - begin));
+  }
+  unfinished_.erase(0, begin);
+  if (unfinished_.size() > kLongestLine) unfinished_.clear();
+}
+
+void TransferOutput::standard_error(std::string_view bytes) {
+  errors_ += bytes;
+  if (errors_.size() > kKeptErrors) errors_.erase(0, errors_.size() - kKeptErrors);
+}
+
+void TransferOutput::take(std::string_view line) {
+  const Json record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!record.is_object()) return;
+  if (const auto progress = record.find("progress"); progress != record.end()) {
+    tell_(progress_of(*progress, phase_));
+  } else if (const auto result = record.find("result"); result != record.end()) {
+    result_ = {result->value("path", ""), result->value("revision", "")};
+  } else if (const auto error = record.find("error"); error != record.end()) {
+    code_ = error->value("code", "");
+    message_ = printable(error->value("message", ""), kLongestMessage);
+  }
+}
+
+TransferResult TransferOutput::result(int exit_code) const {
+  if (exit_code == kExitOk) return result_;
+  if (exit_code == kExitUnavailable || exit_code == kExitCannotExecute) {
+    throw ProgramMissing("what fetches and pushes models cannot run in " + python_program() + ": " +
+                         (message_.empty() ? printable(last_line(errors_), kLongestMessage)
+                                           : message_ + " (pip install boto3 huggingface_hub)"));
+  }
+  if (!code_.empty()) throw TransferError(code_, message_);
+  throw TransferError("FAILED", fmt::format("{}: the helper ended with {}: {}", phase_, exit_code,
+                                            printable(last_line(errors_), kLongestMessage)));
+}
+
+TransferResult run_transfer(const std::vector<std::string>& command, TransferOutput& output,
+                            const std::stop_token& stop) {
+  Pipe out = make_pipe();
+  Pipe err = make_pipe();
+  sigset_t none;
+  sigemptyset(&none);
+  const pid_t pid = start_in_group(command, none, out.write_end.get(), err.write_end.get());
+  ChildGuard child(pid);
+  out.write_end = UniqueFd();
+  err.write_end = UniqueFd();
+  Stopper stopper(pid);
+  while (!child.has_ended() || out.read_end || err.read_end) {
+    output.tick();
+    if (!child.has_ended() && stop.stop_requested()) stopper.ask();
+    std::array<pollfd, 2> polled = {
+        {{out.read_end.get(), POLLIN, 0}, {err.read_end.get(), POLLIN, 0}}};
+    if (::poll(polled.data(), polled.size(), kPollMs) <= 0) continue;
+    if (polled[0].revents != 0) {
+      read_some(out.read_end, [&](std::string_view bytes) { output.standard_output(bytes); });
+    }
+    if (polled[1].revents != 0) {
+      read_some(err.read_end, [&](std::string_view bytes) { output.standard_error(bytes); });
+    }
+  }
+  return output.result(child.exit_code());
+}
+
+}  // namespace dotresize

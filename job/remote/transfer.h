@@ -1,0 +1,96 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/child_process.h"
+#include "dotresize/v1/jobs.pb.h"
+
+namespace dotresize {
+
+/// Why something elsewhere could not be fetched or pushed (worker/python/remote_files.py has the
+/// codes: NOT_FOUND, NO_CREDENTIALS, NO_PERMISSION, NETWORK, NO_SPACE, EXISTS, INVALID).
+class TransferError : public std::runtime_error {
+ public:
+  TransferError(std::string code, const std::string& message)
+      : std::runtime_error(message), code_(std::move(code)) {}
+  const std::string& code() const { return code_; }
+  /// Whether it may pass.
+  bool may_pass() const { return code_ == kNetwork; }
+
+  static constexpr char kNetwork[] = "NETWORK";
+
+ private:
+  std::string code_;
+};
+
+/// Where copies are kept.
+struct RemoteCache {
+  std::filesystem::path directory;
+  int64_t size = int64_t{200} << 30;  ///< bytes that copies may take together
+
+  /// Where the output for this URL is made before it is pushed.
+  std::filesystem::path output_for(const std::string& url) const;
+};
+
+/// What is fetched of a URL: a model, all of it but its weights, or one file.
+enum class FetchKind { kModel, kConfig, kFile };
+
+/// A copy, or what was pushed.
+struct TransferResult {
+  std::filesystem::path path;  ///< of a copy
+  std::string revision;        ///< of a copy or an output: the commit, or a hash of ETags
+};
+
+std::vector<std::string> fetch_command(const std::string& url, FetchKind kind,
+                                       const RemoteCache& cache);
+/// Refuses an output that exists. `model`: what is to be pushed, if it is made already.
+std::vector<std::string> look_command(const std::string& url, bool overwrite,
+                                      const std::filesystem::path& model = {});
+/// What is said of a path of this machine where others read it.
+struct ShownPath {
+  std::filesystem::path path;
+  std::string url;
+};
+/// `names`: of paths in the model's report.
+std::vector<std::string> push_command(const std::filesystem::path& model, const std::string& url,
+                                      bool overwrite, const std::vector<ShownPath>& names);
+
+/// Reads what one of these programs writes, and tells its progress: phase, bytes, rate, ETA.
+class TransferOutput final : public ProgramOutput {
+ public:
+  using Tell = std::function<void(const v1::Progress&)>;
+  TransferOutput(
+      std::string phase, Tell tell, std::function<void()> tick = [] {});
+
+  void standard_output(std::string_view bytes) override;
+  void standard_error(std::string_view bytes) override;
+  void tick() override { tick_(); }
+  /// What has come of it, once it has ended with this exit code. Throws TransferError,
+  /// ProgramMissing.
+  TransferResult result(int exit_code) const;
+
+ private:
+  void take(std::string_view line);
+
+  std::string phase_;
+  Tell tell_;
+  std::function<void()> tick_;
+  std::string unfinished_;  ///< the last line, without its newline
+  std::string errors_;      ///< the end of its stderr
+  TransferResult result_;
+  std::string code_;  ///< of its error; empty: none
+  std::string message_;
+};
+
+/// Runs one of these programs, for a program with other threads, and ends it if `stop` asks for
+/// that; it does not outlive this thread. Throws as TransferOutput::result.
+TransferResult run_transfer(const std::vector<std::string>& command, TransferOutput& output,
+                            const std::stop_token& stop);
+
+}  // namespace dotresize
