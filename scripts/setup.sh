@@ -53,6 +53,17 @@ is_current() {  # FOLDER REQUIREMENTS
   [[ -e $1/.setup-stamp && $(<"$1/.setup-stamp") == $(hash_of "$2") ]]
 }
 
+# uv downloads and unpacks several packages at once, in less than half of pip's time. It uses pip's index and certificates.
+install_python_packages() {  # OPTIONS OF uv pip install...
+  local python=$root/.venv/bin/python index options=(--quiet --system-certs --python "$root/.venv/bin/python")
+  "$python" -m pip install --disable-pip-version-check -q --no-compile "$(grep '^uv==' "$root/requirements.txt")"
+  index=${PIP_INDEX_URL:-$("$python" -m pip config get global.index-url 2>/dev/null || true)}
+  [[ -z $index ]] || options+=(--default-index "$index")
+  [[ -z ${PIP_FIND_LINKS:-} ]] || options+=(--find-links "$PIP_FIND_LINKS")
+  [[ -z ${PIP_CERT:-} ]] || options+=(--cert "$PIP_CERT")
+  UV_HTTP_TIMEOUT=${UV_HTTP_TIMEOUT:-180} "$root/.venv/bin/uv" pip install "${options[@]}" "$@"
+}
+
 install_environment() {
   local venv=$root/.venv requirements=$root/requirements.txt python=${PYTHON:-python3}
   if [[ -e $venv/.setup-unfinished ]] || ! "$venv/bin/python" -c '' 2>/dev/null; then
@@ -67,7 +78,7 @@ install_environment() {
   ! is_current "$venv" "$requirements" || return 0
   touch "$venv/.setup-unfinished"
   say "installing Python packages in .venv/ (torch among them: about 7 GB, some minutes)"
-  "$venv/bin/python" -m pip install --disable-pip-version-check -q --no-compile -r "$requirements"
+  install_python_packages -r "$requirements"
   rm "$venv/.setup-unfinished"
   hash_of "$requirements" >"$venv/.setup-stamp"
 }
@@ -77,8 +88,7 @@ install_transformers4() {
   ! is_current "$folder" "$requirements" || return 0
   say "installing transformers 4 in .venv-transformers4/"
   rm -rf "$folder"
-  "$root/.venv/bin/python" -m pip install --disable-pip-version-check -q --no-compile --no-deps \
-    --target "$folder" -r "$requirements"
+  install_python_packages --no-deps --target "$folder" -r "$requirements"
   hash_of "$requirements" >"$folder/.setup-stamp"
 }
 

@@ -9,6 +9,7 @@
 #include "server/job_output.h"
 #include "server/log_format.h"
 #include "server/outcome.h"
+#include "server/resources.h"
 
 namespace dotresize {
 namespace {

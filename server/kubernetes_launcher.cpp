@@ -13,6 +13,7 @@
 #include "base/unique_fd.h"
 #include "job/manifest/mpi_job.h"
 #include "server/files.h"
+#include "server/resources.h"
 
 namespace dotresize {
 namespace {

@@ -59,10 +59,6 @@ std::string Launcher::prepare_restart(const v1::Job&) {
   throw std::logic_error("nobody starts attempts of this launcher once more");
 }
 
-int ranks_of(const v1::JobSpec& spec) {
-  return spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
-}
-
 std::vector<std::string> inherited_environment() {
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {

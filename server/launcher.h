@@ -49,9 +49,6 @@ class Launcher {
   virtual std::string starter() const { return "mpirun"; }
 };
 
-/// MPI ranks of a job.
-int ranks_of(const v1::JobSpec& spec);
-
 /// The variables of this process's environment, "NAME=value", that a job's processes see.
 std::vector<std::string> inherited_environment();
 

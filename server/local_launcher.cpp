@@ -16,6 +16,7 @@
 #include "base/printable.h"
 #include "server/files.h"
 #include "server/process_table.h"
+#include "server/resources.h"
 
 namespace dotresize {
 namespace {

@@ -11,7 +11,6 @@
 #include "base/errors.h"
 #include "base/human_text.h"
 #include "base/parse_number.h"
-#include "server/launcher.h"
 
 namespace dotresize {
 namespace {
@@ -106,6 +105,10 @@ std::vector<std::string> split_gpus(const std::string& list) {
 
 std::string join_gpus(const std::vector<std::string>& gpus) {
   return fmt::format("{}", fmt::join(gpus, ","));
+}
+
+int ranks_of(const v1::JobSpec& spec) {
+  return spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
 }
 
 int ranks_at_once(const v1::Job& job) {

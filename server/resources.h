@@ -38,6 +38,9 @@ std::string shortage(const Amounts& need, const Amounts& free, const std::string
 
 v1::ResourceAmounts to_message(const Amounts& resources);
 
+/// MPI ranks of a job.
+int ranks_of(const v1::JobSpec& spec);
+
 /// Ranks that the job has at a time: of a sweep those of all jobs that it runs side by side.
 int ranks_at_once(const v1::Job& job);
 

@@ -17,6 +17,7 @@
 #include "base/child_process.h"
 #include "base/environment.h"
 #include "server/files.h"
+#include "server/resources.h"
 
 namespace dotresize {
 namespace {

@@ -21,7 +21,7 @@ from safetensors.numpy import save_file
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BINARIES = pathlib.Path(os.environ.get("DOTRESIZE_BUILD", SOURCE / "build")) / "bin"
-PROGRAM = os.environ.get("DOTRESIZE_SERVER_PROGRAM") or str(BINARIES / "dotresize-server")
+PROGRAM = str(BINARIES / "dotresize-server")
 
 _stubs = tempfile.TemporaryDirectory(prefix="dotresize-stubs-")
 _protos = ("dotresize/v1/job", "dotresize/v1/jobs", "dotresize/v1/sweep", "dotresize/v1/workers", "google/rpc/status",

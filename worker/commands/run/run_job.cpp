@@ -194,6 +194,7 @@ Report run_steps(JobContext& run) {
   const Hashes shards = gather(run, of_shards);
   const Hashes inputs = gather(run, of_inputs);
   run.require_unchanged_inputs();
+  run.comm.barrier();  // the time ends when the last rank is done
   const double wall_time_s = seconds_since(start);
 
   run.progress().enter("finish");
