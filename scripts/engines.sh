@@ -3,7 +3,8 @@
 # more than 0.1 %, or if the engine refuses one.
 #
 #   scripts/engines.sh [--engine llama.cpp|vllm] TOKENS MODEL_DIR...
-#   scripts/engines.sh TOKENS MODEL_DIR... --quantize TYPE...    size and perplexity in llama.cpp alone, as Q8_0, Q4_K_M, ...
+#   scripts/engines.sh TOKENS MODEL_DIR... --quantize TYPE... [--windows N]    a table of sizes and perplexities in llama.cpp alone,
+#                                             as Q8_0, Q4_K_M, ..., on all windows or N of them
 #                                             TOKENS: a safetensors file with a tensor "tokens", [windows, seqlen]
 #
 # The first run with an engine installs it in build/engines/. llama.cpp, the default, is built from the source package of
@@ -14,7 +15,7 @@ python=$root/.venv/bin/python
 scripts=$root/scripts/engines
 
 usage() {
-  echo "usage: scripts/engines.sh [--engine llama.cpp|vllm] TOKENS MODEL_DIR..." >&2
+  echo "usage: scripts/engines.sh [--engine llama.cpp|vllm] TOKENS MODEL_DIR... [--quantize TYPE... [--windows N]]" >&2
   exit 64
 }
 
@@ -26,7 +27,9 @@ llama_cpp() {
     "$python" -m pip install -q --no-deps --no-binary llama-cpp-python --target "$engine" diskcache==5.6.3 "llama-cpp-python==$version"
     touch "$engine/ready-$version"
   fi
-  PYTHONPATH=$engine exec "$python" "$scripts/llama_cpp_perplexity.py" "$@"
+  local script=llama_cpp_perplexity.py
+  [[ " $* " != *" --quantize "* ]] || script=quantized_table.py
+  PYTHONPATH=$engine exec "$python" "$scripts/$script" "$@"
 }
 
 # --no-deps: vLLM asks for a PyTorch without CUDA, which the package index does not have. One with CUDA does as well.

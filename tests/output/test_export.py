@@ -26,7 +26,7 @@ from running import EXAMPLE
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 SCRIPT = Path(__file__).parents[2] / "worker" / "python" / "export_gguf.py"
-TINY = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+TINY = {"hidden_size": 64, "intermediate_size": 100, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
         "vocab_size": 4096, "max_position_embeddings": 256, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}  # fmt: skip
 MOE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 768, "norm_topk_prob": True, "head_dim": 16}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -82,10 +82,11 @@ def test_experts_of_a_mixtral_are_stacked(tmp_path):
     export(tmp_path / "model", tmp_path / "model.gguf", "--type", "f32")
     found = {tensor.name: tensor.data for tensor in GGUFReader(tmp_path / "model.gguf").tensors}
     state = model.state_dict()
-    assert found["blk.1.ffn_down_exps.weight"].shape == (4, 64, 96)
+    assert found["blk.1.ffn_down_exps.weight"].shape == (4, 64, 128)  # filled up to whole blocks, with zeros
+    assert not found["blk.1.ffn_down_exps.weight"][..., 100:].any() and not found["blk.1.ffn_gate_exps.weight"][:, 100:].any()
     both = state["model.layers.1.mlp.experts.gate_up_proj"].numpy()
-    numpy.testing.assert_array_equal(found["blk.1.ffn_gate_exps.weight"], both[:, :96])
-    numpy.testing.assert_array_equal(found["blk.1.ffn_up_exps.weight"], both[:, 96:])
+    numpy.testing.assert_array_equal(found["blk.1.ffn_gate_exps.weight"][:, :100], both[:, :100])
+    numpy.testing.assert_array_equal(found["blk.1.ffn_up_exps.weight"][:, :100], both[:, 100:])
     numpy.testing.assert_array_equal(found["blk.1.ffn_gate_inp.weight"], state["model.layers.1.mlp.gate.weight"].numpy())
 
 
@@ -136,7 +137,7 @@ def output_without_maps(directory, dims, **changes):
 
 
 def fill_from(file, dense):
-    """The dense model with the file's tensors; features and heads that the file has not are zero."""
+    """The dense model with the file's tensors; features and heads that the file has not are zero, as what it has in addition."""
     found = {tensor.name: torch.tensor(tensor.data) for tensor in GGUFReader(file).tensors}
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.DECI, 3)
     for name, parameter in dense.named_parameters():
@@ -146,7 +147,9 @@ def fill_from(file, dense):
             continue
         if heads := {"q_proj": 4, "k_proj": 2}.get(name.split(".")[-2]):
             tensor = tensor.reshape(heads, 6, 2, -1).swapaxes(1, 2).reshape(tensor.shape)
-        parameter.data[tuple(slice(size) for size in tensor.shape)] = tensor
+        common = tuple(slice(min(sizes)) for sizes in zip(tensor.shape, parameter.shape, strict=True))
+        parameter.data[common] = tensor[common]
+        assert tensor.count_nonzero() == tensor[common].count_nonzero()
 
 
 @pytest.mark.parametrize(
@@ -161,9 +164,9 @@ def test_a_custom_output_without_maps_is_a_deci(tmp_path, dims, changes):
     export(tmp_path / "model", tmp_path / "model.gguf", "--type", "f32")
     reader = GGUFReader(tmp_path / "model.gguf")
     settings = {key: reader.fields[f"deci.{key}"].contents() for key in ("attention.head_count", "attention.head_count_kv", "feed_forward_length")}
-    # llama.cpp takes the size of heads from the first layer, and has no layer of an attention alone.
+    # llama.cpp takes the size of heads from the first layer, and has no layer of an attention alone. Features are whole blocks.
     last = 0 if dims[2] == 0 else 1
-    assert list(settings.values()) == [[4, 4, 4 * last], [2, 2, 2 * last], [20, 32, 7]]
+    assert list(settings.values()) == [[4, 4, 4 * last], [2, 2, 2 * last], [32, 32, 32]]
     fill_from(tmp_path / "model.gguf", dense)
     assert (dense(ids).logits - expected).abs().max() < 1e-5
 

@@ -6,6 +6,8 @@ flat batch, positions and `attention_instances`, and puts its own head, of confi
 columns, behind it. A narrowed model must come through all of that with the same logits.
 """
 
+import copy
+
 import pytest
 import torch
 from narrowing import (
@@ -145,6 +147,8 @@ def test_the_tensor_parallel_plan_names_the_projections(directory):
     for pattern in plan:
         assert pattern.replace("*", "0") in names
     assert not [pattern for pattern in plan if "shortcut" in pattern]
+    model.config.base_model_tp_plan = {"embed_tokens": "rowwise"}  # as engines do
+    assert copy.deepcopy(model.config).base_model_tp_plan == {"embed_tokens": "rowwise"}
 
 
 def test_the_backend_finds_what_it_asks_for(directory):

@@ -176,6 +176,8 @@ class DotResizeConfig(PretrainedConfig):
         if value_head_dims is not None:
             _check_by_layer(self, "value_head_dims", lambda layer: self.head_dim)
         self.use_cache = kwargs["use_cache"]  # transformers 5 takes it for a generation setting
+        # Behind super(), which in some versions would split a tied embedding too. Engines assign plans of their own.
+        self.base_model_tp_plan = self._tensor_parallel_plan()
 
     @property
     def embedding_size(self):
@@ -187,8 +189,7 @@ class DotResizeConfig(PretrainedConfig):
         """Whether the last norm has a weight: it is not in the matrix behind it."""
         return self.norm_weights or (self.tie_word_embeddings and not self.head_projection)
 
-    @property
-    def base_model_tp_plan(self):
+    def _tensor_parallel_plan(self):
         """The source family's, whose module names these are; shortcuts and experts are on every rank.
 
         So are attentions, if some have narrower values: those are padded, which splits by heads alone.

@@ -3,7 +3,8 @@
     python export_gguf.py MODEL_DIR OUT.gguf [--type f32|f16|bf16|q8_0] [--json]
 
 A stock model is one of its family. A custom output whose junctions all keep their width becomes a `deci`, whose layers have
-numbers of heads and features of their own; narrower value heads are filled up with zeros.
+numbers of heads and features of their own; narrower value heads are filled up with zeros. So are the features of an MLP, to a
+multiple of 32, without which its matrices would have no quantized type.
 
 Matrices get the type; vectors and a mixture's router stay float32. Tokenizer, special tokens and chat template are in the
 file. OUT must not exist, and appears whole or not at all. Progress is one line on stderr for each tenth of the tensors; at the
@@ -19,7 +20,7 @@ import os
 import re
 import struct
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 EXIT_USAGE = 64
@@ -41,9 +42,11 @@ FAMILIES = {
     "phi3": ("phi3", False),
     "dotresize": ("deci", True),
 }
-# Whose layers a `deci` has.
+# Families of the custom outputs that become a `deci`.
 LAYERED_FAMILIES = ("llama", "mistral")
-EMPTY_FEATURES = 32  # of zeros, in place of an MLP that was removed: llama.cpp has no layer of an attention alone
+BLOCK = 32  # numbers of a row that most quantized types store together: features are filled up with zeros to whole blocks
+EMPTY_FEATURES = BLOCK  # of zeros, in place of an MLP that was removed: llama.cpp has no layer of an attention alone
+FEATURE_MODULES = ("gate_proj", "up_proj", "gate_up_proj", "down_proj")
 EXPERT = re.compile(r"(?P<layer>model\.layers\.\d+)\.(?P<block>mlp|block_sparse_moe)\.experts\.(?P<expert>\d+)\.(?P<part>\w+)\.weight")
 PARTS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
 
@@ -61,11 +64,39 @@ class InputError(Exception):
 
 @dataclass
 class Filling:
-    """The channels of each head along an axis are filled up with zeros."""
+    """Each of the equal parts along an axis is filled up with zeros to a size: value heads, or an MLP's features."""
 
     axis: int
-    heads: int
-    channels: int  # of a head, then
+    parts: int
+    size: int
+
+    def shape(self, shape):
+        """What becomes of a tensor's shape."""
+        return (*shape[: self.axis], self.parts * self.size, *shape[self.axis + 1 :])
+
+    def fill(self, values):
+        import numpy as np
+
+        before, after = values.shape[: self.axis], values.shape[self.axis + 1 :]
+        by_part = values.reshape(*before, self.parts, -1, *after)
+        missing = [(0, 0)] * by_part.ndim
+        missing[self.axis + 1] = (0, self.size - by_part.shape[self.axis + 1])
+        return np.pad(by_part, missing).reshape(self.shape(values.shape))
+
+
+def whole_blocks(features):
+    return -(-features // BLOCK) * BLOCK
+
+
+def feature_filling(name, shape):
+    """What fills up the features in a tensor of an MLP, or of experts that are stacked. None: nothing."""
+    module, kind = name.split(".")[-2:]
+    module = PARTS.get(module, module)
+    if module not in FEATURE_MODULES or (module, kind) == ("down_proj", "bias"):
+        return None
+    axis, parts = len(shape) - (1 if module == "down_proj" or kind == "bias" else 2), 2 if module == "gate_up_proj" else 1
+    features = shape[axis] // parts
+    return Filling(axis, parts, whole_blocks(features)) if features % BLOCK else None
 
 
 @dataclass
@@ -76,9 +107,9 @@ class Tensor:
     sources: list
     shape: tuple
     turned_heads: int = 0  # heads whose rows are put in GGUF's order
-    filling: Filling = None
+    filling: Filling | None = None
+    keeps_float32: bool = False
     values: object = None  # in place of sources
-    keeps_float32: bool = field(default=False)
 
 
 def read_json(path):
@@ -179,7 +210,7 @@ class Layers:
 
     def __init__(self, config):
         self.config = config
-        self.features = config["intermediate_size"]
+        self.features = whole_blocks(config["intermediate_size"])
         self.heads, self.kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
         self.value_dims = None
         if config["model_type"] == "dotresize":
@@ -187,10 +218,10 @@ class Layers:
 
     def take_by_layer(self, count):
         self.value_dims = by_layer(self.config, "value_head_dims", head_dim_of(self.config), count)
-        features = by_layer(self.config, "intermediate_sizes", self.features, count)
+        self.sizes = by_layer(self.config, "intermediate_sizes", self.config["intermediate_size"], count)
         # llama.cpp takes the size of heads from the first layer.
         self.attends = [number == 0 or dim > 0 for number, dim in enumerate(self.value_dims)]
-        self.features = [size or EMPTY_FEATURES * attends for size, attends in zip(features, self.attends, strict=True)]
+        self.features = [whole_blocks(size) or EMPTY_FEATURES * attends for size, attends in zip(self.sizes, self.attends, strict=True)]
         self.heads = [self.heads * attends for attends in self.attends]
         self.kv_heads = [self.kv_heads * attends for attends in self.attends]
 
@@ -209,15 +240,14 @@ class Layers:
         """Name and shape of what llama.cpp wants in place of sublayers that were removed: zeros."""
         if self.value_dims is None:
             return
-        d = self.config["hidden_size"]
-        rows = {"attn_q": self.config["num_attention_heads"], "attn_k": self.config["num_key_value_heads"], "attn_v": self.config["num_key_value_heads"]}
+        d, channels = self.config["hidden_size"], head_dim_of(self.config)
         if self.value_dims[0] == 0:
+            queries, keys = (self.config[f"num_{part}_heads"] * channels for part in ("attention", "key_value"))
             yield "blk.0.attn_norm.weight", (d,)
-            for part, heads in rows.items():
-                yield f"blk.0.{part}.weight", (heads * head_dim_of(self.config), d)
-            yield "blk.0.attn_output.weight", (d, rows["attn_q"] * head_dim_of(self.config))
-        sizes = by_layer(self.config, "intermediate_sizes", self.config["intermediate_size"], len(self.features))
-        for layer, (size, attends) in enumerate(zip(sizes, self.attends, strict=True)):
+            for part, rows in {"q": queries, "k": keys, "v": keys}.items():
+                yield f"blk.0.attn_{part}.weight", (rows, d)
+            yield "blk.0.attn_output.weight", (d, queries)
+        for layer, (size, attends) in enumerate(zip(self.sizes, self.attends, strict=True)):
             if size == 0 and attends:
                 yield f"blk.{layer}.ffn_norm.weight", (d,)
                 for part in ("ffn_gate", "ffn_up"):
@@ -233,7 +263,7 @@ def by_layer(config, key, otherwise, count):
     return numbers
 
 
-def tensors_of(checkpoint, config, names):
+def tensors_of(checkpoint, config, layers, names):
     """All tensors of the file, in its order. names: gguf's map from names of checkpoints."""
     import numpy as np
 
@@ -244,7 +274,6 @@ def tensors_of(checkpoint, config, names):
         return found
 
     tensors, experts = [], {}
-    layers = Layers(config)
     for name in sorted(checkpoint.file_of, key=lambda text: [int(part) if part.isdigit() else part for part in text.split(".")]):
         shape = checkpoint.shape(name)
         if expert := EXPERT.fullmatch(name):
@@ -252,13 +281,14 @@ def tensors_of(checkpoint, config, names):
             merged = f"{expert['layer']}.mlp.experts.{part}.weight"
             experts.setdefault(merged, {})[int(expert["expert"])] = name
             continue
-        filling = layers.filling(name)
-        if filling:
-            shape = (*shape[: filling.axis], filling.heads * filling.channels, *shape[filling.axis + 1 :])
-        tensors.append(Tensor(gguf_name(name), [name], shape, turned_heads(name, config), filling, keeps_float32="gate_inp" in gguf_name(name)))
+        filling = layers.filling(name) or feature_filling(name, shape)
+        shape = filling.shape(shape) if filling else shape
+        tensors.append(Tensor(gguf_name(name), [name], shape, turned_heads(name, config), filling, "gate_inp" in gguf_name(name)))
     for merged, parts in experts.items():
         sources = [parts[number] for number in range(len(parts))]
-        tensors.append(Tensor(gguf_name(merged), sources, (len(sources), *checkpoint.shape(sources[0]))))
+        shape = (len(sources), *checkpoint.shape(sources[0]))
+        filling = feature_filling(sources[0], shape)
+        tensors.append(Tensor(gguf_name(merged), sources, filling.shape(shape) if filling else shape, filling=filling))
     tensors += [Tensor(name, [], shape, values=np.zeros(shape, np.float32)) for name, shape in layers.removed()]
     rotary = rotary_of(config)
     if rotary["rope_type"] == "llama3":
@@ -278,18 +308,8 @@ def values_of(tensor, checkpoint):
         halves = (tensor.turned_heads, 2, found.shape[0] // tensor.turned_heads // 2)
         found = found.reshape(*halves, *found.shape[1:]).swapaxes(1, 2).reshape(found.shape)
     if tensor.filling:
-        found = filled(found, tensor.filling, tensor.shape)
+        found = tensor.filling.fill(found)
     return np.ascontiguousarray(found)
-
-
-def filled(values, filling, shape):
-    import numpy as np
-
-    before, after = values.shape[: filling.axis], values.shape[filling.axis + 1 :]
-    by_head = values.reshape(*before, filling.heads, -1, *after)
-    missing = [(0, 0)] * by_head.ndim
-    missing[filling.axis + 1] = (0, filling.channels - by_head.shape[filling.axis + 1])
-    return np.pad(by_head, missing).reshape(shape)
 
 
 def type_of(tensor, wanted, gguf):
@@ -301,7 +321,7 @@ def type_of(tensor, wanted, gguf):
     return wanted if tensor.shape[-1] % block == 0 else kind.F16
 
 
-def add_settings(writer, config, model_dir, gguf, wanted):
+def add_settings(writer, config, layers, model_dir, gguf, wanted):
     writer.add_type("model")
     writer.add_name(model_dir.resolve().name)
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
@@ -316,7 +336,6 @@ def add_settings(writer, config, model_dir, gguf, wanted):
     writer.add_context_length(context)
     writer.add_embedding_length(config["hidden_size"])
     writer.add_block_count(config["num_hidden_layers"])
-    layers = Layers(config)
     writer.add_feed_forward_length(layers.features)
     writer.add_head_count(layers.heads)
     writer.add_head_count_kv(layers.kv_heads)
@@ -334,7 +353,7 @@ def add_settings(writer, config, model_dir, gguf, wanted):
         writer.add_expert_count(experts)
         writer.add_expert_used_count(config["num_experts_per_tok"])
         if width := config.get("moe_intermediate_size"):
-            writer.add_expert_feed_forward_length(width)
+            writer.add_expert_feed_forward_length(whole_blocks(width))
 
 
 def split_of(tokenizer, file):
@@ -429,11 +448,12 @@ def export(model_dir, out, type_name):
     rows = checkpoint.shape("model.embed_tokens.weight")[0]
     if rows != config["vocab_size"]:
         raise InputError(f"{model_dir}: vocab_size is {config['vocab_size']}, and the embedding has {rows} rows")
-    tensors = tensors_of(checkpoint, config, gguf.get_tensor_name_map(number, config["num_hidden_layers"]))
+    layers = Layers(config)
+    tensors = tensors_of(checkpoint, config, layers, gguf.get_tensor_name_map(number, config["num_hidden_layers"]))
     partial = out.with_name(f"{out.name}.{os.getpid()}.partial")
     try:
         writer = gguf.GGUFWriter(partial, architecture)
-        add_settings(writer, config, model_dir, gguf, wanted)
+        add_settings(writer, config, layers, model_dir, gguf, wanted)
         add_tokenizer(writer, config, model_dir, gguf)
         write_tensors(writer, tensors, checkpoint, wanted, gguf)
         writer.flush()
