@@ -8,6 +8,7 @@
 
 #include "base/child_process.h"
 #include "base/environment.h"
+#include "base/errors.h"
 #include "base/human_text.h"
 #include "base/program.h"
 #include "client/job_manifest.h"
@@ -284,43 +285,58 @@ Verb verify_verb(CLI::App& app, CommonOptions& common) {
 struct ExportOptions {
   std::string model;
   std::string format;
-  std::string type = "f16";
+  std::string type;
   std::string file;
 };
 
+constexpr char kGguf[] = "gguf";
+constexpr char kNemotronNas[] = "nemotron-nas";
+
+/// The model directory's name and the ending, here.
+std::string export_file(const std::string& model_dir, const std::string& ending) {
+  const fs::path model = fs::absolute(model_dir).lexically_normal();
+  const fs::path name = model.has_filename() ? model.filename() : model.parent_path().filename();
+  return name.string() + ending;
+}
+
 [[noreturn]] void export_model(ExportOptions options, const CommonOptions& common) {
-  if (options.file.empty()) {
-    const fs::path model = fs::absolute(options.model).lexically_normal();
-    const fs::path name = model.has_filename() ? model.filename() : model.parent_path().filename();
-    options.file = name.string() + "-" + options.type + ".gguf";
+  const bool gguf = options.format == kGguf;
+  if (!gguf && !options.type.empty()) {
+    throw UsageError("--type is of --to gguf: the weights of nemotron-nas keep their type");
   }
-  std::vector<std::string> arguments = {options.model, options.file, "--type", options.type};
+  if (options.type.empty()) options.type = "f16";
+  const std::string ending = gguf ? "-" + options.type + ".gguf" : std::string("-") + kNemotronNas;
+  if (options.file.empty()) options.file = export_file(options.model, ending);
+  std::vector<std::string> arguments = {options.model, options.file};
+  if (gguf) arguments.insert(arguments.end(), {"--type", options.type});
   if (common.json()) arguments.emplace_back("--json");
-  exec_program(python_helper_command(export_gguf_py(), arguments));
+  exec_program(python_helper_command(
+      gguf ? export_gguf_modules() : export_nemotron_nas_modules(), arguments));
 }
 
 Verb export_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
-      *app.add_subcommand("export", "Write a stock model in the file format of another engine");
+      *app.add_subcommand("export", "Write a model without maps as other engines read it");
   auto options = std::make_shared<ExportOptions>();
-  command.add_option("MODEL_DIR", options->model, "A stock output, or any model of its families")
+  command.add_option("MODEL_DIR", options->model, "An output without maps, or any model of its families")
       ->required()
       ->type_name("");
-  command.add_option("--to", options->format, "gguf: one file for llama.cpp")
+  command.add_option("--to", options->format, "gguf: one file for llama.cpp; nemotron-nas: a directory for vLLM")
       ->required()
       ->type_name("FORMAT")
-      ->check(CLI::IsMember({"gguf"}).description(""));
+      ->check(CLI::IsMember({kGguf, kNemotronNas}).description(""));
   command
-      .add_option("--type", options->type, "Of its matrices: f32, f16, bf16 or q8_0 (default: f16)")
+      .add_option("--type", options->type, "Of its matrices, of gguf: f32, f16, bf16 or q8_0 (default: f16)")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}).description(""));
   command
       .add_option("FILE", options->file,
-                  "File to write; it must not exist (default: NAME-TYPE.gguf here)")
+                  "What to write; it must not exist (default here: NAME-TYPE.gguf, NAME-nemotron-nas)")
       ->type_name("");
   return finish_verb(command, common,
                      "  dotresize export out/stock --to gguf\n"
-                     "  dotresize export out/stock small.gguf --to gguf --type q8_0\n",
+                     "  dotresize export out/stock small.gguf --to gguf --type q8_0\n"
+                     "  dotresize export out/custom --to nemotron-nas\n",
                      [options, &common]() -> int { export_model(*options, common); });
 }
 

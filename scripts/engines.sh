@@ -3,6 +3,7 @@
 # more than 0.1 %, or if the engine refuses one.
 #
 #   scripts/engines.sh [--engine llama.cpp|vllm] TOKENS MODEL_DIR...
+#   scripts/engines.sh --engine vllm TOKENS MODEL_DIR... --as nemotron-nas    exported by `dotresize export --to nemotron-nas`
 #   scripts/engines.sh TOKENS MODEL_DIR... --quantize TYPE... [--windows N]    a table of sizes and perplexities in llama.cpp alone,
 #                                             as Q8_0, Q4_K_M, ..., on all windows or N of them
 #                                             TOKENS: a safetensors file with a tensor "tokens", [windows, seqlen]

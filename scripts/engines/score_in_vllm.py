@@ -1,6 +1,6 @@
 """The perplexity of one model in vLLM, on the CPU and in float32. Prints {"perplexity": x} or {"refused": why}.
 
-score_in_vllm.py TOKENS MODEL_DIR
+score_in_vllm.py TOKENS MODEL_DIR [--trust]       --trust: the code in the directory is this repository's
 """
 
 import json
@@ -24,14 +24,14 @@ from trusted_code import may_run_code  # noqa: E402
 from vllm import LLM, SamplingParams  # noqa: E402
 
 
-def score(model_dir, windows):
+def score(model_dir, windows, trusted):
     engine = LLM(
         str(model_dir),
         dtype="float32",
         enforce_eager=True,
         max_model_len=windows.shape[1] + 1,
         skip_tokenizer_init=True,
-        trust_remote_code=may_run_code(model_dir),
+        trust_remote_code=trusted or may_run_code(model_dir),
     )
     options = SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False)
     prompts = [{"prompt_token_ids": window.tolist()} for window in windows]
@@ -42,14 +42,14 @@ def score(model_dir, windows):
     return perplexity(nll, windows)
 
 
-def main(tokens, model_dir):
+def main(tokens, model_dir, trusted):
     windows = read_windows(tokens)
     try:
-        result = {"perplexity": score(model_dir, windows)}
+        result = {"perplexity": score(model_dir, windows, trusted)}
     except Exception as error:  # of many kinds
         result = {"refused": f"{type(error).__name__}: {error}"}
     print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:] == ["--trust"])

@@ -1,28 +1,44 @@
-"""What scripts/engines.sh --engine vllm runs: scores the same tokens in vLLM and in transformers."""
+"""What scripts/engines.sh --engine vllm runs: scores the same tokens in vLLM and in transformers. With --as nemotron-nas vLLM
+gets what the program's exporter makes of a custom output."""
 
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-from comparison import Refused, compare, parser
+from comparison import ROOT, Refused, compare, parser
 
 
-def in_vllm(model_dir, tokens):
-    """In a process of its own: a model that vLLM refuses leaves it in a state that refuses the next."""
-    command = [sys.executable, Path(__file__).with_name("score_in_vllm.py"), tokens, model_dir]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+def last_line(command):
+    """Of what the program prints. Its last error is why it refuses a model."""
+    done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True)
     if done.returncode != 0:
         raise Refused(done.stderr.strip().splitlines()[-1])
-    result = json.loads(done.stdout.splitlines()[-1])
+    return done.stdout.splitlines()[-1]
+
+
+def in_vllm(model_dir, tokens, *options):
+    """In a process of its own: a model that vLLM refuses leaves it in a state that refuses the next."""
+    result = json.loads(last_line([Path(__file__).with_name("score_in_vllm.py"), tokens, model_dir, *options]))
     if "refused" in result:
         raise Refused(result["refused"])
     return result["perplexity"]
 
 
+def exported_in_vllm(model_dir, tokens):
+    with tempfile.TemporaryDirectory() as folder:
+        exported = Path(folder) / "model"
+        last_line([ROOT / "worker" / "python" / "export_nemotron_nas.py", model_dir, exported])
+        return in_vllm(exported, tokens, "--trust")
+
+
 def main():
-    arguments = parser(__doc__).parse_args()
-    return compare("vLLM", in_vllm, arguments.tokens, arguments.model_dir)
+    arguments = parser(__doc__)
+    arguments.add_argument("--as", dest="form", choices=["nemotron-nas"])
+    arguments = arguments.parse_args()
+    engine, score = ("vLLM, nemotron-nas", exported_in_vllm) if arguments.form else ("vLLM", in_vllm)
+    return compare(engine, score, arguments.tokens, arguments.model_dir)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""GGUF files: what worker/python/export_gguf.py writes is the model that transformers reads back."""
+"""What worker/python/export_gguf.py and export_nemotron_nas.py write is the model: transformers reads files of GGUF back, and what
+it cannot read is compared tensor by tensor."""
 
 import json
 import subprocess
@@ -23,9 +24,10 @@ from narrowing import (
     write_output,
 )
 from running import EXAMPLE
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-SCRIPT = Path(__file__).parents[2] / "worker" / "python" / "export_gguf.py"
+PROGRAMS = Path(__file__).parents[2] / "worker" / "python"
 TINY = {"hidden_size": 64, "intermediate_size": 100, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
         "vocab_size": 4096, "max_position_embeddings": 256, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": None}  # fmt: skip
 MOE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 768, "norm_topk_prob": True, "head_dim": 16}
@@ -56,8 +58,8 @@ def make_model(directory, family, **changes):
     return model
 
 
-def export(*arguments, exit_code=0):
-    program = [sys.executable, SCRIPT]
+def export(*arguments, program="export_gguf.py", exit_code=0):
+    program = [sys.executable, PROGRAMS / program]
     done = subprocess.run([*map(str, program), *map(str, arguments)], capture_output=True, text=True, timeout=120)
     assert done.returncode == exit_code, done.stderr
     return done.stdout if exit_code == 0 else done.stderr
@@ -136,27 +138,39 @@ def output_without_maps(directory, dims, **changes):
     return dense
 
 
-def fill_from(file, dense):
-    """The dense model with the file's tensors; features and heads that the file has not are zero, as what it has in addition."""
+def tensors_in_gguf(file, dense):
+    """By the dense model's names, and in its order of rows."""
     found = {tensor.name: torch.tensor(tensor.data) for tensor in GGUFReader(file).tensors}
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.DECI, 3)
-    for name, parameter in dense.named_parameters():
-        parameter.data.zero_()
+    for name, _ in dense.named_parameters():
         tensor = found.get(names.get_name(name, try_suffixes=(".weight", ".bias")))
         if tensor is None:
             continue
         if heads := {"q_proj": 4, "k_proj": 2}.get(name.split(".")[-2]):
             tensor = tensor.reshape(heads, 6, 2, -1).swapaxes(1, 2).reshape(tensor.shape)
+        yield name, tensor
+
+
+def fill(dense, tensors):
+    """The dense model with these; features and heads that they have not are zero, as what they have in addition."""
+    tensors = dict(tensors)
+    for name, parameter in dense.named_parameters():
+        parameter.data.zero_()
+        if (tensor := tensors.get(name)) is None:
+            continue
         common = tuple(slice(min(sizes)) for sizes in zip(tensor.shape, parameter.shape, strict=True))
         parameter.data[common] = tensor[common]
         assert tensor.count_nonzero() == tensor[common].count_nonzero()
 
 
-@pytest.mark.parametrize(
+without_maps = pytest.mark.parametrize(
     "dims, changes",
     [(DIMS, {}), ([12, 5, 0], {"tie_word_embeddings": True}), ([5, 12, 1], {"attention_bias": True})],
     ids=["first", "tied", "biases"],
 )
+
+
+@without_maps
 def test_a_custom_output_without_maps_is_a_deci(tmp_path, dims, changes):
     dense = output_without_maps(tmp_path / "model", dims, **changes)
     ids = torch.randint(0, 4096, (2, 32))
@@ -167,8 +181,47 @@ def test_a_custom_output_without_maps_is_a_deci(tmp_path, dims, changes):
     # llama.cpp takes the size of heads from the first layer, and has no layer of an attention alone. Features are whole blocks.
     last = 0 if dims[2] == 0 else 1
     assert list(settings.values()) == [[4, 4, 4 * last], [2, 2, 2 * last], [32, 32, 32]]
-    fill_from(tmp_path / "model.gguf", dense)
+    fill(dense, tensors_in_gguf(tmp_path / "model.gguf", dense))
     assert (dense(ids).logits - expected).abs().max() < 1e-5
+
+
+@without_maps
+def test_a_custom_output_without_maps_is_a_nemotron_nas(tmp_path, dims, changes):
+    dense = output_without_maps(tmp_path / "model", dims, **changes)
+    ids = torch.randint(0, 4096, (2, 32))
+    expected = dense(ids).logits.detach()
+    export(tmp_path / "model", tmp_path / "out", program="export_nemotron_nas.py")
+    config = AutoConfig.from_pretrained(tmp_path / "out", trust_remote_code=True)
+    assert (config.model_type, config.architectures) == ("nemotron-nas", ["DeciLMForCausalLM"])
+    assert not {"junction_widths", "intermediate_sizes", "value_head_dims"} & config.to_dict().keys()
+    blocks = config.block_configs
+    assert [block.ffn.get("intermediate_size") for block in blocks] == [20, None, 7] and blocks[1].ffn.no_op
+    assert [block.attention.no_op for block in blocks] == [False, False, dims[2] == 0]
+    assert blocks[0].attention.n_heads_in_group == 2 and not hasattr(blocks[0].ffn, "ffn_mult")
+    written = load_file(tmp_path / "out" / "model-00001-of-00001.safetensors")
+    index = json.loads((tmp_path / "out" / "model.safetensors.index.json").read_text())
+    assert index["weight_map"] == dict.fromkeys(written, "model-00001-of-00001.safetensors")
+    values = [tensor.shape[0] for name, tensor in written.items() if name.endswith("v_proj.weight")]
+    assert set(values) == {24}  # two heads of 12, filled up
+    fill(dense, written)
+    assert (dense(ids).logits - expected).abs().max() < 1e-5
+    assert AutoTokenizer.from_pretrained(tmp_path / "out")("def").input_ids == AutoTokenizer.from_pretrained(EXAMPLE)("def").input_ids
+
+
+def test_what_has_no_form_in_nemotron_nas_is_refused_by_name(tmp_path):
+    output_without_maps(tmp_path / "model", DIMS)
+    file = tmp_path / "model" / "config.json"
+    config = json.loads(file.read_text())
+
+    def refusal(**changes):
+        file.write_text(json.dumps(config | changes))
+        return export(tmp_path / "model", tmp_path / "out", program="export_nemotron_nas.py", exit_code=65)
+
+    assert "junction 2 is narrower than the model, which has no form in nemotron-nas" in refusal(junction_widths=[48, 48, 40, 48, 48, 48, 48])
+    assert "not a custom output" in refusal(model_type="llama")
+    assert "no sliding window" in refusal(sliding_window=16)
+    assert "intermediate_sizes must be 3 numbers up to" in refusal(intermediate_sizes=[20, 0])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
 
 
 def test_maps_are_refused_by_the_first_junction(tmp_path):

@@ -13,22 +13,14 @@ Exit codes: 0; 64 usage; 65 the model has no form in GGUF, or none of this famil
 else. Errors are one line on stderr.
 """
 
-import argparse
-import json
 import math
 import os
 import re
-import struct
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-EXIT_USAGE = 64
-EXIT_DATA = 65
-EXIT_UNAVAILABLE = 69
-
-# Raised where config.json or tokenizer.json has values of other kinds than transformers writes.
-MALFORMED = (LookupError, TypeError, AttributeError, ArithmeticError, struct.error)
+from exporting import Checkpoint, Filling, InputError, Parser, by_layer, head_dim_of, read_json, refuse_maps, run, value_filling
 
 # By model_type: the architecture of GGUF, and whether its rotary embedding turns neighbouring channels, so that the rows of
 # queries and keys are put in that order.
@@ -42,8 +34,6 @@ FAMILIES = {
     "phi3": ("phi3", False),
     "dotresize": ("deci", True),
 }
-# Families of the custom outputs that become a `deci`.
-LAYERED_FAMILIES = ("llama", "mistral")
 BLOCK = 32  # numbers of a row that most quantized types store together: features are filled up with zeros to whole blocks
 EMPTY_FEATURES = BLOCK  # of zeros, in place of an MLP that was removed: llama.cpp has no layer of an attention alone
 FEATURE_MODULES = ("gate_proj", "up_proj", "gate_up_proj", "down_proj")
@@ -56,32 +46,6 @@ SPLITS = {
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+": "llama-bpe",
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+": "qwen2",
 }
-
-
-class InputError(Exception):
-    """The model cannot be exported; the message names what is in the way."""
-
-
-@dataclass
-class Filling:
-    """Each of the equal parts along an axis is filled up with zeros to a size: value heads, or an MLP's features."""
-
-    axis: int
-    parts: int
-    size: int
-
-    def shape(self, shape):
-        """What becomes of a tensor's shape."""
-        return (*shape[: self.axis], self.parts * self.size, *shape[self.axis + 1 :])
-
-    def fill(self, values):
-        import numpy as np
-
-        before, after = values.shape[: self.axis], values.shape[self.axis + 1 :]
-        by_part = values.reshape(*before, self.parts, -1, *after)
-        missing = [(0, 0)] * by_part.ndim
-        missing[self.axis + 1] = (0, self.size - by_part.shape[self.axis + 1])
-        return np.pad(by_part, missing).reshape(self.shape(values.shape))
 
 
 def whole_blocks(features):
@@ -112,45 +76,12 @@ class Tensor:
     values: object = None  # in place of sources
 
 
-def read_json(path):
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON") from error
-
-
-class Checkpoint:
-    """Tensors of the model's safetensors files, one at a time."""
-
-    def __init__(self, model_dir):
-        from safetensors import safe_open
-
-        files = sorted(model_dir.glob("*.safetensors"))
-        if not files:
-            raise InputError(f"{model_dir}: no *.safetensors")
-        self.files = [safe_open(file, "pt") for file in files]
-        self.file_of = {name: file for file in self.files for name in file.keys()}  # noqa: SIM118
-
-    def shape(self, name):
-        return tuple(self.file_of[name].get_slice(name).get_shape())
-
-    def get(self, name):
-        """float32."""
-        return self.file_of[name].get_tensor(name).float().numpy()
-
-
 def rotary_of(config):
     """The settings of the rotary embedding, wherever this version of transformers has them."""
     rotary = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
     rotary.setdefault("rope_theta", config.get("rope_theta", 10000.0))
     rotary.setdefault("rope_type", rotary.get("type", "default"))
     return rotary
-
-
-def head_dim_of(config):
-    return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
 
 
 def llama3_factors(config, rotary):
@@ -167,22 +98,10 @@ def llama3_factors(config, rotary):
     return np.array(factors, dtype=np.float32)
 
 
-def refuse_maps(config, model_dir):
-    """A custom output has a form if its stream is as wide as the source's everywhere."""
-    width = config["hidden_size"]
-    narrower = [number for number, k in enumerate(config.get("junction_widths") or []) if k != width]
-    if narrower:
-        raise InputError(f"{model_dir}: junction {narrower[0]} is narrower than the model, which has no form in GGUF; output.format: stock has one")
-    if not config.get("norm_weights"):
-        raise InputError(f"{model_dir}: the norms are folded into the weights, which has no form in GGUF; output.format: stock has one")
-    if config["source_model_type"] not in LAYERED_FAMILIES:
-        raise InputError(f"{model_dir}: a custom output of a {config['source_model_type']} has no form in GGUF; output.format: stock has one")
-
-
 def refuse_what_gguf_lacks(config, model_dir):
     family = config.get("model_type")
     if family == "dotresize":
-        refuse_maps(config, model_dir)
+        refuse_maps(config, model_dir, "GGUF")
     if family not in FAMILIES:
         raise InputError(f"{model_dir}: the family {family} has no exporter; there is one of {', '.join(FAMILIES)}")
     rotary = rotary_of(config)["rope_type"]
@@ -225,17 +144,6 @@ class Layers:
         self.heads = [self.heads * attends for attends in self.attends]
         self.kv_heads = [self.kv_heads * attends for attends in self.attends]
 
-    def filling(self, name):
-        """What fills up the value heads in a tensor of the checkpoint."""
-        layer, _, part = name.removeprefix("model.layers.").partition(".")
-        if self.value_dims is None or not part.startswith(("self_attn.v_proj.", "self_attn.o_proj.weight")):
-            return None
-        channels = head_dim_of(self.config)
-        if self.value_dims[int(layer)] == channels:
-            return None
-        is_v = part.startswith("self_attn.v_proj.")
-        return Filling(0 if is_v else 1, self.config["num_key_value_heads" if is_v else "num_attention_heads"], channels)
-
     def removed(self):
         """Name and shape of what llama.cpp wants in place of sublayers that were removed: zeros."""
         if self.value_dims is None:
@@ -253,14 +161,6 @@ class Layers:
                 for part in ("ffn_gate", "ffn_up"):
                     yield f"blk.{layer}.{part}.weight", (EMPTY_FEATURES, d)
                 yield f"blk.{layer}.ffn_down.weight", (d, EMPTY_FEATURES)
-
-
-def by_layer(config, key, otherwise, count):
-    """The numbers of a key, or the same for all layers; each is at most the source's."""
-    numbers = config.get(key) or [otherwise] * count
-    if len(numbers) != count or not all(isinstance(number, int) and 0 <= number <= otherwise for number in numbers):
-        raise InputError(f"{key} must be {count} numbers up to {otherwise}")
-    return numbers
 
 
 def tensors_of(checkpoint, config, layers, names):
@@ -281,7 +181,7 @@ def tensors_of(checkpoint, config, layers, names):
             merged = f"{expert['layer']}.mlp.experts.{part}.weight"
             experts.setdefault(merged, {})[int(expert["expert"])] = name
             continue
-        filling = layers.filling(name) or feature_filling(name, shape)
+        filling = value_filling(name, config, layers.value_dims) or feature_filling(name, shape)
         shape = filling.shape(shape) if filling else shape
         tensors.append(Tensor(gguf_name(name), [name], shape, turned_heads(name, config), filling, "gate_inp" in gguf_name(name)))
     for merged, parts in experts.items():
@@ -298,18 +198,18 @@ def tensors_of(checkpoint, config, layers, names):
 
 
 def values_of(tensor, checkpoint):
-    import numpy as np
+    """float32."""
+    import torch
 
     if tensor.values is not None:
         return tensor.values
-    values = [checkpoint.get(name) for name in tensor.sources]
-    found = np.stack(values) if len(tensor.shape) > values[0].ndim else values[0]
+    values = [checkpoint.get(name).float() for name in tensor.sources]
+    found = torch.stack(values) if len(tensor.shape) > values[0].ndim else values[0]
     if tensor.turned_heads:
-        halves = (tensor.turned_heads, 2, found.shape[0] // tensor.turned_heads // 2)
-        found = found.reshape(*halves, *found.shape[1:]).swapaxes(1, 2).reshape(found.shape)
+        found = found.unflatten(0, (tensor.turned_heads, 2, -1)).swapaxes(1, 2).reshape(found.shape)
     if tensor.filling:
         found = tensor.filling.fill(found)
-    return np.ascontiguousarray(found)
+    return found.contiguous().numpy()
 
 
 def type_of(tensor, wanted, gguf):
@@ -466,12 +366,6 @@ def export(model_dir, out, type_name):
     return {"file": str(out), "type": type_name, "tensors": len(tensors), "bytes": out.stat().st_size}
 
 
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        print(f"usage: {self.format_usage().removeprefix('usage: ').strip()}: {message}", file=sys.stderr)
-        sys.exit(EXIT_USAGE)
-
-
 def main(arguments):
     parser = Parser(prog="export_gguf.py")
     parser.add_argument("model_dir", type=Path)
@@ -479,18 +373,7 @@ def main(arguments):
     parser.add_argument("--type", choices=("f32", "f16", "bf16", "q8_0"), default="f16")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    try:
-        written = export(options.model_dir, options.out, options.type)
-        text = "{file}: {tensors} tensors, {bytes:,} bytes, {type}".format(**written)
-        print(json.dumps(written) if options.json else text)
-    except (InputError, OSError, ImportError, ValueError, *MALFORMED) as error:
-        unreadable = isinstance(error, MALFORMED)
-        what = f"{options.model_dir}: not a model as transformers writes it: {error!r}" if unreadable else error
-        print(" ".join(f"export_gguf: error: {what}".split()), file=sys.stderr)
-        if isinstance(error, ImportError):
-            return EXIT_UNAVAILABLE
-        return EXIT_DATA if unreadable or isinstance(error, InputError) else 1
-    return 0
+    return run(options, lambda: export(options.model_dir, options.out, options.type))
 
 
 if __name__ == "__main__":

@@ -55,6 +55,14 @@ std::vector<PythonModule> remote_files_modules() {
           {"remote_files", remote_files_py()}};
 }
 
+std::vector<PythonModule> export_gguf_modules() {
+  return {{"exporting", exporting_py()}, {"export_gguf", export_gguf_py()}};
+}
+
+std::vector<PythonModule> export_nemotron_nas_modules() {
+  return {{"exporting", exporting_py()}, {"export_nemotron_nas", export_nemotron_nas_py()}};
+}
+
 void run_python_helper(const std::string& what, std::string_view source,
                        const std::vector<std::string>& arguments) {
   const std::vector<std::string> command = python_helper_command(source, arguments);

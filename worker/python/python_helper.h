@@ -11,8 +11,10 @@ namespace dotresize {
 /// configuration_dotresize.py: goes into every output directory.
 std::string_view configuration_py();
 
-/// export_gguf.py: run as `PYTHON -I -c SOURCE MODEL_DIR OUT.gguf OPTIONS...`.
+/// export_gguf.py and export_nemotron_nas.py, two programs, and what both import.
 std::string_view export_gguf_py();
+std::string_view export_nemotron_nas_py();
+std::string_view exporting_py();
 
 /// modeling_dotresize.py: goes into every output directory.
 std::string_view modeling_py();
@@ -47,6 +49,11 @@ std::vector<std::string> python_helper_command(const std::vector<PythonModule>& 
 
 /// remote_files.py with what it imports (job/remote/transfer.h runs it).
 std::vector<PythonModule> remote_files_modules();
+
+/// The exporters with what they import: `MODEL_DIR OUT.gguf OPTIONS...` and `MODEL_DIR OUT_DIR
+/// OPTIONS...`.
+std::vector<PythonModule> export_gguf_modules();
+std::vector<PythonModule> export_nemotron_nas_modules();
 
 /// Runs one of the programs above, `what` in error messages. Throws
 /// InputError with the program's last line of stderr if it ends with kExitBadData,

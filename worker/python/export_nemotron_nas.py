@@ -1,0 +1,199 @@
+"""A custom output without maps as a directory of model type nemotron-nas (DeciLM), whose layers have features of their own,
+or lack a sublayer: what vLLM computes with code of its own.
+
+    python export_nemotron_nas.py MODEL_DIR OUT_DIR [--json]
+
+Tensors keep names and dtype. Narrower value heads are filled up with zeros. OUT_DIR must not exist, and appears whole or not at
+all; tokenizer, chat template and settings of generation are copied. Its one file of code, configuration_decilm.py, reads
+config.json: transformers knows no such model type. Progress is one line on stderr for each file of weights.
+Exit codes and errors as export_gguf.py.
+"""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from exporting import Checkpoint, InputError, Parser, by_layer, head_dim_of, read_json, refuse_maps, run, value_filling
+
+SHARD_BYTES = 5 << 30
+COPIED = ("tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt", "chat_template*", "generation_config.json")
+OWN_KEYS = ("source_model_type", "junction_widths", "junction_groups", "shortcut_ranks", "shortcut_factors", "intermediate_sizes",
+            "value_head_dims", "embedding_projection", "head_projection", "norm_weights", "sliding_window")  # fmt: skip
+CONFIGURATION = '''"""Configuration of a model of type nemotron-nas: a llama whose layers have sizes of their own."""
+
+from transformers import PretrainedConfig
+
+
+class Block(dict):
+    """Settings of a layer, or of one of its sublayers, by key and by attribute."""
+
+    def __getattr__(self, key):
+        try:
+            return self[key]
+        except KeyError:
+            raise AttributeError(key) from None
+
+
+class DeciLMConfig(PretrainedConfig):
+    """block_configs: of each layer `attention` (n_heads_in_group: query heads that share a key, or no_op) and `ffn`
+    (intermediate_size, or no_op)."""
+
+    model_type = "nemotron-nas"
+
+    def __init__(self, block_configs=(), **kwargs):
+        self.block_configs = [
+            Block({part: Block(settings) for part, settings in block.items()}) for block in block_configs
+        ]
+        super().__init__(**kwargs)
+'''
+
+
+def refuse_what_decilm_lacks(config, model_dir):
+    if config.get("model_type") != "dotresize":
+        raise InputError(f"{model_dir}: not a custom output: engines load it as it is")
+    refuse_maps(config, model_dir, "nemotron-nas")
+    if config.get("sliding_window") is not None:
+        raise InputError(f"{model_dir}: a nemotron-nas has no sliding window")
+
+
+class Layers:
+    """Features and value channels of each layer, and what the form makes of them."""
+
+    def __init__(self, config):
+        self.config = config
+        count = config["num_hidden_layers"]
+        self.features = by_layer(config, "intermediate_sizes", config["intermediate_size"], count)
+        self.value_dims = by_layer(config, "value_head_dims", head_dim_of(config), count)
+
+    def blocks(self):
+        """vLLM's first layer must have an attention: one that was removed is there with zeros."""
+        group = self.config["num_attention_heads"] // self.config["num_key_value_heads"]
+        for layer, (features, dim) in enumerate(zip(self.features, self.value_dims, strict=True)):
+            attends = layer == 0 or dim > 0
+            attention = {"no_op": False, "n_heads_in_group": group} if attends else {"no_op": True}
+            ffn = {"no_op": False, "intermediate_size": features} if features else {"no_op": True}
+            yield {"attention": attention, "ffn": ffn}
+
+    def added(self):
+        """Name and shape of the first layer's attention, if it was removed."""
+        if self.value_dims[0] > 0:
+            return
+        d, channels = self.config["hidden_size"], head_dim_of(self.config)
+        queries, keys = (self.config[f"num_{part}_heads"] * channels for part in ("attention", "key_value"))
+        has_bias = self.config.get("attention_bias", False)
+        yield "model.layers.0.input_layernorm.weight", (d,)
+        for part, shape in {"q": (queries, d), "k": (keys, d), "v": (keys, d), "o": (d, queries)}.items():
+            yield f"model.layers.0.self_attn.{part}_proj.weight", shape
+            if has_bias:
+                yield f"model.layers.0.self_attn.{part}_proj.bias", shape[:1]
+
+
+def config_of(config, layers):
+    kept = {key: value for key, value in config.items() if key not in OWN_KEYS}
+    return kept | {
+        "architectures": ["DeciLMForCausalLM"],
+        "auto_map": {"AutoConfig": "configuration_decilm.DeciLMConfig"},
+        "block_configs": list(layers.blocks()),
+        "model_type": "nemotron-nas",
+    }
+
+
+def tensors_of(checkpoint, config, layers):
+    """Each tensor of the directory with its name."""
+    import torch
+
+    dtype = checkpoint.get("model.embed_tokens.weight").dtype
+    for name, shape in layers.added():
+        yield name, torch.zeros(shape, dtype=dtype)
+    for name in sorted(checkpoint.file_of):
+        filling = value_filling(name, config, layers.value_dims)
+        values = checkpoint.get(name)
+        yield name, filling.fill(values).contiguous() if filling else values
+
+
+class Shards:
+    """Writes tensors to files of at most SHARD_BYTES, and the index."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.waiting, self.waiting_bytes, self.bytes = {}, 0, 0
+        self.files = []  # names of the tensors of each
+
+    def add(self, name, tensor):
+        size = tensor.numel() * tensor.element_size()
+        if self.waiting and self.waiting_bytes + size > SHARD_BYTES:
+            self.write()
+        self.waiting[name] = tensor
+        self.waiting_bytes += size
+        self.bytes += size
+
+    def write(self):
+        from safetensors.torch import save_file
+
+        save_file(self.waiting, self.directory / f"part-{len(self.files)}", metadata={"format": "pt"})
+        self.files.append(list(self.waiting))
+        self.waiting, self.waiting_bytes = {}, 0
+        print(f"export_nemotron_nas: {self.bytes:,} bytes", file=sys.stderr)
+
+    def finish(self):
+        self.write()
+        places = {}
+        for number, names in enumerate(self.files):
+            file = f"model-{number + 1:05}-of-{len(self.files):05}.safetensors"
+            os.replace(self.directory / f"part-{number}", self.directory / file)
+            places |= dict.fromkeys(names, file)
+        write_json(self.directory / "model.safetensors.index.json", {"metadata": {"total_size": self.bytes}, "weight_map": places})
+        return len(places)
+
+
+def write_json(path, value):
+    path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def sync(directory):
+    for path in [*directory.iterdir(), directory, directory.parent]:
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.close(descriptor)
+
+
+def export(model_dir, out):
+    if out.exists():
+        raise InputError(f"{out}: is there already")
+    config = read_json(model_dir / "config.json")
+    refuse_what_decilm_lacks(config, model_dir)
+    checkpoint, layers = Checkpoint(model_dir), Layers(config)
+    partial = out.with_name(f"{out.name}.{os.getpid()}.partial")
+    partial.mkdir()
+    try:
+        shards = Shards(partial)
+        for name, tensor in tensors_of(checkpoint, config, layers):
+            shards.add(name, tensor)
+        count = shards.finish()
+        write_json(partial / "config.json", config_of(config, layers))
+        (partial / "configuration_decilm.py").write_text(CONFIGURATION, encoding="utf-8")
+        for pattern in COPIED:
+            for file in model_dir.glob(pattern):
+                shutil.copyfile(file, partial / file.name)
+        for file in partial.glob("*.safetensors"):
+            shutil.copymode(partial / "config.json", file)  # safetensors lets the owner alone read
+        sync(partial)
+        os.rename(partial, out)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return {"file": str(out), "type": "nemotron-nas", "tensors": count, "bytes": shards.bytes}
+
+
+def main(arguments):
+    parser = Parser(prog="export_nemotron_nas.py")
+    parser.add_argument("model_dir", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    return run(options, lambda: export(options.model_dir, options.out))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
