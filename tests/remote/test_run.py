@@ -8,7 +8,7 @@ import pathlib
 import signal
 import subprocess
 
-from conftest import BIN, MODEL, MODEL_FILES
+from conftest import BIN, MODEL, MODEL_FILES, eventually
 from services import BUCKET
 
 NEEDED = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
@@ -38,7 +38,7 @@ def test_from_s3_to_s3(dotresize, job, s3, tmp_path):
     report = s3.read("out/small/dotresize/report.json").decode()
     assert str(tmp_path / "cache") not in report and f'"path": "s3://{BUCKET}/in/docs-llama@' in report
     assert not list((tmp_path / "cache/outputs").glob("*")), "what was pushed is removed here"
-    # Of the source only what a model needs: no code, no other formats.
+    # Only what a model needs is fetched: no code, no other formats.
     [copy] = (tmp_path / "cache/entries").glob("*/docs-llama/model.safetensors")
     assert sorted(file.name for file in copy.parent.iterdir()) == NEEDED
 
@@ -129,6 +129,10 @@ def test_refusals_have_names(dotresize, job, s3, hub, tmp_path):
     hub.commit("org/hidden", MODEL_FILES)
     hub.private.add("models/org/hidden")
     assert refused("hf://org/hidden", 77, **hub.environment).startswith("NO_CREDENTIALS: ")
+    hub.forbidden.add("models/org/hidden")
+    assert refused("hf://org/hidden", 77, HF_TOKEN=hub.token, **hub.environment).startswith("NO_PERMISSION: ")
+    s3.refused = ("GET",)
+    assert refused(f"s3://{BUCKET}/in/docs-llama", 77, **s3.environment).startswith("NO_PERMISSION: ")
     assert refused(f"s3://{BUCKET}/x", 75, **(s3.environment | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"})).startswith("NETWORK: ")
     for url in ("s3://bucket", "s3://bucket/../x", "hf://org", "hf://org/../x", "hf://org/name/file"):
         done = dotresize("run", job(url, tmp_path / "out"), exit_code=65)
@@ -166,7 +170,7 @@ def test_a_broken_off_push_goes_on(dotresize, job, s3, environment, tmp_path):
     s3.hold.clear()
     process = subprocess.Popen([BIN / "dotresize", "run", file], env=environment | s3.environment, stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, text=True)
-    assert s3.held.wait(60)
+    eventually(60, lambda: s3.holding)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 2, errors

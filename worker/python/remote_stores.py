@@ -181,7 +181,7 @@ class HubStore:
             yield answer.iter_bytes(CHUNK), None
 
     def names(self):
-        """Of all files that an output would lie beside; none if there is no such repository."""
+        """({name: file} of all that an output would lie beside, commit); no file if there is no such repository."""
         try:
             info = self.info()
         except RemoteError as error:
