@@ -302,7 +302,7 @@ std::string export_file(const std::string& model_dir, const std::string& ending)
 [[noreturn]] void export_model(ExportOptions options, const CommonOptions& common) {
   const bool gguf = options.format == kGguf;
   if (!gguf && !options.type.empty()) {
-    throw UsageError("--type is of --to gguf: the weights of nemotron-nas keep their type");
+    throw InputError("--type", "is for --to gguf; the weights of nemotron-nas keep their type");
   }
   if (options.type.empty()) options.type = "f16";
   const std::string ending = gguf ? "-" + options.type + ".gguf" : std::string("-") + kNemotronNas;
@@ -310,28 +310,34 @@ std::string export_file(const std::string& model_dir, const std::string& ending)
   std::vector<std::string> arguments = {options.model, options.file};
   if (gguf) arguments.insert(arguments.end(), {"--type", options.type});
   if (common.json()) arguments.emplace_back("--json");
-  exec_program(python_helper_command(
-      gguf ? export_gguf_modules() : export_nemotron_nas_modules(), arguments));
+  exec_program(python_helper_command(gguf ? export_gguf_modules() : export_nemotron_nas_modules(),
+                                     arguments));
 }
 
 Verb export_verb(CLI::App& app, CommonOptions& common) {
   CLI::App& command =
       *app.add_subcommand("export", "Write a model without maps as other engines read it");
   auto options = std::make_shared<ExportOptions>();
-  command.add_option("MODEL_DIR", options->model, "An output without maps, or any model of its families")
+  command
+      .add_option("MODEL_DIR", options->model,
+                  "An output without maps, or any model of its families")
       ->required()
       ->type_name("");
-  command.add_option("--to", options->format, "gguf: one file for llama.cpp; nemotron-nas: a directory for vLLM")
+  command
+      .add_option("--to", options->format,
+                  "gguf: one file for llama.cpp; nemotron-nas: a directory for vLLM")
       ->required()
       ->type_name("FORMAT")
       ->check(CLI::IsMember({kGguf, kNemotronNas}).description(""));
   command
-      .add_option("--type", options->type, "Of its matrices, of gguf: f32, f16, bf16 or q8_0 (default: f16)")
+      .add_option("--type", options->type,
+                  "Of its matrices, of gguf: f32, f16, bf16 or q8_0 (default: f16)")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}).description(""));
   command
-      .add_option("FILE", options->file,
-                  "What to write; it must not exist (default here: NAME-TYPE.gguf, NAME-nemotron-nas)")
+      .add_option(
+          "FILE", options->file,
+          "What to write; it must not exist (default here: NAME-TYPE.gguf, NAME-nemotron-nas)")
       ->type_name("");
   return finish_verb(command, common,
                      "  dotresize export out/stock --to gguf\n"
