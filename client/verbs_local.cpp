@@ -302,7 +302,7 @@ std::string export_file(const std::string& model_dir, const std::string& ending)
 [[noreturn]] void export_model(ExportOptions options, const CommonOptions& common) {
   const bool gguf = options.format == kGguf;
   if (!gguf && !options.type.empty()) {
-    throw UsageError("--type goes with --to gguf: the weights of a nemotron-nas keep their type");
+    throw InputError("--type", "is for --to gguf; the weights of nemotron-nas keep their type");
   }
   if (options.type.empty()) options.type = "f16";
   const std::string ending = gguf ? "-" + options.type + ".gguf" : std::string("-") + kNemotronNas;
@@ -331,7 +331,7 @@ Verb export_verb(CLI::App& app, CommonOptions& common) {
       ->check(CLI::IsMember({kGguf, kNemotronNas}).description(""));
   command
       .add_option("--type", options->type,
-                  "Type of the matrices of a gguf: f32, f16, bf16 or q8_0 (default: f16)")
+                  "Of its matrices, of gguf: f32, f16, bf16 or q8_0 (default: f16)")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}).description(""));
   command
