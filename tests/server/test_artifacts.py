@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -142,6 +143,37 @@ def test_files_of_a_job_are_listed_and_streamed_with_their_hashes(server, ann, j
     assert b"junctions" in ann.get(job.id, "plan.txt")[1]
     with refused(grpc.StatusCode.OUT_OF_RANGE):
         ann.get(job.id, "log", listed["log"].size + 1)
+
+
+@pytest.fixture(scope="module")
+def python_client():
+    """The wheel's module, over the stubs of conftest.py."""
+    place = importlib.util.spec_from_file_location("dotresize_client", SOURCE / "client/python/dotresize/client.py")
+    module = importlib.util.module_from_spec(place)
+    place.loader.exec_module(module)
+    return module
+
+
+def test_the_python_client_submits_waits_and_goes_on_with_a_fetch(server, python_client, folder, tmp_path):
+    with python_client.Client(server.endpoint, token_file=folder / "ann") as client:
+        job = small(folder, "python")
+        ids = {client.submit(job, "python-client").id for _ in range(2)}
+        server.ids |= ids
+        [id_] = ids
+        phases = []
+        output = pathlib.Path(client.wait(id_, lambda progress: phases.append(progress.phase)).result.output_path)
+        assert phases
+        [weights] = output.glob("*.safetensors")
+        (tmp_path / (weights.name + ".part")).write_bytes(weights.read_bytes()[:1000])
+        fetched = client.fetch(id_, tmp_path, model=True)
+        assert {str(path.relative_to(tmp_path)) for path in fetched} == files_below(tmp_path) == files_below(output)
+        assert weights.read_bytes() == (tmp_path / weights.name).read_bytes()
+        (tmp_path / "README.md.part").write_text("something else")
+        (tmp_path / "README.md").unlink()
+        with pytest.raises(python_client.DamagedFile, match="README.md"):
+            client.fetch(id_, tmp_path, model=True)
+        with pytest.raises(python_client.BadJob, match="modle"):
+            client.submit({"modle": {"path": "x"}}, "bad")
 
 
 @pytest.mark.parametrize("name", ["", "..", "../out/README.md", "/etc/passwd", "dotresize/../README.md", "./log",
