@@ -331,7 +331,7 @@ Verb export_verb(CLI::App& app, CommonOptions& common) {
       ->check(CLI::IsMember({kGguf, kNemotronNas}).description(""));
   command
       .add_option("--type", options->type,
-                  "Of its matrices, of gguf: f32, f16, bf16 or q8_0 (default: f16)")
+                  "Type of the matrices of a gguf: f32, f16, bf16 or q8_0 (default: f16)")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}).description(""));
   command

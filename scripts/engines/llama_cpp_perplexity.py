@@ -1,4 +1,4 @@
-"""What scripts/engines.sh runs: exports models to GGUF and scores the same tokens in llama.cpp and in transformers."""
+"""Run by scripts/engines.sh: exports models to GGUF and scores the same tokens in llama.cpp and in transformers."""
 
 import subprocess
 import sys
@@ -37,7 +37,7 @@ def load(file, seqlen):
 
 
 def token_losses(file, windows):
-    """Of each predicted token, in nats: [windows, seqlen - 1]."""
+    """The loss of each predicted token, in nats: [windows, seqlen - 1]."""
     engine = load(file, windows.shape[1])
     losses = []
     for window in windows:

@@ -1,4 +1,4 @@
-"""What scripts/engines.sh --quantize runs: a table of models in the types of llama.cpp's quantizer, from the largest file to
+"""Run by scripts/engines.sh --quantize: a table of models in the types of llama.cpp's quantizer, from the largest file to
 the smallest, with the perplexity of each in llama.cpp.
 
 The first model in the first type is what all others are compared with, token by token.
@@ -72,7 +72,7 @@ def rows_of(model_dir, types, windows):
 
 
 def ratio(row, first):
-    """Of the perplexities, with its standard error: that of the mean difference of the tokens' losses."""
+    """The ratio of the perplexities with its standard error: that of the mean difference of the tokens' losses."""
     differences = (row.losses - first.losses).ravel()
     found = math.exp(differences.mean())
     error = differences.std(ddof=1) / math.sqrt(differences.size)

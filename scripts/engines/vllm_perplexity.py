@@ -1,4 +1,4 @@
-"""What scripts/engines.sh --engine vllm runs: scores the same tokens in vLLM and in transformers. With --as nemotron-nas vLLM
+"""Run by scripts/engines.sh --engine vllm: scores the same tokens in vLLM and in transformers. With --as nemotron-nas vLLM
 gets what the program's exporter makes of a custom output."""
 
 import json
@@ -11,7 +11,7 @@ from comparison import ROOT, Refused, compare, parser
 
 
 def last_line(command):
-    """Of what the program prints. Its last error is why it refuses a model."""
+    """Runs a Python program; returns the last line that it prints. Its last error is why it refuses a model."""
     done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True)
     if done.returncode != 0:
         raise Refused(done.stderr.strip().splitlines()[-1])

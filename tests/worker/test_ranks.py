@@ -28,16 +28,13 @@ JUNCTIONS = 13
 WIDTH = 200
 
 
-def rows(samples, folder):
-    """Some rows of calibration and evaluation: more tokens than channels, so that no spectrum is cut."""
-    for source in (harness.CALIBRATION, harness.EVALUATION):
-        save_file({"tokens": load_file(source)["tokens"][:samples, :SEQLEN].clone()}, folder / source.name)
-    return folder
-
-
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory):
-    return rows(SAMPLES, tmp_path_factory.mktemp("tokens"))
+    """Some rows of calibration and evaluation: more tokens than channels, so that no spectrum is cut."""
+    folder = tmp_path_factory.mktemp("tokens")
+    for source in (harness.CALIBRATION, harness.EVALUATION):
+        save_file({"tokens": load_file(source)["tokens"][:SAMPLES, :SEQLEN].clone()}, folder / source.name)
+    return folder
 
 
 def maps(tokens, method, schedule, ranks, directory, groups=JUNCTIONS):
@@ -84,8 +81,7 @@ def test_maps_in_the_metric_of_the_loss_do_not_depend_on_the_ranks(tokens, tmp_p
         assert not torch.allclose(found["M_inv"], found["M"].T, atol=1e-2)
 
 
-def test_maps_of_gradients_in_float16_are_close_to_those_in_float32_for_any_ranks(tmp_path):
-    tokens = rows(4, tmp_path)  # few: CPUs compute slowly in float16
+def test_maps_of_gradients_in_float16_are_close_to_those_in_float32_for_any_ranks(tokens, tmp_path):
     half = check_ranks(tokens, tmp_path, "slicegpt,fisher,float16", "pipeline", more_ranks=[3])
     for one, other in zip(half, maps(tokens, "slicegpt,fisher", "pipeline", 1, tmp_path / "float32")):
         difference = one["M"] @ one["M_inv"] - other["M"] @ other["M_inv"]

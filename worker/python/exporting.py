@@ -1,4 +1,4 @@
-"""What the exporters share: the model directory that they read, what narrower layers are filled up with, and their errors."""
+"""Shared by the exporters: the model directory that they read, what narrower layers are filled up with, and their errors."""
 
 import argparse
 import json
@@ -96,7 +96,7 @@ def by_layer(config, key, otherwise, count):
 
 
 def value_filling(name, config, value_dims):
-    """What fills up the value heads in a tensor of the checkpoint. None: nothing. value_dims: of each layer, or None."""
+    """The zeros for the value heads in a tensor of the checkpoint. None: nothing. value_dims: of each layer, or None."""
     layer, _, part = name.removeprefix("model.layers.").partition(".")
     if value_dims is None or not part.startswith(("self_attn.v_proj.", "self_attn.o_proj.weight")):
         return None
