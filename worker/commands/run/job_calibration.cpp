@@ -31,21 +31,6 @@ MapOptions map_options(const ResolvedJob& job) {
   return options;
 }
 
-/// Of the source, or of the source with cut MLPs.
-CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
-                               const CheckpointReader& reader, const TokenWindows& tokens,
-                               OpenedJournal& opened) {
-  const ResolvedJob& job = run.job;
-  CalibrationJob calibration{
-      config,         reader,           run.plan,   opened.journal,      opened.finished,
-      tokens.windows, map_options(job), job.widths, run.compute_dtype(), job.junction_groups};
-  calibration.map.decomposition_threads = opened.decomposition_threads;
-  calibration.shortcuts = job.shortcuts;
-  calibration.device = run.environment.device.device;
-  calibration.fold_dtype = fold_dtype(job.output_dtype);
-  return calibration;
-}
-
 /// Those of all junctions, whatever the job does with the last one.
 void save_statistics(JobContext& run, const CalibrationJob& job,
                      const CalibrationObserver& observer, StatisticsDirectory& statistics) {
@@ -141,7 +126,8 @@ Calibrated write_output(JobContext& run, AllocationChoice* choice, const TokenWi
   calibrate_into(sink, run, cut, tokens, opened, statistics, observer);
   sink.finish();
   shards.finish();
-  Calibrated found{shards.widths(), shards.output(), shards.layout(), {}, {}, {}, chosen, {}, 0.0};
+  Calibrated found{shards.widths(), cut, shards.output(), shards.layout(), {}, {}, {}, chosen,
+                   {},              0.0};
   if (run.root()) {
     found.junctions = report_junctions(opened.journal, shards.widths(), run.job.method.transport());
     for (int64_t j = 0; chosen && j < chosen->widths.mapped_count; ++j) {
@@ -198,6 +184,20 @@ Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal
 
 }  // namespace
 
+CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
+                               const CheckpointReader& reader, const TokenWindows& tokens,
+                               OpenedJournal& opened) {
+  const ResolvedJob& job = run.job;
+  CalibrationJob calibration{
+      config,         reader,           run.plan,   opened.journal,      opened.finished,
+      tokens.windows, map_options(job), job.widths, run.compute_dtype(), job.junction_groups};
+  calibration.map.decomposition_threads = opened.decomposition_threads;
+  calibration.shortcuts = job.shortcuts;
+  calibration.device = run.environment.device.device;
+  calibration.fold_dtype = fold_dtype(job.output_dtype);
+  return calibration;
+}
+
 OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
   const fs::path dir = run.environment.output.journal();
   if (run.root()) {
@@ -211,7 +211,8 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
     check_space(run.partial(), bytes);
   }
   return open_journal(run.comm, dir,
-                      job_fingerprint(run.job, tokens.calibration, run.source.files()),
+                      job_fingerprint(run.job, tokens.calibration, tokens.healing.value_or(TokenWindows()),
+                                      run.source.files()),
                       run.input_files(), run.job.widths.mapped_count, run.job.junction_groups,
                       run.environment.decomposition_threads);
 }

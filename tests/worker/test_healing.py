@@ -1,0 +1,156 @@
+"""`heal`: each decoder layer of the output is distilled on its own."""
+
+import functools
+import json
+import math
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+import harness
+import interrupted
+
+LAYERS = 6
+SEQLEN = 128
+METHODS = {
+    "own maps": {"name": "slicegpt", "width": 200, "metric": "fisher"},
+    "one map": {"name": "slicegpt", "width": 200, "map_sharing": "model"},
+    "no maps": {"name": "slicegpt", "width": 256, "mlp": {"width": 512}},
+    "compressed": {"name": "dotresize", "width": 200},
+    "allocated": {"size": 1.6, "allocate": "auto"},  # in float32: 0.8 of the parameters
+}
+
+
+def job(output, method="own maps", heal=None, samples=9, ranks=1, **sections):
+    """Of nine windows of 128 tokens two microbatches are fitted to, in two steps, and one window is held out."""
+    spec = harness.job(
+        output, method=METHODS[method], samples=samples, calibration={"seqlen": SEQLEN}, evaluate=False, ranks=ranks, **sections
+    )  # fmt: skip
+    return spec if heal is None else {**spec, "heal": heal}
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory):
+    """Shards and report of a job in one go, with one rank and one thread."""
+
+    @functools.cache
+    def run(method, heal=None, **options):
+        directory = tmp_path_factory.mktemp("healing")
+        spec = job(directory / "out", method, heal and json.loads(heal), **options)
+        report = harness.run_to_report(spec, directory, threads=1)
+        return harness.shard_hashes(directory / "out"), report, directory / "out"
+
+    return run
+
+
+HEAL = '{"epochs": 2, "learning_rate": 0.002}'
+
+
+def layers(report):
+    return report["heal"]["layers"]
+
+
+def total(report, key):
+    return sum(layer[key] for layer in layers(report))
+
+
+def test_zero_epochs_leave_every_byte(outcome):
+    assert outcome("own maps", '{"epochs": 0}')[0] == outcome("own maps")[0]
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_errors_on_held_out_windows_fall(method, outcome):
+    shards, report, _ = outcome(method, HEAL)
+    assert shards != outcome(method)[0]
+    assert [layer["name"] for layer in layers(report)] == [f"layers.{layer}" for layer in range(LAYERS)]
+    assert all(layer["healed_error"] <= layer["folded_error"] for layer in layers(report))
+    assert total(report, "healed_error") < 0.99 * total(report, "folded_error")
+
+
+@pytest.mark.parametrize("ranks, threads", [(2, 2), (3, 1)])
+def test_the_ranks_do_not_change_a_byte(ranks, threads, outcome, tmp_path):
+    spec = job(tmp_path / "out", "compressed", json.loads(HEAL), ranks=ranks)
+    report = harness.run_to_report(spec, tmp_path, threads=threads)
+    shards, alone, _ = outcome("compressed", HEAL)
+    assert harness.shard_hashes(tmp_path / "out") == shards
+    assert layers(report) == layers(alone)
+
+
+def wait_for_layer(running, journal, layer):
+    while not (journal / f"healing-{layer}.json").exists():
+        assert running.process.poll() is None, running.log
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("victim, ranks, ranks_after", [("another rank", 3, 1), ("rank 0", 2, 3)])
+def test_a_killed_job_goes_on(victim, ranks, ranks_after, outcome, tmp_path):
+    spec = job(tmp_path / "out", "compressed", json.loads(HEAL), ranks=ranks)
+    running = harness.Running(spec, tmp_path, threads=1)
+    wait_for_layer(running, interrupted.journal_of(spec), 1)
+    interrupted.kill(running, victim)
+    spec["resources"]["ranks"] = ranks_after
+    done = harness.run(spec, tmp_path, threads=1)
+    assert done.returncode == 0, done.stderr
+    assert "healed layers.1: " in done.stderr and ", by an earlier run" in done.stderr
+    assert harness.shard_hashes(tmp_path / "out") == outcome("compressed", HEAL)[0]
+
+
+def test_a_layer_that_got_worse_keeps_its_folded_weights(outcome):
+    shards, report, _ = outcome("own maps", '{"epochs": 1, "learning_rate": 0.1}')
+    assert shards == outcome("own maps")[0]
+    assert all(layer["epochs"] == 0 for layer in layers(report))
+    assert total(report, "healed_error") == total(report, "folded_error")
+
+
+def fitted_microbatches(path):
+    """The two microbatches of four windows that the job below is fitted to."""
+    tokens = load_file(path)["tokens"].long()
+    return [tokens[:4], tokens[[4, 5, 6, 8]]]
+
+
+def stream(model, layer, x):
+    rotary = model.model.rotary_emb(x, torch.arange(x.shape[1])[None])
+    result = model.model.layers[layer](x, position_embeddings=rotary, attention_mask=None)
+    return result[0] if isinstance(result, tuple) else result
+
+
+def distil(dense, folded, microbatches, rate):
+    """The algorithm of docs/method.md with torch's autograd and Adam: one epoch, a microbatch a step."""
+    x = [folded.model.embed_tokens(batch) for batch in microbatches]
+    target = [dense.model.embed_tokens(batch) for batch in microbatches]
+    for layer in range(LAYERS):
+        target = [stream(dense, layer, batch).detach() for batch in target]
+        weights = [weight for weight in folded.model.layers[layer].parameters() if weight.dim() == 2]
+        adam = torch.optim.Adam(weights)
+        for step, (batch, wanted) in enumerate(zip(x, target)):
+            adam.param_groups[0]["lr"] = rate * 0.5 * (1 + math.cos(math.pi * step / len(x)))
+            adam.zero_grad()
+            error = (stream(folded, layer, batch.detach()) - wanted).square().sum(-1)
+            energy = wanted.square().sum(-1) + wanted.shape[-1] * dense.config.rms_norm_eps
+            (error / energy).mean().backward()
+            adam.step()
+        x = [stream(folded, layer, batch).detach() for batch in x]
+
+
+def test_the_steps_are_those_of_torch(tmp_path):
+    """A model without maps, whose streams have the dense one's coordinates."""
+    path = tmp_path / "tokens.safetensors"
+    save_file({"tokens": load_file(harness.CALIBRATION)["tokens"][:9, :SEQLEN].clone()}, path)
+    source = {"tokens": str(path)}
+    outputs = {}
+    for name, heal in {"folded": None, "healed": {"epochs": 1, "learning_rate": 0.0005}}.items():
+        spec = job(tmp_path / name, "no maps", heal)
+        spec["calibration"].update(source)
+        outputs[name] = (harness.run_to_report(spec, tmp_path, threads=1), tmp_path / name)
+    assert all(layer["epochs"] == 1 for layer in layers(outputs["healed"][0]))
+    load = functools.partial(AutoModelForCausalLM.from_pretrained, dtype=torch.float32, attn_implementation="eager")
+    folded = load(outputs["folded"][1])
+    before = {name: weight.clone() for name, weight in folded.state_dict().items()}
+    distil(load(harness.MODEL), folded, fitted_microbatches(path), 0.0005)
+    healed = load(outputs["healed"][1]).state_dict()
+    for name, weight in folded.state_dict().items():
+        moved = weight - before[name]
+        assert (healed[name] - weight).norm() <= 0.02 * moved.norm(), name
