@@ -1,5 +1,6 @@
 """`heal`: each decoder layer of the output is distilled on its own."""
 
+import copy
 import functools
 import json
 import math
@@ -18,7 +19,7 @@ SEQLEN = 128
 METHODS = {
     "own maps": {"name": "slicegpt", "width": 200, "metric": "fisher"},
     "one map": {"name": "slicegpt", "width": 200, "map_sharing": "model"},
-    "no maps": {"name": "slicegpt", "width": 256, "mlp": {"width": 512}},
+    "no maps": {"name": "slicegpt", "width": 256, "mlp": {"width": 256}},
     "compressed": {"name": "dotresize", "width": 200},
     "allocated": {"size": 1.6, "allocate": "auto"},  # in float32: 0.8 of the parameters
 }
@@ -46,7 +47,7 @@ def outcome(tmp_path_factory):
     return run
 
 
-HEAL = '{"epochs": 2, "learning_rate": 0.002}'
+HEAL = '{"epochs": 2, "learning_rate": 0.0005}'
 
 
 def layers(report):
@@ -67,13 +68,13 @@ def test_errors_on_held_out_windows_fall(method, outcome):
     assert shards != outcome(method)[0]
     assert [layer["name"] for layer in layers(report)] == [f"layers.{layer}" for layer in range(LAYERS)]
     assert all(layer["healed_error"] <= layer["folded_error"] for layer in layers(report))
-    assert total(report, "healed_error") < 0.99 * total(report, "folded_error")
+    assert total(report, "healed_error") < total(report, "folded_error")
 
 
-@pytest.mark.parametrize("ranks, threads", [(2, 2), (3, 1)])
-def test_the_ranks_do_not_change_a_byte(ranks, threads, outcome, tmp_path):
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_the_ranks_do_not_change_a_byte(ranks, outcome, tmp_path):
     spec = job(tmp_path / "out", "compressed", json.loads(HEAL), ranks=ranks)
-    report = harness.run_to_report(spec, tmp_path, threads=threads)
+    report = harness.run_to_report(spec, tmp_path, threads=1)
     shards, alone, _ = outcome("compressed", HEAL)
     assert harness.shard_hashes(tmp_path / "out") == shards
     assert layers(report) == layers(alone)
@@ -85,16 +86,17 @@ def wait_for_layer(running, journal, layer):
         time.sleep(0.002)
 
 
-@pytest.mark.parametrize("victim, ranks, ranks_after", [("another rank", 3, 1), ("rank 0", 2, 3)])
-def test_a_killed_job_goes_on(victim, ranks, ranks_after, outcome, tmp_path):
+@pytest.mark.parametrize("victim, ranks, ranks_after, threads_after", [("another rank", 3, 1, 2), ("rank 0", 2, 3, 1)])
+def test_a_killed_job_goes_on(victim, ranks, ranks_after, threads_after, outcome, tmp_path):
     spec = job(tmp_path / "out", "compressed", json.loads(HEAL), ranks=ranks)
     running = harness.Running(spec, tmp_path, threads=1)
     wait_for_layer(running, interrupted.journal_of(spec), 1)
     interrupted.kill(running, victim)
     spec["resources"]["ranks"] = ranks_after
-    done = harness.run(spec, tmp_path, threads=1)
+    done = harness.run(spec, tmp_path, threads=threads_after)
     assert done.returncode == 0, done.stderr
-    assert "healed layers.1: " in done.stderr and ", by an earlier run" in done.stderr
+    healed = [line for line in done.stderr.splitlines() if line.startswith("healed layers.1: ")]
+    assert len(healed) == 1 and healed[0].endswith(", by an earlier run")
     assert harness.shard_hashes(tmp_path / "out") == outcome("compressed", HEAL)[0]
 
 
@@ -105,10 +107,10 @@ def test_a_layer_that_got_worse_keeps_its_folded_weights(outcome):
     assert total(report, "healed_error") == total(report, "folded_error")
 
 
-def fitted_microbatches(path):
-    """The two microbatches of four windows that the job below is fitted to."""
+def microbatches(path):
+    """The two microbatches of four windows that the job below is fitted to, and the window that it holds out."""
     tokens = load_file(path)["tokens"].long()
-    return [tokens[:4], tokens[[4, 5, 6, 8]]]
+    return [tokens[:4], tokens[[4, 5, 6, 8]], tokens[7:8]]
 
 
 def stream(model, layer, x):
@@ -117,40 +119,54 @@ def stream(model, layer, x):
     return result[0] if isinstance(result, tuple) else result
 
 
-def distil(dense, folded, microbatches, rate):
+def error(model, layer, x, target):
+    squares = (stream(model, layer, x) - target).square().sum(-1)
+    energies = target.square().sum(-1) + target.shape[-1] * model.config.rms_norm_eps
+    return (squares / energies).mean()
+
+
+def distil(dense, folded, batches, rate):
     """The algorithm of docs/method.md with torch's autograd and Adam: one epoch, a microbatch a step."""
-    x = [folded.model.embed_tokens(batch) for batch in microbatches]
-    target = [dense.model.embed_tokens(batch) for batch in microbatches]
+    x = [folded.model.embed_tokens(batch).detach() for batch in batches]
+    target = [dense.model.embed_tokens(batch).detach() for batch in batches]
+    errors = []
     for layer in range(LAYERS):
         target = [stream(dense, layer, batch).detach() for batch in target]
-        weights = [weight for weight in folded.model.layers[layer].parameters() if weight.dim() == 2]
-        adam = torch.optim.Adam(weights)
-        for step, (batch, wanted) in enumerate(zip(x, target)):
-            adam.param_groups[0]["lr"] = rate * 0.5 * (1 + math.cos(math.pi * step / len(x)))
+        before = copy.deepcopy(folded.model.layers[layer].state_dict())
+        held_out = [error(folded, layer, x[-1], target[-1]).item()]
+        adam = torch.optim.Adam([weight for weight in folded.model.layers[layer].parameters() if weight.dim() == 2])
+        for step in range(len(x) - 1):
+            adam.param_groups[0]["lr"] = rate * 0.5 * (1 + math.cos(math.pi * step / (len(x) - 1)))
             adam.zero_grad()
-            error = (stream(folded, layer, batch.detach()) - wanted).square().sum(-1)
-            energy = wanted.square().sum(-1) + wanted.shape[-1] * dense.config.rms_norm_eps
-            (error / energy).mean().backward()
+            error(folded, layer, x[step], target[step]).backward()
             adam.step()
+        held_out.append(error(folded, layer, x[-1], target[-1]).item())
+        if held_out[1] >= held_out[0]:
+            folded.model.layers[layer].load_state_dict(before)
+        errors.append(held_out)
         x = [stream(folded, layer, batch).detach() for batch in x]
+    return errors
 
 
 def test_the_steps_are_those_of_torch(tmp_path):
     """A model without maps, whose streams have the dense one's coordinates."""
     path = tmp_path / "tokens.safetensors"
     save_file({"tokens": load_file(harness.CALIBRATION)["tokens"][:9, :SEQLEN].clone()}, path)
-    source = {"tokens": str(path)}
-    outputs = {}
-    for name, heal in {"folded": None, "healed": {"epochs": 1, "learning_rate": 0.0005}}.items():
+    rate = 0.0002
+    reports = {}
+    for name, heal in {"folded": None, "healed": {"epochs": 1, "learning_rate": rate}}.items():
         spec = job(tmp_path / name, "no maps", heal)
-        spec["calibration"].update(source)
-        outputs[name] = (harness.run_to_report(spec, tmp_path, threads=1), tmp_path / name)
-    assert all(layer["epochs"] == 1 for layer in layers(outputs["healed"][0]))
-    load = functools.partial(AutoModelForCausalLM.from_pretrained, dtype=torch.float32, attn_implementation="eager")
-    folded = load(outputs["folded"][1])
-    before = {name: weight.clone() for name, weight in folded.state_dict().items()}
-    distil(load(harness.MODEL), folded, fitted_microbatches(path), 0.0005)
-    healed = load(outputs["healed"][1]).state_dict()
-    for name, weight in folded.state_dict().items():
-        moved = weight - before[name]
-        assert (healed[name] - weight).norm() <= 0.02 * moved.norm(), name
+        spec["calibration"]["tokens"] = str(path)
+        reports[name] = harness.run_to_report(spec, tmp_path, threads=1)
+    load = functools.partial(AutoModelForCausalLM.from_pretrained, dtype=torch.float32, trust_remote_code=True, attn_implementation="sdpa")
+    wanted = load(tmp_path / "folded")
+    before = copy.deepcopy(wanted.state_dict())
+    errors = distil(load(harness.MODEL), wanted, microbatches(path), rate)
+    found = load(tmp_path / "healed").state_dict()
+
+    assert sum(layer["epochs"] for layer in layers(reports["healed"])) >= 2
+    for (folded, healed), layer in zip(errors, layers(reports["healed"])):
+        assert layer["folded_error"] == pytest.approx(folded, rel=1e-4)
+        assert layer["healed_error"] == pytest.approx(min(folded, healed), rel=1e-4)
+    for name, weight in wanted.state_dict().items():
+        assert (found[name] - weight).norm() <= 0.02 * (weight - before[name]).norm(), name

@@ -102,12 +102,12 @@ AllocationChoice::AllocationChoice(Communicator& comm, const CalibrationJob& den
   kept.at("corrected").get_to(chosen_.corrected);
 }
 
-/// Tells whether the statistics that the job saves, or that it heals with, still lack an entry.
+/// Tells whether the statistics that the job saves still lack an entry.
 bool AllocationChoice::lacks_first_round() const {
-  if (!dense_.first_round && !job_.healing) return false;
+  if (!dense_.first_round) return false;
   return !std::ranges::all_of(
       first_round_entries(dense_.config, job_),
-      [&](const std::string& name) { return dense_.first_round_journal().has(name); });
+      [&](const std::string& name) { return dense_.first_round->has(name); });
 }
 
 void AllocationChoice::measure() {

@@ -252,7 +252,7 @@ std::vector<std::vector<double>> JunctionRises::read_ranks() const {
 }
 
 void JunctionRises::forget() {
-  if (dense_.first_round || job_.healing) return;
+  if (dense_.first_round) return;
   for (const int64_t junction : mine_) {
     if (kept_.has(dense_entry(junction))) kept_.remove(dense_entry(junction));
   }

@@ -43,8 +43,7 @@ class JunctionRises {
   /// Completes `rises`, which has those of MLPs and value heads. The same on every rank, whatever
   /// their number. Collective.
   void measure(PredictedRises& rises);
-  /// Removes bases and sums from the journal, unless they are kept for other jobs or say how
-  /// errors are measured when layers are healed.
+  /// Removes bases and sums from the journal, unless they are kept for other jobs.
   void forget();
 
  private:

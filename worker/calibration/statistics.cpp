@@ -12,7 +12,6 @@
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/shared_maps.h"
 #include "worker/maps/map_algorithm.h"
-#include "worker/maps/metric.h"
 
 namespace dotresize {
 namespace {
@@ -56,13 +55,6 @@ std::string second_entry(int64_t junction) { return fmt::format("second-{}", jun
 
 std::string curve_entry(int64_t sublayer) { return fmt::format("curve-{}", sublayer); }
 std::string dense_entry(int64_t junction) { return fmt::format("dense-{}", junction); }
-
-at::Tensor metric_of_entry(const Journal& kept, int64_t junction) {
-  const std::map<std::string, at::Tensor> entry = kept.get(dense_entry(junction));
-  if (entry.contains("factor")) return entry.at("factor");
-  const at::Tensor upper = entry.at("fisher").to(at::kDouble).triu();  // of a shared map: sums
-  return metric_factor(upper + upper.triu(1).t());
-}
 std::string rises_entry(int64_t junction) { return fmt::format("rises-{}", junction); }
 
 std::vector<std::string> first_round_entries(const ModelConfig& config, const ResolvedJob& job) {

@@ -32,9 +32,6 @@ std::string second_entry(int64_t junction);
 std::string curve_entry(int64_t sublayer);
 /// The basis and the metric of a junction of the dense model; with a shared map its sums.
 std::string dense_entry(int64_t junction);
-/// Of such an entry of an allocation: the factor L of the metric of the loss (maps/metric.h), [d, d]
-/// in any floating dtype.
-at::Tensor metric_of_entry(const Journal& kept, int64_t junction);
 /// Basis of the shared map.
 inline constexpr char kSharedBasis[] = "dense-map";
 /// Predicted rise of a junction at every pair of widths.

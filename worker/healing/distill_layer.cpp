@@ -1,6 +1,5 @@
-// min over the layer's weights of  E (f(x) − t) K (f(x) − t)ᵀ / (‖t‖² + d·eps)  by Adam, whose learning
-// rate falls with a cosine; x: what the compressed model so far makes of a token, t: what the dense
-// one does.
+// min over the layer's weights of  E ‖f(x) − t‖² / (‖t‖² + d·eps)  by Adam, whose learning rate falls
+// with a cosine; x: what the compressed model so far makes of a token, t: what the dense one does.
 #include "worker/healing/distill_layer.h"
 
 #include <ATen/ATen.h>
@@ -16,6 +15,12 @@
 namespace dotresize {
 namespace {
 
+/// [batch, tokens, 1]
+at::Tensor target_energy(const ModelConfig& config, const at::Tensor& target) {
+  const double added = static_cast<double>(config.hidden_size) * config.rms_norm_eps;
+  return target.square().sum(/*dim=*/-1, /*keepdim=*/true).add_(added);
+}
+
 std::vector<at::Tensor> leaves(const LayerWeights& layer) {
   std::vector<at::Tensor> tensors = trained_tensors(layer);
   for (at::Tensor& tensor : tensors) tensor.requires_grad_();
@@ -29,7 +34,7 @@ class LayerDistillation {
         problem_(problem),
         weights_(copy_of(problem.folded, problem.compute_dtype)),
         trained_(leaves(weights_)),
-        steps_(std::getenv("HEAL_STEPS") ? std::min<int64_t>(std::atoi(std::getenv("HEAL_STEPS")), problem.fitted.count) : steps_per_epoch(problem.fitted.count)) {}
+        steps_(steps_per_epoch(problem.fitted.count)) {}
 
   DistilledLayer run();
 
@@ -54,7 +59,7 @@ double LayerDistillation::held_out_error(const LayerWeights& layer) {
   for (size_t i = 0; i < held_out.x.size(); ++i) {
     const at::Tensor y =
         layer_forward(problem_.config, layer, problem_.rotary, held_out.x[i]);
-    const at::Tensor errors = problem_.error.of_tokens(y, held_out.targets[i]);
+    const at::Tensor errors = token_errors(problem_.config, y, held_out.targets[i]);
     at::Tensor mine = sums[held_out.first + static_cast<int64_t>(i)];
     mine[0] = errors.sum(at::kDouble).cpu();
     mine[1] = static_cast<double>(errors.numel());
@@ -79,7 +84,7 @@ std::vector<at::Tensor> LayerDistillation::gradient(size_t microbatch, int64_t s
                                      fitted.x[microbatch], experts);
   const auto tokens = static_cast<double>(y.size(0) * y.size(1) * summands);
   const at::Tensor g =
-      problem_.error.gradient(y.detach(), fitted.targets[microbatch], 1.0 / tokens);
+      error_gradient(problem_.config, y.detach(), fitted.targets[microbatch], 1.0 / tokens);
   return torch::autograd::grad({y}, trained_, {g}, /*retain_graph=*/false, /*create_graph=*/false,
                                /*allow_unused=*/true);
 }
@@ -127,18 +132,14 @@ DistilledLayer LayerDistillation::run() {
 
 }  // namespace
 
-at::Tensor StreamError::of_tokens(const at::Tensor& y, const at::Tensor& target) const {
-  const at::Tensor e = y - target;
-  const at::Tensor weighted = metric.defined() ? at::matmul(e, metric) : e;
-  return (e * weighted).sum(/*dim=*/-1).div_(target.square().sum(/*dim=*/-1).add_(energy)).flatten();
+at::Tensor token_errors(const ModelConfig& config, const at::Tensor& y, const at::Tensor& target) {
+  const at::Tensor squares = (y - target).square_().sum(/*dim=*/-1, /*keepdim=*/true);
+  return squares.div_(target_energy(config, target)).flatten();
 }
 
-at::Tensor StreamError::gradient(const at::Tensor& y, const at::Tensor& target,
-                                 double scale) const {
-  const at::Tensor e = y - target;
-  at::Tensor weighted = metric.defined() ? at::matmul(e, metric) : e;
-  const at::Tensor energies = target.square().sum(/*dim=*/-1, /*keepdim=*/true).add_(energy);
-  return weighted.mul_(2.0 * scale).div_(energies);
+at::Tensor error_gradient(const ModelConfig& config, const at::Tensor& y, const at::Tensor& target,
+                          double scale) {
+  return (y - target).mul_(2.0 * scale).div_(target_energy(config, target));
 }
 
 DistilledLayer distill_layer(Communicator& comm, const LayerProblem& problem) {

@@ -25,6 +25,14 @@ struct LayerTokens {
   int64_t count = 0;  ///< of all ranks
 };
 
+/// ‖y − target‖² over ‖target‖² + d·eps of each token, [tokens] float32, d·eps being what the norm
+/// behind adds to it. y, target: [batch, tokens, k] float32.
+at::Tensor token_errors(const ModelConfig& config, const at::Tensor& y, const at::Tensor& target);
+
+/// The gradient of `scale` times the sum of token_errors with respect to y.
+at::Tensor error_gradient(const ModelConfig& config, const at::Tensor& y, const at::Tensor& target,
+                          double scale);
+
 /// A layer to distil (docs/method.md, "Healing"). References outlive it.
 struct LayerProblem {
   const ModelConfig& config;  ///< of the output
@@ -32,7 +40,6 @@ struct LayerProblem {
   const LayerWeights& folded;  ///< in the output's dtype
   const LayerTokens& fitted;
   const LayerTokens& held_out;
-  StreamError error;
   const Healing& options;
   at::Device device;
   at::ScalarType output_dtype;
@@ -41,23 +48,9 @@ struct LayerProblem {
   std::function<void(int64_t microbatches)> microbatches_seen;
 };
 
-/// The error of the stream behind a layer.
-struct StreamError {
-  /// [k, k] float32, symmetric, of mean diagonal 1: in which errors are measured; undefined: the
-  /// identity.
-  at::Tensor metric;
-  double energy = 0.0;  ///< that the norm behind adds to a token's: d·eps
-
-  /// e·metric·eᵀ over ‖target‖² + energy of each token, e = y − target: [tokens] float32. y, target:
-  /// [batch, tokens, k] float32.
-  at::Tensor of_tokens(const at::Tensor& y, const at::Tensor& target) const;
-  /// The gradient of `scale` times the sum of of_tokens() with respect to y.
-  at::Tensor gradient(const at::Tensor& y, const at::Tensor& target, double scale) const;
-};
-
 struct DistilledLayer {
   LayerWeights weights;       ///< in the output's dtype: distilled, or the folded ones
-  double folded_error = 0.0;  ///< mean of StreamError::of_tokens on the held-out windows
+  double folded_error = 0.0;  ///< mean of token_errors on the held-out windows
   double error = 0.0;         ///< likewise, of `weights`
   int64_t epochs = 0;         ///< after which `weights` were taken; 0: they are the folded ones
 };

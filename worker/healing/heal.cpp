@@ -77,9 +77,8 @@ class HealingRun {
   Streams streams(const at::Tensor& windows) const;
   void forward_dense(int64_t layer);
   void forward(const LayerWeights& layer);
-  /// Of the junction behind the layer; without M: the identity.
-  JunctionMap map_behind();
-  StreamError error_behind(int64_t layer, const JunctionMap& map) const;
+  /// What the dense model's stream is multiplied with behind the layer; undefined: the identity.
+  at::Tensor map_behind();
   HealedLayerReport distilled(int64_t layer, LayerWeights& weights);
   HealedLayerReport found(int64_t layer, LayerWeights& weights) const;
   int64_t tokens_per_microbatch() const {
@@ -140,33 +139,18 @@ void HealingRun::forward(const LayerWeights& layer) {
   }
 }
 
-JunctionMap HealingRun::map_behind() {
+at::Tensor HealingRun::map_behind() {
   if (!maps_) return {};
   maps_->next();
   maps_->next();
-  const JunctionMap map = maps_->map();
-  return map.M.defined() ? map.to(at::kFloat) : map;
-}
-
-/// Of the junction's Fisher matrix F the metric is M_inv F M_invᵀ, if the job has F.
-StreamError HealingRun::error_behind(int64_t layer, const JunctionMap& map) const {
-  StreamError error{{}, static_cast<double>(job_.output.hidden_size) * job_.output.rms_norm_eps};
-  const at::Tensor factor = job_.metric_factor(2 * layer + 2);
-  if (!factor.defined()) return error;
-  const at::Tensor L = to_device(factor.to(at::kFloat), device_);
-  const at::Tensor A = map.M.defined() ? at::mm(map.M_inv, L) : L;
-  const at::Tensor K = at::mm(A, A.t());
-  const char* alpha = std::getenv("HEAL_ALPHA");  // EXPERIMENT
-  const double a = alpha ? std::atof(alpha) : 0.0;
-  if (a >= 1.0) return error;
-  error.metric = K / K.diagonal().mean() * (1.0 - a) + a * at::eye(K.size(0), K.options());
-  return error;
+  const at::Tensor M = maps_->map().M;
+  return M.defined() ? M.to(at::kFloat) : M;
 }
 
 HealedLayerReport HealingRun::distilled(int64_t layer, LayerWeights& weights) {
-  const JunctionMap map = map_behind();
-  fitted_.set_targets(map.M);
-  held_out_.set_targets(map.M);
+  const at::Tensor M = map_behind();
+  fitted_.set_targets(M);
+  held_out_.set_targets(M);
   const PhaseClock::Scope scope(clock_, "heal", fmt::format("layers.{}", layer));
   const int64_t all = job_.options.epochs * fitted_.tokens.count;
   int64_t seen = 0;
@@ -176,8 +160,8 @@ HealedLayerReport HealingRun::distilled(int64_t layer, LayerWeights& weights) {
   };
   const DistilledLayer result =
       distill_layer(comm_, {job_.output, rotary_, weights, fitted_.tokens, held_out_.tokens,
-                            error_behind(layer, map), job_.options, device_, job_.output_dtype,
-                            compute_dtype(), microbatches_seen});
+                            job_.options, device_, job_.output_dtype, compute_dtype(),
+                            microbatches_seen});
   microbatches_seen(all - seen);  // after which it has stopped
   weights = result.weights;
   const HealedLayerReport report{fmt::format("layers.{}", layer), result.folded_error,

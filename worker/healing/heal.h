@@ -28,9 +28,6 @@ struct HealingJob {
   at::Tensor fitted;    ///< [samples, seqlen] int64, the same on every rank, as `held_out`
   at::Tensor held_out;
   Healing options;
-  /// A junction's factor L of the metric of the loss, [d, d] in any floating dtype
-  /// (docs/method.md, "The metric of the loss"); undefined if there is none.
-  std::function<at::Tensor(int64_t junction)> metric_factor;
 };
 
 struct HealingObserver {

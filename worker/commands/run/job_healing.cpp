@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include "worker/calibration/statistics.h"
 #include "worker/commands/run/held_out.h"
 #include "worker/healing/heal.h"
 
@@ -16,26 +15,15 @@ void tell(const HealedLayerReport& layer, bool found) {
              found ? ", by an earlier run" : "");
 }
 
-/// Of an allocation, which has taken it from the dense model; a last junction that keeps its width
-/// has none.
-at::Tensor kept_metric(const JobContext& run, const Journal& first_round, int64_t junction) {
-  const bool last = junction + 1 == run.config.num_junctions();
-  if (!run.job.allocation || (last && !run.job.head_sliced)) return {};
-  return metric_of_entry(first_round, junction);
-}
-
 }  // namespace
 
 std::vector<HealedLayerReport> heal(JobContext& run, const JobTokens& tokens,
-                                    OpenedJournal& opened,
-                                    std::optional<StatisticsDirectory>& statistics,
-                                    const Calibrated& calibrated) {
+                                    OpenedJournal& opened, const Calibrated& calibrated) {
   if (!run.job.healing || run.job.healing->epochs == 0) return {};
   run.progress().enter("heal");
   const CheckpointReader folded(run.partial());
   const CalibrationJob calibration =
       calibration_job(run, calibrated.cut, run.source, tokens.calibration, opened);
-  const Journal& first_round = statistics ? statistics->journal() : opened.journal;
   const SplitWindows windows = split_windows(tokens.healing->windows);
   const HealingJob job{calibration,
                        run.source,
@@ -45,8 +33,7 @@ std::vector<HealedLayerReport> heal(JobContext& run, const JobTokens& tokens,
                        scalar_type(run.job.output_dtype),
                        windows.fitted,
                        windows.held_out,
-                       *run.job.healing,
-                       [&](int64_t j) { return kept_metric(run, first_round, j); }};
+                       *run.job.healing};
   const HealingObserver observer{run.count_tokens(),
                                  [&](const HealedLayerReport& layer, bool found) {
                                    if (run.root()) tell(layer, found);

@@ -199,7 +199,7 @@ Report run_steps(JobContext& run) {
   const auto dense = evaluate_dense(run, tokens, opened.journal);
   BackgroundHashes of_inputs = hash_inputs(run);
   const Calibrated calibrated = calibrate(run, tokens, opened, statistics);
-  const std::vector<HealedLayerReport> healed = heal(run, tokens, opened, statistics, calibrated);
+  const std::vector<HealedLayerReport> healed = heal(run, tokens, opened, calibrated);
   BackgroundHashes of_shards(run.comm, shard_files(run, calibrated.layout));
   const auto compressed = evaluate_compressed(run, tokens, dense);
   const Hashes shards = gather(run, of_shards);
