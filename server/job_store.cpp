@@ -13,6 +13,7 @@
 #include "base/failure.h"
 #include "job/spec/default_method.h"
 #include "job/spec/job_state.h"
+#include "job/spec/remote_url.h"
 #include "server/api_error.h"
 #include "server/outcome.h"
 
@@ -30,8 +31,9 @@ void complete(v1::Progress& progress) {
 
 /// A rank may report any code: the figures have one for all that are not known.
 std::string counted_code(const std::string& code) {
-  constexpr std::array<const char*, 7> kKnown = {
-      "", kInvalidInput, kRankFailed, kRankKilled, kLaunchFailed, kLost, kDeadlineExceeded};
+  constexpr std::array<const char*, 9> kKnown = {
+      "",    kInvalidInput,     kRankFailed,  kRankKilled, kLaunchFailed,
+      kLost, kDeadlineExceeded, kFetchFailed, kPushFailed};
   return std::ranges::find(kKnown, code) != kKnown.end() ? code : "OTHER";
 }
 
@@ -128,6 +130,8 @@ void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reaso
     table_.dequeue(row.number);
   }
   if (has_ended(state)) {
+    row.job.clear_fetching();
+    row.job.clear_pushing();
     *row.job.mutable_end_time() = TimeUtil::GetCurrentTime();
     expire(row);
     row.job.set_cancelling(false);
@@ -347,7 +351,7 @@ v1::Job JobStore::request_cancel(const std::string& id, v1::Job::State* before,
 }
 
 v1::Job JobStore::requeue(const std::string& id, const std::vector<PathClaim>& claims,
-                          const Step& before_commit) {
+                          const Step& before_commit, Resumption way) {
   JobRow row;
   transact([&] {
     row = load(id);
@@ -369,6 +373,16 @@ v1::Job JobStore::requeue(const std::string& id, const std::vector<PathClaim>& c
     row.job.clear_start_time();
     table_.expire(row.number, 0);
     row.job.clear_progress();
+    switch (way) {
+      case Resumption::kPush:
+        row.job.set_pushing(true);
+        break;
+      case Resumption::kAfresh:
+        row.job.clear_fetched();  // else pins the commits of the Hub
+        [[fallthrough]];
+      case Resumption::kGoOn:
+        if (has_remote_paths(row.job.spec())) row.job.set_fetching(true);
+    }
     before_commit(row.job, row.output);
     enter(row, v1::Job::QUEUED, "resumed");
   });
@@ -401,6 +415,54 @@ std::vector<QueuedJob> JobStore::queued(int limit) {
 std::vector<std::string> JobStore::queue(int limit) {
   const std::lock_guard lock(list_mutex_);
   return lister_.queue(limit);
+}
+
+std::vector<std::string> JobStore::to_fetch(int limit) {
+  const std::lock_guard lock(list_mutex_);
+  return lister_.to_fetch(limit);
+}
+
+std::vector<v1::Job> JobStore::unended() {
+  const std::lock_guard lock(list_mutex_);
+  return lister_.in_states({v1::Job::QUEUED, v1::Job::STARTING, v1::Job::RUNNING});
+}
+
+void JobStore::record_fetch(const std::string& id, const v1::Progress& progress) {
+  transact([&] {
+    std::optional<JobRow> row = table_.find(id);
+    if (!row || row->job.state() != v1::Job::QUEUED || !row->job.fetching()) return;
+    *row->job.mutable_progress() = progress;
+    v1::Event event;
+    *event.mutable_progress() = progress;
+    append(*row, std::move(event));
+    save(*row);
+  });
+}
+
+bool JobStore::finish_fetch(const v1::Job& fetched, const std::string& plan) {
+  bool done = false;
+  transact([&] {
+    std::optional<JobRow> row = table_.find(fetched.id());
+    if (!row || row->job.state() != v1::Job::QUEUED) return;
+    *row->job.mutable_fetched() = fetched.fetched();
+    row->job.set_memory_bytes(fetched.memory_bytes());
+    row->job.clear_fetching();
+    row->job.clear_progress();
+    table_.save_plan(row->number, plan);
+    table_.enqueue(*row);
+    save(*row);
+    done = true;
+  });
+  return done;
+}
+
+void JobStore::fail_fetch(const std::string& id, const v1::JobError& error) {
+  transact([&] {
+    std::optional<JobRow> row = table_.find(id);
+    if (!row || row->job.state() != v1::Job::QUEUED) return;
+    *row->job.mutable_error() = error;
+    enter(*row, v1::Job::FAILED, error.message());
+  });
 }
 
 int JobStore::queue_position(const std::string& id) {
@@ -514,6 +576,24 @@ void JobStore::record_progress(const std::string& id, int attempt, const v1::Pro
     append(row, std::move(event));
     save(row);
   });
+}
+
+bool JobStore::begin_push(const std::string& id, int attempt) {
+  bool done = false;
+  transact([&] {
+    JobRow row = load(id);
+    if (!is_launched_attempt(row.job, attempt)) return;
+    row.job.set_pushing(true);
+    row.job.clear_gpus();
+    row.job.mutable_progress()->set_phase("push");
+    if (row.job.state() == v1::Job::STARTING) {
+      enter(row, v1::Job::RUNNING, "");
+    } else {
+      save(row);
+    }
+    done = true;
+  });
+  return done;
 }
 
 void JobStore::record_failure(const std::string& id, int attempt, const v1::JobError& error) {

@@ -11,6 +11,7 @@
 #include "base/program.h"
 #include "job/report/report.h"
 #include "job/spec/job_state.h"
+#include "job/spec/remote_url.h"
 #include "server/api_error.h"
 #include "server/attempt.h"
 #include "server/job_admission.h"
@@ -79,7 +80,8 @@ Scheduler::Scheduler(const SchedulerContext& context, SchedulerLimits limits)
       drain_(context.drain),
       view_(context.view),
       limits_(limits),
-      last_round_(Heartbeats::Clock::now()) {
+      last_round_(Heartbeats::Clock::now()),
+      pusher_(context.paths.remote().cache()) {
   for (const v1::Job& job : store_.launched()) {
     log_job(spdlog::level::info, job, "attempt " + std::to_string(job.attempt()) + " found again");
     heartbeats_.begin(job.id());
@@ -140,6 +142,7 @@ bool Scheduler::is_silent(const v1::Job& job) {
 }
 
 void Scheduler::poll_attempt(const v1::Job& seen) {
+  if (seen.pushing()) return follow_push(store_.get(seen.id()));
   const AttemptStatus status = launchers_.of(seen).check(seen);
   const v1::Job job = store_.get(seen.id());  // a cancel may have come before the end that we see
   notes_[job.id()] = {status.note, status.command};
@@ -263,7 +266,7 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) c
 
 void Scheduler::end_vanished(const v1::Job& job, bool ran) {
   if (!launchers_.of(job).clear_leftovers(job)) return;  // polled again: never two attempts at once
-  if (has_output(job)) return end(job, succeeded(job));
+  if (has_output(job)) return end_or_retry(job, succeeded(job));
   if (job.cancelling()) return end(job, cancelled());
   const std::string attempt = "attempt " + std::to_string(job.attempt());
   // A server that ends while it starts an attempt fails no job.
@@ -274,6 +277,9 @@ void Scheduler::end_vanished(const v1::Job& job, bool ran) {
 }
 
 void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
+  if (outcome.state == v1::Job::SUCCEEDED && is_remote(job.spec().output().path())) {
+    return begin_push(job);
+  }
   if (outcome.state != v1::Job::FAILED) return end(job, outcome);
   const std::string& reason = outcome.error->message();
   const Remedy remedy = remedy_for(*outcome.error);
@@ -434,6 +440,7 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
   const AttemptToken token = make_attempt_token();
   const std::optional<v1::Job> started = store_.begin_attempt(job.id(), token.sha256, "", gpus);
   if (!started) return;
+  if (started->pushing()) return begin_push(*started);
   heartbeats_.begin(job.id());
   hold_.launch(job.id());
   log_job(spdlog::level::info, *started,
@@ -444,7 +451,7 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
     if (job.has_sweep()) {
       readmit_sweep(launched, output, paths_);
     } else {
-      *launched.mutable_spec() = readmit(job.spec(), output, paths_);
+      *launched.mutable_spec() = readmit(job.spec(), output, paths_, copies_of(job));
     }
     if (machine_.memory_declared && job.launcher() == v1::Resources::local) {
       set_memory_budget(*launched.mutable_spec(), machine_.capacity.memory);
@@ -457,6 +464,43 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
   }
 }
 
+void Scheduler::begin_push(const v1::Job& job) {
+  launchers_.of(job).clean_up(job);
+  if (!store_.begin_push(job.id(), job.attempt())) return;
+  forget(job.id());
+  log_job(spdlog::level::info, job,
+          "its output is made, and goes to " + job.spec().output().path());
+}
+
+void Scheduler::follow_push(const v1::Job& job) {
+  const std::string missed = missed_deadline(job, std::chrono::seconds(0));
+  const bool unwanted = job.cancelling() || !missed.empty();
+  const PushStatus push = unwanted ? pusher_.stop(job.id()) : pusher_.poll(job);
+  if (!push.ended) {
+    if (push.news) store_.record_progress(job.id(), job.attempt(), *push.news);
+    return;
+  }
+  if (!push.error) {
+    Outcome outcome = succeeded(job);
+    if (outcome.result) outcome.result->set_revision(push.revision);
+    return end(job, outcome);
+  }
+  if (job.cancelling()) return end(job, cancelled());
+  if (unwanted) return end(job, failed({kDeadlineExceeded, -1, "", "push", missed}));
+  end_unpushed(job, *push.error);
+}
+
+void Scheduler::end_unpushed(const v1::Job& job, const TransferError& error) {
+  const std::string reason = error.code() + ": " + error.what();
+  if (error.may_pass() && !is_last_attempt(job)) {
+    if (!put_back(job, "the output was not pushed: " + reason, limits_.retry_delay)) {
+      end(job, cancelled());
+    }
+    return;
+  }
+  end(job, failed({kPushFailed, -1, "", "push", reason}));
+}
+
 void Scheduler::remove_expired() {
   for (const std::string& id : store_.expired(kExpiredAtOnce)) {
     remove_job(store_, state_, trash_, id);
@@ -465,13 +509,18 @@ void Scheduler::remove_expired() {
 }
 
 void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
+  const bool pushed = is_remote(job.spec().output().path());
   if (job.attempt() > 0 && outcome.state == v1::Job::CANCELLED) {
     output_of(job).discard(trash_).remove();
+    if (pushed) output_of(job).discard_committed(trash_).remove();
   } else if (job.attempt() > 0 && outcome.state == v1::Job::FAILED) {
     output_of(job).trim();
   }
   if (job.attempt() > 0) launchers_.of(job).clean_up(job);
   store_.finish(job.id(), outcome);
+  if (pushed && outcome.state == v1::Job::SUCCEEDED) {
+    output_of(job).discard_committed(trash_).remove();
+  }
   forget(job.id());
   run_clock_.forget(job.id());
   log_job(

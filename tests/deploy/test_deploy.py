@@ -134,6 +134,20 @@ def test_deployment_fits_together():
     assert {entry["port"] for rule in find("NetworkPolicy")["spec"]["ingress"] for entry in rule["ports"]} == ports.keys()
 
 
+def test_who_scrapes_the_server_has_a_token_and_its_authority():
+    [monitor] = documents(DEPLOY / "kubernetes/monitoring/service-monitor.yaml")
+    service = find("Service")
+    kustomization = documents(MANIFESTS / "kustomization.yaml")[0]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= kustomization["labels"][0]["pairs"].items()
+    [endpoint] = monitor["spec"]["endpoints"]
+    assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    assert endpoint["tlsConfig"]["serverName"] == service["metadata"]["name"]
+    arguments = find("Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert any(argument.startswith("--tokens=") for argument in arguments)
+    assert endpoint["scheme"] == "https" and endpoint["authorization"]["credentials"] == {"name": "dotresize-metrics", "key": "token"}
+    assert "annotations" not in service["metadata"], "who scrapes by annotations alone has no token: 401"
+
+
 def test_server_of_mpijobs_and_their_pods_fit_together():
     """What the template's pods have is where the server's options say, and may be reached."""
     folder = DEPLOY / "kubernetes/mpi-server"

@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -15,6 +16,14 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("DOTRESIZE_BIN", SOURCE / "build" / "bin"))
 MODEL = SOURCE / "examples" / "docs-llama"
 MODEL_FILES = {file.name: file.read_bytes() for file in MODEL.iterdir() if file.is_file()}
+
+
+def eventually(seconds, condition):
+    """Waits until condition() is true; fails after `seconds`."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds} s"
+        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -33,7 +42,7 @@ def hub():
 
 @pytest.fixture
 def environment(tmp_path):
-    """Of a user without any credentials."""
+    """The environment of a user without any credentials."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "HF_", "HUGGING_FACE_"))}
     return kept | {"HOME": str(tmp_path / "home"), "AWS_EC2_METADATA_DISABLED": "true", "DOTRESIZE_REMOTE_PATIENCE": "3",
                    "DOTRESIZE_REMOTE_CACHE": str(tmp_path / "cache"), "CUDA_VISIBLE_DEVICES": "", "TERM": "dumb"}
@@ -81,4 +90,3 @@ def job(tmp_path, tokens):
         path.write_text(json.dumps(spec))
         return path
     return write
-

@@ -19,24 +19,29 @@ logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
 
 class S3:
-    """`requests`: (method, path, Range) of all; `cut`: {path: bytes after which the next answer with it breaks off}."""
+    """`requests`: (method, path, Range) of all; `cut`: {path: bytes after which the next answer with it breaks off}; `refused`: methods that are
+    answered with 403. While `hold` is not set, requests for weights wait; `holding`: how many do."""
 
     def __init__(self):
         self.requests = []
         self.cut = {}
-        self.refuse_writes = False
-        self.hold = threading.Event()  # set: nothing is held
+        self.refused = ()
+        self.hold = threading.Event()
         self.hold.set()
-        self.held = threading.Event()
+        self.holding = 0
+        lock = threading.Lock()
         application = DomainDispatcherApplication(create_backend_app)
 
         def watched(environ, start_response):
             path = environ["PATH_INFO"]
             self.requests.append((environ["REQUEST_METHOD"], path, environ.get("HTTP_RANGE")))
             if path.endswith(".safetensors") and not self.hold.is_set():
-                self.held.set()
+                with lock:
+                    self.holding += 1
                 self.hold.wait(60)
-            if self.refuse_writes and environ["REQUEST_METHOD"] in ("PUT", "POST", "DELETE"):
+                with lock:
+                    self.holding -= 1
+            if environ["REQUEST_METHOD"] in self.refused:
                 start_response("403 Forbidden", [("Content-Type", "application/xml")])
                 return [b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"]
             answer = application(environ, start_response)
@@ -78,11 +83,11 @@ def blob_id(content):
 
 class Hub:
     """Repositories in memory: `repos[kind/OWNER/NAME]` is a list of commits (id, {name: bytes}). `token` may write, and read what is
-    private. `requests` and `cut` as those of S3."""
+    private; nobody may read what is `forbidden`. `requests` and `cut` as those of S3."""
 
     def __init__(self, token="hf_the_secret_token"):
         self.token = token
-        self.repos, self.private, self.blobs = {}, set(), {}
+        self.repos, self.private, self.forbidden, self.blobs = {}, set(), set(), {}
         self.requests, self.cut = [], {}
         self.sent = {}  # (commit, name): bytes in place of those of the commit
         outer = self
@@ -158,6 +163,8 @@ class Hub:
 
     def info(self, send, repo, revision, allowed):
         commit, files = self.find(repo, revision)
+        if repo in self.forbidden:
+            return send(403, {"error": "Forbidden"})
         if repo not in self.repos or (repo in self.private and not allowed):
             return send(404 if allowed else 401, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"})
         if commit is None:

@@ -8,7 +8,7 @@ import pathlib
 import signal
 import subprocess
 
-from conftest import BIN, MODEL, MODEL_FILES
+from conftest import BIN, MODEL, MODEL_FILES, eventually
 from services import BUCKET
 
 NEEDED = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
@@ -38,7 +38,7 @@ def test_from_s3_to_s3(dotresize, job, s3, tmp_path):
     report = s3.read("out/small/dotresize/report.json").decode()
     assert str(tmp_path / "cache") not in report and f'"path": "s3://{BUCKET}/in/docs-llama@' in report
     assert not list((tmp_path / "cache/outputs").glob("*")), "what was pushed is removed here"
-    # Of the source only what a model needs: no code, no other formats.
+    # Only what a model needs is fetched: no code, no other formats.
     [copy] = (tmp_path / "cache/entries").glob("*/docs-llama/model.safetensors")
     assert sorted(file.name for file in copy.parent.iterdir()) == NEEDED
 
@@ -53,7 +53,13 @@ def test_what_makes_a_model_loadable_is_pushed_last(dotresize, job, s3):
     narrower = job(MODEL, f"s3://{BUCKET}/out/small", method={"name": "slicegpt", "width": 64})
     refused = dotresize("run", narrower, exit_code=65, **s3.environment)
     assert "exists; output.overwrite: true replaces it" in refused.stderr
+    # What an earlier output has had goes; what lies beneath in folders of their own is not its business.
+    for name in ("old.safetensors", "dotresize/old.html", "nested/config.json", "nested/dotresize/report.json"):
+        s3.client.put_object(Bucket=BUCKET, Key=f"out/small/{name}", Body=b"{}")
     dotresize("run", narrower, "--set", "output.overwrite=true", **s3.environment)
+    names = s3.names("out/small")
+    assert {"nested/config.json", "nested/dotresize/report.json"} <= set(names)
+    assert not {"old.safetensors", "dotresize/old.html"} & set(names)
     changes = [(method, path.partition("/out/small/")[2]) for method, path, _ in s3.requests if method in ("PUT", "DELETE")]
     first = next(index for index, (method, _) in enumerate(changes) if method == "PUT")
     assert ("DELETE", "model.safetensors.index.json") in changes[:first]
@@ -68,6 +74,8 @@ def test_from_the_hub_by_commit(dotresize, fetch, job, hub, tmp_path):
     ranges = [given for _, _, given in gets(hub, "model.safetensors")]
     assert len(ranges) == 2 and ranges[0] == "bytes=0-" and ranges[1] not in (None, "bytes=0-"), ranges
     assert all(commit in path for _, path, _ in gets(hub, "model.safetensors")), "the commit, not the branch"
+    report = (tmp_path / "out/dotresize/report.json").read_text()
+    assert json.loads(report)["model"]["path"] == f"hf://org/tiny@{commit}" and str(tmp_path / "cache") not in report
     # The same commit by its name: nothing is fetched again.
     assert fetch(f"hf://org/tiny@{commit}", **hub.environment)["result"]["revision"] == commit
     assert len(gets(hub, "model.safetensors")) == 2
@@ -129,6 +137,10 @@ def test_refusals_have_names(dotresize, job, s3, hub, tmp_path):
     hub.commit("org/hidden", MODEL_FILES)
     hub.private.add("models/org/hidden")
     assert refused("hf://org/hidden", 77, **hub.environment).startswith("NO_CREDENTIALS: ")
+    hub.forbidden.add("models/org/hidden")
+    assert refused("hf://org/hidden", 77, HF_TOKEN=hub.token, **hub.environment).startswith("NO_PERMISSION: ")
+    s3.refused = ("GET",)
+    assert refused(f"s3://{BUCKET}/in/docs-llama", 77, **s3.environment).startswith("NO_PERMISSION: ")
     assert refused(f"s3://{BUCKET}/x", 75, **(s3.environment | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"})).startswith("NETWORK: ")
     for url in ("s3://bucket", "s3://bucket/../x", "hf://org", "hf://org/../x", "hf://org/name/file"):
         done = dotresize("run", job(url, tmp_path / "out"), exit_code=65)
@@ -166,7 +178,7 @@ def test_a_broken_off_push_goes_on(dotresize, job, s3, environment, tmp_path):
     s3.hold.clear()
     process = subprocess.Popen([BIN / "dotresize", "run", file], env=environment | s3.environment, stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, text=True)
-    assert s3.held.wait(60)
+    eventually(60, lambda: s3.holding)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 2, errors

@@ -22,6 +22,8 @@ from safetensors.numpy import save_file
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BINARIES = pathlib.Path(os.environ.get("DOTRESIZE_BUILD", SOURCE / "build")) / "bin"
 PROGRAM = os.environ.get("DOTRESIZE_SERVER_PROGRAM") or str(BINARIES / "dotresize-server")
+# The loopback address of the servers of this process: nobody else takes a port there while one is restarted.
+ADDRESS = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 256}.{1 + os.getpid() // 25600 % 254}"
 
 _stubs = tempfile.TemporaryDirectory(prefix="dotresize-stubs-")
 _protos = ("dotresize/v1/job", "dotresize/v1/jobs", "dotresize/v1/sweep", "dotresize/v1/workers", "google/rpc/status",
@@ -148,7 +150,7 @@ class Authority:
         """(certificate, key) for this host."""
         key, request, certificate = (self.folder / f"{name}.{kind}" for kind in ("key", "csr", "pem"))
         extensions = self.folder / f"{name}.cnf"
-        extensions.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost")
+        extensions.write_text(f"subjectAltName=IP:127.0.0.1,IP:{ADDRESS},DNS:localhost")
         openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}",
                 "-keyout", key, "-out", request)
         openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self.folder / "ca.key",
@@ -218,7 +220,7 @@ def reasons(server, id_):
 
 class Server:
     def __init__(self, state, *options, prefix=(), **environment):
-        self.command = [*prefix, PROGRAM, "--listen", "127.0.0.1:0",
+        self.command = [*prefix, PROGRAM, "--listen", f"{ADDRESS}:0",
                         "--state", str(state), *options]
         self.environment = {**os.environ, **environment}
         self.state = state

@@ -8,10 +8,8 @@ heartbeats, DOTRESIZE_CHAOS_HEARTBEAT seconds, and that something happens at all
 import contextlib
 import os
 import pathlib
-import random
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import time
@@ -56,24 +54,12 @@ def server(disks, tmp_path):
     server = Server(disks[0], "--max-ranks", "4", "--retry-delay", "0", "--max-attempts", "100",
                     "--heartbeat-timeout", str(HEARTBEAT_TIMEOUT_S), "--max-rate", "0",
                     TMPDIR=str(tmp_path / "temporary"), OMP_NUM_THREADS="1")  # fmt: skip
-    server.command[server.command.index("127.0.0.1:0")] = f"127.0.0.1:{fixed_port()}"
     yield server.start()
     if server.process:
         server.process.send_signal(signal.SIGCONT)
         server.end(signal.SIGKILL)
     for process in processes_of_jobs(server.state):
         process.signal(signal.SIGKILL)
-
-
-def fixed_port():
-    """A free one, which nobody is given by chance while the server is away."""
-    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
-        lowest = int(file.read().split()[0])
-    for port in random.sample(range(10000, lowest), 50):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no port is free")
 
 
 def make_neighbours(folder, orders):

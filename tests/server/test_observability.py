@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from conftest import ENDED, PROGRAM, SOURCE, eventually, jobs_pb2, processes_of, script, spec
+from conftest import ADDRESS, ENDED, PROGRAM, SOURCE, eventually, jobs_pb2, processes_of, script, spec
 
 HTTP = ("--http", "127.0.0.1:0")
 
@@ -131,7 +131,7 @@ def test_metrics_are_not_given_out_faster_than_other_answers(make_server):
 
 def test_http_is_https_with_a_certificate(make_server, tmp_path):
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                    "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
+                    "-days", "2", "-subj", "/CN=localhost", "-addext", f"subjectAltName=IP:127.0.0.1,IP:{ADDRESS}",
                     "-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem"],
                    check=True, capture_output=True)
     (tmp_path / "key.pem").chmod(0o600)

@@ -12,7 +12,7 @@ import urllib.parse
 
 import numpy as np
 import pytest
-from conftest import (BINARIES, ENDED, PROGRAM, SOURCE, Server, eventually, job_pb2, jobs_pb2, processes_of, script,
+from conftest import (ADDRESS, BINARIES, ENDED, PROGRAM, SOURCE, Server, eventually, job_pb2, jobs_pb2, processes_of, script,
                       spec, workers_pb2, workers_pb2_grpc)
 from safetensors.numpy import load_file, save_file
 
@@ -387,7 +387,7 @@ def test_admins_drain_the_server_and_resume_it(closed_server, secrets):
 def certificate(folder):
     """What a server with TLS takes, and what a browser knows it by."""
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                    "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
+                    "-days", "2", "-subj", "/CN=localhost", "-addext", f"subjectAltName=IP:127.0.0.1,IP:{ADDRESS}",
                     "-keyout", folder / "key.pem", "-out", folder / "cert.pem"], check=True, capture_output=True)
     (folder / "key.pem").chmod(0o600)
     options = ["--http", "127.0.0.1:0", "--tls-cert", str(folder / "cert.pem"), "--tls-key", str(folder / "key.pem")]

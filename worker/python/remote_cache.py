@@ -94,7 +94,7 @@ def verified(path, remote, sha256):
 
 
 def read_more(store, remote, path, meter):
-    """What is still missing of the file. Throws Moved if that breaks off."""
+    """Appends what the file lacks, and returns its SHA-256 if the store says one. Throws Moved if it breaks off."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     with open(os.open(path, flags, 0o600), "wb") as file:
         offset = file.seek(0, os.SEEK_END)
