@@ -27,10 +27,6 @@ struct FailureEvidence {
 /// run at all.
 bool ended_without_a_word(const FailureEvidence& evidence);
 
-/// Whether the processes of an attempt have ended without a word of a rank, and not of themselves:
-/// the worker may not be able to run at all.
-bool ended_without_a_word(const FailureEvidence& evidence);
-
 /// Why it failed, from the best evidence: mpirun or srun says that a signal killed a rank, else a
 /// rank has reported an error, else the log has a rank's failure line, else its last line.
 v1::JobError explain_failure(const FailureEvidence& evidence);
