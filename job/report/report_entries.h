@@ -92,10 +92,10 @@ MlpReport mlp_report_from_json(const nlohmann::json& object);
 
 /// What a report says of one decoder layer that was distilled.
 struct HealedLayerReport {
-  std::string name;            ///< "layers.3"
-  double folded_error = 0.0;   ///< relative squared error of its output, on held-out windows
-  double healed_error = 0.0;   ///< likewise; that of the folded weights if they were kept
-  int64_t epochs = 0;          ///< after which the weights were taken; 0: the folded ones were kept
+  std::string name;           ///< "layers.3"
+  double folded_error = 0.0;  ///< relative squared error of its output, on held-out windows
+  double healed_error = 0.0;  ///< likewise; that of the folded weights if they were kept
+  int64_t epochs = 0;         ///< after which the weights were taken; 0: the folded ones were kept
 };
 
 /// An entry of `heal.layers` in report.json; also how the journal has it.

@@ -56,7 +56,7 @@ TEST(MemoryEstimate, Of70BIsHealedOnEightGpusOf32GiB) {
     return RankMemory{config, of, shard, DeviceKind::kCuda, Dtype::kFloat16}.healing();
   };
   EXPECT_EQ(healing(job), 0);
-  job.healing = Healing{.epochs = 0};
+  job.healing = Healing{.samples = {}, .epochs = 0};
   EXPECT_EQ(healing(job), 0);
   job.healing = Healing{};
   EXPECT_LT(healing(job), 29 * kGiB);

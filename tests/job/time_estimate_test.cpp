@@ -232,7 +232,7 @@ TEST(TimeEstimate, WithoutAnEvaluationThereIsNone) {
 TEST(TimeEstimate, HealingTakesThreePassesOfItsWindowsForEachEpoch) {
   ResolvedJob job = job_of(1, "pipeline", "slicegpt");
   job.calibration.samples = 64;
-  job.healing = Healing{.epochs = 0};
+  job.healing = Healing{.samples = {}, .epochs = 0};
   EXPECT_EQ(seconds(estimate(job), "heal"), 0.0);
   job.healing->epochs = 3;
   const TimeEstimate three = estimate(job);

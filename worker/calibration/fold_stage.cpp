@@ -109,9 +109,8 @@ std::optional<AlignedMaps> maps_of_output(Communicator& comm, const CalibrationJ
                                           const ModelConfig& output, PhaseClock& clock) {
   if (job.mapped_junctions() == 0) return std::nullopt;
   const bool stock_and_tied = !output.compressed && output.tie_word_embeddings;
-  return std::optional<AlignedMaps>(
-      std::in_place, comm, job, clock,
-      stock_and_tied ? read_final_norm(job, clock) : at::Tensor());
+  return std::optional<AlignedMaps>(std::in_place, comm, job, clock,
+                                    stock_and_tied ? read_final_norm(job, clock) : at::Tensor());
 }
 
 void fold_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,

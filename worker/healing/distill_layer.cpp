@@ -1,5 +1,6 @@
-// min over the layer's weights of  E ‖f(x) − t‖² / (‖t‖² + d·eps)  by Adam, whose learning rate falls
-// with a cosine; x: what the compressed model so far makes of a token, t: what the dense one does.
+// min over the layer's weights of  E ‖f(x) − t‖² / (‖t‖² + d·eps)  by Adam, whose learning rate
+// falls with a cosine; x: what the compressed model so far makes of a token, t: what the dense one
+// does.
 #include "worker/healing/distill_layer.h"
 
 #include <ATen/ATen.h>
@@ -57,8 +58,7 @@ double LayerDistillation::held_out_error(const LayerWeights& layer) {
   const LayerTokens& held_out = problem_.held_out;
   at::Tensor sums = at::zeros({held_out.count, 2}, at::kDouble);
   for (size_t i = 0; i < held_out.x.size(); ++i) {
-    const at::Tensor y =
-        layer_forward(problem_.config, layer, problem_.rotary, held_out.x[i]);
+    const at::Tensor y = layer_forward(problem_.config, layer, problem_.rotary, held_out.x[i]);
     const at::Tensor errors = token_errors(problem_.config, y, held_out.targets[i]);
     at::Tensor mine = sums[held_out.first + static_cast<int64_t>(i)];
     mine[0] = errors.sum(at::kDouble).cpu();
@@ -77,11 +77,10 @@ double LayerDistillation::held_out_error(const LayerWeights& layer) {
 
 std::vector<at::Tensor> LayerDistillation::gradient(size_t microbatch, int64_t summands) {
   const LayerTokens& fitted = problem_.fitted;
-  const at::Tensor experts =
-      fitted.experts.empty() ? at::Tensor() : fitted.experts[microbatch];
+  const at::Tensor experts = fitted.experts.empty() ? at::Tensor() : fitted.experts[microbatch];
   const c10::AutoGradMode with_gradients(true);
-  const at::Tensor y = layer_forward(problem_.config, weights_, problem_.rotary,
-                                     fitted.x[microbatch], experts);
+  const at::Tensor y =
+      layer_forward(problem_.config, weights_, problem_.rotary, fitted.x[microbatch], experts);
   const auto tokens = static_cast<double>(y.size(0) * y.size(1) * summands);
   const at::Tensor g =
       error_gradient(problem_.config, y.detach(), fitted.targets[microbatch], 1.0 / tokens);

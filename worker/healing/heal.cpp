@@ -158,14 +158,13 @@ HealedLayerReport HealingRun::distilled(int64_t layer, LayerWeights& weights) {
     seen += microbatches;
     observer_.tokens_seen(microbatches * tokens_per_microbatch());
   };
-  const DistilledLayer result =
-      distill_layer(comm_, {job_.output, rotary_, weights, fitted_.tokens, held_out_.tokens,
-                            job_.options, device_, job_.output_dtype, compute_dtype(),
-                            microbatches_seen});
+  const DistilledLayer result = distill_layer(
+      comm_, {job_.output, rotary_, weights, fitted_.tokens, held_out_.tokens, job_.options,
+              device_, job_.output_dtype, compute_dtype(), microbatches_seen});
   microbatches_seen(all - seen);  // after which it has stopped
   weights = result.weights;
-  const HealedLayerReport report{fmt::format("layers.{}", layer), result.folded_error,
-                                 result.error, result.epochs};
+  const HealedLayerReport report{fmt::format("layers.{}", layer), result.folded_error, result.error,
+                                 result.epochs};
   if (rank_in_turn(comm_, layer) != comm_.rank()) return report;
   Journal& journal = job_.calibration.journal;
   if (result.epochs > 0) {
@@ -181,7 +180,8 @@ HealedLayerReport HealingRun::distilled(int64_t layer, LayerWeights& weights) {
 
 HealedLayerReport HealingRun::found(int64_t layer, LayerWeights& weights) const {
   const Journal& journal = job_.calibration.journal;
-  const HealedLayerReport report = healed_layer_report_from_json(journal.value(report_entry(layer)));
+  const HealedLayerReport report =
+      healed_layer_report_from_json(journal.value(report_entry(layer)));
   observer_.tokens_seen(job_.options.epochs * fitted_.tokens.count * tokens_per_microbatch());
   if (report.epochs == 0) return report;
   const std::map<std::string, at::Tensor> tensors = journal.get(tensors_entry(layer));

@@ -25,7 +25,7 @@ struct HealingJob {
   const CheckpointReader& folded;  ///< the output as it was written
   const ModelConfig& output;
   at::ScalarType output_dtype;
-  at::Tensor fitted;    ///< [samples, seqlen] int64, the same on every rank, as `held_out`
+  at::Tensor fitted;  ///< [samples, seqlen] int64, the same on every rank, as `held_out`
   at::Tensor held_out;
   Healing options;
 };

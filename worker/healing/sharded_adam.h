@@ -11,16 +11,17 @@ namespace dotresize {
 
 /// Adam (Kingma and Ba, 2015; β 0.9 and 0.999, ε 1e-8, no weight decay) over tensors whose elements
 /// the ranks share: of each tensor a rank has a slice in float32, with both of its moments. All
-/// ranks' gradients are added up reproducibly (docs/method.md, "Moments"): the results do not depend
-/// on the number of ranks, bit by bit. Neither gradients nor parameters are kept in inference mode.
+/// ranks' gradients are added up reproducibly (docs/method.md, "Moments"): the results do not
+/// depend on the number of ranks, bit by bit. Neither gradients nor parameters are kept in
+/// inference mode.
 class ShardedAdam {
  public:
   /// `start`: the parameters, of any floating dtype, the same on every rank.
   ShardedAdam(Communicator& comm, const std::vector<at::Tensor>& start);
 
   /// One step with the sum of the gradients of all ranks. `gradients`: one list for each of this
-  /// rank's microbatches, a tensor for each parameter, undefined if it is zero; `summands`: lists on
-  /// all ranks. Throws std::runtime_error if one is not finite. Collective.
+  /// rank's microbatches, a tensor for each parameter, undefined if it is zero; `summands`: lists
+  /// on all ranks. Throws std::runtime_error if one is not finite. Collective.
   void step(const std::vector<std::vector<at::Tensor>>& gradients, int64_t summands,
             double learning_rate);
 

@@ -85,9 +85,9 @@ at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& we
     return add_skip(at::zeros({x.size(0), x.size(1), k_out}, x.options()), x, weights);
   }
   const at::Tensor normed = normed_input(config, weights, x);
-  return add_skip(update_of(config, weights, rotary, normed, cache, features, experts)
-                      .to(at::kFloat),
-                  x, weights);
+  return add_skip(
+      update_of(config, weights, rotary, normed, cache, features, experts).to(at::kFloat), x,
+      weights);
 }
 
 at::Tensor chosen_experts(const ModelConfig& config, const SublayerWeights& weights,

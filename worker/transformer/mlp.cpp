@@ -42,8 +42,8 @@ at::Tensor mixture_forward(const MixtureConfig& config, const SublayerWeights& w
                            const at::Tensor& experts) {
   const at::Tensor tokens = x.reshape({-1, x.size(-1)});
   const Linear& router = weights.in_proj.at(0);
-  const Routing routing = experts.defined() ? route_to(config, router, tokens, experts)
-                                            : route(config, router, tokens);
+  const Routing routing =
+      experts.defined() ? route_to(config, router, tokens, experts) : route(config, router, tokens);
   const int64_t k_out = weights.out_proj.at(0).weight.size(0);
   at::Tensor sum = at::zeros({tokens.size(0), k_out}, tokens.options());
   for (int64_t expert = 0; expert < config.experts; ++expert) {

@@ -16,7 +16,8 @@ int64_t written_sublayers(const ShardPlan& plan) {
 /// That are counted.
 int64_t healing_tokens(const ModelConfig& config, const ResolvedJob& job, const JobSize& size) {
   if (!job.healing) return 0;
-  return config.num_layers * counted_healing_tokens(*job.healing, size.healing_windows, size.seqlen);
+  return config.num_layers *
+         counted_healing_tokens(*job.healing, size.healing_windows, size.seqlen);
 }
 
 }  // namespace
@@ -45,8 +46,7 @@ std::vector<ProgressPhase> expected_phases(const ModelConfig& config, const Reso
        .tokens = {seen, calibration * steps.tokens},
        .junctions = {mapped, steps.junctions},
        .sublayers = {written_sublayers(plan), steps.sublayers}},
-      {.name = "heal",
-       .tokens = {healing_tokens(config, job, size), steps.heal}},
+      {.name = "heal", .tokens = {healing_tokens(config, job, size), steps.heal}},
       {.name = "evaluate_compressed",
        .tokens = {size.evaluation, evaluation * steps.evaluate_compressed}},
       {.name = "finish", .uncounted_seconds = steps.hash}};

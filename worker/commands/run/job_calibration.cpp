@@ -126,8 +126,8 @@ Calibrated write_output(JobContext& run, AllocationChoice* choice, const TokenWi
   calibrate_into(sink, run, cut, tokens, opened, statistics, observer);
   sink.finish();
   shards.finish();
-  Calibrated found{shards.widths(), cut, shards.output(), shards.layout(), {}, {}, {}, chosen,
-                   {},              0.0};
+  Calibrated found{
+      shards.widths(), cut, shards.output(), shards.layout(), {}, {}, {}, chosen, {}, 0.0};
   if (run.root()) {
     found.junctions = report_junctions(opened.journal, shards.widths(), run.job.method.transport());
     for (int64_t j = 0; chosen && j < chosen->widths.mapped_count; ++j) {
@@ -211,8 +211,8 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
     check_space(run.partial(), bytes);
   }
   return open_journal(run.comm, dir,
-                      job_fingerprint(run.job, tokens.calibration, tokens.healing.value_or(TokenWindows()),
-                                      run.source.files()),
+                      job_fingerprint(run.job, tokens.calibration,
+                                      tokens.healing.value_or(TokenWindows()), run.source.files()),
                       run.input_files(), run.job.widths.mapped_count, run.job.junction_groups,
                       run.environment.decomposition_threads);
 }

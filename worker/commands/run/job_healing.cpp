@@ -17,23 +17,17 @@ void tell(const HealedLayerReport& layer, bool found) {
 
 }  // namespace
 
-std::vector<HealedLayerReport> heal(JobContext& run, const JobTokens& tokens,
-                                    OpenedJournal& opened, const Calibrated& calibrated) {
+std::vector<HealedLayerReport> heal(JobContext& run, const JobTokens& tokens, OpenedJournal& opened,
+                                    const Calibrated& calibrated) {
   if (!run.job.healing || run.job.healing->epochs == 0) return {};
   run.progress().enter("heal");
   const CheckpointReader folded(run.partial());
   const CalibrationJob calibration =
       calibration_job(run, calibrated.cut, run.source, tokens.calibration, opened);
   const SplitWindows windows = split_windows(tokens.healing->windows);
-  const HealingJob job{calibration,
-                       run.source,
-                       run.config,
-                       folded,
-                       calibrated.output,
-                       scalar_type(run.job.output_dtype),
-                       windows.fitted,
-                       windows.held_out,
-                       *run.job.healing};
+  const HealingJob job{calibration,    run.source,        run.config,
+                       folded,         calibrated.output, scalar_type(run.job.output_dtype),
+                       windows.fitted, windows.held_out,  *run.job.healing};
   const HealingObserver observer{run.count_tokens(),
                                  [&](const HealedLayerReport& layer, bool found) {
                                    if (run.root()) tell(layer, found);

@@ -69,9 +69,11 @@ JobTokens load_tokens(JobContext& run) {
                               run.environment.cache_dir,
                               run.job.memory.value_or(usable_memory_bytes()));
   };
-  JobTokens tokens{
-      load(run.job.calibration, {.calibration = true}), {}, std::nullopt, std::nullopt,
-      std::nullopt};
+  JobTokens tokens{load(run.job.calibration, {.calibration = true}),
+                   {},
+                   std::nullopt,
+                   std::nullopt,
+                   std::nullopt};
   if (run.job.evaluation) {
     TokenSource source = *run.job.evaluation;
     if (!source.seqlen) source.seqlen = tokens.calibration.windows.size(1);
