@@ -189,7 +189,7 @@ def test_layers_of_each_family_are_healed(tmp_path, source, sharing):
         pytest.skip("stock models of this family are tested elsewhere")
     method = {"name": "slicegpt", "width": 40, "map_sharing": sharing, "allow_larger": True}
     job = random_job(tmp_path, random_dense(FULL_WIDTH_SOURCES[source]), "healed", method=method)
-    directory = run_worker(tmp_path, {**job, "heal": {"learning_rate": 0.0003}}, ranks=2)
+    directory = run_worker(tmp_path, {**job, "heal": {"learning_rate": 0.00003}}, ranks=2)
     layers = json.loads((directory / "dotresize" / "report.json").read_text())["heal"]["layers"]
     assert sum(layer["healed_error"] for layer in layers) < sum(layer["folded_error"] for layer in layers)
     model = AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True).eval()

@@ -8,6 +8,7 @@
 
 #include "base/partial_path.h"
 #include "base/seconds_since.h"
+#include "job/model/model_size.h"
 #include "job/plan/memory_estimate.h"
 #include "job/plan/traffic.h"
 #include "worker/calibration/allocate.h"
@@ -207,6 +208,9 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
       const int64_t more =
           tokens.evaluation->windows.numel() - evaluation_tokens_at_once(run.job, run.config);
       bytes += kept_states_bytes(run.config, run.job, more);
+    }
+    if (run.job.healing) {  // whose layers the journal has until the end
+      bytes += stored_parameters(run.config) * size_in_bytes(run.job.output_dtype);
     }
     check_space(run.partial(), bytes);
   }
