@@ -163,7 +163,7 @@ HealedLayerReport HealingRun::distilled(int64_t layer, LayerWeights& weights) {
               device_, job_.output_dtype, compute_dtype(), microbatches_seen});
   microbatches_seen(all - seen);  // after which it has stopped
   weights = result.weights;
-  const HealedLayerReport report{fmt::format("layers.{}", layer), result.folded_error, result.error,
+  HealedLayerReport report{fmt::format("layers.{}", layer), result.folded_error, result.error,
                                  result.epochs};
   if (rank_in_turn(comm_, layer) != comm_.rank()) return report;
   Journal& journal = job_.calibration.journal;
@@ -180,7 +180,7 @@ HealedLayerReport HealingRun::distilled(int64_t layer, LayerWeights& weights) {
 
 HealedLayerReport HealingRun::found(int64_t layer, LayerWeights& weights) const {
   const Journal& journal = job_.calibration.journal;
-  const HealedLayerReport report =
+  HealedLayerReport report =
       healed_layer_report_from_json(journal.value(report_entry(layer)));
   observer_.tokens_seen(job_.options.epochs * fitted_.tokens.count * tokens_per_microbatch());
   if (report.epochs == 0) return report;
@@ -195,7 +195,7 @@ HealedLayerReport HealingRun::heal(int64_t layer) {
   forward_dense(layer);
   LayerWeights weights = copy_of({folded_layers_.next(), folded_layers_.next()}, job_.output_dtype);
   const bool is_found = layer < found_;
-  const HealedLayerReport report = is_found ? found(layer, weights) : distilled(layer, weights);
+  HealedLayerReport report = is_found ? found(layer, weights) : distilled(layer, weights);
   if (is_found && maps_) map_behind();
   forward(copy_of(weights, compute_dtype()));
   observer_.layer_healed(report, is_found);
