@@ -164,7 +164,7 @@ HealedLayerReport HealingRun::distilled(int64_t layer, LayerWeights& weights) {
   microbatches_seen(all - seen);  // after which it has stopped
   weights = result.weights;
   HealedLayerReport report{fmt::format("layers.{}", layer), result.folded_error, result.error,
-                                 result.epochs};
+                           result.epochs};
   if (rank_in_turn(comm_, layer) != comm_.rank()) return report;
   Journal& journal = job_.calibration.journal;
   if (result.epochs > 0) {
@@ -180,8 +180,7 @@ HealedLayerReport HealingRun::distilled(int64_t layer, LayerWeights& weights) {
 
 HealedLayerReport HealingRun::found(int64_t layer, LayerWeights& weights) const {
   const Journal& journal = job_.calibration.journal;
-  HealedLayerReport report =
-      healed_layer_report_from_json(journal.value(report_entry(layer)));
+  HealedLayerReport report = healed_layer_report_from_json(journal.value(report_entry(layer)));
   observer_.tokens_seen(job_.options.epochs * fitted_.tokens.count * tokens_per_microbatch());
   if (report.epochs == 0) return report;
   const std::map<std::string, at::Tensor> tensors = journal.get(tensors_entry(layer));
