@@ -208,15 +208,20 @@ def test_a_custom_output_without_maps_is_a_nemotron_nas(tmp_path, dims, changes)
     assert AutoTokenizer.from_pretrained(tmp_path / "out")("def").input_ids == AutoTokenizer.from_pretrained(EXAMPLE)("def").input_ids
 
 
-def test_what_has_no_form_in_nemotron_nas_is_refused_by_name(tmp_path):
-    output_without_maps(tmp_path / "model", DIMS)
-    file = tmp_path / "model" / "config.json"
+def refusals(directory, program):
+    """A function that says why the program refuses an output without maps whose config.json is changed."""
+    output_without_maps(directory / "model", DIMS)
+    file = directory / "model" / "config.json"
     config = json.loads(file.read_text())
 
     def refusal(**changes):
         file.write_text(json.dumps(config | changes))
-        return export(tmp_path / "model", tmp_path / "out", program="export_nemotron_nas.py", exit_code=65)
+        return export(directory / "model", directory / "out", program=program, exit_code=65)
+    return refusal
 
+
+def test_what_has_no_form_in_nemotron_nas_is_refused_by_name(tmp_path):
+    refusal = refusals(tmp_path, "export_nemotron_nas.py")
     assert "junction 2 is narrower than the model, which has no form in nemotron-nas" in refusal(junction_widths=[48, 48, 40, 48, 48, 48, 48])
     assert "not a custom output" in refusal(model_type="llama")
     assert "no sliding window" in refusal(sliding_window=16)
@@ -225,14 +230,7 @@ def test_what_has_no_form_in_nemotron_nas_is_refused_by_name(tmp_path):
 
 
 def test_maps_are_refused_by_the_first_junction(tmp_path):
-    output_without_maps(tmp_path / "model", DIMS)
-    file = tmp_path / "model" / "config.json"
-    config = json.loads(file.read_text())
-
-    def refusal(**changes):
-        file.write_text(json.dumps(config | changes))
-        return export(tmp_path / "model", tmp_path / "model.gguf", exit_code=65)
-
+    refusal = refusals(tmp_path, "export_gguf.py")
     assert "junction 2 is narrower than the model" in refusal(junction_widths=[48, 48, 40, 48, 48, 48, 48])
     assert "the norms are folded" in refusal(norm_weights=False)
     assert "a custom output of a qwen2 has no form" in refusal(source_model_type="qwen2")

@@ -5,7 +5,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -16,14 +15,6 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("DOTRESIZE_BIN", SOURCE / "build" / "bin"))
 MODEL = SOURCE / "examples" / "docs-llama"
 MODEL_FILES = {file.name: file.read_bytes() for file in MODEL.iterdir() if file.is_file()}
-
-
-def eventually(seconds, condition):
-    """Waits until condition() is true; fails after `seconds`."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"not within {seconds} s"
-        time.sleep(0.05)
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
 
 class S3:
-    """`requests`: (method, path, Range) of all; `cut`: {path: bytes after which the next answer with it breaks off}; `refused`: methods that are
-    answered with 403. While `hold` is not set, requests for weights wait; `holding`: how many do."""
+    """`requests`: (method, path, Range) of all; `cut`: {path: bytes after which the next answer with it breaks off};
+    `refused`: methods that are answered with 403. While `hold` is not set, requests for weights wait; `held`: one does."""
 
     def __init__(self):
         self.requests = []
@@ -28,19 +28,15 @@ class S3:
         self.refused = ()
         self.hold = threading.Event()
         self.hold.set()
-        self.holding = 0
-        lock = threading.Lock()
+        self.held = threading.Event()
         application = DomainDispatcherApplication(create_backend_app)
 
         def watched(environ, start_response):
             path = environ["PATH_INFO"]
             self.requests.append((environ["REQUEST_METHOD"], path, environ.get("HTTP_RANGE")))
             if path.endswith(".safetensors") and not self.hold.is_set():
-                with lock:
-                    self.holding += 1
+                self.held.set()
                 self.hold.wait(60)
-                with lock:
-                    self.holding -= 1
             if environ["REQUEST_METHOD"] in self.refused:
                 start_response("403 Forbidden", [("Content-Type", "application/xml")])
                 return [b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"]

@@ -8,7 +8,7 @@ import pathlib
 import signal
 import subprocess
 
-from conftest import BIN, MODEL, MODEL_FILES, eventually
+from conftest import BIN, MODEL, MODEL_FILES
 from services import BUCKET
 
 NEEDED = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
@@ -170,7 +170,7 @@ def test_a_broken_off_push_goes_on(dotresize, job, s3, environment, tmp_path):
     s3.hold.clear()
     process = subprocess.Popen([BIN / "dotresize", "run", file], env=environment | s3.environment, stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, text=True)
-    eventually(60, lambda: s3.holding)
+    assert s3.held.wait(60)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 2, errors

@@ -176,6 +176,25 @@ def test_the_python_client_submits_waits_and_goes_on_with_a_fetch(server, python
             client.submit({"modle": {"path": "x"}}, "bad")
 
 
+def test_the_python_client_asks_for_what_the_job_file_says_and_no_more(python_client, tmp_path):
+    (tmp_path / "job.yaml").write_text(json.dumps({
+        "model": {"path": "model"}, "output": {"path": "s3://bucket/out"}, "method": {"size": 0.8},
+        "calibration": {"text": ["a.txt", "/b.txt"], "statistics": {"save": "kept"}}}))
+    found = python_client.read_job(tmp_path / "job.yaml")
+    assert (found.model.path, found.output.path) == (str(tmp_path / "model"), "s3://bucket/out")
+    assert list(found.calibration.text) == [str(tmp_path / "a.txt"), "/b.txt"]
+    assert found.calibration.statistics.save == str(tmp_path / "kept")
+    assert {field.name for field, _ in found.ListFields()} == {"model", "output", "method", "calibration"}
+
+
+@pytest.mark.parametrize("server, local", [("127.0.0.2:1", True), ("localhost:1", True), ("[::1]:1", True), ("unix:/run/x", True),
+                                           ("127.0.0.1.example.com:1", False), ("10.0.0.1:1", False)])  # fmt: skip
+def test_the_python_client_keeps_a_token_from_the_wire(python_client, server, local, tmp_path):
+    (tmp_path / "token").write_text("secret")
+    with contextlib.nullcontext() if local else pytest.raises(ValueError, match="TLS"):
+        python_client.Client(server, token_file=tmp_path / "token").close()
+
+
 @pytest.mark.parametrize("name", ["", "..", "../out/README.md", "/etc/passwd", "dotresize/../README.md", "./log",
                                   "attempt-1/exit.json", "LOG", "log\0"])
 def test_a_name_that_is_not_listed_leads_nowhere(ann, job, name):

@@ -20,7 +20,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporting import Checkpoint, Filling, InputError, Parser, by_layer, head_dim_of, read_json, refuse_maps, run, value_filling
+from exporting import Checkpoint, Filling, InputError, Parser, attention_shapes, by_layer, head_dim_of, read_json, refuse_maps, run, value_filling
 
 # By model_type: the architecture of GGUF, and whether its rotary embedding turns neighbouring channels, so that the rows of
 # queries and keys are put in that order.
@@ -53,7 +53,7 @@ def whole_blocks(features):
 
 
 def feature_filling(name, shape):
-    """What fills up the features in a tensor of an MLP, or of experts that are stacked. None: nothing."""
+    """The zeros that a tensor of an MLP, or of stacked experts, gets for its features. None: none."""
     module, kind = name.split(".")[-2:]
     module = PARTS.get(module, module)
     if module not in FEATURE_MODULES or (module, kind) == ("down_proj", "bias"):
@@ -148,13 +148,11 @@ class Layers:
         """Name and shape of what llama.cpp wants in place of sublayers that were removed: zeros."""
         if self.value_dims is None:
             return
-        d, channels = self.config["hidden_size"], head_dim_of(self.config)
+        d = self.config["hidden_size"]
         if self.value_dims[0] == 0:
-            queries, keys = (self.config[f"num_{part}_heads"] * channels for part in ("attention", "key_value"))
             yield "blk.0.attn_norm.weight", (d,)
-            for part, rows in {"q": queries, "k": keys, "v": keys}.items():
-                yield f"blk.0.attn_{part}.weight", (rows, d)
-            yield "blk.0.attn_output.weight", (d, queries)
+            for part, shape in attention_shapes(self.config).items():
+                yield f"blk.0.attn_{'output' if part == 'o' else part}.weight", shape
         for layer, (size, attends) in enumerate(zip(self.sizes, self.attends, strict=True)):
             if size == 0 and attends:
                 yield f"blk.{layer}.ffn_norm.weight", (d,)

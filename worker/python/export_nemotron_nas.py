@@ -15,7 +15,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from exporting import Checkpoint, InputError, Parser, by_layer, head_dim_of, read_json, refuse_maps, run, value_filling
+from exporting import Checkpoint, InputError, Parser, attention_shapes, by_layer, head_dim_of, read_json, refuse_maps, run, value_filling
 
 SHARD_BYTES = 5 << 30
 COPIED = ("tokenizer*", "special_tokens_map.json", "vocab*", "merges.txt", "chat_template*", "generation_config.json")
@@ -80,11 +80,9 @@ class Layers:
         """Name and shape of the first layer's attention, if it was removed."""
         if self.value_dims[0] > 0:
             return
-        d, channels = self.config["hidden_size"], head_dim_of(self.config)
-        queries, keys = (self.config[f"num_{part}_heads"] * channels for part in ("attention", "key_value"))
         has_bias = self.config.get("attention_bias", False)
-        yield "model.layers.0.input_layernorm.weight", (d,)
-        for part, shape in {"q": (queries, d), "k": (keys, d), "v": (keys, d), "o": (d, queries)}.items():
+        yield "model.layers.0.input_layernorm.weight", (self.config["hidden_size"],)
+        for part, shape in attention_shapes(self.config).items():
             yield f"model.layers.0.self_attn.{part}_proj.weight", shape
             if has_bias:
                 yield f"model.layers.0.self_attn.{part}_proj.bias", shape[:1]
@@ -101,7 +99,7 @@ def config_of(config, layers):
 
 
 def tensors_of(checkpoint, config, layers):
-    """Each tensor of the directory with its name."""
+    """(name, tensor) of all tensors of the directory, one at a time."""
     import torch
 
     dtype = checkpoint.get("model.embed_tokens.weight").dtype

@@ -30,7 +30,7 @@ class Filling:
     size: int
 
     def shape(self, shape):
-        """What becomes of a tensor's shape."""
+        """The shape of a tensor of `shape` after it."""
         return (*shape[: self.axis], self.parts * self.size, *shape[self.axis + 1 :])
 
     def fill(self, values):
@@ -75,6 +75,13 @@ def head_dim_of(config):
     return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
 
 
+def attention_shapes(config):
+    """{projection: shape} of an attention whose values are as wide as the source's."""
+    d, channels = config["hidden_size"], head_dim_of(config)
+    queries, keys = (config[f"num_{part}_heads"] * channels for part in ("attention", "key_value"))
+    return {"q": (queries, d), "k": (keys, d), "v": (keys, d), "o": (d, queries)}
+
+
 def refuse_maps(config, model_dir, form):
     """A custom output has a form for other engines if its stream is as wide as the source's everywhere."""
     width = config["hidden_size"]
@@ -96,7 +103,7 @@ def by_layer(config, key, otherwise, count):
 
 
 def value_filling(name, config, value_dims):
-    """The zeros for the value heads in a tensor of the checkpoint. None: nothing. value_dims: of each layer, or None."""
+    """The zeros that a tensor of the checkpoint gets for its value heads. None: none. value_dims: of each layer, or None."""
     layer, _, part = name.removeprefix("model.layers.").partition(".")
     if value_dims is None or not part.startswith(("self_attn.v_proj.", "self_attn.o_proj.weight")):
         return None

@@ -9,6 +9,7 @@ All other calls of the API: `client.jobs`, a stub, with messages of `dotresize.v
 """
 
 import hashlib
+import ipaddress
 import os
 import pathlib
 import random
@@ -17,14 +18,14 @@ import time
 import grpc
 import yaml
 from google.protobuf import json_format
+from google.protobuf.message import Message
 
 from dotresize.v1 import job_pb2, jobs_pb2, jobs_pb2_grpc
 
 CHUNK = 1 << 20
 CALL_TIMEOUT_S = 60
 MAY_PASS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
-PATHS = {"model": ["path"], "output": ["path"], "calibration": ["text", "tokens"], "evaluation": ["text", "tokens"],
-         "statistics": ["save", "use"]}
+PATHS = ("path", "text", "tokens", "save", "use")  # fields of a JobSpec, in whatever section
 
 
 class BadJob(ValueError):
@@ -57,20 +58,30 @@ def read_job(job):
         spec = json_format.ParseDict(job, job_pb2.JobSpec())
     except (json_format.ParseError, AttributeError, TypeError) as error:
         raise BadJob(str(error)) from None
-    for section in (spec.model, spec.output, spec.calibration, spec.evaluation, spec.calibration.statistics):
-        make_absolute(section, PATHS[section.DESCRIPTOR.name.lower()], folder)
+    make_absolute(spec, folder)
     return spec
 
 
-def make_absolute(section, names, folder):
+def make_absolute(section, folder):
+    """Only in fields that are there: an empty section would ask for something, as `evaluation: {}` does."""
     def absolute(path):
-        return path if path.startswith(("hf://", "s3://")) else os.path.abspath(folder / path)
-    for name in names:
-        value = getattr(section, name)
-        if isinstance(value, str) and value:
-            setattr(section, name, absolute(value))
-        elif not isinstance(value, str):
+        return path if not path or path.startswith(("hf://", "s3://")) else os.path.abspath(folder / path)
+    for field, value in section.ListFields():
+        if field.name in PATHS and isinstance(value, str):
+            setattr(section, field.name, absolute(value))
+        elif field.name in PATHS:
             value[:] = [absolute(path) for path in value]
+        elif isinstance(value, Message):
+            make_absolute(value, folder)
+
+
+def is_local(server):
+    """Whether only this machine sees what is sent to the server."""
+    host = server.rpartition(":")[0].strip("[]")
+    try:
+        return server.startswith("unix:") or host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class Client:
@@ -86,7 +97,7 @@ class Client:
         ca, cert, key, token_file = (given(tls_ca, "DOTRESIZE_TLS_CA"), given(cert, "DOTRESIZE_CERT"), given(key, "DOTRESIZE_KEY"),
                                      given(token_file, "DOTRESIZE_TOKEN_FILE"))
         token = pathlib.Path(token_file).read_text().strip() if token_file else ""
-        if token and not ca and not self.server.startswith(("127.", "localhost:", "[::1]:", "unix:")):
+        if token and not ca and not is_local(self.server):
             raise ValueError("a token goes to another machine over TLS alone: tls_ca")
         self.metadata = (("authorization", f"Bearer {token}"),) if token else ()
         if ca:
@@ -206,7 +217,7 @@ def _chain(first, rest):
 
 
 def sha256_of(path):
-    """In hexadecimal digits."""
+    """The SHA-256 of a file, in hexadecimal digits."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(CHUNK):
