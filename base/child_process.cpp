@@ -265,6 +265,9 @@ std::vector<std::string> launch_command(int ranks, const std::filesystem::path& 
     // MPI starts no daemon for it, and opens no socket.
     std::vector<std::string> alone = {"env", "OMPI_MCA_ess_singleton_isolated=1",
                                       "OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self"};
+    if (!shared_memory.empty()) {
+      alone.emplace_back("OMPI_MCA_orte_tmpdir_base=" + shared_memory.string());
+    }
     alone.insert(alone.end(), program.begin(), program.end());
     return alone;
   }
@@ -281,7 +284,6 @@ std::vector<std::string> launch_command(int ranks, const std::filesystem::path& 
       "--mca", "btl_vader_single_copy_mechanism", "none"};
   command.insert(command.end(), options.begin(), options.end());
   if (!shared_memory.empty()) {
-    // Also for the files of its session, which a killed mpirun leaves behind.
     command.insert(command.end(), {"--mca", "btl_vader_backing_directory", shared_memory.string(),
                                    "--mca", "orte_tmpdir_base", shared_memory.string()});
   }

@@ -76,8 +76,8 @@ CapturedChild capture_child(const std::vector<std::string>& command, std::chrono
 /// The command line that starts `ranks` processes of `program` (with its arguments) on this machine
 /// with OpenMPI, for one process without mpirun. No rank listens on other interfaces than the
 /// loopback device; mpirun itself does. `shared_memory`: an existing directory in memory for the
-/// messages of the processes and the files of mpirun; empty: OpenMPI's own choice. The only place
-/// that knows options of mpirun.
+/// messages of the processes and the session files of OpenMPI, which killed processes leave behind;
+/// empty: OpenMPI's own choice. The only place that knows options of mpirun.
 std::vector<std::string> launch_command(int ranks, const std::filesystem::path& shared_memory,
                                         const std::vector<std::string>& program);
 

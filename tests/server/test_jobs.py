@@ -294,6 +294,12 @@ def test_end_of_a_job_is_not_missed_while_the_server_is_away(server, tmp_path):
     assert server.wait(id_, seconds=10).state == Job.SUCCEEDED
 
 
+def kill_all(id_):
+    for pid in processes_of(id_):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def test_job_whose_processes_vanish_is_started_again(make_server, tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -304,10 +310,7 @@ def test_job_whose_processes_vanish_is_started_again(make_server, tmp_path):
     (directory,) = pathlib.Path("/dev/shm").glob(f"*{id_}*")
     assert re.fullmatch(rf"dotresize-{id_}-1-[0-9a-f]{{16}}", directory.name), "nobody can guess it"
     assert directory.stat().st_mode & 0o777 == 0o700
-    first = set(processes_of(id_))
-    for pid in first:  # as a crash of the machine would
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    kill_all(id_)  # as a crash of the machine would
     eventually(60, lambda: server.get(id_).attempt == 2)
     job = server.wait(id_)
     assert job.state == Job.SUCCEEDED
@@ -316,7 +319,15 @@ def test_job_whose_processes_vanish_is_started_again(make_server, tmp_path):
                if event.state_change.state == Job.QUEUED]
     assert reasons == ["", "the processes of attempt 1 vanished"]
     assert not list(pathlib.Path("/dev/shm").glob(f"*{id_}*"))
-    assert not list(temporary.iterdir()), "sessions of mpirun"
+    assert not list(temporary.iterdir()), "session files of MPI"
+
+    alone = server.create(long_spec(tmp_path / "alone", resources__ranks=1)).id
+    server.wait_for_phase(alone, "calibrate")
+    kill_all(alone)
+    server.cancel(alone)
+    assert server.wait(alone).state == Job.CANCELLED
+    assert not list(pathlib.Path("/dev/shm").glob(f"*{alone}*"))
+    assert not list(temporary.iterdir()), "session files of MPI"
 
 
 def test_job_with_a_killed_rank_waits_and_is_started_again(make_server, tmp_path):
