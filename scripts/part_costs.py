@@ -12,18 +12,14 @@ follows it, so that no part of such an output fits into the dense model.
 import argparse
 import json
 import sys
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import torch
 from load_and_score import EXIT_DATA, load, read_tokens
 from paper.table import Column, Table
 from real.scoring import Reference
-from safetensors.torch import load_file
 from tokenize_text import InputError
-
-
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")  # whose projections are matrices of their own, and none is an expert's
 
 
 def parse_arguments(arguments):
@@ -41,9 +37,6 @@ def read_report(output):
     if not file.is_file():
         raise InputError(f"{output}: not a model of dotresize (no dotresize/report.json)")
     report = json.loads(file.read_text(encoding="utf-8"))
-    family = json.loads((Path(report["model"]["path"]) / "config.json").read_text(encoding="utf-8"))["model_type"]
-    if family not in FAMILIES:
-        raise InputError(f"{output}: its source is a {family}; parts of {', '.join(FAMILIES)} can be put back")
     mapped = [junction["name"] for junction in report["junctions"] if junction.get("mapped", True)]
     if mapped:
         raise InputError(f"{output}: junction {mapped[0]} is narrower than in the dense model, so no part of it fits there")
@@ -60,36 +53,44 @@ def read_windows(options, directory):
     return rows[[number * count // options.windows for number in range(options.windows)]]
 
 
-def padded_heads(weight, heads, head_dim, dim):
-    """Channels of each head along dimension dim filled up with zeros to head_dim."""
-    split = weight.movedim(dim, 0).unflatten(0, (heads, -1))
-    padding = split.new_zeros(heads, head_dim - split.shape[1], *split.shape[2:])
-    return torch.cat([split, padding], 1).flatten(0, 1).movedim(0, dim)
-
-
-def in_dense_form(name, tensor, dense, config):
-    """A tensor of the output as the dense model has it: features and channels that are gone are zero."""
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    if name.endswith("v_proj.weight") or name.endswith("v_proj.bias"):
-        return padded_heads(tensor, config.num_key_value_heads, head_dim, 0)
-    if name.endswith("o_proj.weight") and tensor.shape[1]:
-        return padded_heads(tensor, config.num_attention_heads, head_dim, 1)
-    padding = [(0, wanted - found) for found, wanted in zip(tensor.shape, dense.shape, strict=True)]
-    return torch.nn.functional.pad(tensor, [amount for pair in reversed(padding) for amount in pair])
+def sublayer_of(model, part):
+    """(norm, module) of a part like layers.3.attention; None if the model does not have that sublayer."""
+    _, number, kind = part.split(".")
+    layer = model.base_model.layers[int(number)]
+    if kind == "attention":
+        names = ("input_layernorm", "self_attn")
+    else:
+        names = ("post_attention_layernorm", "block_sparse_moe" if hasattr(layer, "block_sparse_moe") else "mlp")
+    return tuple(getattr(layer, name) for name in names) if hasattr(layer, names[1]) else None
 
 
 @contextmanager
-def replaced(model, tensors):
-    """The model with these tensors, by name, in place of its own."""
-    parameters = dict(model.named_parameters())
-    before = {name: parameters[name].data for name in tensors}
+def replaced(dense, output, part):
+    """The dense model with this sublayer of the output, and the norm before it, in the place of its own. Without a cache of
+    keys and values: both sublayers would write to it."""
+    norm, module = sublayer_of(dense, part)
+    ours = sublayer_of(output, part)
+    stream = None
+
+    def keep_stream(_, arguments):
+        nonlocal stream
+        (stream,) = arguments
+
+    def compute_ours(_, arguments, options, result):
+        """result: what the dense sublayer writes [batch, tokens, d], alone or the first of a tuple."""
+        wide = result[0] if isinstance(result, tuple) else result
+        written = torch.zeros_like(wide)
+        if ours:
+            written = ours[1](ours[0](stream), *arguments[1:], **{key: each for key, each in options.items() if key != "hidden_states"})
+            written = written[0] if isinstance(written, tuple) else written
+        return (written, *result[1:]) if isinstance(result, tuple) else written
+
+    hooks = [norm.register_forward_pre_hook(keep_stream), module.register_forward_hook(compute_ours, with_kwargs=True)]
     try:
-        for name, tensor in tensors.items():
-            parameters[name].data = in_dense_form(name, tensor, before[name], model.config)
-        yield model
+        yield dense
     finally:
-        for name, tensor in before.items():
-            parameters[name].data = tensor
+        for hook in hooks:
+            hook.remove()
 
 
 def parts_of(report):
@@ -100,37 +101,20 @@ def parts_of(report):
     return [(part["name"], part["predicted_rise"] if of_loss else None) for part in cut]
 
 
-def tensors_of(part, weights, model):
-    """Names in the dense model: layers.3.attention is model.layers.3.self_attn there. Of a sublayer that is gone:
-    one that writes nothing."""
-    prefix = "model." + part.replace(".attention", ".self_attn") + "."
-    found = {name: tensor for name, tensor in weights.items() if name.startswith(prefix)}
-    if found:
-        return found
-    writes = prefix + ("o_proj" if part.endswith(".attention") else "down_proj") + ".weight"
-    return {name: weight.new_zeros(len(weight), 0) for name, weight in model.named_parameters() if name == writes}
-
-
 def measure(options):
     report = read_report(options.output)
     dense_dir = Path(report["model"]["path"])
-    model = load(dense_dir, "float32")
-    weights = {}
-    for shard in sorted(options.output.glob("*.safetensors")):
-        weights |= {name: tensor.float() for name, tensor in load_file(shard).items()}
-    reference = Reference(model, read_windows(options, dense_dir))
-    everything = {}
+    dense, output = load(dense_dir, "float32"), load(options.output, "float32")
+    reference = Reference(dense, read_windows(options, dense_dir))
     rows = []
     for part, predicted in parts_of(report):
-        tensors = tensors_of(part, weights, model)
-        if not tensors:
-            raise InputError(f"{options.output}: has no tensors of {part}")
-        everything |= tensors
-        with replaced(model, tensors):
-            rows.append([part, predicted, reference.score(model).kl])
+        with replaced(dense, output, part):
+            rows.append([part, predicted, reference.score(dense).kl])
         print(f"{part}: {rows[-1][2]:.4f}", file=sys.stderr)
-    with replaced(model, everything) if everything else nullcontext():
-        together = reference.score(model).kl
+    with ExitStack() as all_parts:
+        for part, _ in parts_of(report):
+            all_parts.enter_context(replaced(dense, output, part))
+        together = reference.score(dense).kl
     return rows, together
 
 

@@ -1,5 +1,6 @@
 """scripts/part_costs.py: parts of an output in the dense model, one at a time and together."""
 
+import copy
 import json
 
 import part_costs
@@ -7,7 +8,9 @@ import pytest
 import torch
 from conftest import ROOT
 from paper.programs import dotresize
+from quality.models import COMMON, FAMILIES
 from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
 
 MODEL = ROOT / "examples" / "docs-llama"
 TOKENS = ROOT / "tests" / "data" / "evaluation.safetensors"
@@ -42,30 +45,42 @@ def test_all_parts_together_are_the_output(tmp_path, two_windows, capsys):
     assert found["together"] == pytest.approx(model["kl"], rel=1e-3)
 
 
-def test_narrow_value_heads_are_filled_up_with_zeros():
-    config = part_costs.load(MODEL, "float32").config
-    heads, of_values = config.num_attention_heads, config.num_key_value_heads
-    dim = config.hidden_size // heads
-    v, o = torch.randn(of_values * dim, 8), torch.randn(8, heads * dim)
-    kept = [channel for channel in range(dim) if channel % 4]
-    narrow_v = v.view(of_values, dim, 8)[:, kept].flatten(0, 1)
-    narrow_o = o.view(8, heads, dim)[:, :, kept].flatten(1)
-    whole_v = part_costs.in_dense_form("v_proj.weight", narrow_v, v, config).view(of_values, dim, 8)
-    whole_o = part_costs.in_dense_form("o_proj.weight", narrow_o, o, config).view(8, heads, dim)
-    assert torch.equal(whole_v[:, : len(kept)], v.view(of_values, dim, 8)[:, kept]) and not whole_v[:, len(kept) :].any()
-    assert torch.equal(whole_o[:, :, : len(kept)], o.view(8, heads, dim)[:, :, kept]) and not whole_o[:, :, len(kept) :].any()
+def random_model(family, seed):
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **{**COMMON, **FAMILIES[family]})).eval()
+    for name, weight in model.named_parameters():
+        torch.nn.init.normal_(weight, 1.0 if "norm" in name else 0.0, 0.1)
+    return model
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("names", [("attention", "input_layernorm", "self_attn"), ("mlp", "post_attention_layernorm", "mlp")])
+@pytest.mark.parametrize("family", ["qwen3", "phi3", "mixtral"])
+def test_a_part_stands_in_the_place_of_the_dense_sublayer_and_of_its_norm(family, names):
+    dense, other = random_model(family, 1), random_model(family, 2)
+    ids = torch.randint(0, COMMON["vocab_size"], (1, 40), generator=torch.Generator().manual_seed(3))
+    before = dense(ids, use_cache=False).logits
+    mixed = copy.deepcopy(dense)
+    for name in names[1:]:
+        setattr(mixed.base_model.layers[1], name, getattr(other.base_model.layers[1], name))
+    with part_costs.replaced(dense, other, f"layers.1.{names[0]}"):
+        assert torch.equal(dense(ids, use_cache=False).logits, mixed(ids, use_cache=False).logits)
+    assert torch.equal(dense(ids, use_cache=False).logits, before)
+    assert not torch.equal(mixed(ids, use_cache=False).logits, before)
+
+
+@torch.no_grad()
+def test_a_part_that_is_gone_writes_nothing():
+    dense, other = random_model("qwen3", 1), random_model("qwen3", 2)
+    ids = torch.randint(0, COMMON["vocab_size"], (1, 40), generator=torch.Generator().manual_seed(3))
+    silent = copy.deepcopy(dense)
+    silent.base_model.layers[1].self_attn.o_proj.weight.zero_()
+    del other.base_model.layers[1].self_attn
+    with part_costs.replaced(dense, other, "layers.1.attention"):
+        assert torch.equal(dense(ids, use_cache=False).logits, silent(ids, use_cache=False).logits)
 
 
 def test_an_output_with_maps_is_refused_by_its_first_junction(tmp_path, two_windows, capsys):
     output = output_of(tmp_path, {"width": 200})
     assert part_costs.main([str(output), str(two_windows)]) == 65
     assert "junction embed is narrower" in capsys.readouterr().err
-
-
-def test_a_family_with_fused_projections_is_refused_by_name(tmp_path, capsys):
-    (tmp_path / "dotresize").mkdir()
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "phi3"}))
-    report = {"model": {"path": str(tmp_path)}, "method": {}, "junctions": []}
-    (tmp_path / "dotresize" / "report.json").write_text(json.dumps(report))
-    assert part_costs.main([str(tmp_path), str(TOKENS)]) == 65
-    assert "its source is a phi3" in capsys.readouterr().err
