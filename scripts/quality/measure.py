@@ -31,6 +31,7 @@ class Row:
     kl: float = None
     agreement: float = None
     predicted_kl: float = None
+    held_out_kl: float = None  # of an allocation's output, on windows of the calibration that nothing was fitted to
 
     @property
     def key(self):
@@ -145,7 +146,7 @@ def measured(report):
         "perplexity": compressed["perplexity"],
         "kl": compressed["kl"],
         "agreement": compressed["agreement"],
-        "predicted_kl": report.get("allocation", {}).get("predicted_kl"),
+        **{key: report.get("allocation", {}).get(key) for key in ("predicted_kl", "held_out_kl")},
     }
 
 

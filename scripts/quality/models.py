@@ -29,7 +29,7 @@ FAMILIES = {
     "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "mlp_only_layers": []},
 }
 SEQLEN = 256
-WINDOWS = 32  # of calibration, and of evaluation
+WINDOWS = {"calibration": 64, "evaluation": 32}
 STEPS = 500
 BATCH = 16
 LEARNING_RATE = 4e-3
@@ -81,10 +81,10 @@ def write_tokens(folder):
     import torch
     from safetensors.torch import save_file
 
-    for name in TOKENS:
+    for name, windows in WINDOWS.items():
         text = torch.frombuffer(bytearray(text_of(name)), dtype=torch.uint8)
         whole = text[: len(text) // SEQLEN * SEQLEN].view(-1, SEQLEN)
-        rows = torch.arange(WINDOWS) * len(whole) // WINDOWS
+        rows = torch.arange(windows) * len(whole) // windows
         save_file({"tokens": whole[rows].long()}, folder / f"{name}.safetensors")
 
 

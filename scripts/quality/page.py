@@ -4,7 +4,7 @@ import yaml
 from paper.table import Column, Table, percent, share
 
 from .claims import compare
-from .models import EXAMPLE, NAMES, example
+from .models import EXAMPLE, NAMES, SEQLEN, WINDOWS, example
 from .recipes import BASELINE, CUSTOM, NO_METHOD, RECIPES, SIZES, STOCK
 
 RECIPE_OF = {recipe.name: recipe for recipe in RECIPES}
@@ -57,7 +57,8 @@ AT_SIZE = """
 PREDICTED = """
 ## Predicted and measured
 
-What `size` alone has predicted of its choice ([method.md](method.md#all-widths-by-loss)), and what came out.
+What `size` alone has predicted of its choice ([method.md](method.md#all-widths-by-loss)), what the check before the commit saw on windows that nothing
+was fitted to, and what came out on the evaluation's text. Without maps the trial has scaled the prediction to what it saw, and both are one figure.
 
 """
 
@@ -72,9 +73,10 @@ SIMPLE = """
 FAMILIES_HEAD = """
 ## Other families
 
-A model of each other family, {parameters:,} to {most:,} parameters, 3 layers, width 48, trained for this table for a minute on the bytes of the example's calibration
-text (`scripts/quality/models.py`); perplexity is that of a byte. They show that a recipe does for the family what it does for the example. What it does for a large model of that family they
-cannot show. Trained on another machine they differ, and so do their figures a little.
+A model of each other family, {parameters:,} to {most:,} parameters, 3 layers, width 48, trained for this table for a minute on the bytes of the
+example's calibration text (`scripts/quality/models.py`); perplexity is that of a byte. Calibration: {windows} windows of {seqlen} bytes. They show that
+a recipe does for the family what it does for the example. What it does for a large model of that family they cannot show. Trained on another
+machine they differ, and so do their figures a little.
 
 ![KL over net size, for each family]({figure})
 
@@ -149,10 +151,11 @@ def halves_table(results):
 
 
 def predicted_table(results):
-    columns = [Column("model"), Column("size"), Column("format"), Column("predicted KL", "{:.4f}"), Column("measured KL", "{:.4f}"),
-               Column("predicted / measured", "{:.2f}")]  # fmt: skip
+    columns = [Column("model"), Column("size"), Column("format"), Column("predicted KL", "{:.4f}"), Column("held-out KL", "{:.4f}"),
+               Column("measured KL", "{:.4f}"), Column("predicted / measured", "{:.2f}"), Column("held-out / measured", "{:.2f}")]  # fmt: skip
     rows = [
-        [row.model, percent(row.size), RECIPE_OF[row.recipe].format, row.predicted_kl, row.kl, row.predicted_kl / row.kl]
+        [row.model, percent(row.size), RECIPE_OF[row.recipe].format, row.predicted_kl, row.held_out_kl, row.kl, row.predicted_kl / row.kl,
+         row.held_out_kl / row.kl]  # fmt: skip
         for model in NAMES
         for row in results.of(model)
         if row.predicted_kl is not None
@@ -217,6 +220,6 @@ def page(results, models, figures, real):
         text += SIMPLE + simple.markdown()
     if models:
         sizes = [results.dense[model].parameters for model in models]
-        text += FAMILIES_HEAD.format(parameters=min(sizes), most=max(sizes), figure=figures[1])
+        text += FAMILIES_HEAD.format(parameters=min(sizes), most=max(sizes), windows=WINDOWS["calibration"], seqlen=SEQLEN, figure=figures[1])
         text += families_table(results, models).markdown()
     return text

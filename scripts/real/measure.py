@@ -36,6 +36,7 @@ class Row:
     kl: float = None
     agreement: float = None
     predicted_kl: float = None
+    held_out_kl: float = None
     seconds: float = None  # of wall time, evaluations included
 
     @property

@@ -77,7 +77,7 @@ def test_every_recipe_is_a_sweep_of_the_sizes(tmp_path):
 
 
 def test_a_tiny_model_is_trained_and_measured(tmp_path, monkeypatch):
-    monkeypatch.setattr(models, "WINDOWS", 4)
+    monkeypatch.setattr(models, "WINDOWS", dict.fromkeys(models.WINDOWS, 4))
     models.write_tokens(tmp_path)
     models.train("qwen2", tmp_path / "qwen2", steps=2)
     model = models.tiny_model("qwen2", tmp_path)
