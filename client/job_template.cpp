@@ -116,6 +116,13 @@ std::string uniform_width_text(v1::JobSpec spec, const ModelConfig& config,
   }
 }
 
+/// What distilling the layers takes beside the job.
+std::string healing_text(v1::JobSpec spec, const ModelConfig& config) {
+  const double unhealed = reference_seconds(spec, config);
+  spec.mutable_heal();
+  return about(reference_seconds(spec, config) - unhealed);
+}
+
 std::string source_line(const TemplateRequest& request, const fs::path& folder) {
   if (!request.tokens.empty()) return "tokens: " + path_from(folder, request.tokens);
   std::string names;
@@ -174,6 +181,7 @@ calibration:
 evaluation: {{}}           # windows of the same text that the calibration does not use
 # evaluation:            # the better test, in its place: text of another source
 #   text: [evaluation.txt]
+# heal: {{}}               # distils each layer from the dense model's afterwards: better, {healing} more
 resources:
   ranks: {ranks}               # MPI processes, at most two per layer
   device: auto           # GPUs if every rank has one, else the CPU
@@ -183,6 +191,7 @@ resources:
       fmt::arg("parameters", with_separators(stored_parameters(config))),
       fmt::arg("output", yaml_text("out/" + name)), fmt::arg("size", kSize),
       fmt::arg("uniform", uniform_width_text(spec, config, time)),
+      fmt::arg("healing", healing_text(spec, config)),
       fmt::arg("source", source_line(request, folder)),
       fmt::arg("samples", spec.calibration().samples()),
       fmt::arg("seqlen", spec.calibration().seqlen()), fmt::arg("ranks", spec.resources().ranks()));

@@ -185,6 +185,25 @@ Figure value_figure(const StoredReport& report) {
                           })});
 }
 
+Figure healing_figure(const StoredReport& report) {
+  const auto of_layers =
+      [&](const std::string& name,
+          const std::function<std::optional<double>(const HealedLayerReport&)>& value) {
+        return series_over<HealedLayerReport>(name, report.healed_layers, value);
+      };
+  return category_figure(
+      {.id = "healed-layers",
+       .title = "Error behind each layer, on held-out windows",
+       .x = {"layer"},
+       .y = {.title = "relative squared error", .from_zero = true}},
+      names_of(report.healed_layers),
+      {of_layers("folded",
+                 [](const HealedLayerReport& layer) { return std::optional(layer.folded_error); }),
+       of_layers("healed", [](const HealedLayerReport& layer) {
+         return std::optional(layer.healed_error);
+       })});
+}
+
 std::vector<Figure> sinkhorn_figures(const StoredReport& report) {
   const std::vector<std::string> names = names_of(report.junctions);
   Series violation = of_junctions(report, "violation", [](const JunctionReport& junction) {
@@ -231,6 +250,7 @@ std::vector<Figure> report_figures(const StoredReport& report) {
   if (!report.shortcuts.empty()) add({shortcut_figure(report)});
   if (!report.mlps.empty()) add(mlp_figures(report));
   if (!report.attentions.empty()) add({value_figure(report)});
+  if (!report.healed_layers.empty()) add({healing_figure(report)});
   if (any_junction([](const JunctionReport& junction) {
         return junction.sinkhorn_iterations.has_value();
       })) {

@@ -506,6 +506,40 @@ int64_t RankMemory::evaluation() const {
   return compares ? std::max(alone, s.comparing()) : alone;
 }
 
+int64_t RankMemory::healing() const {
+  if (!job.healing || job.healing->epochs == 0) return 0;
+  // Products of float16 have no gradient of their weights: these are float32.
+  const RankMemory trained{config, job, shard, device,
+                           compute == Dtype::kFloat16 ? Dtype::kFloat32 : compute};
+  const Sizes s(trained);
+  const int64_t windows = job.healing->samples.value_or(expected_samples(job));
+  const int64_t samples = microbatch_samples(s.seqlen);
+  const int64_t microbatches = (windows + samples - 1) / samples + 1;  // two kinds of windows
+  // Of the dense model, of the output, and the targets.
+  const int64_t streams = 3 * ((microbatches + job.ranks - 1) / job.ranks) * s.microbatch_stream();
+  const int64_t batch = microbatches_per_step(fitted_microbatches(windows, s.seqlen));
+  const int64_t gradients = (batch + job.ranks - 1) / job.ranks;
+  int64_t layer = 0;
+  int64_t graph = 0;
+  for (int64_t l = 0; l < config.num_layers; ++l) {
+    int64_t parameters = 0;
+    int64_t kept = 0;
+    for (const int64_t sublayer : {2 * l, 2 * l + 1}) {
+      parameters += sublayer_parameters(config, sublayer, s.d, s.d, /*folded=*/false);
+      kept += s.tokens() * s.graph_bytes(sublayer);
+    }
+    layer = std::max(layer, parameters);
+    graph = std::max(graph, kept);
+  }
+  // The layer as it was folded, the best one so far and the one that is tried, as they are stored;
+  // those that compute, on trial too; gradients; the slice of the rank.
+  const int64_t weights = layer * (3 * size_in_bytes(job.output_dtype) + 2 * s.compute_bytes +
+                                   gradients * s.compute_bytes) +
+                          3 * kFloat * layer / job.ranks;
+  const int64_t summing = 2 * kDouble * s.dense_sublayer() / 2;  // of one tensor
+  return streams + weights + std::max(graph + 3 * s.insides() + s.microbatch_stream(), summing);
+}
+
 int64_t RankMemory::sublayer_cut() const {
   const Sizes s(*this);
   const int64_t n = s.cut_at_once();
@@ -566,7 +600,8 @@ int64_t peak_of(const RankMemory& dense) {
   const RankMemory rank{cut, dense.job, dense.shard, dense.device, dense.compute};
   const int64_t kept = dense.kept_on_device();
   return std::max({dense.job.schedule.memory(rank), kept + dense.evaluation(),
-                   kept + dense.sublayer_cut(), dense.dense_round(), kept + dense.bases()}) +
+                   kept + dense.sublayer_cut(), dense.dense_round(), kept + dense.bases(),
+                   dense.healing()}) +
          dense.libraries();
 }
 

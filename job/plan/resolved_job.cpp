@@ -117,6 +117,14 @@ TokenSource evaluation_source(const v1::Evaluation& given, const TokenSource& ca
   return source;
 }
 
+Healing healing_of(const v1::Heal& given) {
+  Healing healing;
+  if (given.has_samples()) healing.samples = given.samples();
+  if (given.has_epochs()) healing.epochs = given.epochs();
+  if (given.has_learning_rate()) healing.learning_rate = given.learning_rate();
+  return healing;
+}
+
 void check_seqlen(const std::string& section, const TokenSource& source,
                   const ModelConfig& config) {
   if (source.seqlen.value_or(0) > config.longest_window()) {
@@ -462,6 +470,7 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
     job.kl = !spec.evaluation().has_kl() || spec.evaluation().kl();
     check_seqlen("evaluation", *job.evaluation, config);
   }
+  if (spec.has_heal()) job.healing = healing_of(spec.heal());
   check_output_is_apart(job);
   const bool goes_on = launch && takes_schedule_of(*launch, job);
   fit_to_memory(config, goes_on, job);

@@ -9,6 +9,7 @@
 #include "job/model/dtype.h"
 #include "job/model/model_config.h"
 #include "job/plan/device.h"
+#include "job/plan/healing.h"
 #include "job/plan/junction_widths.h"
 #include "job/plan/method.h"
 #include "job/plan/mlp_widths.h"
@@ -111,6 +112,9 @@ struct ResolvedJob {
   /// The evaluation's windows are those of the calibration's source that the calibration leaves.
   bool evaluates_unused_windows = false;
   bool kl = true;  ///< of an evaluation: `evaluation.kl`
+
+  /// Absent: nothing is trained.
+  std::optional<Healing> healing = {};
 
   /// The compressed model's predictions are compared with the dense one's.
   bool compares_predictions() const { return evaluation && kl; }

@@ -62,6 +62,11 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   calibration.add(time.check_choice(output_model_config(config, job, job.widths)));
   count_steps(calibration, steps);
   times.add(calibration);
+  if (job.healing && job.healing->epochs > 0) {
+    const PhaseTimes healing = time.heal(output_model_config(config, job, job.widths));
+    steps.heal = healing.total();
+    times.add("heal", steps.heal);
+  }
   if (job.evaluation) {
     const ModelConfig output = output_model_config(config, job, job.widths);
     steps.evaluate_compressed = time.evaluate(output, job.output_dtype, /*first=*/false).total();

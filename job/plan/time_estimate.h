@@ -24,6 +24,7 @@ struct TimeEstimate {
     double tokens = 0.0;     ///< of the calibration, what comes with each token
     double junctions = 0.0;  ///< likewise, with each junction's map
     double sublayers = 0.0;  ///< likewise, with each sublayer of the output
+    double heal = 0.0;
     double evaluate_compressed = 0.0;
     double hash = 0.0;
   };

@@ -134,6 +134,17 @@ json calibration_json(const Report& report) {
   return object;
 }
 
+json heal_json(const Report& report) {
+  const Healing& healing = *report.job.healing;
+  json object = {{"epochs", healing.epochs},
+                 {"learning_rate", healing.learning_rate},
+                 {"token_count", report.healing_tokens},
+                 {"layers", json::array()}};
+  set_if(object, "samples", healing.samples);
+  for (const auto& layer : report.healed_layers) object["layers"].push_back(to_json(layer));
+  return object;
+}
+
 json model_json(const ModelReport& model) {
   json object = {{"parameters", model.parameters}, {"bytes", model.bytes}};
   set_if(object, "perplexity", model.perplexity);
@@ -281,6 +292,7 @@ std::string report_to_json(const Report& report) {
   if (!report.shortcuts.empty()) document["shortcuts"] = json::array();
   for (const auto& shortcut : report.shortcuts) document["shortcuts"].push_back(to_json(shortcut));
   if (report.allocation) document["allocation"] = allocation_json(report);
+  if (job.healing) document["heal"] = heal_json(report);
   if (!report.mlps.empty()) document["mlps"] = json::array();
   for (const auto& mlp : report.mlps) document["mlps"].push_back(to_json(mlp));
   for (const auto& attention : report.attentions) {

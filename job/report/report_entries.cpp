@@ -157,6 +157,18 @@ AttentionReport attention_report_from_json(const json& object) {
           object.at("predicted_rise")};
 }
 
+json to_json(const HealedLayerReport& layer) {
+  return {{"name", layer.name},
+          {"folded_error", layer.folded_error},
+          {"healed_error", layer.healed_error},
+          {"epochs", layer.epochs}};
+}
+
+HealedLayerReport healed_layer_report_from_json(const json& object) {
+  return {object.at("name"), object.at("folded_error"), object.at("healed_error"),
+          object.at("epochs")};
+}
+
 json to_json(const RankReport& rank) {
   json object = {{"rank", rank.rank},
                  {"host", rank.host},

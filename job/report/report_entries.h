@@ -90,6 +90,19 @@ nlohmann::json to_json(const MlpReport& mlp);
 /// Throws nlohmann::json::exception if `object` is no such entry.
 MlpReport mlp_report_from_json(const nlohmann::json& object);
 
+/// What a report says of one decoder layer that was distilled.
+struct HealedLayerReport {
+  std::string name;           ///< "layers.3"
+  double folded_error = 0.0;  ///< relative squared error of its output, on held-out windows
+  double healed_error = 0.0;  ///< likewise; that of the folded weights if they were kept
+  int64_t epochs = 0;         ///< after which the weights were taken; 0: the folded ones were kept
+};
+
+/// An entry of `heal.layers` in report.json; also how the journal has it.
+nlohmann::json to_json(const HealedLayerReport& layer);
+/// Throws nlohmann::json::exception if `object` is no such entry.
+HealedLayerReport healed_layer_report_from_json(const nlohmann::json& object);
+
 /// The l1 costs that a rank has computed. A pair is two channels of one token: n tokens of width d
 /// have n·d²/2.
 struct CostReport {

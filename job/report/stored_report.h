@@ -15,6 +15,7 @@ struct StoredReport {
   std::vector<ShortcutReport> shortcuts;
   std::vector<MlpReport> mlps;
   std::vector<AttentionReport> attentions;
+  std::vector<HealedLayerReport> healed_layers;
   std::vector<RankReport> ranks;
   nlohmann::json document;  ///< all of it
 

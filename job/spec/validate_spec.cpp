@@ -25,6 +25,8 @@ constexpr uint32_t kMaxSeqlen = 1u << 20;
 constexpr uint32_t kMaxSamples = 1u << 24;
 constexpr uint32_t kMaxWidth = 1u << 22;
 constexpr double kMaxLambda = 1e6;
+constexpr uint32_t kMaxEpochs = 100;
+constexpr double kMaxLearningRate = 0.1;
 constexpr int kMaxTextFiles = 10'000;
 constexpr std::size_t kMaxPathBytes = 4095;
 
@@ -256,10 +258,24 @@ class Validator {
     }
     if (!spec.has_evaluation()) return;
     check_source("evaluation", spec.evaluation());
+    if (!has_source(spec.evaluation()) && spec.heal().has_samples()) {
+      add("heal.samples",
+          "needs evaluation.text or tokens: windows that the calibration does not use may be among "
+          "those that heal");
+    }
     if (!has_source(spec.evaluation()) && spec.evaluation().has_seqlen()) {
       add("evaluation.seqlen",
           "needs evaluation.text or tokens: windows that the calibration does not use have its "
           "seqlen");
+    }
+  }
+
+  void check_heal(const v1::Heal& heal) {
+    if (heal.has_samples()) check_range("heal.samples", heal.samples(), 1, kMaxSamples);
+    if (heal.has_epochs()) check_range("heal.epochs", heal.epochs(), 0, kMaxEpochs);
+    const double rate = heal.learning_rate();
+    if (heal.has_learning_rate() && !(rate > 0.0 && rate <= kMaxLearningRate)) {
+      refuse("heal.learning_rate", rate, "above 0 and at most 0.1");
     }
   }
 
@@ -371,6 +387,7 @@ std::vector<FieldViolation> validate_spec(const v1::JobSpec& given, bool require
   validator.check_sources(spec);
   validator.check_statistics(spec);
   validator.check_resources(spec.resources());
+  validator.check_heal(spec.heal());
   validator.check_enums(spec, "");
   validator.check_unknown(spec, "spec");
   return validator.violations;

@@ -22,10 +22,11 @@ using testing::StartsWith;
 
 TEST(ReportPage, HasAFigureForAllThatTheReportHas) {
   const Page page = page_of(example_report());
-  EXPECT_THAT(ids_of(page), ElementsAre("effective-rank", "retained-energy", "spectrum",
-                                        "shortcut-rank", "mlp-width", "mlp-predicted-rise",
-                                        "sinkhorn-iterations", "sinkhorn-violation",
-                                        "transport-targets", "transport-stays", "time", "memory"));
+  EXPECT_THAT(
+      ids_of(page),
+      ElementsAre("effective-rank", "retained-energy", "spectrum", "shortcut-rank", "mlp-width",
+                  "mlp-predicted-rise", "healed-layers", "sinkhorn-iterations",
+                  "sinkhorn-violation", "transport-targets", "transport-stays", "time", "memory"));
   EXPECT_EQ(figure_of(page, "transport-targets").csv,
             "junction,kept channels,merged channels\nembed,1.5,1.25\n"
             "layers.0.attention,1.5,1.25\n");
@@ -99,6 +100,7 @@ TEST(ReportPage, LeavesOutWhatTheReportDoesNotHave) {
   Report report = example_report();
   report.shortcuts.clear();
   report.mlps.clear();
+  report.healed_layers.clear();
   for (JunctionReport& each : report.junctions) {
     each.spectrum.clear();
     each.sinkhorn_iterations.reset();

@@ -229,6 +229,24 @@ TEST(TimeEstimate, WithoutAnEvaluationThereIsNone) {
   EXPECT_EQ(seconds(estimate(job), "evaluate_compressed"), 0.0);
 }
 
+TEST(TimeEstimate, HealingTakesThreePassesOfItsWindowsForEachEpoch) {
+  ResolvedJob job = job_of(1, "pipeline", "slicegpt");
+  job.calibration.samples = 64;
+  job.healing = Healing{.samples = {}, .epochs = 0};
+  EXPECT_EQ(seconds(estimate(job), "heal"), 0.0);
+  job.healing->epochs = 3;
+  const TimeEstimate three = estimate(job);
+  EXPECT_EQ(three.steps.heal, seconds(three, "heal"));
+  EXPECT_GT(seconds(three, "heal"), 3 * 3 * 0.8 * seconds(three, "forward"));
+  job.healing->epochs = 6;
+  const TimeEstimate six = estimate(job);
+  EXPECT_LT(seconds(six, "heal"), 2.0 * seconds(three, "heal"));  // both streams go through once
+  EXPECT_GT(seconds(six, "heal"), 1.6 * seconds(three, "heal"));
+  job.healing->epochs = 3;
+  job.healing->samples = 128;
+  EXPECT_NEAR(seconds(estimate(job), "heal") / seconds(three, "heal"), 2.0, 0.2);
+}
+
 TEST(TimeEstimate, AComparisonTakesTimeAndSpace) {
   ResolvedJob job = job_of(2, "pipeline", "pca_dotresize");
   const TimeEstimate with = estimate(job);

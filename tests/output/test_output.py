@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -175,6 +176,26 @@ def test_full_width_gives_the_dense_logits(tmp_path, source, method):
     with torch.no_grad():
         expected, actual = dense(random_ids()[:2]).logits, model(random_ids()[:2]).logits
     torch.testing.assert_close(actual, expected, atol=1e-4, rtol=0)
+
+
+# Every day a mixture alone.
+HEALED = list(FULL_WIDTH_SOURCES) if os.environ.get("DOTRESIZE_ALL_CASES") else ["mixtral-sliding-tied"]
+
+
+@pytest.mark.parametrize("sharing", ["junction", "model"] if len(HEALED) > 1 else ["junction"])
+@pytest.mark.parametrize("source", HEALED)
+def test_layers_of_each_family_are_healed(tmp_path, source, sharing):
+    if sharing == "model" and source.startswith("qwen3_moe"):
+        pytest.skip("stock models of this family are tested elsewhere")
+    method = {"name": "slicegpt", "width": 40, "map_sharing": sharing, "allow_larger": True}
+    job = random_job(tmp_path, random_dense(FULL_WIDTH_SOURCES[source]), "healed", method=method)
+    directory = run_worker(tmp_path, {**job, "heal": {"learning_rate": 0.00003}}, ranks=2)
+    layers = json.loads((directory / "dotresize" / "report.json").read_text())["heal"]["layers"]
+    assert sum(layer["healed_error"] for layer in layers) < sum(layer["folded_error"] for layer in layers)
+    model = AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True).eval()
+    with torch.no_grad():
+        assert model(random_ids()[:2]).logits.isfinite().all()
+    subprocess.run([WORKER, "verify", directory], check=True)
 
 
 # Biases, a fused in_proj, and experts beside an MLP.

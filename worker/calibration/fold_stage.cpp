@@ -6,7 +6,6 @@
 
 #include "job/model/tensor_table.h"
 #include "job/plan/block_sizes.h"
-#include "worker/calibration/aligned_maps.h"
 #include "worker/maps/fold.h"
 #include "worker/transformer/fold_sublayer.h"
 #include "worker/transformer/load.h"
@@ -106,12 +105,20 @@ void copy_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& 
 
 }  // namespace
 
+std::optional<AlignedMaps> maps_of_output(Communicator& comm, const CalibrationJob& job,
+                                          const ModelConfig& output, PhaseClock& clock) {
+  if (job.mapped_junctions() == 0) return std::nullopt;
+  const bool stock_and_tied = !output.compressed && output.tie_word_embeddings;
+  return std::optional<AlignedMaps>(std::in_place, comm, job, clock,
+                                    stock_and_tied ? read_final_norm(job, clock) : at::Tensor());
+}
+
 void fold_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                 PhaseClock& clock) {
-  if (job.mapped_junctions() == 0) return copy_stage(comm, job, sink, clock);
+  std::optional<AlignedMaps> aligned = maps_of_output(comm, job, sink.output(), clock);
+  if (!aligned) return copy_stage(comm, job, sink, clock);
+  AlignedMaps& maps = *aligned;
   const RankShard& shard = job.shard(comm);
-  const bool stock_and_tied = !sink.output().compressed && sink.output().tie_word_embeddings;
-  AlignedMaps maps(comm, job, clock, stock_and_tied ? read_final_norm(job, clock) : at::Tensor());
   while (maps.junction() < shard.first_sublayer) maps.next();
   JunctionMap map = maps.map();
   if (shard.first_sublayer == 0) put_embedding(job, map, sink, clock);

@@ -29,17 +29,6 @@ void check_finite(at::TensorList blocks, const char* what) {
   }
 }
 
-/// Adding and subtracting this number rounds to the nearest multiple of 2^-50 of the bound (rounded
-/// up to a power of two): its last place is that multiple.
-double shift_for(double bound) {
-  const double quantum = std::exp2(std::ceil(std::log2(bound)) - 50.0);
-  return 1.5 * std::exp2(52.0) * quantum;
-}
-
-void round_with(double shift, at::Tensor& sum) {
-  if (shift != 0.0) sum.add_(shift).sub_(shift);
-}
-
 }  // namespace
 
 Moments::Moments(int64_t width, MomentKinds kinds, at::Device device, const MomentOptions& options)
@@ -59,9 +48,9 @@ Moments::Moments(int64_t width, MomentKinds kinds, at::Device device, const Mome
   if (!options.reproducible || options.reproducible->max_norm == 0.0) return;
   const auto n = static_cast<double>(options.reproducible->tokens);
   const double norm = options.reproducible->max_norm;
-  gram_shift_ = shift_for(n * norm * norm);
-  abs_sum_shift_ = shift_for(n * norm);
-  cost_shift_ = shift_for(2.0 * n * norm);
+  gram_rounding_ = ReproducibleSum(n * norm * norm);
+  abs_sum_rounding_ = ReproducibleSum(n * norm);
+  cost_rounding_ = ReproducibleSum(2.0 * n * norm);
 }
 
 void Moments::add(const at::Tensor& x) {
@@ -77,10 +66,11 @@ void Moments::add(const at::Tensor& x) {
     if (!packed_.empty()) add_packed(block);
     if (!abs_sum.defined()) continue;
     at::Tensor part = block.abs().sum(0, /*keepdim=*/false, at::kDouble);
-    round_with(abs_sum_shift_, part);
+    abs_sum_rounding_.round(part);
     abs_sum += part;
   }
-  if (cost.defined()) (half_cost_ ? add_half_l1_cost : add_l1_cost)(tokens, cost, cost_shift_);
+  if (!cost.defined()) return;
+  (half_cost_ ? add_half_l1_cost : add_l1_cost)(tokens, cost, cost_rounding_.shift());
 }
 
 /// The products are summed in float64: with float32 blocks the projectors of a 256-wide model
@@ -96,7 +86,7 @@ void Moments::add_gram(const at::Tensor& tokens) {
     const int64_t columns = width_ - row;
     at::Tensor part =
         at::mm(block.narrow(1, row, rows).t(), block.narrow(1, row, columns)).to(at::kDouble);
-    round_with(gram_shift_, part);
+    gram_rounding_.round(part);
     gram.narrow(0, row, rows).narrow(1, row, columns) += part;
   }
 }

@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "worker/maps/reproducible_sum.h"
+
 namespace dotresize {
 
 /// Which sums over tokens to accumulate.
@@ -78,10 +80,9 @@ class Moments {
   std::vector<at::Tensor> packed_;  ///< [rows, columns] float32: rows from their diagonal on
   bool half_cost_;
   const char* what_;
-  // What is added and subtracted to round; 0 rounds nothing.
-  double gram_shift_ = 0.0;
-  double abs_sum_shift_ = 0.0;
-  double cost_shift_ = 0.0;
+  ReproducibleSum gram_rounding_;
+  ReproducibleSum abs_sum_rounding_;
+  ReproducibleSum cost_rounding_;
 };
 
 }  // namespace dotresize

@@ -81,7 +81,7 @@ at::Tensor attention_forward(const ModelConfig& config, const SublayerWeights& w
   // Key and value heads are repeated for a GPU and for gradients: of the attention kernels only
   // some share them, and on older GPUs only the slowest.
   const int64_t sharing = config.num_heads / config.num_kv_heads;
-  const bool repeat = (x.is_cuda() || x.requires_grad()) && sharing > 1;
+  const bool repeat = (x.is_cuda() || query.requires_grad()) && sharing > 1;
   const std::optional<at::Tensor> mask = visible_keys(config, x, past);
   at::Tensor attended = at::scaled_dot_product_attention(
       query, repeat ? key.repeat_interleave(sharing, 1) : key,

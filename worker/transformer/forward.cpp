@@ -37,14 +37,21 @@ at::Tensor add_skip(at::Tensor update, const at::Tensor& x, const SublayerWeight
   return update;
 }
 
+/// What in_proj reads, of the stream x.
+at::Tensor normed_input(const ModelConfig& config, const SublayerWeights& weights,
+                        const at::Tensor& x) {
+  return rms_norm(x, weights.norm, config.hidden_size, config.rms_norm_eps)
+      .to(activation_dtype(weights.in_proj.at(0).weight.scalar_type()));
+}
+
 at::Tensor update_of(const ModelConfig& config, const SublayerWeights& weights,
                      const RotaryTable& rotary, const at::Tensor& normed, KeyValueCache* cache,
-                     const FeatureVisitor& features) {
+                     const FeatureVisitor& features, const at::Tensor& experts) {
   if (is_attention(weights.sublayer)) {
     return attention_forward(config, weights, rotary, normed, cache, features);
   }
   if (config.is_mixture(weights.sublayer)) {
-    return mixture_forward(*config.mixture, weights, normed, features);
+    return mixture_forward(*config.mixture, weights, normed, features, experts);
   }
   return mlp_forward(weights.in_proj, weights.out_proj.at(0), normed, features);
 }
@@ -72,15 +79,21 @@ std::vector<at::Tensor> apply_in_proj(const std::vector<Linear>& in_proj, const 
 
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
                             const RotaryTable& rotary, const at::Tensor& x, KeyValueCache* cache,
-                            const FeatureVisitor& features) {
+                            const FeatureVisitor& features, const at::Tensor& experts) {
   if (is_skipped(config, weights.sublayer)) {
     const int64_t k_out = config.junction_widths.at(static_cast<size_t>(weights.sublayer) + 1);
     return add_skip(at::zeros({x.size(0), x.size(1), k_out}, x.options()), x, weights);
   }
-  const at::Tensor normed = rms_norm(x, weights.norm, config.hidden_size, config.rms_norm_eps)
-                                .to(activation_dtype(weights.in_proj.at(0).weight.scalar_type()));
-  return add_skip(update_of(config, weights, rotary, normed, cache, features).to(at::kFloat), x,
-                  weights);
+  const at::Tensor normed = normed_input(config, weights, x);
+  return add_skip(
+      update_of(config, weights, rotary, normed, cache, features, experts).to(at::kFloat), x,
+      weights);
+}
+
+at::Tensor chosen_experts(const ModelConfig& config, const SublayerWeights& weights,
+                          const at::Tensor& x) {
+  const at::Tensor normed = normed_input(config, weights, x);
+  return route(*config.mixture, weights.in_proj.at(0), normed.reshape({-1, x.size(-1)})).experts;
 }
 
 at::Tensor project(const at::Tensor& x, const at::Tensor& projection) {

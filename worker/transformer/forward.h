@@ -32,10 +32,17 @@ std::vector<at::Tensor> apply_in_proj(const std::vector<Linear>& in_proj, const 
 /// [batch, tokens, k_in] float32 (the residual stream); causal; the table holds at least `tokens`
 /// positions. Returns [batch, tokens, k_out] float32. `cache`: of an attention, see
 /// attention_forward; an MLP ignores it. `features`: gets what out_proj reads.
+/// `experts`: of a mixture, see mixture_forward.
 at::Tensor sublayer_forward(const ModelConfig& config, const SublayerWeights& weights,
                             const RotaryTable& rotary, const at::Tensor& x,
                             KeyValueCache* cache = nullptr,
-                            const FeatureVisitor& features = nullptr);
+                            const FeatureVisitor& features = nullptr,
+                            const at::Tensor& experts = {});
+
+/// The experts [tokens, experts_per_token] that the mixture's router chooses for x, as
+/// sublayer_forward has it.
+at::Tensor chosen_experts(const ModelConfig& config, const SublayerWeights& weights,
+                          const at::Tensor& x);
 
 /// x · projectionᵀ in float32; x itself without one. x: [..., in] float32, projection: [out, in].
 at::Tensor project(const at::Tensor& x, const at::Tensor& projection);

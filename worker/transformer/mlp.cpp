@@ -29,10 +29,21 @@ Routing route(const MixtureConfig& config, const Linear& router, const at::Tenso
   return {weights.to(logits.scalar_type()), experts};
 }
 
+Routing route_to(const MixtureConfig& config, const Linear& router, const at::Tensor& x,
+                 const at::Tensor& experts) {
+  const at::Tensor logits = apply_linear({router.weight, {}}, x);
+  at::Tensor weights = at::softmax(logits, /*dim=*/-1, at::kFloat).gather(/*dim=*/-1, experts);
+  if (config.normed_weights) weights = weights / weights.sum(/*dim=*/-1, /*keepdim=*/true);
+  return {weights.to(logits.scalar_type()), experts};
+}
+
 at::Tensor mixture_forward(const MixtureConfig& config, const SublayerWeights& weights,
-                           const at::Tensor& x, const FeatureVisitor& visit) {
+                           const at::Tensor& x, const FeatureVisitor& visit,
+                           const at::Tensor& experts) {
   const at::Tensor tokens = x.reshape({-1, x.size(-1)});
-  const Routing routing = route(config, weights.in_proj.at(0), tokens);
+  const Linear& router = weights.in_proj.at(0);
+  const Routing routing =
+      experts.defined() ? route_to(config, router, tokens, experts) : route(config, router, tokens);
   const int64_t k_out = weights.out_proj.at(0).weight.size(0);
   at::Tensor sum = at::zeros({tokens.size(0), k_out}, tokens.options());
   for (int64_t expert = 0; expert < config.experts; ++expert) {

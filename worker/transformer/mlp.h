@@ -34,10 +34,16 @@ struct Routing {
 /// norms them.
 Routing route(const MixtureConfig& config, const Linear& router, const at::Tensor& x);
 
+/// Likewise for these experts [tokens, experts_per_token] int64, whatever is most probable.
+Routing route_to(const MixtureConfig& config, const Linear& router, const at::Tensor& x,
+                 const at::Tensor& experts);
+
 /// Σ weight · expert(x) over a token's experts, of normalised x [batch, tokens, k_in], in the
 /// weights' activation_dtype. Each expert sees its own tokens alone; a token's sum runs in the
-/// order of the experts. Returns [batch, tokens, k_out], skip not added.
+/// order of the experts. `experts`: of each token, as in route_to(); undefined: those of route().
+/// Returns [batch, tokens, k_out], skip not added.
 at::Tensor mixture_forward(const MixtureConfig& config, const SublayerWeights& weights,
-                           const at::Tensor& x, const FeatureVisitor& visit = nullptr);
+                           const at::Tensor& x, const FeatureVisitor& visit = nullptr,
+                           const at::Tensor& experts = {});
 
 }  // namespace dotresize

@@ -13,6 +13,13 @@ int64_t written_sublayers(const ShardPlan& plan) {
   return shard.end_sublayer - shard.first_sublayer;
 }
 
+/// That are counted.
+int64_t healing_tokens(const ModelConfig& config, const ResolvedJob& job, const JobSize& size) {
+  if (!job.healing) return 0;
+  return config.num_layers *
+         counted_healing_tokens(*job.healing, size.healing_windows, size.seqlen);
+}
+
 }  // namespace
 
 std::vector<ProgressPhase> expected_phases(const ModelConfig& config, const ResolvedJob& job,
@@ -39,6 +46,7 @@ std::vector<ProgressPhase> expected_phases(const ModelConfig& config, const Reso
        .tokens = {seen, calibration * steps.tokens},
        .junctions = {mapped, steps.junctions},
        .sublayers = {written_sublayers(plan), steps.sublayers}},
+      {.name = "heal", .tokens = {healing_tokens(config, job, size), steps.heal}},
       {.name = "evaluate_compressed",
        .tokens = {size.evaluation, evaluation * steps.evaluate_compressed}},
       {.name = "finish", .uncounted_seconds = steps.hash}};

@@ -17,6 +17,8 @@ inline constexpr char kPreparePhase[] = "prepare";
 struct JobSize {
   int64_t calibration = 0;
   int64_t evaluation = 0;
+  int64_t healing_windows = 0;
+  int64_t seqlen = 0;  ///< of these
 };
 
 /// The phases of a job on rank 0, each with its time on a machine like this one

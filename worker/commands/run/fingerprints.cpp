@@ -60,12 +60,17 @@ Json method_options(const ResolvedJob& job) {
 }  // namespace
 
 Json job_fingerprint(const ResolvedJob& job, const TokenWindows& calibration,
-                     const std::vector<fs::path>& weights) {
+                     const TokenWindows& healing, const std::vector<fs::path>& weights) {
   Json fingerprint = model_fingerprint(job, weights);
   add_calibration(calibration, fingerprint);
   fingerprint["method"] = method_options(job);
   fingerprint["schedule"] = job.schedule.name;
   fingerprint["output_dtype"] = to_string(job.output_dtype);
+  if (job.healing) {
+    fingerprint["heal"] = {{"epochs", job.healing->epochs},
+                           {"learning_rate", job.healing->learning_rate},
+                           {"tokens", healing.fingerprint}};
+  }
   return fingerprint;
 }
 

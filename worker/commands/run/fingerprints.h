@@ -13,9 +13,10 @@ namespace dotresize {
 // What tells files that a job has left from those of another one, as JSON. None of it has the
 // number of ranks, budgets and the output's name. `weights`: the checkpoint's files.
 
-/// All that the maps of a job depend on: the model's files, the tokens, the options and the
-/// program's version. Not the evaluation.
+/// All that the maps of a job and its healed layers depend on: the model's files, the tokens
+/// (`healing`: of the job that heals), the options and the program's version. Not the evaluation.
 nlohmann::json job_fingerprint(const ResolvedJob& job, const TokenWindows& calibration,
+                               const TokenWindows& healing,
                                const std::vector<std::filesystem::path>& weights);
 
 /// All that its statistics depend on: of the options the basis, the metric, whether there are costs

@@ -23,10 +23,9 @@ double to_four_digits(double value) {
 
 }  // namespace
 
-std::optional<TokenWindows> take_held_out(const ResolvedJob& job, TokenWindows& calibration) {
-  if (!job.allocation) return std::nullopt;
-  const int64_t windows = calibration.windows.size(0);
-  if (windows == 1) return calibration;
+SplitWindows split_windows(const at::Tensor& all) {
+  const int64_t windows = all.size(0);
+  if (windows == 1) return {all, all};
   std::vector<int64_t> fitted;
   std::vector<int64_t> held_out;
   for (int64_t window = 0; window < windows; ++window) {
@@ -35,11 +34,17 @@ std::optional<TokenWindows> take_held_out(const ResolvedJob& job, TokenWindows& 
     (is_held_out ? held_out : fitted).push_back(window);
   }
   const auto rows = [&](const std::vector<int64_t>& of) {
-    return calibration.windows.index_select(0, at::tensor(of, at::kLong));
+    return all.index_select(0, at::tensor(of, at::kLong));
   };
-  TokenWindows taken{rows(held_out), "held-out"};
-  calibration.windows = rows(fitted);
-  return taken;
+  return {rows(fitted), rows(held_out)};
+}
+
+std::optional<TokenWindows> take_held_out(const ResolvedJob& job, TokenWindows& calibration) {
+  if (!job.allocation) return std::nullopt;
+  if (calibration.windows.size(0) == 1) return calibration;
+  const SplitWindows split = split_windows(calibration.windows);
+  calibration.windows = split.fitted;
+  return TokenWindows{split.held_out, "held-out"};
 }
 
 HeldOutDivergence::HeldOutDivergence(JobContext& run, const TokenWindows& windows, Journal& journal)

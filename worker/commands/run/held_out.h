@@ -8,8 +8,17 @@
 
 namespace dotresize {
 
+/// Windows that something is fitted to, and those that say how well it does on others.
+struct SplitWindows {
+  at::Tensor fitted;    ///< ids [samples, seqlen] int64
+  at::Tensor held_out;  ///< every eighth of all, or the last one of fewer
+};
+
+/// A single window is both.
+SplitWindows split_windows(const at::Tensor& all);
+
 /// Windows of the calibration that nothing is fitted to, if the job checks its own choice
-/// (`method.allocate`): every eighth, or the last one of fewer. Takes them out of `calibration`. A
+/// (`method.allocate`). Takes them out of `calibration`. A
 /// job with a single window has none: it is checked with that one.
 std::optional<TokenWindows> take_held_out(const ResolvedJob& job, TokenWindows& calibration);
 

@@ -9,6 +9,7 @@
 
 #include "base/partial_path.h"
 #include "base/seconds_since.h"
+#include "job/model/model_size.h"
 #include "job/plan/memory_estimate.h"
 #include "job/plan/traffic.h"
 #include "worker/calibration/allocate.h"
@@ -30,21 +31,6 @@ MapOptions map_options(const ResolvedJob& job) {
   options.sinkhorn.lambda = job.lambda;
   options.accept_nonconvergence = job.accept_nonconvergence;
   return options;
-}
-
-/// Of the source, or of the source with cut MLPs.
-CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
-                               const CheckpointReader& reader, const TokenWindows& tokens,
-                               OpenedJournal& opened) {
-  const ResolvedJob& job = run.job;
-  CalibrationJob calibration{
-      config,         reader,           run.plan,   opened.journal,      opened.finished,
-      tokens.windows, map_options(job), job.widths, run.compute_dtype(), job.junction_groups};
-  calibration.map.decomposition_threads = opened.decomposition_threads;
-  calibration.shortcuts = job.shortcuts;
-  calibration.device = run.environment.device.device;
-  calibration.fold_dtype = fold_dtype(job.output_dtype);
-  return calibration;
 }
 
 /// Those of all junctions, whatever the job does with the last one.
@@ -142,7 +128,8 @@ Calibrated write_output(JobContext& run, AllocationChoice* choice, const TokenWi
   calibrate_into(sink, run, cut, tokens, opened, statistics, observer);
   sink.finish();
   shards.finish();
-  Calibrated found{shards.widths(), shards.output(), shards.layout(), {}, {}, {}, chosen, {}, 0.0};
+  Calibrated found{
+      shards.widths(), cut, shards.output(), shards.layout(), {}, {}, {}, chosen, {}, 0.0};
   if (run.root()) {
     found.junctions = report_junctions(opened.journal, shards.widths(), run.job.method.transport());
     for (int64_t j = 0; chosen && j < chosen->widths.mapped_count; ++j) {
@@ -199,6 +186,20 @@ Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal
 
 }  // namespace
 
+CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
+                               const CheckpointReader& reader, const TokenWindows& tokens,
+                               OpenedJournal& opened) {
+  const ResolvedJob& job = run.job;
+  CalibrationJob calibration{
+      config,         reader,           run.plan,   opened.journal,      opened.finished,
+      tokens.windows, map_options(job), job.widths, run.compute_dtype(), job.junction_groups};
+  calibration.map.decomposition_threads = opened.decomposition_threads;
+  calibration.shortcuts = job.shortcuts;
+  calibration.device = run.environment.device.device;
+  calibration.fold_dtype = fold_dtype(job.output_dtype);
+  return calibration;
+}
+
 OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
   const fs::path dir = run.environment.output.journal();
   if (run.root()) {
@@ -209,10 +210,14 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
           tokens.evaluation->windows.numel() - evaluation_tokens_at_once(run.job, run.config);
       bytes += kept_states_bytes(run.config, run.job, more);
     }
+    if (run.job.healing) {  // whose layers the journal has until the end
+      bytes += stored_parameters(run.config) * size_in_bytes(run.job.output_dtype);
+    }
     check_space(run.partial(), bytes);
   }
   return open_journal(run.comm, dir,
-                      job_fingerprint(run.job, tokens.calibration, run.source.files()),
+                      job_fingerprint(run.job, tokens.calibration,
+                                      tokens.healing.value_or(TokenWindows()), run.source.files()),
                       run.input_files(), run.job.widths.mapped_count, run.job.junction_groups,
                       run.environment.decomposition_threads);
 }

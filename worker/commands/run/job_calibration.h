@@ -5,6 +5,7 @@
 
 #include "job/plan/joint_allocation.h"
 #include "job/report/report.h"
+#include "worker/calibration/calibration.h"
 #include "worker/checkpoint/writer.h"
 #include "worker/commands/run/job_context.h"
 #include "worker/commands/run/resume.h"
@@ -15,6 +16,7 @@ namespace dotresize {
 /// What calibration has written, and what it has found.
 struct Calibrated {
   JunctionWidths widths;
+  ModelConfig cut;  ///< the dense model with the MLPs and value heads of the output
   ModelConfig output;
   ShardLayout layout;
   std::vector<JunctionReport> junctions;    ///< rank 0
@@ -26,6 +28,11 @@ struct Calibrated {
   std::optional<double> held_out_kl;
   double seconds = 0.0;
 };
+
+/// Of the source, or of the source with cut MLPs. References outlive what is returned.
+CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
+                               const CheckpointReader& reader, const TokenWindows& tokens,
+                               OpenedJournal& opened);
 
 /// The job's journal, once it is known that the disk has room for what comes. Collective.
 OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens);

@@ -56,6 +56,7 @@ struct JobTokens {
   TokenWindows calibration;              ///< without those held out
   at::Tensor all_windows;                ///< of the calibration
   std::optional<TokenWindows> held_out;  ///< of the calibration's (held_out.h)
+  std::optional<TokenWindows> healing;   ///< of a job that heals
   std::optional<TokenWindows> evaluation;
 };
 

@@ -27,6 +27,7 @@
 #include "worker/commands/run/job_calibration.h"
 #include "worker/commands/run/job_context.h"
 #include "worker/commands/run/job_evaluation.h"
+#include "worker/commands/run/job_healing.h"
 #include "worker/commands/run/output_model.h"
 #include "worker/commands/run/rank_summary.h"
 #include "worker/commands/run/resume.h"
@@ -68,13 +69,22 @@ JobTokens load_tokens(JobContext& run) {
                               run.environment.cache_dir,
                               run.job.memory.value_or(usable_memory_bytes()));
   };
-  JobTokens tokens{
-      load(run.job.calibration, {.calibration = true}), {}, std::nullopt, std::nullopt};
+  JobTokens tokens{load(run.job.calibration, {.calibration = true}),
+                   {},
+                   std::nullopt,
+                   std::nullopt,
+                   std::nullopt};
   if (run.job.evaluation) {
     TokenSource source = *run.job.evaluation;
     if (!source.seqlen) source.seqlen = tokens.calibration.windows.size(1);
     const TokenWindows* beside = run.job.evaluates_unused_windows ? &tokens.calibration : nullptr;
     tokens.evaluation = load(source, {.beside = beside});
+  }
+  if (run.job.healing) {
+    TokenSource source = run.job.calibration;
+    source.seqlen = tokens.calibration.windows.size(1);
+    source.samples = run.job.healing->samples;
+    tokens.healing = source.samples ? load(source, {.calibration = true}) : tokens.calibration;
   }
   tokens.all_windows = tokens.calibration.windows;
   tokens.held_out = take_held_out(run.job, tokens.calibration);
@@ -83,7 +93,9 @@ JobTokens load_tokens(JobContext& run) {
 
 std::vector<ProgressPhase> expected_phases_of(const JobContext& run, const JobTokens& tokens) {
   const JobSize size{tokens.calibration.windows.numel(),
-                     tokens.evaluation ? tokens.evaluation->windows.numel() : 0};
+                     tokens.evaluation ? tokens.evaluation->windows.numel() : 0,
+                     tokens.healing ? tokens.healing->windows.size(0) : 0,
+                     tokens.calibration.windows.size(1)};
   return expected_phases(run.config, run.job, run.plan, size, run.environment.device.facts());
 }
 
@@ -189,6 +201,7 @@ Report run_steps(JobContext& run) {
   const auto dense = evaluate_dense(run, tokens, opened.journal);
   BackgroundHashes of_inputs = hash_inputs(run);
   const Calibrated calibrated = calibrate(run, tokens, opened, statistics);
+  const std::vector<HealedLayerReport> healed = heal(run, tokens, opened, calibrated);
   BackgroundHashes of_shards(run.comm, shard_files(run, calibrated.layout));
   const auto compressed = evaluate_compressed(run, tokens, dense);
   const Hashes shards = gather(run, of_shards);
@@ -204,6 +217,11 @@ Report run_steps(JobContext& run) {
       gather_ranks(run.comm, run.plan, run.clock, run.environment.device);
   if (!run.root()) return {};
   Report report = make_report(run, tokens, calibrated, inputs);
+  if (tokens.healing) {
+    report.healed_layers = healed;
+    report.healing_tokens = tokens.healing->windows.numel();
+    report.fingerprints["healing_tokens"] = tokens.healing->fingerprint;
+  }
   if (dense) add_evaluation(report, dense->loss, *compressed);
   add_warnings(run, report);
   report.ranks = std::move(ranks);

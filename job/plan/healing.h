@@ -1,0 +1,52 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+#include "job/plan/token_windows.h"
+
+namespace dotresize {
+
+/// `heal`: each decoder layer of the output is distilled on its own (docs/method.md, "Healing").
+struct Healing {
+  std::optional<int64_t> samples;  ///< windows; absent: those of the calibration
+  int64_t epochs = 3;
+  double learning_rate = 3e-4;  ///< of the first step
+};
+
+/// Of so many windows those that layers are fitted to; the others are held out (an eighth, at least
+/// one).
+inline int64_t fitted_windows(int64_t windows) {
+  return windows == 1 ? 1 : windows - std::max<int64_t>(1, windows / 8);
+}
+
+/// Microbatches of these.
+inline int64_t fitted_microbatches(int64_t windows, int64_t seqlen) {
+  const int64_t samples = microbatch_samples(seqlen);
+  return (fitted_windows(windows) + samples - 1) / samples;
+}
+
+/// Tokens that a job counts while it heals one layer, whether or not it stops early; the last
+/// microbatch counts as a whole one.
+inline int64_t counted_healing_tokens(const Healing& healing, int64_t windows, int64_t seqlen) {
+  return healing.epochs * fitted_microbatches(windows, seqlen) * microbatch_samples(seqlen) *
+         seqlen;
+}
+
+/// Microbatches whose gradients make one step, of `microbatches` in an epoch. More keep more ranks
+/// busy and leave fewer steps; an epoch has about fourteen. It does not depend on the ranks, since
+/// the result must not.
+inline int64_t microbatches_per_step(int64_t microbatches) {
+  constexpr int64_t kStepsPerEpoch = 14;
+  constexpr int64_t kMost = 8;
+  return std::clamp<int64_t>(microbatches / kStepsPerEpoch, 1, kMost);
+}
+
+/// Steps of an epoch.
+inline int64_t steps_per_epoch(int64_t microbatches) {
+  const int64_t batch = microbatches_per_step(microbatches);
+  return (microbatches + batch - 1) / batch;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,239 @@
+#include "worker/healing/heal.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/core.h>
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "job/model/tensor_table.h"
+#include "job/plan/token_windows.h"
+#include "worker/calibration/fold_stage.h"
+#include "worker/healing/distill_layer.h"
+#include "worker/transformer/forward.h"
+#include "worker/transformer/load.h"
+#include "worker/transformer/sublayer_loader.h"
+
+namespace dotresize {
+namespace {
+
+std::string tensors_entry(int64_t layer) { return fmt::format("healed-{}", layer); }
+std::string report_entry(int64_t layer) { return fmt::format("healing-{}", layer); }
+
+/// The layers from the first one on that an interrupted run has distilled, as rank 0 sees it.
+int64_t healed_before(Communicator& comm, const Journal& journal) {
+  int64_t layers = 0;
+  while (journal.has(report_entry(layers))) ++layers;
+  return gather_numbers(comm, layers).front();
+}
+
+/// This rank's share of some windows on its way through both models.
+struct Streams {
+  Microbatches dense;
+  LayerTokens tokens;  ///< x: of the output
+
+  void set_targets(const at::Tensor& M) {
+    tokens.targets.clear();
+    for (const at::Tensor& batch : dense) {
+      tokens.targets.push_back(M.defined() ? at::matmul(batch, M) : batch);
+    }
+  }
+};
+
+class HealingRun {
+ public:
+  HealingRun(Communicator& comm, const HealingJob& job, const HealingObserver& observer,
+             PhaseClock& clock)
+      : comm_(comm),
+        job_(job),
+        observer_(observer),
+        clock_(clock),
+        device_(job.calibration.device),
+        dense_rotary_(rotary(job.dense_config)),
+        rotary_(rotary(job.output)),
+        dense_layers_(comm, job.dense, job.dense_config, compute_dtype(), device_),
+        folded_layers_(comm, job.folded, job.output, job.output_dtype, device_),
+        maps_(maps_of_output(comm, job.calibration, job.output, clock)),
+        fitted_(streams(job.fitted)),
+        held_out_(streams(job.held_out)),
+        found_(healed_before(comm, job.calibration.journal)) {}
+
+  HealedLayerReport heal(int64_t layer);
+
+ private:
+  /// Products of float16 have no gradient of their weights (half_product.h).
+  at::ScalarType compute_dtype() const {
+    const at::ScalarType dtype = job_.calibration.compute_dtype;
+    return dtype == at::kHalf ? at::kFloat : dtype;
+  }
+  RotaryTable rotary(const ModelConfig& config) const {
+    return to_device(make_rotary_table(config, job_.fitted.size(1)), device_);
+  }
+  Streams streams(const at::Tensor& windows) const;
+  void forward_dense(int64_t layer);
+  void forward(const LayerWeights& layer);
+  /// What the dense model's stream is multiplied with behind the layer; undefined: the identity.
+  at::Tensor map_behind();
+  HealedLayerReport distilled(int64_t layer, LayerWeights& weights);
+  HealedLayerReport found(int64_t layer, LayerWeights& weights) const;
+  int64_t tokens_per_microbatch() const {
+    return microbatch_samples(job_.fitted.size(1)) * job_.fitted.size(1);
+  }
+
+  Communicator& comm_;
+  const HealingJob& job_;
+  const HealingObserver& observer_;
+  PhaseClock& clock_;
+  at::Device device_;
+  RotaryTable dense_rotary_;
+  RotaryTable rotary_;
+  SublayerStream dense_layers_;
+  SublayerStream folded_layers_;
+  std::optional<AlignedMaps> maps_;
+  Streams fitted_;
+  Streams held_out_;
+  int64_t found_;  ///< layers
+};
+
+Streams HealingRun::streams(const at::Tensor& windows) const {
+  const PhaseClock::Scope scope(clock_, "read");
+  Streams streams;
+  for (const at::Tensor& ids : microbatches_of_rank(comm_, windows)) {
+    streams.dense.push_back(
+        embed_from(job_.dense, job_.dense_config, ids, compute_dtype(), device_));
+    streams.tokens.x.push_back(embed_from(job_.folded, job_.output, ids, compute_dtype(), device_));
+  }
+  streams.tokens.first = first_microbatch(comm_, windows);
+  streams.tokens.count = count_microbatches(windows);
+  return streams;
+}
+
+/// Through the dense layer, whose experts are noted.
+void HealingRun::forward_dense(int64_t layer) {
+  const SublayerWeights attention = dense_layers_.next();
+  const SublayerWeights mlp = dense_layers_.next();
+  const PhaseClock::Scope scope(clock_, "forward");
+  const ModelConfig& config = job_.dense_config;
+  const bool mixture = config.is_mixture(2 * layer + 1);
+  for (Streams* streams : {&fitted_, &held_out_}) {
+    streams->tokens.experts.clear();
+    for (at::Tensor& batch : streams->dense) {
+      batch = sublayer_forward(config, attention, dense_rotary_, batch);
+      if (mixture) streams->tokens.experts.push_back(chosen_experts(config, mlp, batch));
+      batch = sublayer_forward(config, mlp, dense_rotary_, batch);
+    }
+  }
+}
+
+void HealingRun::forward(const LayerWeights& layer) {
+  const PhaseClock::Scope scope(clock_, "forward");
+  for (Streams* streams : {&fitted_, &held_out_}) {
+    for (at::Tensor& batch : streams->tokens.x) {
+      batch = layer_forward(job_.output, layer, rotary_, batch);
+    }
+  }
+}
+
+at::Tensor HealingRun::map_behind() {
+  if (!maps_) return {};
+  maps_->next();
+  maps_->next();
+  const at::Tensor M = maps_->map().M;
+  return M.defined() ? M.to(at::kFloat) : M;
+}
+
+HealedLayerReport HealingRun::distilled(int64_t layer, LayerWeights& weights) {
+  const at::Tensor M = map_behind();
+  fitted_.set_targets(M);
+  held_out_.set_targets(M);
+  const PhaseClock::Scope scope(clock_, "heal", fmt::format("layers.{}", layer));
+  const int64_t all = job_.options.epochs * fitted_.tokens.count;
+  int64_t seen = 0;
+  const auto microbatches_seen = [&](int64_t microbatches) {
+    seen += microbatches;
+    observer_.tokens_seen(microbatches * tokens_per_microbatch());
+  };
+  const DistilledLayer result = distill_layer(
+      comm_, {job_.output, rotary_, weights, fitted_.tokens, held_out_.tokens, job_.options,
+              device_, job_.output_dtype, compute_dtype(), microbatches_seen});
+  microbatches_seen(all - seen);  // after which it has stopped
+  weights = result.weights;
+  HealedLayerReport report{fmt::format("layers.{}", layer), result.folded_error, result.error,
+                           result.epochs};
+  if (rank_in_turn(comm_, layer) != comm_.rank()) return report;
+  Journal& journal = job_.calibration.journal;
+  if (result.epochs > 0) {
+    std::map<std::string, at::Tensor> tensors;
+    const std::vector<std::string> names = trained_names(job_.output, layer);
+    const std::vector<at::Tensor> trained = trained_tensors(weights);
+    for (size_t i = 0; i < names.size(); ++i) tensors.emplace(names[i], trained.at(i).cpu());
+    journal.put(tensors_entry(layer), tensors);
+  }
+  journal.put_value(report_entry(layer), to_json(report));
+  return report;
+}
+
+HealedLayerReport HealingRun::found(int64_t layer, LayerWeights& weights) const {
+  const Journal& journal = job_.calibration.journal;
+  HealedLayerReport report = healed_layer_report_from_json(journal.value(report_entry(layer)));
+  observer_.tokens_seen(job_.options.epochs * fitted_.tokens.count * tokens_per_microbatch());
+  if (report.epochs == 0) return report;
+  const std::map<std::string, at::Tensor> tensors = journal.get(tensors_entry(layer));
+  const std::vector<std::string> names = trained_names(job_.output, layer);
+  const std::vector<at::Tensor> trained = trained_tensors(weights);
+  for (size_t i = 0; i < names.size(); ++i) at::Tensor(trained.at(i)).copy_(tensors.at(names[i]));
+  return report;
+}
+
+HealedLayerReport HealingRun::heal(int64_t layer) {
+  forward_dense(layer);
+  LayerWeights weights = copy_of({folded_layers_.next(), folded_layers_.next()}, job_.output_dtype);
+  const bool is_found = layer < found_;
+  HealedLayerReport report = is_found ? found(layer, weights) : distilled(layer, weights);
+  if (is_found && maps_) map_behind();
+  forward(copy_of(weights, compute_dtype()));
+  observer_.layer_healed(report, is_found);
+  return report;
+}
+
+}  // namespace
+
+std::vector<HealedLayerReport> heal_layers(Communicator& comm, const HealingJob& job,
+                                           const HealingObserver& observer, PhaseClock& clock) {
+  const c10::InferenceMode with_autograd(false);
+  const c10::NoGradGuard no_gradients;
+  HealingRun run(comm, job, observer, clock);
+  std::vector<HealedLayerReport> layers;
+  for (int64_t layer = 0; layer < job.output.num_layers; ++layer) layers.push_back(run.heal(layer));
+  comm.barrier();  // every layer is in the journal
+  return layers;
+}
+
+void write_healed_layers(Communicator& comm, const Journal& journal, const ModelConfig& output,
+                         const std::vector<HealedLayerReport>& layers,
+                         const std::filesystem::path& dir, const ShardLayout& layout) {
+  std::vector<int64_t> mine;
+  std::set<std::string> names;
+  for (int64_t layer = 0; layer < std::ssize(layers); ++layer) {
+    const bool healed = layers[static_cast<size_t>(layer)].epochs > 0;
+    if (!healed || rank_in_turn(comm, layer) != comm.rank()) continue;
+    mine.push_back(layer);
+    names.merge([&] {
+      const std::vector<std::string> trained = trained_names(output, layer);
+      return std::set<std::string>(trained.begin(), trained.end());
+    }());
+  }
+  ShardWriter writer(dir, layout, names);
+  for (const int64_t layer : mine) {
+    for (const auto& [name, tensor] : journal.get(tensors_entry(layer))) writer.write(name, tensor);
+  }
+  writer.finish();
+  comm.barrier();
+}
+
+}  // namespace dotresize

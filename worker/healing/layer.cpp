@@ -1,0 +1,56 @@
+#include "worker/healing/layer.h"
+
+#include <ATen/ATen.h>
+
+#include "job/model/tensor_table.h"
+#include "worker/transformer/forward.h"
+
+namespace dotresize {
+namespace {
+
+bool is_trained(TensorRole role) {
+  return role == TensorRole::kInProjWeight || role == TensorRole::kInProjBias ||
+         role == TensorRole::kOutProjWeight || role == TensorRole::kOutProjBias;
+}
+
+SublayerWeights copy_of(SublayerWeights weights, at::ScalarType dtype) {
+  for_each_tensor(weights, [&](at::Tensor& tensor) {
+    tensor = tensor.to(dtype, /*non_blocking=*/false, /*copy=*/true).contiguous();
+  });
+  return weights;
+}
+
+}  // namespace
+
+LayerWeights copy_of(const LayerWeights& layer, at::ScalarType dtype) {
+  return {copy_of(layer.attention, dtype), copy_of(layer.mlp, dtype)};
+}
+
+std::vector<at::Tensor> trained_tensors(const LayerWeights& layer) {
+  std::vector<at::Tensor> tensors;
+  for (const SublayerWeights* sublayer : {&layer.attention, &layer.mlp}) {
+    for_each_slot(*sublayer, [&](TensorRole role, size_t, const at::Tensor& tensor) {
+      if (is_trained(role) && tensor.defined()) tensors.push_back(tensor);
+    });
+  }
+  return tensors;
+}
+
+std::vector<std::string> trained_names(const ModelConfig& config, int64_t layer) {
+  std::vector<std::string> names;
+  for (const int64_t sublayer : {2 * layer, 2 * layer + 1}) {
+    for (const StoredTensor& stored : sublayer_tensors(config, sublayer)) {
+      if (is_trained(stored.role)) names.push_back(stored.name);
+    }
+  }
+  return names;
+}
+
+at::Tensor layer_forward(const ModelConfig& config, const LayerWeights& layer,
+                         const RotaryTable& rotary, const at::Tensor& x,
+                         const at::Tensor& experts) {
+  const at::Tensor between = sublayer_forward(config, layer.attention, rotary, x);
+  return sublayer_forward(config, layer.mlp, rotary, between, nullptr, nullptr, experts);
+}
+
+}  // namespace dotresize
