@@ -18,6 +18,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "remote"))
 from services import BUCKET, S3, Hub  # noqa: E402
 
 Job = jobs_pb2.Job
+ALL_CASES = bool(os.environ.get("DOTRESIZE_ALL_CASES"))
 MODEL = SOURCE / "examples/docs-llama"
 IN, OUT = f"s3://{BUCKET}/in/docs-llama", f"s3://{BUCKET}/out/small"
 
@@ -154,6 +155,7 @@ def test_a_resumed_job_reads_the_commit_that_it_read_before(make_server, hub, tm
     assert started() == second
 
 
+@pytest.mark.skipif(not ALL_CASES, reason="two jobs of many seconds")
 def test_a_push_takes_no_ranks_and_can_be_cancelled(make_server, s3, tmp_path):
     server = make_server("--allow-remote", "s3://", "--max-ranks", "1", **s3.environment)
     s3.hold.clear()
@@ -200,14 +202,13 @@ def client_python(tmp_path):
     source = tmp_path / "source"
     shutil.copytree(SOURCE / "client/python", source / "client/python", ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
     shutil.copytree(SOURCE / "proto", source / "proto")
-    fetches = bool(os.environ.get("DOTRESIZE_ALL_CASES"))
-    venv.create(tmp_path / "venv", with_pip=fetches)
+    venv.create(tmp_path / "venv", with_pip=ALL_CASES)
     python = tmp_path / "venv/bin/python"
 
     def pip(interpreter, *arguments):
         done = subprocess.run([interpreter, "-m", "pip", "--disable-pip-version-check", *arguments], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
-    if fetches:
+    if ALL_CASES:
         pip(python, "install", source / "client/python")
         return python
     pip(sys.executable, "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", tmp_path, source / "client/python")
