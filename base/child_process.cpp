@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <optional>
 #include <system_error>
@@ -24,6 +25,7 @@ namespace {
 
 constexpr size_t kMaxKeptOutput = size_t{64} * 1024;
 constexpr size_t kMaxCapturedOutput = size_t{64} << 20;
+constexpr std::chrono::seconds kStopPatience{5};  // then SIGKILL
 
 void require(int error, const std::string& what) {
   if (error != 0) throw std::system_error(error, std::generic_category(), what);
@@ -89,14 +91,21 @@ ProgramMissing cannot_start(const std::string& program) {
 /// A child with a process group of its own that is read and waited for.
 class WatchedChild {
  public:
-  /// `signals` are blocked: those that end the child, and SIGCHLD.
-  WatchedChild(pid_t pid, const sigset_t& signals, UniqueFd standard_output,
+  /// `signals`: a signalfd of those that end the child, and of SIGCHLD; may be empty.
+  WatchedChild(pid_t pid, UniqueFd signals, std::stop_token stop, UniqueFd standard_output,
                UniqueFd standard_error)
       : pid_(pid),
-        signals_(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK)),
-        streams_{std::move(standard_output), std::move(standard_error)} {
-    require(signals_ ? 0 : errno, "signalfd");
+        signals_(std::move(signals)),
+        stop_(std::move(stop)),
+        streams_{std::move(standard_output), std::move(standard_error)} {}
+  /// Kills a child that nobody has waited for.
+  ~WatchedChild() {
+    if (status_) return;
+    ::kill(pid_, SIGKILL);
+    wait_for_child(pid_);
   }
+  WatchedChild(const WatchedChild&) = delete;
+  WatchedChild& operator=(const WatchedChild&) = delete;
 
   /// Until it has ended and all that it wrote is read; returns its exit code.
   int wait(ProgramOutput& output) {
@@ -111,10 +120,12 @@ class WatchedChild {
         if (status_) break;
         output.tick();
       }
-      if (ready <= 0) continue;
-      if (polled[1].revents != 0) read(0, output);
-      if (polled[2].revents != 0) read(1, output);
-      if (polled[0].revents != 0) take_signals();
+      if (ready > 0 && polled[1].revents != 0) read(0, output);
+      if (ready > 0 && polled[2].revents != 0) read(1, output);
+      if (ready > 0 && polled[0].revents != 0) take_signals();
+      if (!status_ && stop_.stop_requested()) press();
+      int status = 0;
+      if (!status_ && ::waitpid(pid_, &status, WNOHANG) == pid_) status_ = status;
     }
     return stopped_ ? kExitCancelled : exit_code_of(*status_);
   }
@@ -135,20 +146,59 @@ class WatchedChild {
   void take_signals() {
     signalfd_siginfo signal = {};
     while (::read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
-      if (signal.ssi_signo == SIGCHLD || stopped_ || status_) continue;
-      stopped_ = true;
-      ::kill(pid_, SIGTERM);
+      if (signal.ssi_signo == SIGCHLD || status_) continue;
+      ask_to_end();
     }
-    int status = 0;
-    if (!status_ && ::waitpid(pid_, &status, WNOHANG) == pid_) status_ = status;
+  }
+
+  void ask_to_end() {
+    if (stopped_) return;
+    stopped_ = std::chrono::steady_clock::now();
+    ::kill(pid_, SIGTERM);
+  }
+
+  void press() {
+    ask_to_end();
+    if (std::chrono::steady_clock::now() > *stopped_ + kStopPatience) ::kill(pid_, SIGKILL);
   }
 
   pid_t pid_;
   UniqueFd signals_;
+  std::stop_token stop_;
   std::array<UniqueFd, 2> streams_;  ///< its standard output and error; empty once they have ended
   std::optional<int> status_;        ///< as of waitpid, once it has ended
-  bool stopped_ = false;
+  std::optional<std::chrono::steady_clock::time_point> stopped_;  ///< since then it is to end
 };
+
+/// Keeps signals from this thread for the object's lifetime.
+class BlockedSignals {
+ public:
+  explicit BlockedSignals(const sigset_t& signals) { sigprocmask(SIG_BLOCK, &signals, &previous_); }
+  ~BlockedSignals() { sigprocmask(SIG_SETMASK, &previous_, nullptr); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+  const sigset_t& previous() const { return previous_; }
+
+ private:
+  sigset_t previous_ = {};
+};
+
+/// `signals`, empty or a signalfd, and `stop` end the child, which has these signals blocked.
+int run_watched(const std::vector<std::string>& command, ProgramOutput& output,
+                const sigset_t& blocked, UniqueFd signals, const std::stop_token& stop) {
+  Pipe out = make_pipe();
+  Pipe err = make_pipe();
+  const pid_t pid = start_in_group(command, blocked, out.write_end.get(), err.write_end.get());
+  out.write_end = UniqueFd();
+  err.write_end = UniqueFd();
+  WatchedChild child(pid, std::move(signals), stop, std::move(out.read_end),
+                     std::move(err.read_end));
+  const int code = child.wait(output);
+  if (code == kExitCannotExecute) {
+    throw ProgramMissing("cannot start " + command.front() + ": is it installed?");
+  }
+  return code;
+}
 
 }  // namespace
 
@@ -308,20 +358,17 @@ pid_t start_in_group(const std::vector<std::string>& command, const sigset_t& si
 
 int run_program(const std::vector<std::string>& command, ProgramOutput& output) {
   const sigset_t watched = child_signals();
-  sigset_t previous;
-  sigprocmask(SIG_BLOCK, &watched, &previous);
-  Pipe out = make_pipe();
-  Pipe err = make_pipe();
-  const pid_t pid = start_in_group(command, previous, out.write_end.get(), err.write_end.get());
-  out.write_end = UniqueFd();
-  err.write_end = UniqueFd();
-  WatchedChild child(pid, watched, std::move(out.read_end), std::move(err.read_end));
-  const int code = child.wait(output);
-  sigprocmask(SIG_SETMASK, &previous, nullptr);
-  if (code == kExitCannotExecute) {
-    throw ProgramMissing("cannot start " + command.front() + ": is it installed?");
-  }
-  return code;
+  UniqueFd signals(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
+  require(signals ? 0 : errno, "signalfd");
+  const BlockedSignals blocked(watched);
+  return run_watched(command, output, blocked.previous(), std::move(signals), {});
+}
+
+int run_program(const std::vector<std::string>& command, ProgramOutput& output,
+                const std::stop_token& stop) {
+  sigset_t none;
+  sigemptyset(&none);
+  return run_watched(command, output, none, UniqueFd(), stop);
 }
 
 }  // namespace dotresize

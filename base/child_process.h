@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -106,5 +107,10 @@ class ProgramOutput {
 /// for it, and the result is then kExitCancelled. It does not outlive this program. Throws
 /// ProgramMissing. Call before any other thread is started.
 int run_program(const std::vector<std::string>& command, ProgramOutput& output);
+
+/// The same for a program with other threads: `stop` takes the place of signals, and becomes
+/// SIGKILL after five seconds. The child does not outlive this thread.
+int run_program(const std::vector<std::string>& command, ProgramOutput& output,
+                const std::stop_token& stop);
 
 }  // namespace dotresize

@@ -12,6 +12,8 @@ inline constexpr char kRankFailed[] = "RANK_FAILED";
 inline constexpr char kRankKilled[] = "RANK_KILLED";
 inline constexpr char kLaunchFailed[] = "LAUNCH_FAILED";
 inline constexpr char kLost[] = "LOST";
+inline constexpr char kFetchFailed[] = "FETCH_FAILED";
+inline constexpr char kPushFailed[] = "PUSH_FAILED";
 
 /// The failure of a job, or of one of its ranks.
 struct Failure {

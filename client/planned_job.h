@@ -25,9 +25,8 @@ struct PlanRequest {
 };
 
 struct PlannedJob {
-  JobFile file;         ///< with copies in the place of what lies elsewhere
-  v1::JobSpec given;    ///< as the file has it
-  RemoteCopies copies;  ///< of what lies elsewhere
+  JobFile file;       ///< with copies in the place of what lies elsewhere
+  v1::JobSpec given;  ///< as the file has it
   std::vector<HeldCopy> held;
   ModelConfig model;
   ResolvedJob job;

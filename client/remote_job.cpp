@@ -30,7 +30,6 @@ TransferResult transfer(const std::string& phase, const std::vector<std::string>
       [&] { display->tick(); });
   const int exit_code = run_program(command, output);
   display->clear();
-  if (exit_code == kExitCancelled) throw TransferError(kCancelled, phase + ": cancelled");
   return output.result(exit_code);
 }
 
@@ -40,7 +39,7 @@ auto with_key(const JobFile& file, const std::string& key, const Body& body) {
   try {
     return body();
   } catch (const TransferError& error) {
-    if (error.code() == kCancelled) throw;
+    if (error.code() == TransferError::kCancelled) throw;
     throw TransferError(error.code(), located(file, key, error.code() + ": " + error.what()));
   }
 }
@@ -49,20 +48,21 @@ auto with_key(const JobFile& file, const std::string& key, const Body& body) {
 
 void fetch_inputs(const PlanRequest& request, PlannedJob& planned) {
   planned.given = planned.file.spec;
+  RemoteCopies copies;
   for (const RemoteInput& input : remote_inputs(planned.given, !request.for_run)) {
     with_key(planned.file, input.key, [&] {
       const TransferResult copy =
           transfer("fetch", fetch_command(input.url, input.kind, request.remote));
       planned.held.emplace_back(copy.path);
-      planned.copies[input.url] = copy;
+      copies[input.url] = copy;
     });
   }
-  localize(planned.file.spec, planned.copies, request.remote);
+  localize(planned.file.spec, copies, request.remote);
 }
 
 int exit_code_of(const TransferError& error) {
   const std::string& code = error.code();
-  if (code == kCancelled) return kExitCancelled;
+  if (code == TransferError::kCancelled) return kExitCancelled;
   if (code == TransferError::kNetwork || code == "NO_SPACE") return kExitTryAgain;
   if (code == "NO_CREDENTIALS" || code == "NO_PERMISSION") return kExitDenied;
   return code == "FAILED" ? kExitJobFailed : kExitBadData;
@@ -71,7 +71,6 @@ int exit_code_of(const TransferError& error) {
 RemoteOutput::RemoteOutput(const PlannedJob& planned, const RemoteCache& cache)
     : url_(planned.given.output().path()),
       overwrite_(planned.given.output().overwrite()),
-      names_(shown_paths(planned.copies, planned.given, cache)),
       job_(job_spec_to_json(planned.file.spec)),
       path_(cache.output_for(url_)),
       job_file_(path_.parent_path() / kJobFile) {}
@@ -99,7 +98,7 @@ void RemoteOutput::prepare() const {
 }
 
 std::string RemoteOutput::push() const {
-  const TransferResult pushed = transfer("push", push_command(path_, url_, overwrite_, names_));
+  const TransferResult pushed = transfer("push", push_command(path_, url_, overwrite_));
   fs::remove_all(path_.parent_path());
   return fmt::format("{} ({})", url_, pushed.revision);
 }

@@ -7,12 +7,8 @@
 namespace dotresize {
 
 /// Fetches what the job reads from elsewhere, with progress on stderr, holds it in the cache, and
-/// puts the copies in its place. Throws as TransferOutput::result; TransferError with the code
-/// kCancelled after a signal.
+/// puts the copies in its place. Throws as TransferOutput::result.
 void fetch_inputs(const PlanRequest& request, PlannedJob& planned);
-
-/// TransferError.code of what a signal has ended.
-inline constexpr char kCancelled[] = "CANCELLED";
 
 /// The exit code for a transfer that has failed.
 int exit_code_of(const TransferError& error);
@@ -34,7 +30,6 @@ class RemoteOutput {
  private:
   std::string url_;
   bool overwrite_;
-  std::vector<ShownPath> names_;
   std::string job_;                 ///< as a job file, with the copies that it reads
   std::filesystem::path path_;      ///< where it is made
   std::filesystem::path job_file_;  ///< beside it: of which job it is

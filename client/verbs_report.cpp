@@ -72,7 +72,7 @@ ReportedModel find_report(const std::string& what, const CommonOptions& common) 
     throw InputError(file.string() + ": no such file here" +
                      (fs::is_directory(what)
                           ? "; is this a model that dotresize wrote?"
-                          : "; `dotresize status " + what + "` shows what the server knows"));
+                          : "; `dotresize fetch " + what + " DIR` brings it here"));
   }
   return {model_dir, file, read_report_summary(model_dir)};
 }

@@ -4,13 +4,14 @@ plots perplexity over size, and lets the best model that is small enough write a
     .venv/bin/python examples/pipeline.py HOST:PORT JOB.yaml [--methods M ...] [--sizes X ...] [--max-size X]
 
 The server is on the same file system: outputs go beside the job's output.path, as PATH-METHOD-SIZE. In a notebook, call
-the functions one by one. Needs matplotlib and transformers (.venv/ has them).
+the functions one by one. Needs the client (pip install ./client/python), matplotlib and transformers (.venv/ has these two).
 """
-import os, pathlib, sys, uuid
+import os, sys, uuid
 import grpc
-from submit import BadJobFile, Parser, connect, explain, follow, messages, read_job, specs  # examples/submit.py
+from dotresize.client import JobFailed, read_job
+from dotresize.v1 import job_pb2 as specs, jobs_pb2 as messages
+from submit import Parser, add_connection, connect  # examples/submit.py
 
-SUCCEEDED = messages.Job.SUCCEEDED
 INTERRUPTED = 130
 
 
@@ -29,28 +30,28 @@ def variants(base, methods, sizes):
             yield {"method": method, "size": f"{size:g}"}, spec
 
 
-def submit_all(jobs, identity, run, settings):
+def submit_all(client, run, settings):
     """A job for each. Under the same name of the run these are the same jobs, however often this is called; the label
     finds them: dotresize list --label run=NAME."""
-    made = []
-    for labels, spec in settings:
-        request = messages.CreateJobRequest(spec=spec, request_id=f"{run}-{labels['method']}-{labels['size']}")
-        request.options.labels.update({"run": run, **labels})
-        made.append(jobs.CreateJob(request, metadata=identity))
-    return made
+    return [client.submit(spec, f"{run}-{labels['method']}-{labels['size']}", labels={"run": run, **labels})
+            for labels, spec in settings]
 
 
-def follow_all(jobs, identity, submitted):
-    """The jobs as they have ended, followed in turn: a stream begins with what has happened before it, and survives
-    restarts of the server."""
-    return [follow(jobs, identity, job.id) for job in submitted]
+def follow(client, job_id):
+    """The job as it has ended."""
+    def tell(progress):
+        print(f"{job_id} {progress.fraction:4.0%} {progress.phase}", file=sys.stderr)
+    try:
+        return client.wait(job_id, tell)
+    except JobFailed as failed:
+        return failed.job
 
 
 def results_of(ended):
     """A row for each job that has succeeded; the others are told."""
     rows = []
     for job in ended:
-        if job.state != SUCCEEDED:
+        if job.state != messages.Job.SUCCEEDED:
             print(f"{job.spec.name}: {messages.Job.State.Name(job.state)} {job.error.message}", file=sys.stderr)
             continue
         dense, compressed = job.result.dense, job.result.compressed
@@ -99,8 +100,8 @@ def generate(path, prompt, new_tokens=40):
 
 def parse_arguments():
     parser = Parser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("server", metavar="HOST:PORT")
-    parser.add_argument("job", type=pathlib.Path, metavar="JOB.yaml", help="with an evaluation")
+    add_connection(parser)
+    parser.add_argument("job", metavar="JOB.yaml", help="with an evaluation")
     parser.add_argument("--methods", nargs="+", default=["slicegpt", "pca_dotresize"], metavar="M",
                         choices=specs.Method.Name.keys())
     parser.add_argument("--sizes", nargs="+", type=float, default=[0.9, 0.8, 0.7], metavar="X")
@@ -108,8 +109,6 @@ def parse_arguments():
     parser.add_argument("--run", default=str(uuid.uuid4()), help="name of this run: the same one gives the same jobs")
     parser.add_argument("--plot", default="sizes.svg", metavar="FILE")
     parser.add_argument("--prompt", default="The with statement", metavar="TEXT")
-    for option in ("tls-ca", "cert", "key"):
-        parser.add_argument(f"--{option}", default=os.environ.get("DOTRESIZE_" + option.upper().replace("-", "_")))
     return parser.parse_args()
 
 
@@ -118,13 +117,13 @@ def main():
     try:
         base = read_job(arguments.job)
         if not base.HasField("evaluation"):
-            raise BadJobFile(f"{arguments.job}: evaluation: required, the jobs are compared by their perplexity")
-        jobs, identity = connect(arguments)
-        submitted = submit_all(jobs, identity, arguments.run, variants(base, arguments.methods, arguments.sizes))
-        rows = results_of(follow_all(jobs, identity, submitted))
+            raise ValueError(f"{arguments.job}: evaluation: required, the jobs are compared by their perplexity")
+        with connect(arguments) as client:
+            submitted = submit_all(client, arguments.run, variants(base, arguments.methods, arguments.sizes))
+            rows = results_of([follow(client, job.id) for job in submitted])
     except grpc.RpcError as error:
-        sys.exit(f"pipeline.py: error: {explain(error)}")
-    except (BadJobFile, OSError) as error:
+        sys.exit(f"pipeline.py: error: {error.details() or error.code().name}")
+    except (ValueError, OSError) as error:  # BadJob; a token without TLS
         sys.exit(f"pipeline.py: error: {error}")
     except KeyboardInterrupt:
         print(f"pipeline.py: interrupted; the jobs go on: --run {arguments.run} finds them again", file=sys.stderr)

@@ -55,10 +55,14 @@ is_current() {  # FOLDER REQUIREMENTS
 
 # uv downloads and unpacks several packages at once, in less than half of pip's time. It uses pip's index and certificates.
 install_python_packages() {  # OPTIONS OF uv pip install...
-  local python=$root/.venv/bin/python index options=(--quiet --system-certs --python "$root/.venv/bin/python")
+  local python=$root/.venv/bin/python index extra options=(--quiet --system-certs --python "$root/.venv/bin/python")
   "$python" -m pip install --disable-pip-version-check -q --no-compile "$(grep '^uv==' "$root/requirements.txt")"
   index=${PIP_INDEX_URL:-$("$python" -m pip config get global.index-url 2>/dev/null || true)}
+  extra=${PIP_EXTRA_INDEX_URL:-$("$python" -m pip config get global.extra-index-url 2>/dev/null || true)}
   [[ -z $index ]] || options+=(--default-index "$index")
+  # As pip does: the newest of all indexes, not the first index that knows the package.
+  [[ -z $extra ]] || options+=(--index-strategy unsafe-best-match)
+  for extra in $extra; do options+=(--extra-index-url "$extra"); done
   [[ -z ${PIP_FIND_LINKS:-} ]] || options+=(--find-links "$PIP_FIND_LINKS")
   [[ -z ${PIP_CERT:-} ]] || options+=(--cert "$PIP_CERT")
   UV_HTTP_TIMEOUT=${UV_HTTP_TIMEOUT:-180} "$root/.venv/bin/uv" pip install "${options[@]}" "$@"

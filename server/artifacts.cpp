@@ -13,8 +13,10 @@
 #include "base/sha256_sums.h"
 #include "job/page/page.h"
 #include "job/spec/job_state.h"
+#include "job/spec/remote_url.h"
 #include "job/sweep/variant_paths.h"
 #include "server/api_error.h"
+#include "server/job_result.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;
@@ -23,7 +25,6 @@ namespace {
 constexpr char kLog[] = "log";
 constexpr char kJobFile[] = "job.json";
 constexpr char kPlan[] = "plan.txt";
-constexpr char kModelCard[] = "README.md";
 constexpr int64_t kMaxHashedBytes = int64_t{1} << 30;
 
 /// Opened by its own name: the state directory is nobody else's.
@@ -40,12 +41,14 @@ bool is_result(const std::string& name) {
   return name == kModelCard || name == of_report + kReportFile || name == of_report + kPageFile;
 }
 
-/// The directory of this attempt's output; none if something else lies there by now.
+/// The directory of the job's output, or of what is kept of one that was pushed; none if something
+/// else lies there by now.
 PinnedDirectory output_of(const v1::Job& job, const fs::path& path) {
   PinnedDirectory output(path);
   if (!output || job.has_sweep()) return output;
   const std::optional<OutputOwner> owner = owner_of_output(output.path());
-  const bool own = owner && owner->job_id == job.id() && owner->attempt == job.attempt();
+  // A push may be a later attempt than the one that has made the output.
+  const bool own = owner && owner->job_id == job.id();
   return own ? std::move(output) : PinnedDirectory();
 }
 
@@ -76,13 +79,13 @@ JobArtifacts::JobArtifacts(const v1::Job& job, ArtifactSources sources)
                        "; it has files to fetch once it has ended",
                    {{"id", job.id()}});
   }
-  output_ = output_of(job, sources_.output);
+  output_ = output_of(job, reported_in(job, sources_.folder, sources_.output));
   add_of_job();
   if (!output_) return;
   if (job.has_sweep()) {
     add_of_sweep();
   } else if (job.state() == v1::Job::SUCCEEDED) {
-    add_of_model();
+    add_of_model(/*whole=*/!is_remote(job.spec().output().path()));
   }
 }
 
@@ -104,7 +107,7 @@ void JobArtifacts::add_of_sweep() {
   }
 }
 
-void JobArtifacts::add_of_model() {
+void JobArtifacts::add_of_model(bool whole) {
   std::vector<std::string> problems;  // lines that name nothing that can be fetched
   std::map<std::string, std::string> sums;
   try {
@@ -117,6 +120,7 @@ void JobArtifacts::add_of_model() {
   for (const auto& [name, sha256] : sums) {
     if (is_result(name)) entries_.push_back({name, Part::kResult, sha256});
   }
+  if (!whole) return;
   for (const auto& [name, sha256] : sums) {
     if (!is_result(name)) entries_.push_back({name, Part::kModel, sha256});
   }

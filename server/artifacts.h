@@ -72,7 +72,8 @@ class JobArtifacts {
  private:
   void add_of_job();
   void add_of_sweep();
-  void add_of_model();
+  /// `whole`: also what is the model's alone.
+  void add_of_model(bool whole);
 
   ArtifactSources sources_;
   PinnedDirectory output_;

@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include <semaphore>
-#include <stdexcept>
-#include <type_traits>
 #include <utility>
 
 #include "server/files.h"
@@ -44,42 +42,28 @@ class BoundedPool final : public httplib::TaskQueue {
   httplib::ThreadPool pool_{kThreads};
 };
 
-/// Serves each connection within the limits.
-template <class Base>
-class LimitedServer final : public Base {
+/// Serves each connection within the limits, and with the certificate that there is when it comes.
+class LimitedServer final : public httplib::Server {
  public:
-  using Base::Base;
+  explicit LimitedServer(const Certificates& certificates) : certificates_(certificates) {}
 
  private:
   bool process_and_close_socket(socket_t socket) override {
     bool answered = false;
     {
-      HttpConnection connection(socket, context(), kLimits);
+      const std::shared_ptr<const TlsContent> tls = certificates_.current();
+      HttpConnection connection(socket, tls ? tls->context.get() : nullptr, kLimits);
       bool closed = false;
       answered = connection.handshake() &&
-                 this->process_request(connection, /*close_connection=*/true, closed, nullptr);
+                 process_request(connection, /*close_connection=*/true, closed, nullptr);
     }
     ::shutdown(socket, SHUT_RDWR);
     ::close(socket);
     return answered;
   }
 
-  SSL_CTX* context() const {
-    if constexpr (std::is_same_v<Base, httplib::SSLServer>) return this->ssl_context();
-    return nullptr;
-  }
+  const Certificates& certificates_;
 };
-
-std::unique_ptr<httplib::Server> make_server(const TlsFiles& tls) {
-  if (tls.certificate.empty()) return std::make_unique<LimitedServer<httplib::Server>>();
-  auto server =
-      std::make_unique<LimitedServer<httplib::SSLServer>>(tls.certificate.c_str(), tls.key.c_str());
-  if (!server->is_valid()) {
-    throw std::runtime_error("--http: " + tls.certificate.string() + " and " + tls.key.string() +
-                             " cannot be used for HTTPS");
-  }
-  return server;
-}
 
 void set_limits(httplib::Server& server) {
   server.new_task_queue = [] { return new BoundedPool; };
@@ -118,9 +102,11 @@ void show_health(const std::vector<HealthCheck>& checks, httplib::Response& resp
 
 }  // namespace
 
-HttpServer::HttpServer(const Endpoint& endpoint, const TlsFiles& tls, CallGate& gate,
+HttpServer::HttpServer(const Endpoint& endpoint, const Certificates& certificates, CallGate& gate,
                        HttpContent content)
-    : gate_(gate), content_(std::move(content)), server_(make_server(tls)) {
+    : gate_(gate),
+      content_(std::move(content)),
+      server_(std::make_unique<LimitedServer>(certificates)) {
   set_limits(*server_);
   add_pages();
   std::string host = endpoint.host;
@@ -131,7 +117,7 @@ HttpServer::HttpServer(const Endpoint& endpoint, const TlsFiles& tls, CallGate& 
   if (port < 0) {
     throw_errno("--http: cannot listen on " + endpoint.host + ":" + std::to_string(endpoint.port));
   }
-  url_ = (tls.certificate.empty() ? "http://" : "https://") + endpoint.host + ":" +
+  url_ = (certificates.are_used() ? "https://" : "http://") + endpoint.host + ":" +
          std::to_string(port);
   thread_ = std::thread([this] { server_->listen_after_bind(); });
   while (!server_->is_running()) std::this_thread::yield();  // stop() does nothing before

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "server/call_gate.h"
-#include "server/credentials.h"
+#include "server/certificates.h"
 #include "server/endpoint.h"
 
 namespace httplib {
@@ -38,9 +38,10 @@ struct HttpContent {
 /// and the pages of `add_pages`.
 class HttpServer {
  public:
-  /// Listens until the end of the object. `gate` outlives it. Throws std::runtime_error if the
-  /// address is not available or the certificate cannot be used.
-  HttpServer(const Endpoint& endpoint, const TlsFiles& tls, CallGate& gate, HttpContent content);
+  /// Listens until the end of the object, which `certificates` and `gate` outlive. Throws
+  /// std::runtime_error if the address is not available.
+  HttpServer(const Endpoint& endpoint, const Certificates& certificates, CallGate& gate,
+             HttpContent content);
   ~HttpServer();
 
   /// "http://HOST:PORT" with the actual port.

@@ -187,7 +187,8 @@ void set_memory_budget(v1::JobSpec& spec, int64_t memory) {
   spec.mutable_resources()->set_memory(std::to_string(memory / ranks_of(spec)));
 }
 
-NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const PathPolicy& paths) {
+NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const PathPolicy& paths,
+             const std::optional<RemoteCopies>& copies) {
   const v1::JobSpec& spec = request.spec();
   check_request(request.request_id(), request.options());
   if (spec.ByteSizeLong() > kMaxSpecBytes) {
@@ -195,30 +196,45 @@ NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const 
   }
   std::vector<FieldViolation> violations = validate_spec(spec, /*require_absolute_paths=*/true);
   if (!violations.empty()) throw invalid_argument(std::move(violations));
-  with_field("spec", [&] { require_local_paths(spec); });
-  const v1::JobSpec resolved = paths.resolve(spec);
+  v1::JobSpec resolved = paths.resolve(spec);
+  std::vector<PathClaim> claims = claims_of(resolved);
+  localize(resolved, copies.value_or(RemoteCopies()), paths.remote().cache());
+  const bool fetching = has_remote_paths(spec) && !copies;
   const v1::Resources::Launcher launcher = chosen_launcher(resolved, machine);
   const bool here = launcher == v1::Resources::local;
   if (here) check_counts(resolved, machine.capacity);
-  PlannedMemory planned = planned_memory(resolved, machine.capacity, here, paths.confinement());
-  check_output(resolved.output().path(), resolved.output());
+  PlannedMemory planned = {0, "the plan is made once all that the job reads is here\n"};
+  if (!fetching) {
+    planned = planned_memory(resolved, machine.capacity, here, paths.confinement());
+  }
+  if (is_remote(spec.output().path())) {
+    check_output_name(resolved.output().path());
+  } else {
+    check_output(resolved.output().path(), resolved.output());
+  }
   return {spec,
           request.request_id(),
           resolved.output().path(),
-          claims_of(resolved),
+          std::move(claims),
           "",
           request.options(),
           launcher,
           planned.bytes,
-          std::move(planned.plan)};
+          std::move(planned.plan),
+          std::nullopt,
+          {},
+          "",
+          fetching};
 }
 
-v1::JobSpec readmit(const v1::JobSpec& spec, const std::string& output, const PathPolicy& paths) {
+v1::JobSpec readmit(const v1::JobSpec& spec, const std::string& output, const PathPolicy& paths,
+                    const RemoteCopies& copies) {
   // A key that an earlier version had: job.json would be without it, and another job than was asked
   // for.
   std::vector<FieldViolation> unknown = unknown_fields(spec);
   if (!unknown.empty()) throw invalid_argument(std::move(unknown));
   v1::JobSpec resolved = paths.resolve(spec);
+  localize(resolved, copies, paths.remote().cache());
   if (resolved.output().path() != output) {
     throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "OUTPUT_MOVED",
                    "output.path: does not lead to " + output +

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 
 #include "server/job_store.h"
@@ -14,7 +15,10 @@ namespace dotresize {
 /// Throws INVALID_ARGUMENT
 /// with the fields, PERMISSION_DENIED for a path that `paths` does not allow, or
 /// FAILED_PRECONDITION if the output exists and may not be overwritten.
-NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const PathPolicy& paths);
+/// A job that names what lies elsewhere is planned once there are `copies` of it, and is `fetching`
+/// before that.
+NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const PathPolicy& paths,
+             const std::optional<RemoteCopies>& copies = std::nullopt);
 
 /// What jobs and sweeps have in common: of each the ranks are those of `spec`.
 void check_request(const std::string& request_id, const v1::JobOptions& options);
@@ -32,7 +36,8 @@ void set_memory_budget(v1::JobSpec& spec, int64_t memory);
 /// The spec of an admitted job with its paths as they are now, which are checked again: for the
 /// processes that use them. Throws as PathPolicy::resolve does, FAILED_PRECONDITION if the
 /// output's path does not lead to `output` any more, and INVALID_ARGUMENT for a key of an earlier
-/// version that this one does not have.
-v1::JobSpec readmit(const v1::JobSpec& spec, const std::string& output, const PathPolicy& paths);
+/// version that this one does not have. What lies elsewhere is replaced as localize() does.
+v1::JobSpec readmit(const v1::JobSpec& spec, const std::string& output, const PathPolicy& paths,
+                    const RemoteCopies& copies = {});
 
 }  // namespace dotresize

@@ -39,6 +39,13 @@ bool JobOutput::is_committed(int attempt) const {
   return owner && owner->job_id == job_id_ && owner->attempt == attempt;
 }
 
+bool JobOutput::is_committed() const {
+  const PinnedDirectory output(path_);
+  if (!output) return false;
+  const std::optional<OutputOwner> owner = owner_of_output(output.path());
+  return owner && owner->job_id == job_id_;
+}
+
 int64_t JobOutput::unfinished_bytes() const {
   const PinnedDirectory partial(partial_path(path_));
   return partial ? size_of_directory(partial.path()) : 0;
@@ -65,6 +72,15 @@ void JobOutput::trim() const {
   } catch (const std::system_error& error) {
     spdlog::error("cannot remove the partial output of {}: {}", path_.string(), error.what());
   }
+}
+
+TrashedDirectory JobOutput::discard_committed(Trash& trash) const {
+  try {
+    if (is_committed()) return trash.take_beside(path_, path_);
+  } catch (const std::system_error& error) {
+    spdlog::error("cannot remove the output {}: {}", path_.string(), error.what());
+  }
+  return {};
 }
 
 TrashedDirectory JobOutput::discard(Trash& trash) const {

@@ -25,11 +25,15 @@ class JobOutput {
 
   /// Whether this attempt has completed the output.
   bool is_committed(int attempt) const;
+  /// Whether any attempt has.
+  bool is_committed() const;
   /// What the unfinished output takes; 0 if there is none.
   int64_t unfinished_bytes() const;
   /// Removes the unfinished output, all but a journal from which the job can go on. Not while
   /// another process holds its lock. Logs what it cannot remove.
   void trim() const;
+  /// Moves the output away, to be removed later, if any attempt of this job has completed it.
+  TrashedDirectory discard_committed(Trash& trash) const;
   /// Moves the unfinished output away, to be removed later. Nothing in the result if there is none
   /// of this job, or if another process holds its lock.
   TrashedDirectory discard(Trash& trash) const;

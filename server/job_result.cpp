@@ -3,14 +3,21 @@
 #include <google/protobuf/util/time_util.h>
 
 #include "base/errors.h"
+#include "base/partial_path.h"
 #include "base/printable.h"
+#include "base/sha256_sums.h"
 #include "job/report/report.h"
 #include "job/spec/job_state.h"
+#include "job/spec/remote_url.h"
 #include "server/job_table.h"
 #include "server/sweep_directory.h"
 
 namespace dotresize {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kKeptReport[] = "result";  // in the folder of a job
 
 constexpr int kMostWarnings = 20;
 constexpr size_t kLongestWarning = 500;  // bytes
@@ -42,6 +49,21 @@ v1::JobResult sweep_result_of(const v1::Job& job, const std::string& output) {
   result.mutable_dense()->set_perplexity(results->dense().perplexity());
   result.set_wall_time_s(unix_time(TimeUtil::GetCurrentTime()) - unix_time(job.start_time()));
   return result;
+}
+
+void keep_report(const fs::path& output, const fs::path& kept) {
+  constexpr auto kAgain = fs::copy_options::overwrite_existing | fs::copy_options::recursive;
+  fs::create_directories(kept);
+  for (const char* name : {kModelCard, kSumsFile})
+    fs::copy_file(output / name, kept / name, kAgain);
+  fs::copy(output / kReportDirectory, kept / kReportDirectory, kAgain);
+}
+
+fs::path reported_in(const v1::Job& job, const fs::path& folder, const fs::path& output) {
+  if (!is_remote(job.spec().output().path())) return output;
+  std::error_code error;
+  const fs::path place = fs::canonical(folder, error);  // as those that pin it need it
+  return (error ? folder : place) / kKeptReport;
 }
 
 }  // namespace dotresize

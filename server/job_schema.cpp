@@ -180,10 +180,12 @@ SQLite::Database open_checked(const std::filesystem::path& path) {
 void insert_into_queue(const SQLite::Database& database, int64_t number, const v1::Job& job) {
   const v1::Resources& resources = job.spec().resources();
   const int64_t ranks = ranks_at_once(job);
-  const bool here = job.launcher() == v1::Resources::local;
+  const bool here = job.launcher() == v1::Resources::local && !job.pushing();
   prepare(database, "INSERT OR REPLACE INTO queue VALUES (?, ?, ?, ?, ?, ?, ?)", number,
           job.options().priority(),
-          google::protobuf::util::TimeUtil::TimestampToMilliseconds(job.retry_time()),
+          job.fetching()
+              ? kUnfetchedMs
+              : google::protobuf::util::TimeUtil::TimestampToMilliseconds(job.retry_time()),
           static_cast<int>(resources.device()), here ? ranks : 0, here ? job.memory_bytes() : 0,
           job.owner())
       .exec();

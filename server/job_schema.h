@@ -17,6 +17,10 @@ namespace dotresize {
 /// for tables that a newer version has made, and for a file that is damaged.
 SQLite::Database open_job_tables(const std::filesystem::path& path);
 
+/// retry_ms of a job in the queue of which something is still to be fetched, more or less: the
+/// clock may be set.
+inline constexpr int64_t kUnfetchedMs = int64_t{1} << 60;
+
 /// The row of the queue of the job with this number.
 void insert_into_queue(const SQLite::Database& database, int64_t number, const v1::Job& job);
 /// The rows of the paths that it reads and writes.

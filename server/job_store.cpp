@@ -13,6 +13,7 @@
 #include "base/failure.h"
 #include "job/spec/default_method.h"
 #include "job/spec/job_state.h"
+#include "job/spec/remote_url.h"
 #include "server/api_error.h"
 #include "server/outcome.h"
 
@@ -30,17 +31,17 @@ void complete(v1::Progress& progress) {
 
 /// A rank may report any code: the figures have one for all that are not known.
 std::string counted_code(const std::string& code) {
-  constexpr std::array<const char*, 7> kKnown = {
-      "", kInvalidInput, kRankFailed, kRankKilled, kLaunchFailed, kLost, kDeadlineExceeded};
+  constexpr std::array<const char*, 9> kKnown = {
+      "",    kInvalidInput,     kRankFailed,  kRankKilled, kLaunchFailed,
+      kLost, kDeadlineExceeded, kFetchFailed, kPushFailed};
   return std::ranges::find(kKnown, code) != kKnown.end() ? code : "OTHER";
 }
 
-/// Whether this attempt is the job's last one and may have processes.
-bool is_launched_attempt(const v1::Job& job, int attempt) {
+}  // namespace
+
+bool JobStore::is_launched_attempt(const v1::Job& job, int attempt) {
   return job.attempt() == attempt && is_launched(job.state());
 }
-
-}  // namespace
 
 void JobTotals::add(const JobTotals& more) {
   created += more.created;
@@ -128,6 +129,8 @@ void JobStore::enter(JobRow& row, v1::Job::State state, const std::string& reaso
     table_.dequeue(row.number);
   }
   if (has_ended(state)) {
+    row.job.clear_fetching();
+    row.job.clear_pushing();
     *row.job.mutable_end_time() = TimeUtil::GetCurrentTime();
     expire(row);
     row.job.set_cancelling(false);
@@ -347,7 +350,7 @@ v1::Job JobStore::request_cancel(const std::string& id, v1::Job::State* before,
 }
 
 v1::Job JobStore::requeue(const std::string& id, const std::vector<PathClaim>& claims,
-                          const Step& before_commit) {
+                          const Step& before_commit, Resumption way) {
   JobRow row;
   transact([&] {
     row = load(id);
@@ -369,6 +372,16 @@ v1::Job JobStore::requeue(const std::string& id, const std::vector<PathClaim>& c
     row.job.clear_start_time();
     table_.expire(row.number, 0);
     row.job.clear_progress();
+    switch (way) {
+      case Resumption::kPush:
+        row.job.set_pushing(true);
+        break;
+      case Resumption::kAfresh:
+        row.job.clear_fetched();  // else pins the commits of the Hub
+        [[fallthrough]];
+      case Resumption::kGoOn:
+        if (has_remote_paths(row.job.spec())) row.job.set_fetching(true);
+    }
     before_commit(row.job, row.output);
     enter(row, v1::Job::QUEUED, "resumed");
   });

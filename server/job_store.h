@@ -72,6 +72,13 @@ struct JobListing {
   int64_t last_change = 0;  ///< of RecentChanges; 0: none yet
 };
 
+/// How an ended job goes on.
+enum class Resumption {
+  kGoOn,    ///< from its journal, and from the commits of the Hub that it has read
+  kAfresh,  ///< as a new one
+  kPush,    ///< its output is made, and only to be pushed
+};
+
 /// The rules of the durable job table: which change is allowed in which state. Every change is one
 /// committed transaction before the call returns and before `changes()` tells of it. Safe to use
 /// from any thread. Throws ApiError if the caller of the API is at fault, SQLite::Exception if the
@@ -126,7 +133,7 @@ class JobStore {
   /// Makes a failed or cancelled job QUEUED again; `before_commit` as in remove(). Throws ApiError
   /// for any other.
   v1::Job requeue(const std::string& id, const std::vector<PathClaim>& claims,
-                  const Step& before_commit);
+                  const Step& before_commit, Resumption way = Resumption::kGoOn);
 
   /// Of the queue whose retry_time has come, the first so many that run here and the first so many
   /// that run elsewhere: of higher priority before others, older before younger.
@@ -136,8 +143,22 @@ class JobStore {
   std::vector<std::string> queue(int limit);
   /// Place in the queue; 1 is the head. NOT_FOUND.
   int queue_position(const std::string& id);
+  /// Ids of the first so many of the queue of which something is still to be fetched.
+  std::vector<std::string> to_fetch(int limit);
+  /// Jobs that have not ended, oldest first.
+  std::vector<v1::Job> unended();
+  /// How far that is, while the job is QUEUED.
+  void record_fetch(const std::string& id, const v1::Progress& progress);
+  /// All of it is here: the job gets what `fetched` has of it and of memory, and its plan, and may
+  /// be started. False if it has ended meanwhile.
+  bool finish_fetch(const v1::Job& fetched, const std::string& plan);
+  /// The job has FAILED, unless it has ended meanwhile.
+  void fail_fetch(const std::string& id, const v1::JobError& error);
   /// Ended jobs whose ttl_seconds_after_finished are over.
   std::vector<std::string> expired(int limit);
+  /// The attempt has made an output that is to be pushed: it is RUNNING, and has nothing of the
+  /// machine any more. False if the job is not launched.
+  bool begin_push(const std::string& id, int attempt);
   /// STARTING and RUNNING, oldest first.
   std::vector<v1::Job> launched();
 
@@ -191,6 +212,8 @@ class JobStore {
   const RecentChanges& recent() const { return recent_; }
 
  private:
+  /// Whether this attempt is the job's last one and may have processes.
+  static bool is_launched_attempt(const v1::Job& job, int attempt);
   /// As it is committed. NOT_FOUND.
   JobRow read(const std::string& id);
   /// In a transaction. NOT_FOUND.

@@ -221,6 +221,16 @@ std::vector<std::string> JobTable::queue(int limit) {
   return ids;
 }
 
+std::vector<std::string> JobTable::to_fetch(int limit) {
+  auto query = prepare(database_,
+                       "SELECT id FROM queue JOIN jobs ON job = number WHERE retry_ms >= ? "
+                       "ORDER BY priority DESC, job LIMIT ?",
+                       kUnfetchedMs / 2, limit);
+  std::vector<std::string> ids;
+  while (query.executeStep()) ids.push_back(query.getColumn(0).getString());
+  return ids;
+}
+
 int JobTable::queue_position(int64_t number) {
   auto query = prepare(database_,
                        "SELECT count(*) FROM queue AS other, queue AS self WHERE self.job = ?1 AND "
@@ -375,6 +385,7 @@ JobRow JobTable::insert(const NewJob& job) {
     *row.job.mutable_sweep_size() = job.sweep_size;
   }
   if (job.launcher != v1::Resources::local) row.job.set_launcher(job.launcher);
+  if (job.fetching) row.job.set_fetching(true);
   row.job.set_state(v1::Job::QUEUED);
   *row.job.mutable_create_time() = TimeUtil::GetCurrentTime();
 
@@ -385,13 +396,15 @@ JobRow JobTable::insert(const NewJob& job) {
           Blob{row.job.SerializeAsString()}, job.owner)
       .exec();
   row.number = database_.getLastInsertRowid();
-  if (!job.plan.empty()) {
-    prepare(database_, "INSERT INTO plans VALUES (?, ?)", row.number, job.plan).exec();
-  }
+  if (!job.plan.empty()) save_plan(row.number, job.plan);
   for (const auto& [key, value] : job.options.labels()) {
     prepare(database_, "INSERT INTO labels VALUES (?, ?, ?)", key, value, row.number).exec();
   }
   return row;
+}
+
+void JobTable::save_plan(int64_t number, const std::string& plan) {
+  prepare(database_, "INSERT OR REPLACE INTO plans VALUES (?, ?)", number, plan).exec();
 }
 
 std::string JobTable::plan(const std::string& id) {

@@ -28,6 +28,7 @@ struct NewJob {
   std::optional<v1::SweepSpec> sweep = {};
   v1::SweepSize sweep_size = {};  ///< of a sweep
   std::string traceparent = {};   ///< empty: none
+  bool fetching = false;          ///< what it reads is still to be fetched
 };
 
 struct JobQuery {
@@ -47,7 +48,8 @@ struct QueuedJob {
   int64_t ranks = 1;   ///< that it takes of this machine
   int64_t memory = 0;  ///< bytes of this machine
 
-  /// Whether it runs elsewhere, by another launcher than local.
+  /// Whether it takes nothing here: another launcher than local runs it, or its output is made
+  /// already and only to be pushed.
   bool is_remote() const { return ranks == 0; }
 };
 
@@ -127,6 +129,9 @@ class JobTable {
   std::vector<QueuedJob> queued(int limit);
   /// Ids of the first so many of the queue, also those that are not due yet, in its order.
   std::vector<std::string> queue(int limit);
+  /// Ids of the first so many of the queue of which something is still to be fetched.
+  std::vector<std::string> to_fetch(int limit);
+  void save_plan(int64_t number, const std::string& plan);
   /// Place of a job of the queue; 1 is the head.
   int queue_position(int64_t number);
   /// The job is to be deleted then (Unix time in ms); 0: never.

@@ -14,6 +14,7 @@
 #include "base/printable.h"
 #include "base/program.h"
 #include "job/spec/job_state.h"
+#include "job/spec/remote_url.h"
 #include "server/api_error.h"
 #include "server/files.h"
 #include "server/job_change_feed.h"
@@ -270,6 +271,11 @@ void JobsService::describe(v1::Job& job) {
     *job.mutable_expected_start_time() =
         TimeUtil::GetCurrentTime() + TimeUtil::SecondsToDuration(std::llround(*seconds));
   }
+  if (job.fetching()) {
+    job.clear_expected_start_time();
+    job.set_waiting_for("what it reads from elsewhere, which is being fetched");
+    return;
+  }
   job.set_waiting_for(retries ? "the time of its next attempt" : view_.reason(job.id()));
 }
 
@@ -331,11 +337,17 @@ grpc::Status JobsService::CancelJob(const CallOrigin& origin, const v1::CancelJo
 void JobsService::cancel(const std::string& id, v1::Job& response) {
   v1::Job::State before = v1::Job::STATE_UNSPECIFIED;
   TrashedDirectory unfinished;
+  TrashedDirectory unpushed;
   response = store_.request_cancel(id, &before, [&](const v1::Job& job, const std::string& output) {
     // It waited for another attempt: the scheduler does not end it.
-    if (job.attempt() > 0) unfinished = JobOutput(output, id).discard(trash_);
+    if (job.attempt() == 0) return;
+    unfinished = JobOutput(output, id).discard(trash_);
+    if (is_remote(job.spec().output().path())) {
+      unpushed = JobOutput(output, id).discard_committed(trash_);
+    }
   });
   unfinished.remove();
+  unpushed.remove();
   if (has_ended(before)) return;  // asked for once more: nothing was done
   const char* done = response.state() == v1::Job::CANCELLED ? "cancelled" : "cancel asked for";
   log_job(spdlog::level::info, response,
@@ -360,17 +372,26 @@ v1::Job JobsService::resume(const v1::ResumeJobRequest& request) {
     throw invalid_argument("fresh",
                            "a sweep goes on in its directory; remove " + output + " to start anew");
   }
-  const v1::JobSpec spec = readmit(ended.spec(), output, paths_);
+  readmit(ended.spec(), output, paths_);
   if (ended.has_sweep()) check_sweep_directory(output);
   const std::vector<PathClaim> claims =
       ended.has_sweep() ? claims_of(resolve_sweep(ended.spec(), ended.sweep(), paths_))
-                        : claims_of(spec);
+                        : claims_of(paths_.resolve(ended.spec()));
+  const bool pushed = is_remote(ended.spec().output().path());
+  const Resumption way = request.fresh() ? Resumption::kAfresh
+                         : pushed && JobOutput(output, request.id()).is_committed()
+                             ? Resumption::kPush
+                             : Resumption::kGoOn;
   TrashedDirectory unfinished;
-  v1::Job job =
-      store_.requeue(request.id(), claims, [&](const v1::Job& row, const std::string& path) {
-        if (request.fresh()) unfinished = JobOutput(path, row.id()).discard(trash_);
-      });
+  TrashedDirectory unpushed;
+  const auto discard = [&](const v1::Job& row, const std::string& path) {
+    if (!request.fresh()) return;
+    unfinished = JobOutput(path, row.id()).discard(trash_);
+    if (pushed) unpushed = JobOutput(path, row.id()).discard_committed(trash_);
+  };
+  v1::Job job = store_.requeue(request.id(), claims, discard, way);
   unfinished.remove();
+  unpushed.remove();
   return job;
 }
 

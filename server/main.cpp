@@ -24,8 +24,8 @@ namespace {
 
 using namespace dotresize;
 
-/// SIGHUP, which has the server read its tokens again, and those that end it; blocked in all
-/// threads that are started later, for sigwait.
+/// SIGHUP, which has the server read tokens and certificates again, and those that end it; blocked
+/// in all threads that are started later, for sigwait.
 sigset_t block_signals() {
   sigset_t signals;
   sigemptyset(&signals);

@@ -120,6 +120,31 @@ void add_access_options(CLI::App& app, ServerOptions& options) {
       ->envname("DOTRESIZE_WEBHOOK_SECRET");
 }
 
+std::string memory_fault(const std::string& text) {
+  return parse_bytes(text).value_or(0) > 0 ? "" : "'" + text + "' is no size, as 256GiB is one";
+}
+
+/// What jobs may name that is not on this machine.
+void add_remote_options(CLI::App& app, ServerOptions& options) {
+  app.add_option("--allow-remote", options.remote.prefixes,
+                 "URL below which jobs may read and write models with this server's credentials, "
+                 "hf://org/ or s3://bucket/key say; may be given several times (default: none)")
+      ->type_name("URL")
+      ->envname("DOTRESIZE_ALLOW_REMOTE")
+      ->delimiter(' ');
+  app.add_option("--remote-cache", options.remote.cache,
+                 "Where copies of these are kept (default: `remote` in the state directory)")
+      ->type_name("DIR")
+      ->envname("DOTRESIZE_REMOTE_CACHE");
+  app.add_option_function<std::string>(
+         "--remote-cache-size",
+         [&options](const std::string& text) { options.remote.cache_bytes = *parse_bytes(text); },
+         "What they may take together (default: 200GiB)")
+      ->envname("DOTRESIZE_REMOTE_CACHE_SIZE")
+      ->type_name("SIZE")
+      ->check(memory_fault);
+}
+
 /// How it is watched.
 void add_watching_options(CLI::App& app, ServerOptions& options) {
   app.add_option("--http", options.http,
@@ -139,10 +164,6 @@ void add_watching_options(CLI::App& app, ServerOptions& options) {
       ->type_name("LEVEL")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}).description(""))
       ->capture_default_str();
-}
-
-std::string memory_fault(const std::string& text) {
-  return parse_bytes(text).value_or(0) > 0 ? "" : "'" + text + "' is no size, as 256GiB is one";
 }
 
 /// What the options say in the units and words of people.
@@ -415,6 +436,7 @@ ServerOptions parse_options(int argc, char** argv) {
                            ->capture_default_str();
   add_watching_options(app, options);
   add_access_options(app, options);
+  add_remote_options(app, options);
   add_caller_options(app, options);
   add_limit_options(app, options, raw);
   add_launcher_options(app, options, raw);

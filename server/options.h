@@ -7,10 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "server/credentials.h"
+#include "server/certificates.h"
 #include "server/job_store.h"
 #include "server/launcher.h"
 #include "server/log_format.h"
+#include "server/remote_policy.h"
 #include "server/webhooks.h"
 
 namespace dotresize {
@@ -29,6 +30,7 @@ struct ServerOptions {
   std::vector<std::filesystem::path>
       allow_roots;                 ///< where jobs may read and write; none: anywhere
   bool allow_model_fetch = false;  ///< GetArtifact also sends models
+  RemoteOptions remote;
   WebhookOptions webhooks;
   std::string log_level = "info";             ///< of spdlog: debug, info, warn or error
   int max_ranks = 8;                          ///< running at the same time, over all jobs

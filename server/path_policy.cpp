@@ -7,6 +7,7 @@
 #include "base/errors.h"
 #include "base/partial_path.h"
 #include "base/printable.h"
+#include "job/spec/remote_url.h"
 #include "job/spec/spec_paths.h"
 #include "server/api_error.h"
 
@@ -71,15 +72,18 @@ void check_own_inputs(const v1::JobSpec& spec) {
 
 }  // namespace
 
-PathPolicy::PathPolicy(const std::vector<fs::path>& roots, const fs::path& state_dir)
-    : state_dir_(fs::weakly_canonical(state_dir)) {
+PathPolicy::PathPolicy(const std::vector<fs::path>& roots, const fs::path& state_dir,
+                       RemotePolicy remote)
+    : state_dir_(fs::weakly_canonical(state_dir)), remote_(std::move(remote)) {
   for (const fs::path& root : roots) {
     if (!fs::is_directory(root)) {
       throw InputError("--allow-root", root.string() + " is no directory");
     }
     roots_.push_back(fs::canonical(root));
   }
-  confinement_ = Confinement(roots_);
+  std::vector<fs::path> readable = roots_;
+  if (!roots_.empty() && remote_.allows_any()) readable.push_back(remote_.cache().directory);
+  confinement_ = Confinement(readable);
 }
 
 void PathPolicy::check(const std::string& field, const std::string& given,
@@ -100,7 +104,8 @@ void PathPolicy::check(const std::string& field, const std::string& given,
                        " does not lie in a directory that this server allows (--allow-root)",
                    {{"field", field}});
   }
-  if (overlap(actual, state_dir_)) {
+  if (overlap(actual, state_dir_) ||
+      (remote_.allows_any() && overlap(actual, remote_.cache().directory))) {
     throw invalid_argument(field, "collides with the server's state directory");
   }
 }
@@ -118,13 +123,17 @@ v1::JobSpec PathPolicy::resolve(const v1::JobSpec& spec) const {
   v1::JobSpec resolved = spec;
   for (const SpecPath& path : paths_of(resolved)) {
     if (path.value->empty()) continue;
+    if (is_remote(*path.value)) {
+      remote_.require(path.key, *path.value);
+      continue;
+    }
     const fs::path actual = is_written(path.key) ? actual_output(path.key, *path.value)
                                                  : canonical_of(path.key, *path.value);
     check(path.key, *path.value, actual);
     *path.value = actual.string();
   }
   check_own_inputs(resolved);
-  check_links_in(resolved.model().path());
+  if (!is_remote(spec.model().path())) check_links_in(resolved.model().path());
   return resolved;
 }
 
@@ -133,6 +142,10 @@ std::vector<PathClaim> claims_of(const v1::JobSpec& resolved) {
   v1::JobSpec spec = resolved;
   for (const SpecPath& path : paths_of(spec)) {
     if (path.value->empty()) continue;
+    if (is_remote(*path.value)) {
+      claims.push_back({path.key, without_revision(*path.value), is_written(path.key)});
+      continue;
+    }
     if (!is_written(path.key)) {
       claims.push_back({path.key, *path.value, false});
       continue;

@@ -125,7 +125,7 @@ int64_t gpus_needed(v1::Resources::Device device, int64_t ranks, const Amounts& 
 }
 
 Amounts amounts_of(const v1::Job& launched) {
-  if (launched.launcher() != v1::Resources::local) return {};
+  if (launched.launcher() != v1::Resources::local || launched.pushing()) return {};
   return {ranks_at_once(launched), std::ssize(split_gpus(launched.gpus())),
           launched.memory_bytes()};
 }
@@ -133,7 +133,7 @@ Amounts amounts_of(const v1::Job& launched) {
 Leases::Leases(const Machine& machine, const std::vector<v1::Job>& launched)
     : machine_(machine), free_gpus_(machine.gpus) {
   for (const v1::Job& job : launched) {
-    if (job.launcher() != v1::Resources::local) continue;
+    if (job.launcher() != v1::Resources::local || job.pushing()) continue;
     used_ = used_ + amounts_of(job);
     for (const std::string& gpu : split_gpus(job.gpus())) std::erase(free_gpus_, gpu);
   }

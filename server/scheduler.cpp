@@ -11,6 +11,7 @@
 #include "base/program.h"
 #include "job/report/report.h"
 #include "job/spec/job_state.h"
+#include "job/spec/remote_url.h"
 #include "server/api_error.h"
 #include "server/attempt.h"
 #include "server/job_admission.h"
@@ -33,12 +34,6 @@ constexpr std::chrono::seconds kStopInterval{15};
 // Jobs that are looked at, from the head on: so many that run here, and so many that run elsewhere.
 constexpr int kQueueWindow = 200;
 constexpr int kExpiredAtOnce = 20;
-
-Outcome failed(const Failure& failure) {
-  return {v1::Job::FAILED, to_job_error(failure), std::nullopt};
-}
-
-Outcome cancelled() { return {v1::Job::CANCELLED, std::nullopt, std::nullopt}; }
 
 /// Runs the body; false if it threw, which is logged: an error of one job must not stop the others.
 template <class Body>
@@ -68,6 +63,10 @@ std::vector<Release> releases_of(const std::vector<v1::Job>& launched) {
 
 }  // namespace
 
+Outcome Scheduler::failed(const Failure& failure) {
+  return {v1::Job::FAILED, to_job_error(failure), std::nullopt};
+}
+
 Scheduler::Scheduler(const SchedulerContext& context, SchedulerLimits limits)
     : store_(context.store),
       state_(context.state),
@@ -79,7 +78,8 @@ Scheduler::Scheduler(const SchedulerContext& context, SchedulerLimits limits)
       drain_(context.drain),
       view_(context.view),
       limits_(limits),
-      last_round_(Heartbeats::Clock::now()) {
+      last_round_(Heartbeats::Clock::now()),
+      pusher_(context.paths.remote().cache()) {
   for (const v1::Job& job : store_.launched()) {
     log_job(spdlog::level::info, job, "attempt " + std::to_string(job.attempt()) + " found again");
     heartbeats_.begin(job.id());
@@ -140,6 +140,7 @@ bool Scheduler::is_silent(const v1::Job& job) {
 }
 
 void Scheduler::poll_attempt(const v1::Job& seen) {
+  if (seen.pushing()) return follow_push(store_.get(seen.id()));
   const AttemptStatus status = launchers_.of(seen).check(seen);
   const v1::Job job = store_.get(seen.id());  // a cancel may have come before the end that we see
   notes_[job.id()] = {status.note, status.command};
@@ -263,7 +264,7 @@ Outcome Scheduler::outcome_of(const v1::Job& job, const AttemptStatus& status) c
 
 void Scheduler::end_vanished(const v1::Job& job, bool ran) {
   if (!launchers_.of(job).clear_leftovers(job)) return;  // polled again: never two attempts at once
-  if (has_output(job)) return end(job, succeeded(job));
+  if (has_output(job)) return end_or_retry(job, succeeded(job));
   if (job.cancelling()) return end(job, cancelled());
   const std::string attempt = "attempt " + std::to_string(job.attempt());
   // A server that ends while it starts an attempt fails no job.
@@ -274,6 +275,9 @@ void Scheduler::end_vanished(const v1::Job& job, bool ran) {
 }
 
 void Scheduler::end_or_retry(const v1::Job& job, const Outcome& outcome) {
+  if (outcome.state == v1::Job::SUCCEEDED && is_remote(job.spec().output().path())) {
+    return begin_push(job);
+  }
   if (outcome.state != v1::Job::FAILED) return end(job, outcome);
   const std::string& reason = outcome.error->message();
   const Remedy remedy = remedy_for(*outcome.error);
@@ -434,6 +438,7 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
   const AttemptToken token = make_attempt_token();
   const std::optional<v1::Job> started = store_.begin_attempt(job.id(), token.sha256, "", gpus);
   if (!started) return;
+  if (started->pushing()) return begin_push(*started);
   heartbeats_.begin(job.id());
   hold_.launch(job.id());
   log_job(spdlog::level::info, *started,
@@ -444,7 +449,7 @@ void Scheduler::start_attempt(const v1::Job& job, const std::string& gpus) {
     if (job.has_sweep()) {
       readmit_sweep(launched, output, paths_);
     } else {
-      *launched.mutable_spec() = readmit(job.spec(), output, paths_);
+      *launched.mutable_spec() = readmit(job.spec(), output, paths_, copies_of(job));
     }
     if (machine_.memory_declared && job.launcher() == v1::Resources::local) {
       set_memory_budget(*launched.mutable_spec(), machine_.capacity.memory);
@@ -465,13 +470,19 @@ void Scheduler::remove_expired() {
 }
 
 void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
+  const bool pushed = is_remote(job.spec().output().path());
   if (job.attempt() > 0 && outcome.state == v1::Job::CANCELLED) {
     output_of(job).discard(trash_).remove();
+    if (pushed) output_of(job).discard_committed(trash_).remove();
   } else if (job.attempt() > 0 && outcome.state == v1::Job::FAILED) {
     output_of(job).trim();
   }
   if (job.attempt() > 0) launchers_.of(job).clean_up(job);
+  if (pushed && outcome.state == v1::Job::SUCCEEDED) keep_pushed_report(job);
   store_.finish(job.id(), outcome);
+  if (pushed && outcome.state == v1::Job::SUCCEEDED) {
+    output_of(job).discard_committed(trash_).remove();
+  }
   forget(job.id());
   run_clock_.forget(job.id());
   log_job(

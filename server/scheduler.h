@@ -14,6 +14,7 @@
 #include "server/job_store.h"
 #include "server/launcher.h"
 #include "server/path_policy.h"
+#include "server/pusher.h"
 #include "server/queue_hold.h"
 #include "server/queue_view.h"
 #include "server/resources.h"
@@ -116,6 +117,15 @@ class Scheduler {
   bool has_output(const v1::Job& job) const;
   Outcome succeeded(const v1::Job& job) const;
   Outcome outcome_of(const v1::Job& job, const AttemptStatus& status) const;
+  static Outcome failed(const Failure& failure);
+  static Outcome cancelled() { return {v1::Job::CANCELLED, std::nullopt, std::nullopt}; }
+  /// The output is made, and belongs elsewhere: from here on the job has nothing of the machine.
+  void begin_push(const v1::Job& job);
+  /// Ends the job once its push has ended.
+  void follow_push(const v1::Job& job);
+  void end_unpushed(const v1::Job& job, const TransferError& error);
+  /// The output is there, and goes from here.
+  void keep_pushed_report(const v1::Job& job) const;
   void end(const v1::Job& job, const Outcome& outcome);
 
   JobStore& store_;
@@ -132,6 +142,7 @@ class Scheduler {
   QueueHold hold_;
   RunClock run_clock_;
   ClockWatch clock_watch_;
+  Pusher pusher_;
   std::map<std::string, StopRequest> stop_requests_;  ///< the last ones, by job
   std::map<std::string, AttemptNote> notes_;          ///< of launched jobs
   std::atomic<bool> stopping_{false};

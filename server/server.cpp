@@ -13,7 +13,6 @@
 #include "base/errors.h"
 #include "base/input_file.h"
 #include "base/program.h"
-#include "server/credentials.h"
 #include "server/endpoint.h"
 #include "server/kubernetes_launcher.h"
 
@@ -119,6 +118,10 @@ LauncherContext launcher_context(const ServerOptions& options, const StateDir& s
   std::vector<std::string> roots;
   for (const auto& root : options.allow_roots)
     roots.push_back(std::filesystem::canonical(root).string());
+  const RemotePolicy remote(options.remote, state.root());
+  if (!roots.empty() && remote.allows_any()) {
+    roots.push_back(remote.cache().directory.string());
+  }
   return {state,
           store,
           heartbeats,
@@ -144,10 +147,11 @@ Server::Server(const ServerOptions& options)
       state_(options.state_dir),
       store_(state_.database(), options.max_queued),
       trash_(state_.trash()),
-      paths_(options.allow_roots, state_.root()),
+      paths_(options.allow_roots, state_.root(), RemotePolicy(options.remote, state_.root())),
       machine_(machine_of(options)),
       drain_(state_.root() / kDrainedFile),
       access_(options.tokens),
+      certificates_(options.tls),
       audit_(state_.root() / "audit.jsonl"),
       gate_(access_, audit_, options.max_rate),
       webhooks_(options.webhooks),
@@ -169,6 +173,9 @@ Server::Server(const ServerOptions& options)
                                                    paths_, machine_, drain_, view_},
                                   SchedulerLimits{options.max_attempts, options.heartbeat_timeout,
                                                   options.retry_delay, options.max_remote_jobs});
+  if (paths_.remote().allows_any()) {
+    stager_ = std::make_unique<Stager>(store_, paths_, machine_, trash_);
+  }
   notifier_ = std::make_unique<Notifier>(store_, webhooks_, options.webhooks.secret);
   watchdog_ = std::make_unique<Watchdog>(
       "unix:" + socket().string(), [this] { return first_fault(health()); },
@@ -190,6 +197,7 @@ Server::Server(const ServerOptions& options)
 Server::~Server() {
   http_.reset();
   watchdog_.reset();
+  stager_.reset();
   notifier_.reset();
   streams_.stop();
   transfers_.stop();
@@ -197,12 +205,16 @@ Server::~Server() {
 }
 
 void Server::reload() {
-  try {
-    access_.reload();
-    spdlog::info("SIGHUP: the tokens were read again; a new certificate needs a restart");
-  } catch (const std::exception& error) {
-    spdlog::error("SIGHUP: the tokens stay as they were: {}", error.what());
-  }
+  const auto read_again = [](const char* what, auto& part) {
+    try {
+      part.reload();
+      spdlog::info("SIGHUP: the {} were read again", what);
+    } catch (const std::exception& error) {
+      spdlog::error("SIGHUP: the {} stay as they were: {}", what, error.what());
+    }
+  };
+  read_again("tokens", access_);
+  read_again("certificates", certificates_);
 }
 
 std::vector<GuardedServer*> Server::grpc_servers() const {
@@ -226,7 +238,7 @@ void Server::listen(const ServerOptions& options) {
       std::move(listeners), GuardedServerOptions{descriptors_ - kReservedDescriptors,
                                                  kClientThreads,
                                                  {&jobs_, &workers_},
-                                                 server_credentials(options.tls),
+                                                 certificates_.credentials(/*of_clients=*/true),
                                                  &metrics_});
   workers_server_ = std::make_unique<GuardedServer>(
       listen_on_unix(socket()),
@@ -243,7 +255,7 @@ void Server::listen_for_remote_ranks(const ServerOptions& options) {
       GuardedServerOptions{descriptors_ - kReservedFromWorkers,
                            kWorkerThreads,
                            {&workers_},
-                           server_credentials({options.tls.certificate, options.tls.key, ""})});
+                           certificates_.credentials(/*of_clients=*/false)});
 }
 
 void Server::listen_for_http(const ServerOptions& options) {
@@ -253,7 +265,7 @@ void Server::listen_for_http(const ServerOptions& options) {
       options);
   pages_ = make_pages(options);
   http_ = std::make_unique<HttpServer>(
-      endpoint, options.tls, gate_,
+      endpoint, certificates_, gate_,
       HttpContent{[this] { return health(); }, [this] { return metrics_.text(figures()); },
                   [this](httplib::Server& server) {
                     if (pages_) pages_->add_to(server);

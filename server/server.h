@@ -20,6 +20,7 @@
 #include "server/queue_view.h"
 #include "server/resources.h"
 #include "server/scheduler.h"
+#include "server/stager.h"
 #include "server/state_dir.h"
 #include "server/watchdog.h"
 #include "server/web/web_pages.h"
@@ -36,7 +37,8 @@ class Server {
   /// Ends streams, answers the calls in progress, stops scheduling.
   ~Server();
 
-  /// Reads the file of tokens again. A file with a fault changes nothing, and is logged.
+  /// Reads the tokens and the certificates again. A file with a fault changes nothing, and is
+  /// logged.
   void reload();
 
   /// HOST:PORT with the actual port.
@@ -67,6 +69,7 @@ class Server {
   Drain drain_;
   QueueView view_;
   Access access_;
+  Certificates certificates_;
   AuditLog audit_;
   CallGate gate_;
   Heartbeats heartbeats_;
@@ -86,6 +89,7 @@ class Server {
   std::unique_ptr<Launchers> launchers_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Notifier> notifier_;
+  std::unique_ptr<Stager> stager_;  ///< null: nothing elsewhere is allowed
   std::unique_ptr<Watchdog> watchdog_;
   std::unique_ptr<WebPages> pages_;   ///< may be null
   std::unique_ptr<HttpServer> http_;  ///< last: it asks all the others

@@ -447,6 +447,9 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
   job.name = spec.name();
   job.model_path = spec.model().path();
   job.output_path = spec.output().path();
+  job.model_name = spec.model().origin().empty() ? spec.model().path() : spec.model().origin();
+  job.output_name =
+      spec.output().destination().empty() ? spec.output().path() : spec.output().destination();
   job.overwrite = spec.output().overwrite();
   job.report_html = spec.output().report_html();
   // float32 also if config.json does not say, as in transformers.

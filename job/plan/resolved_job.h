@@ -66,6 +66,8 @@ struct ResolvedJob {
   std::string name;
   std::filesystem::path model_path;
   std::filesystem::path output_path;
+  std::string model_name;  ///< what the report calls the model: its path, or what that is a copy of
+  std::string output_name;  ///< and the output
   bool overwrite = false;
   bool report_html = false;  ///< the report as a page, too
   Dtype source_dtype = Dtype::kFloat32;

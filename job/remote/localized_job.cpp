@@ -41,34 +41,32 @@ void localize(v1::JobSpec& spec, const RemoteCopies& copies, const RemoteCache& 
   for (const SpecPath& path : paths_of(spec)) {
     if (!is_remote(*path.value)) continue;
     if (path.key == kOutputKey) {
+      spec.mutable_output()->set_destination(*path.value);
       *path.value = cache.output_for(*path.value).string();
     } else if (const auto copy = copies.find(*path.value); copy != copies.end()) {
+      if (path.key == kModelKey) {
+        spec.mutable_model()->set_origin(at_revision(copy->first, copy->second.revision));
+      }
       *path.value = copy->second.path.string();
     }
   }
 }
 
-std::vector<ShownPath> shown_paths(const RemoteCopies& copies, const v1::JobSpec& given,
-                                   const RemoteCache& cache) {
-  const std::string& output = given.output().path();
-  std::vector<ShownPath> names = {{cache.output_for(output), output}};
-  for (const auto& [url, copy] : copies) {
-    const bool model = url == given.model().path();
-    names.push_back({copy.path, model ? without_revision(url) + "@" + copy.revision : url});
-  }
-  return names;
-}
-
 std::vector<std::string> changes_between(const v1::JobSpec& given, const v1::JobSpec& localized) {
-  const auto before = paths_by_key(given);
+  // JSON is YAML.
   std::vector<std::string> changes;
+  const auto change = [&](const std::string& key, const nlohmann::json& value) {
+    changes.push_back(key + "=" + value.dump());
+  };
+  const auto before = paths_by_key(given);
   for (const auto& [key, values] : paths_by_key(localized)) {
     if (before.at(key) == values) continue;
-    // JSON is YAML.
-    const nlohmann::json value =
-        key.ends_with(".text") ? nlohmann::json(values) : nlohmann::json(values.front());
-    changes.push_back(key + "=" + value.dump());
+    key.ends_with(".text") ? change(key, values) : change(key, values.front());
   }
+  const std::string& origin = localized.model().origin();
+  if (origin != given.model().origin()) change("model.origin", origin);
+  const std::string& destination = localized.output().destination();
+  if (destination != given.output().destination()) change("output.destination", destination);
   return changes;
 }
 

@@ -23,15 +23,11 @@ std::vector<RemoteInput> remote_inputs(const v1::JobSpec& spec, bool for_plan = 
 /// Copies by their URLs.
 using RemoteCopies = std::map<std::string, TransferResult>;
 
-/// Puts the copies in the place of URLs, and for an output that is pushed where it is made first.
-/// URLs without a copy stay.
+/// Puts the copies in the place of URLs, and for an output that is pushed where it is made first;
+/// reports will name the URLs (model.origin, output.destination). URLs without a copy stay.
 void localize(v1::JobSpec& spec, const RemoteCopies& copies, const RemoteCache& cache);
 
-/// How these copies and the output are named elsewhere, with their revisions.
-std::vector<ShownPath> shown_paths(const RemoteCopies& copies, const v1::JobSpec& given,
-                                   const RemoteCache& cache);
-
-/// The same as changes of a job file (job/spec/job_changes.h): of the keys in which the two differ.
+/// The same as changes of a job file (job/spec/job_changes.h).
 std::vector<std::string> changes_between(const v1::JobSpec& given, const v1::JobSpec& localized);
 
 /// Keeps a copy in the cache for the object's lifetime.

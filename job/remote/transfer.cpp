@@ -1,26 +1,15 @@
 #include "job/remote/transfer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <chrono>
-#include <csignal>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <system_error>
 #include <utility>
 
 #include "base/errors.h"
 #include "base/printable.h"
 #include "base/program.h"
 #include "base/sha256.h"
-#include "base/unique_fd.h"
 #include "job/spec/remote_url.h"
 #include "worker/python/python_helper.h"
 
@@ -30,8 +19,6 @@ namespace {
 constexpr size_t kLongestLine = size_t{64} * 1024;
 constexpr size_t kKeptErrors = size_t{4} * 1024;
 constexpr size_t kLongestMessage = 2000;
-constexpr int kPollMs = 200;
-constexpr std::chrono::seconds kStopPatience{5};  // then SIGKILL
 
 std::vector<std::string> command_of(const std::vector<std::string>& arguments) {
   return python_helper_command(remote_files_modules(), arguments);
@@ -69,75 +56,6 @@ v1::Progress progress_of(const nlohmann::json& record, const std::string& phase)
   return progress;
 }
 
-struct Pipe {
-  UniqueFd read_end;
-  UniqueFd write_end;
-};
-
-Pipe make_pipe() {
-  std::array<int, 2> ends;
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) {
-    throw std::system_error(errno, std::generic_category(), "pipe");
-  }
-  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
-
-/// Hands on what a pipe has at the moment; empties `pipe` at its end.
-template <class Take>
-void read_some(UniqueFd& pipe, const Take& take) {
-  std::array<char, 16384> buffer;
-  const ssize_t got = ::read(pipe.get(), buffer.data(), buffer.size());
-  if (got < 0 && errno == EINTR) return;
-  if (got <= 0) {
-    pipe = UniqueFd();
-  } else {
-    take(std::string_view(buffer.data(), static_cast<size_t>(got)));
-  }
-}
-
-/// Asks the child to end, and ends it some time later.
-class Stopper {
- public:
-  explicit Stopper(pid_t pid) : pid_(pid) {}
-  void ask() {
-    const auto now = std::chrono::steady_clock::now();
-    if (!asked_) {
-      asked_ = now;
-      ::kill(pid_, SIGTERM);
-    } else if (now > *asked_ + kStopPatience) {
-      ::kill(pid_, SIGKILL);
-    }
-  }
-
- private:
-  pid_t pid_;
-  std::optional<std::chrono::steady_clock::time_point> asked_;
-};
-
-/// Kills and awaits the child if nobody has awaited it.
-class ChildGuard {
- public:
-  explicit ChildGuard(pid_t pid) : pid_(pid) {}
-  ~ChildGuard() {
-    if (status_) return;
-    ::kill(pid_, SIGKILL);
-    wait_for_child(pid_);
-  }
-  ChildGuard(const ChildGuard&) = delete;
-  ChildGuard& operator=(const ChildGuard&) = delete;
-
-  bool has_ended() {
-    int ended = 0;
-    if (!status_ && ::waitpid(pid_, &ended, WNOHANG) == pid_) status_ = ended;
-    return status_.has_value();
-  }
-  int exit_code() const { return exit_code_of(*status_); }
-
- private:
-  pid_t pid_;
-  std::optional<int> status_;  ///< as of waitpid, once it has ended
-};
-
 }  // namespace
 
 std::filesystem::path RemoteCache::output_for(const std::string& url) const {
@@ -161,12 +79,9 @@ std::vector<std::string> look_command(const std::string& url, bool overwrite,
 }
 
 std::vector<std::string> push_command(const std::filesystem::path& model, const std::string& url,
-                                      bool overwrite, const std::vector<ShownPath>& names) {
+                                      bool overwrite) {
   std::vector<std::string> arguments = {"push", model.string(), url};
   if (overwrite) arguments.emplace_back("--overwrite");
-  for (const ShownPath& name : names) {
-    arguments.insert(arguments.end(), {"--named", name.path.string(), name.url});
-  }
   return command_of(arguments);
 }
 
@@ -204,6 +119,9 @@ void TransferOutput::take(std::string_view line) {
 
 TransferResult TransferOutput::result(int exit_code) const {
   if (exit_code == kExitOk) return result_;
+  if (exit_code == kExitCancelled) {
+    throw TransferError(TransferError::kCancelled, phase_ + ": cancelled");
+  }
   if (exit_code == kExitUnavailable || exit_code == kExitCannotExecute) {
     throw ProgramMissing("what fetches and pushes models cannot run in " + python_program() + ": " +
                          (message_.empty() ? printable(last_line(errors_), kLongestMessage)
@@ -212,33 +130,6 @@ TransferResult TransferOutput::result(int exit_code) const {
   if (!code_.empty()) throw TransferError(code_, message_);
   throw TransferError("FAILED", fmt::format("{}: the helper ended with {}: {}", phase_, exit_code,
                                             printable(last_line(errors_), kLongestMessage)));
-}
-
-TransferResult run_transfer(const std::vector<std::string>& command, TransferOutput& output,
-                            const std::stop_token& stop) {
-  Pipe out = make_pipe();
-  Pipe err = make_pipe();
-  sigset_t none;
-  sigemptyset(&none);
-  const pid_t pid = start_in_group(command, none, out.write_end.get(), err.write_end.get());
-  ChildGuard child(pid);
-  out.write_end = UniqueFd();
-  err.write_end = UniqueFd();
-  Stopper stopper(pid);
-  while (!child.has_ended() || out.read_end || err.read_end) {
-    output.tick();
-    if (!child.has_ended() && stop.stop_requested()) stopper.ask();
-    std::array<pollfd, 2> polled = {
-        {{out.read_end.get(), POLLIN, 0}, {err.read_end.get(), POLLIN, 0}}};
-    if (::poll(polled.data(), polled.size(), kPollMs) <= 0) continue;
-    if (polled[0].revents != 0) {
-      read_some(out.read_end, [&](std::string_view bytes) { output.standard_output(bytes); });
-    }
-    if (polled[1].revents != 0) {
-      read_some(err.read_end, [&](std::string_view bytes) { output.standard_error(bytes); });
-    }
-  }
-  return output.result(child.exit_code());
 }
 
 }  // namespace dotresize

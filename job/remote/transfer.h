@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <functional>
 #include <stdexcept>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,8 +12,9 @@
 
 namespace dotresize {
 
-/// Why something elsewhere could not be fetched or pushed (worker/python/remote_files.py has the
-/// codes: NOT_FOUND, NO_CREDENTIALS, NO_PERMISSION, NETWORK, NO_SPACE, EXISTS, INVALID).
+/// Why something elsewhere could not be fetched or pushed: CANCELLED, or a code of
+/// worker/python/remote_files.py (NOT_FOUND, NO_CREDENTIALS, NO_PERMISSION, NETWORK, NO_SPACE,
+/// EXISTS, INVALID).
 class TransferError : public std::runtime_error {
  public:
   TransferError(std::string code, const std::string& message)
@@ -24,6 +24,7 @@ class TransferError : public std::runtime_error {
   bool may_pass() const { return code_ == kNetwork; }
 
   static constexpr char kNetwork[] = "NETWORK";
+  static constexpr char kCancelled[] = "CANCELLED";
 
  private:
   std::string code_;
@@ -52,14 +53,8 @@ std::vector<std::string> fetch_command(const std::string& url, FetchKind kind,
 /// Refuses an output that exists. `model`: what is to be pushed, if it is made already.
 std::vector<std::string> look_command(const std::string& url, bool overwrite,
                                       const std::filesystem::path& model = {});
-/// What is said of a path of this machine where others read it.
-struct ShownPath {
-  std::filesystem::path path;
-  std::string url;
-};
-/// `names`: of paths in the model's report.
 std::vector<std::string> push_command(const std::filesystem::path& model, const std::string& url,
-                                      bool overwrite, const std::vector<ShownPath>& names);
+                                      bool overwrite);
 
 /// Reads what one of these programs writes, and tells its progress: phase, bytes, rate, ETA.
 class TransferOutput final : public ProgramOutput {
@@ -71,7 +66,7 @@ class TransferOutput final : public ProgramOutput {
   void standard_output(std::string_view bytes) override;
   void standard_error(std::string_view bytes) override;
   void tick() override { tick_(); }
-  /// What has come of it, once it has ended with this exit code. Throws TransferError,
+  /// What has come of it, once run_program() has returned this. Throws TransferError,
   /// ProgramMissing.
   TransferResult result(int exit_code) const;
 
@@ -87,10 +82,5 @@ class TransferOutput final : public ProgramOutput {
   std::string code_;  ///< of its error; empty: none
   std::string message_;
 };
-
-/// Runs one of these programs, for a program with other threads, and ends it if `stop` asks for
-/// that; it does not outlive this thread. Throws as TransferOutput::result.
-TransferResult run_transfer(const std::vector<std::string>& command, TransferOutput& output,
-                            const std::stop_token& stop);
 
 }  // namespace dotresize

@@ -262,23 +262,22 @@ std::vector<std::string> warnings_of(const Report& report) {
 
 std::string report_to_json(const Report& report) {
   const ResolvedJob& job = report.job;
-  json document = {
-      {"schema_version", kSchemaVersion},
-      {"tool_version", report.tool_version},
-      {"name", job.name},
-      {"model", {{"path", job.model_path.string()}, {"dtype", to_string(job.source_dtype)}}},
-      {"output", {{"path", job.output_path.string()}, {"dtype", to_string(job.output_dtype)}}},
-      {"method", method_json(job, report.widths)},
-      {"calibration", calibration_json(report)},
-      {"device", to_string(job.device)},
-      {"compute_dtype", to_string(job.compute_dtype)},
-      {"junctions", json::array()},
-      {"dense", model_json(report.dense)},
-      {"compressed", compressed_json(report)},
-      {"ranks", json::array()},
-      {"wall_time_s", report.wall_time_s},
-      {"fingerprints", report.fingerprints},
-      {"warnings", report.warnings}};
+  json document = {{"schema_version", kSchemaVersion},
+                   {"tool_version", report.tool_version},
+                   {"name", job.name},
+                   {"model", {{"path", job.model_name}, {"dtype", to_string(job.source_dtype)}}},
+                   {"output", {{"path", job.output_name}, {"dtype", to_string(job.output_dtype)}}},
+                   {"method", method_json(job, report.widths)},
+                   {"calibration", calibration_json(report)},
+                   {"device", to_string(job.device)},
+                   {"compute_dtype", to_string(job.compute_dtype)},
+                   {"junctions", json::array()},
+                   {"dense", model_json(report.dense)},
+                   {"compressed", compressed_json(report)},
+                   {"ranks", json::array()},
+                   {"wall_time_s", report.wall_time_s},
+                   {"fingerprints", report.fingerprints},
+                   {"warnings", report.warnings}};
   set_if(document["output"], "model_type", job.stock_family);
   if (job.evaluation) {
     json& evaluation = document["evaluation"] =

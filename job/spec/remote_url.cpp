@@ -58,7 +58,9 @@ bool may_be_remote(const std::string& key) {
 
 }  // namespace
 
-bool is_remote(std::string_view path) { return path.starts_with(kHub) || path.starts_with(kS3); }
+bool is_on_hub(std::string_view path) { return path.starts_with(kHub); }
+
+bool is_remote(std::string_view path) { return is_on_hub(path) || path.starts_with(kS3); }
 
 bool has_remote_paths(const v1::JobSpec& spec) {
   v1::JobSpec copy = spec;
@@ -69,7 +71,7 @@ bool has_remote_paths(const v1::JobSpec& spec) {
 std::string remote_fault(const std::string& key, const std::string& url) {
   if (!may_be_remote(key)) return in_quotes(url) + " must be a directory of this machine";
   const bool file = !key.ends_with(".path");
-  if (url.starts_with(kHub)) {
+  if (is_on_hub(url)) {
     if (is_hub_url(url, file)) return "";
     return in_quotes(url) + " is not " +
            (file ? "hf://OWNER/NAME/FILE or hf://datasets/OWNER/NAME/FILE" : "hf://OWNER/NAME") +
@@ -79,11 +81,22 @@ std::string remote_fault(const std::string& key, const std::string& url) {
 }
 
 std::string without_revision(const std::string& url) {
-  if (!url.starts_with(kHub)) return url;
+  if (!is_on_hub(url)) return url;
   const size_t at = url.find('@');
   if (at == std::string::npos) return url;
   const size_t slash = url.find('/', at);
   return url.substr(0, at) + (slash == std::string::npos ? "" : url.substr(slash));
+}
+
+std::string at_revision(const std::string& url, const std::string& revision) {
+  const std::string place = without_revision(url);
+  if (!is_on_hub(place)) return place + "@" + revision;
+  // hf://[datasets/]OWNER/NAME
+  const bool dataset = std::string_view(place).substr(kHub.size()).starts_with(kDatasets);
+  const size_t owner = kHub.size() + (dataset ? kDatasets.size() : 0);
+  const size_t name = place.find('/', owner) + 1;
+  const size_t end = std::min(place.find('/', name), place.size());
+  return place.substr(0, end) + "@" + revision + place.substr(end);
 }
 
 bool is_url_below(const std::string& url, const std::string& prefix) {
@@ -97,8 +110,9 @@ void require_local_paths(const v1::JobSpec& spec) {
   for (const SpecPath& path : paths_of(copy)) {
     if (!is_remote(*path.value)) continue;
     throw InputError(path.key, in_quotes(*path.value) +
-                                   " is not on this machine: `dotresize run JOB` fetches models "
-                                   "and texts, and pushes models; here give directories and files");
+                                   " is not on this machine: `dotresize run JOB` and `dotresize "
+                                   "submit JOB` fetch models and texts, and push models; here "
+                                   "give directories and files");
   }
 }
 

@@ -302,6 +302,8 @@ class Validator {
     for (const SpecPath& path : paths_of(spec)) {
       check_path(path.key, *path.value, require_absolute);
     }
+    check_name_of_place("model.origin", spec.model().origin());
+    check_name_of_place("output.destination", spec.output().destination());
     if (spec.model().path().empty() || spec.output().path().empty()) return;
     if (is_remote(spec.model().path()) != is_remote(spec.output().path())) return;
     const auto model = comparable(spec.model().path());
@@ -317,16 +319,24 @@ class Validator {
     return absolute_path(path, "").lexically_normal();
   }
 
+  bool check_name_of_place(const std::string& key, const std::string& name) {
+    if (name.size() > kMaxPathBytes) {
+      add(key, "is longer than " + std::to_string(kMaxPathBytes) + " bytes");
+    } else if (has_control_character(name)) {
+      add(key, in_quotes(name) + " has control characters");
+    } else {
+      return true;
+    }
+    return false;
+  }
+
   void check_path(const std::string& key, const std::string& path, bool require_absolute) {
     if (path.empty()) {
       if (key.ends_with(".text")) add(key, "a file name in the list is empty");
       return;
     }
-    if (path.size() > kMaxPathBytes) {
-      add(key, "is longer than " + std::to_string(kMaxPathBytes) + " bytes");
-    } else if (has_control_character(path)) {
-      add(key, in_quotes(path) + " has control characters");
-    } else if (is_remote(path)) {
+    if (!check_name_of_place(key, path)) return;
+    if (is_remote(path)) {
       const std::string fault = remote_fault(key, path);
       if (!fault.empty()) add(key, fault);
     } else if (require_absolute && !std::filesystem::path(path).is_absolute()) {

@@ -34,7 +34,7 @@ Page read_report_page(const v1::Job& job, const fs::path& output) {
     const fs::path file = output / kSweepResults;
     return sweep_page(parse_results(read_report(file), file.string()));
   }
-  if (!JobOutput(output, job.id()).is_committed(job.attempt())) {
+  if (!JobOutput(output, job.id()).is_committed()) {
     throw InputError(output.string() + " is not the model of this job any more");
   }
   const fs::path file = output / kReportDirectory / kReportFile;

@@ -12,7 +12,7 @@ namespace dotresize {
 /// begun.
 bool may_have_report(const v1::Job& job);
 
-/// The report page of such a job, from its output (JobStore::output_of). Throws InputError if the
+/// The report page of such a job, from where reported_in() says. Throws InputError if the
 /// report is gone, is not this job's, or is malformed or too large for a page.
 Page read_report_page(const v1::Job& job, const std::filesystem::path& output);
 

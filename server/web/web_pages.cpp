@@ -13,6 +13,7 @@
 #include "server/api_error.h"
 #include "server/files.h"
 #include "server/http_origin.h"
+#include "server/job_result.h"
 #include "server/web/answers.h"
 #include "server/web/assets.h"
 #include "server/web/job_report.h"
@@ -252,7 +253,8 @@ Page WebPages::read_report(const Visitor& visitor, const v1::Job& job) {
           throw try_again(grpc::StatusCode::UNAVAILABLE, "BUSY", "others read reports; try again");
         }
         try {
-          page = read_report_page(job, context_.store.output_of(job.id()));
+          page = read_report_page(job, reported_in(job, context_.state.job(job.id()),
+                                                   context_.store.output_of(job.id())));
         } catch (const InputError& error) {
           throw ApiError(grpc::StatusCode::NOT_FOUND, "NO_REPORT", error.what());
         }

@@ -94,6 +94,32 @@ TEST(RunProgram, ASignalToUsEndsItAndIsACancel) {
   EXPECT_EQ(run_program({"sh", "-c", "echo begun; exec sleep 600"}, stopper), kExitCancelled);
 }
 
+struct StopOnceItWrites : Recorded {
+  void standard_output(std::string_view) override { source.request_stop(); }
+
+  std::stop_source source;
+};
+
+TEST(RunProgram, AStopEndsIt) {
+  StopOnceItWrites output;
+  EXPECT_EQ(
+      run_program({"sh", "-c", "echo begun; exec sleep 600"}, output, output.source.get_token()),
+      kExitCancelled);
+}
+
+TEST(RunProgram, AStopEndsWhatTakesNoSigterm) {
+  StopOnceItWrites output;
+  EXPECT_EQ(run_program({"sh", "-c", "trap '' TERM; echo begun; while :; do sleep 1; done"}, output,
+                        output.source.get_token()),
+            kExitCancelled);
+}
+
+TEST(RunProgram, WithoutAStopItEndsByItself) {
+  Recorded recorded;
+  EXPECT_EQ(run_program({"sh", "-c", "echo out; exit 65"}, recorded, std::stop_token()), 65);
+  EXPECT_EQ(recorded.output, "out\n");
+}
+
 TEST(RunProgram, SaysWhatCannotBeStarted) {
   Recorded recorded;
   EXPECT_THROW(run_program({"/no/such/program"}, recorded), ProgramMissing);

@@ -1,9 +1,12 @@
 """The built programs, a server of their own, and jobs that take a second."""
 
+import functools
 import json
 import os
 import pathlib
 import subprocess
+import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -11,6 +14,21 @@ from safetensors.numpy import load_file, save_file
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("DOTRESIZE_BIN", SOURCE / "build" / "bin"))
+
+sys.path.append(str(SOURCE / "tests"))
+from client_package import make_client_package  # noqa: E402
+
+
+@functools.cache
+def client_package():
+    """A directory with the Python client, for the examples."""
+    package = tempfile.TemporaryDirectory(prefix="dotresize-client-")
+    make_client_package(package.name)
+    return package
+
+
+def example_environment(**more):
+    return os.environ | {"PYTHONPATH": client_package().name, "OMP_NUM_THREADS": "1"} | more
 
 
 def read_until(stream, text):

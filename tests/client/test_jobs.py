@@ -1,7 +1,6 @@
 """Jobs on a real server, computed by the real worker."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -11,7 +10,7 @@ import uuid
 
 import pytest
 
-from conftest import SOURCE, read_until
+from conftest import SOURCE, example_environment, read_until
 
 
 def wait_for_state(cli, job_id, state, seconds=60):
@@ -72,7 +71,8 @@ def test_drained_server_and_its_queue_are_shown(cli, job_files):
         cli("list", "--label", "team", exit_code=65)
         cli("cancel", job_id)
     finally:
-        cli("admin", "resume")
+        resumed = cli("admin", "resume").stdout
+    assert re.search(r"^drained +no$", resumed, re.M) and "the server is drained" not in resumed
 
 
 def test_without_wait_only_the_id_is_on_stdout(cli, job_files):
@@ -265,7 +265,7 @@ EXAMPLE = [sys.executable, SOURCE / "examples" / "submit.py"]
 
 def run_example(*arguments, **environment):
     return subprocess.run([*EXAMPLE, *arguments], capture_output=True, text=True, timeout=120,
-                          env=os.environ | environment)
+                          env=example_environment(**environment))
 
 
 def test_the_python_example_submits_a_job(server, job_files):
@@ -279,16 +279,16 @@ def test_the_python_example_submits_a_job(server, job_files):
 
 def test_the_python_example_ends_as_the_command_line_does(server, cli, job_files, tmp_path):
     assert run_example(server.address).returncode == 64
-    assert run_example("127.0.0.1:1", job_files()).returncode == 69
+    assert run_example("127.0.0.1:1", job_files(), "--patience", "0").returncode == 69
     # Refused by the server, with its field; failed; a typing error; a text that is no list.
     refused = run_example(server.address, job_files("wide", method={"width": 999}))
     assert refused.returncode == 65 and "method.width: 999" in refused.stderr
     short = job_files("short", calibration={"samples": 1000})
     failed = run_example(server.address, short)
-    assert failed.returncode == 65 and "failed: INVALID_INPUT" in failed.stderr
-    for line, fault in (("method: {sparsty: 0.2}", "method.sparsty: unknown key"),
-                        ("method: {sparsity: much}", "method.sparsity: 'much' is not"),
-                        ("calibration: {text: a.txt}", "calibration.text: must be a list")):
+    assert failed.returncode == 65 and "is FAILED: INVALID_INPUT" in failed.stderr
+    for line, fault in (("method: {sparsty: 0.2}", 'no field named "sparsty" at "JobSpec.method"'),
+                        ("method: {sparsity: much}", "parse float: much at JobSpec.method.sparsity"),
+                        ("calibration: {text: a.txt}", "repeated field text must be in []")):
         job = tmp_path / "bad.yaml"
         job.write_text(line + "\n")
         bad = run_example(server.address, job)

@@ -1,12 +1,11 @@
 """examples/pipeline.py against a real server."""
 
-import os
 import re
 import signal
 import subprocess
 import sys
 
-from conftest import SOURCE
+from conftest import SOURCE, example_environment
 
 EXAMPLE = SOURCE / "examples" / "pipeline.py"
 
@@ -17,7 +16,7 @@ def command(*arguments):
 
 def run(*arguments):
     return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=180,
-                          env=os.environ | {"OMP_NUM_THREADS": "1"})
+                          env=example_environment())
 
 
 def test_variants_are_submitted_compared_and_the_best_writes(server, cli, job_files, tmp_path):
@@ -41,7 +40,8 @@ def test_variants_are_submitted_compared_and_the_best_writes(server, cli, job_fi
 def test_an_interrupt_ends_it_at_once_and_no_job(server, cli, job_files):
     job = job_files.endless("stopped", evaluation={"tokens": str(job_files.tokens), "kl": False})
     options = ["--methods", "dotresize", "--sizes", "0.9", "0.8", "--run", "stopped"]
-    started = subprocess.Popen(command(server.address, job, *options), stderr=subprocess.PIPE, text=True)
+    started = subprocess.Popen(command(server.address, job, *options), stderr=subprocess.PIPE, text=True,
+                               env=example_environment())
     try:
         assert "%" in started.stderr.readline()  # it follows the first job
         started.send_signal(signal.SIGINT)

@@ -20,7 +20,7 @@ logging.getLogger("werkzeug").setLevel(logging.ERROR)
 
 class S3:
     """`requests`: (method, path, Range) of all; `cut`: {path: bytes after which the next answer with it breaks off};
-    `refused`: methods that are answered with 403. While `hold` is not set, requests for weights wait; `held`: one does."""
+    `refused`: methods that are answered with 403. While `hold` is not set, requests for weights wait; each releases `held` once."""
 
     def __init__(self):
         self.requests = []
@@ -28,14 +28,14 @@ class S3:
         self.refused = ()
         self.hold = threading.Event()
         self.hold.set()
-        self.held = threading.Event()
+        self.held = threading.Semaphore(0)
         application = DomainDispatcherApplication(create_backend_app)
 
         def watched(environ, start_response):
             path = environ["PATH_INFO"]
             self.requests.append((environ["REQUEST_METHOD"], path, environ.get("HTTP_RANGE")))
             if path.endswith(".safetensors") and not self.hold.is_set():
-                self.held.set()
+                self.held.release()
                 self.hold.wait(60)
             if environ["REQUEST_METHOD"] in self.refused:
                 start_response("403 Forbidden", [("Content-Type", "application/xml")])

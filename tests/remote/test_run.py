@@ -49,11 +49,17 @@ def test_what_makes_a_model_loadable_is_pushed_last(dotresize, job, s3):
     assert written[0] == "dotresize/unfinished-push" and written[-1] == "dotresize/unfinished-push"
     assert written[-3:-1] == ["model.safetensors.index.json", "SHA256SUMS"] and written[-4] == "config.json", written
     # Replaced: first it is taken away, so that nobody loads a mixture.
-    s3.requests.clear()
     narrower = job(MODEL, f"s3://{BUCKET}/out/small", method={"name": "slicegpt", "width": 64})
     refused = dotresize("run", narrower, exit_code=65, **s3.environment)
     assert "exists; output.overwrite: true replaces it" in refused.stderr
+    # What an earlier output has had goes; what lies beneath in folders of their own is not its business.
+    for name in ("old.safetensors", "dotresize/old.html", "nested/config.json", "nested/dotresize/report.json"):
+        s3.client.put_object(Bucket=BUCKET, Key=f"out/small/{name}", Body=b"{}")
+    s3.requests.clear()
     dotresize("run", narrower, "--set", "output.overwrite=true", **s3.environment)
+    names = s3.names("out/small")
+    assert {"nested/config.json", "nested/dotresize/report.json"} <= set(names)
+    assert not {"old.safetensors", "dotresize/old.html"} & set(names)
     changes = [(method, path.partition("/out/small/")[2]) for method, path, _ in s3.requests if method in ("PUT", "DELETE")]
     first = next(index for index, (method, _) in enumerate(changes) if method == "PUT")
     assert ("DELETE", "model.safetensors.index.json") in changes[:first]
@@ -68,6 +74,8 @@ def test_from_the_hub_by_commit(dotresize, fetch, job, hub, tmp_path):
     ranges = [given for _, _, given in gets(hub, "model.safetensors")]
     assert len(ranges) == 2 and ranges[0] == "bytes=0-" and ranges[1] not in (None, "bytes=0-"), ranges
     assert all(commit in path for _, path, _ in gets(hub, "model.safetensors")), "the commit, not the branch"
+    report = (tmp_path / "out/dotresize/report.json").read_text()
+    assert json.loads(report)["model"]["path"] == f"hf://org/tiny@{commit}" and str(tmp_path / "cache") not in report
     # The same commit by its name: nothing is fetched again.
     assert fetch(f"hf://org/tiny@{commit}", **hub.environment)["result"]["revision"] == commit
     assert len(gets(hub, "model.safetensors")) == 2
@@ -170,7 +178,7 @@ def test_a_broken_off_push_goes_on(dotresize, job, s3, environment, tmp_path):
     s3.hold.clear()
     process = subprocess.Popen([BIN / "dotresize", "run", file], env=environment | s3.environment, stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, text=True)
-    assert s3.held.wait(60)
+    assert s3.held.acquire(timeout=60)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 2, errors

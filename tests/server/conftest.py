@@ -25,16 +25,12 @@ PROGRAM = str(BINARIES / "dotresize-server")
 # The loopback address of the servers of this process: nobody else takes a port there while one is restarted.
 ADDRESS = f"127.{100 + os.getpid() % 100}.{os.getpid() // 100 % 256}.{1 + os.getpid() // 25600 % 254}"
 
-_stubs = tempfile.TemporaryDirectory(prefix="dotresize-stubs-")
-_protos = ("dotresize/v1/job", "dotresize/v1/jobs", "dotresize/v1/sweep", "dotresize/v1/workers", "google/rpc/status",
-           "google/rpc/error_details")
-subprocess.run(
-    [sys.executable, "-m", "grpc_tools.protoc", f"-I{SOURCE}/proto",
-     f"--python_out={_stubs.name}", f"--grpc_python_out={_stubs.name}"]
-    + [f"{name}.proto" for name in _protos],
-    check=True,
-)
-sys.path.insert(0, _stubs.name)
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+from client_package import make_client_package  # noqa: E402
+
+_package = tempfile.TemporaryDirectory(prefix="dotresize-client-")
+make_client_package(_package.name, "dotresize/v1/workers", "google/rpc/status", "google/rpc/error_details")
+sys.path.insert(0, _package.name)
 
 from dotresize.v1 import job_pb2, jobs_pb2, jobs_pb2_grpc, sweep_pb2, workers_pb2, workers_pb2_grpc  # noqa: E402, F401
 from google.rpc import error_details_pb2, status_pb2  # noqa: E402

@@ -371,6 +371,22 @@ TEST_F(DamagedStore, FileThatIsNoTableIsRefusedByName) {
   }
 }
 
+TEST_F(DamagedStore, AnIndexThatLacksARowIsRefused) {
+  const std::filesystem::path file = home_.path() / "other.sqlite";
+  {
+    JobStore store(file);
+    store.create(new_job("a"));
+  }
+  // Made over no row, and said to be over all.
+  SQLite::Database(file.string(), SQLite::OPEN_READWRITE)
+      .exec(
+          "CREATE INDEX short ON jobs(name) WHERE number < 0; PRAGMA writable_schema = ON; "
+          "UPDATE sqlite_schema SET sql = 'CREATE INDEX short ON jobs(name)' "
+          "WHERE name = 'short'");
+  EXPECT_THAT([&] { JobStore store(file); },
+              ThrowsMessage<std::runtime_error>(HasSubstr("missing from index short")));
+}
+
 class Lists : public Store {
  protected:
   /// How SQLite finds them.

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import importlib.util
 import json
 import os
 import pathlib
@@ -18,6 +17,7 @@ import grpc
 import numpy as np
 import pytest
 from conftest import (BINARIES, PROGRAM, SOURCE, Server, eventually, job_pb2, jobs_pb2, refused, spec)
+from dotresize import client as python_client
 from safetensors.numpy import load_file, save_file
 
 OF_JOB = {"job.json", "log", "plan.txt"}
@@ -145,16 +145,7 @@ def test_files_of_a_job_are_listed_and_streamed_with_their_hashes(server, ann, j
         ann.get(job.id, "log", listed["log"].size + 1)
 
 
-@pytest.fixture(scope="module")
-def python_client():
-    """The wheel's module, over the stubs of conftest.py."""
-    place = importlib.util.spec_from_file_location("dotresize_client", SOURCE / "client/python/dotresize/client.py")
-    module = importlib.util.module_from_spec(place)
-    place.loader.exec_module(module)
-    return module
-
-
-def test_the_python_client_submits_waits_and_goes_on_with_a_fetch(server, python_client, folder, tmp_path):
+def test_the_python_client_submits_waits_and_goes_on_with_a_fetch(server, folder, tmp_path):
     with python_client.Client(server.endpoint, token_file=folder / "ann") as client:
         job = small(folder, "python")
         ids = {client.submit(job, "python-client").id for _ in range(2)}
@@ -176,7 +167,7 @@ def test_the_python_client_submits_waits_and_goes_on_with_a_fetch(server, python
             client.submit({"modle": {"path": "x"}}, "bad")
 
 
-def test_the_python_client_asks_for_what_the_job_file_says_and_no_more(python_client, tmp_path):
+def test_the_python_client_asks_for_what_the_job_file_says_and_no_more(tmp_path):
     (tmp_path / "job.yaml").write_text(json.dumps({
         "model": {"path": "model"}, "output": {"path": "s3://bucket/out"}, "method": {"size": 0.8},
         "calibration": {"text": ["a.txt", "/b.txt"], "statistics": {"save": "kept"}}}))
@@ -189,7 +180,7 @@ def test_the_python_client_asks_for_what_the_job_file_says_and_no_more(python_cl
 
 @pytest.mark.parametrize("server, local", [("127.0.0.2:1", True), ("localhost:1", True), ("[::1]:1", True), ("unix:/run/x", True),
                                            ("127.0.0.1.example.com:1", False), ("10.0.0.1:1", False)])  # fmt: skip
-def test_the_python_client_keeps_a_token_from_the_wire(python_client, server, local, tmp_path):
+def test_the_python_client_keeps_a_token_from_the_wire(server, local, tmp_path):
     (tmp_path / "token").write_text("secret")
     with contextlib.nullcontext() if local else pytest.raises(ValueError, match="TLS"):
         python_client.Client(server, token_file=tmp_path / "token").close()

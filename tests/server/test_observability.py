@@ -12,8 +12,9 @@ import subprocess
 import urllib.error
 import urllib.request
 
+import grpc
 import pytest
-from conftest import ADDRESS, ENDED, PROGRAM, SOURCE, eventually, jobs_pb2, processes_of, script, spec
+from conftest import ADDRESS, ENDED, PROGRAM, SOURCE, eventually, jobs_pb2, processes_of, refused, script, spec
 
 HTTP = ("--http", "127.0.0.1:0")
 
@@ -106,6 +107,32 @@ def test_readiness_is_that_of_the_job_table(make_server):
     other.execute("ROLLBACK")
     eventually(20, lambda: fetch(server, "/readyz")[0] == 200)
     assert fetch(server, "/nothing") == (404, "there is no such page\n")
+
+
+@pytest.fixture
+def small_state(tmp_path):
+    """What make_server takes as the state directory of its first server, on a disk of 32 MiB."""
+    state = tmp_path / "state0"
+    state.mkdir(mode=0o700)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m,mode=0700", "tmpfs", state], capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"a tmpfs cannot be mounted: {mounted.stderr}")
+    yield state
+    subprocess.run(["umount", "--lazy", state], check=True)
+
+
+def test_without_space_a_server_is_not_ready_and_takes_no_job(small_state, make_server, tmp_path):
+    server = make_server(*HTTP, DOTRESIZE_WORKER="/bin/false")
+    filler = small_state / "filler"
+    filler.write_bytes(bytes(20 << 20))
+    with refused(grpc.StatusCode.UNAVAILABLE) as why:
+        server.create(spec(tmp_path / "out"))
+    assert why[0] == "LOW_SPACE"
+    status, text = fetch(server, "/readyz")
+    assert status == 503 and "disk: less than 16.0 MiB" in text
+    filler.unlink()
+    server.create(spec(tmp_path / "out"))
+    eventually(20, lambda: fetch(server, "/readyz")[0] == 200)
 
 
 def test_metrics_need_a_token_if_calls_do(make_server, tmp_path):

@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import signal
+import ssl
 import subprocess
 
 import grpc
@@ -257,6 +259,37 @@ def test_a_token_is_rotated_while_the_server_runs(server_with_tokens, tokens):
     server_with_tokens.process.send_signal(signal.SIGHUP)
     eventually(20, lambda: "the tokens stay as they were" in server_with_tokens.log())
     assert lets_in(third)
+
+
+def test_a_certificate_is_replaced_while_the_server_runs(make_server, authority, tmp_path):
+    """For calls and pages; one that is not its key's changes nothing."""
+    files = [tmp_path / name for name in ("server.pem", "server.key")]
+
+    def install(name):
+        """The certificate, as a server shows it."""
+        for file, issued in zip(files, authority.issue(name)):
+            shutil.copy(issued, file)
+            file.chmod(0o600)
+        return files[0].read_text()
+
+    def shown():
+        hosts = (server.endpoint, server.http.partition("://")[2])
+        return {ssl.get_server_certificate(host.split(":")) for host in hosts}
+    first = install("first")
+    server = make_server("--tls-cert", files[0], "--tls-key", files[1], "--http", "127.0.0.1:0", DOTRESIZE_WORKER="/bin/false")
+    with grpc.secure_channel(server.endpoint, grpc.ssl_channel_credentials(authority.certificate.read_bytes())) as channel:
+        jobs = jobs_pb2_grpc.JobsStub(channel)
+        jobs.ListJobs(jobs_pb2.ListJobsRequest(), timeout=20)
+        assert shown() == {first}
+        second = install("second")
+        assert shown() == {first}
+        server.process.send_signal(signal.SIGHUP)
+        eventually(20, lambda: shown() == {second})
+        jobs.ListJobs(jobs_pb2.ListJobsRequest(), timeout=20)  # over the connection that it had
+    shutil.copy(authority.issue("third")[0], files[0])
+    server.process.send_signal(signal.SIGHUP)
+    eventually(20, lambda: "the certificates stay as they were" in server.log())
+    assert "is not the key of" in server.log() and shown() == {second}
 
 
 def test_denied_calls_do_not_fill_the_audit_log(server_with_tokens):

@@ -5,12 +5,14 @@ import os
 import pathlib
 import signal
 import subprocess
+import urllib.request
 
 import grpc
 import numpy as np
 import pytest
 from conftest import (BINARIES, SOURCE, eventually, jobs_pb2, processes_of, refused, script, spec, sweep_pb2)
 from safetensors.numpy import load_file, save_file
+from test_webhooks import listen, secret  # noqa: F401
 
 Job = jobs_pb2.Job
 WORKER = os.environ.get("DOTRESIZE_WORKER") or str(BINARIES / "dotresize-worker")
@@ -31,8 +33,10 @@ def base(tmp_path, tokens):
     return result
 
 
-def request(base, axes, request_id="", **sweep):
+def request(base, axes, request_id="", webhook="", **sweep):
     result = jobs_pb2.CreateSweepRequest(spec=base, sweep=sweep_pb2.SweepSpec(**sweep), request_id=request_id)
+    if webhook:
+        result.options.notify.webhook = webhook
     for key, values in axes.items():
         result.sweep.axes.add(key=key).values.extend(values)
     return result
@@ -57,11 +61,22 @@ def runners_of(id_):
 AXES = {"method.name": ["slicegpt", "pca_dotresize"], "method.size": [0.9, 0.8, 0.01]}
 
 
-def test_a_sweep_outlives_its_server_and_gives_what_single_jobs_give(make_server, base, tmp_path):
+def artifacts_of(server, id_):
+    """{name: content}"""
+    def content(name):
+        chunks = server.jobs.GetArtifact(jobs_pb2.GetArtifactRequest(id=id_, name=name), timeout=20)
+        return b"".join(chunk.data for chunk in chunks)
+    listed = server.jobs.ListArtifacts(jobs_pb2.ListArtifactsRequest(id=id_), timeout=20).artifacts
+    return {artifact.name: content(artifact.name) for artifact in listed}
+
+
+def test_a_sweep_outlives_its_server_and_gives_what_single_jobs_give(make_server, base, listen, secret, tmp_path):  # noqa: F811
     runs = tmp_path / "runs"
+    listener = listen()
+    hook = {"webhook": listener.origin + "/hook"}
     worker = script(tmp_path / "worker", f'echo once >> {runs}\nexec {WORKER} "$@"')
-    server = make_server(DOTRESIZE_WORKER=worker)
-    created = create(server, base, AXES, "r", parallel=1)
+    server = make_server("--http", "127.0.0.1:0", "--allow-webhook", listener.origin, "--webhook-secret", secret, DOTRESIZE_WORKER=worker)
+    created = create(server, base, AXES, "r", parallel=1, **hook)
     id_ = created.job.id
     assert (created.job.sweep_size.combinations, created.pending, created.refused) == (6, 4, 2)
     reasons = [row.reason for row in created.results.variants if row.state == row.refused]
@@ -69,7 +84,7 @@ def test_a_sweep_outlives_its_server_and_gives_what_single_jobs_give(make_server
 
     eventually(60, lambda: get(server, id_).done)
     server.kill_and_restart()
-    again = create(server, base, AXES, "r", parallel=1)
+    again = create(server, base, AXES, "r", parallel=1, **hook)
     assert (again.job.id, again.job.already_submitted) == (id_, True)
     with refused(grpc.StatusCode.ALREADY_EXISTS):
         create(server, base, {"method.size": [0.9]}, "r", parallel=1)
@@ -92,6 +107,16 @@ def test_a_sweep_outlives_its_server_and_gives_what_single_jobs_give(make_server
         assert done[name, "0.8"].perplexity == pytest.approx(result.compressed.perplexity, rel=1e-6)
         assert sweep.results.dense.perplexity == pytest.approx(result.dense.perplexity, rel=1e-6)
     assert [bool(row.model) for row in done.values()] == [row.best for row in done.values()]
+
+    # What it leaves, who is told of it, and what a list says.
+    artifacts = artifacts_of(server, id_)
+    assert artifacts.keys() == {"job.json", "log", "plan.txt", "results.json", "report.html"}
+    assert all(artifacts[name] == (tmp_path / "sweep" / name).read_bytes() for name in ("results.json", "report.html"))
+    eventually(30, lambda: server.get(id_).notification.state == jobs_pb2.Notification.DELIVERED)
+    [(path, _, body)] = listener.messages
+    assert path == "/hook" and json.loads(body)["data"]["id"] == id_
+    with urllib.request.urlopen(f"{server.http}/jobs", timeout=20) as page:
+        assert "4 jobs of a sweep" in page.read().decode()
 
     # The command line shows the same; what is done is not run again.
     def cli(*arguments):

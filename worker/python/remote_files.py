@@ -2,13 +2,11 @@
 
     python remote_files.py fetch URL --kind model|config|file --cache DIR --cache-size BYTES
     python remote_files.py look URL [--overwrite] [--model DIR]
-    python remote_files.py push DIR URL [--overwrite] [--named PATH URL]...
-    python remote_files.py --check
+    python remote_files.py push DIR URL [--overwrite]
 
 fetch: brings a model (config.json, its weights, tokenizer files), all of it but the weights, or one file into
 the cache, and goes on with what an earlier call has left. look: refuses an output that exists. push: uploads a model directory,
-what makes it loadable last; in its report a PATH of
-this machine is then named as its URL. URL: hf://OWNER/NAME[@REVISION], s3://BUCKET/KEY; of a file
+what makes it loadable last. URL: hf://OWNER/NAME[@REVISION], s3://BUCKET/KEY; of a file
 hf://[datasets/]OWNER/NAME[@REVISION]/PATH.
 The credentials are those of the environment and of the libraries' own files.
 stdout has a JSON object on each line: {"progress": {"bytes_done", "bytes_total", "bytes_per_second", "eta_s"}}, in
@@ -18,16 +16,14 @@ Exit codes: 0; 64 usage; 65 an error of these codes; 69 a package is missing; 1 
 """
 
 import argparse
-import hashlib
 import os
-import re
 import resource
 import stat
 import sys
 from pathlib import Path
 
 from remote_cache import MOST_FILES, fetch
-from remote_stores import CONFIG, INDEX, SINGLE, SUMS, REPORT, Meter, RemoteError, S3Store, is_same, require_free, say, sha256_of, store_of
+from remote_stores import CONFIG, INDEX, SINGLE, SUMS, Meter, RemoteError, S3Store, is_same, require_free, say, sha256_of, store_of
 
 EXIT_DATA = 65
 EXIT_UNAVAILABLE = 69
@@ -54,8 +50,7 @@ def local_files(directory):
         if path.is_dir() and not path.is_symlink():
             continue
         name = path.relative_to(root).as_posix()
-        if name != "dotresize/owner.json":  # of this machine
-            files.append(Local(path, name, sums.get(name)))
+        files.append(Local(path, name, sums.get(name)))
         if len(files) > MOST_FILES:
             raise RemoteError("INVALID", f"{directory}: has more than {MOST_FILES} files")
     order = [SINGLE, CONFIG, INDEX, SUMS]
@@ -71,34 +66,8 @@ def look(options):
     return {}
 
 
-def replace_file(path, content):
-    partial = path.with_name(path.name + ".new")
-    partial.write_bytes(content)
-    partial.chmod(path.stat().st_mode)
-    partial.replace(path)
-
-
-def rename_paths(directory, names):
-    """Nobody elsewhere is to see where this machine keeps its copies. Their names are too special to mean anything else."""
-    root = Path(directory)
-    sums = (root / SUMS).read_text()
-    for name in (REPORT, "dotresize/report.html", "README.md"):
-        path = root / name
-        if not path.is_file() or path.is_symlink():
-            continue
-        content = path.read_bytes()
-        for local, url in names:
-            content = content.replace(local.encode(), url.encode())
-        replace_file(path, content)
-        # Also after a run that was killed between the two.
-        line = re.compile(f"^[0-9a-f]{{64}}  {re.escape(name)}$", re.MULTILINE)
-        sums = line.sub(f"{hashlib.sha256(content).hexdigest()}  {name}", sums)
-    replace_file(root / SUMS, sums.encode())
-
-
 def push(options):
     store = store_of(options.url)
-    rename_paths(options.directory, options.named)
     local = local_files(options.directory)
     meter = Meter()
     meter.begin(0, sum(file.size for file in local))
@@ -106,13 +75,6 @@ def push(options):
         return {"revision": store.push(local, options.overwrite, meter)}
     finally:
         meter.end()
-
-
-def check(_):
-    import boto3  # noqa: F401
-    import huggingface_hub  # noqa: F401
-
-    return {}
 
 
 def parse(arguments):
@@ -133,9 +95,7 @@ def parse(arguments):
     command.add_argument("directory")
     command.add_argument("url")
     command.add_argument("--overwrite", action="store_true")
-    command.add_argument("--named", nargs=2, action="append", default=[], metavar=("PATH", "URL"))
     command.set_defaults(action=push)
-    commands.add_parser("check").set_defaults(action=check)
     return parser.parse_args(arguments)
 
 

@@ -332,7 +332,8 @@ class S3Store:
         for_all(parts, lambda file: self.upload(file, there, meter), meter)
         with self.explained():
             for name in there.keys() - ours - {MARKER}:
-                self.client.delete_object(Bucket=self.bucket, Key=f"{self.key}/{name}")
+                if "/" not in name or name.startswith("dotresize/"):  # other folders are not this output's
+                    self.client.delete_object(Bucket=self.bucket, Key=f"{self.key}/{name}")
         for file in local:
             if file.last:
                 self.upload(file, {}, meter)
