@@ -110,8 +110,9 @@ void fold_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& 
                 PhaseClock& clock) {
   if (job.mapped_junctions() == 0) return copy_stage(comm, job, sink, clock);
   const RankShard& shard = job.shard(comm);
-  const bool stock_and_tied = !sink.output().compressed && sink.output().tie_word_embeddings;
-  AlignedMaps maps(comm, job, clock, stock_and_tied ? read_final_norm(job, clock) : at::Tensor());
+  const bool stock = !sink.output().compressed;
+  const bool tied = stock && sink.output().tie_word_embeddings;
+  AlignedMaps maps(comm, job, clock, stock, tied ? read_final_norm(job, clock) : at::Tensor());
   while (maps.junction() < shard.first_sublayer) maps.next();
   JunctionMap map = maps.map();
   if (shard.first_sublayer == 0) put_embedding(job, map, sink, clock);
