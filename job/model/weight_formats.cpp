@@ -143,8 +143,7 @@ std::vector<FormatSize> format_sizes(const ModelConfig& config) {
     return q4_k_m(exported, placed);
   };
   return {size_in("float16", exported, kF16, in_gguf(kF16)),
-          size_in("Q8_0", exported, kF32, in_gguf(kQ8_0)),
-          size_in("Q4_K_M", exported, kF32, mixed),
+          size_in("Q8_0", exported, kF32, in_gguf(kQ8_0)), size_in("Q4_K_M", exported, kF32, mixed),
           size_in("FP8", config, kF16, in_layers(kFp8)),
           size_in("W4A16, groups of 128", config, kF16, in_layers(kW4A16))};
 }
