@@ -112,9 +112,23 @@ FormatSize size_in(const char* format, const ModelConfig& config, const StorageT
   return sum.result();
 }
 
+int64_t in_whole_blocks(int64_t features) {
+  return (features + kQ8_0.block - 1) / kQ8_0.block * kQ8_0.block;
+}
+
+/// With the zeros that `dotresize export --to gguf` fills features up with.
+ModelConfig as_exported(ModelConfig config) {
+  config.intermediate_size = in_whole_blocks(config.intermediate_size);
+  if (config.mixture) {
+    config.mixture->intermediate_size = in_whole_blocks(config.mixture->intermediate_size);
+  }
+  return config;
+}
+
 }  // namespace
 
 std::vector<FormatSize> format_sizes(const ModelConfig& config) {
+  const ModelConfig exported = as_exported(config);
   const auto in_gguf = [](const StorageType& type) {
     return [&type](const PlacedTensor& placed) -> const StorageType& {
       return placed.is_router() ? kF32 : type;
@@ -126,10 +140,10 @@ std::vector<FormatSize> format_sizes(const ModelConfig& config) {
     };
   };
   const TypeChoice mixed = [&](const PlacedTensor& placed) -> const StorageType& {
-    return q4_k_m(config, placed);
+    return q4_k_m(exported, placed);
   };
-  return {size_in("float16", config, kF16, in_gguf(kF16)),
-          size_in("Q8_0", config, kF32, in_gguf(kQ8_0)), size_in("Q4_K_M", config, kF32, mixed),
+  return {size_in("float16", exported, kF16, in_gguf(kF16)),
+          size_in("Q8_0", exported, kF32, in_gguf(kQ8_0)), size_in("Q4_K_M", exported, kF32, mixed),
           size_in("FP8", config, kF16, in_layers(kFp8)),
           size_in("W4A16, groups of 128", config, kF16, in_layers(kW4A16))};
 }

@@ -20,7 +20,8 @@ struct FormatSize {
   std::vector<int64_t> unfit_rows;
 };
 
-/// float16, Q8_0 and Q4_K_M as llama.cpp's quantizer makes them (llama_tensor_get_type), four-bit
+/// float16, Q8_0 and Q4_K_M as llama.cpp's quantizer makes them (llama_tensor_get_type) of what
+/// `dotresize export` writes, whose features are filled up with zeros to multiples of 32; four-bit
 /// weights in groups of 128 and FP8 as llm-compressor makes them of all matrices but the ends and
 /// routers. Scales of whole rows, less than 0.1 %, are not counted. `config`: of a model without
 /// maps.

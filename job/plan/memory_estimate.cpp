@@ -33,7 +33,8 @@ struct Sizes {
         fold_bytes(folds_in_float64(rank.job.output_dtype) ? kDouble : kFloat),
         aligns(has_low_rank_shortcut(rank.job.shortcuts, rank.job.widths.all,
                                      rank.job.junction_groups, d, rank.job.oblique_maps())),
-        turns_norm(rank.job.stock_output() && rank.config.tie_word_embeddings) {}
+        turns_stock(rank.job.stock_output()),
+        turns_norm(turns_stock && rank.config.tie_word_embeddings) {}
 
   bool on_gpu() const { return r.device == DeviceKind::kCuda; }
   bool pca() const { return r.job.method.pca(); }
@@ -143,6 +144,7 @@ struct Sizes {
   int64_t compute_bytes;
   int64_t fold_bytes;  ///< of a number in folding
   bool aligns;         ///< whether maps are rotated into each other
+  bool turns_stock;    ///< whether there is one map, turned as a stock output wants it
   bool turns_norm;     ///< whether the one map is turned for a tied head
 };
 
@@ -377,6 +379,7 @@ int64_t Sizes::describing() const {
 int64_t Sizes::aligning() const {
   // The map in float64 and with γ; their product, its eigenvectors and a copy.
   if (turns_norm) return 2 * rectangle() + 4 * k * k * kDouble;
+  if (turns_stock) return 2 * k * k * kDouble;
   if (!aligns) return 0;
   const int64_t shortcut = oblique() ? 2 * rectangle() + 3 * k * k * kDouble : 0;
   return 4 * rectangle() + 3 * square() + shortcut + written_beside(fold_bytes * k * (2 * d - k));
@@ -386,6 +389,7 @@ int64_t Sizes::aligning() const {
 /// and their product.
 int64_t Sizes::rotated_maps() const {
   if (turns_norm) return 2 * rectangle() + k * k * kDouble;
+  if (turns_stock) return (oblique() ? 4 : 2) * rectangle() + k * k * kDouble;
   if (!aligns) return 0;
   return (oblique() ? 4 : 2) * rectangle() + 3 * k * k * kDouble;
 }

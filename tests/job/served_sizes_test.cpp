@@ -30,6 +30,17 @@ TEST(WeightFormats, AreThoseOfThePublishedFiles) {
   EXPECT_EQ(size_of(llama31(), "float16").bytes, 2 * 8'030'261'248);
 }
 
+TEST(WeightFormats, CountTheZerosThatFilesOfGgufHaveForFeatures) {
+  ModelConfig config = llama31();
+  config.intermediate_size -= 8;
+  for (const char* const format : {"float16", "Q8_0", "Q4_K_M"}) {
+    EXPECT_EQ(size_of(config, format).bytes, size_of(llama31(), format).bytes) << format;
+    EXPECT_THAT(size_of(config, format).unfit_rows, IsEmpty()) << format;
+  }
+  EXPECT_LT(size_of(config, "FP8").bytes, size_of(llama31(), "float16").bytes);
+  EXPECT_THAT(size_of(config, "FP8").unfit_rows, ElementsAre(14328));
+}
+
 class ServedSizesOf : public ResolveJob {
  protected:
   ServedSizesOf() { config_ = llama31(); }

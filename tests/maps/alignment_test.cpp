@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
+
+#include "worker/maps/spreading.h"
 
 namespace dotresize {
 namespace {
@@ -192,6 +195,18 @@ TEST(AlignOblique, ToTheWholeWidthNeedsWhatThereIsBeyondTheMap) {
   const at::Tensor padded = at::eye(18, 24, at::kDouble);
   EXPECT_LT(largest(shortcut - padded - at::mm(found.A, found.B)), 1e-10);
 }
+
+class Spreading : public testing::TestWithParam<int64_t> {};
+
+TEST_P(Spreading, IsOrthogonalAndHasNoLargeEntry) {
+  const int64_t k = GetParam();
+  const at::Tensor R = spreading_rotation(k);
+  EXPECT_LT(largest(at::mm(R.t(), R) - at::eye(k, at::kDouble)), 1e-12);
+  EXPECT_LE(largest(R), std::sqrt(2.0 / static_cast<double>(k)));
+  EXPECT_TRUE(at::equal(R, spreading_rotation(k)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Widths, Spreading, testing::Values(1, 2, 97, 224));
 
 }  // namespace
 }  // namespace dotresize

@@ -65,8 +65,8 @@ def export(*arguments, program="export_gguf.py", exit_code=0):
     return done.stdout if exit_code == 0 else done.stderr
 
 
-def read_back(file):
-    return AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32).eval()
+def read_back(file, **settings):
+    return AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32, **settings).eval()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -77,6 +77,17 @@ def test_transformers_reads_the_same_model(family, tmp_path):
     with torch.no_grad():
         difference = (read_back(tmp_path / "model.gguf")(ids).logits - dense(ids).logits).abs().max()
     assert difference < 1e-5
+
+
+@pytest.mark.parametrize("family, settings", [("qwen2", {"attention_bias": True}), ("phi3", {})])
+def test_a_family_whose_heads_llama_cpp_takes_for_others_is_a_llama(family, settings, tmp_path):
+    dense = make_model(tmp_path / "model", family, head_dim=24).eval()
+    export(tmp_path / "model", tmp_path / "model.gguf", "--type", "f32")
+    assert GGUFReader(tmp_path / "model.gguf").fields["general.architecture"].contents() == "llama"
+    ids = torch.randint(0, 4096, (2, 32))
+    read = read_back(tmp_path / "model.gguf", **settings)  # GGUF does not say that a llama has biases
+    with torch.no_grad():
+        assert (read(ids).logits - dense(ids).logits).abs().max() < 1e-5
 
 
 def test_experts_of_a_mixtral_are_stacked(tmp_path):
@@ -103,8 +114,7 @@ def test_frequencies_of_llama3_are_divided_as_in_transformers(tmp_path):
 
 def test_types_tokens_and_template_are_in_the_file(tmp_path):
     make_model(tmp_path / "model", "llama")
-    file = tmp_path / "model" / "tokenizer_config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"chat_template": "{{ messages[0]['content'] }}"}))
+    (tmp_path / "model" / "chat_template.jinja").write_text("{{ messages[0]['content'] }}")  # transformers 4: in tokenizer_config.json
     written = json.loads(export(tmp_path / "model", tmp_path / "model.gguf", "--type", "q8_0", "--json"))
     assert written["bytes"] == (tmp_path / "model.gguf").stat().st_size and written["type"] == "q8_0"
     reader = GGUFReader(tmp_path / "model.gguf")

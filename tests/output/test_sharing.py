@@ -88,6 +88,13 @@ def test_a_stock_output_is_a_model_of_a_family(outputs, kind):
     assert all(torch.equal(norm, expected) for norm in norms)
 
 
+def test_weights_of_a_stock_model_are_spread_over_its_channels(outputs):
+    """Their mean fourth power over the square of the mean square; 3 is that of normally distributed numbers."""
+    matrices = [tensor for tensor in tensors_of(outputs["stock-float32"]).values() if tensor.ndim == 2]
+    fourth_powers = [((matrix**4).mean() / matrix.square().mean() ** 2).item() for matrix in matrices]
+    assert sum(fourth_powers) / len(fourth_powers) < 6, fourth_powers
+
+
 def test_an_allocated_stock_model_is_one_of_its_family(tmp_path, evaluation):
     job = {
         "name": "allocated",

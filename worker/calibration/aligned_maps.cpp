@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "worker/maps/spectrum.h"
+#include "worker/maps/spreading.h"
 #include "worker/transformer/stream_guard.h"
 #include "worker/transformer/weights.h"
 
@@ -67,14 +68,21 @@ JunctionMap MapRotation::of(const JunctionMap& map) const {
 }
 
 AlignedMaps::AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClock& clock,
-                         const at::Tensor& gamma)
-    : job_(job), clock_(clock), forms_(job.shortcut_forms()), orthonormal_(gamma.defined()) {
+                         bool stock, const at::Tensor& tied_norm)
+    : job_(job), clock_(clock), forms_(job.shortcut_forms()), orthonormal_(tied_norm.defined()) {
   write_alignments(job.shard(comm));
   comm.barrier();
-  if (!gamma.defined()) return;
+  if (!stock) return;
   const PhaseClock::Scope scope(clock, "align");
   const DecompositionThreads threads(job.map.decomposition_threads);
-  rotation_.R = norm_rotation(gamma, job.load_map(0).M);
+  rotation_.R = stock_rotation(tied_norm);
+}
+
+/// Quantizers want a rotation that spreads large weights over all channels. That of a tied model is
+/// decided by its norm.
+at::Tensor AlignedMaps::stock_rotation(const at::Tensor& tied_norm) const {
+  if (tied_norm.defined()) return norm_rotation(tied_norm, job_.load_map(0).M);
+  return to_device(spreading_rotation(job_.widths.all.at(0)), job_.device);
 }
 
 JunctionMap AlignedMaps::rotated() const {

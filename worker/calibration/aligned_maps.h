@@ -41,12 +41,12 @@ struct MapRotation {
 class AlignedMaps {
  public:
   /// References outlive the object. Writes the alignments of this rank's sublayers to the journal,
-  /// those that depend on no other; all maps are there. `gamma` [d]: the
-  /// final norm's, of a stock output with tied embeddings; else undefined. Then M_inv is the
-  /// transpose of M, also in the metric of the loss, and the map is turned by norm_rotation().
+  /// those that depend on no other; all maps are there. The one map of a stock output is turned as
+  /// such a model wants it. `tied_norm` [d]: the final norm's γ, of a stock output with tied
+  /// embeddings, else undefined. Then M_inv is the transpose of M, also in the metric of the loss.
   /// Collective.
-  AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClock& clock,
-              const at::Tensor& gamma);
+  AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClock& clock, bool stock,
+              const at::Tensor& tied_norm);
 
   /// Goes on to the junction behind.
   void next();
@@ -68,6 +68,7 @@ class AlignedMaps {
   bool is_narrower(int64_t sublayer) const;
   std::vector<int64_t> missing_alignments(const RankShard& shard) const;
   void write_alignments(const RankShard& shard);
+  at::Tensor stock_rotation(const at::Tensor& tied_norm) const;
   JunctionMap rotated() const;
   void turn(int64_t sublayer);
   void turn_to_whole(int64_t sublayer);

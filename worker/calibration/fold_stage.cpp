@@ -108,9 +108,10 @@ void copy_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& 
 std::optional<AlignedMaps> maps_of_output(Communicator& comm, const CalibrationJob& job,
                                           const ModelConfig& output, PhaseClock& clock) {
   if (job.mapped_junctions() == 0) return std::nullopt;
-  const bool stock_and_tied = !output.compressed && output.tie_word_embeddings;
-  return std::optional<AlignedMaps>(std::in_place, comm, job, clock,
-                                    stock_and_tied ? read_final_norm(job, clock) : at::Tensor());
+  const bool stock = !output.compressed;
+  const bool tied = stock && output.tie_word_embeddings;
+  return std::optional<AlignedMaps>(std::in_place, comm, job, clock, stock,
+                                    tied ? read_final_norm(job, clock) : at::Tensor());
 }
 
 void fold_stage(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,

@@ -40,6 +40,11 @@ FEATURE_MODULES = ("gate_proj", "up_proj", "gate_up_proj", "down_proj")
 EXPERT = re.compile(r"(?P<layer>model\.layers\.\d+)\.(?P<block>mlp|block_sparse_moe)\.experts\.(?P<expert>\d+)\.(?P<part>\w+)\.weight")
 PARTS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
 
+# llama.cpp takes the heads of these for hidden_size / heads wide. With other heads they are written as a llama, which computes the
+# same: one whose queries, keys and values have biases, or whose fused matrices are divided.
+LLAMAS_OF_OTHER_NAMES = ("qwen2", "phi3")
+FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
+
 # Byte-level BPE: what splits a text before the merges, by llama.cpp's name for it.
 GPT2_SPLIT = "gpt-2"
 SPLITS = {
@@ -73,6 +78,7 @@ class Tensor:
     turned_heads: int = 0  # heads whose rows are put in GGUF's order
     filling: Filling | None = None
     keeps_float32: bool = False
+    rows: slice | None = None  # of the one source, if not all
     values: object = None  # in place of sources
 
 
@@ -113,6 +119,26 @@ def refuse_what_gguf_lacks(config, model_dir):
         raise InputError(f"{model_dir}: norm_topk_prob is false, and llama.cpp norms the weights of experts")
     if family == "qwen3_moe" and (config.get("mlp_only_layers") or config.get("decoder_sparse_step", 1) != 1):
         raise InputError(f"{model_dir}: a mixture with layers of one MLP has no form in GGUF")
+
+
+def as_engines_take_it(config):
+    """The config of the model under the name by which llama.cpp computes it."""
+    heads_fit = head_dim_of(config) * config["num_attention_heads"] == config["hidden_size"]
+    return config if heads_fit or config["model_type"] not in LLAMAS_OF_OTHER_NAMES else config | {"model_type": "llama"}
+
+
+def parts_of(name, shape, config):
+    """(name, rows, shape) of what becomes a tensor each: the parts of a fused matrix of a llama; all others whole."""
+    module = name.split(".")[-2]
+    if module not in FUSED or config["model_type"] != "llama":
+        yield name, None, shape
+        return
+    queries, keys = (config[f"num_{part}_heads"] * head_dim_of(config) for part in ("attention", "key_value"))
+    sizes = (queries, keys, keys) if module == "qkv_proj" else (shape[0] // 2,) * 2
+    start = 0
+    for part, rows in zip(FUSED[module], sizes, strict=True):
+        yield name.replace(module, part), slice(start, start + rows), (rows, *shape[1:])
+        start += rows
 
 
 def turned_heads(name, config):
@@ -179,9 +205,10 @@ def tensors_of(checkpoint, config, layers, names):
             merged = f"{expert['layer']}.mlp.experts.{part}.weight"
             experts.setdefault(merged, {})[int(expert["expert"])] = name
             continue
-        filling = value_filling(name, config, layers.value_dims) or feature_filling(name, shape)
-        shape = filling.shape(shape) if filling else shape
-        tensors.append(Tensor(gguf_name(name), [name], shape, turned_heads(name, config), filling, "gate_inp" in gguf_name(name)))
+        for part, rows, size in parts_of(name, shape, config):
+            filling = value_filling(part, config, layers.value_dims) or feature_filling(part, size)
+            size = filling.shape(size) if filling else size
+            tensors.append(Tensor(gguf_name(part), [name], size, turned_heads(part, config), filling, "gate_inp" in gguf_name(part), rows))
     for merged, parts in experts.items():
         sources = [parts[number] for number in range(len(parts))]
         shape = (len(sources), *checkpoint.shape(sources[0]))
@@ -202,6 +229,8 @@ def values_of(tensor, checkpoint):
     if tensor.values is not None:
         return tensor.values
     values = [checkpoint.get(name).float() for name in tensor.sources]
+    if tensor.rows is not None:
+        values = [values[0][tensor.rows]]
     found = torch.stack(values) if len(tensor.shape) > values[0].ndim else values[0]
     if tensor.turned_heads:
         found = found.unflatten(0, (tensor.turned_heads, 2, -1)).swapaxes(1, 2).reshape(found.shape)
@@ -339,6 +368,7 @@ def export(model_dir, out, type_name):
         raise InputError(f"{out}: is there already")
     config = read_json(model_dir / "config.json")
     refuse_what_gguf_lacks(config, model_dir)
+    config = as_engines_take_it(config)
     wanted = gguf.GGMLQuantizationType[type_name.upper()]
     architecture = FAMILIES[config["model_type"]][0]
     number = {name: value for value, name in gguf.MODEL_ARCH_NAMES.items()}[architecture]
