@@ -26,9 +26,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BIN = ROOT / "build" / "bin"
+BUILD = Path(os.environ.get("DOTRESIZE_BUILD", ROOT / "build")).absolute()
+BIN = BUILD / "bin"
 DOTRESIZE = BIN / "dotresize"
-FAKE = ROOT / "build" / "lib" / "fake_device"
+FAKE = BUILD / "lib" / "fake_device"
 EXAMPLE = ROOT / "examples" / "docs-llama"
 METHODS = {
     "forward": {"name": "dotresize", "sparsity": 0.2, "allow_larger": True},
@@ -173,7 +174,7 @@ def test_and_measure(machine):
         skipped = [line.strip() for line in text.splitlines() if "***Skipped" in line or "(Skipped)" in line]
         return {"summary": text.splitlines()[-3:], "skipped": skipped}
 
-    machine.step("tests", ["ctest", "--test-dir", "build", "-R", "cuda|self_test|nccl", "--output-on-failure"], judge=judge)
+    machine.step("tests", ["ctest", "--test-dir", BUILD, "-R", "cuda|self_test|nccl", "--output-on-failure"], judge=judge)
     for name, environment in (("cuda", {"CONFIGS": "llama-3.1-8b llama-3.1-70b"}), ("hardware", {"DEVICE": "cuda"})):
         command = machine.scale.bench.get(name, [ROOT / "scripts" / "bench.sh", name])
         machine.step(f"bench {name}", command, gpus=1, environment=environment | machine.scale.environment)
@@ -262,7 +263,7 @@ def run_width(machine, width):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results" / "first-gpu.json", help="result file")
-    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "first-gpu", help="models and outputs")
+    parser.add_argument("--folder", type=Path, default=BUILD / "first-gpu", help="models and outputs")
     parser.add_argument("--only", nargs="+", default=[], metavar="STEP", help="steps whose names begin so; doctor always runs")
     parser.add_argument("--rehearse", action="store_true", help="on fake GPUs, with small models")
     options = parser.parse_args()

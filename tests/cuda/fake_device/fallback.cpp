@@ -53,7 +53,7 @@ class Call {
     if (value.isTensor()) return take(value.toTensor(), written);
     if (schema_.name() == "aten::_linalg_svd" && argument.name() == "driver") {
       require_driver(value);
-      return {};  // the CPU has none
+      return c10::IValue();  // the CPU has none
     }
     if (value.isDevice() && value.toDevice().is_cuda()) {
       device_ = value.toDevice();

@@ -1,8 +1,10 @@
 """Whole jobs of `device: cuda` on a fake GPU: the worker is the real one, the CUDA module and the driver are not. No
 operation may depend on which stream is faster, and the model is that of the CPU."""
 
+import json
 import os
 import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -39,7 +41,8 @@ TRANSPORT = {"name": "dotresize", "width": 208}
 SLICES = {"name": "slicegpt", "width": 208}
 ALLOCATED = {"name": "slicegpt", "size": 1.6, "allocate": "auto", "head": "dense"}
 CASES = [(TRANSPORT, "compressed", 2)]
-if os.environ.get("DOTRESIZE_ALL_CASES"):
+ALL_CASES = bool(os.environ.get("DOTRESIZE_ALL_CASES"))
+if ALL_CASES:
     pca = {"name": "pca_dotresize", "width": 208}
     CASES += [
         (ALLOCATED, "original", 2),
@@ -62,3 +65,18 @@ def test_a_job_on_a_gpu_gives_the_model_of_the_cpu(method, activations, ranks, f
     assert gpu["dense"]["perplexity"] == pytest.approx(cpu["dense"]["perplexity"], rel=1e-5)
     assert gpu["compressed"]["perplexity"] == pytest.approx(cpu["compressed"]["perplexity"], rel=1e-4)
     assert gpu["calibration"]["schedule"] == cpu["calibration"]["schedule"]
+
+
+@pytest.mark.skipif(not ALL_CASES, reason="takes minutes: with DOTRESIZE_ALL_CASES")
+def test_what_is_run_first_on_gpus_runs_here(tmp_path):
+    """All steps but those that look at the machine's own GPUs."""
+    command = [sys.executable, harness.ROOT / "scripts" / "first_gpu.py", "--rehearse", "--out", tmp_path / "out.json",
+               "--folder", tmp_path, "--only", "bench", "example", "8b", "70b"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1500)
+    steps = {step["name"]: step for step in json.loads((tmp_path / "out.json").read_text())["steps"]}
+    assert {name: step.get("why") for name, step in steps.items() if step["outcome"] != "passed"} == {
+        "example-8-gpus": "needs 8 GPUs, there are 2"
+    }, done.stdout
+    assert done.returncode == 0
+    assert steps["example-2-gpus"]["values"]["ranks"][1]["gpu"] == "fake GPU (sm_70)"
+    assert {"8b-forward-2-gpus", "70b-gradients-2-gpus"} <= steps.keys()
