@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Loads a model directory in transformers and prints its perplexity.
 
-    scripts/load_and_score.py MODEL_DIR TOKENS.safetensors|TEXT... [--seqlen N] [--dtype D] [--expect-report]
+    scripts/load_and_score.py MODEL_DIR TOKENS.safetensors|TEXT... [--seqlen N] [--dtype D] [--w4a16 GROUP] [--expect-report]
 
 The tokens are cut into non-overlapping windows of N, the tail dropped; each window predicts its
 last N-1 tokens; perplexity is exp(sum of negative log likelihoods / predicted tokens). Text is
 tokenised as the worker does it. A directory's own code is run if it is that of this repository,
 and refused if it is any other. With --expect-report the perplexity has to be that of the directory's
-dotresize/report.json to 0.1 %, else the exit code is 1.
+dotresize/report.json to 0.1 %, else the exit code is 1. With --w4a16 the weights are rounded to four bits first.
 """
 
 import argparse
@@ -42,6 +42,7 @@ def parse_arguments(arguments):
         default="float32",
         help="compute in float32 (default) or in the dtype of the checkpoint",
     )
+    parser.add_argument("--w4a16", type=int, choices=(32, 64, 128), metavar="GROUP", help="weights of four bits, in groups of 32, 64 or 128 numbers of a row")
     parser.add_argument("--expect-report", action="store_true")
     parser.add_argument("-o", dest="output", choices=("text", "json"), default="text")
     return parser.parse_args(arguments)
@@ -65,6 +66,19 @@ def load(model_dir, dtype):
     return model.eval()
 
 
+@torch.no_grad()
+def round_to_four_bits(model, group):
+    """To nearest, as compressed-tensors does for W4A16: symmetric, with one scale, max |w| / 7.5, for `group` numbers of a row, or for
+    those that are left at its end. Embedding and head stay as they are."""
+    for module in model.modules():
+        if not isinstance(module, torch.nn.Linear) or module is model.get_output_embeddings():
+            continue
+        for numbers in module.weight.split(group, dim=1):
+            scale = numbers.abs().amax(1, keepdim=True) / 7.5
+            steps = (numbers / scale.clamp_min(torch.finfo(scale.dtype).tiny)).round().clamp(-8, 7)
+            numbers.copy_(steps * scale)
+
+
 def agrees_with_report(model_dir, value):
     report = json.loads((model_dir / "dotresize" / "report.json").read_text())
     reported = report["compressed"]["perplexity"]
@@ -80,7 +94,10 @@ def score(arguments):
         raise InputError(f"{arguments.model_dir}: not a model directory (no config.json)")
     tokens, row_length = read_tokens(arguments.input, arguments.model_dir)
     windows = cut(tokens, arguments.seqlen or row_length or 2048)
-    value = perplexity(load(arguments.model_dir, arguments.dtype), windows)
+    model = load(arguments.model_dir, arguments.dtype)
+    if arguments.w4a16:
+        round_to_four_bits(model, arguments.w4a16)
+    value = perplexity(model, windows)
     if arguments.output == "json":
         print(json.dumps({"perplexity": value, "tokens": windows[:, 1:].numel()}))
     else:

@@ -46,6 +46,32 @@ def test_windows_do_not_overlap_and_the_tail_is_dropped(tmp_path, capsys):
     assert report["perplexity"] == pytest.approx(math.exp(sum(losses) / 3), rel=1e-5)
 
 
+def test_weights_of_four_bits_are_the_nearest_of_sixteen_steps_in_each_group():
+    model = AutoModelForCausalLM.from_pretrained(MODEL, torch_dtype=torch.float32)
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    narrow = model.model.layers[0].mlp.gate_proj
+    narrow.weight.data[0] = 0
+    load_and_score.round_to_four_bits(model, 96)  # 256 are two groups and a shorter one
+    for name, weight in model.named_parameters():
+        if "proj" not in name:
+            assert torch.equal(weight, before[name]), name
+    assert not narrow.weight[0].any()
+    for group in (slice(0, 96), slice(96, 192), slice(192, 256)):
+        row, dense = narrow.weight[1, group], before["model.layers.0.mlp.gate_proj.weight"][1, group]
+        scale = dense.abs().max() / 7.5
+        grid = torch.arange(-8, 8) * scale
+        nearest = grid[(dense[:, None] - grid).abs().argmin(1)]
+        assert torch.allclose(row, nearest, atol=1e-6)
+
+
+def test_four_bits_cost_the_example_some_perplexity(tmp_path, capsys):
+    save_file({"tokens": load_file(TOKENS)["tokens"].flatten()[:1024]}, tmp_path / "tokens.safetensors")
+    assert score(MODEL, tmp_path / "tokens.safetensors", "--seqlen", 256) == 0
+    assert score(MODEL, tmp_path / "tokens.safetensors", "--seqlen", 256, "--w4a16", 128) == 0
+    dense, rounded = map(float, capsys.readouterr().out.split())
+    assert 1.001 < rounded / dense < 1.1
+
+
 def test_text_is_tokenised_as_the_worker_does(tmp_path, capsys):
     text, tokens = tmp_path / "a.txt", tmp_path / "tokens.safetensors"
     text.write_text("The with statement is used to wrap the execution of a block.\n" * 20)
