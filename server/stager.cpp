@@ -20,6 +20,7 @@
 namespace dotresize {
 namespace {
 
+constexpr char kFetchPhase[] = "fetch";
 constexpr std::chrono::milliseconds kStagePoll{200};
 constexpr std::chrono::seconds kPauseAfterFault{2};
 constexpr std::chrono::seconds kFirstRetryPause{5};
@@ -118,7 +119,10 @@ void Stager::begin(const v1::Job& job) {
       file.set_path(copy.path.string());
     }
   };
-  staging->transfer = std::make_unique<BackgroundTransfer>("fetch", work);
+  v1::Progress begun;
+  begun.set_phase(kFetchPhase);
+  store_.record_fetch(job.id(), begun);
+  staging->transfer = std::make_unique<BackgroundTransfer>(kFetchPhase, work);
 }
 
 void Stager::free_output(const v1::Job& job) {
@@ -188,7 +192,7 @@ void Stager::take_fault(const v1::Job& job, const TransferError& error) {
 }
 
 void Stager::fail(const v1::Job& job, const std::string& code, const std::string& message) {
-  store_.fail_fetch(job.id(), to_job_error({code, -1, "", "fetch", message}));
+  store_.fail_fetch(job.id(), to_job_error({code, -1, "", kFetchPhase, message}));
   log_job(spdlog::level::info, job, "FAILED: " + message);
 }
 

@@ -29,8 +29,10 @@ constexpr const char* kEverything = R"(
 name: everything
 model:
   path: /m
+  origin: hf://owner/m@c0ffee
 output:
   path: /o
+  destination: s3://bucket/o
   dtype: bfloat16
   overwrite: true
   report_html: true
@@ -58,6 +60,10 @@ evaluation:
   seqlen: 256
   samples: 4
   kl: false
+heal:
+  samples: 128
+  epochs: 2
+  learning_rate: 1e-4
 resources:
   ranks: 8
   device: cpu
