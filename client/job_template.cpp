@@ -116,7 +116,7 @@ std::string uniform_width_text(v1::JobSpec spec, const ModelConfig& config,
   }
 }
 
-/// What distilling the layers takes beside the job.
+/// The time of distilling the layers, beside that of the job.
 std::string healing_text(v1::JobSpec spec, const ModelConfig& config) {
   const double unhealed = reference_seconds(spec, config);
   spec.mutable_heal();

@@ -28,7 +28,7 @@ class BackgroundTransfer {
 
   /// Asks it to end, and does not wait.
   void request_stop() { thread_.request_stop(); }
-  /// What `work` has written can be read then.
+  /// Then the caller may read what `work` has written.
   bool has_ended() const;
   /// Why it has ended without success; nothing if it has not.
   std::optional<TransferError> error() const;

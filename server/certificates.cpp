@@ -85,7 +85,7 @@ std::shared_ptr<const TlsContent> read_content(const TlsFiles& files) {
 
 }  // namespace
 
-/// What gRPC asks for the certificates of a port, before each connection.
+/// Gives gRPC the certificates of a port, before each connection.
 struct Certificates::Port {
   const Certificates& certificates;
   const bool of_clients;

@@ -19,7 +19,7 @@ struct TlsFiles {
   std::filesystem::path client_ca;  ///< whose certificates clients must have; empty: they need none
 };
 
-/// What these files have held, and whose parts belong together.
+/// The content of these files, whose parts belong together.
 struct TlsContent {
   std::string certificate, key, client_ca;  ///< PEM
   std::shared_ptr<ssl_ctx_st> context;      ///< of OpenSSL, for servers; it knows no client_ca

@@ -124,7 +124,7 @@ std::string memory_fault(const std::string& text) {
   return parse_bytes(text).value_or(0) > 0 ? "" : "'" + text + "' is no size, as 256GiB is one";
 }
 
-/// What jobs may name that is not on this machine.
+/// Options on what jobs may name that is not on this machine.
 void add_remote_options(CLI::App& app, ServerOptions& options) {
   app.add_option("--allow-remote", options.remote.prefixes,
                  "URL below which jobs may read and write models with this server's credentials, "

@@ -10,7 +10,7 @@
 
 namespace dotresize {
 
-/// What the operator lets jobs name that is not on this machine.
+/// The places elsewhere that the operator lets jobs name.
 struct RemoteOptions {
   std::vector<std::string> prefixes;  ///< of URLs; none: nothing
   std::filesystem::path cache;        ///< empty: "remote" in the state directory

@@ -67,7 +67,8 @@ int64_t gpus_needed(v1::Resources::Device device, int64_t ranks, const Amounts& 
 std::vector<std::string> split_gpus(const std::string& list);
 std::string join_gpus(const std::vector<std::string>& gpus);
 
-/// What a launched job has of this machine; nothing if it runs elsewhere or only pushes its output.
+/// The part of this machine that a launched job has; none if it runs elsewhere or only pushes its
+/// output.
 Amounts amounts_of(const v1::Job& launched);
 
 /// Who has which of a machine's resources. Those of jobs that an earlier server has launched count

@@ -28,7 +28,8 @@ constexpr int kMostFetches = 6;      // of one job, if the network is at fault
 constexpr size_t kStagedAtOnce = 4;  // jobs
 constexpr int kFetchWindow = 100;    // jobs that are looked at, from the head of the queue on
 
-/// What is fetched for this input: a job that was resumed reads the commit that it read before.
+/// The URL that is fetched for this input: a job that was resumed reads the commit that it read
+/// before.
 std::string pinned_url(const v1::Job& job, const std::string& url) {
   if (!is_on_hub(url)) return url;
   for (const v1::FetchedFile& file : job.fetched()) {

@@ -7,10 +7,10 @@
 namespace dotresize {
 namespace {
 
-/// What an element of a gradient moves until the weight is changed: it is rounded and added in
-/// float64, then moments and parameter are read and written in float32.
+/// Bytes that are moved for an element of a gradient: it is rounded and added in float64, then
+/// moments and parameter are read and written in float32.
 constexpr double kStepBytes = 80.0;
-/// Of the gradient of weights and inputs, as of a sublayer's way back.
+/// A pass forward and the way back, in passes forward.
 constexpr double kForwardAndBack = 1.0 + static_cast<double>(kBackwardPasses);
 
 }  // namespace

@@ -15,7 +15,7 @@ struct Healing {
   double learning_rate = 3e-4;  ///< of the first step
 };
 
-/// Of so many windows those that layers are fitted to; the others are held out (an eighth, at least
+/// The number of windows that layers are fitted to; the others are held out (an eighth, at least
 /// one).
 inline int64_t fitted_windows(int64_t windows) {
   return windows == 1 ? 1 : windows - std::max<int64_t>(1, windows / 8);

@@ -519,7 +519,7 @@ int64_t RankMemory::healing() const {
   const int64_t windows = job.healing->samples.value_or(expected_samples(job));
   const int64_t samples = microbatch_samples(s.seqlen);
   const int64_t microbatches = (windows + samples - 1) / samples + 1;  // two kinds of windows
-  // Of the dense model, of the output, and the targets.
+  // The streams of the dense model and of the output, and the targets.
   const int64_t streams = 3 * ((microbatches + job.ranks - 1) / job.ranks) * s.microbatch_stream();
   const int64_t batch = microbatches_per_step(fitted_microbatches(windows, s.seqlen));
   const int64_t gradients = (batch + job.ranks - 1) / job.ranks;

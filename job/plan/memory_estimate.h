@@ -35,7 +35,7 @@ struct RankMemory {
   /// Each rank's share of the windows through one sublayer after the other; 0 without evaluation
   /// and allocation, whose choice is checked likewise.
   int64_t evaluation() const;
-  /// What a layer that is distilled holds, with the streams of both models (`heal`); else 0.
+  /// Bytes of a layer that is distilled, with the streams of both models (`heal`); else 0.
   /// `config` is the dense model's.
   int64_t healing() const;
   /// What the passes for the features of the MLPs and their removal hold (`method.mlp`), and for

@@ -66,7 +66,7 @@ class TransferOutput final : public ProgramOutput {
   void standard_output(std::string_view bytes) override;
   void standard_error(std::string_view bytes) override;
   void tick() override { tick_(); }
-  /// What has come of it, once run_program() has returned this. Throws TransferError,
+  /// The result of the program, whose exit code run_program() has returned. Throws TransferError,
   /// ProgramMissing.
   TransferResult result(int exit_code) const;
 

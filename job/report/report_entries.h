@@ -90,7 +90,7 @@ nlohmann::json to_json(const MlpReport& mlp);
 /// Throws nlohmann::json::exception if `object` is no such entry.
 MlpReport mlp_report_from_json(const nlohmann::json& object);
 
-/// What a report says of one decoder layer that was distilled.
+/// A decoder layer that was distilled, in a report.
 struct HealedLayerReport {
   std::string name;           ///< "layers.3"
   double folded_error = 0.0;  ///< relative squared error of its output, on held-out windows

@@ -52,7 +52,7 @@ def test_what_makes_a_model_loadable_is_pushed_last(dotresize, job, s3):
     narrower = job(MODEL, f"s3://{BUCKET}/out/small", method={"name": "slicegpt", "width": 64})
     refused = dotresize("run", narrower, exit_code=65, **s3.environment)
     assert "exists; output.overwrite: true replaces it" in refused.stderr
-    # What an earlier output has had goes; what lies beneath in folders of their own is not its business.
+    # Files of an earlier output go; models in folders beneath it stay.
     for name in ("old.safetensors", "dotresize/old.html", "nested/config.json", "nested/dotresize/report.json"):
         s3.client.put_object(Bucket=BUCKET, Key=f"out/small/{name}", Body=b"{}")
     s3.requests.clear()

@@ -111,7 +111,7 @@ def test_readiness_is_that_of_the_job_table(make_server):
 
 @pytest.fixture
 def small_state(tmp_path):
-    """What make_server takes as the state directory of its first server, on a disk of 32 MiB."""
+    """The state directory that make_server gives its first server, on a disk of 32 MiB."""
     state = tmp_path / "state0"
     state.mkdir(mode=0o700)
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m,mode=0700", "tmpfs", state], capture_output=True, text=True)

@@ -108,7 +108,7 @@ def test_a_sweep_outlives_its_server_and_gives_what_single_jobs_give(make_server
         assert sweep.results.dense.perplexity == pytest.approx(result.dense.perplexity, rel=1e-6)
     assert [bool(row.model) for row in done.values()] == [row.best for row in done.values()]
 
-    # What it leaves, who is told of it, and what a list says.
+    # Its artifacts, its webhook, and its line in a list.
     artifacts = artifacts_of(server, id_)
     assert artifacts.keys() == {"job.json", "log", "plan.txt", "results.json", "report.html"}
     assert all(artifacts[name] == (tmp_path / "sweep" / name).read_bytes() for name in ("results.json", "report.html"))

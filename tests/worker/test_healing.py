@@ -89,7 +89,7 @@ def test_errors_on_held_out_windows_fall(method, outcome):
 @all_cases
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_sums_of_several_microbatches_do_not_depend_on_the_ranks(ranks, outcome, tmp_path):
-    """Of 56 windows of 512 tokens 49 are fitted to, three a step."""
+    """49 of 56 windows of 512 tokens are fitted to, three a step."""
     heal = '{"epochs": 1, "learning_rate": 0.0005}'
     spec = job(tmp_path / "out", harness.CALIBRATION, "compressed", heal, samples=56, ranks=ranks)
     report = harness.run_to_report(spec, tmp_path, threads=1)

@@ -42,7 +42,7 @@ class LayerDistillation {
  private:
   double held_out_error(const LayerWeights& layer);
   void run_epoch(int64_t epoch, ShardedAdam& adam);
-  /// Of one microbatch, in a step of so many.
+  /// The gradients of one microbatch, in a step of `summands`.
   std::vector<at::Tensor> gradient(size_t microbatch, int64_t summands);
   double learning_rate(int64_t step) const;
 

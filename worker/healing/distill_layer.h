@@ -19,7 +19,7 @@ namespace dotresize {
 struct LayerTokens {
   Microbatches x;        ///< that the layer reads: the compressed model's, so far
   Microbatches targets;  ///< the dense model's output in the coordinates of the layer's
-  /// Of a mixture: those that the dense model chooses; else undefined.
+  /// The experts that the dense model chooses, of a mixture; else undefined.
   std::vector<at::Tensor> experts;
   int64_t first = 0;  ///< number of the first one, of those of all ranks
   int64_t count = 0;  ///< of all ranks
@@ -44,7 +44,7 @@ struct LayerProblem {
   at::Device device;
   at::ScalarType output_dtype;
   at::ScalarType compute_dtype;  ///< float32 or bfloat16
-  /// Of all ranks, whose gradients were taken.
+  /// Microbatches of all ranks whose gradients were taken.
   std::function<void(int64_t microbatches)> microbatches_seen;
 };
 

@@ -77,7 +77,8 @@ class HealingRun {
   Streams streams(const at::Tensor& windows) const;
   void forward_dense(int64_t layer);
   void forward(const LayerWeights& layer);
-  /// What the dense model's stream is multiplied with behind the layer; undefined: the identity.
+  /// The map that the dense model's stream is multiplied with behind the layer; undefined: the
+  /// identity.
   at::Tensor map_behind();
   HealedLayerReport distilled(int64_t layer, LayerWeights& weights);
   HealedLayerReport found(int64_t layer, LayerWeights& weights) const;

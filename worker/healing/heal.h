@@ -18,7 +18,7 @@ namespace dotresize {
 
 /// An output whose layers are to be distilled. References outlive the call.
 struct HealingJob {
-  /// Whose journal has the maps, and gets the layers; `widths` are the output's.
+  /// Its journal has the maps, and gets the layers; `widths` are the output's.
   const CalibrationJob& calibration;
   const CheckpointReader& dense;
   const ModelConfig& dense_config;
@@ -31,7 +31,7 @@ struct HealingJob {
 };
 
 struct HealingObserver {
-  /// Of all ranks, tokens whose gradients were taken, or did not have to be.
+  /// Tokens of all ranks whose gradients were taken, or did not have to be.
   std::function<void(int64_t tokens)> tokens_seen;
   /// On every rank; `found`: an interrupted run has distilled it.
   std::function<void(const HealedLayerReport& layer, bool found)> layer_healed;

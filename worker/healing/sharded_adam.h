@@ -39,7 +39,7 @@ class ShardedAdam {
   int64_t begin_of(int rank, int64_t count) const { return count * rank / comm_.size(); }
   /// The slice of a rank of a contiguous tensor, [n].
   at::Tensor slice_of(const at::Tensor& tensor, int rank) const;
-  /// Of each parameter the largest magnitude of a gradient, over all ranks' microbatches.
+  /// The largest magnitude of each parameter's gradients, over all ranks' microbatches.
   at::Tensor largest(const std::vector<std::vector<at::Tensor>>& gradients);
   void update(Slice& slice, const at::Tensor& gradient, double learning_rate) const;
 

@@ -13,7 +13,7 @@ class ReproducibleSum {
   explicit ReproducibleSum(double bound = 0.0);
   /// summand: float64, changed in place.
   void round(at::Tensor& summand) const;
-  /// What is added and subtracted to round: its last place is the multiple.
+  /// The number that is added and subtracted to round: its last place is the multiple.
   double shift() const { return shift_; }
 
  private:

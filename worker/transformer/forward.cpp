@@ -37,7 +37,7 @@ at::Tensor add_skip(at::Tensor update, const at::Tensor& x, const SublayerWeight
   return update;
 }
 
-/// What in_proj reads, of the stream x.
+/// The normed stream x, as in_proj reads it.
 at::Tensor normed_input(const ModelConfig& config, const SublayerWeights& weights,
                         const at::Tensor& x) {
   return rms_norm(x, weights.norm, config.hidden_size, config.rms_norm_eps)

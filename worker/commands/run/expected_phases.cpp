@@ -13,7 +13,7 @@ int64_t written_sublayers(const ShardPlan& plan) {
   return shard.end_sublayer - shard.first_sublayer;
 }
 
-/// That are counted.
+/// The tokens that healing counts.
 int64_t healing_tokens(const ModelConfig& config, const ResolvedJob& job, const JobSize& size) {
   if (!job.healing) return 0;
   return config.num_layers *

@@ -29,7 +29,7 @@ struct Calibrated {
   double seconds = 0.0;
 };
 
-/// Of the source, or of the source with cut MLPs. References outlive what is returned.
+/// The calibration of the source, or of the source with cut MLPs. References outlive the result.
 CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
                                const CheckpointReader& reader, const TokenWindows& tokens,
                                OpenedJournal& opened);
