@@ -132,6 +132,33 @@ std::string source_line(const TemplateRequest& request, const fs::path& folder) 
   return "text: [" + names + "]";
 }
 
+constexpr char kTemplate[] =
+    R"(# A job of dotresize: {time} on two cores. `dotresize plan {file}` shows what comes of it,
+# `dotresize run {file}` runs it; docs/job-file.md has all keys.
+name: {name}
+model:
+  path: {model}   # {family}, {parameters} parameters
+output:
+  path: {output}   # must not exist yet
+  report_html: true      # dotresize/report.html, a page with plots
+  # format: stock        # loads without remote code in every engine of the family; somewhat worse
+method:
+  size: {size}              # of the dense bytes; widths, features and ranks are chosen by their loss
+  # name: slicegpt       # one width for all junctions: {uniform}
+  # name: pca_dotresize  # the paper's, likewise; sparsity: 0.2 in place of size takes 20 % of the width
+calibration:
+  {source}
+  samples: {samples}            # windows of seqlen tokens, spread over the text; more are better, and slower
+  seqlen: {seqlen}
+evaluation: {{}}           # windows of the same text that the calibration does not use
+# evaluation:            # the better test, in its place: text of another source
+#   text: [evaluation.txt]
+# heal: {{}}               # distils each layer from the dense model's afterwards: better, {healing} more
+resources:
+  ranks: {ranks}               # MPI processes, at most two per layer
+  device: auto           # GPUs if every rank has one, else the CPU
+)";
+
 void require_source(const TemplateRequest& request) {
   if (request.text.empty() && request.tokens.empty()) {
     throw InputError("--text",
@@ -161,33 +188,9 @@ std::string job_template(const TemplateRequest& request) {
   const fs::path folder = fs::path(request.job_file).parent_path();
   const std::string name = directory_of(request).filename().string().substr(0, 90) + "-80";
   return fmt::format(
-      R"(# A job of dotresize: {time} on two cores. `dotresize plan {file}` shows what comes of it,
-# `dotresize run {file}` runs it; docs/job-file.md has all keys.
-name: {name}
-model:
-  path: {model}   # {family}, {parameters} parameters
-output:
-  path: {output}   # must not exist yet
-  report_html: true      # dotresize/report.html, a page with plots
-  # format: stock        # loads without remote code in every engine of the family; somewhat worse
-method:
-  size: {size}              # of the dense bytes; widths, features and ranks are chosen by their loss
-  # name: slicegpt       # one width for all junctions: {uniform}
-  # name: pca_dotresize  # the paper's, likewise; sparsity: 0.2 in place of size takes 20 % of the width
-calibration:
-  {source}
-  samples: {samples}            # windows of seqlen tokens, spread over the text; more are better, and slower
-  seqlen: {seqlen}
-evaluation: {{}}           # windows of the same text that the calibration does not use
-# evaluation:            # the better test, in its place: text of another source
-#   text: [evaluation.txt]
-# heal: {{}}               # distils each layer from the dense model's afterwards: better, {healing} more
-resources:
-  ranks: {ranks}               # MPI processes, at most two per layer
-  device: auto           # GPUs if every rank has one, else the CPU
-)",
-      fmt::arg("time", time), fmt::arg("file", request.job_file), fmt::arg("name", yaml_text(name)),
-      fmt::arg("model", path_from(folder, request.model)), fmt::arg("family", config.family),
+      kTemplate, fmt::arg("time", time), fmt::arg("file", request.job_file),
+      fmt::arg("name", yaml_text(name)), fmt::arg("model", path_from(folder, request.model)),
+      fmt::arg("family", config.family),
       fmt::arg("parameters", with_separators(stored_parameters(config))),
       fmt::arg("output", yaml_text("out/" + name)), fmt::arg("size", kSize),
       fmt::arg("uniform", uniform_width_text(spec, config, time)),
