@@ -52,7 +52,7 @@ void fetch_inputs(const PlanRequest& request, PlannedJob& planned) {
   for (const RemoteInput& input : remote_inputs(planned.given, !request.for_run)) {
     with_key(planned.file, input.key, [&] {
       const TransferResult copy =
-          transfer("fetch", fetch_command(input.url, input.kind, request.remote));
+          transfer(kFetchPhase, fetch_command(input.url, input.kind, request.remote));
       planned.held.emplace_back(copy.path);
       copies[input.url] = copy;
     });
@@ -89,7 +89,7 @@ void RemoteOutput::require_free() const {
                                         path_.string() +
                                         ": run that one again, which pushes it, or remove it");
   }
-  transfer("push", look_command(url_, overwrite_, made ? path_ : fs::path()));
+  transfer(kPushPhase, look_command(url_, overwrite_, made ? path_ : fs::path()));
 }
 
 void RemoteOutput::prepare() const {
@@ -98,7 +98,7 @@ void RemoteOutput::prepare() const {
 }
 
 std::string RemoteOutput::push() const {
-  const TransferResult pushed = transfer("push", push_command(path_, url_, overwrite_));
+  const TransferResult pushed = transfer(kPushPhase, push_command(path_, url_, overwrite_));
   fs::remove_all(path_.parent_path());
   return fmt::format("{} ({})", url_, pushed.revision);
 }

@@ -37,6 +37,9 @@ def read_report(output):
     if not file.is_file():
         raise InputError(f"{output}: not a model of dotresize (no dotresize/report.json)")
     report = json.loads(file.read_text(encoding="utf-8"))
+    source = report["model"]["path"]
+    if not Path(source).is_dir():
+        raise InputError(f"{output}: its source {source} is not on this machine")
     mapped = [junction["name"] for junction in report["junctions"] if junction.get("mapped", True)]
     if mapped:
         raise InputError(f"{output}: junction {mapped[0]} is narrower than in the dense model, so no part of it fits there")

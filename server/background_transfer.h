@@ -19,7 +19,7 @@ class BackgroundTransfer {
   /// Runs a program of job/remote/transfer.h to its end. Throws as TransferOutput::result.
   using Run = std::function<TransferResult(const std::vector<std::string>& command)>;
 
-  /// `work` runs on that thread. `phase`: "fetch" or "push".
+  /// `work` runs on that thread. `phase`: kFetchPhase or kPushPhase.
   BackgroundTransfer(std::string phase, std::function<void(const Run& run)> work);
   /// Breaks it off and waits for its end, which may take some seconds.
   ~BackgroundTransfer() = default;

@@ -41,9 +41,16 @@ void add_chain(SSL_CTX* context, const TlsFiles& files, const std::string& pem) 
     throw InputError("--tls-cert", files.certificate.string() + " has no certificate (PEM)");
   }
   while (Certificate next = next_certificate(bio)) {
-    if (SSL_CTX_add_extra_chain_cert(context, next.get()) == 1) static_cast<void>(next.release());
+    if (SSL_CTX_add_extra_chain_cert(context, next.get()) != 1) {
+      throw InputError("--tls-cert",
+                       files.certificate.string() + " has a chain that OpenSSL refuses");
+    }
+    static_cast<void>(next.release());  // the context's
   }
 }
+
+/// Asks nobody for the passphrase of a key: a server has no terminal.
+int no_passphrase(char*, int, int, void*) { return -1; }
 
 /// Throws InputError for what does not belong together.
 std::shared_ptr<SSL_CTX> context_of(const TlsFiles& files, const TlsContent& content) {
@@ -51,8 +58,10 @@ std::shared_ptr<SSL_CTX> context_of(const TlsFiles& files, const TlsContent& con
   if (!context) throw std::runtime_error("OpenSSL gives no context");
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
   add_chain(context.get(), files, content.certificate);
-  const Key key(PEM_read_bio_PrivateKey(bio_of(content.key).get(), nullptr, nullptr, nullptr));
-  if (!key) throw InputError("--tls-key", files.key.string() + " has no key (PEM)");
+  const Key key(
+      PEM_read_bio_PrivateKey(bio_of(content.key).get(), nullptr, no_passphrase, nullptr));
+  if (!key)
+    throw InputError("--tls-key", files.key.string() + " has no key without a passphrase (PEM)");
   if (SSL_CTX_use_PrivateKey(context.get(), key.get()) != 1 ||
       SSL_CTX_check_private_key(context.get()) != 1) {
     throw InputError("--tls-key",

@@ -11,6 +11,7 @@
 #include "base/human_text.h"
 #include "base/output_owner.h"
 #include "base/partial_path.h"
+#include "job/spec/remote_url.h"
 #include "server/files.h"
 
 namespace dotresize {
@@ -92,6 +93,18 @@ TrashedDirectory JobOutput::discard(Trash& trash) const {
   } catch (const std::system_error& error) {
     spdlog::error("cannot remove the partial output of {}: {}", path_.string(), error.what());
   }
+  return moved;
+}
+
+void DiscardedOutput::remove() {
+  unfinished.remove();
+  unpushed.remove();
+}
+
+DiscardedOutput discard_output(const v1::Job& job, const fs::path& output, Trash& trash) {
+  const JobOutput of_job(output, job.id());
+  DiscardedOutput moved{of_job.discard(trash), {}};
+  if (is_remote(job.spec().output().path())) moved.unpushed = of_job.discard_committed(trash);
   return moved;
 }
 

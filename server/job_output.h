@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/files/pinned_directory.h"
+#include "dotresize/v1/jobs.pb.h"
 #include "server/trash.h"
 
 namespace dotresize {
@@ -47,5 +48,18 @@ class JobOutput {
   std::filesystem::path path_;
   std::string job_id_;
 };
+
+/// All that a job has left at the place of its output, moved away to be removed later: what is
+/// unfinished, and an output that belongs elsewhere and waits to be pushed.
+struct DiscardedOutput {
+  TrashedDirectory unfinished;
+  TrashedDirectory unpushed;
+
+  void remove();
+};
+
+/// Nothing in the result of what another job has left there.
+DiscardedOutput discard_output(const v1::Job& job, const std::filesystem::path& output,
+                               Trash& trash);
 
 }  // namespace dotresize

@@ -521,12 +521,16 @@ void JobStore::record_progress(const std::string& id, int attempt, const v1::Pro
   transact([&] {
     JobRow row = load(id);
     if (!is_launched_attempt(row.job, attempt)) return;
-    *row.job.mutable_progress() = progress;
-    v1::Event event;
-    *event.mutable_progress() = progress;
-    append(row, std::move(event));
+    tell(row, progress);
     save(row);
   });
+}
+
+void JobStore::tell(JobRow& row, const v1::Progress& progress) {
+  *row.job.mutable_progress() = progress;
+  v1::Event event;
+  *event.mutable_progress() = progress;
+  append(row, std::move(event));
 }
 
 void JobStore::record_failure(const std::string& id, int attempt, const v1::JobError& error) {

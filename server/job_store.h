@@ -214,6 +214,8 @@ class JobStore {
  private:
   /// Whether this attempt is the job's last one and may have processes.
   static bool is_launched_attempt(const v1::Job& job, int attempt);
+  /// Progress of the job, and an event of it.
+  void tell(JobRow& row, const v1::Progress& progress);
   /// As it is committed. NOT_FOUND.
   JobRow read(const std::string& id);
   /// In a transaction. NOT_FOUND.

@@ -1,5 +1,6 @@
 // The job table's part of models and outputs that lie elsewhere: jobs that are fetched and pushed.
 
+#include "job/remote/transfer.h"
 #include "server/job_store.h"
 
 namespace dotresize {
@@ -18,10 +19,7 @@ void JobStore::record_fetch(const std::string& id, const v1::Progress& progress)
   transact([&] {
     std::optional<JobRow> row = table_.find(id);
     if (!row || row->job.state() != v1::Job::QUEUED || !row->job.fetching()) return;
-    *row->job.mutable_progress() = progress;
-    v1::Event event;
-    *event.mutable_progress() = progress;
-    append(*row, std::move(event));
+    tell(*row, progress);
     save(*row);
   });
 }
@@ -59,12 +57,11 @@ bool JobStore::begin_push(const std::string& id, int attempt) {
     if (!is_launched_attempt(row.job, attempt)) return;
     row.job.set_pushing(true);
     row.job.clear_gpus();
-    row.job.mutable_progress()->set_phase("push");
-    if (row.job.state() == v1::Job::STARTING) {
-      enter(row, v1::Job::RUNNING, "");
-    } else {
-      save(row);
-    }
+    if (row.job.state() == v1::Job::STARTING) enter(row, v1::Job::RUNNING, "");
+    v1::Progress begun = row.job.progress();
+    begun.set_phase(kPushPhase);
+    tell(row, begun);
+    save(row);
     done = true;
   });
   return done;

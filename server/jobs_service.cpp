@@ -336,18 +336,12 @@ grpc::Status JobsService::CancelJob(const CallOrigin& origin, const v1::CancelJo
 
 void JobsService::cancel(const std::string& id, v1::Job& response) {
   v1::Job::State before = v1::Job::STATE_UNSPECIFIED;
-  TrashedDirectory unfinished;
-  TrashedDirectory unpushed;
+  DiscardedOutput left;
   response = store_.request_cancel(id, &before, [&](const v1::Job& job, const std::string& output) {
     // It waited for another attempt: the scheduler does not end it.
-    if (job.attempt() == 0) return;
-    unfinished = JobOutput(output, id).discard(trash_);
-    if (is_remote(job.spec().output().path())) {
-      unpushed = JobOutput(output, id).discard_committed(trash_);
-    }
+    if (job.attempt() > 0) left = discard_output(job, output, trash_);
   });
-  unfinished.remove();
-  unpushed.remove();
+  left.remove();
   if (has_ended(before)) return;  // asked for once more: nothing was done
   const char* done = response.state() == v1::Job::CANCELLED ? "cancelled" : "cancel asked for";
   log_job(spdlog::level::info, response,
@@ -382,16 +376,12 @@ v1::Job JobsService::resume(const v1::ResumeJobRequest& request) {
                          : pushed && JobOutput(output, request.id()).is_committed()
                              ? Resumption::kPush
                              : Resumption::kGoOn;
-  TrashedDirectory unfinished;
-  TrashedDirectory unpushed;
+  DiscardedOutput left;
   const auto discard = [&](const v1::Job& row, const std::string& path) {
-    if (!request.fresh()) return;
-    unfinished = JobOutput(path, row.id()).discard(trash_);
-    if (pushed) unpushed = JobOutput(path, row.id()).discard_committed(trash_);
+    if (request.fresh()) left = discard_output(row, path, trash_);
   };
   v1::Job job = store_.requeue(request.id(), claims, discard, way);
-  unfinished.remove();
-  unpushed.remove();
+  left.remove();
   return job;
 }
 

@@ -36,7 +36,7 @@ void Pusher::begin(const v1::Job& job) {
       push_command(cache_.output_for(output.path()), output.path(), output.overwrite());
   Push& push = pushes_[job.id()];
   push.transfer = std::make_unique<BackgroundTransfer>(
-      "push", [&push, command = std::move(command)](const BackgroundTransfer::Run& run) {
+      kPushPhase, [&push, command = std::move(command)](const BackgroundTransfer::Run& run) {
         push.revision = run(command).revision;
       });
 }

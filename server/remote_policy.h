@@ -17,7 +17,7 @@ struct RemoteOptions {
   int64_t cache_bytes = RemoteCache().size;
 };
 
-/// Which URLs jobs may name, and where copies are kept. Safe to use from any thread.
+/// The URLs that jobs may name, and the cache of their copies. Safe to use from any thread.
 class RemotePolicy {
  public:
   /// Nothing.

@@ -472,8 +472,7 @@ void Scheduler::remove_expired() {
 void Scheduler::end(const v1::Job& job, const Outcome& outcome) {
   const bool pushed = is_remote(job.spec().output().path());
   if (job.attempt() > 0 && outcome.state == v1::Job::CANCELLED) {
-    output_of(job).discard(trash_).remove();
-    if (pushed) output_of(job).discard_committed(trash_).remove();
+    discard_output(job, store_.output_of(job.id()), trash_).remove();
   } else if (job.attempt() > 0 && outcome.state == v1::Job::FAILED) {
     output_of(job).trim();
   }

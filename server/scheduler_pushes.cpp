@@ -33,7 +33,7 @@ void Scheduler::follow_push(const v1::Job& job) {
     return end(job, outcome);
   }
   if (job.cancelling()) return end(job, cancelled());
-  if (unwanted) return end(job, failed({kDeadlineExceeded, -1, "", "push", missed}));
+  if (unwanted) return end(job, failed({kDeadlineExceeded, -1, "", kPushPhase, missed}));
   end_unpushed(job, *push.error);
 }
 
@@ -45,7 +45,7 @@ void Scheduler::end_unpushed(const v1::Job& job, const TransferError& error) {
     }
     return;
   }
-  end(job, failed({kPushFailed, -1, "", "push", reason}));
+  end(job, failed({kPushFailed, -1, "", kPushPhase, reason}));
 }
 
 void Scheduler::keep_pushed_report(const v1::Job& job) const {

@@ -20,7 +20,6 @@
 namespace dotresize {
 namespace {
 
-constexpr char kFetchPhase[] = "fetch";
 constexpr std::chrono::milliseconds kStagePoll{200};
 constexpr std::chrono::seconds kPauseAfterFault{2};
 constexpr std::chrono::seconds kFirstRetryPause{5};

@@ -12,6 +12,10 @@
 
 namespace dotresize {
 
+// Phases of a job's progress (v1::Progress).
+inline constexpr char kFetchPhase[] = "fetch";
+inline constexpr char kPushPhase[] = "push";
+
 /// Why something elsewhere could not be fetched or pushed: CANCELLED, or a code of
 /// worker/python/remote_files.py (NOT_FOUND, NO_CREDENTIALS, NO_PERMISSION, NETWORK, NO_SPACE,
 /// EXISTS, INVALID).

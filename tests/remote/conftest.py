@@ -9,26 +9,12 @@ import sys
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from services import S3, Hub
+from services import hub, s3  # noqa: F401
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("DOTRESIZE_BIN", SOURCE / "build" / "bin"))
 MODEL = SOURCE / "examples" / "docs-llama"
 MODEL_FILES = {file.name: file.read_bytes() for file in MODEL.iterdir() if file.is_file()}
-
-
-@pytest.fixture
-def s3():
-    service = S3()
-    yield service
-    service.close()
-
-
-@pytest.fixture
-def hub():
-    service = Hub()
-    yield service
-    service.close()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import urllib.parse
 import urllib.request
 
 import boto3
+import pytest
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
@@ -222,3 +223,17 @@ def sender_of(call):
         if call.command != "HEAD":
             call.wfile.write(body)
     return send
+
+
+@pytest.fixture
+def s3():
+    service = S3()
+    yield service
+    service.close()
+
+
+@pytest.fixture
+def hub():
+    service = Hub()
+    yield service
+    service.close()

@@ -15,7 +15,7 @@ from conftest import PROGRAM, SOURCE, Authority, eventually, is_in, jobs_pb2, pr
 from test_webhooks import listen, secret  # noqa: F401
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "remote"))
-from services import BUCKET, S3, Hub  # noqa: E402
+from services import BUCKET, hub, s3  # noqa: E402, F401
 
 Job = jobs_pb2.Job
 ALL_CASES = bool(os.environ.get("DOTRESIZE_ALL_CASES"))
@@ -23,19 +23,9 @@ MODEL = SOURCE / "examples/docs-llama"
 IN, OUT = f"s3://{BUCKET}/in/docs-llama", f"s3://{BUCKET}/out/small"
 
 
-@pytest.fixture
-def s3():
-    service = S3()
-    service.put("in/docs-llama", MODEL)
-    yield service
-    service.close()
-
-
-@pytest.fixture
-def hub():
-    service = Hub()
-    yield service
-    service.close()
+@pytest.fixture(autouse=True)
+def model_in_s3(s3):  # noqa: F811
+    s3.put("in/docs-llama", MODEL)
 
 
 def remote_spec(model=IN, output=OUT, **changes):

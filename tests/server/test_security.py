@@ -9,7 +9,7 @@ import subprocess
 
 import grpc
 import pytest
-from conftest import (BINARIES, PROGRAM, Authority, Server, eventually, free_port, jobs_pb2, jobs_pb2_grpc,
+from conftest import (BINARIES, PROGRAM, Authority, Server, eventually, free_port, jobs_pb2, jobs_pb2_grpc, openssl,
                       processes_of, refused, script, spec)
 
 
@@ -382,6 +382,9 @@ def test_address_that_others_reach_wants_certificates(tmp_path, authority):
     assert "without TLS" in refusal(tmp_path, "--tokens", tokens)
     assert "--tls-key" in refusal(tmp_path, "--insecure", "--tls-cert", certificate)
     assert "--tls-cert" in refusal(tmp_path, "--insecure", "--tls-client-ca", certificate)
+    locked = tmp_path / "locked.key"
+    openssl("ec", "-in", key, "-aes256", "-passout", "pass:secret", "-out", locked)
+    assert "passphrase" in refusal(tmp_path, "--insecure", "--tls-cert", certificate, "--tls-key", locked)
     key.chmod(0o644)
     assert "chmod 600" in refusal(tmp_path, "--insecure", "--tls-cert", certificate, "--tls-key", key)
 
