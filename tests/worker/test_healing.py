@@ -24,7 +24,8 @@ METHODS = {
     "compressed": {"name": "dotresize", "width": 200},
     "allocated": {"size": 1.6, "allocate": "auto"},  # in float32: 0.8 of the parameters
 }
-WITH_MAPS = [method for method in METHODS if method != "no maps"]
+# By how much of itself the sum of the held-out errors was seen to fall.
+FALLS = {"own maps": 0.065, "one map": 0.023, "compressed": 0.039, "allocated": 0.0046}
 RATE = 0.0002
 HEAL = json.dumps({"epochs": 1, "learning_rate": RATE})
 all_cases = pytest.mark.skipif(not os.environ.get("DOTRESIZE_ALL_CASES"), reason="DOTRESIZE_ALL_CASES is not set")
@@ -77,13 +78,13 @@ def test_a_layer_that_got_worse_keeps_its_folded_weights(outcome):
 
 
 @all_cases
-@pytest.mark.parametrize("method", WITH_MAPS)
+@pytest.mark.parametrize("method", FALLS)
 def test_errors_on_held_out_windows_fall(method, outcome):
     shards, report, _ = outcome('{"epochs": 2, "learning_rate": 0.0005}', method)
     assert shards != outcome(None, method)[0]
     assert [layer["name"] for layer in layers(report)] == [f"layers.{layer}" for layer in range(LAYERS)]
     assert all(layer["healed_error"] <= layer["folded_error"] for layer in layers(report))
-    assert total(report, "healed_error") < total(report, "folded_error")
+    assert total(report, "healed_error") < (1 - FALLS[method] / 2) * total(report, "folded_error")
 
 
 @all_cases
