@@ -1,16 +1,38 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace dotresize {
 
+/// When a device has done what the host had asked of it until then, and not before the host asked.
+class DeviceMoment {
+ public:
+  DeviceMoment() = default;
+  virtual ~DeviceMoment() = default;
+  DeviceMoment(const DeviceMoment&) = delete;
+  DeviceMoment& operator=(const DeviceMoment&) = delete;
+  virtual bool passed() const noexcept = 0;
+  /// Until it has passed.
+  virtual void wait() const noexcept = 0;
+  /// Both have passed.
+  virtual double seconds_since(const DeviceMoment& earlier) const noexcept = 0;
+};
+
+/// Begins a moment. Throws nothing.
+using MarkMoment = std::function<std::shared_ptr<DeviceMoment>()>;
+
 /// Wall time by phase of one rank. Phases nest, and time counts for the innermost one only, so the
 /// phases add up to the time measured. Not thread-safe.
+///
+/// Beside a device a phase lasts until the device has done its work, for which nobody waits: the
+/// host is in the next phases by then.
 class PhaseClock {
  public:
   /// One run of a phase, inner phases included. Seconds since set_origin.
@@ -21,11 +43,11 @@ class PhaseClock {
     double end_s = 0.0;
   };
 
-  /// `keeps_spans`: for a timeline. They take memory, about a hundred bytes each. `synchronize`:
-  /// called at the end of each phase, before its time is taken: waits for work that still runs, as
-  /// on a GPU. Throws nothing.
-  explicit PhaseClock(bool keeps_spans = false, std::function<void()> synchronize = {})
-      : keeps_spans_(keeps_spans), synchronize_(std::move(synchronize)) {
+  /// `keeps_spans`: for a timeline. They take memory, about a hundred bytes each, and with a device
+  /// each phase waits for its end: ranks' timelines are those of their hosts. `mark`: of the
+  /// device; empty: there is none.
+  explicit PhaseClock(bool keeps_spans = false, MarkMoment mark = {})
+      : keeps_spans_(keeps_spans), mark_(std::move(mark)) {
     set_origin();
   }
 
@@ -35,6 +57,8 @@ class PhaseClock {
     origin_ = Clock::now();
     seconds_.clear();
     spans_.clear();
+    pending_.clear();
+    if (mark_) moment_ = mark_();
   }
 
   /// Its lifetime belongs to the phase.
@@ -59,8 +83,12 @@ class PhaseClock {
     std::chrono::steady_clock::time_point begin_;
   };
 
-  /// Seconds by phase, up to the last time that a phase began or ended.
-  const std::map<std::string, double>& seconds() const { return seconds_; }
+  /// Seconds by phase, up to the last time that a phase began or ended. Waits for the device.
+  const std::map<std::string, double>& seconds() const {
+    if (!pending_.empty()) pending_.back().end->wait();
+    count_passed();
+    return seconds_;
+  }
   /// Adds to the work of this kind, in its own unit: rates are computed from it.
   void count_work(const std::string& kind, double amount) { work_[kind] += amount; }
   /// By kind.
@@ -75,12 +103,34 @@ class PhaseClock {
     return std::chrono::duration<double>(to - from).count();
   }
 
+  /// A phase beside a device that may still be at it.
+  struct Pending {
+    std::string phase;
+    std::shared_ptr<DeviceMoment> begin;
+    std::shared_ptr<DeviceMoment> end;
+  };
+
   std::string enter(std::string phase) {
-    if (synchronize_) synchronize_();
+    if (mark_) mark();
     const auto now = Clock::now();
-    if (!current_.empty()) seconds_[current_] += seconds_between(since_, now);
+    if (!mark_ && !current_.empty()) seconds_[current_] += seconds_between(since_, now);
     since_ = now;
     return std::exchange(current_, std::move(phase));
+  }
+
+  void mark() {
+    std::shared_ptr<DeviceMoment> now = mark_();
+    if (keeps_spans_) now->wait();
+    if (!current_.empty()) pending_.push_back({current_, moment_, now});
+    moment_ = std::move(now);
+    count_passed();
+  }
+
+  void count_passed() const {
+    for (; !pending_.empty() && pending_.front().end->passed(); pending_.pop_front()) {
+      const Pending& phase = pending_.front();
+      seconds_[phase.phase] += phase.end->seconds_since(*phase.begin);
+    }
   }
 
   void keep(const std::string& phase, const std::string& detail, Clock::time_point begin) {
@@ -90,9 +140,11 @@ class PhaseClock {
   }
 
   bool keeps_spans_;
-  std::function<void()> synchronize_;
+  MarkMoment mark_;
   Clock::time_point origin_;
-  std::map<std::string, double> seconds_;
+  mutable std::map<std::string, double> seconds_;
+  mutable std::deque<Pending> pending_;  ///< in their order, which is that of the device
+  std::shared_ptr<DeviceMoment> moment_;
   std::map<std::string, double> work_;
   std::vector<Span> spans_;
   std::string current_;

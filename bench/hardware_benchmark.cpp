@@ -34,6 +34,7 @@
 #include "worker/kernels/l1_cost.h"
 #include "worker/kernels/sinkhorn.h"
 #include "worker/maps/spectrum.h"
+#include "worker/maps/svd.h"
 
 namespace {
 
@@ -123,6 +124,18 @@ double eigen(const Place& place) {
   const at::Tensor gram = at::mm(x.t(), x);
   const double operations = 20.0 * kWidth * kWidth * kWidth;
   return operations / best_seconds(place, [&] { eigenbasis(gram); });
+}
+
+/// By the faster driver. [r, r] as it is between two maps: what the narrow width leaves out.
+double svd(const Place& place) {
+  constexpr int64_t kWidthLeftOut = kWidth - kNarrow;
+  const at::Tensor x = place.randn({kWidthLeftOut, kWidthLeftOut}, at::kDouble);
+  double best = std::numeric_limits<double>::infinity();
+  for (const SvdDriver driver : {SvdDriver::kGesvd, SvdDriver::kGesvdj}) {
+    best = std::min(best, best_seconds(place, [&] { dotresize::svd(x, false, driver); }));
+    if (place.cuda == nullptr) break;  // the CPU has one
+  }
+  return 60.0 * kWidthLeftOut * kWidthLeftOut * kWidthLeftOut / best;
 }
 
 double qr(const Place& place) {
@@ -228,6 +241,7 @@ void measure_device(const Place& place) {
   print("  float32", l1_cost(place, add_l1_cost));
   if (cuda) print("  float16", l1_cost(place, add_half_l1_cost));
   print("eigen", eigen(place));
+  print("svd", svd(place));
   print("qr", qr(place));
   print("sinkhorn", sinkhorn_bytes(place));
   if (!cuda) return;

@@ -48,9 +48,9 @@ struct Place {
   at::ScalarType dtype = at::kFloat;
   CudaModule* cuda = nullptr;
 
-  std::function<void()> synchronize() const {
+  MarkMoment mark() const {
     if (cuda == nullptr) return nullptr;
-    return [module = cuda] { module->synchronize(); };
+    return [module = cuda] { return module->mark(); };
   }
 };
 
@@ -98,7 +98,7 @@ class Layer {
         place_(place),
         config_(read_config(options.config)),
         rotary_(to_device(make_rotary_table(config_, options.seqlen), place.device)),
-        clock_(/*keeps_spans=*/false, place.synchronize()),
+        clock_(/*keeps_spans=*/false, place.mark()),
         stream_(random_stream(config_, options, place.device)) {
     width_ =
         static_cast<int64_t>((1 - options.sparsity) * static_cast<double>(config_.hidden_size)) /

@@ -7,6 +7,9 @@ bench      kernels and a layer (scripts/bench.sh cuda), then the rates of the ma
 example    the job of examples/docs-llama on the CPU, then on 1, 2 and 8 GPUs: perplexities must be the CPU's to 0.5 %, on
            one GPU also in its 16-bit dtype, to 1 %
 8b, 70b    jobs at these widths, two layers of random weights: forward passes alone, then with gradients, on 1 and all GPUs
+
+With --rehearse all of it runs on a machine without a GPU: on the fake GPUs of tests/cuda/fake_device, with a small model in
+place of the wide ones and a few tokens. Benchmarks only say what they would measure.
 """
 
 import argparse
@@ -19,21 +22,51 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DOTRESIZE = ROOT / "build" / "bin" / "dotresize"
+BIN = ROOT / "build" / "bin"
+DOTRESIZE = BIN / "dotresize"
+FAKE = ROOT / "build" / "lib" / "fake_device"
 EXAMPLE = ROOT / "examples" / "docs-llama"
-WIDTHS = {"8b": "llama-3.1-8b", "70b": "llama-3.1-70b"}
 METHODS = {
     "forward": {"name": "dotresize", "sparsity": 0.2, "allow_larger": True},
     "gradients": {"name": "pca_dotresize", "sparsity": 0.2, "metric": "fisher", "allow_larger": True},
 }
-SEQLEN = 512
-WINDOWS = 32
 LAYERS = 2
 MINUTE = 60
 LONGEST_TAIL = 4000  # characters of a failing step's output that are kept
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the jobs are, and on which GPUs they run."""
+
+    widths: dict  # {name of the steps: random_model.py's options for the model}
+    seqlen: int  # tokens in a window of the wide models
+    windows: int
+    example: tuple = ()  # settings of the example's job beside its own
+    bench: dict = field(default_factory=dict)  # {name of a benchmark: its command in place of bench.sh's}
+    environment: dict = field(default_factory=dict)  # of all that computes on a GPU
+
+
+def real_scale():
+    return Scale({"8b": ["--like", "llama-3.1-8b"], "70b": ["--like", "llama-3.1-70b"]}, seqlen=512, windows=32)
+
+
+def rehearsal():
+    small = ["--config", EXAMPLE / "config.json"]
+    paths = [str(FAKE), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    return Scale(
+        {"8b": small, "70b": small},
+        seqlen=64,
+        windows=8,
+        example=("calibration.samples=8", "calibration.seqlen=64", "evaluation.samples=2", "evaluation.seqlen=64"),
+        bench={"cuda": [BIN / "cuda_benchmark", "--benchmark_list_tests=true"], "hardware": [BIN / "hardware_benchmark", "--help"]},
+        environment={"DOTRESIZE_CUDA_MODULE": str(FAKE / "libdotresize_fake_cuda.so"), "LD_LIBRARY_PATH": ":".join(paths),
+                     "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
 
 
 class Skipped(Exception):
@@ -47,8 +80,9 @@ class Failed(Exception):
 class Run:
     """Runs steps one after the other and writes what became of them after each."""
 
-    def __init__(self, out, folder, only):
+    def __init__(self, out, folder, only, scale):
         self.out = out
+        self.scale = scale
         self.folder = folder
         self.only = only
         self.gpus = 0
@@ -70,6 +104,8 @@ class Run:
         try:
             if gpus > self.gpus:
                 raise Skipped(f"needs {gpus} GPU{'s' if gpus > 1 else ''}, there are {self.gpus}")
+            if shutil.which(str(command[0]), path=f"{os.environ['PATH']}:{ROOT}") is None:
+                raise Skipped(f"there is no {command[0]}")
             code, text = run(command, minutes * MINUTE, environment)
             row["exit_code"] = code
             row["output"] = text[-LONGEST_TAIL:]
@@ -126,7 +162,8 @@ def look_at_machine(machine):
             raise Failed("; ".join(faults))
         return document
 
-    machine.step("doctor", [DOTRESIZE, "doctor", "-o", "json"], minutes=5, judge=judge, judge_failure=True)
+    machine.step("doctor", [DOTRESIZE, "doctor", "-o", "json"], minutes=5, environment=machine.scale.environment,
+                 judge=judge, judge_failure=True)  # fmt: skip
     machine.step("topology", ["nvidia-smi", "topo", "-m"], gpus=1, minutes=1, judge=lambda text: {"table": text})
 
 
@@ -137,8 +174,9 @@ def test_and_measure(machine):
         return {"summary": text.splitlines()[-3:], "skipped": skipped}
 
     machine.step("tests", ["ctest", "--test-dir", "build", "-R", "cuda|self_test|nccl", "--output-on-failure"], judge=judge)
-    machine.step("bench kernels", ["scripts/bench.sh", "cuda"], gpus=1, environment={"CONFIGS": "llama-3.1-8b llama-3.1-70b"})
-    machine.step("bench hardware", ["scripts/bench.sh", "hardware"], gpus=1, environment={"DEVICE": "cuda"})
+    for name, environment in (("cuda", {"CONFIGS": "llama-3.1-8b llama-3.1-70b"}), ("hardware", {"DEVICE": "cuda"})):
+        command = machine.scale.bench.get(name, [ROOT / "scripts" / "bench.sh", name])
+        machine.step(f"bench {name}", command, gpus=1, environment=environment | machine.scale.environment)
 
 
 def report_of(output):
@@ -163,7 +201,7 @@ def run_example(machine):
 
     def job(name, device, ranks, compute_dtype):
         settings = [f"output.path={machine.folder / name}", "output.overwrite=true", f"resources.device={device}",
-                    f"resources.ranks={ranks}", f"resources.compute_dtype={compute_dtype}"]  # fmt: skip
+                    f"resources.ranks={ranks}", f"resources.compute_dtype={compute_dtype}", *machine.scale.example]  # fmt: skip
         changes = [word for setting in settings for word in ("--set", setting)]
         return [DOTRESIZE, "run", EXAMPLE / "job.yaml", "--fresh", *changes]
 
@@ -184,9 +222,11 @@ def run_example(machine):
     machine.step("example-cpu", job("example-cpu", "cpu", 1, "float32"), judge=lambda _: numbers_of(report_of(reference)))
     for ranks in (1, 2, 8):
         name = f"example-{ranks}-gpus"
-        machine.step(name, job(name, "cuda", ranks, "float32"), gpus=ranks, judge=compared(name, 0.005))
+        machine.step(name, job(name, "cuda", ranks, "float32"), gpus=ranks, environment=machine.scale.environment,
+                     judge=compared(name, 0.005))  # fmt: skip
     name = "example-16-bits"
-    machine.step(name, job(name, "cuda", 1, "auto"), gpus=1, judge=compared(name, 0.01))
+    machine.step(name, job(name, "cuda", 1, "auto"), gpus=1, environment=machine.scale.environment,
+                 judge=compared(name, 0.01))  # fmt: skip
 
 
 def numbers_of_removed(output):
@@ -198,23 +238,24 @@ def numbers_of_removed(output):
 
 def run_width(machine, width):
     """A rank holds a sublayer at least, so four ranks are the most for two layers."""
-    model = machine.folder / f"{WIDTHS[width]}-{LAYERS}"
+    scale = machine.scale
+    model = machine.folder / f"{width}-model"
     if not (model / "evaluation.safetensors").exists():
-        machine.step(f"{width} model", [sys.executable, "scripts/random_model.py", model, "--like", WIDTHS[width], "--layers",
-                     LAYERS, "--tokens", WINDOWS * SEQLEN, "--seqlen", SEQLEN], gpus=1)  # fmt: skip
+        machine.step(f"{width} model", [sys.executable, "scripts/random_model.py", model, *scale.widths[width], "--layers",
+                     LAYERS, "--tokens", scale.windows * scale.seqlen, "--seqlen", scale.seqlen], gpus=1)  # fmt: skip
     for ranks in sorted({1, 2, min(max(machine.gpus, 2), 2 * LAYERS)}):
         for kind, method in METHODS.items():
             name = f"{width}-{kind}-{ranks}-gpus"
             output = machine.folder / name
-            tokens = {section: {"tokens": str(model / f"{section}.safetensors"), "seqlen": SEQLEN}
+            tokens = {section: {"tokens": str(model / f"{section}.safetensors"), "seqlen": scale.seqlen}
                       for section in ("calibration", "evaluation")}  # fmt: skip
-            tokens["calibration"] |= {"samples": WINDOWS, "activations": "original"}
+            tokens["calibration"] |= {"samples": scale.windows, "activations": "original"}
             file = machine.folder / f"{name}.json"
             file.write_text(json.dumps({
                 "name": name, "model": {"path": str(model)}, "output": {"path": str(output), "overwrite": True},
                 "method": method, "resources": {"ranks": ranks, "device": "cuda", "timeout_s": 5 * MINUTE}, **tokens,
             }))  # fmt: skip
-            machine.step(name, [DOTRESIZE, "run", file, "--fresh"], gpus=ranks,
+            machine.step(name, [DOTRESIZE, "run", file, "--fresh"], gpus=ranks, environment=scale.environment,
                          judge=lambda _, output=output: numbers_of_removed(output))  # fmt: skip
 
 
@@ -223,13 +264,15 @@ def main():
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results" / "first-gpu.json", help="result file")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "first-gpu", help="models and outputs")
     parser.add_argument("--only", nargs="+", default=[], metavar="STEP", help="steps whose names begin so; doctor always runs")
+    parser.add_argument("--rehearse", action="store_true", help="on fake GPUs, with small models")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    machine = Run(options.out.absolute(), options.folder.absolute(), options.only and ["doctor", *options.only])
+    machine = Run(options.out.absolute(), options.folder.absolute(), options.only and ["doctor", *options.only],
+                  rehearsal() if options.rehearse else real_scale())  # fmt: skip
     look_at_machine(machine)
     test_and_measure(machine)
     run_example(machine)
-    for width in WIDTHS:
+    for width in machine.scale.widths:
         run_width(machine, width)
     outcomes = [step["outcome"] for step in machine.result["steps"]]
     print(f"{outcomes.count('passed')} passed, {outcomes.count('failed')} failed, {outcomes.count('skipped')} skipped: {machine.out}")

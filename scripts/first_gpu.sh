@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What to run first on a machine with GPUs, in this order; first_gpu.py says what each step is and how it is judged.
 #
-#   scripts/first_gpu.sh [--out FILE] [--folder DIR] [--only STEP...]
+#   scripts/first_gpu.sh [--rehearse] [--out FILE] [--folder DIR] [--only STEP...]
 #
 # Builds, then writes one result file with command, time and outcome of each step (default bench/results/first-gpu.json). A
 # step that fails or hangs does not keep the next ones from running; one that cannot run here is skipped with the reason.

@@ -114,7 +114,7 @@ int64_t JobTime::aligned(int64_t first, int64_t end) const {
 
 double JobTime::align(int64_t sublayers) const {
   const AlignCounts counts = align_counts(job_);
-  return number(sublayers) * (counts.qr / rates_.qr + counts.values / rates_.eigen +
+  return number(sublayers) * (counts.qr / rates_.qr + counts.values / rates_.svd +
                               counts.products / rates_.float64_gemm);
 }
 
@@ -246,14 +246,15 @@ PhaseTimes JobTime::pipeline() const {
   return times;
 }
 
-/// One junction, whose moments all ranks sum and one decomposes and solves. It records the junction
-/// while the other ranks solve theirs.
+/// One junction, whose moments all ranks sum and one decomposes and solves, side by side with the
+/// owners of others. It records the junction while the other ranks solve theirs.
 PhaseTimes JobTime::solve_over_ranks() const {
+  const double together = number(plan_.ranks.front().solved_together);
   PhaseTimes times;
   add_moments(times, share_of_tokens(), 1.0);
   PhaseTimes solving = solve();
   solving.add("eigen", eigen());
-  times.add(solving, share_of(1.0));
+  times.add(solving, share_of(together) / together);
   double moved = 8.0 * d() * d();
   if (job_.method.transport()) moved += 8.0 * d() * d();
   if (job_.method.passes() > 1) moved += 4.0 * d() * d();

@@ -20,9 +20,9 @@ using google::protobuf::Message;
 
 constexpr std::size_t kMaxHardwareFileBytes = std::size_t{1} << 16;
 
-constexpr std::array<std::string_view, 13> kNeededByAll = {
-    "device", "cores", "gemm.float64", "gemm.float32", "attention",  "memory", "l1_cost.float32",
-    "eigen",  "qr",    "sinkhorn",     "disk.read",    "disk.write", "hash"};
+constexpr std::array<std::string_view, 14> kNeededByAll = {
+    "device", "cores", "gemm.float64", "gemm.float32", "attention", "memory",     "l1_cost.float32",
+    "eigen",  "svd",   "qr",           "sinkhorn",     "disk.read", "disk.write", "hash"};
 constexpr std::array<std::string_view, 1> kOptionalOfGpus = {"capacity.device"};
 constexpr std::array<std::string_view, 4> kOfGpus = {"capability", "l1_cost.float16", "host.memory",
                                                      "host.to_device"};
@@ -153,6 +153,7 @@ RankRates rank_rates(const v1::Hardware& hardware, const ResolvedJob& job) {
   rates.memory = share * hardware.memory();
   rates.l1_cost = share * (half_cost ? hardware.l1_cost().float16() : hardware.l1_cost().float32());
   rates.eigen = share * hardware.eigen();
+  rates.svd = share * hardware.svd();
   rates.qr = share * hardware.qr();
   rates.sinkhorn = share * hardware.sinkhorn();
   rates.host_memory = rates.cuda ? hardware.host().memory() : rates.memory;

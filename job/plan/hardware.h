@@ -20,7 +20,7 @@ v1::Hardware parse_hardware(const std::string& text, const std::string& origin);
 LaunchFacts launch_facts(const v1::Hardware& hardware, int ranks);
 
 /// What one rank of a job gets of the hardware while the others are as busy. Per second: bytes, but
-/// operations of gemm, attention, eigen and qr, and pairs of l1_cost.
+/// operations of gemm, attention, eigen, svd and qr, and pairs of l1_cost.
 struct RankRates {
   double compute_gemm = 0.0;  ///< in the compute dtype
   double fold_gemm = 0.0;
@@ -30,6 +30,7 @@ struct RankRates {
   double memory = 0.0;
   double l1_cost = 0.0;
   double eigen = 0.0;
+  double svd = 0.0;
   double qr = 0.0;
   double sinkhorn = 0.0;
   double host_memory = 0.0;

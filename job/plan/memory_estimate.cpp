@@ -478,7 +478,12 @@ int64_t RankMemory::layerwise() const {
   const int64_t sublayers = s.on_gpu() ? 2 : 1;
   const int64_t forward = s.described_beside() + sublayers * s.dense_sublayer() * s.compute_bytes +
                           s.microbatch_stream() + s.insides();
-  return std::max({s.share_stream() + std::max(s.junction(), forward), s.aligning(), s.folding()});
+  // The stream of each junction that waits; of the one that the rank owns the sums.
+  const int64_t together = shard.solved_together;
+  const int64_t streams = s.second_pass() ? together : 1;
+  const int64_t sums = together > 1 ? s.first_sums() + (s.second_pass() ? s.square() : 0) : 0;
+  return std::max({streams * s.share_stream() + sums + std::max(s.junction(), forward),
+                   s.aligning(), s.folding()});
 }
 
 int64_t RankMemory::token_parallel() const {

@@ -73,8 +73,10 @@ std::string passes_row(const ResolvedJob& job, const ShardPlan& plan) {
     return fmt::format("passes      none over the tokens: no junction is narrower{}", writing);
   }
   if (!job.schedule.pipelined) {
-    return fmt::format("passes      {} over the tokens, one of {} junctions at a time{}",
-                       passes(job, plan), junctions, writing);
+    const int64_t together = plan.ranks.front().solved_together;
+    return fmt::format("passes      {} over the tokens, {} of {} junctions at a time{}",
+                       passes(job, plan), together == 1 ? "one" : std::to_string(together),
+                       junctions, writing);
   }
   if (takes_no_tokens(job)) {
     return fmt::format("passes      none over the tokens: the statistics of {}{}",
@@ -291,6 +293,7 @@ std::string plan_to_json(const ModelConfig& config, const ResolvedJob& job, cons
                    {"passes", passes(job, plan)},
                    {"backward_passes", backward_passes(job, plan)},
                    {"junction_groups", plan.junction_groups},
+                   {"solved_together", plan.ranks.front().solved_together},
                    {"overlaps", plan.ranks.front().overlaps},
                    {"traffic", traffic_json(estimate_traffic(config, job, plan))},
                    {"ranks", json::array()},

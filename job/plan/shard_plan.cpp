@@ -181,6 +181,16 @@ void set_allocation(const ModelConfig& config, const ResolvedJob& job, int64_t m
   }
 }
 
+/// As many as there is memory for, and as have different owners.
+void set_solved_together(const ModelConfig& config, const ResolvedJob& job, ShardPlan& plan) {
+  if (job.schedule.name != "layerwise") return;
+  for (int64_t together = std::min<int64_t>(job.ranks, job.widths.mapped_count); together > 1;
+       --together) {
+    const auto change = [&](RankShard& shard) { shard.solved_together = together; };
+    if (change_if_it_fits(config, job, change, plan)) return;
+  }
+}
+
 /// Features alone go forward, unless the gradients behind them are summed for their curve or cut.
 int64_t cut_passes_back(const ResolvedJob& job, const ShardPlan& plan) {
   if (!job.gradients() || plan.cut_groups == 0) return 0;
@@ -248,6 +258,7 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
     const auto graphs = [](RankShard& shard) { shard.checkpoints = Checkpoints::kNone; };
     change_if_it_fits(config, job, graphs, plan);
   }
+  set_solved_together(config, job, plan);
   plan.cut_passes_back = cut_passes_back(job, plan);
   return plan;
 }

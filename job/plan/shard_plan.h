@@ -35,6 +35,9 @@ struct RankShard {
   int64_t bytes = 0;       ///< of them in the checkpoint
   /// Junctions whose moments it has memory for at a time (the schedule pipeline).
   int64_t junctions_at_once = std::numeric_limits<int64_t>::max();
+  /// Junctions that as many ranks decompose and solve side by side, since it has memory to keep the
+  /// stream of all of them (the schedule layerwise).
+  int64_t solved_together = 1;
   /// Sublayers whose features' moments it has memory for at a time (`method.mlp`,
   /// `method.allocate`).
   int64_t cuts_at_once = std::numeric_limits<int64_t>::max();

@@ -80,14 +80,17 @@ TEST_P(KernelsInBounds, L1CostOfFloat32) {
 }
 
 TEST_P(KernelsInBounds, L1CostOfFloat16) {
+  const size_t stride = (width_ + 1) / 2;
   std::vector<float> x(values_);
-  std::vector<unsigned short> halves(values_);
+  std::vector<Half2> pairs(stride * static_cast<size_t>(shape_.tokens));
   for (size_t i = 0; i < values_; ++i) {
-    halves[i] = static_cast<unsigned short>(float_to_half(static_cast<float>(number(i))));
-    x[i] = half_to_float(halves[i]);
+    const unsigned int half = float_to_half(static_cast<float>(number(i)));
+    x[i] = half_to_float(half);
+    pairs[i / width_ * stride + i % width_ / 2] |= half << (i % width_ % 2 * 16);
   }
   launch_l1([&] {
-    l1_cost_half(halves.data(), cost_.data(), shape_.tokens, shape_.width, /*unit=*/1.0);
+    l1_cost_half(pairs.data(), cost_.data(), shape_.tokens, shape_.width, static_cast<int>(stride),
+                 /*unit=*/1.0);
   });
   EXPECT_LT(l1_error(x, cost_, shape_), 9.0 / 2048);
 }

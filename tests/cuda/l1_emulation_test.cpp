@@ -56,6 +56,17 @@ INSTANTIATE_TEST_SUITE_P(AwkwardSizes, EmulatedL1Cost,
                          testing::Values(std::tuple(1, 1), std::tuple(7, 129), std::tuple(8, 257),
                                          std::tuple(257, 130), std::tuple(300, 13)));
 
+/// Small integers, whose sums are exact in every precision: whatever a flush loses or adds twice
+/// shows.
+TEST(EmulatedL1CostOfManyTokens, AreTheReferencesOverSeveralFlushes) {
+  constexpr int64_t kTokens = 2 * 1024 + 9;
+  at::manual_seed(1);
+  const at::Tensor x = at::randint(-2, 3, {kTokens, 3}, at::kFloat);
+  for (const at::Tensor& tokens : {x, x.to(at::kHalf)}) {
+    EXPECT_TRUE(cost_of(tokens).equal(reference(tokens)));
+  }
+}
+
 /// Equal terms are the worst case of a float32 sum.
 TEST(EmulatedL1Cost, IsAccurateWhereAllTokensAreEqual) {
   at::manual_seed(1);

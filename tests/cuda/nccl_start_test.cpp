@@ -7,6 +7,8 @@
 #include <gtest/gtest.h>
 #include <nccl.h>
 
+#include <vector>
+
 #include "tests/cuda/lonely_host.h"
 #include "worker/cuda/nccl_communicator.h"
 
@@ -15,13 +17,16 @@ namespace {
 int starts = 0;
 int starts_that_succeed = 0;
 int aborts = 0;
+std::vector<int> max_ctas;  // of each start
 
 }  // namespace
 
 extern "C" {
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId*) { return ncclSuccess; }
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int, ncclUniqueId, int, ncclConfig_t*) {
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int, ncclUniqueId, int,
+                                    ncclConfig_t* config) {
+  max_ctas.push_back(config->maxCTAs);
   *comm = reinterpret_cast<ncclComm_t>(&starts);
   return ++starts <= starts_that_succeed ? ncclSuccess : ncclSystemError;
 }
@@ -81,7 +86,7 @@ namespace {
 
 /// The failure reaches log and server before anything that may block.
 TEST(NcclStart, FailureIsThrownBeforeAnyAbort) {
-  for (starts_that_succeed = 0; starts_that_succeed < 2; ++starts_that_succeed) {
+  for (starts_that_succeed = 0; starts_that_succeed < 3; ++starts_that_succeed) {
     starts = 0;
     LonelyHost host;
     try {
@@ -94,6 +99,16 @@ TEST(NcclStart, FailureIsThrownBeforeAnyAbort) {
     EXPECT_EQ(starts, starts_that_succeed + 1);
     EXPECT_EQ(aborts, 0);
   }
+}
+
+/// Transfers wait on their multiprocessors while a stage computes there.
+TEST(NcclStart, TransfersOccupyOneMultiprocessorAndCollectivesMore) {
+  max_ctas.clear();
+  starts = 0;
+  starts_that_succeed = 2;
+  LonelyHost host;
+  EXPECT_THROW(NcclCommunicator(host, wait_at_most(std::chrono::seconds(5))), CommunicationError);
+  EXPECT_THAT(max_ctas, testing::ElementsAre(1, 1, 4));
 }
 
 }  // namespace

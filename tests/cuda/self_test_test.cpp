@@ -7,6 +7,8 @@
 #include <mpi.h>
 #include <torch/library.h>
 
+#include <limits>
+
 #include "base/environment.h"
 #include "base/errors.h"
 #include "tests/comm/rendezvous_communicator.h"
@@ -89,6 +91,17 @@ TEST(SelfTest, KernelsThatComputeWrongAreNamed) {
   EXPECT_THAT(refusal_alone(broken), HasSubstr("does not converge within 3 iterations"));
 }
 
+TEST(SelfTest, TheFasterSvdIsChosenUnlessBothAreNearlyAsFast) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(faster_svd({.gesvd = 1.0, .gesvdj = 0.1}), SvdDriver::kGesvdj);
+  EXPECT_EQ(faster_svd({.gesvd = 1.0, .gesvdj = 0.9}), SvdDriver::kGesvd);
+  EXPECT_EQ(faster_svd({.gesvd = 1.0, .gesvdj = kNever}), SvdDriver::kGesvd);
+  SelfTestResult result{.seconds = 1.4, .svd = {}, .link_speeds = {}};
+  EXPECT_EQ(self_test_text(result), "self-test: 1 rank in 1.4 s");
+  result.svd = {.gesvd = 0.31, .gesvdj = kNever};
+  EXPECT_EQ(self_test_text(result), "self-test: 1 rank in 1.4 s; svd: gesvd 0.31 s, gesvdj inf s");
+}
+
 TEST(SelfTest, WhatAKernelThrowsIsTold) {
   SelfTestSubject broken = subject();
   broken.kernels.add_l1_cost = [](const at::Tensor&, at::Tensor&) {
@@ -112,7 +125,20 @@ std::tuple<at::Tensor, at::Tensor> wrong_eigh(const at::Tensor& matrix, c10::str
   return {values.flip(0), u};
 }
 
+/// By the eigenvalues of AᵀA, which loses half of the digits.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> inexact_svd(const at::Tensor& matrix, bool, bool,
+                                                           std::optional<c10::string_view>) {
+  const auto [squares, V] = at::linalg_eigh(at::mm(matrix.t(), matrix));
+  const at::Tensor values = squares.clamp_min(0.0).sqrt();
+  return {at::mm(matrix, V) / values, values, V.t()};
+}
+
 TEST(SelfTest, OperationsOfLibtorchThatComputeWrongAreNamed) {
+  {
+    torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
+    library.impl("_linalg_svd", TORCH_FN(inexact_svd));
+    EXPECT_THAT(refusal_alone(subject()), HasSubstr(failed(0) + "svd in Double: differs from"));
+  }
   {
     torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
     library.impl("mm", TORCH_FN(wrong_product));

@@ -15,6 +15,7 @@ TOOLS = PACKAGES / "triton" / "backends" / "nvidia" / "bin"
 STAGE = 8  # tokens between two barriers (l1_cost.cu)
 PAIRS = 8 * 8 * STAGE  # of a thread
 OF_THE_TILE = 4  # additions that find its indices, at most
+FLUSHED_AT_ONCE = 8  # sums that are loaded before the first of them is stored
 OF_A_STAGE = 64  # sums that are converted
 
 needs_tools = pytest.mark.skipif(not (TOOLS / "nvdisasm").exists(), reason="no nvdisasm: it comes with triton")
@@ -35,6 +36,12 @@ def instructions(cubin):
     return kernels
 
 
+def flush_accesses(cubin, kernel):
+    """The loads (L) and stores (S) of float64 numbers in the order of the code, as "LLSS"."""
+    code = printed(TOOLS / "nvdisasm", "--print-code", cubin).split(f".section\t.text.{kernel},")[1].split(".section\t")[0]
+    return "".join("L" if load else "S" for load in re.findall(r"\b(?:(LDG?)|STG?)(?:\.\w+)*\.64\b", code))
+
+
 @needs_tools
 @pytest.mark.parametrize("capability", [70, 80, 90])
 def test_kernels_add_as_often_as_they_must_and_keep_all_in_registers(capability, tmp_path):
@@ -46,6 +53,7 @@ def test_kernels_add_as_often_as_they_must_and_keep_all_in_registers(capability,
         assert counts["BAR"] > 0 or name == "sinkhorn_columns"
     # A subtraction and an addition for each pair, two pairs at once in half precision: the absolute value is free.
     assert kernels["l1_cost_float"]["FADD"] - 2 * PAIRS in range(OF_THE_TILE + 1)
+    assert flush_accesses(tmp_path / "l1_cost.cubin", "l1_cost_half") == 8 * ("L" * FLUSHED_AT_ONCE + "S" * FLUSHED_AT_ONCE)
     if capability == 70:  # from sm_80 on the compiler takes HADD2 and HFMA2 in turn
         assert kernels["l1_cost_half"]["HADD2"] - PAIRS in range(2 * OF_A_STAGE + 1)
 

@@ -14,6 +14,7 @@ l1_cost:
   float32: 1e9
 eigen: 1e9
 qr: 1e9
+svd: 1e9
 sinkhorn: 1e9
 link: 1e9
 disk:
@@ -37,6 +38,7 @@ l1_cost:
   float16: 1e9
 eigen: 1e9
 qr: 1e9
+svd: 1e9
 sinkhorn: 1e9
 host:
   memory: 1e9

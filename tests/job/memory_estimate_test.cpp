@@ -98,6 +98,30 @@ TEST(MemoryEstimate, Of70BFitsOneLargeGpuSublayerBySublayer) {
   EXPECT_TRUE(fits(make_shard_plan(config, job), job));
 }
 
+TEST(MemoryEstimate, LayerwiseKeepsAsManyStreamsAsFitTheBudget) {
+  const ModelConfig config = llama31_70b();
+  ResolvedJob job = job_70b(config, 8);
+  job.schedule = schedule_named("layerwise");
+  const ShardPlan free = make_shard_plan(config, job);
+  EXPECT_EQ(free.ranks.front().solved_together, 8);
+  int64_t before = 8;
+  for (int64_t budget = peak_device_memory(free); before > 1; budget -= kGiB / 2) {
+    job.device_memory = budget;
+    const ShardPlan plan = make_shard_plan(config, job);
+    ASSERT_TRUE(fits(plan, job)) << human_bytes(budget);
+    for (const RankShard& shard : plan.ranks) {
+      ASSERT_LE(shard.solved_together, before);
+      ASSERT_EQ(shard.solved_together, plan.ranks.front().solved_together);
+    }
+    before = plan.ranks.front().solved_together;
+  }
+  EXPECT_LT(*job.device_memory, 12 * kGiB);
+  // A share of the stream, 1 GiB, for each; and sums of the rank's own junction, which wait.
+  job.device_memory.reset();
+  job.method = method_named("slicegpt");  // looks at the tokens once
+  EXPECT_LT(peak_device_memory(make_shard_plan(config, job)), peak_device_memory(free) - 6 * kGiB);
+}
+
 TEST(MemoryEstimate, OfAJobThatUsesStatisticsHasNoStage) {
   const ModelConfig config = llama31_70b();
   ResolvedJob job = job_70b(config, 8);

@@ -209,6 +209,31 @@ TEST(TimeEstimate, AGpuHidesWhatOnlyTheReportWantsToKnow) {
   EXPECT_GT(seconds(estimate(job, gpu), "describe"), 0.0);
 }
 
+TEST(TimeEstimate, RanksOfLayersDecomposeSideBySide) {
+  const v1::Hardware gpu = parse_hardware(kPlainGpu, "hw.yaml");
+  ResolvedJob job = job_of(4, "layerwise", "pca_dotresize");
+  job.device = DeviceKind::kCuda;
+  job.compute_dtype = Dtype::kFloat16;
+  ShardPlan plan = make_shard_plan(small_llama(), job);
+  const TimeEstimate together = estimate_time(small_llama(), job, plan, gpu);
+  for (RankShard& shard : plan.ranks) shard.solved_together = 1;
+  const TimeEstimate alone = estimate_time(small_llama(), job, plan, gpu);
+  for (const char* phase : {"eigen", "sinkhorn"}) {
+    EXPECT_NEAR(4 * seconds(together, phase), seconds(alone, phase), 1e-12) << phase;
+  }
+  EXPECT_EQ(seconds(together, "gram"), seconds(alone, "gram"));
+}
+
+TEST(TimeEstimate, SingularValuesHaveARateOfTheirOwn) {
+  v1::Hardware cpu = plain_cpu();
+  const ResolvedJob job = job_of(1, "pipeline", "pca_dotresize");
+  const TimeEstimate fast = estimate(job, cpu);
+  cpu.set_svd(1e8);
+  const TimeEstimate slow = estimate(job, cpu);
+  EXPECT_GT(seconds(slow, "align"), 1.5 * seconds(fast, "align"));
+  EXPECT_EQ(seconds(slow, "eigen"), seconds(fast, "eigen"));
+}
+
 TEST(TimeEstimate, MethodsHaveTheirOwnPhases) {
   const TimeEstimate magnitude = estimate(job_of(2, "pipeline", "magnitude"));
   for (const char* phase : {"sinkhorn", "qr", "eigen", "cost", "rotate"}) {

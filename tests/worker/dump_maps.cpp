@@ -65,10 +65,13 @@ void dump(char** argv) {
   const Checkpoints checkpoints =
       std::array{Checkpoints::kSublayers, Checkpoints::kNone, Checkpoints::kStage}.at(
           static_cast<size_t>(comm.size() % 3));
+  // As many as ranks, or fewer, which none of the numbers of ranks here divides.
+  const int64_t together = comm.size() == 4 ? 3 : comm.size();
   ShardPlan plan;
   for (int rank = 0; rank < comm.size(); ++rank) {
     plan.ranks.push_back({.first_sublayer = config.num_sublayers() * rank / comm.size(),
                           .end_sublayer = config.num_sublayers() * (rank + 1) / comm.size(),
+                          .solved_together = together,
                           .checkpoints = checkpoints});
   }
   const std::filesystem::path journal_dir = std::filesystem::path(argv[6]) / "journal";

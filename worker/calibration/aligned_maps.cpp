@@ -30,8 +30,8 @@ Alignment align_maps(const CalibrationJob& job, const JunctionMap& in, const Jun
   const PhaseClock::Scope scope(clock, "align");
   const DecompositionThreads threads(job.map.decomposition_threads);
   const at::Tensor M_out = out.M.to(at::kDouble);
-  Alignment found = in.oblique ? align_oblique(in.to(at::kDouble), M_out, rank)
-                               : align(in.M.to(at::kDouble), M_out, rank);
+  Alignment found = in.oblique ? align_oblique(in.to(at::kDouble), M_out, rank, job.map.svd_driver)
+                               : align(in.M.to(at::kDouble), M_out, rank, job.map.svd_driver);
   if (rank == 0) found.A = found.B = at::Tensor();
   return found;
 }
@@ -154,7 +154,7 @@ void AlignedMaps::turn_to_whole(int64_t sublayer) {
   whole_ = JunctionMap(complete_basis(before.M.to(at::kDouble)).to(job_.fold_dtype));
   if (!before.oblique || *form(sublayer).rank == 0) return;
   Alignment found = align_oblique_to_whole(before.to(at::kDouble), whole_.M.to(at::kDouble),
-                                           *form(sublayer).rank);
+                                           *form(sublayer).rank, job_.map.svd_driver);
   rotation_.A = std::move(found.A);
   rotation_.B = std::move(found.B);
 }

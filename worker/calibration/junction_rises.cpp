@@ -235,7 +235,7 @@ void JunctionRises::write_ranks(const PredictedRises& rises) {
       MetricBasis behind = basis(junction);
       last.emplace(junction, map_of(behind, width(junction)));
       behind.vectors.reset();  // room for the rotation
-      return rises_of_ranks(before, in, behind, last->second, ranks);
+      return rises_of_ranks(before, in, behind, last->second, ranks, dense_.map.svd_driver);
     });
     dense_.journal.put(ranks_entry(junction - 1), {{"rises", found.cpu()}});
   }

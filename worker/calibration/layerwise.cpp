@@ -1,5 +1,7 @@
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -11,26 +13,73 @@
 #include "worker/transformer/sublayer_loader.h"
 
 namespace dotresize {
+namespace {
+
+/// Junctions wait until as many ranks have one to decompose and to solve as there is memory for:
+/// they do so side by side.
+class JunctionsSideBySide {
+ public:
+  JunctionsSideBySide(Communicator& comm, const CalibrationJob& job,
+                      const CalibrationObserver& observer, PhaseClock& clock)
+      : comm_(comm),
+        job_(job),
+        observer_(observer),
+        clock_(clock),
+        recorder_(job.journal, job.fold_dtype, job.device, !job.shard(comm).overlaps) {}
+
+  /// x [., ., d]: this rank's share of the stream at the junction. Collective.
+  void add(int64_t junction, const Microbatches& x);
+  /// Until all of them are in the journal of their owners. Collective.
+  void finish();
+
+ private:
+  void solve();
+
+  Communicator& comm_;
+  const CalibrationJob& job_;
+  const CalibrationObserver& observer_;
+  PhaseClock& clock_;
+  JunctionRecorder recorder_;
+  std::map<int64_t, JunctionOverRanks> waiting_;  ///< by their number, of one owner each
+};
+
+void JunctionsSideBySide::add(int64_t junction, const Microbatches& x) {
+  if (job_.finished.contains(junction)) return observer_.junctions_found(1);
+  const int owner = rank_in_turn(comm_, junction);
+  const bool waits = std::ranges::any_of(
+      waiting_, [&](const auto& other) { return other.second.owner() == owner; });
+  if (waits) solve();  // where junctions between have been found
+  waiting_.try_emplace(junction, comm_, job_, junction, x, owner, clock_);
+  if (std::ssize(waiting_) >= job_.shard(comm_).solved_together) solve();
+}
+
+void JunctionsSideBySide::solve() {
+  for (auto& [junction, passes] : waiting_) passes.decompose();
+  for (auto& [junction, passes] : waiting_) passes.second_pass();
+  for (auto& [junction, passes] : waiting_) {
+    if (std::optional<SolvedJunction> solved = passes.solve()) {
+      recorder_.record(junction, std::move(*solved));
+    }
+    observer_.junctions_solved(1);
+  }
+  waiting_.clear();
+}
+
+void JunctionsSideBySide::finish() {
+  solve();
+  recorder_.finish();
+}
+
+}  // namespace
 
 void calibrate_layerwise(Communicator& comm, const CalibrationJob& job, FoldedModelSink& sink,
                          const CalibrationObserver& observer, PhaseClock& clock) {
   sink.begin(job.widths);
-  JunctionRecorder recorder(job.journal, job.fold_dtype, job.device, !job.shard(comm).overlaps);
-  const auto solve = [&](int64_t junction, const Microbatches& x) {
-    if (job.finished.contains(junction)) {
-      observer.junctions_found(1);
-    } else {
-      const int owner = rank_in_turn(comm, junction);
-      std::optional<SolvedJunction> solved = solve_over_ranks(comm, job, junction, x, owner, clock);
-      if (solved) recorder.record(junction, std::move(*solved));
-      observer.junctions_solved(1);
-    }
-  };
-
+  JunctionsSideBySide junctions(comm, job, observer, clock);
   const RotaryTable rotary =
       to_device(make_rotary_table(job.config, job.windows.size(1)), job.device);
   Microbatches x = embed_share(comm, job, job.compute_dtype, clock);
-  solve(0, x);
+  junctions.add(0, x);
   SublayerStream sublayers(comm, job.reader, job.config, job.compute_dtype, job.device);
   for (int64_t sublayer = 0; sublayer + 1 < job.mapped_junctions(); ++sublayer) {
     {
@@ -41,9 +90,9 @@ void calibrate_layerwise(Communicator& comm, const CalibrationJob& job, FoldedMo
         observer.tokens_seen(batch.size(0) * batch.size(1));
       }
     }
-    solve(sublayer + 1, x);
+    junctions.add(sublayer + 1, x);
   }
-  recorder.finish();
+  junctions.finish();
   x.clear();
   comm.barrier();  // every map is in the journal
   fold_stage(comm, job, sink, clock);

@@ -60,8 +60,10 @@ class TokenParallelRun {
 JunctionMap TokenParallelRun::solved_map(int64_t junction, const Microbatches& x) {
   const int owner = rank_in_turn(comm_, junction);
   at::Tensor M;
-  if (std::optional<SolvedJunction> solved =
-          solve_over_ranks(comm_, job_, junction, x, owner, clock_)) {
+  JunctionOverRanks passes(comm_, job_, junction, x, owner, clock_);
+  passes.decompose();
+  passes.second_pass();
+  if (std::optional<SolvedJunction> solved = passes.solve()) {
     M = solved->solution.map.M.to(job_.fold_dtype);
     recorder_.record(junction, std::move(*solved));
   }

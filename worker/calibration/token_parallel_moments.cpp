@@ -32,72 +32,57 @@ void reduce_all(Communicator& comm, std::vector<at::Tensor> sums, int root) {
   for (at::Tensor& sum : sums) comm.reduce_sum(sum, root);
 }
 
-/// The passes over one junction's x.
-class JunctionOverRanks {
- public:
-  JunctionOverRanks(Communicator& comm, const CalibrationJob& job, const JunctionSetup& setup,
-                    const Microbatches& x, int owner)
-      : comm_(comm), job_(job), setup_(setup), x_(x), owner_(owner) {}
+}  // namespace
 
-  std::optional<DecomposedJunction> first_pass();
-  SecondPass second_pass(const std::optional<DecomposedJunction>& decomposed);
-
- private:
-  /// The precision that suits the first microbatch, whichever rank has it: the same one on all
-  /// ranks, and for any number of them.
-  CostPrecision agreed_precision(const at::Tensor& rotation);
-
-  Communicator& comm_;
-  const CalibrationJob& job_;
-  const JunctionSetup& setup_;
-  const Microbatches& x_;
-  int owner_;
-};
-
-std::optional<DecomposedJunction> JunctionOverRanks::first_pass() {
-  FirstPass pass(setup_, setup_.costs_in_first_pass() ? agreed_precision({}) : CostPrecision{});
-  for (const at::Tensor& batch : x_) pass.add(batch);
-  reduce_all(comm_, pass.sums(), owner_);
-  if (comm_.rank() != owner_) return std::nullopt;
-  return std::move(pass).finish(job_.windows.numel());
+JunctionOverRanks::JunctionOverRanks(Communicator& comm, const CalibrationJob& job,
+                                     int64_t junction, const Microbatches& x, int owner,
+                                     PhaseClock& clock)
+    : comm_(comm),
+      job_(job),
+      setup_{junction,   job.config.hidden_size,
+             job.map,    clock,
+             job.device, SumBounds{job.windows.numel(), kNormSlack * max_token_norm(comm, x)}},
+      owner_(owner) {
+  if (needs_second_pass(job.map)) x_ = x;
+  first_.emplace(setup_, setup_.costs_in_first_pass() ? agreed_precision(x, {}) : CostPrecision{});
+  for (const at::Tensor& batch : x) first_->add(batch);
+  reduce_all(comm_, first_->sums(), owner_);
+  if (!owns()) first_.reset();
 }
 
-SecondPass JunctionOverRanks::second_pass(const std::optional<DecomposedJunction>& decomposed) {
+void JunctionOverRanks::decompose() {
+  if (!owns()) return;
+  decomposed_.emplace(std::move(*first_).finish(job_.windows.numel()));
+  first_.reset();
+}
+
+void JunctionOverRanks::second_pass() {
+  if (!needs_second_pass(job_.map)) return;
   const at::Tensor rotation = broadcast_tensor(
-      comm_, decomposed ? decomposed->rotation() : at::Tensor(),
+      comm_, owns() ? decomposed_->rotation() : at::Tensor(),
       {setup_.hidden_size, setup_.hidden_size}, at::dtype(at::kFloat).device(job_.device), owner_);
-  SecondPass pass(setup_, rotation, agreed_precision(rotation));
-  for (const at::Tensor& batch : x_) pass.add(batch);
-  reduce_all(comm_, pass.costs().sums(), owner_);
-  return pass;
+  second_.emplace(setup_, rotation, agreed_precision(x_, rotation));
+  for (const at::Tensor& batch : x_) second_->add(batch);
+  x_.clear();
+  reduce_all(comm_, second_->costs().sums(), owner_);
+  if (!owns()) second_.reset();
 }
 
-CostPrecision JunctionOverRanks::agreed_precision(const at::Tensor& rotation) {
+std::optional<SolvedJunction> JunctionOverRanks::solve() {
+  if (!owns()) return std::nullopt;
+  const int64_t width = job_.widths.all.at(static_cast<size_t>(setup_.junction));
+  return std::move(*decomposed_).solve(width, std::move(second_));
+}
+
+CostPrecision JunctionOverRanks::agreed_precision(const Microbatches& x,
+                                                  const at::Tensor& rotation) {
   if (!job_.tries_half_costs()) return {};
   at::Tensor error = at::zeros({1}, at::kDouble);
   if (comm_.rank() == owner_of_first_microbatch(comm_, job_.windows)) {
-    error[0] = half_cost_error(setup_, x_.front(), rotation);
+    error[0] = half_cost_error(setup_, x.front(), rotation);
   }
   comm_.all_reduce_sum(error);  // zero except on one rank
   return CostPrecision::from_half_error(error.item<double>());
-}
-
-}  // namespace
-
-std::optional<SolvedJunction> solve_over_ranks(Communicator& comm, const CalibrationJob& job,
-                                               int64_t junction, const Microbatches& x, int owner,
-                                               PhaseClock& clock) {
-  const JunctionSetup setup{
-      junction,   job.config.hidden_size,
-      job.map,    clock,
-      job.device, SumBounds{job.windows.numel(), kNormSlack * max_token_norm(comm, x)}};
-  JunctionOverRanks passes(comm, job, setup, x, owner);
-  std::optional<DecomposedJunction> decomposed = passes.first_pass();
-  std::optional<SecondPass> second;
-  if (needs_second_pass(job.map)) second.emplace(passes.second_pass(decomposed));
-  if (!decomposed) return std::nullopt;
-  const int64_t width = job.widths.all.at(static_cast<size_t>(junction));
-  return std::move(*decomposed).solve(width, std::move(second));
 }
 
 Microbatches embed_share(Communicator& comm, const CalibrationJob& job, at::ScalarType dtype,

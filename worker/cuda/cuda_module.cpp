@@ -8,6 +8,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include <cstddef>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -35,6 +36,36 @@ Memory memory() {
   check_cuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
   return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
 }
+
+/// A failed CUDA ends the job at its next use: until then its phases take no time.
+class StreamMoment final : public DeviceMoment {
+ public:
+  explicit StreamMoment(cudaStream_t stream) noexcept {
+    if (cudaEventCreate(&event_) != cudaSuccess) event_ = nullptr;
+    if (event_ != nullptr) cudaEventRecord(event_, stream);
+  }
+  ~StreamMoment() override {
+    if (event_ != nullptr) cudaEventDestroy(event_);
+  }
+  bool passed() const noexcept override {
+    if (event_ == nullptr || cudaEventQuery(event_) != cudaErrorNotReady) return true;
+    cudaGetLastError();  // else "not ready" is what the next check of a kernel's launch finds
+    return false;
+  }
+  void wait() const noexcept override {
+    if (event_ != nullptr) cudaEventSynchronize(event_);
+  }
+  double seconds_since(const DeviceMoment& earlier) const noexcept override {
+    const cudaEvent_t before = static_cast<const StreamMoment&>(earlier).event_;
+    float milliseconds = 0.0F;
+    if (event_ == nullptr || before == nullptr) return 0.0;
+    if (cudaEventElapsedTime(&milliseconds, before, event_) != cudaSuccess) return 0.0;
+    return milliseconds / 1e3;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
 
 class Module final : public CudaModule {
  public:
@@ -79,6 +110,10 @@ class Module final : public CudaModule {
 
   void synchronize() const noexcept override {
     cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream());
+  }
+
+  std::shared_ptr<DeviceMoment> mark() const noexcept override {
+    return std::make_shared<StreamMoment>(c10::cuda::getCurrentCUDAStream());
   }
 
   int64_t free_memory_bytes() const override { return memory().free; }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/phase_clock.h"
 #include "worker/comm/communicator.h"
 #include "worker/kernels/cuda_kernels.h"
 
@@ -42,6 +43,8 @@ class CudaModule {
   /// Waits for the work on PyTorch's current stream, not for transfers in flight. What failed is
   /// reported by the next use of the device.
   virtual void synchronize() const noexcept = 0;
+  /// A moment of PyTorch's current stream: all of its work until now is done.
+  virtual std::shared_ptr<DeviceMoment> mark() const noexcept = 0;
   /// Free bytes of the thread's device.
   virtual int64_t free_memory_bytes() const = 0;
   /// The most memory of the thread's device, in bytes, that this process has held at once: what

@@ -3,17 +3,21 @@
 // A block of threads computes one tile of TILE x TILE pairs of channels, as a matrix product would: STAGE tokens
 // of its two panels are in shared memory, the next ones on their way; each thread holds the sums of 8 x 8 pairs.
 // Float32 sums of TOKENS_PER_FLUSH tokens go to float64: a sum of that many terms has a relative error of at most
-// 256/2 * 2^-24 if all terms are equal, 7.6e-6. No two threads write one sum, and each adds its tokens in
-// order: the result is the same in every run.
+// 256/2 * 2^-24 if all terms are equal, 7.6e-6. In half precision a float32 sum has a term for each stage, and half as
+// many of them. No two threads write one sum, and each adds its tokens in order: the result is the same in every run.
 //
 // The subtraction and the addition of an absolute value are one FADD each, the absolute value being an operand
 // modifier. In half precision an HADD2 does two pairs; sums of one stage go to float32.
+//
+// Two blocks are on a multiprocessor: 128 registers a thread, all of which are taken. What must be known seldom is
+// computed again, and a flush loads as many numbers at once as leave nothing in local memory.
 
 #include "half2.cuh"
 
 #define TILE 128
 #define STAGE 8
 #define TOKENS_PER_FLUSH 256
+#define HALF_TOKENS_PER_FLUSH 1024
 #define THREADS 256
 
 struct TileIndex {
@@ -45,38 +49,44 @@ __device__ __forceinline__ void read8(const float* panel, int thread, float (&va
   values[4] = high.x, values[5] = high.y, values[6] = high.z, values[7] = high.w;
 }
 
-/// As it is kept in shared memory: the rows of a float16 tile twice, one for each of two columns.
-__device__ __forceinline__ float as_row(float value) { return value; }
-__device__ __forceinline__ Half2 as_row(unsigned short value) { return twice(value); }
+struct alignas(8) Pairs {
+  Half2 first, second;
+};
 
-/// STAGE tokens of a tile's two panels on their way to shared memory: what one thread carries.
-template <class Value>
+/// Rows in shared memory: of float16 each one twice, for two columns.
+__device__ __forceinline__ void keep(float& row, float value) { row = value; }
+__device__ __forceinline__ void keep(Pairs& row, Half2 value) { row = {twice(value & 0xffff), twice(value >> 16)}; }
+
+/// STAGE tokens of a tile's two panels on their way to shared memory: what one thread carries. Value: a channel, or
+/// two neighbouring ones in half precision.
+template <class Value, int kChannels>
 struct Load {
-  static constexpr int kValues = STAGE * TILE / THREADS;  // of each panel
+  static constexpr int kLanes = TILE / kChannels;
+  static constexpr int kTokens = THREADS / kLanes;  // that the block loads at once
+  static constexpr int kValues = STAGE / kTokens;   // of each panel
 
-  // Tokens and channels beyond the last ones are zero: they add nothing to a sum that counts.
-  __device__ __forceinline__ void start(const Value* x, int first, int tokens, int width, TileIndex tile) {
-    const int lane = threadIdx.x % TILE;  // the channel that a thread loads, of every second token
-    const int row = tile.p * TILE + lane;
-    const int column = tile.q * TILE + lane;
-    const int row_tokens = row < width ? tokens : 0;
-    const int column_tokens = column < width ? tokens : 0;
+  // Tokens beyond the last one are zero and add nothing to a sum. Channels beyond it are the last one: their sums go
+  // nowhere. `stride`: values in a token.
+  __device__ __forceinline__ void start(const Value* x, int first, int tokens, int stride, TileIndex tile) {
+    const int lane = threadIdx.x % kLanes;
+    const int row = min(tile.p * kLanes + lane, stride - 1);
+    const int column = min(tile.q * kLanes + lane, stride - 1);
 #pragma unroll
     for (int i = 0; i < kValues; ++i) {
-      const int token = first + threadIdx.x / TILE + i * (THREADS / TILE);
-      const long long start = static_cast<long long>(token) * width;
-      row_values[i] = token < row_tokens ? x[start + row] : Value(0);
-      column_values[i] = token < column_tokens ? x[start + column] : Value(0);
+      const int token = first + threadIdx.x / kLanes + i * kTokens;
+      const long long start = static_cast<long long>(token) * stride;
+      row_values[i] = token < tokens ? x[start + row] : Value(0);
+      column_values[i] = token < tokens ? x[start + column] : Value(0);
     }
   }
 
   template <class Row>
-  __device__ __forceinline__ void finish(Row (&rows)[STAGE][TILE], Value (&columns)[STAGE][TILE]) const {
-    const int lane = threadIdx.x % TILE;
+  __device__ __forceinline__ void finish(Row (&rows)[STAGE][kLanes], Value (&columns)[STAGE][kLanes]) const {
+    const int lane = threadIdx.x % kLanes;
 #pragma unroll
     for (int i = 0; i < kValues; ++i) {
-      const int t = threadIdx.x / TILE + i * (THREADS / TILE);
-      rows[t][lane] = as_row(row_values[i]);
+      const int t = threadIdx.x / kLanes + i * kTokens;
+      keep(rows[t][lane], row_values[i]);
       columns[t][lane] = column_values[i];
     }
   }
@@ -86,25 +96,39 @@ struct Load {
 };
 
 /// Adds `unit` times a thread's sums to the cost, and begins them again. column_of(thread column, j): of sums[.][j]
-/// in the tile.
-template <class ColumnOf>
+/// in the tile. kLoads numbers are loaded before one is stored, so that a thread waits once for all of them.
+template <int kLoads, class ColumnOf>
 __device__ __forceinline__ void flush(float (&sums)[8][8], double unit, double* cost, int width, TileIndex tile,
                                       const ColumnOf& column_of) {
   int thread = threadIdx.x;
   // The compiler would keep all addresses in registers from one flush to the next.
-  asm volatile("" : "+l"(cost), "+r"(width), "+r"(thread));
-  const int rows = min(TILE, width - tile.p * TILE);
-  const int columns = min(TILE, width - tile.q * TILE);
+  asm volatile("" : "+r"(width), "+r"(thread));
+  const int rows = width - tile.p * TILE;  // TILE of them are in the tile, unless it is at the edge
+  const int columns = width - tile.q * TILE;
   double* out = cost + static_cast<long long>(tile.p) * TILE * width + tile.q * TILE;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
     const int row = channel(thread_row(thread), i);
+    double* line = out + static_cast<long long>(row) * width;
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      const int column = column_of(thread_column(thread), j);
-      if (row < rows && column < columns) out[static_cast<long long>(row) * width + column] += unit * sums[i][j];
-      sums[i][j] = 0.0f;
+    for (int first = 0; first < 8; first += kLoads) {
+      double loaded[kLoads];
+#pragma unroll
+      for (int j = 0; j < kLoads; ++j) {
+        const int column = column_of(thread_column(thread), first + j);
+        loaded[j] = row < rows && column < columns ? line[column] : 0.0;
+      }
+#pragma unroll
+      for (int j = 0; j < kLoads; ++j) {
+        const int column = column_of(thread_column(thread), first + j);
+        if (row < rows && column < columns) line[column] = loaded[j] + unit * sums[i][first + j];
+      }
     }
+  }
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+#pragma unroll
+    for (int j = 0; j < 8; ++j) sums[i][j] = 0.0f;
   }
 }
 
@@ -115,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
   alignas(16) __shared__ float rows[2][STAGE][TILE];
   alignas(16) __shared__ float columns[2][STAGE][TILE];
   const TileIndex tile = tile_of(blockIdx.x);
-  Load<float> load;
+  Load<float, 1> load;
   float sums[8][8] = {};
   load.start(x, 0, tokens, width, tile);
   load.finish(rows[0], columns[0]);
@@ -140,35 +164,35 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     if (more) load.finish(rows[buffer], columns[buffer]);
     __syncthreads();
     if (!more || (first + STAGE) % TOKENS_PER_FLUSH == 0) {
-      flush(sums, 1.0, cost, width, tile, channel);
+      flush<4>(sums, 1.0, cost, width, tile, channel);
     }
   }
 }
 
-/// As l1_cost_float, of float16 x, and times `unit`: a power of two, so that the scale that x was given comes off
-/// without an error. The difference and the sums over one stage are float16: at most 2^-11 of each sum is lost at
+/// As l1_cost_float, of float16 x [tokens, 2 * stride] whose channels from `width` on are ignored, and times `unit`: a
+/// power of two, so that the scale that x was given comes off without an error. The difference and the sums over one stage are float16: at most 2^-11 of each sum is lost at
 /// each of its 9 roundings. Channels further apart than 8188 overflow to infinity.
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    l1_cost_half(const unsigned short* __restrict__ x, double* __restrict__ cost, int tokens,
-                 int width, double unit) {
-  alignas(16) __shared__ Half2 rows[2][STAGE][TILE];  // each channel twice
-  alignas(16) __shared__ unsigned short columns[2][STAGE][TILE];
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    l1_cost_half(const Half2* __restrict__ x, double* __restrict__ cost, int tokens, int width, int stride,
+                 double unit) {
+  alignas(16) __shared__ Pairs rows[2][STAGE][TILE / 2];
+  alignas(16) __shared__ Half2 columns[2][STAGE][TILE / 2];
   const TileIndex tile = tile_of(blockIdx.x);
-  Load<unsigned short> load;
+  Load<Half2, 2> load;
   float sums[8][8] = {};
-  load.start(x, 0, tokens, width, tile);
+  load.start(x, 0, tokens, stride, tile);
   load.finish(rows[0], columns[0]);
   __syncthreads();
   int buffer = 0;
   for (int first = 0; first < tokens; first += STAGE) {
     const bool more = first + STAGE < tokens;
-    if (more) load.start(x, first + STAGE, tokens, width, tile);
+    if (more) load.start(x, first + STAGE, tokens, stride, tile);
     Half2 stage_sums[8][4] = {};
 #pragma unroll
     for (int t = 0; t < STAGE; ++t) {
-      const uint4 low = *reinterpret_cast<const uint4*>(&rows[buffer][t][thread_row(threadIdx.x) * 4]);
-      const uint4 high = *reinterpret_cast<const uint4*>(&rows[buffer][t][TILE / 2 + thread_row(threadIdx.x) * 4]);
-      const uint4 right = *reinterpret_cast<const uint4*>(&columns[buffer][t][thread_column(threadIdx.x) * 8]);
+      const uint4 low = *reinterpret_cast<const uint4*>(&rows[buffer][t][thread_row(threadIdx.x) * 2]);
+      const uint4 high = *reinterpret_cast<const uint4*>(&rows[buffer][t][TILE / 4 + thread_row(threadIdx.x) * 2]);
+      const uint4 right = *reinterpret_cast<const uint4*>(&columns[buffer][t][thread_column(threadIdx.x) * 4]);
       const Half2 a[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
       const Half2 b[4] = {right.x, right.y, right.z, right.w};
 #pragma unroll
@@ -185,9 +209,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     buffer ^= 1;
     if (more) load.finish(rows[buffer], columns[buffer]);
     __syncthreads();
-    if (!more || (first + STAGE) % TOKENS_PER_FLUSH == 0) {
+    if (!more || (first + STAGE) % HALF_TOKENS_PER_FLUSH == 0) {
       // Eight neighbouring columns here, as they come in pairs.
-      flush(sums, unit, cost, width, tile, [](int thread, int j) { return thread * 8 + j; });
+      flush<8>(sums, unit, cost, width, tile, [](int thread, int j) { return thread * 8 + j; });
     }
   }
 }

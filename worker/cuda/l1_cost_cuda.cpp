@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include <cstdint>
 #include <limits>
 
 #include "worker/cuda/gpu_program.h"
@@ -41,7 +42,7 @@ void launch(const char* kernel, const at::Tensor& x, at::Tensor& cost, Options..
   const c10::cuda::CUDAGuard guard(x.device());
   const GpuProgram& program = loaded_program(l1_cost_program(), x.get_device());
   const auto tokens = static_cast<int>(x.size(0));
-  const auto width = static_cast<int>(x.size(1));
+  const auto width = static_cast<int>(cost.size(0));
   double* sums = cost.data_ptr<double>();
   const unsigned int tiles = tiles_across(width, kTile);
   program.kernel(kernel).launch(tiles * (tiles + 1) / 2, kThreads, x.const_data_ptr(), sums, tokens,
@@ -57,7 +58,11 @@ void add_l1_cost_cuda(const at::Tensor& x, at::Tensor& cost) {
 
 void add_half_l1_cost_cuda(const at::Tensor& x, double unit, at::Tensor& cost) {
   check(x, at::kHalf, cost);
-  launch("l1_cost_half", x, cost, unit);
+  // Two channels are read at once.
+  const at::Tensor pairs = x.size(1) % 2 == 0 ? x : at::constant_pad_nd(x, {0, 1});
+  TORCH_CHECK(reinterpret_cast<uintptr_t>(pairs.const_data_ptr()) % 4 == 0,
+              "l1 cost: float16 x must begin at a multiple of four bytes");
+  launch("l1_cost_half", pairs, cost, static_cast<int>(pairs.size(1) / 2), unit);
 }
 
 void mirror_upper_triangle_cuda(at::Tensor& matrix) {

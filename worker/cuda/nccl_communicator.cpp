@@ -16,9 +16,12 @@ namespace {
 using Event = std::shared_ptr<CUevent_st>;
 
 constexpr std::chrono::microseconds kMaxPause(500);
-/// Multiprocessors that an operation may occupy. A receive of the pipeline spins on them for as
-/// long as the stage before computes; so many already saturate a link between GPUs.
-constexpr int kMaxCtas = 4;
+/// Multiprocessors that a transfer of the pipeline may occupy: it spins on them until its peer has
+/// come to it. One moves a microbatch's 64 MiB in milliseconds, while a stage computes for most of
+/// a second.
+constexpr int kTransferCtas = 1;
+/// Likewise a collective, for which the ranks wait: so many saturate a link between GPUs.
+constexpr int kCollectiveCtas = 4;
 
 void check_cuda(cudaError_t result, const std::string& operation) {
   if (result == cudaSuccess) return;
@@ -132,11 +135,11 @@ ncclUniqueId share_id(Communicator& host) {
 
 }  // namespace
 
-NcclChannel::NcclChannel(const ncclUniqueId& id, int ranks, int rank, WaitLimit limit)
+NcclChannel::NcclChannel(const ncclUniqueId& id, int ranks, int rank, int max_ctas, WaitLimit limit)
     : limit_(std::move(limit)), stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true)) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  config.maxCTAs = kMaxCtas;
+  config.maxCTAs = max_ctas;
   settle("start of NCCL", ncclCommInitRankConfig(&comm_, ranks, id, rank, &config));
 }
 
@@ -214,13 +217,16 @@ void NcclChannel::wait(const std::string& operation, const Event& ready, const E
 }
 
 NcclCommunicator::NcclCommunicator(Communicator& host, const WaitLimit& limit) : host_(host) {
+  const auto start = [&](int max_ctas) {
+    return std::make_unique<NcclChannel>(share_id(host), host.size(), host.rank(), max_ctas, limit);
+  };
   try {
-    for (std::unique_ptr<NcclChannel>& channel : channels_) {
-      channel = std::make_unique<NcclChannel>(share_id(host), host.size(), host.rank(), limit);
-    }
+    for (std::unique_ptr<NcclChannel>& channel : transfers_) channel = start(kTransferCtas);
+    collectives_ = start(kCollectiveCtas);
     connect_neighbours();
   } catch (...) {
-    for (std::unique_ptr<NcclChannel>& channel : channels_) channel.release();
+    for (std::unique_ptr<NcclChannel>& channel : transfers_) channel.release();
+    collectives_.release();
     throw;
   }
 }
@@ -249,7 +255,7 @@ void NcclCommunicator::connect_neighbours() {
 void NcclCommunicator::broadcast(at::Tensor& tensor, int root) {
   if (!tensor.is_cuda()) return host_.broadcast(tensor, root);
   const std::string operation = "broadcast from rank " + std::to_string(root);
-  run_to_end(*channels_[0], operation, tensor, [&](ncclComm_t comm, cudaStream_t stream) {
+  run_to_end(*collectives_, operation, tensor, [&](ncclComm_t comm, cudaStream_t stream) {
     return ncclBroadcast(tensor.data_ptr(), tensor.data_ptr(), tensor.nbytes(), ncclInt8, root,
                          comm, stream);
   });
@@ -259,7 +265,7 @@ void NcclCommunicator::reduce_sum(at::Tensor& tensor, int root) {
   if (!tensor.is_cuda()) return host_.reduce_sum(tensor, root);
   const ncclDataType_t type = reducible_type(tensor.scalar_type());
   const std::string operation = "reduction to rank " + std::to_string(root);
-  run_to_end(*channels_[0], operation, tensor, [&](ncclComm_t comm, cudaStream_t stream) {
+  run_to_end(*collectives_, operation, tensor, [&](ncclComm_t comm, cudaStream_t stream) {
     // Other ranks' result buffers are not written.
     return ncclReduce(tensor.data_ptr(), tensor.data_ptr(), static_cast<size_t>(tensor.numel()),
                       type, ncclSum, root, comm, stream);
@@ -270,7 +276,7 @@ void NcclCommunicator::all_reduce_sum(at::Tensor& tensor) {
   if (!tensor.is_cuda()) return host_.all_reduce_sum(tensor);
   const ncclDataType_t type = reducible_type(tensor.scalar_type());
   run_to_end(
-      *channels_[0], "reduction to all ranks", tensor, [&](ncclComm_t comm, cudaStream_t stream) {
+      *collectives_, "reduction to all ranks", tensor, [&](ncclComm_t comm, cudaStream_t stream) {
         return ncclAllReduce(tensor.data_ptr(), tensor.data_ptr(),
                              static_cast<size_t>(tensor.numel()), type, ncclSum, comm, stream);
       });

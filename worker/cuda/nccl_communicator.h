@@ -21,8 +21,9 @@ class NcclChannel {
  public:
   using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
 
-  /// Collective over `ranks` ranks, which share `id`.
-  NcclChannel(const ncclUniqueId& id, int ranks, int rank, WaitLimit limit);
+  /// Collective over `ranks` ranks, which share `id`. `max_ctas`: multiprocessors that an operation
+  /// may occupy.
+  NcclChannel(const ncclUniqueId& id, int ranks, int rank, int max_ctas, WaitLimit limit);
   /// After success: finalizes the communicator with its peers. After an error, or during stack
   /// unwinding: aborts.
   ~NcclChannel();
@@ -51,10 +52,10 @@ class NcclChannel {
 
 /// NCCL between ranks that have a GPU each; tensors on the CPU, and barriers, go through `host`.
 /// What one rank sends and what it receives are separate channels wherever the ranks' numbers are
-/// neighbours, and these are connected at the start: NCCL would do it in the first transfer, and
-/// block both ranks until each has come to it. A transfer occupies its GPU from its begin until the
-/// peer has begun it too, so use it through AnnouncedCommunicator. Not thread-safe; must be freed
-/// before MPI_Finalize.
+/// neighbours; collectives have a third one, which may occupy more of a GPU. Neighbours are
+/// connected at the start: NCCL would do it in the first transfer, and block both ranks until each
+/// has come to it. A transfer occupies its GPU from its begin until the peer has begun it too, so
+/// use it through AnnouncedCommunicator. Not thread-safe; must be freed before MPI_Finalize.
 class NcclCommunicator final : public Communicator {
  public:
   /// Collective over `host`, on each rank's current GPU. Throws CommunicationError at once if a
@@ -72,10 +73,11 @@ class NcclCommunicator final : public Communicator {
 
  private:
   void connect_neighbours();
-  NcclChannel& channel_of_sender(int rank) { return *channels_[static_cast<size_t>(rank % 2)]; }
+  NcclChannel& channel_of_sender(int rank) { return *transfers_[static_cast<size_t>(rank % 2)]; }
 
   Communicator& host_;
-  std::array<std::unique_ptr<NcclChannel>, 2> channels_;
+  std::array<std::unique_ptr<NcclChannel>, 2> transfers_;
+  std::unique_ptr<NcclChannel> collectives_;
 };
 
 }  // namespace dotresize

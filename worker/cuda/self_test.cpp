@@ -8,7 +8,9 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 
 #include "base/environment.h"
@@ -28,6 +30,9 @@ constexpr int64_t kSupport = 120;
 /// The narrowest matrix that jobs decompose on a GPU (worker/maps/spectrum.cpp): another solver may
 /// serve smaller ones.
 constexpr int64_t kEigenWidthOnGpu = 512;
+/// Wide enough that the times of the drivers stand to each other as in a job, whose widths are from
+/// 800 (8B) to 1700 (70B).
+constexpr int64_t kSvdWidthOnGpu = 768;
 constexpr int64_t kNoteBytes = 4096;
 constexpr int64_t kBulkBytes = int64_t{4} << 20;
 
@@ -134,12 +139,46 @@ void try_eigh(const SelfTestSubject& subject) {
   compare(at::mm(v * values.cpu(), v.t()), gram, kLimit);
 }
 
+/// Decomposes by one driver, and compares. Returns the seconds of the decomposition, which those of
+/// the driver's first use are not in.
+double try_svd(const SelfTestSubject& subject, SvdDriver driver) {
+  constexpr double kLimit = 1e-10;
+  const int64_t width = subject.device.is_cpu() ? kWidth : kSvdWidthOnGpu;
+  const at::Tensor matrix = numbers(width, width);
+  const at::Tensor given = matrix.to(subject.device);
+  svd(given.narrow(0, 0, kWidth).narrow(1, 0, kWidth).contiguous(), false, driver);
+  const auto start = std::chrono::steady_clock::now();
+  const auto [P, values, Wt] = svd(given, /*full_matrices=*/false, driver);
+  const at::Tensor left = P.cpu();  // it is there now
+  const double seconds = seconds_since(start);
+  const at::Tensor right = Wt.cpu();
+  const at::Tensor one = at::eye(width, at::kDouble);
+  compare(at::mm(left.t(), left), one, kLimit);
+  compare(at::mm(right, right.t()), one, kLimit);
+  compare(at::mm(left * values.cpu(), right), matrix, kLimit);
+  return seconds;
+}
+
+/// On a GPU by both drivers. Jacobi's method may not converge: then it is no choice, and no fault.
+std::optional<SvdSeconds> try_svd_drivers(const SelfTestSubject& subject) {
+  SvdSeconds seconds{.gesvd = try_svd(subject, SvdDriver::kGesvd)};
+  if (subject.device.is_cpu()) return std::nullopt;
+  try {
+    seconds.gesvdj = try_svd(subject, SvdDriver::kGesvdj);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "self-test: svd by gesvdj is not used: {}\n", error.what());
+    seconds.gesvdj = std::numeric_limits<double>::infinity();
+  }
+  return seconds;
+}
+
 struct Trial {
   std::string name;
-  void (*run)(const SelfTestSubject& subject);
+  std::function<void(const SelfTestSubject& subject)> run;
 };
 
-std::vector<Trial> trials_of(const SelfTestSubject& subject) {
+/// `svd` gets the times of its drivers.
+std::vector<Trial> trials_of(const SelfTestSubject& subject, std::optional<SvdSeconds>& svd) {
   std::vector<Trial> trials;
   const CudaKernels& kernels = subject.kernels;
   if (kernels.add_l1_cost) trials.push_back({"l1 cost of float32", try_l1_cost});
@@ -149,12 +188,14 @@ std::vector<Trial> trials_of(const SelfTestSubject& subject) {
   trials.push_back(
       {fmt::format("product in {}", at::toString(subject.compute_dtype)), try_product});
   trials.push_back({"eigh in Double", try_eigh});
+  trials.push_back(
+      {"svd in Double", [&svd](const SelfTestSubject& tried) { svd = try_svd_drivers(tried); }});
   return trials;
 }
 
 /// The first fault of the device, with the name of what failed; empty if there is none.
-std::string device_fault(const SelfTestSubject& subject) {
-  for (const Trial& trial : trials_of(subject)) {
+std::string device_fault(const SelfTestSubject& subject, std::optional<SvdSeconds>& svd) {
+  for (const Trial& trial : trials_of(subject, svd)) {
     try {
       trial.run(subject);
     } catch (const c10::Error& error) {
@@ -271,12 +312,16 @@ SelfTestSubject self_test_subject(const ChosenDevice& device, at::ScalarType com
   return {device.device, "CPU", compute_dtype, kernels};
 }
 
+SvdDriver faster_svd(const SvdSeconds& seconds) {
+  return seconds.gesvdj < 0.8 * seconds.gesvd ? SvdDriver::kGesvdj : SvdDriver::kGesvd;
+}
+
 SelfTestResult self_test(const SelfTestSubject& subject, Communicator& comm) {
   const auto start = std::chrono::steady_clock::now();
-  require_no_fault(subject, comm, device_fault(subject));
+  SelfTestResult result;
+  require_no_fault(subject, comm, device_fault(subject, result.svd));
   const LinkResult link = ping_neighbours(subject, comm);
   require_no_fault(subject, comm, link.fault);
-  SelfTestResult result;
   result.link_speeds = gather_numbers(comm, link.speed);
   result.link_speeds.pop_back();
   result.seconds = seconds_since(start);
@@ -285,8 +330,12 @@ SelfTestResult self_test(const SelfTestSubject& subject, Communicator& comm) {
 
 std::string self_test_text(const SelfTestResult& result) {
   const std::vector<int64_t>& links = result.link_speeds;
-  const std::string text = fmt::format("self-test: {} in {:.1f} s",
-                                       counted(std::ssize(links) + 1, "rank"), result.seconds);
+  std::string text = fmt::format("self-test: {} in {:.1f} s",
+                                 counted(std::ssize(links) + 1, "rank"), result.seconds);
+  if (result.svd) {
+    text += fmt::format("; svd: gesvd {:.2g} s, gesvdj {:.2g} s", result.svd->gesvd,
+                        result.svd->gesvdj);
+  }
   if (links.empty()) return text;
   return fmt::format("{}; links: {}B/s at least", text,
                      format_rate(static_cast<double>(*std::ranges::min_element(links))));

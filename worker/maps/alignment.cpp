@@ -24,8 +24,8 @@ namespace dotresize {
 namespace {
 
 /// A·B of this rank at most, the nearest to E·Vᵀ. V has orthonormal columns.
-Alignment two_factors(const at::Tensor& E, const at::Tensor& V, int64_t rank) {
-  const auto [P, values, Wt] = at::linalg_svd(E, /*full_matrices=*/false);
+Alignment two_factors(const at::Tensor& E, const at::Tensor& V, int64_t rank, SvdDriver driver) {
+  const auto [P, values, Wt] = svd(E, /*full_matrices=*/false, driver);
   const int64_t kept = std::min(rank, values.size(0));
   const at::Tensor root = values.narrow(0, 0, kept).sqrt();
   return {.turn = {},
@@ -48,7 +48,7 @@ at::Tensor differing(const at::Tensor& A, int64_t k_in, int64_t k_out) {
 
 }  // namespace
 
-Alignment align(const at::Tensor& M_in, const at::Tensor& M_out, int64_t rank) {
+Alignment align(const at::Tensor& M_in, const at::Tensor& M_out, int64_t rank, SvdDriver driver) {
   const int64_t d = M_in.size(0);
   const int64_t k_in = M_in.size(1);
   const int64_t k_out = M_out.size(1);
@@ -59,7 +59,7 @@ Alignment align(const at::Tensor& M_in, const at::Tensor& M_out, int64_t rank) {
   const at::Tensor rest = basis.narrow(1, common, d - common);
   const at::Tensor N = complete_basis(M_out).narrow(1, k_out, d - k_out);
   const at::Tensor Y = at::mm(rest.t(), M_out);
-  const auto [P, C, Rt] = at::linalg_svd(at::mm(rest.t(), N), /*full_matrices=*/k_in < k_out);
+  const auto [P, C, Rt] = svd(at::mm(rest.t(), N), /*full_matrices=*/k_in < k_out, driver);
   const int64_t values = C.size(0);
   const at::Tensor P_values = P.narrow(1, 0, values);
   const at::Tensor XR = at::mm(at::mm(L.t(), N), Rt.t());
@@ -80,25 +80,27 @@ Alignment align(const at::Tensor& M_in, const at::Tensor& M_out, int64_t rank) {
 // A token that lies in both spans is the same in both maps, whether they are oblique or not: so
 // M_inv_in·M_out·Q - I is zero but on the columns of the A of M_inᵀ·M_out·Q, cut or padded to k_out
 // rows, and on the columns that M_out has beyond k_in.
-Alignment align_oblique(const JunctionMap& in, const at::Tensor& M_out, int64_t rank) {
+Alignment align_oblique(const JunctionMap& in, const at::Tensor& M_out, int64_t rank,
+                        SvdDriver driver) {
   const int64_t d = in.M.size(0);
   const int64_t k_in = in.M.size(1);
   const int64_t k_out = M_out.size(1);
   const int64_t common = std::min(k_in, k_out);
-  const Alignment orthonormal = align(in.M, M_out, std::min(common, d - k_out));
+  const Alignment orthonormal = align(in.M, M_out, std::min(common, d - k_out), driver);
   const at::Tensor V = differing(orthonormal.A, k_in, k_out);
   const at::Tensor kept = at::constant_pad_nd(V.narrow(0, 0, common), {0, 0, 0, k_in - common});
   const at::Tensor E = at::mm(in.M_inv, at::mm(M_out, at::mm(orthonormal.turn, V))) - kept;
-  Alignment found = two_factors(E, V, rank);
+  Alignment found = two_factors(E, V, rank, driver);
   found.turn = orthonormal.turn;
   return found;
 }
 
-Alignment align_oblique_to_whole(const JunctionMap& in, const at::Tensor& basis, int64_t rank) {
+Alignment align_oblique_to_whole(const JunctionMap& in, const at::Tensor& basis, int64_t rank,
+                                 SvdDriver driver) {
   const int64_t d = in.M.size(0);
   const int64_t k = in.M.size(1);
   const at::Tensor others = at::eye(d, basis.options()).narrow(1, k, d - k);
-  return two_factors(at::mm(in.M_inv, basis.narrow(1, k, d - k)), others, rank);
+  return two_factors(at::mm(in.M_inv, basis.narrow(1, k, d - k)), others, rank, driver);
 }
 
 at::Tensor complete_basis(const at::Tensor& M) {

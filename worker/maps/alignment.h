@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "worker/maps/junction_map.h"
+#include "worker/maps/svd.h"
 
 namespace dotresize {
 
@@ -20,16 +21,19 @@ struct Alignment {
 /// M_in: [d, k_in], M_out: [d, k_out], both float64 with orthonormal columns. Q is nearest to
 /// making M_inᵀ·M_out·Q the identity, cut or padded to [k_in, k_out] (Procrustes). `rank`: at most
 /// exact_shortcut_rank (job/model/shortcut_form.h), with which the equation holds; with less A has
-/// what differs most from the identity.
-Alignment align(const at::Tensor& M_in, const at::Tensor& M_out, int64_t rank);
+/// what differs most from the identity. `driver`: of the singular values, on a GPU.
+Alignment align(const at::Tensor& M_in, const at::Tensor& M_out, int64_t rank,
+                SvdDriver driver = SvdDriver::kGesvd);
 
 /// Of oblique maps: the same Q, and two factors of at most `rank`; from exact_shortcut_rank on the
 /// equation holds, with less A·B is the nearest to it. M_out: [d, k_out].
-Alignment align_oblique(const JunctionMap& in, const at::Tensor& M_out, int64_t rank);
+Alignment align_oblique(const JunctionMap& in, const at::Tensor& M_out, int64_t rank,
+                        SvdDriver driver = SvdDriver::kGesvd);
 
 /// From an oblique map to one of full width, which goes on as complete_basis(in.M): Q is the
 /// identity, and undefined.
-Alignment align_oblique_to_whole(const JunctionMap& in, const at::Tensor& basis, int64_t rank);
+Alignment align_oblique_to_whole(const JunctionMap& in, const at::Tensor& basis, int64_t rank,
+                                 SvdDriver driver = SvdDriver::kGesvd);
 
 /// M [d, k] with orthonormal columns, and d - k more columns: [d, d], orthogonal. float64.
 at::Tensor complete_basis(const at::Tensor& M);

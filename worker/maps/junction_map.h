@@ -10,6 +10,7 @@
 #include "job/report/transport_picture.h"
 #include "worker/kernels/sinkhorn.h"
 #include "worker/maps/spectrum.h"
+#include "worker/maps/svd.h"
 
 namespace dotresize {
 
@@ -24,6 +25,7 @@ struct MapOptions {
   /// Threads of eigen solvers and QR on the CPU, whose rounding depends on their number; 0: as many
   /// as libtorch has.
   int decomposition_threads = 0;
+  SvdDriver svd_driver = SvdDriver::kGesvd;  ///< of singular values on a GPU
 
   /// M_inv is not the transpose of M (maps/metric.h).
   bool oblique() const { return metric == Metric::kFisher && basis == Basis::kPca; }

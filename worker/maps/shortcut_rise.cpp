@@ -36,10 +36,10 @@ JunctionMap map_of(const MetricBasis& junction, int64_t k) {
 
 at::Tensor rises_of_ranks(const MetricBasis& before, const JunctionMap& in,
                           const MetricBasis& junction, const JunctionMap& out,
-                          const std::vector<int64_t>& ranks) {
+                          const std::vector<int64_t>& ranks, SvdDriver driver) {
   const int64_t k_in = in.M.size(1);
   const int64_t k_out = out.M.size(1);
-  const Alignment shortcut = align_oblique(in, out.M, std::min(k_in, k_out));
+  const Alignment shortcut = align_oblique(in, out.M, std::min(k_in, k_out), driver);
   const at::Tensor written = at::mm(shortcut.B, at::mm(shortcut.turn.t(), out.M_inv));
   const at::Tensor products =
       moments_of(before, at::mm(in.M, shortcut.A)) * loss_of(junction, written);

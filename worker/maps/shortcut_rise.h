@@ -20,6 +20,6 @@ JunctionMap map_of(const MetricBasis& junction, int64_t k);
 /// second junction the factor alone is needed.
 at::Tensor rises_of_ranks(const MetricBasis& before, const JunctionMap& in,
                           const MetricBasis& junction, const JunctionMap& out,
-                          const std::vector<int64_t>& ranks);
+                          const std::vector<int64_t>& ranks, SvdDriver driver = SvdDriver::kGesvd);
 
 }  // namespace dotresize

@@ -18,7 +18,7 @@ template <class Kernel>
 void launch(const at::Tensor& x, at::Tensor& cost, const Kernel& kernel) {
   double* sums = cost.data_ptr<double>();
   const auto tokens = static_cast<int>(x.size(0));
-  const auto width = static_cast<int>(x.size(1));
+  const auto width = static_cast<int>(cost.size(0));
   const unsigned int tiles = across(width, TILE);
   cuda_emulation::launch({tiles * (tiles + 1) / 2}, {THREADS},
                          [&] { kernel(sums, tokens, width); });
@@ -33,8 +33,11 @@ void emulated_l1_cost(const at::Tensor& x, at::Tensor& cost) {
 }
 
 void emulated_half_l1_cost(const at::Tensor& x, double unit, at::Tensor& cost) {
+  const at::Tensor pairs = x.size(1) % 2 == 0 ? x : at::constant_pad_nd(x, {0, 1});
+  const auto stride = static_cast<int>(pairs.size(1) / 2);
   launch(x, cost, [&](double* sums, int tokens, int width) {
-    l1_cost_half(static_cast<const unsigned short*>(x.const_data_ptr()), sums, tokens, width, unit);
+    l1_cost_half(static_cast<const Half2*>(pairs.const_data_ptr()), sums, tokens, width, stride,
+                 unit);
   });
 }
 

@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "tests/temporary_directory.h"
 #include "worker/calibration/background_sink.h"
 #include "worker/calibration/journal.h"
+#include "worker/maps/svd.h"
 #include "worker/transformer/stream_guard.h"
 #include "worker/transformer/weights.h"
 
@@ -49,6 +51,16 @@ TEST(FakeDevice, ComputesWhatTheCpuDoes) {
   };
   EXPECT_TRUE(steps(on_gpu).cpu().equal(steps(x)));
   EXPECT_TRUE(std::get<1>(at::linalg_eigh(at::mm(on_gpu.t(), on_gpu))).is_cuda());
+}
+
+TEST(FakeDevice, RefusesSingularValuesByLibtorchsDefault) {
+  const at::Tensor x = numbers(6, 4);
+  for (const SvdDriver driver : {SvdDriver::kGesvd, SvdDriver::kGesvdj}) {
+    const auto [P, values, Wt] = svd(x.to(kGpu), /*full_matrices=*/true, driver);
+    EXPECT_TRUE(values.cpu().equal(std::get<1>(at::linalg_svd(x))));
+    EXPECT_EQ(P.size(1), 6);
+  }
+  EXPECT_THAT(race_in([&] { at::linalg_svd(x.to(kGpu)); }), HasSubstr("no driver was chosen"));
 }
 
 TEST(FakeDevice, RefusesTensorsOnDifferentDevices) {

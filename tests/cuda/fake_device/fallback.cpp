@@ -51,6 +51,10 @@ class Call {
   c10::IValue to_cpu(const c10::IValue& value, const c10::Argument& argument) {
     const bool written = is_written(argument);
     if (value.isTensor()) return take(value.toTensor(), written);
+    if (schema_.name() == "aten::_linalg_svd" && argument.name() == "driver") {
+      require_driver(value);
+      return {};  // the CPU has none
+    }
     if (value.isDevice() && value.toDevice().is_cuda()) {
       device_ = value.toDevice();
       return at::Device(at::kCPU);
@@ -98,6 +102,13 @@ class Call {
   at::Device device() const { return device_.value_or(at::Device(at::kCUDA, current_device())); }
 
  private:
+  /// libtorch's default takes no account of how long it takes.
+  void require_driver(const c10::IValue& driver) {
+    const bool known = driver.isString() &&
+                       (driver.toStringView() == "gesvd" || driver.toStringView() == "gesvdj");
+    TORCH_CHECK(known, schema_.name(), ": no driver was chosen for a GPU, but ", driver);
+  }
+
   at::Tensor take(const at::Tensor& tensor, bool written) {
     if (!tensor.defined()) return tensor;
     if (tensor.is_cpu()) {

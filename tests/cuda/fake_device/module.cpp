@@ -5,6 +5,9 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
+#include <chrono>
+#include <memory>
+
 #include "tests/cuda/fake_device/communicator.h"
 #include "tests/cuda/fake_device/kernels.h"
 #include "tests/cuda/fake_device/memory.h"
@@ -15,6 +18,20 @@ namespace dotresize::fake_device {
 namespace {
 
 constexpr int64_t kMemoryBytes = int64_t{32} << 30;
+
+/// Fake operations are done at once.
+class HostMoment final : public DeviceMoment {
+ public:
+  bool passed() const noexcept override { return true; }
+  void wait() const noexcept override {}
+  double seconds_since(const DeviceMoment& earlier) const noexcept override {
+    const auto before = static_cast<const HostMoment&>(earlier).time_;
+    return std::chrono::duration<double>(time_ - before).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point time_ = std::chrono::steady_clock::now();
+};
 
 class Module final : public CudaModule {
  public:
@@ -33,6 +50,9 @@ class Module final : public CudaModule {
   }
   void synchronize() const noexcept override {
     Order::get().synchronize(current_stream(current_device()));
+  }
+  std::shared_ptr<DeviceMoment> mark() const noexcept override {
+    return std::make_shared<HostMoment>();
   }
   int64_t free_memory_bytes() const override { return kMemoryBytes - held_bytes(); }
   int64_t peak_memory_bytes() const override { return most_held_bytes(); }

@@ -194,6 +194,7 @@ CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
       config,         reader,           run.plan,   opened.journal,      opened.finished,
       tokens.windows, map_options(job), job.widths, run.compute_dtype(), job.junction_groups};
   calibration.map.decomposition_threads = opened.decomposition_threads;
+  calibration.map.svd_driver = opened.svd_driver;
   calibration.shortcuts = job.shortcuts;
   calibration.device = run.environment.device.device;
   calibration.fold_dtype = fold_dtype(job.output_dtype);
@@ -219,7 +220,7 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
                       job_fingerprint(run.job, tokens.calibration,
                                       tokens.healing.value_or(TokenWindows()), run.source.files()),
                       run.input_files(), run.job.widths.mapped_count, run.job.junction_groups,
-                      run.environment.decomposition_threads);
+                      run.environment.decomposition_threads, run.environment.svd_driver);
 }
 
 std::optional<StatisticsDirectory> open_statistics(JobContext& run, const TokenWindows& tokens) {

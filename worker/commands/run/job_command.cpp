@@ -154,7 +154,8 @@ class JobCommand {
   /// To where the server lets its jobs read and write, and to this process's own files.
   void confine() const;
   /// Refuses GPUs and links between them that do not give the known results of the self-test.
-  void prove_device(const ChosenDevice& device, Dtype compute_dtype);
+  /// Returns the faster driver of singular values, if GPUs compute.
+  std::optional<SvdDriver> prove_device(const ChosenDevice& device, Dtype compute_dtype);
   /// The directory of the output, on every rank.
   void open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals);
   HeartbeatOptions heartbeat_options(const ResolvedJob& job);
@@ -228,10 +229,11 @@ void JobCommand::run_job_here(StopSignals& signals) {
   }
   links_.emplace(before_job, transport_ ? transport_ : transport_of(device.cuda),
                  heartbeat_options(job));
-  if (device.cuda != nullptr) prove_device(device, job.compute_dtype);
+  std::optional<SvdDriver> svd_driver;
+  if (device.cuda != nullptr) svd_driver = prove_device(device, job.compute_dtype);
   const Report report = run_job(job, config, plan,
                                 {links_->comm(), progress_, *output_, cache_dir_, trace_,
-                                 dense_loss_, decomposition_threads_, device});
+                                 dense_loss_, decomposition_threads_, device, svd_driver});
   links_->comm().barrier();  // a rank that is silent before the output is whole is noticed
   if (rank_ == 0) print_summary(report);
 }
@@ -245,10 +247,12 @@ void JobCommand::confine() const {
   confine_process(roots);
 }
 
-void JobCommand::prove_device(const ChosenDevice& device, Dtype compute_dtype) {
+std::optional<SvdDriver> JobCommand::prove_device(const ChosenDevice& device, Dtype compute_dtype) {
   const SelfTestResult result =
       self_test(self_test_subject(device, scalar_type(compute_dtype)), links_->comm());
   if (rank_ == 0) fmt::print(stderr, "{}\n", self_test_text(result));
+  if (!result.svd) return std::nullopt;
+  return faster_svd(*result.svd);
 }
 
 void JobCommand::open_output(const ResolvedJob& job, Communicator& comm, StopSignals& signals) {

@@ -17,10 +17,10 @@
 
 namespace dotresize {
 
-/// What a phase waits for at its end.
-inline std::function<void()> synchronize_of(const ChosenDevice& device) {
+/// How phases are timed on a GPU.
+inline MarkMoment mark_of(const ChosenDevice& device) {
   if (device.cuda == nullptr) return nullptr;
-  return [cuda = device.cuda] { cuda->synchronize(); };
+  return [cuda = device.cuda] { return cuda->mark(); };
 }
 
 inline constexpr char kConfigFile[] = "config.json";
@@ -31,7 +31,7 @@ struct JobContext {
   const ModelConfig& config;
   const ShardPlan& plan;
   const RunEnvironment& environment;
-  PhaseClock clock{!environment.trace.empty(), synchronize_of(environment.device)};
+  PhaseClock clock{!environment.trace.empty(), mark_of(environment.device)};
   TimedCommunicator comm{environment.comm, clock};
   CheckpointReader source{job.model_path};
   FileStamp config_stamp = InputFile((job.model_path / kConfigFile).string()).stamp();

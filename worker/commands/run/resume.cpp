@@ -28,6 +28,7 @@ using Json = nlohmann::json;
 constexpr size_t kMaxFingerprintBytes = 16 << 20;
 constexpr size_t kMaxHashBytes = 64;
 constexpr char kThreads[] = "decomposition_threads";
+constexpr char kSvd[] = "svd_driver";
 constexpr char kInputs[] = "input_stamps";
 constexpr char kFresh[] = "; --fresh starts the job anew";
 
@@ -52,8 +53,24 @@ int threads_of(const Json& fingerprint, const fs::path& file) {
   return threads;
 }
 
+/// What decompositions round by.
+struct Decompositions {
+  int threads = 0;
+  std::optional<SvdDriver> svd_driver;  ///< of GPUs
+};
+
+Decompositions decompositions_of(const Json& fingerprint, const fs::path& file) {
+  Decompositions found{threads_of(fingerprint, file), std::nullopt};
+  if (!fingerprint.contains(kSvd)) return found;
+  const Json& name = fingerprint.at(kSvd);
+  if (name.is_string()) found.svd_driver = svd_driver_named(name.get<std::string>());
+  if (!found.svd_driver) refuse_damaged(shown_path(file) + ": " + kSvd + " is no such driver");
+  return found;
+}
+
 void check_same_job(const fs::path& dir, const Json& job, Json journal) {
   journal.erase(kThreads);
+  journal.erase(kSvd);
   journal.erase(kInputs);
   const std::string what = difference(job, journal, "the journal");
   if (what.empty()) return;
@@ -89,8 +106,8 @@ void check_same_inputs(const fs::path& dir, const std::vector<fs::path>& inputs,
 }
 
 /// Rank 0.
-int begin_or_check(const fs::path& dir, const Json& fingerprint,
-                   const std::vector<fs::path>& inputs, int threads) {
+Decompositions begin_or_check(const fs::path& dir, const Json& fingerprint,
+                              const std::vector<fs::path>& inputs, const Decompositions& own) {
   fs::create_directory(dir);
   Journal::remove_unfinished(dir);
   const fs::path file = dir / kJournalOfJob;
@@ -98,14 +115,15 @@ int begin_or_check(const fs::path& dir, const Json& fingerprint,
     const Json found = read_fingerprint(file);
     check_same_job(dir, fingerprint, found);
     if (found.contains(kInputs)) check_same_inputs(dir, inputs, found.at(kInputs));
-    return threads_of(found, file);
+    return decompositions_of(found, file);
   }
   if (!Journal(dir).entries().empty()) refuse_damaged(shown_path(file) + " is missing");
   Json begun = fingerprint;
-  begun[kThreads] = threads;
+  begun[kThreads] = own.threads;
+  if (own.svd_driver) begun[kSvd] = to_string(*own.svd_driver);
   begun[kInputs] = stamps_of(inputs);
   write_file_atomically(file, begun.dump(2) + "\n");
-  return threads;
+  return own;
 }
 
 JunctionReport describe_junction(const std::string& name, int64_t width,
@@ -183,12 +201,17 @@ std::string dense_states_entry(const TokenWindows& evaluation) {
 
 OpenedJournal open_journal(Communicator& comm, const fs::path& dir, const Json& fingerprint,
                            const std::vector<fs::path>& inputs, int64_t mapped_junctions,
-                           const std::vector<int64_t>& sharing, int decomposition_threads) {
-  const int own = decomposition_threads > 0 ? decomposition_threads : at::get_num_threads();
-  const int begun_with = comm.rank() == 0 ? begin_or_check(dir, fingerprint, inputs, own) : 0;
-  const auto threads = static_cast<int>(gather_numbers(comm, begun_with).front());
+                           const std::vector<int64_t>& sharing, int decomposition_threads,
+                           std::optional<SvdDriver> svd_driver) {
+  Decompositions begun{decomposition_threads > 0 ? decomposition_threads : at::get_num_threads(),
+                       svd_driver};
+  if (comm.rank() == 0) begun = begin_or_check(dir, fingerprint, inputs, begun);
+  const auto threads = static_cast<int>(gather_numbers(comm, begun.threads).front());
+  const auto driver = static_cast<SvdDriver>(
+      gather_numbers(comm, static_cast<int64_t>(begun.svd_driver.value_or(SvdDriver::kGesvd)))
+          .front());
   remove_damaged(comm, dir);
-  OpenedJournal opened{Journal(dir), {}, threads};
+  OpenedJournal opened{Journal(dir), {}, threads, driver};
   comm.barrier();  // nobody writes before everybody has looked
   for (int64_t junction = 0; junction < mapped_junctions; ++junction) {
     const bool has_map = opened.journal.has_map(first_with_same_map(sharing, junction));

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "worker/calibration/journal.h"
 #include "worker/comm/communicator.h"
 #include "worker/commands/token_input.h"
+#include "worker/maps/svd.h"
 
 namespace dotresize {
 
@@ -43,20 +45,23 @@ std::string dense_states_entry(const TokenWindows& evaluation);
 /// A journal that is this job's.
 struct OpenedJournal {
   Journal journal;
-  std::set<int64_t> finished;     ///< junctions, as every rank sees them
-  int decomposition_threads = 0;  ///< of the run that began it (MapOptions)
+  std::set<int64_t> finished;  ///< junctions, as every rank sees them
+  // Of the run that began it (MapOptions):
+  int decomposition_threads = 0;
+  SvdDriver svd_driver = SvdDriver::kGesvd;
 };
 
 /// Rank 0 begins the journal in `dir`, or checks that the one there has this fingerprint; damaged
 /// entries are removed, with a note on stderr. `sharing`: CalibrationJob. `decomposition_threads`:
-/// of a journal that is begun; 0: as many as libtorch has. `inputs`: the files whose content the
-/// job depends on; one whose stamp is not that of the earlier run must have the hash that it had
-/// then. Collective. Throws InputError naming what differs in a journal of another job.
+/// of a journal that is begun; 0: as many as libtorch has. `svd_driver`: likewise, rank 0's.
+/// `inputs`: the files whose content the job depends on; one whose stamp is not that of the earlier
+/// run must have the hash that it had then. Collective. Throws InputError naming what differs in a
+/// journal of another job.
 OpenedJournal open_journal(Communicator& comm, const std::filesystem::path& dir,
                            const nlohmann::json& fingerprint,
                            const std::vector<std::filesystem::path>& inputs,
                            int64_t mapped_junctions, const std::vector<int64_t>& sharing,
-                           int decomposition_threads = 0);
+                           int decomposition_threads = 0, std::optional<SvdDriver> svd_driver = {});
 
 /// All 2L+1 junctions in order, those that keep their width included, from the journal.
 /// `transport`: the maps are of a method with transport.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 
 #include "job/model/model_config.h"
 #include "job/plan/resolved_job.h"
@@ -10,6 +11,7 @@
 #include "worker/commands/progress.h"
 #include "worker/commands/run/output_directory.h"
 #include "worker/cuda/choose_device.h"
+#include "worker/maps/svd.h"
 
 namespace dotresize {
 
@@ -22,8 +24,9 @@ struct RunEnvironment {
   std::filesystem::path trace = {};  ///< where to write a timeline of all ranks; empty: nowhere
   /// With the dense model's loss, or for it (dense_loss.h); empty: none.
   std::filesystem::path dense_loss = {};
-  int decomposition_threads = 0;  ///< MapOptions; 0: as many as libtorch has
-  ChosenDevice device = {};       ///< where this rank computes; `comm` moves its tensors
+  int decomposition_threads = 0;             ///< MapOptions; 0: as many as libtorch has
+  ChosenDevice device = {};                  ///< where this rank computes; `comm` moves its tensors
+  std::optional<SvdDriver> svd_driver = {};  ///< of a journal that is begun, if GPUs compute
 };
 
 /// One whole job: perplexity of the dense model, calibration, maps, folding, the output directory,
