@@ -23,6 +23,7 @@ inline constexpr char kOwnerOfOutput[] = "owner.json";
 /// every one.
 inline constexpr char kReportDirectory[] = "dotresize";
 inline constexpr char kReportFile[] = "report.json";
+inline constexpr char kMapsFile[] = "maps.safetensors";
 
 /// Whether dotresize has made this directory: only such a one is ever overwritten.
 bool is_model_of_dotresize(const std::filesystem::path& dir);

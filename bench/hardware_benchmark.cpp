@@ -34,7 +34,7 @@
 #include "worker/kernels/l1_cost.h"
 #include "worker/kernels/sinkhorn.h"
 #include "worker/maps/spectrum.h"
-#include "worker/maps/svd.h"
+#include "worker/kernels/svd.h"
 
 namespace {
 

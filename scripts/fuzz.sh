@@ -13,11 +13,15 @@ root=$PWD
 
 seconds=${1:?SECONDS or keep}
 targets=("${@:2}")
-((${#targets[@]})) || targets=(safetensors config job_file tokens access calls)
+((${#targets[@]})) || targets=(safetensors config job_file tokens access http calls tokenizer)
 # Temporary files in memory: each input of some targets is one, or a change of the job table.
 [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
 
 for target in "${targets[@]}"; do
+  if [ "$target" = tokenizer ]; then  # its files are drawn, and none is kept
+    [ "$seconds" = keep ] || .venv/bin/python tests/fuzz/tokenizer.py "$seconds" "${SEED:-1}"
+    continue
+  fi
   program=$root/build/bin/fuzz_$target
   corpus=$root/tests/fuzz/corpus/$target
   finds=$root/build/fuzz/$target

@@ -56,7 +56,11 @@ void keep_report(const fs::path& output, const fs::path& kept) {
   fs::create_directories(kept);
   for (const char* name : {kModelCard, kSumsFile})
     fs::copy_file(output / name, kept / name, kAgain);
-  fs::copy(output / kReportDirectory, kept / kReportDirectory, kAgain);
+  fs::create_directories(kept / kReportDirectory);
+  for (const fs::directory_entry& file : fs::directory_iterator(output / kReportDirectory)) {
+    if (file.path().filename() == kMapsFile) continue;  // as large as the model
+    fs::copy(file, kept / kReportDirectory / file.path().filename(), kAgain);
+  }
 }
 
 fs::path reported_in(const v1::Job& job, const fs::path& folder, const fs::path& output) {

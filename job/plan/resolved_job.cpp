@@ -452,6 +452,7 @@ ResolvedJob resolve_job(const v1::JobSpec& spec, const ModelConfig& config,
       spec.output().destination().empty() ? spec.output().path() : spec.output().destination();
   job.overwrite = spec.output().overwrite();
   job.report_html = spec.output().report_html();
+  job.writes_maps = spec.output().maps();
   // float32 also if config.json does not say, as in transformers.
   job.source_dtype = find_dtype(config.dtype).value_or(Dtype::kFloat32);
   job.output_dtype =

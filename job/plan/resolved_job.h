@@ -70,6 +70,7 @@ struct ResolvedJob {
   std::string output_name;  ///< and the output
   bool overwrite = false;
   bool report_html = false;  ///< the report as a page, too
+  bool writes_maps = false;  ///< the maps of the junctions, too
   Dtype source_dtype = Dtype::kFloat32;
   Dtype output_dtype = Dtype::kFloat32;
   /// Family of a stock output that is not its source's (`output.architecture`).

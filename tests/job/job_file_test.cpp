@@ -36,6 +36,7 @@ output:
   dtype: bfloat16
   overwrite: true
   report_html: true
+  maps: true
   architecture: mistral
   format: any
 method:

@@ -1,5 +1,6 @@
 """scripts/part_costs.py: parts of an output in the dense model, one at a time and together."""
 
+import contextlib
 import copy
 import json
 
@@ -13,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 MODEL = ROOT / "examples" / "docs-llama"
+NO_MAPS = part_costs.Maps(MODEL, {"junctions": []})
 TOKENS = ROOT / "tests" / "data" / "evaluation.safetensors"
 
 
@@ -23,10 +25,10 @@ def two_windows(tmp_path_factory):
     return file
 
 
-def output_of(folder, method):
+def output_of(folder, method, **output):
     job = folder / "job.json"
     job.write_text(json.dumps({
-        "name": "parts", "model": {"path": str(MODEL)}, "output": {"path": str(folder / "out"), "dtype": "float32"},
+        "name": "parts", "model": {"path": str(MODEL)}, "output": {"path": str(folder / "out"), "dtype": "float32", **output},
         "method": {"name": "slicegpt", "allow_larger": True, **method},
         "calibration": {"tokens": str(ROOT / "tests" / "data" / "calibration.safetensors"), "samples": 2},
     }))  # fmt: skip
@@ -63,7 +65,7 @@ def test_a_part_stands_in_the_place_of_the_dense_sublayer_and_of_its_norm(family
     mixed = copy.deepcopy(dense)
     for name in names[1:]:
         setattr(mixed.base_model.layers[1], name, getattr(other.base_model.layers[1], name))
-    with part_costs.replaced(dense, other, f"layers.1.{names[0]}"):
+    with part_costs.replaced(dense, other, NO_MAPS, f"layers.1.{names[0]}"):
         assert torch.equal(dense(ids, use_cache=False).logits, mixed(ids, use_cache=False).logits)
     assert torch.equal(dense(ids, use_cache=False).logits, before)
     assert not torch.equal(mixed(ids, use_cache=False).logits, before)
@@ -76,11 +78,55 @@ def test_a_part_that_is_gone_writes_nothing():
     silent = copy.deepcopy(dense)
     silent.base_model.layers[1].self_attn.o_proj.weight.zero_()
     del other.base_model.layers[1].self_attn
-    with part_costs.replaced(dense, other, "layers.1.attention"):
+    with part_costs.replaced(dense, other, NO_MAPS, "layers.1.attention"):
         assert torch.equal(dense(ids, use_cache=False).logits, silent(ids, use_cache=False).logits)
 
 
-def test_an_output_with_maps_is_refused_by_its_first_junction(tmp_path, two_windows, capsys):
+@pytest.fixture(scope="module")
+def with_maps(tmp_path_factory):
+    return output_of(tmp_path_factory.mktemp("maps"), {"width": 200, "head": "sliced"}, maps=True)
+
+
+@torch.no_grad()
+def test_with_every_sublayer_and_skip_path_of_the_output_the_dense_model_is_the_output(with_maps, two_windows):
+    report = part_costs.read_report(with_maps)
+    maps = part_costs.Maps(with_maps, report)
+    dense, output = part_costs.load(MODEL, "float32"), part_costs.load(with_maps, "float32")
+    ids = load_file(two_windows)["tokens"]
+
+    def rewrite(number, norm, module, shortcut):
+        def written(stream, wide, *arguments, **options):
+            narrow = maps.narrow(number, stream)
+            ours = module(norm(narrow), *arguments, **options)
+            return maps.widen(number + 1, (ours[0] if isinstance(ours, tuple) else ours) + shortcut(narrow)) - stream
+        return written
+
+    with contextlib.ExitStack() as parts:
+        parts.enter_context(part_costs.narrowed(dense, maps, 0))
+        for layer, block in enumerate(output.base_model.layers):
+            for kind in ("attention", "mlp"):
+                number = 2 * layer + (kind == "mlp")
+                ours = rewrite(number, *part_costs.sublayer_of(output, layer, kind), getattr(block, f"{kind}_shortcut"))
+                parts.enter_context(part_costs.rewritten(dense, layer, kind, ours))
+        mixed = dense(ids, use_cache=False).logits
+    torch.testing.assert_close(mixed, output(ids, use_cache=False).logits, rtol=1e-3, atol=1e-3)
+
+
+def test_junctions_and_shortcuts_are_parts_of_an_output_with_maps(with_maps, two_windows, capsys):
+    assert part_costs.main([str(with_maps), str(two_windows), "--windows", "2", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    kl = {part["name"]: part["kl"] for part in found["parts"]}
+    report = part_costs.read_report(with_maps)
+    assert [name for name in kl if name.startswith("junction")] == [f"junction {each['name']}" for each in report["junctions"]]
+    assert [name for name in kl if name.startswith("shortcut")] == [f"shortcut {each['name']}" for each in report["shortcuts"]]
+    assert all(cost > 0 for name, cost in kl.items() if name.startswith("junction"))
+    assert all(abs(cost) < 1e-6 for name, cost in kl.items() if name.startswith("shortcut"))  # exact ones
+    assert max(kl.values()) < found["together"]
+    model = dotresize("eval", with_maps, "--reference", MODEL, "--tokens", two_windows)["models"][-1]
+    assert found["together"] == pytest.approx(model["kl"], rel=1e-3)
+
+
+def test_without_its_maps_an_output_is_refused_by_its_first_junction(tmp_path, two_windows, capsys):
     output = output_of(tmp_path, {"width": 200})
     assert part_costs.main([str(output), str(two_windows)]) == 65
     assert "junction embed is narrower" in capsys.readouterr().err

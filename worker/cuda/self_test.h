@@ -11,7 +11,7 @@
 #include "worker/comm/communicator.h"
 #include "worker/cuda/choose_device.h"
 #include "worker/kernels/cuda_kernels.h"
-#include "worker/maps/svd.h"
+#include "worker/kernels/svd.h"
 
 namespace dotresize {
 

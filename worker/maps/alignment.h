@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "worker/maps/junction_map.h"
-#include "worker/maps/svd.h"
+#include "worker/kernels/svd.h"
 
 namespace dotresize {
 

@@ -1,5 +1,6 @@
 #include "worker/python/python_helper.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
@@ -74,6 +75,11 @@ void run_python_helper(const std::string& what, std::string_view source,
                          " helper needs: install Python or set DOTRESIZE_PYTHON");
   }
   if (result.exit_code == kExitBadData) throw InputError(result.last_line);
+  // How a library ends that its input has led astray. It has run without one (python_fault).
+  if (result.exit_code == 128 + SIGABRT || result.exit_code == 128 + SIGSEGV) {
+    throw InputError("the " + what + " helper died of its input, by signal " +
+                     std::to_string(result.exit_code - 128) + ": " + result.last_line);
+  }
   if (result.exit_code == kExitUnavailable || result.exit_code == kExitCannotExecute) {
     throw ProgramMissing("the " + what + " helper cannot run in " + command.front() + ": " +
                          result.last_line);

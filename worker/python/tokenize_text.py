@@ -22,6 +22,7 @@ import re
 import resource
 import stat
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 EXIT_USAGE = 64
@@ -54,21 +55,34 @@ def read_text(path, sha256=None):
         raise InputError(f"{path}: not UTF-8: byte {error.start} is invalid") from error
 
 
+def tokenizer_file(model_dir):
+    return Path(model_dir) / "tokenizer.json"
+
+
+@contextmanager
+def faults_of(path, what):
+    """What the library raises is a fault of this tokenizer. Its message quotes the file, which may be none that its reader
+    is to see."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:  # Exception itself; a panic of the library is none
+        place = re.search(r"at line \d+ column \d+", str(error))
+        raise InputError(f"{path}: {what}{': a fault ' + place[0] if place else ''}") from error
+
+
 def load_tokenizer(model_dir, sha256=None):
     from tokenizers import Tokenizer
 
-    path = Path(model_dir) / "tokenizer.json"
+    path = tokenizer_file(model_dir)
     if not path.is_file():
         raise InputError(f"{path}: no such file, and text input needs the model's tokenizer")
     content = read_bytes(path, sha256)
-    try:
+    with faults_of(path, "not a tokenizer"):
         tokenizer = Tokenizer.from_buffer(content)
-    except Exception as error:  # the library raises nothing more specific
-        # Its message quotes the file, which may be none that its reader is to see.
-        place = re.search(r"at line \d+ column \d+", str(error))
-        raise InputError(f"{path}: not a tokenizer{': a fault ' + place[0] if place else ''}") from error
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
     return tokenizer
 
 
@@ -76,18 +90,22 @@ def tokenize_files(model_dir, text_files, sha256=None):
     """Token ids of the texts, a list of int. `sha256`: of tokenizer.json and of each text."""
     of_tokenizer, *of_texts = sha256 or [None] * (1 + len(text_files))
     text = "\n\n".join(map(read_text, text_files, of_texts))
-    ids = load_tokenizer(model_dir, of_tokenizer).encode(text, add_special_tokens=False).ids
+    tokenizer = load_tokenizer(model_dir, of_tokenizer)
+    with faults_of(tokenizer_file(model_dir), "cannot tokenise the text"):
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
     if not ids:
         raise InputError(f"{', '.join(map(str, text_files))}: no tokens in the text")
     return ids
 
 
 def encode(tokenizer, texts):
-    ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+    return [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
+
+
+def require_tokens(texts, ids):
     for text, row in zip(texts, ids, strict=True):
         if not row:
             raise InputError(f"no tokens in the text {text!r}")
-    return ids
 
 
 def decode(tokenizer, ids):
@@ -96,7 +114,11 @@ def decode(tokenizer, ids):
 
 def translate(direction, model_dir, given, out):
     """From one JSON document to the other."""
-    result = direction(load_tokenizer(model_dir), json.loads(Path(given).read_bytes()))
+    tokenizer, document = load_tokenizer(model_dir), json.loads(Path(given).read_bytes())
+    with faults_of(tokenizer_file(model_dir), "cannot translate between text and tokens"):
+        result = direction(tokenizer, document)
+    if direction is encode:
+        require_tokens(document, result)
     Path(out).write_text(json.dumps(result))
 
 

@@ -11,7 +11,7 @@
 #include "tests/temporary_directory.h"
 #include "worker/calibration/background_sink.h"
 #include "worker/calibration/journal.h"
-#include "worker/maps/svd.h"
+#include "worker/kernels/svd.h"
 #include "worker/transformer/stream_guard.h"
 #include "worker/transformer/weights.h"
 

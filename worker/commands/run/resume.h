@@ -14,7 +14,7 @@
 #include "worker/calibration/journal.h"
 #include "worker/comm/communicator.h"
 #include "worker/commands/token_input.h"
-#include "worker/maps/svd.h"
+#include "worker/kernels/svd.h"
 
 namespace dotresize {
 

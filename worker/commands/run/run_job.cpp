@@ -28,6 +28,7 @@
 #include "worker/commands/run/job_context.h"
 #include "worker/commands/run/job_evaluation.h"
 #include "worker/commands/run/job_healing.h"
+#include "worker/commands/run/output_maps.h"
 #include "worker/commands/run/output_model.h"
 #include "worker/commands/run/rank_summary.h"
 #include "worker/commands/run/resume.h"
@@ -201,6 +202,7 @@ Report run_steps(JobContext& run) {
   const auto dense = evaluate_dense(run, tokens, opened.journal);
   BackgroundHashes of_inputs = hash_inputs(run);
   const Calibrated calibrated = calibrate(run, tokens, opened, statistics);
+  if (run.job.writes_maps) write_maps(run, tokens.calibration, opened, calibrated);
   const std::vector<HealedLayerReport> healed = heal(run, tokens, opened, calibrated);
   BackgroundHashes of_shards(run.comm, shard_files(run, calibrated.layout));
   const auto compressed = evaluate_compressed(run, tokens, dense);

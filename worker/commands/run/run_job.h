@@ -11,7 +11,7 @@
 #include "worker/commands/progress.h"
 #include "worker/commands/run/output_directory.h"
 #include "worker/cuda/choose_device.h"
-#include "worker/maps/svd.h"
+#include "worker/kernels/svd.h"
 
 namespace dotresize {
 

@@ -10,6 +10,7 @@
 #include "base/partial_path.h"
 #include "base/printable.h"
 #include "base/program.h"
+#include "base/sha256_sums.h"
 #include "job/model/model_config.h"
 #include "job/model/tensor_table.h"
 #include "worker/checkpoint/dtypes.h"

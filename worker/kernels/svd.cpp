@@ -1,4 +1,4 @@
-#include "worker/maps/svd.h"
+#include "worker/kernels/svd.h"
 
 #include <ATen/ATen.h>
 

@@ -1,0 +1,83 @@
+#include <arpa/inet.h>
+#include <httplib.h>
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <filesystem>
+
+#include "base/unique_fd.h"
+#include "server/http_server.h"
+#include "tests/fuzz/targets.h"
+#include "tests/temporary_directory.h"
+
+namespace dotresize {
+namespace {
+
+constexpr size_t kMaxAnswer = size_t{64} << 10;
+
+/// A server that watches nothing, with a page for each of the patterns that the pages of jobs have.
+class Watched {
+ public:
+  /// All that it answers to these bytes and nothing more.
+  std::string answer(const std::string& bytes) const {
+    const UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(std::stoi(url_.substr(url_.rfind(':') + 1))));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    require(::connect(socket.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0,
+            "the server accepts connections");
+    [[maybe_unused]] const auto sent =
+        ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    ::shutdown(socket.get(), SHUT_WR);
+    std::string answer;
+    std::array<char, 4096> part{};
+    for (ssize_t got = 0; (got = ::recv(socket.get(), part.data(), part.size(), 0)) > 0;) {
+      answer.append(part.data(), static_cast<size_t>(got));
+      require(answer.size() < kMaxAnswer, "answers are not larger than their pages");
+    }
+    return answer;
+  }
+
+ private:
+  std::filesystem::path tokens() const {
+    const auto file = dir_.write("tokens", "");
+    std::filesystem::permissions(
+        file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+    add_token(file, "fuzz", Role::kRead);
+    return file;
+  }
+
+  TemporaryDirectory dir_;
+  Access access_{tokens()};
+  AuditLog audit_{dir_.path() / "audit.log"};
+  Certificates certificates_{TlsFiles{}};
+  CallGate gate_{access_, audit_, /*max_rate=*/0};
+  HttpServer server_{
+      {"127.0.0.1", 0},
+      certificates_,
+      gate_,
+      {.health = [] { return std::vector<HealthCheck>{{.part = "queue", .fault = ""}}; },
+       .metrics = [] { return std::string("secret"); },
+       .add_pages =
+           [](httplib::Server& server) {
+             server.Get(R"(/jobs/([^/]+))",
+                        [](const httplib::Request& request, httplib::Response& response) {
+                          response.set_content(request.matches[1], "text/plain");
+                        });
+           }}};
+  std::string url_ = server_.url();
+};
+
+}  // namespace
+
+void fuzz_http(const std::string& bytes) {
+  spdlog::set_level(spdlog::level::off);
+  static const Watched server;
+  const std::string answer = server.answer(bytes);
+  require(answer.empty() || answer.starts_with("HTTP/1."), "what is answered is HTTP");
+  require(answer.find("secret") == std::string::npos, "metrics are for those who have a token");
+}
+
+}  // namespace dotresize

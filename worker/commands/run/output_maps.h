@@ -1,0 +1,12 @@
+#pragma once
+
+#include "worker/commands/run/job_calibration.h"
+
+namespace dotresize {
+
+/// Writes dotresize/maps.safetensors of an output that has maps: `NAME.map` [d, k] and
+/// `NAME.inverse` [k, d] of each junction, in float32, with the names of the report. Collective.
+void write_maps(JobContext& run, const TokenWindows& calibration, OpenedJournal& opened,
+                const Calibrated& calibrated);
+
+}  // namespace dotresize
