@@ -116,6 +116,21 @@ def test_a_fault_of_the_tokenizer_quotes_nothing_of_the_file(tmp_path, texts):
     assert "secret" not in message and "at line 1 column 16" in message
 
 
+@pytest.mark.parametrize("part", [
+    {"pre_tokenizer": {"type": "FixedLength", "length": 0}},  # the library panics
+    {"model": {"type": "WordLevel", "unk_token": "[UNK]", "vocab": {"a": 0}}},  # it raises an Exception
+])  # fmt: skip
+def test_a_tokenizer_that_fails_at_the_text_is_refused(tmp_path, texts, part):
+    (tmp_path / "model").mkdir()
+    tokenizer = json.loads((MODEL / "tokenizer.json").read_text()) | part
+    (tmp_path / "model" / "tokenizer.json").write_text(json.dumps(tokenizer))
+    out = tmp_path / "tokens.safetensors"
+    result = run(tmp_path / "model", out, *texts)
+    assert result.returncode == 65
+    assert result.stderr.splitlines()[-1].endswith("model/tokenizer.json: cannot tokenise the text")
+    assert not out.exists()
+
+
 def test_a_missing_package_is_a_fault_of_the_installation(tmp_path, texts):
     command = [sys.executable, "-I", "-S", "-c", SOURCE, MODEL, tmp_path / "out.safetensors", *texts]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)

@@ -103,12 +103,17 @@ class Witness:
         self.models = {}  # by method: {name: SHA-256} of its tensors, the same for all of its jobs
         self.orders = {}  # by id
         self.fallible = set()  # ids of those that may fail, too
+        self.tampered = set()  # and of those whose unfinished output is what somebody else made of it
         self.ended = 0
         self.full_disks = 0
         self.last = time.monotonic()
 
     def happened(self):
         self.last = time.monotonic()
+
+    def tampered_with(self, order):
+        self.fallible.add(order.id)
+        self.tampered.add(order.id)
 
     def check_stall(self):
         assert time.monotonic() - self.last < STALL_S, f"nothing has happened for {STALL_S} s"
@@ -160,6 +165,8 @@ class Witness:
         state = Job.State.Name(order.job.state)
         if order.job.state == Job.SUCCEEDED:
             wrong = self.check_model(order) if order.output.exists() else "no output"
+            if order.output.is_symlink():
+                wrong = "its output is a link"
             if wrong:
                 self.fault(order, f"SUCCEEDED, but {wrong}")
             shutil.rmtree(order.output, ignore_errors=True)
@@ -168,7 +175,7 @@ class Witness:
                 self.fault(order, f"{state}, and the earlier model is not what it was")
         elif order.output.exists():
             self.fault(order, f"{state}, and its output is there")
-        if order.partial.exists() and order.kind != "overwrite":
+        if order.partial.exists() and order.kind != "overwrite" and order.id not in self.tampered:
             left = [path.name for path in order.partial.iterdir()]
             if order.job.state != Job.FAILED or left != ["journal"]:
                 self.fault(order, f"{state}, and {left} is left in its unfinished output")

@@ -7,10 +7,14 @@ import math
 import os
 import pathlib
 import random
+import shutil
 import signal
 import sqlite3
+import struct
 import time
 from dataclasses import dataclass
+
+from conftest import BINARIES
 
 # --heartbeat-timeout: a job that needs longer for its start, on a busy machine, is started again and again. With 8 on a
 # quiet one the server itself is stopped for longer.
@@ -24,6 +28,9 @@ KINDS = {
     "kill rank": 12, "stop rank": 8,
     "kill job": 6,  # all of its processes at once
     "lock table": 8,
+    "flip journal": 8,  # a bit of what the job goes on from
+    "exchange output": 6,  # the unfinished one, for a link to files of others
+    "jump clock": 6,  # of the server and its jobs, by a day
 }
 DISK_KINDS = {"fill state": 4, "fill output": 4}
 
@@ -119,13 +126,32 @@ def fill(disk):
     return path
 
 
+class Clock:
+    """What the server and its jobs take for the wall clock is off by the seconds in this file (clock_jump.cpp)."""
+
+    def __init__(self, file):
+        self.file = file
+        self.set(0)
+
+    def set(self, seconds):
+        if not self.file.exists():
+            self.file.write_bytes(bytes(8))
+        with self.file.open("r+b", buffering=0) as file:
+            file.write(struct.pack("q", seconds))
+
+    def environment(self):
+        return {"LD_PRELOAD": str(BINARIES.parent / "lib" / "libclock_jump.so"), "DOTRESIZE_CLOCK_FILE": str(self.file)}
+
+
 class Faults:
     """Makes faults, and ends those whose time is over at each tick(). Starts the server again whenever it is gone."""
 
-    def __init__(self, server, disk, witness):
+    def __init__(self, server, disk, witness, clock, others):
         self.server = server
         self.disk = disk  # small, for some of the outputs
         self.witness = witness
+        self.clock = clock
+        self.others = others  # a folder of somebody else
         self.down = False
         self.known = set()  # pids that were there before the point
         self.to_end = []  # a heap of (when, number, function)
@@ -166,7 +192,7 @@ class Faults:
     def make(self, point, stage):
         """What it has met, in words; None if it finds nothing in this stage."""
         action, what = point.kind.split()
-        if what in ("server", "table", "state", "output"):
+        if what in ("server", "table", "state", "output", "journal", "clock"):
             return getattr(self, f"{action}_{what}")(point)
         victims = [process for process in self.processes() if what in ("job", process.role)]
         if stage == "starting":
@@ -232,3 +258,60 @@ class Faults:
 
     def fill_output(self, point):
         return self.fill_disk(self.disk, point)
+
+    def unfinished(self, choice, what):
+        """(order, path) of one of the things that what(order.partial) finds of jobs that have not ended; None if there is none."""
+        with self.witness.lock:
+            orders = [order for order in self.witness.orders.values() if order.job is None]
+        found = [(order, path) for order in orders for path in what(order.partial)]
+        return found[int(choice * len(found))] if found else None
+
+    def flip_journal(self, point):
+        found = self.unfinished(point.choice, lambda partial: sorted((partial / "journal").glob("*.*")))
+        if not found:
+            return None
+        order, path = found
+        random_ = random.Random(point.number)
+        self.witness.tampered_with(order)
+        try:
+            with path.open("r+b", buffering=0) as file:
+                place = random_.randrange(max(1, path.stat().st_size))
+                file.seek(place)
+                byte = file.read(1)
+                file.seek(place)
+                file.write(bytes([(byte or b"0")[0] ^ 1 << random_.randrange(8)]))
+        except FileNotFoundError:  # it is done with it
+            return None
+        return f"{path.name} of {order.id}" + (f", {self.kill_job(order.id)}" if random_.random() < 0.5 else "")
+
+    def exchange_output(self, point):
+        found = self.unfinished(point.choice, lambda partial: [partial] if partial.is_dir() else [])
+        if not found or found[1].parent == self.disk:
+            return None
+        order, partial = found
+        self.witness.tampered_with(order)
+        taken, link_to = self.others / f"taken-{point.number}", self.others / f"kept-{point.number}"
+        for name in ("README.md", "keep", "journal/job.json"):
+            (link_to / name).parent.mkdir(parents=True, exist_ok=True)
+            (link_to / name).write_text(f"{name} of somebody else")
+        try:
+            partial.rename(taken)
+            partial.symlink_to(link_to)
+        except OSError:  # it has its name, or a new one is there
+            return None
+
+        def restore():
+            if partial.is_symlink():
+                partial.unlink()
+            shutil.rmtree(taken, ignore_errors=True)
+            left = {path: path.read_text() for path in link_to.rglob("*") if path.is_file()}
+            if left != {link_to / name: f"{name} of somebody else" for name in ("README.md", "keep", "journal/job.json")}:
+                self.witness.fault(order, f"through a link it has changed {sorted(map(str, left))}")
+
+        self.end_later(point.lasts, restore)
+        return f"{partial.name} of {order.id}"
+
+    def jump_clock(self, point):
+        self.clock.set(86400 if point.choice < 0.5 else -86400)
+        self.end_later(point.lasts, lambda: self.clock.set(0))
+        return "clock"

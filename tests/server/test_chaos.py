@@ -1,4 +1,5 @@
-"""Jobs of four clients while processes are killed and stopped, disks fill, and another program locks the job table.
+"""Jobs of four clients while processes are killed and stopped, disks fill, another program locks the job table, journals are
+damaged, unfinished outputs exchanged for links, and the clock is set.
 
 DOTRESIZE_CHAOS_POINTS faults, DOTRESIZE_CHAOS_JOBS jobs or as many as it takes for all faults to meet one, both drawn from
 DOTRESIZE_CHAOS_SEED and printed (-s): which process a fault meets, and when, is up to the machine. No deadline is on the wall time but the server's own for
@@ -17,7 +18,7 @@ from collections import Counter
 
 import pytest
 from chaos_clients import Client, Job, Orders, Witness, make_orders, tree
-from chaos_faults import DISK_KINDS, HEARTBEAT_TIMEOUT_S, KINDS, Faults, processes_of_jobs, schedule
+from chaos_faults import DISK_KINDS, HEARTBEAT_TIMEOUT_S, KINDS, Clock, Faults, processes_of_jobs, schedule
 from conftest import ENDED, SOURCE, Server, eventually, jobs_pb2, spec
 
 POINTS = int(os.environ.get("DOTRESIZE_CHAOS_POINTS", "20"))
@@ -49,11 +50,16 @@ def disks(tmp_path):
 
 
 @pytest.fixture
-def server(disks, tmp_path):
+def clock(tmp_path):
+    return Clock(tmp_path / "clock")
+
+
+@pytest.fixture
+def server(disks, tmp_path, clock):
     (tmp_path / "temporary").mkdir()
     server = Server(disks[0], "--max-ranks", "4", "--retry-delay", "0", "--max-attempts", "100",
                     "--heartbeat-timeout", str(HEARTBEAT_TIMEOUT_S), "--max-rate", "0",
-                    TMPDIR=str(tmp_path / "temporary"), OMP_NUM_THREADS="1")  # fmt: skip
+                    TMPDIR=str(tmp_path / "temporary"), OMP_NUM_THREADS="1", **clock.environment())  # fmt: skip
     yield server.start()
     if server.process:
         server.process.send_signal(signal.SIGCONT)
@@ -171,7 +177,7 @@ def print_summary(points, met, witness, seconds):
           f"{sum(len(order.events) for order in orders)} events; {seconds:.0f} s; {len(witness.faults)} wrong")
 
 
-def test_no_fault_loses_doubles_or_spoils_a_job(server, disks, tmp_path):
+def test_no_fault_loses_doubles_or_spoils_a_job(server, disks, clock, tmp_path):
     begin = time.monotonic()
     disk = disks[1]
     print(f"seed {SEED}: {POINTS} faults, {JOBS} jobs{'' if disk else ', no full disks'}", flush=True)
@@ -187,7 +193,8 @@ def test_no_fault_loses_doubles_or_spoils_a_job(server, disks, tmp_path):
     witness = Witness(tree(tmp_path / "earlier"))
     to_order = Orders(orders, JOBS)
     clients = [Client(server.endpoint, to_order, witness, tmp_path / "earlier") for _ in range(CLIENTS)]
-    faults = Faults(server, disk, witness)
+    (tmp_path / "others").mkdir()
+    faults = Faults(server, disk, witness, clock, tmp_path / "others")
     for client in clients:
         client.start()
     try:

@@ -220,6 +220,19 @@ def test_more_ranks_than_sublayers_is_refused(spec, tmp_path):
     assert "12" in refused.stderr and "ranks" in refused.stderr
 
 
+def test_a_tokenizer_that_wants_more_memory_than_there_is_is_refused(spec, tmp_path):
+    spec["model"]["path"] = copy_model(tmp_path)
+    file = tmp_path / "model" / "tokenizer.json"
+    precompiled = {"type": "Precompiled", "precompiled_charsmap": "/////////////w=="}  # says that it has 8 GiB
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"normalizer": precompiled}))
+    (tmp_path / "text").write_text("a text " * 1000)
+    spec["calibration"] = {"text": [str(tmp_path / "text")], "samples": 1, "seqlen": 128}
+    spec["resources"]["memory"] = "1GiB"
+    refused = harness.run(spec, tmp_path)
+    assert refused.returncode == 65
+    assert "the tokenizer helper died of its input, by signal 6" in refused.stderr
+
+
 def test_token_outside_the_vocabulary_is_refused(spec, tmp_path):
     tokens = load_file(harness.CALIBRATION)["tokens"]
     tokens[3, 17] = 4096
