@@ -6,14 +6,16 @@ crowd: heartbeats of a running job and GetJob of one client, while another clien
 at once again and again, 64 streams of logs and 64 of events that it does not read, slow readers, and compressed
 requests that become 16 MiB; then all of it together. There is no limit of calls (--max-rate 0). Jobs that are
 submitted meanwhile must end.
-table: lists, filters and GetJob on a table of 100000 ended jobs, which are written straight into it.
-short_jobs: 10000 jobs of one rank by the launcher local. Their worker is /bin/false, a stand-in: each job is a
+table: lists, filters and GetJob on a table of 100000 ended jobs, which are written straight into it; GetJob also while 300
+streams watch all jobs, and one job after the other begins and fails.
+short_jobs: 10000 jobs of one rank by the launcher local. Their worker is a script, a stand-in: each job is a
 supervisor and a process that ends at once.
 
 "load" is /proc/loadavg of the last minute when a row was begun.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -28,7 +30,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-IDLE, LISTS, STREAMS, SLOW, BOMBS = 1100, 300, 64, 32, 4
+IDLE, LISTS, STREAMS, SLOW, BOMBS, WATCHERS = 1100, 300, 64, 32, 4, 300
 BOMB_BYTES = 16 << 20
 SAMPLES, PAUSE_S = 200, 0.05
 
@@ -272,6 +274,11 @@ def crowd(folder, _):
         others.server.close()
 
 
+def refusing_worker(folder):
+    """A stand-in that refuses each job as a worker refuses what it cannot read: no fault of the installation."""
+    return conftest.script(folder / "worker", "exit 65")
+
+
 def fill_table(path, jobs):
     """Copies of its only job, of several names, owners, states and labels."""
     Job = conftest.jobs_pb2.Job
@@ -325,25 +332,64 @@ def table_calls(server, arguments):
     return calls
 
 
+@contextlib.contextmanager
+def watched(server, folder):
+    """WATCHERS streams of the jobs of one name over ten connections, which nobody reads here, while such jobs are submitted and fail
+    at once."""
+    request = conftest.jobs_pb2.WatchJobsRequest(filter=conftest.jobs_pb2.ListJobsRequest.Filter(name="test"))
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    channels = [conftest.grpc.insecure_channel(server.endpoint, options=options) for _ in range(10)]
+    stubs = [conftest.jobs_pb2_grpc.JobsStub(channel) for channel in channels]
+    streams = [stubs[number % len(stubs)].WatchJobs(request) for number in range(WATCHERS)]
+    over = threading.Event()
+
+    def submit():
+        number = 0
+        while not over.wait(0.2):
+            number += 1
+            server.create(conftest.spec(folder / f"watched{number}", resources__ranks=1))
+
+    thread = threading.Thread(target=submit)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        for stream in streams:
+            stream.cancel()
+        for channel in channels:
+            channel.close()
+
+
 def table(folder, arguments):
-    server = conftest.Server(folder / "state", "--max-rate", "0", DOTRESIZE_WORKER="/bin/false")
+    server = conftest.Server(folder / "state", "--max-rate", "0", "--max-streams", "1000", "--max-attempts", "1",
+                             DOTRESIZE_WORKER=refusing_worker(folder))  # fmt: skip
     try:
         server.start()
         server.wait(server.create(conftest.spec(folder / "out", resources__ranks=1)).id)
         server.end(signal.SIGTERM)
         fill_table(folder / "state/jobs.sqlite", arguments.jobs)
         server.start()
-        for name, call in table_calls(server, arguments).items():
+        calls = table_calls(server, arguments)
+
+        def row(name, call):
             busy = load()
             call()
-            yield row_of(name, [milliseconds(call) for _ in range(SAMPLES)], jobs=arguments.jobs, load=busy)
+            return row_of(name, [milliseconds(call) for _ in range(SAMPLES)], jobs=arguments.jobs, load=busy)
+
+        for name, call in calls.items():
+            yield row(name, call)
+        with watched(server, folder):
+            time.sleep(1)  # until all of them are there
+            yield row("table/status/watched", calls["table/status"])
     finally:
         server.close()
 
 
 def short_jobs(folder, arguments):
     server = conftest.Server(folder / "state", "--max-rate", "0", "--max-ranks", "16", "--max-attempts", "1",
-                             DOTRESIZE_WORKER="/bin/false").start()  # fmt: skip
+                             DOTRESIZE_WORKER=refusing_worker(folder)).start()  # fmt: skip
     busy, begin = load(), time.monotonic()
     memory = {}
     step = max(1, arguments.short_jobs // 10)

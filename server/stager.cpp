@@ -18,6 +18,7 @@
 #include "server/outcome.h"
 
 namespace dotresize {
+namespace fs = std::filesystem;
 namespace {
 
 constexpr std::chrono::milliseconds kStagePoll{200};
@@ -48,6 +49,7 @@ Stager::Stager(JobStore& store, const PathPolicy& paths, const Machine& machine,
 
 void Stager::loop(const std::stop_token& stop) {
   hold_again();
+  discard_pushed();
   while (!stop.stop_requested()) {
     const uint64_t version = store_.changes().version();
     try {
@@ -72,6 +74,19 @@ void Stager::hold_again() {
       } catch (const TransferError& error) {
         log_job(spdlog::level::warn, job, error.what());
       }
+    }
+  }
+}
+
+void Stager::discard_pushed() {
+  std::error_code missing;
+  for (const fs::directory_entry& folder :
+       fs::directory_iterator(paths_.remote().cache().outputs(), missing)) {
+    for (const fs::directory_entry& output : fs::directory_iterator(folder, missing)) {
+      const std::optional<OutputOwner> owner = owner_of_output(output);
+      const std::optional<v1::Job> maker = owner ? store_.find(owner->job_id) : std::nullopt;
+      if (!maker || maker->state() != v1::Job::SUCCEEDED) continue;
+      JobOutput(output, owner->job_id).discard_committed(trash_).remove();
     }
   }
 }
@@ -126,8 +141,8 @@ void Stager::begin(const v1::Job& job) {
 }
 
 void Stager::free_output(const v1::Job& job) {
-  const std::filesystem::path made = paths_.remote().cache().output_for(job.spec().output().path());
-  std::filesystem::create_directories(made.parent_path());
+  const fs::path made = paths_.remote().cache().output_for(job.spec().output().path());
+  fs::create_directories(made.parent_path());
   const std::optional<OutputOwner> owner = owner_of_output(made);
   if (!owner) return;
   const std::optional<v1::Job> maker = store_.find(owner->job_id);

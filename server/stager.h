@@ -45,6 +45,8 @@ class Stager {
   void loop(const std::stop_token& stop);
   /// Copies of jobs that an earlier server has fetched.
   void hold_again();
+  /// Clears the cache of outputs that an earlier server has pushed and then not removed.
+  void discard_pushed();
   /// Nothing of a job that has ended is kept in the cache.
   void release_ended();
   void begin_next();

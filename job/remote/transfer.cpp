@@ -61,7 +61,7 @@ v1::Progress progress_of(const nlohmann::json& record, const std::string& phase)
 std::filesystem::path RemoteCache::output_for(const std::string& url) const {
   const std::string place = without_revision(url);
   const std::string name = place.substr(place.find_last_of('/') + 1);
-  return directory / "outputs" / sha256_of_bytes(place.data(), place.size()).substr(0, 40) / name;
+  return outputs() / sha256_of_bytes(place.data(), place.size()).substr(0, 40) / name;
 }
 
 std::vector<std::string> fetch_command(const std::string& url, FetchKind kind,

@@ -39,6 +39,8 @@ struct RemoteCache {
   std::filesystem::path directory;
   int64_t size = int64_t{200} << 30;  ///< bytes that copies may take together
 
+  /// Where outputs are, each in a folder of its own there.
+  std::filesystem::path outputs() const { return directory / "outputs"; }
   /// Where the output for this URL is made before it is pushed.
   std::filesystem::path output_for(const std::string& url) const;
 };

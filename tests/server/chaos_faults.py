@@ -267,7 +267,9 @@ class Faults:
         return found[int(choice * len(found))] if found else None
 
     def flip_journal(self, point):
-        found = self.unfinished(point.choice, lambda partial: sorted((partial / "journal").glob("*.*")))
+        found = self.unfinished(
+            point.choice, lambda partial: [] if partial.is_symlink() else sorted((partial / "journal").glob("*.*"))
+        )
         if not found:
             return None
         order, path = found
@@ -285,15 +287,16 @@ class Faults:
         return f"{path.name} of {order.id}" + (f", {self.kill_job(order.id)}" if random_.random() < 0.5 else "")
 
     def exchange_output(self, point):
-        found = self.unfinished(point.choice, lambda partial: [partial] if partial.is_dir() else [])
+        found = self.unfinished(point.choice, lambda partial: [partial] if partial.is_dir() and not partial.is_symlink() else [])
         if not found or found[1].parent == self.disk:
             return None
         order, partial = found
         self.witness.tampered_with(order)
         taken, link_to = self.others / f"taken-{point.number}", self.others / f"kept-{point.number}"
-        for name in ("README.md", "keep", "journal/job.json"):
-            (link_to / name).parent.mkdir(parents=True, exist_ok=True)
-            (link_to / name).write_text(f"{name} of somebody else")
+        theirs = {link_to / name: f"{name} of somebody else" for name in ("README.md", "keep", "journal/job.json")}
+        for path, text in theirs.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
         try:
             partial.rename(taken)
             partial.symlink_to(link_to)
@@ -305,8 +308,8 @@ class Faults:
                 partial.unlink()
             shutil.rmtree(taken, ignore_errors=True)
             left = {path: path.read_text() for path in link_to.rglob("*") if path.is_file()}
-            if left != {link_to / name: f"{name} of somebody else" for name in ("README.md", "keep", "journal/job.json")}:
-                self.witness.fault(order, f"through a link it has changed {sorted(map(str, left))}")
+            if left != theirs:
+                self.witness.fault(order, f"through a link it has changed {left.items() ^ theirs.items()}")
 
         self.end_later(point.lasts, restore)
         return f"{partial.name} of {order.id}"

@@ -1,6 +1,7 @@
 """Jobs whose models and outputs are in S3 or on a Hub."""
 
 import hashlib
+import json
 import os
 import pathlib
 import shutil
@@ -183,6 +184,21 @@ def test_a_failed_push_is_resumed_without_computing_by_a_server_that_is_killed(m
     assert "SHA256SUMS" in s3.names("out/small")
     assert not (server.state / "jobs" / job.id / "attempt-2/supervisor.json").exists(), "nothing was computed"
     assert len(gets(s3, "in/docs-llama")) == fetched
+
+
+def test_what_a_server_has_pushed_and_not_removed_the_next_one_removes(make_server, s3):
+    server = make_server("--allow-remote", "s3://", **s3.environment)
+    job = server.wait(server.create(remote_spec()).id)
+    assert job.state == Job.SUCCEEDED
+    server.end(signal.SIGKILL)
+    (folder,) = (server.state / "remote/outputs").iterdir()
+    of_others = folder.with_name("of-another-server") / "small"
+    for output, owner in ((folder / "small", job.id), (of_others, "j-0123456789abcdef")):
+        (output / "dotresize").mkdir(parents=True)
+        (output / "dotresize/owner.json").write_text(json.dumps({"job_id": owner, "attempt": 1}))
+    server.start()
+    eventually(20, lambda: not (folder / "small").exists())
+    assert of_others.exists()
 
 
 @pytest.fixture
