@@ -53,11 +53,14 @@ def stored_types(file):
 
 
 def rows_of(model_dir, types, windows):
-    """A row for each type that llama.cpp takes, and why it refuses the others."""
+    """A row for each type that llama.cpp takes, and why it refuses the others, or there is no GGUF."""
     rows, refused = [], []
     with tempfile.TemporaryDirectory() as folder:
         file, quantized = Path(folder) / "model.gguf", Path(folder) / "quantized.gguf"
-        export(model_dir, file)
+        try:
+            export(model_dir, file)
+        except Refused as reason:
+            return rows, [f"{model_dir}: {' '.join(str(reason).split())}"]
         for type_name in types:
             try:
                 quantize(file, type_name, quantized)

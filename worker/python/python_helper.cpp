@@ -78,7 +78,8 @@ void run_python_helper(const std::string& what, std::string_view source,
   // How a library ends that its input has led astray. It has run without one (python_fault).
   if (result.exit_code == 128 + SIGABRT || result.exit_code == 128 + SIGSEGV) {
     throw InputError("the " + what + " helper died of its input, by signal " +
-                     std::to_string(result.exit_code - 128) + ": " + result.last_line);
+                     std::to_string(result.exit_code - 128) +
+                     ": a file is damaged, or wants more memory than there is");
   }
   if (result.exit_code == kExitUnavailable || result.exit_code == kExitCannotExecute) {
     throw ProgramMissing("the " + what + " helper cannot run in " + command.front() + ": " +
