@@ -33,8 +33,8 @@
 #include "worker/cuda/cuda_module.h"
 #include "worker/kernels/l1_cost.h"
 #include "worker/kernels/sinkhorn.h"
-#include "worker/maps/spectrum.h"
 #include "worker/kernels/svd.h"
+#include "worker/maps/spectrum.h"
 
 namespace {
 

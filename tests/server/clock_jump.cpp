@@ -81,8 +81,9 @@ int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
 
 int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
                            const timespec* until) {
-  static auto* const real = next<int(pthread_cond_t*, pthread_mutex_t*, clockid_t,
-                                     const timespec*)>("pthread_cond_clockwait");
+  static auto* const real =
+      next<int(pthread_cond_t*, pthread_mutex_t*, clockid_t, const timespec*)>(
+          "pthread_cond_clockwait");
   const timespec time = kernel_time(*until);
   return real(condition, mutex, clock, &time);
 }

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "worker/maps/junction_map.h"
 #include "worker/kernels/svd.h"
+#include "worker/maps/junction_map.h"
 
 namespace dotresize {
 

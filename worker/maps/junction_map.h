@@ -9,8 +9,8 @@
 #include "job/plan/method.h"
 #include "job/report/transport_picture.h"
 #include "worker/kernels/sinkhorn.h"
-#include "worker/maps/spectrum.h"
 #include "worker/kernels/svd.h"
+#include "worker/maps/spectrum.h"
 
 namespace dotresize {
 

@@ -50,8 +50,7 @@ void write_all(AlignedMaps& maps, const std::vector<JunctionReport>& junctions, 
 
 void write_maps(JobContext& run, const TokenWindows& calibration, OpenedJournal& opened,
                 const Calibrated& calibrated) {
-  const CalibrationJob job =
-      calibration_job(run, calibrated.cut, run.source, calibration, opened);
+  const CalibrationJob job = calibration_job(run, calibrated.cut, run.source, calibration, opened);
   auto maps = maps_of_output(run.comm, job, calibrated.output, run.clock);
   if (!maps || !run.root()) return;
   const PhaseClock::Scope scope(run.clock, "write");
