@@ -22,6 +22,13 @@ class Watched {
   /// All that it answers to these bytes and nothing more.
   std::string answer(const std::string& bytes) const {
     const UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    // Each from another address: ports stay taken for a minute.
+    static uint32_t connections = 0;
+    sockaddr_in from{};
+    from.sin_family = AF_INET;
+    from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + ++connections % 0xffff);
+    require(::bind(socket.get(), reinterpret_cast<sockaddr*>(&from), sizeof(from)) == 0,
+            "loopback has many addresses");
     sockaddr_in to{};
     to.sin_family = AF_INET;
     to.sin_port = htons(static_cast<uint16_t>(std::stoi(url_.substr(url_.rfind(':') + 1))));

@@ -131,6 +131,15 @@ def test_a_tokenizer_that_fails_at_the_text_is_refused(tmp_path, texts, part):
     assert not out.exists()
 
 
+def test_a_token_beyond_int32_is_refused(tmp_path, texts):
+    (tmp_path / "model").mkdir()
+    model = {"type": "WordLevel", "unk_token": "a", "vocab": {"a": 2**31}}
+    tokenizer = json.loads((MODEL / "tokenizer.json").read_text()) | {"model": model}
+    (tmp_path / "model" / "tokenizer.json").write_text(json.dumps(tokenizer))
+    out = tmp_path / "tokens.safetensors"
+    assert "has a token 2147483648, and the largest id is 2147483647" in refused(run(tmp_path / "model", out, *texts), out)
+
+
 def test_a_missing_package_is_a_fault_of_the_installation(tmp_path, texts):
     command = [sys.executable, "-I", "-S", "-c", SOURCE, MODEL, tmp_path / "out.safetensors", *texts]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)

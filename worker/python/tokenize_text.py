@@ -29,6 +29,8 @@ EXIT_USAGE = 64
 EXIT_DATA = 65
 EXIT_UNAVAILABLE = 69
 
+LARGEST_ID = 2**31 - 1  # of OUT
+
 
 class InputError(Exception):
     """The model directory or a text cannot be used; the message names the file."""
@@ -95,6 +97,8 @@ def tokenize_files(model_dir, text_files, sha256=None):
         ids = tokenizer.encode(text, add_special_tokens=False).ids
     if not ids:
         raise InputError(f"{', '.join(map(str, text_files))}: no tokens in the text")
+    if max(ids) > LARGEST_ID:
+        raise InputError(f"{tokenizer_file(model_dir)}: has a token {max(ids)}, and the largest id is {LARGEST_ID}")
     return ids
 
 
