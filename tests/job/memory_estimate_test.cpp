@@ -105,7 +105,8 @@ TEST(MemoryEstimate, LayerwiseKeepsAsManyStreamsAsFitTheBudget) {
   const ShardPlan free = make_shard_plan(config, job);
   EXPECT_EQ(free.ranks.front().solved_together, 8);
   int64_t before = 8;
-  for (int64_t budget = peak_device_memory(free); before > 1; budget -= kGiB / 2) {
+  // Below, overlaps are given up, which makes room for more again; two take no more than folding.
+  for (int64_t budget = peak_device_memory(free); before > 2; budget -= kGiB / 2) {
     job.device_memory = budget;
     const ShardPlan plan = make_shard_plan(config, job);
     ASSERT_TRUE(fits(plan, job)) << human_bytes(budget);
