@@ -117,8 +117,8 @@ TEST(MemoryEstimate, LayerwiseKeepsAsManyStreamsAsFitTheBudget) {
     before = plan.ranks.front().solved_together;
   }
   EXPECT_LT(*job.device_memory, 12 * kGiB);
-  // A share of the stream, 1 GiB, waits for each. With slicegpt, which looks at the tokens once, none
-  // does, and folding takes the most.
+  // A share of the stream, 1 GiB, waits for each. With slicegpt, which looks at the tokens once,
+  // none does, and folding takes the most.
   job.device_memory.reset();
   job.method = method_named("slicegpt");
   const ShardPlan once = make_shard_plan(config, job);
