@@ -5,7 +5,8 @@
 #   scripts/fuzz.sh keep [TARGET...]      keeps what the runs have found to reach more code, as few inputs as do
 #
 # Kept inputs are in tests/fuzz/corpus/TARGET/, words of each format in tests/fuzz/TARGET.dict, new finds in
-# build/fuzz/TARGET/. An input that breaks a promise ends the run, and is left there as crash-*, slow-unit-* or the like: it
+# build/fuzz/TARGET/. The target tokenizer is a program of its own (tests/fuzz/tokenizer.py): it keeps nothing, and draws
+# its files from SEED (default 1). An input that breaks a promise ends the run, and is left there as crash-*, slow-unit-* or the like: it
 # belongs into the corpus, with the mend.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -51,7 +51,7 @@ def read_report(output):
 
 
 class Maps:
-    """Of each junction the map [d, k] and its inverse [k, d]; none if all junctions have kept their width."""
+    """The map [d, k] of each junction and its inverse [k, d]; none if all junctions have kept their width."""
 
     def __init__(self, output, report):
         self.names = [junction["name"] for junction in report["junctions"]]

@@ -19,7 +19,7 @@ void fuzz_job_file(const std::string& bytes);
 void fuzz_tokens(const std::string& bytes);
 /// The file of --tokens, and the header of a call.
 void fuzz_access(const std::string& bytes);
-/// What a client sends to the HTTP port, up to the end of its side of the connection.
+/// The bytes of a client at the HTTP port, up to the end of its side of the connection.
 void fuzz_http(const std::string& bytes);
 /// Calls of all services: a message of calls.proto, as text or as it goes over the wire.
 void fuzz_calls(const std::string& bytes);

@@ -25,12 +25,13 @@ def two_windows(tmp_path_factory):
     return file
 
 
-def output_of(folder, method, **output):
+def output_of(folder, method, ranks=1, **output):
     job = folder / "job.json"
     job.write_text(json.dumps({
         "name": "parts", "model": {"path": str(MODEL)}, "output": {"path": str(folder / "out"), "dtype": "float32", **output},
         "method": {"name": "slicegpt", "allow_larger": True, **method},
         "calibration": {"tokens": str(ROOT / "tests" / "data" / "calibration.safetensors"), "samples": 2},
+        "resources": {"ranks": ranks},
     }))  # fmt: skip
     dotresize("run", job)
     return folder / "out"
@@ -85,6 +86,16 @@ def test_a_part_that_is_gone_writes_nothing():
 @pytest.fixture(scope="module")
 def with_maps(tmp_path_factory):
     return output_of(tmp_path_factory.mktemp("maps"), {"width": 200, "head": "sliced"}, maps=True)
+
+
+def test_maps_are_the_same_bytes_for_any_number_of_ranks(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # else decompositions round by the threads of a rank
+    found = set()
+    for ranks in (1, 3):
+        (tmp_path / str(ranks)).mkdir()
+        output = output_of(tmp_path / str(ranks), {"width": 200, "head": "sliced"}, ranks=ranks, maps=True)
+        found.add((output / "dotresize/maps.safetensors").read_bytes())
+    assert len(found) == 1
 
 
 @torch.no_grad()

@@ -188,8 +188,10 @@ def test_a_failed_push_is_resumed_without_computing_by_a_server_that_is_killed(m
 
 def test_what_a_server_has_pushed_and_not_removed_the_next_one_removes(make_server, s3):
     server = make_server("--allow-remote", "s3://", **s3.environment)
-    job = server.wait(server.create(remote_spec()).id)
+    job = server.wait(server.create(remote_spec(output__maps=True)).id)
     assert job.state == Job.SUCCEEDED
+    assert "dotresize/maps.safetensors" in s3.names("out/small")
+    assert not list((server.state / "jobs").rglob("maps.safetensors")), "with the report, which is kept here"
     server.end(signal.SIGKILL)
     (folder,) = (server.state / "remote/outputs").iterdir()
     of_others = folder.with_name("of-another-server") / "small"

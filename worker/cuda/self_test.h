@@ -26,7 +26,7 @@ struct SelfTestSubject {
 /// The device of this rank with its kernels; of the CPU all but that of float16, which it has not.
 SelfTestSubject self_test_subject(const ChosenDevice& device, at::ScalarType compute_dtype);
 
-/// Of one decomposition by each driver.
+/// Times of one decomposition by each driver.
 struct SvdSeconds {
   double gesvd = 0.0;
   double gesvdj = 0.0;

@@ -46,7 +46,7 @@ std::string dense_states_entry(const TokenWindows& evaluation);
 struct OpenedJournal {
   Journal journal;
   std::set<int64_t> finished;  ///< junctions, as every rank sees them
-  // Of the run that began it (MapOptions):
+  // As in the run that began it (MapOptions):
   int decomposition_threads = 0;
   SvdDriver svd_driver = SvdDriver::kGesvd;
 };
