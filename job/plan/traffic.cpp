@@ -66,6 +66,7 @@ int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
     if (job.method.passes() > 1) bytes += maps * sums.basis;  // of the second pass
   }
   if (job.allocation && !job.statistics.given()) bytes += junctions * dense_round_bytes(config);
+  if (job.allocation) bytes += junctions * kDouble * d * d;  // the gradients of held-out windows
   for (int64_t s = 0; s < config.num_sublayers(); ++s) {
     bytes += static_cast<int64_t>(cut_counts(config, job, s).journal);
   }

@@ -4,14 +4,17 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "job/plan/choose_widths.h"
 #include "job/plan/shard_plan.h"
 #include "job/spec/job_file.h"
 #include "tests/temporary_directory.h"
 #include "worker/calibration/allocate.h"
+#include "worker/calibration/sublayer_cuts.h"
 #include "worker/checkpoint/tokens.h"
 #include "worker/comm/communicator.h"
 
@@ -52,20 +55,21 @@ class AllocationChoiceTest : public testing::Test {
         .plan = *plan_,
         .journal = *journal_,
         .finished = {},
-        .windows = windows(4),
+        .windows = windows().slice(0, 0, 14),
         .map = {.basis = job_->method.basis, .kind = job_->method.map, .metric = job_->metric},
         .widths = job_->widths});
     calibration_->shortcuts = job_->shortcuts;
-    const at::Tensor all = windows(16);
-    choice_.emplace(comm_, *calibration_, all, *job_, observer_, clock_, [this, seen](const auto&) {
-      ++trials_;
-      return seen;
-    });
+    const std::vector<int64_t> held_out = {14, 15};
+    choice_.emplace(comm_, *calibration_, windows(), held_out, *job_, observer_, clock_,
+                    [this, seen](const auto&) {
+                      ++trials_;
+                      return seen;
+                    });
     return *choice_;
   }
 
-  at::Tensor windows(int64_t count) const {
-    return calibration_windows(read_tokens(kTokens, config_.vocab_size).tokens, count, 64);
+  at::Tensor windows() const {
+    return calibration_windows(read_tokens(kTokens, config_.vocab_size).tokens, 16, 64);
   }
 
   /// What is left of the rows of an MLP's gate, in the journal.
@@ -144,6 +148,33 @@ TEST_F(AllocationChoiceTest, WhatLosesMoreThanWithoutMapsIsMadeWithoutThem) {
   EXPECT_EQ(resumed.chosen().features, again.chosen().features);
   EXPECT_EQ(resumed.chosen().widths.mapped_count, 0);
   EXPECT_EQ(trials_, 1);
+}
+
+TEST_F(AllocationChoiceTest, WithoutMapsTheCutIsThatOfAJobWithTheseSizes) {
+  ASSERT_TRUE(begin(0.5).correct(0.51));
+  const ModelConfig cut = choice_->cut();
+  std::map<std::string, at::Tensor> chosen;
+  const std::set<std::string> entries = journal_->entries();
+  for (const std::string& entry : entries) {
+    if (!entry.starts_with("mlp-")) continue;
+    for (const auto& [name, tensor] : journal_->get(entry)) chosen[name] = tensor;
+    journal_->remove(entry);
+  }
+  ASSERT_FALSE(chosen.empty());
+  CalibrationJob direct = *calibration_;
+  direct.windows = windows();
+  direct.refits = true;  // in the order of all windows
+  cut_sublayers(comm_, direct, *job_, cut, observer_, clock_);
+  for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
+    const int64_t features = cut.intermediate_sizes[static_cast<size_t>(layer)];
+    if (features == config_.intermediate_size) continue;
+    const auto found = journal_->get(fmt::format("mlp-{}-{}", 2 * layer + 1, features));
+    for (const auto& [name, tensor] : found) {
+      if (!name.starts_with("model.layers.")) continue;
+      const at::Tensor difference = (tensor - chosen.at(name)).abs().max();
+      EXPECT_LT(difference.item<double>(), 1e-4) << name;
+    }
+  }
 }
 
 TEST_F(AllocationChoiceTest, WhereMapsAreNeededTheyAreChosenOnceMore) {

@@ -1,5 +1,7 @@
 #include "worker/calibration/allocate.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -74,12 +76,13 @@ void remove_maps(Journal& journal) {
 }  // namespace
 
 AllocationChoice::AllocationChoice(Communicator& comm, const CalibrationJob& dense,
-                                   at::Tensor all_windows, const ResolvedJob& job,
-                                   const CalibrationObserver& observer, PhaseClock& clock,
-                                   CutTrial trial)
+                                   at::Tensor all_windows, std::vector<int64_t> held_out,
+                                   const ResolvedJob& job, const CalibrationObserver& observer,
+                                   PhaseClock& clock, CutTrial trial)
     : comm_(comm),
       dense_(dense),
       all_windows_(std::move(all_windows)),
+      held_out_(std::move(held_out)),
       job_(job),
       observer_(observer),
       clock_(clock),
@@ -138,12 +141,24 @@ ModelConfig AllocationChoice::cut_as(const Allocation& allocation, const Calibra
   return cut;
 }
 
+void AllocationChoice::extend_metrics() {
+  const bool has_others = all_windows_.size(0) > dense_.windows.size(0);
+  if (dense_.map.metric != Metric::kFisher || !has_others) return;
+  const ModelConfig cut = with_features(dense_.config, job_, chosen_.best);
+  std::vector<int64_t> junctions = sublayers_to_cut(comm_, dense_, cut);
+  for (int64_t& sublayer : junctions) ++sublayer;  // the one that it writes
+  const at::Tensor windows = all_windows_.index_select(0, at::tensor(held_out_, at::kLong));
+  junctions_.extend_metrics(windows, held_out_, junctions);
+}
+
 ModelConfig AllocationChoice::cut() {
   CalibrationJob job = dense_;
   if (!has_maps(chosen_.best)) {
     job.windows = all_windows_;
+    job.window_numbers.clear();
     job.refits = true;
     sums_.kept.clear();
+    extend_metrics();
   }
   ModelConfig cut = cut_as(chosen_.best, job);
   sums_.kept.clear();

@@ -24,10 +24,11 @@ using CutTrial = std::function<double(const ModelConfig& cut)>;
 /// rank, whatever their number. All calls are collective.
 class AllocationChoice {
  public:
-  /// References outlive the object. `all_windows`: those of `dense` and the held-out ones.
+  /// References outlive the object. `all_windows`: [samples, seqlen] int64, those of `dense` and
+  /// the held-out ones, which have the numbers `held_out`; a single one is both.
   AllocationChoice(Communicator& comm, const CalibrationJob& dense, at::Tensor all_windows,
-                   const ResolvedJob& job, const CalibrationObserver& observer, PhaseClock& clock,
-                   CutTrial trial);
+                   std::vector<int64_t> held_out, const ResolvedJob& job,
+                   const CalibrationObserver& observer, PhaseClock& clock, CutTrial trial);
 
   const Allocation& chosen() const { return chosen_.best; }
   /// Cuts the dense model's MLPs and value heads as chosen(), and returns it with these sizes. What
@@ -57,12 +58,15 @@ class AllocationChoice {
   /// whichever part it is of.
   double seen_over_predicted(const PredictedRises& rises);
   ModelConfig cut_as(const Allocation& allocation, const CalibrationJob& job);
+  /// Brings the held-out windows into the metrics of the sublayers that are cut.
+  void extend_metrics();
   void choose();
   void keep();
 
   Communicator& comm_;
   const CalibrationJob& dense_;
   at::Tensor all_windows_;
+  std::vector<int64_t> held_out_;
   const ResolvedJob& job_;
   const CalibrationObserver& observer_;
   PhaseClock& clock_;

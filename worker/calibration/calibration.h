@@ -47,6 +47,7 @@ struct CalibrationJob {
   /// Where the first round of an allocation is kept for other jobs, which `size` does not change:
   /// statistics that are saved or used. Null: in `journal`.
   Journal* first_round = nullptr;
+  std::vector<int64_t> window_numbers = {};  ///< as LossOfWindows::numbers
   /// Whether sublayers are cut for a trial of an allocation alone: the journal has them beside
   /// those of the output.
   bool for_trial = false;

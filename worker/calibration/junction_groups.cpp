@@ -120,9 +120,10 @@ void PipelinePasses::stream_and_back(JunctionGroup& group) {
   const auto visit_gradient = [&](int64_t junction, const at::Tensor& g) {
     if (StageJunction* found = group.find(junction)) found->first->add_gradient(g);
   };
-  stream_gradients(comm_, job_.config, *stage_,
-                   {job_.windows, head_, job_.shard(comm_).checkpoints}, visit, visit_gradient,
-                   observer_.tokens_seen, clock_);
+  const LossOfWindows loss{job_.windows, head_, job_.shard(comm_).checkpoints, nullptr,
+                           job_.window_numbers};
+  stream_gradients(comm_, job_.config, *stage_, loss, visit, visit_gradient, observer_.tokens_seen,
+                   clock_);
 }
 
 void PipelinePasses::pairs(

@@ -25,6 +25,10 @@ namespace dotresize {
 namespace {
 
 std::string tokens_entry(int64_t junction) { return fmt::format("token-rises-{}", junction); }
+/// The gradients of windows that the first round has not seen.
+std::string extension_entry(int64_t junction) {
+  return fmt::format("metric-extension-{}", junction);
+}
 std::string ranks_entry(int64_t sublayer) { return fmt::format("rank-rises-{}", sublayer); }
 
 std::vector<double> numbers(const at::Tensor& tensor) {
@@ -41,6 +45,7 @@ JunctionRises::JunctionRises(Communicator& comm, const CalibrationJob& dense,
     : comm_(comm),
       dense_(dense),
       job_(job),
+      observer_(observer),
       widths_(possible_widths(job.hidden_size, job.allocation->round_to)),
       kept_(dense.first_round_journal()),
       clock_(clock),
@@ -252,6 +257,10 @@ std::vector<std::vector<double>> JunctionRises::read_ranks() const {
 }
 
 void JunctionRises::forget() {
+  for (const int64_t junction : mine_) {
+    const std::string extension = extension_entry(junction);
+    if (dense_.journal.has(extension)) dense_.journal.remove(extension);
+  }
   if (dense_.first_round) return;
   for (const int64_t junction : mine_) {
     if (kept_.has(dense_entry(junction))) kept_.remove(dense_entry(junction));
@@ -286,7 +295,45 @@ bool JunctionRises::has_metric(int64_t junction) {
 
 at::Tensor JunctionRises::metric(int64_t junction) const {
   const std::string entry = dense_entry(junction);
-  return shared() ? metric_factor(mean(entry, "fisher")) : load(entry).at("factor");
+  const std::string extension = extension_entry(junction);
+  const bool extended = dense_.journal.has(extension);
+  if (!shared() && !extended) return load(entry).at("factor");
+  at::Tensor fisher = shared() ? mean(entry, "fisher") : fisher_of(load(entry).at("factor"));
+  if (extended) {
+    const auto more = dense_.journal.get(extension);
+    const auto tokens = static_cast<double>(dense_.windows.numel());
+    const double added = more.at("tokens").item<double>();
+    fisher.mul_(tokens).add_(to_device(more.at("fisher"), dense_.device).to(at::kDouble));
+    fisher.div_(tokens + added);
+  }
+  return metric_factor(fisher);
+}
+
+void JunctionRises::extend_metrics(const at::Tensor& windows, const std::vector<int64_t>& numbers,
+                                   const std::vector<int64_t>& junctions) {
+  std::vector<int64_t> pending;
+  for (const int64_t junction : junctions) {
+    if (has_metric(junction) && !dense_.journal.has(extension_entry(junction))) {
+      pending.push_back(junction);
+    }
+  }
+  CalibrationJob job = dense_;
+  job.windows = windows;
+  job.window_numbers = numbers;
+  PipelinePasses passes(comm_, job, observer_, clock_);
+  in_groups(comm_, job, pending, clock_, [&](JunctionGroup& group) {
+    passes.first(group);
+    passes.unload();
+    for (StageJunction& junction : group.junctions) {
+      at::Tensor fisher = junction.first->tensors().at("fisher").triu();
+      fisher = fisher + fisher.triu(1).t();
+      if (dense_.packs_sums()) fisher = fisher.to(at::kFloat);
+      dense_.journal.put(
+          extension_entry(junction.setup.junction),
+          {{"fisher", fisher.cpu()},
+           {"tokens", at::scalar_tensor(static_cast<double>(windows.numel()), at::kDouble)}});
+    }
+  });
 }
 
 }  // namespace dotresize

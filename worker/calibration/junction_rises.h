@@ -37,8 +37,12 @@ class JunctionRises {
 
   /// Whether the metric of a junction of this rank is in the journal, or will be after end().
   bool has_metric(int64_t junction);
-  /// L [d, d] on the device.
+  /// L [d, d] on the device: of the job's windows, and of those of extend_metrics().
   at::Tensor metric(int64_t junction) const;
+  /// Adds the gradients of more windows, [samples, seqlen] int64 with their numbers, to the metrics
+  /// of those of this rank's `junctions` that have one: a pass over these alone. Collective.
+  void extend_metrics(const at::Tensor& windows, const std::vector<int64_t>& numbers,
+                      const std::vector<int64_t>& junctions);
 
   /// Completes `rises`, which has those of MLPs and value heads. The same on every rank, whatever
   /// their number. Collective.
@@ -84,6 +88,7 @@ class JunctionRises {
   Communicator& comm_;
   const CalibrationJob& dense_;
   const ResolvedJob& job_;
+  const CalibrationObserver& observer_;
   std::vector<int64_t> widths_;
   Journal& kept_;  ///< has all but the ranks of shortcuts
   PhaseClock& clock_;

@@ -224,9 +224,10 @@ void SublayerCuts::sum(std::vector<SublayerSums>& group, const DenseRound* toget
     if (together) together->see_state(junction, x);
   };
   if (back) {
-    stream_gradients(comm_, job_.config, *stage_,
-                     {job_.windows, head_, job_.shard(comm_).checkpoints}, visit_state,
-                     visit_gradient, observer_.tokens_seen, clock_, visit_features);
+    const LossOfWindows loss{job_.windows, head_, job_.shard(comm_).checkpoints, nullptr,
+                             job_.window_numbers};
+    stream_gradients(comm_, job_.config, *stage_, loss, visit_state, visit_gradient,
+                     observer_.tokens_seen, clock_, visit_features);
   } else {
     stream_through_stages(comm_, job_.config, *stage_, job_.windows, visit_state,
                           observer_.tokens_seen, visit_features);
@@ -490,6 +491,18 @@ void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const Resolv
   SublayerCuts cuts(comm, dense, observer, clock, sums);
   job.schedule.pipelined ? cuts.run_stages(cut) : cuts.run_shares(cut);
   comm.barrier();  // every cut sublayer is in the journal
+}
+
+std::vector<int64_t> sublayers_to_cut(const Communicator& comm, const CalibrationJob& dense,
+                                      const ModelConfig& cut) {
+  const RankShard& shard = dense.shard(comm);
+  std::vector<int64_t> sublayers;
+  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
+    if (!is_cut(dense.config, cut, s)) continue;
+    const std::string entry = cut_entry(s, inner_width(cut, s), dense.for_trial);
+    if (!dense.journal.has(entry)) sublayers.push_back(s);
+  }
+  return sublayers;
 }
 
 std::vector<std::filesystem::path> cut_files(const Journal& journal, const ModelConfig& dense,

@@ -74,6 +74,10 @@ void cut_sublayers(Communicator& comm, const CalibrationJob& dense, const Resolv
                    const ModelConfig& cut, const CalibrationObserver& observer, PhaseClock& clock,
                    AllocationSums* sums = nullptr);
 
+/// This rank's sublayers that cut_sublayers has still to cut.
+std::vector<int64_t> sublayers_to_cut(const Communicator& comm, const CalibrationJob& dense,
+                                      const ModelConfig& cut);
+
 /// After cut_sublayers: the files of the tensors that replace the dense model's. `for_trial`: as
 /// CalibrationJob has it.
 std::vector<std::filesystem::path> cut_files(const Journal& journal, const ModelConfig& dense,

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/environment.h"
 #include "job/model/model_config.h"
@@ -16,6 +17,8 @@ namespace dotresize {
 struct TokenWindows {
   at::Tensor windows;       ///< [samples, seqlen] int64
   std::string fingerprint;  ///< SHA-256 of the windows' ids
+  /// Of these among the windows that they are a part of; empty: they are all.
+  std::vector<int64_t> numbers = {};
 };
 
 /// What windows of a source are for.

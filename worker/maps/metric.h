@@ -19,6 +19,9 @@ at::Tensor metric_factor(const at::Tensor& fisher);
 /// What metric_factor has added to the diagonal of F.
 double metric_ridge(const at::Tensor& L);
 
+/// F of metric_factor's L.
+at::Tensor fisher_of(const at::Tensor& L);
+
 /// Lᵀ·G·L.
 at::Tensor gram_in_metric(const at::Tensor& gram, const at::Tensor& L);
 

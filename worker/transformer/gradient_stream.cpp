@@ -75,6 +75,8 @@ class GradientStream {
   /// One sublayer, and what is kept of it.
   at::Tensor run(const SublayerWeights& weights, const at::Tensor& x,
                  const SublayerVisitor& visit_features, UnderWay& kept) const;
+  /// Those that the labels of a microbatch are drawn by.
+  at::Tensor uniforms_of(const UnderWay& kept) const;
   /// What the stage's sublayers have read and the last one has returned.
   void compute_again(UnderWay& kept) const;
   /// Goes back through the last sublayer that is kept, and drops its input or graph.
@@ -170,14 +172,23 @@ at::Tensor GradientStream::gradient(const SublayerWeights& weights, const at::Te
   return gradient_through(graph, weights, g);
 }
 
+at::Tensor GradientStream::uniforms_of(const UnderWay& kept) const {
+  const int64_t seqlen = kept.ids.size(1);
+  std::vector<at::Tensor> uniforms;
+  for (int64_t i = kept.first_sample; i < kept.first_sample + kept.ids.size(0); ++i) {
+    const int64_t number = loss_.numbers.empty() ? i : loss_.numbers[static_cast<size_t>(i)];
+    uniforms.push_back(token_uniforms(number * seqlen, seqlen));
+  }
+  return at::cat(uniforms);
+}
+
 int64_t GradientStream::backward(const JunctionVisitor& visit) {
   UnderWay kept = std::move(under_way_.front());
   under_way_.pop_front();
   if (keeps_stage()) compute_again(kept);
   at::Tensor g;
   if (last()) {
-    g = loss_gradient(config_, loss_.head, std::exchange(kept.result, {}),
-                      token_uniforms(kept.first_sample * kept.ids.size(1), kept.ids.numel()));
+    g = loss_gradient(config_, loss_.head, std::exchange(kept.result, {}), uniforms_of(kept));
   } else {
     g = incoming_.take();
   }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 
 #include "base/phase_clock.h"
 #include "job/plan/checkpoints.h"
@@ -21,6 +22,9 @@ struct LossOfWindows {
   /// With Checkpoints::kStage: called with x of each junction when it is computed again. May be
   /// null.
   JunctionVisitor visit_again = nullptr;
+  /// Of each window, which the labels of its tokens are drawn by (loss_gradient.h): a part of some
+  /// windows has the labels that it has among all of them. Empty: 0, 1, ...
+  std::span<const int64_t> numbers = {};
 };
 
 /// The pipeline schedule with its way back: microbatches flow through the stages of all ranks, and

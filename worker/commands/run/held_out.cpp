@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "job/plan/memory_estimate.h"
@@ -25,7 +26,7 @@ double to_four_digits(double value) {
 
 SplitWindows split_windows(const at::Tensor& all) {
   const int64_t windows = all.size(0);
-  if (windows == 1) return {all, all};
+  if (windows == 1) return {all, all, {0}, {0}};
   std::vector<int64_t> fitted;
   std::vector<int64_t> held_out;
   for (int64_t window = 0; window < windows; ++window) {
@@ -36,15 +37,15 @@ SplitWindows split_windows(const at::Tensor& all) {
   const auto rows = [&](const std::vector<int64_t>& of) {
     return all.index_select(0, at::tensor(of, at::kLong));
   };
-  return {rows(fitted), rows(held_out)};
+  return {rows(fitted), rows(held_out), fitted, held_out};
 }
 
 std::optional<TokenWindows> take_held_out(const ResolvedJob& job, TokenWindows& calibration) {
   if (!job.allocation) return std::nullopt;
-  if (calibration.windows.size(0) == 1) return calibration;
-  const SplitWindows split = split_windows(calibration.windows);
+  SplitWindows split = split_windows(calibration.windows);
   calibration.windows = split.fitted;
-  return TokenWindows{split.held_out, "held-out"};
+  calibration.numbers = std::move(split.fitted_numbers);
+  return TokenWindows{split.held_out, "held-out", std::move(split.held_out_numbers)};
 }
 
 HeldOutDivergence::HeldOutDivergence(JobContext& run, const TokenWindows& windows, Journal& journal)

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "worker/commands/kept_states.h"
 #include "worker/commands/run/job_context.h"
@@ -12,6 +14,9 @@ namespace dotresize {
 struct SplitWindows {
   at::Tensor fitted;    ///< ids [samples, seqlen] int64
   at::Tensor held_out;  ///< every eighth of all, or the last one of fewer
+  // Their numbers among all.
+  std::vector<int64_t> fitted_numbers;
+  std::vector<int64_t> held_out_numbers;
 };
 
 /// A single window is both.

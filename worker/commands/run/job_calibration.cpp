@@ -159,7 +159,8 @@ Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal
                                   cut_files(opened.journal, run.config, cut, /*for_trial=*/true));
     return held_out.of(source, cut);
   };
-  AllocationChoice choice(run.comm, dense, tokens.all_windows, asked, observer, run.clock, trial);
+  AllocationChoice choice(run.comm, dense, tokens.all_windows, tokens.held_out->numbers, asked,
+                          observer, run.clock, trial);
   if (statistics && !statistics->whole()) statistics->publish(run.comm);
   const auto write_chosen = [&] {
     run.job = with_allocation(asked, run.config, choice.chosen());
@@ -195,6 +196,7 @@ CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
       tokens.windows, map_options(job), job.widths, run.compute_dtype(), job.junction_groups};
   calibration.map.decomposition_threads = opened.decomposition_threads;
   calibration.map.svd_driver = opened.svd_driver;
+  calibration.window_numbers = tokens.numbers;
   calibration.shortcuts = job.shortcuts;
   calibration.device = run.environment.device.device;
   calibration.fold_dtype = fold_dtype(job.output_dtype);
