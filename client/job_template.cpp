@@ -153,7 +153,7 @@ calibration:
 evaluation: {{}}           # windows of the same text that the calibration does not use
 # evaluation:            # the better test, in its place: text of another source
 #   text: [evaluation.txt]
-# heal: {{}}               # distils each layer from the dense model's afterwards: better, {healing} more
+# heal: {{}}               # trains the output on the dense model's predictions: better, {healing} more
 resources:
   ranks: {ranks}               # MPI processes, at most two per layer
   device: auto           # GPUs if every rank has one, else the CPU

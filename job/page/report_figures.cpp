@@ -185,23 +185,37 @@ Figure value_figure(const StoredReport& report) {
                           })});
 }
 
-Figure healing_figure(const StoredReport& report) {
+Figure healed_layers_figure(const HealingReport& healing) {
   const auto of_layers =
       [&](const std::string& name,
           const std::function<std::optional<double>(const HealedLayerReport&)>& value) {
-        return series_over<HealedLayerReport>(name, report.healed_layers, value);
+        return series_over<HealedLayerReport>(name, healing.layers, value);
       };
   return category_figure(
       {.id = "healed-layers",
        .title = "Error behind each layer, on held-out windows",
        .x = {"layer"},
        .y = {.title = "relative squared error", .from_zero = true}},
-      names_of(report.healed_layers),
+      names_of(healing.layers),
       {of_layers("folded",
                  [](const HealedLayerReport& layer) { return std::optional(layer.folded_error); }),
        of_layers("healed", [](const HealedLayerReport& layer) {
          return std::optional(layer.healed_error);
        })});
+}
+
+Figure healing_figure(const HealingReport& healing) {
+  std::vector<std::string> epochs;
+  for (std::size_t epoch = 0; epoch < healing.held_out_kl.size(); ++epoch) {
+    epochs.push_back(epoch == 0 ? "folded" : std::to_string(epoch));
+  }
+  return category_figure({.id = "healing",
+                          .title = "Divergence on held-out windows, while the output is healed",
+                          .x = {"epochs"},
+                          .y = {.title = "KL, nats per token", .from_zero = true}},
+                         epochs, {series_over<double>("KL", healing.held_out_kl, [](double kl) {
+                           return std::optional(kl);
+                         })});
 }
 
 std::vector<Figure> sinkhorn_figures(const StoredReport& report) {
@@ -250,7 +264,9 @@ std::vector<Figure> report_figures(const StoredReport& report) {
   if (!report.shortcuts.empty()) add({shortcut_figure(report)});
   if (!report.mlps.empty()) add(mlp_figures(report));
   if (!report.attentions.empty()) add({value_figure(report)});
-  if (!report.healed_layers.empty()) add({healing_figure(report)});
+  if (report.healing) {
+    add({healed_layers_figure(*report.healing), healing_figure(*report.healing)});
+  }
   if (any_junction([](const JunctionReport& junction) {
         return junction.sinkhorn_iterations.has_value();
       })) {

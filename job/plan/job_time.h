@@ -47,8 +47,9 @@ class JobTime {
   PhaseTimes calibrate() const;
   /// Of the dense model, before the calibration.
   PhaseTimes cut_sublayers() const;
-  /// The layers of the output distilled (`heal`).
-  PhaseTimes heal(const ModelConfig& output) const;
+  /// The layers of the output distilled, and then all of it (`heal`).
+  PhaseTimes heal_layers(const ModelConfig& output) const;
+  PhaseTimes heal_updates(const ModelConfig& output) const;
   /// Of what was read and of what was written, by a thread beside two other steps. On a CPU its
   /// core is one of theirs.
   PhaseTimes hash(double calibrating, double evaluating) const;

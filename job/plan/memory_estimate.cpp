@@ -100,7 +100,8 @@ struct Sizes {
   int64_t microbatch() const;
   int64_t graph_bytes(int64_t sublayer) const;
   /// Of the way back, beside these.
-  int64_t backward() const;
+  int64_t backward() const { return gradients() ? way_back(r.shard.checkpoints) : 0; }
+  int64_t way_back(Checkpoints checkpoints) const;
 
   // Of the sublayers on this rank that may be cut, each with its features' Gram matrix.
   int64_t cut_at_once() const {
@@ -260,18 +261,17 @@ int64_t Sizes::graph_bytes(int64_t sublayer) const {
 /// Memory of the microbatches that are not back yet (Checkpoints); of a sublayer what its
 /// operations keep, and their gradients; and blocks of logits and probabilities, whose memory the
 /// allocator may not give to a sublayer.
-int64_t Sizes::backward() const {
-  if (!gradients()) return 0;
+int64_t Sizes::way_back(Checkpoints checkpoints) const {
   const int64_t behind = r.config.num_sublayers() - r.shard.end_sublayer;  // at most so many ranks
   const int64_t under_way = std::min<int64_t>({r.job.ranks, behind + 1, microbatches()});
   const int64_t sublayers = r.shard.end_sublayer - r.shard.first_sublayer;
   const int64_t transfers = r.job.ranks > 1 ? 2 * microbatch_stream() : 0;
   const int64_t rows = std::min(kGradientVocabularyRows, r.config.vocab_size);
   const int64_t loss = has_head() ? tokens() * (6 * rows + 4 * d) * kFloat : 0;
-  const bool stage = r.shard.checkpoints == Checkpoints::kStage;
+  const bool stage = checkpoints == Checkpoints::kStage;
   const int64_t inputs = stage ? under_way + sublayers + 1 : under_way * (sublayers + 1);
   int64_t graphs = 0;
-  if (r.shard.checkpoints == Checkpoints::kNone) {
+  if (checkpoints == Checkpoints::kNone) {
     for (int64_t s = r.shard.first_sublayer; s < r.shard.end_sublayer; ++s) {
       graphs += under_way * tokens() * graph_bytes(s);
     }
@@ -504,7 +504,7 @@ int64_t RankMemory::token_parallel() const {
 }
 
 int64_t RankMemory::evaluation() const {
-  if (!job.evaluation && !job.allocation) return 0;
+  if (!job.evaluation && !job.allocation && !job.heals()) return 0;
   const Sizes s(*this);
   const int64_t sublayers = s.on_gpu() ? 2 : 1;  // the next one is uploaded
   const int64_t sublayer = std::max(s.dense_sublayer(), s.folded_sublayer()) * s.compute_bytes;
@@ -515,8 +515,7 @@ int64_t RankMemory::evaluation() const {
   return compares ? std::max(alone, s.comparing()) : alone;
 }
 
-int64_t RankMemory::healing() const {
-  if (!job.healing || job.healing->epochs == 0) return 0;
+int64_t RankMemory::layer_healing() const {
   // Products of float16 have no gradient of their weights: these are float32.
   const RankMemory trained{config, job, shard, device,
                            compute == Dtype::kFloat16 ? Dtype::kFloat32 : compute};
@@ -547,6 +546,28 @@ int64_t RankMemory::healing() const {
                           3 * kFloat * layer / job.ranks;
   const int64_t summing = 2 * kDouble * s.dense_sublayer() / 2;  // of one tensor
   return streams + weights + std::max(graph + 3 * s.insides() + s.microbatch_stream(), summing);
+}
+
+/// The stage of the output with its updates, their gradients and moments, and the way back through
+/// it; at its end both heads, and the logits of both models.
+int64_t RankMemory::healing() const {
+  if (!job.heals()) return 0;
+  const Sizes s(*this);
+  int64_t weights = 0;
+  int64_t updates = 0;
+  int64_t graph = 0;
+  for (int64_t sublayer = shard.first_sublayer; sublayer < shard.end_sublayer; ++sublayer) {
+    weights += sublayer_parameters(config, sublayer, s.d, s.d, /*folded=*/false);
+    updates += update_parameters(config, sublayer);
+    graph = std::max(graph, s.tokens() * s.graph_bytes(sublayer));
+  }
+  const int64_t rows = std::min(kGradientVocabularyRows, config.vocab_size);
+  const int64_t heads =
+      s.has_head() ? 2 * config.vocab_size * s.d * s.compute_bytes + 2 * s.tokens() * rows * kFloat
+                   : 0;
+  const int64_t whole = weights * s.compute_bytes + 4 * kFloat * updates + heads + s.microbatch() +
+                        graph + s.way_back(shard.checkpoints);
+  return std::max(whole, layer_healing());
 }
 
 int64_t RankMemory::sublayer_cut() const {

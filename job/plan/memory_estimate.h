@@ -35,9 +35,10 @@ struct RankMemory {
   /// Each rank's share of the windows through one sublayer after the other; 0 without evaluation
   /// and allocation, whose choice is checked likewise.
   int64_t evaluation() const;
-  /// Bytes of a layer that is distilled, with the streams of both models (`heal`); else 0.
-  /// `config` is the dense model's.
+  /// What `heal` holds: a layer that is distilled, with the streams of both models, and then the
+  /// stage with its updates; else 0. `config` is the dense model's.
   int64_t healing() const;
+  int64_t layer_healing() const;
   /// What the passes for the features of the MLPs and their removal hold (`method.mlp`), and for
   /// those of attentions (`method.allocate`); else 0. `config` is the dense model's.
   int64_t sublayer_cut() const;

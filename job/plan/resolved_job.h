@@ -118,6 +118,7 @@ struct ResolvedJob {
 
   /// Absent: nothing is trained.
   std::optional<Healing> healing = {};
+  bool heals() const { return healing && healing->epochs > 0; }
 
   /// The compressed model's predictions are compared with the dense one's.
   bool compares_predictions() const { return evaluation && kl; }

@@ -241,7 +241,7 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
   const int64_t most = most_junctions(config, job, plan);
   const auto try_groups = [&](int64_t groups) {
     for (const Checkpoints checkpoints : {Checkpoints::kSublayers, Checkpoints::kStage}) {
-      if (checkpoints == Checkpoints::kStage && !job.gradients()) continue;
+      if (checkpoints == Checkpoints::kStage && !job.gradients() && !job.heals()) continue;
       for (RankShard& shard : plan.ranks) shard.checkpoints = checkpoints;
       set_cut_groups(config, job, plan);
       for (const bool overlaps : {true, false}) {
@@ -254,7 +254,7 @@ ShardPlan make_shard_plan(const ModelConfig& config, const ResolvedJob& job) {
   int64_t groups = 1;
   while (!try_groups(groups) && groups < most) ++groups;
   set_allocation(config, job, most, plan);
-  if (job.gradients() && plan.checkpoints() == Checkpoints::kSublayers) {
+  if ((job.gradients() || job.heals()) && plan.checkpoints() == Checkpoints::kSublayers) {
     const auto graphs = [](RankShard& shard) { shard.checkpoints = Checkpoints::kNone; };
     change_if_it_fits(config, job, graphs, plan);
   }

@@ -62,8 +62,10 @@ TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, co
   calibration.add(time.check_choice(output_model_config(config, job, job.widths)));
   count_steps(calibration, steps);
   times.add(calibration);
-  if (job.healing && job.healing->epochs > 0) {
-    const PhaseTimes healing = time.heal(output_model_config(config, job, job.widths));
+  if (job.heals()) {
+    const ModelConfig output = output_model_config(config, job, job.widths);
+    PhaseTimes healing = time.heal_layers(output);
+    healing.add(time.heal_updates(output));
     steps.heal = healing.total();
     times.add("heal", steps.heal);
   }

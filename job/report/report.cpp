@@ -138,10 +138,9 @@ json heal_json(const Report& report) {
   const Healing& healing = *report.job.healing;
   json object = {{"epochs", healing.epochs},
                  {"learning_rate", healing.learning_rate},
-                 {"token_count", report.healing_tokens},
-                 {"layers", json::array()}};
+                 {"token_count", report.healing_tokens}};
   set_if(object, "samples", healing.samples);
-  for (const auto& layer : report.healed_layers) object["layers"].push_back(to_json(layer));
+  if (report.healing) object.update(to_json(*report.healing));
   return object;
 }
 

@@ -42,8 +42,8 @@ struct Report {
   std::optional<Allocation> allocation;          ///< of `method.allocate`
   /// Of its output: KL(dense || compressed) in nats a token of windows that nothing was fitted to.
   std::optional<double> held_out_kl = {};
-  std::vector<HealedLayerReport> healed_layers = {};  ///< of `heal`, if it trained at all
-  int64_t healing_tokens = 0;                         ///< likewise: in its windows
+  std::optional<HealingReport> healing = {};  ///< of `heal`, unless it has no epochs
+  int64_t healing_tokens = 0;                 ///< in its windows
   ModelReport dense;
   ModelReport compressed;
   std::vector<RankReport> ranks;

@@ -169,6 +169,28 @@ HealedLayerReport healed_layer_report_from_json(const json& object) {
           object.at("epochs")};
 }
 
+int64_t HealingReport::kept_epochs() const {
+  if (held_out_kl.empty()) return 0;
+  return held_out_kl.back() < held_out_kl.front() ? std::ssize(held_out_kl) - 1 : 0;
+}
+
+json to_json(const HealingReport& healing) {
+  json object = {{"layers", json::array()},
+                 {"held_out_kl", healing.held_out_kl},
+                 {"kept_epochs", healing.kept_epochs()}};
+  for (const HealedLayerReport& layer : healing.layers) object["layers"].push_back(to_json(layer));
+  return object;
+}
+
+HealingReport healing_report_from_json(const json& object) {
+  HealingReport healing;
+  for (const json& layer : object.at("layers")) {
+    healing.layers.push_back(healed_layer_report_from_json(layer));
+  }
+  object.at("held_out_kl").get_to(healing.held_out_kl);
+  return healing;
+}
+
 json to_json(const RankReport& rank) {
   json object = {{"rank", rank.rank},
                  {"host", rank.host},

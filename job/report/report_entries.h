@@ -103,6 +103,23 @@ nlohmann::json to_json(const HealedLayerReport& layer);
 /// Throws nlohmann::json::exception if `object` is no such entry.
 HealedLayerReport healed_layer_report_from_json(const nlohmann::json& object);
 
+/// What `heal` has found of the output as a whole, in a report.
+struct HealingReport {
+  std::vector<HealedLayerReport> layers;
+  /// KL from the dense model on the held-out windows, in nats a token: of the output with these
+  /// layers, and after each epoch.
+  std::vector<double> held_out_kl;
+
+  /// The epochs after which the weights were taken: all; or 0, and the folded ones stay, if it is
+  /// no less after the last one than before.
+  int64_t kept_epochs() const;
+};
+
+/// Part of `heal` in report.json.
+nlohmann::json to_json(const HealingReport& healing);
+/// Throws nlohmann::json::exception if `object` is no such part.
+HealingReport healing_report_from_json(const nlohmann::json& object);
+
 /// The l1 costs that a rank has computed. A pair is two channels of one token: n tokens of width d
 /// have n·d²/2.
 struct CostReport {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@ struct StoredReport {
   std::vector<ShortcutReport> shortcuts;
   std::vector<MlpReport> mlps;
   std::vector<AttentionReport> attentions;
-  std::vector<HealedLayerReport> healed_layers;
+  std::optional<HealingReport> healing;  ///< if anything was trained
   std::vector<RankReport> ranks;
   nlohmann::json document;  ///< all of it
 

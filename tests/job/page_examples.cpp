@@ -45,7 +45,8 @@ Report example_report(const std::string& name) {
   report.shortcuts = {{"layers.0.attention", 8, 56, 1600}, {"layers.0.mlp", {}, 56, 40000}};
   report.mlps = {{"layers.0.mlp", 640, 768, 0.001, 0}};
   report.job.healing = Healing{};
-  report.healed_layers = {{"layers.0", 0.25, 0.125, 3}, {"layers.1", 0.5, 0.5, 0}};
+  report.healing = HealingReport{{{"layers.0", 0.25, 0.125, 3}, {"layers.1", 0.5, 0.5, 0}},
+                                 {0.5, 0.25, 0.125, 0.25}};
   report.dense = {1000, 2000, 26.03};
   report.compressed = {800, 1600, 29.05, 0.125, 0.75};
   report.ranks = {{0, "host", 0, 6, {{"forward", 1.5}, {"sinkhorn", 0.5}}, 1 << 30},

@@ -25,7 +25,7 @@ TEST(ReportPage, HasAFigureForAllThatTheReportHas) {
   EXPECT_THAT(
       ids_of(page),
       ElementsAre("effective-rank", "retained-energy", "spectrum", "shortcut-rank", "mlp-width",
-                  "mlp-predicted-rise", "healed-layers", "sinkhorn-iterations",
+                  "mlp-predicted-rise", "healed-layers", "healing", "sinkhorn-iterations",
                   "sinkhorn-violation", "transport-targets", "transport-stays", "time", "memory"));
   EXPECT_EQ(figure_of(page, "transport-targets").csv,
             "junction,kept channels,merged channels\nembed,1.5,1.25\n"
@@ -100,7 +100,7 @@ TEST(ReportPage, LeavesOutWhatTheReportDoesNotHave) {
   Report report = example_report();
   report.shortcuts.clear();
   report.mlps.clear();
-  report.healed_layers.clear();
+  report.healing.reset();
   for (JunctionReport& each : report.junctions) {
     each.spectrum.clear();
     each.sinkhorn_iterations.reset();

@@ -148,16 +148,18 @@ TEST(Report, TellsTheFormOfEachShortcut) {
             json({{"name", "layers.0.mlp"}, {"exact_rank", 56}, {"parameters", 40000}}));
 }
 
-TEST(Report, TellsTheErrorOfEachHealedLayer) {
+TEST(Report, TellsTheErrorOfEachHealedLayerAndTheDivergenceAfterEachEpoch) {
   Report report = example();
   EXPECT_FALSE(json::parse(report_to_json(report)).contains("heal"));
   report.job.healing = Healing{.samples = 64};
-  report.healed_layers = {{"layers.0", 0.25, 0.125, 3}};
+  report.healing = HealingReport{{{"layers.0", 0.25, 0.125, 3}}, {0.5, 0.25, 0.375}};
   report.healing_tokens = 4096;
   const json heal = json::parse(report_to_json(report))["heal"];
   EXPECT_EQ(heal["samples"], 64);
   EXPECT_EQ(heal["epochs"], 3);
   EXPECT_EQ(heal["token_count"], 4096);
+  EXPECT_EQ(heal["held_out_kl"], json({0.5, 0.25, 0.375}));
+  EXPECT_EQ(heal["kept_epochs"], 1);
   EXPECT_EQ(heal["layers"], json::array({{{"name", "layers.0"},
                                           {"folded_error", 0.25},
                                           {"healed_error", 0.125},

@@ -265,7 +265,7 @@ TEST(TimeEstimate, HealingTakesThreePassesOfItsWindowsForEachEpoch) {
   EXPECT_GT(seconds(three, "heal"), 3 * 3 * 0.8 * seconds(three, "forward"));
   job.healing->epochs = 6;
   const TimeEstimate six = estimate(job);
-  EXPECT_LT(seconds(six, "heal"), 2.0 * seconds(three, "heal"));  // both streams go through once
+  EXPECT_LT(seconds(six, "heal"), 2.0 * seconds(three, "heal"));  // the dense model runs once
   EXPECT_GT(seconds(six, "heal"), 1.6 * seconds(three, "heal"));
   job.healing->epochs = 3;
   job.healing->samples = 128;

@@ -190,8 +190,9 @@ def test_layers_of_each_family_are_healed(tmp_path, source, sharing):
     method = {"name": "slicegpt", "width": 40, "map_sharing": sharing, "allow_larger": True}
     job = random_job(tmp_path, random_dense(FULL_WIDTH_SOURCES[source]), "healed", method=method)
     directory = run_worker(tmp_path, {**job, "heal": {"learning_rate": 0.00003}}, ranks=2)
-    layers = json.loads((directory / "dotresize" / "report.json").read_text())["heal"]["layers"]
-    assert sum(layer["healed_error"] for layer in layers) < sum(layer["folded_error"] for layer in layers)
+    heal = json.loads((directory / "dotresize" / "report.json").read_text())["heal"]
+    assert sum(layer["healed_error"] for layer in heal["layers"]) < sum(layer["folded_error"] for layer in heal["layers"])
+    assert heal["kept_epochs"] == (3 if heal["held_out_kl"][3] < heal["held_out_kl"][0] else 0)
     model = AutoModelForCausalLM.from_pretrained(directory, trust_remote_code=True).eval()
     with torch.no_grad():
         assert model(random_ids()[:2]).logits.isfinite().all()

@@ -65,9 +65,11 @@ class StagesOverRanks : public ::testing::Test {
   std::pair<Visits, Visits> there_and_back(Communicator& comm) const {
     std::pair<Visits, Visits> visits;
     PhaseClock clock;
+    const std::vector<int64_t> in_order;
+    const LossOfWindows loss{windows_, label_gradient(model_.config, model_.head, in_order)};
     stream_gradients(
-        comm, model_.config, stage_of(comm), {windows_, model_.head}, keep_in(visits.first),
-        keep_in(visits.second), [](int64_t) {}, clock);
+        comm, model_.config, stage_of(comm), loss, keep_in(visits.first), keep_in(visits.second),
+        [](int64_t) {}, clock);
     return visits;
   }
 

@@ -1,4 +1,4 @@
-"""`heal`: each decoder layer of the output is distilled on its own."""
+"""`heal`: each decoder layer of the output is distilled on its own, and then the output as a whole."""
 
 import copy
 import functools
@@ -10,6 +10,8 @@ import time
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch.nn.functional import kl_div
+from torch.nn.utils import parametrize
 from transformers import AutoModelForCausalLM
 
 import harness
@@ -28,12 +30,13 @@ METHODS = {
 FALLS = {"own maps": 0.065, "one map": 0.023, "compressed": 0.039, "allocated": 0.0046}
 RATE = 0.0002
 HEAL = json.dumps({"epochs": 1, "learning_rate": RATE})
+TWO_EPOCHS = json.dumps({"epochs": 2, "learning_rate": RATE})
 all_cases = pytest.mark.skipif(not os.environ.get("DOTRESIZE_ALL_CASES"), reason="DOTRESIZE_ALL_CASES is not set")
 
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory):
-    """Nine windows of 128 tokens: two microbatches are fitted to, in two steps, and one window is held out."""
+    """Nine windows of 128 tokens: eight are fitted to, two microbatches of four in as many steps of a layer, and one is held out."""
     path = tmp_path_factory.mktemp("tokens") / "tokens.safetensors"
     save_file({"tokens": load_file(harness.CALIBRATION)["tokens"][:9, :SEQLEN].clone()}, path)
     return path
@@ -70,9 +73,10 @@ def test_zero_epochs_leave_every_byte(outcome):
     assert outcome('{"epochs": 0}')[0] == outcome()[0]
 
 
-def test_a_layer_that_got_worse_keeps_its_folded_weights(outcome):
-    shards, report, _ = outcome('{"epochs": 1, "learning_rate": 0.1}')
+def test_what_got_worse_keeps_its_folded_weights(outcome):
+    shards, report, _ = outcome('{"epochs": 2, "learning_rate": 0.1}')
     assert shards == outcome()[0]
+    assert report["heal"]["kept_epochs"] == 0
     assert all(layer["epochs"] == 0 for layer in layers(report))
     assert total(report, "healed_error") == total(report, "folded_error")
 
@@ -85,41 +89,54 @@ def test_errors_on_held_out_windows_fall(method, outcome):
     assert [layer["name"] for layer in layers(report)] == [f"layers.{layer}" for layer in range(LAYERS)]
     assert all(layer["healed_error"] <= layer["folded_error"] for layer in layers(report))
     assert total(report, "healed_error") < (1 - FALLS[method] / 2) * total(report, "folded_error")
+    kl = report["heal"]["held_out_kl"]
+    assert report["heal"]["kept_epochs"] == (2 if kl[2] < kl[0] else 0)
 
 
 @all_cases
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_sums_of_several_microbatches_do_not_depend_on_the_ranks(ranks, outcome, tmp_path):
-    """49 of 56 windows of 512 tokens are fitted to, three a step."""
+    """49 of 56 windows of 512 tokens are fitted to: of a layer three microbatches of four a step, of the output a window."""
     heal = '{"epochs": 1, "learning_rate": 0.0005}'
     spec = job(tmp_path / "out", harness.CALIBRATION, "compressed", heal, samples=56, ranks=ranks)
     report = harness.run_to_report(spec, tmp_path, threads=1)
     shards, alone, _ = outcome(heal, "compressed", harness.CALIBRATION, 56)
     assert harness.shard_hashes(tmp_path / "out") == shards
-    assert layers(report) == layers(alone)
+    assert report["heal"] == alone["heal"]
+    assert report["heal"]["kept_epochs"] == 1, "so many tokens are enough"
 
 
-def wait_for_layer(running, journal, layer):
-    while not (journal / f"healing-{layer}.json").exists():
+def wait_for(running, journal, entry):
+    while not (journal / f"{entry}.json").exists():
         assert running.process.poll() is None, running.log
         time.sleep(0.002)
 
 
 @pytest.mark.parametrize(
-    "victim, ranks, ranks_after, threads_after",
-    [("another rank", 3, 2, 1), *(pytest.param(*case, marks=all_cases) for case in [("rank 0", 2, 1, 2), ("all ranks", 1, 3, 1)])],
+    "entry, victim, ranks, ranks_after, threads_after",
+    [
+        ("healing-1", "another rank", 3, 2, 1),
+        ("updates-1", "all ranks", 2, 3, 1),
+        pytest.param("healing-1", "rank 0", 2, 1, 2, marks=all_cases),
+        pytest.param("updates-0", "all ranks", 1, 3, 1, marks=all_cases),
+        pytest.param("updates-1", "rank 0", 3, 1, 2, marks=all_cases),
+    ],
 )
-def test_a_killed_job_goes_on(victim, ranks, ranks_after, threads_after, tokens, outcome, tmp_path):
-    spec = job(tmp_path / "out", tokens, heal=HEAL, ranks=ranks)
+def test_a_killed_job_goes_on(entry, victim, ranks, ranks_after, threads_after, tokens, outcome, tmp_path):
+    spec = job(tmp_path / "out", tokens, heal=TWO_EPOCHS, ranks=ranks)
     running = harness.Running(spec, tmp_path, threads=1)
-    wait_for_layer(running, interrupted.journal_of(spec), 1)
+    wait_for(running, interrupted.journal_of(spec), entry)
     interrupted.kill(running, victim)
     spec["resources"]["ranks"] = ranks_after
     done = harness.run(spec, tmp_path, threads=threads_after)
     assert done.returncode == 0, done.stderr
     healed = [line for line in done.stderr.splitlines() if line.startswith("healed layers.1: ")]
     assert len(healed) == 1 and healed[0].endswith(", by an earlier run")
-    assert harness.shard_hashes(tmp_path / "out") == outcome(HEAL)[0]
+    epochs = [line.endswith(", by an earlier run") for line in done.stderr.splitlines() if line.startswith("KL ")]
+    assert len(epochs) == 3 and epochs[0] == entry.startswith("updates")
+    shards, report, _ = outcome(TWO_EPOCHS)
+    assert report["heal"]["kept_epochs"] == 2
+    assert harness.shard_hashes(tmp_path / "out") == shards
 
 
 def microbatches(path):
@@ -163,18 +180,85 @@ def distil(dense, folded, batches, rate):
     return errors
 
 
+class Update(torch.nn.Module):
+    """W + B·A."""
+
+    def __init__(self, weight, sublayer, number):
+        super().__init__()
+        out, width = weight.shape
+        rank = min(64, out, width)
+        generator = torch.Generator().manual_seed(sublayer * 2**20 + number)
+        self.A = torch.nn.Parameter(torch.randn(rank, width, generator=generator) / width**0.5)
+        self.B = torch.nn.Parameter(torch.zeros(out, rank))
+        self.rates = (1.0, (width / rank) ** 0.5)
+
+    def forward(self, weight):
+        return weight + self.B @ self.A
+
+
+def with_updates(model):
+    """The updates of the weights, which the model computes with from here on."""
+    updates = []
+    for layer in range(LAYERS):
+        block = model.model.layers[layer]
+        attention, mlp = block.self_attn, block.mlp
+        for sublayer, linears in enumerate(
+            [(attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj), (mlp.gate_proj, mlp.up_proj, mlp.down_proj)]
+        ):
+            for number, linear in enumerate(linears):
+                updates.append(Update(linear.weight, 2 * layer + sublayer, number))
+                parametrize.register_parametrization(linear, "weight", updates[-1])
+    return updates
+
+
+def divergence(model, dense, window):
+    """KL of each position."""
+    ours, theirs = (each(window[None]).logits[0].log_softmax(-1) for each in (model, dense))
+    return kl_div(ours, theirs.detach(), reduction="none", log_target=True).sum(-1)
+
+
+def train_updates(dense, model, windows, held_out, rate):
+    """One epoch, which is one step: these are 1024 tokens. Returns the KL on the held-out window before and after."""
+    updates = with_updates(model)
+    groups = [(value, of_rate) for update in updates for value, of_rate in zip((update.A, update.B), update.rates)]
+    adam = torch.optim.Adam([{"params": [value], "lr": rate} for value, _ in groups])
+    kl = [divergence(model, dense, held_out)[:-1].mean().item()]
+    for group, (_, of_rate) in zip(adam.param_groups, groups):
+        group["lr"] = rate * of_rate
+    torch.stack([divergence(model, dense, window).mean() for window in windows]).mean().backward()
+    adam.step()
+    return [*kl, divergence(model, dense, held_out)[:-1].mean().item()]
+
+
+def weights_of(model):
+    """By their names in the checkpoint, with updates."""
+    return {name: getattr(model.get_submodule(name.rpartition(".")[0]), "weight").detach() for name in WEIGHTS}
+
+
+WEIGHTS = [
+    f"model.layers.{layer}.{part}_proj.weight"
+    for layer in range(LAYERS)
+    for part in ("self_attn.q", "self_attn.k", "self_attn.v", "self_attn.o", "mlp.gate", "mlp.up", "mlp.down")
+]
+
+
 def test_the_steps_are_those_of_torch(tokens, outcome):
     """A model without maps, whose streams have the dense one's coordinates."""
     load = functools.partial(AutoModelForCausalLM.from_pretrained, dtype=torch.float32, trust_remote_code=True)
+    dense = load(harness.MODEL)
     wanted = load(outcome()[2])
-    before = copy.deepcopy(wanted.state_dict())
-    errors = distil(load(harness.MODEL), wanted, microbatches(tokens), RATE)
+    before = copy.deepcopy(weights_of(wanted))
+    batches = microbatches(tokens)
+    errors = distil(dense, wanted, batches, RATE)
+    kl = train_updates(dense, wanted, [window for batch in batches[:-1] for window in batch], batches[-1][0], RATE * 2 / 3)
     _, report, healed = outcome(HEAL)
-    found = load(healed).state_dict()
+    found = weights_of(load(healed))
 
     assert sum(layer["epochs"] for layer in layers(report)) >= 2
     for (folded, healed_error), layer in zip(errors, layers(report)):
         assert layer["folded_error"] == pytest.approx(folded, rel=1e-4)
         assert layer["healed_error"] == pytest.approx(min(folded, healed_error), rel=1e-4)
-    for name, weight in wanted.state_dict().items():
+    assert report["heal"]["kept_epochs"] == 1
+    assert report["heal"]["held_out_kl"] == pytest.approx(kl, rel=2e-3)
+    for name, weight in weights_of(wanted).items():
         assert (found[name] - weight).norm() <= 0.02 * (weight - before[name]).norm(), name

@@ -120,8 +120,8 @@ void PipelinePasses::stream_and_back(JunctionGroup& group) {
   const auto visit_gradient = [&](int64_t junction, const at::Tensor& g) {
     if (StageJunction* found = group.find(junction)) found->first->add_gradient(g);
   };
-  const LossOfWindows loss{job_.windows, head_, job_.shard(comm_).checkpoints, nullptr,
-                           job_.window_numbers};
+  const LossOfWindows loss{job_.windows, label_gradient(job_.config, head_, job_.window_numbers),
+                           job_.shard(comm_).checkpoints};
   stream_gradients(comm_, job_.config, *stage_, loss, visit, visit_gradient, observer_.tokens_seen,
                    clock_);
 }
@@ -144,7 +144,9 @@ void PipelinePasses::pairs(
     found->second.pop_front();
   };
   // A stage that computes inputs again shows them then, so that nothing waits for its gradients.
-  LossOfWindows loss{windows, head_, job_.shard(comm_).checkpoints};
+  const std::vector<int64_t> in_order;
+  LossOfWindows loss{windows, label_gradient(job_.config, head_, in_order),
+                     job_.shard(comm_).checkpoints};
   const bool again = loss.checkpoints == Checkpoints::kStage;
   if (again) loss.visit_again = keep;
   stream_gradients(comm_, job_.config, *stage_, loss, again ? JunctionVisitor() : keep,

@@ -224,8 +224,8 @@ void SublayerCuts::sum(std::vector<SublayerSums>& group, const DenseRound* toget
     if (together) together->see_state(junction, x);
   };
   if (back) {
-    const LossOfWindows loss{job_.windows, head_, job_.shard(comm_).checkpoints, nullptr,
-                             job_.window_numbers};
+    const LossOfWindows loss{job_.windows, label_gradient(job_.config, head_, job_.window_numbers),
+                             job_.shard(comm_).checkpoints};
     stream_gradients(comm_, job_.config, *stage_, loss, visit_state, visit_gradient,
                      observer_.tokens_seen, clock_, visit_features);
   } else {

@@ -17,8 +17,8 @@ constexpr int kTag = 1;
 constexpr int64_t kMaxPieceBytes = int64_t{1} << 30;
 // A look at an operation takes longer if it moves bytes, a fragment of 32 KiB at least. The next
 // fragment comes as soon as the other side has looked, so this one looks again at once, so often.
-constexpr std::chrono::microseconds kMovesBytes{5};  // of processor time: it may have lost its core
 constexpr int kLooksAtOnce = 20;
+constexpr int kLooksAfterPause = 3;  // the first of them is slow whatever it finds
 constexpr std::chrono::microseconds kLongestPause{1000};
 // A rank that waits for a message looks once in a longest pause. One that has not looked for this
 // long computes, and fetches the message later.
@@ -156,16 +156,25 @@ MpiCommunicator::MpiCommunicator(MPI_Comm parent, WaitLimit limit) : limit_(std:
 
 MpiCommunicator::~MpiCommunicator() { MPI_Comm_free(&comm_); }
 
+/// Processor time, since a look may lose its core. Looks that move nothing take about as long as
+/// the shortest one; on a fast core those that do take less than twice that.
+bool MpiCommunicator::has_moved(std::chrono::nanoseconds look) const {
+  shortest_look_ = std::min(shortest_look_, look);
+  return look > shortest_look_ * 3 / 2;
+}
+
 void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,
                            const at::Tensor& tensor) const {
   const Clock::time_point start = Clock::now();
   auto pause = std::chrono::microseconds(0);
   int at_once = kLooksAtOnce;
+  bool after_pause = false;
   for (int done = 0;;) {
     const std::chrono::nanoseconds before_look = processor_time();
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), operation);
     if (done != 0) return;
-    if (processor_time() - before_look > kMovesBytes) {
+    const bool moved = has_moved(processor_time() - before_look);
+    if (!std::exchange(after_pause, false) && moved) {
       pause = std::chrono::microseconds(0);
       at_once = kLooksAtOnce;
     }
@@ -179,6 +188,8 @@ void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,
       continue;
     }
     std::this_thread::sleep_for(pause);
+    after_pause = true;
+    at_once = kLooksAfterPause - 1;
     pause = std::min(pause + std::chrono::microseconds(20), kLongestPause);
   }
 }
@@ -194,7 +205,7 @@ void MpiCommunicator::see_off() const {
   while (Clock::now() < end) {
     const std::chrono::nanoseconds before_look = processor_time();
     if (all_gone()) return;
-    if (processor_time() - before_look > kMovesBytes) moved = Clock::now();
+    if (has_moved(processor_time() - before_look)) moved = Clock::now();
     if (Clock::now() - moved > kPeerLooksWithin) return;
     std::this_thread::yield();
   }

@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 
+#include <chrono>
 #include <set>
 #include <string>
 
@@ -41,6 +42,8 @@ class MpiCommunicator final : public Communicator {
   friend class MpiSend;
   friend class MpiReceive;
 
+  /// Whether a look at an operation that took so long has moved bytes.
+  bool has_moved(std::chrono::nanoseconds look) const;
   /// Stays in MPI as long as messages of this rank move, but no longer than kLongestStay.
   void see_off() const;
 
@@ -49,6 +52,7 @@ class MpiCommunicator final : public Communicator {
   WaitLimit limit_;
   int rank_ = 0;
   int size_ = 1;
+  mutable std::chrono::nanoseconds shortest_look_ = std::chrono::nanoseconds::max();
 };
 
 }  // namespace dotresize

@@ -21,6 +21,9 @@ struct Divergence {
   int64_t tokens = 0;    ///< predicted tokens
 
   double mean_kl() const { return kl / static_cast<double>(tokens); }
+  /// To four significant digits: what processes with other numbers of threads round differently
+  /// decides nothing. 0 if it is not positive.
+  double rounded_mean_kl() const;
   /// In [0, 1].
   double agreement() const { return static_cast<double>(agreeing) / static_cast<double>(tokens); }
 };

@@ -170,6 +170,13 @@ EvaluationSums EvaluationRound::run(WholeModelTokens& tokens) {
 
 }  // namespace
 
+double Divergence::rounded_mean_kl() const {
+  const double value = mean_kl();
+  if (!(value > 0.0)) return 0.0;
+  const double unit = std::pow(10.0, std::floor(std::log10(value)) - 3.0);
+  return std::round(value / unit) * unit;
+}
+
 double NegativeLogLikelihood::perplexity() const {
   return std::exp(nll / static_cast<double>(tokens));
 }

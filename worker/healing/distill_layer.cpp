@@ -35,7 +35,7 @@ class LayerDistillation {
         problem_(problem),
         weights_(copy_of(problem.folded, problem.compute_dtype)),
         trained_(leaves(weights_)),
-        steps_(steps_per_epoch(problem.fitted.count)) {}
+        steps_(layer_steps_per_epoch(problem.fitted.count)) {}
 
   DistilledLayer run();
 

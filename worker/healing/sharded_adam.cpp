@@ -5,17 +5,10 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "worker/healing/adam.h"
 #include "worker/maps/reproducible_sum.h"
 
 namespace dotresize {
-namespace {
-
-constexpr double kBeta1 = 0.9;
-constexpr double kBeta2 = 0.999;
-constexpr double kEpsilon = 1e-8;
-
-}  // namespace
-
 ShardedAdam::ShardedAdam(Communicator& comm, const std::vector<at::Tensor>& start)
     : comm_(comm), device_(start.at(0).device()) {
   for (const at::Tensor& parameter : start) {
@@ -47,11 +40,11 @@ at::Tensor ShardedAdam::largest(const std::vector<std::vector<at::Tensor>>& grad
 }
 
 void ShardedAdam::update(Slice& slice, const at::Tensor& gradient, double learning_rate) const {
-  slice.first.mul_(kBeta1).add_(gradient, 1.0 - kBeta1);
-  slice.second.mul_(kBeta2).addcmul_(gradient, gradient, 1.0 - kBeta2);
-  const double first_scale = 1.0 - std::pow(kBeta1, static_cast<double>(steps_));
-  const double second_scale = 1.0 - std::pow(kBeta2, static_cast<double>(steps_));
-  const at::Tensor root = slice.second.div(second_scale).sqrt_().add_(kEpsilon);
+  slice.first.mul_(kAdamBeta1).add_(gradient, 1.0 - kAdamBeta1);
+  slice.second.mul_(kAdamBeta2).addcmul_(gradient, gradient, 1.0 - kAdamBeta2);
+  const double first_scale = 1.0 - std::pow(kAdamBeta1, static_cast<double>(steps_));
+  const double second_scale = 1.0 - std::pow(kAdamBeta2, static_cast<double>(steps_));
+  const at::Tensor root = slice.second.div(second_scale).sqrt_().add_(kAdamEpsilon);
   slice.value.addcdiv_(slice.first, root, -learning_rate / first_scale);
 }
 

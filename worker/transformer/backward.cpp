@@ -13,25 +13,37 @@
 namespace dotresize {
 namespace {
 
-/// The graph may be asked again.
-at::Tensor gradient_in(const SublayerGraph& graph, const at::Tensor& g) {
-  return torch::autograd::grad({graph.output}, {graph.input}, {g}, /*retain_graph=*/true).front();
+/// Of the input, and of these leaves. The graph may be asked again.
+std::vector<at::Tensor> gradients_in(const SublayerGraph& graph,
+                                     const std::vector<at::Tensor>& leaves, const at::Tensor& g) {
+  std::vector<at::Tensor> inputs = {graph.input};
+  inputs.insert(inputs.end(), leaves.begin(), leaves.end());
+  return torch::autograd::grad({graph.output}, inputs, {g}, /*retain_graph=*/true,
+                               /*create_graph=*/false, /*allow_unused=*/true);
 }
 
 /// By way of float16, whose range is what is looked after. The scale depends on the microbatch
 /// alone: all ranks would choose the same, and results do not depend on which one does.
-at::Tensor scaled_gradient_in(const SublayerGraph& graph, const at::Tensor& g) {
+std::vector<at::Tensor> scaled_gradients_in(const SublayerGraph& graph,
+                                            const std::vector<at::Tensor>& leaves,
+                                            const at::Tensor& g) {
   constexpr int kStep = 4;        // exponents; from one trial to the next
   constexpr int kMostTrials = 8;  // then the largest one is scaled to 2^-28, which float16 lacks
   const auto largest =
       at::linalg_vector_norm(g, std::numeric_limits<double>::infinity()).item<double>();
-  if (!(largest > 0.0) || !std::isfinite(largest)) return gradient_in(graph, g);
+  if (!(largest > 0.0) || !std::isfinite(largest)) return gradients_in(graph, leaves, g);
   int exponent = -std::ilogb(largest);
   for (int trial = 1;; ++trial, exponent -= kStep) {
     exponent = std::clamp(exponent, -120, 120);
-    const at::Tensor found = gradient_in(graph, g * std::exp2(exponent));
-    const bool finite = std::isfinite(found.sum(at::kDouble).item<double>());
-    if (finite || trial == kMostTrials) return found * std::exp2(-exponent);
+    std::vector<at::Tensor> found = gradients_in(graph, leaves, g * std::exp2(exponent));
+    const bool finite = std::ranges::all_of(found, [](const at::Tensor& gradient) {
+      return !gradient.defined() || std::isfinite(gradient.sum(at::kDouble).item<double>());
+    });
+    if (!finite && trial < kMostTrials) continue;
+    for (at::Tensor& gradient : found) {
+      if (gradient.defined()) gradient = gradient * std::exp2(-exponent);
+    }
+    return found;
   }
 }
 
@@ -52,12 +64,29 @@ SublayerGraph sublayer_graph(const ModelConfig& config, const SublayerWeights& w
   return {input, sublayer_forward(config, weights, rotary, input, nullptr, without_graph)};
 }
 
-at::Tensor gradient_through(const SublayerGraph& graph, const SublayerWeights& weights,
-                            const at::Tensor& g) {
+std::vector<at::Tensor> updates_of(const SublayerWeights& weights) {
+  std::vector<at::Tensor> updates;
+  for (const std::vector<Linear>* linears : {&weights.in_proj, &weights.out_proj}) {
+    for (const Linear& linear : *linears) {
+      if (!linear.update.A.defined()) continue;
+      updates.push_back(linear.update.A);
+      updates.push_back(linear.update.B);
+    }
+  }
+  return updates;
+}
+
+SublayerGradients gradients_through(const SublayerGraph& graph, const SublayerWeights& weights,
+                                    const at::Tensor& g) {
+  std::vector<at::Tensor> leaves = updates_of(weights);
+  const auto is_leaf = [](const at::Tensor& update) { return update.requires_grad(); };
+  if (!std::ranges::all_of(leaves, is_leaf)) leaves.clear();
   const bool half =
       !weights.out_proj.empty() && weights.out_proj.front().weight.scalar_type() == at::kHalf;
-  return half && is_attention(weights.sublayer) ? scaled_gradient_in(graph, g)
-                                                : gradient_in(graph, g);
+  std::vector<at::Tensor> found = half && is_attention(weights.sublayer)
+                                      ? scaled_gradients_in(graph, leaves, g)
+                                      : gradients_in(graph, leaves, g);
+  return {found.front(), {found.begin() + 1, found.end()}};
 }
 
 at::Tensor gradient_through(const std::function<at::Tensor(const at::Tensor&)>& f,

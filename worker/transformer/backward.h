@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <vector>
 
 #include "job/model/model_config.h"
 #include "worker/transformer/mlp.h"
@@ -26,12 +27,22 @@ SublayerGraph sublayer_graph(const ModelConfig& config, const SublayerWeights& w
                              const RotaryTable& rotary, const at::Tensor& x,
                              const FeatureVisitor& features = nullptr);
 
-/// The gradient with respect to the input of a sublayer; g: with respect to its output. In float16
-/// the gradients within an attention are scaled by a power of two: the largest one of g to about 1,
-/// and if that overflows to less. The result is not scaled. If it is not finite, neither is x or g,
-/// or the attention has no scale at which it is.
-at::Tensor gradient_through(const SublayerGraph& graph, const SublayerWeights& weights,
-                            const at::Tensor& g);
+/// A and B of each linear layer that has an update, those of in_proj first.
+std::vector<at::Tensor> updates_of(const SublayerWeights& weights);
+
+/// Of a loss.
+struct SublayerGradients {
+  at::Tensor input;
+  /// With respect to updates_of(); undefined if it is zero. Empty if none of them requires it.
+  std::vector<at::Tensor> updates;
+};
+
+/// The gradients of a sublayer; g: with respect to its output. In float16 the gradients within an
+/// attention are scaled by a power of two: the largest one of g to about 1, and if that overflows
+/// to less. The results are not scaled. If they are not finite, neither is x or g, or the attention
+/// has no scale at which they are.
+SublayerGradients gradients_through(const SublayerGraph& graph, const SublayerWeights& weights,
+                                    const at::Tensor& g);
 
 /// The same for f(x): f is computed again, and what it keeps is gone when this returns. Returns a
 /// tensor of x's shape.

@@ -75,8 +75,6 @@ class GradientStream {
   /// One sublayer, and what is kept of it.
   at::Tensor run(const SublayerWeights& weights, const at::Tensor& x,
                  const SublayerVisitor& visit_features, UnderWay& kept) const;
-  /// Those that the labels of a microbatch are drawn by.
-  at::Tensor uniforms_of(const UnderWay& kept) const;
   /// What the stage's sublayers have read and the last one has returned.
   void compute_again(UnderWay& kept) const;
   /// Goes back through the last sublayer that is kept, and drops its input or graph.
@@ -99,13 +97,15 @@ class GradientStream {
 /// each could wait for the other.
 std::vector<Incoming::Message> GradientStream::expected() const {
   std::vector<Incoming::Message> messages;
-  const auto expect = [&](int from, int64_t microbatch) {
+  const auto expect = [&](int from, int64_t microbatch, int64_t junction) {
     const at::Tensor ids = ids_of(microbatch);
-    messages.push_back({from, {ids.size(0), ids.size(1), config_.hidden_size}});
+    const int64_t width = config_.junction_widths.at(static_cast<size_t>(junction));
+    messages.push_back({from, {ids.size(0), ids.size(1), width}});
   };
+  const int64_t last_junction = stage_.first_sublayer + std::ssize(stage_.sublayers);
   for (int64_t m = 0; m < count_ + ahead(); ++m) {
-    if (m < count_ && !first()) expect(comm_.rank() - 1, m);
-    if (m >= ahead() && !last()) expect(comm_.rank() + 1, m - ahead());
+    if (m < count_ && !first()) expect(comm_.rank() - 1, m, stage_.first_sublayer);
+    if (m >= ahead() && !last()) expect(comm_.rank() + 1, m - ahead(), last_junction);
   }
   return messages;
 }
@@ -169,17 +169,9 @@ at::Tensor GradientStream::gradient(const SublayerWeights& weights, const at::Te
     graph = sublayer_graph(config_, weights, rotary_, kept.x.back());
     kept.x.pop_back();
   }
-  return gradient_through(graph, weights, g);
-}
-
-at::Tensor GradientStream::uniforms_of(const UnderWay& kept) const {
-  const int64_t seqlen = kept.ids.size(1);
-  std::vector<at::Tensor> uniforms;
-  for (int64_t i = kept.first_sample; i < kept.first_sample + kept.ids.size(0); ++i) {
-    const int64_t number = loss_.numbers.empty() ? i : loss_.numbers[static_cast<size_t>(i)];
-    uniforms.push_back(token_uniforms(number * seqlen, seqlen));
-  }
-  return at::cat(uniforms);
+  const SublayerGradients found = gradients_through(graph, weights, g);
+  if (loss_.visit_updates) loss_.visit_updates(weights.sublayer, found.updates);
+  return found.input;
 }
 
 int64_t GradientStream::backward(const JunctionVisitor& visit) {
@@ -188,7 +180,7 @@ int64_t GradientStream::backward(const JunctionVisitor& visit) {
   if (keeps_stage()) compute_again(kept);
   at::Tensor g;
   if (last()) {
-    g = loss_gradient(config_, loss_.head, std::exchange(kept.result, {}), uniforms_of(kept));
+    g = loss_.gradient(std::exchange(kept.result, {}), kept.first_sample);
   } else {
     g = incoming_.take();
   }

@@ -59,9 +59,17 @@ at::Tensor half_product(const at::Tensor& x, const at::Tensor& matrix) {
 }
 
 at::Tensor apply_linear(const Linear& linear, const at::Tensor& x) {
-  if (linear.weight.scalar_type() != at::kHalf) return at::linear(x, linear.weight, linear.bias);
-  at::Tensor y = half_product(x.to(at::kFloat), linear.weight.t());
-  return linear.bias.defined() ? y.add_(linear.bias) : y;
+  at::Tensor y;
+  if (linear.weight.scalar_type() != at::kHalf) {
+    y = at::linear(x, linear.weight, linear.bias);
+  } else {
+    y = half_product(x.to(at::kFloat), linear.weight.t());
+    if (linear.bias.defined()) y.add_(linear.bias);
+  }
+  if (!linear.update.A.defined()) return y;
+  const at::ScalarType dtype = y.scalar_type();
+  const at::Tensor inner = at::linear(x.to(dtype), linear.update.A.to(dtype));
+  return y + at::linear(inner, linear.update.B.to(dtype));
 }
 
 }  // namespace dotresize

@@ -18,7 +18,7 @@ at::ScalarType activation_dtype(at::ScalarType weights);
 /// rows of the gradient are scaled likewise.
 at::Tensor half_product(const at::Tensor& x, const at::Tensor& matrix);
 
-/// x [..., in] through a linear layer: [..., out], both of activation_dtype.
+/// x [..., in] through a linear layer with its update: [..., out], both of activation_dtype.
 at::Tensor apply_linear(const Linear& linear, const at::Tensor& x);
 
 }  // namespace dotresize

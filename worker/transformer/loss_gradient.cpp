@@ -65,6 +65,23 @@ at::Tensor times_rows(const at::Tensor& probabilities, const at::Tensor& rows) {
   return at::mm(probabilities.to(rows.scalar_type()), rows).to(at::kFloat);
 }
 
+/// (p − q)·W of the model's p and the target's q, with respect to the model's final states.
+at::Tensor states_gradient(const at::Tensor& head, const at::Tensor& states,
+                           const TargetPredictions& target) {
+  const at::Tensor log_sum = log_sums(head, states).to(at::kFloat);
+  const at::Tensor target_log_sum = log_sums(target.head, target.states).to(at::kFloat);
+  at::Tensor gradient = at::zeros(states.sizes(), states.options().dtype(at::kFloat));
+  int64_t first = 0;
+  for_each_block(head, states, [&](const at::Tensor& rows, const at::Tensor& logits) {
+    const at::Tensor of_target = target.head.narrow(0, first, rows.size(0));
+    at::Tensor difference = (logits - log_sum).exp_();
+    difference -= (at::linear(target.states, of_target).to(at::kFloat) - target_log_sum).exp_();
+    gradient += times_rows(difference, rows);
+    first += rows.size(0);
+  });
+  return gradient;
+}
+
 /// With respect to the normed stream [tokens, d] in the compute dtype: p·W - W[label], float32.
 at::Tensor normed_gradient(const at::Tensor& head, const at::Tensor& normed,
                            const at::Tensor& uniforms) {
@@ -103,6 +120,31 @@ at::Tensor loss_gradient(const ModelConfig& config, const HeadWeights& head, con
   const at::Tensor of_normed =
       normed_gradient(head.weight, norm(tokens).to(head.weight.scalar_type()), uniforms);
   return gradient_through(norm, tokens, of_normed).view(x.sizes());
+}
+
+LastGradient label_gradient(const ModelConfig& config, const HeadWeights& head,
+                            const std::vector<int64_t>& numbers) {
+  return [&](const at::Tensor& x, int64_t first_window) {
+    const int64_t seqlen = x.size(1);
+    std::vector<at::Tensor> uniforms;
+    for (int64_t i = first_window; i < first_window + x.size(0); ++i) {
+      const int64_t number = numbers.empty() ? i : numbers.at(static_cast<size_t>(i));
+      uniforms.push_back(token_uniforms(number * seqlen, seqlen));
+    }
+    return loss_gradient(config, head, x, at::cat(uniforms));
+  };
+}
+
+at::Tensor divergence_gradient(const ModelConfig& config, const HeadWeights& head,
+                               const at::Tensor& x, const TargetPredictions& target) {
+  const at::Tensor tokens = x.reshape({-1, x.size(-1)});
+  const at::ScalarType dtype = head.weight.scalar_type();
+  const at::Tensor states = final_state(config, head, tokens, dtype);
+  const auto before_head = [&](const at::Tensor& input) {
+    return final_state(config, head, input, at::kFloat);
+  };
+  return gradient_through(before_head, tokens, states_gradient(head.weight, states, target))
+      .view(x.sizes());
 }
 
 }  // namespace dotresize

@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 #include "job/model/model_config.h"
 #include "worker/transformer/weights.h"
@@ -21,5 +23,25 @@ at::Tensor token_uniforms(int64_t first_token, int64_t count);
 /// (kGradientVocabularyRows). Needs what gradient_through does.
 at::Tensor loss_gradient(const ModelConfig& config, const HeadWeights& head, const at::Tensor& x,
                          const at::Tensor& uniforms);
+
+/// The gradient of a loss with respect to the final residual stream x [batch, seqlen, k_2L] float32
+/// of the windows from `first_window` on, of the same shape.
+using LastGradient = std::function<at::Tensor(const at::Tensor& x, int64_t first_window)>;
+
+/// loss_gradient of windows. `numbers`: of each window, which the labels of its tokens are drawn
+/// by, so that a part of some windows has the labels that it has among all; empty: 0, 1, ...
+/// References outlive the result.
+LastGradient label_gradient(const ModelConfig& config, const HeadWeights& head,
+                            const std::vector<int64_t>& numbers);
+
+/// Predictions of other weights of the same vocabulary, of some tokens.
+struct TargetPredictions {
+  const at::Tensor& head;  ///< [vocab, width]
+  at::Tensor states;       ///< [tokens, width] in the head's dtype (final_state)
+};
+
+/// The gradient of Σ_t KL(target ‖ model) with respect to x, as in loss_gradient.
+at::Tensor divergence_gradient(const ModelConfig& config, const HeadWeights& head,
+                               const at::Tensor& x, const TargetPredictions& target);
 
 }  // namespace dotresize

@@ -12,9 +12,16 @@
 
 namespace dotresize {
 
+/// Added to a weight: B·A, float32. Both are undefined if nothing is.
+struct LowRankUpdate {
+  at::Tensor A;  ///< [rank, in]
+  at::Tensor B;  ///< [out, rank]
+};
+
 struct Linear {
-  at::Tensor weight;  ///< [out, in]
-  at::Tensor bias;    ///< [out], or undefined
+  at::Tensor weight;          ///< [out, in]
+  at::Tensor bias;            ///< [out], or undefined
+  LowRankUpdate update = {};  ///< no tensor of the checkpoint; of a router it is not applied
 };
 
 /// Weights of one sublayer, dense, half folded or folded. All of one dtype.

@@ -16,8 +16,9 @@ int64_t written_sublayers(const ShardPlan& plan) {
 /// The tokens that healing counts.
 int64_t healing_tokens(const ModelConfig& config, const ResolvedJob& job, const JobSize& size) {
   if (!job.healing) return 0;
-  return config.num_layers *
-         counted_healing_tokens(*job.healing, size.healing_windows, size.seqlen);
+  const int64_t of_layers =
+      config.num_layers * counted_healing_tokens(*job.healing, size.healing_windows, size.seqlen);
+  return of_layers + job.healing->epochs * fitted_windows(size.healing_windows) * size.seqlen;
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -14,13 +13,6 @@ namespace dotresize {
 namespace {
 
 constexpr int64_t kOneIn = 8;
-
-/// What processes with other numbers of threads round differently decides nothing.
-double to_four_digits(double value) {
-  if (!(value > 0.0)) return 0.0;
-  const double unit = std::pow(10.0, std::floor(std::log10(value)) - 3.0);
-  return std::round(value / unit) * unit;
-}
 
 }  // namespace
 
@@ -65,7 +57,7 @@ double HeldOutDivergence::of(const CheckpointReader& reader, const ModelConfig& 
                                      [&](int64_t microbatch) { return states_.get(microbatch); }};
   CheckpointEvaluation compared = evaluation(reader, config);
   compared.reference = &reference;
-  return to_four_digits(evaluate_checkpoint(run_.comm, compared).divergence->mean_kl());
+  return evaluate_checkpoint(run_.comm, compared).divergence->rounded_mean_kl();
 }
 
 CheckpointEvaluation HeldOutDivergence::evaluation(const CheckpointReader& reader,

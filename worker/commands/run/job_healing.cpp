@@ -2,11 +2,37 @@
 
 #include <fmt/core.h>
 
+#include <utility>
+
+#include "job/plan/memory_estimate.h"
+#include "worker/commands/kept_states.h"
 #include "worker/commands/run/held_out.h"
-#include "worker/healing/heal.h"
+#include "worker/commands/run/resume.h"
+#include "worker/healing/heal_layers.h"
+#include "worker/healing/heal_output.h"
+#include "worker/transformer/microbatches.h"
 
 namespace dotresize {
 namespace {
+
+/// Takes the dense model through the windows, unless the journal has its final states. Collective.
+void keep_dense_states(JobContext& run, const TokenWindows& windows, Journal& journal) {
+  KeptStates states(journal, dense_states_entry(windows));
+  if (states.complete(count_microbatches(windows.windows))) return;
+  const PhaseClock::Scope scope(run.clock, "heal", "dense");
+  evaluate_checkpoint(run.comm,
+                      {.reader = run.source,
+                       .config = run.config,
+                       .windows = windows.windows,
+                       .compute_dtype = run.compute_dtype(),
+                       .device = run.environment.device.device,
+                       .tokens_at_once = evaluation_tokens_at_once(run.job, run.config),
+                       .tokens_seen = [](int64_t) {},
+                       .keep =
+                           [&](int64_t first, const std::vector<at::Tensor>& of_microbatches) {
+                             states.put(first, of_microbatches);
+                           }});
+}
 
 void tell(const HealedLayerReport& layer, bool found) {
   fmt::print(stderr, "healed {}: error {:.5f} -> {:.5f} on held-out windows{}{}\n", layer.name,
@@ -15,28 +41,76 @@ void tell(const HealedLayerReport& layer, bool found) {
              found ? ", by an earlier run" : "");
 }
 
-}  // namespace
+void tell(int64_t epochs, double kl, bool found) {
+  fmt::print(stderr, "KL {:.4g} on held-out windows after {} epochs of updates{}\n", kl, epochs,
+             found ? ", by an earlier run" : "");
+}
 
-std::vector<HealedLayerReport> heal(JobContext& run, const JobTokens& tokens, OpenedJournal& opened,
-                                    const Calibrated& calibrated) {
-  if (!run.job.healing || run.job.healing->epochs == 0) return {};
-  run.progress().enter("heal");
+/// One layer after the other, into the journal and the output's files.
+std::vector<HealedLayerReport> heal_layers(JobContext& run, const JobTokens& tokens,
+                                           const SplitWindows& windows, OpenedJournal& opened,
+                                           const Calibrated& calibrated) {
   const CheckpointReader folded(run.partial());
   const CalibrationJob calibration =
       calibration_job(run, calibrated.cut, run.source, tokens.calibration, opened);
-  const SplitWindows windows = split_windows(tokens.healing->windows);
-  const HealingJob job{calibration,    run.source,        run.config,
-                       folded,         calibrated.output, scalar_type(run.job.output_dtype),
-                       windows.fitted, windows.held_out,  *run.job.healing};
-  const HealingObserver observer{run.count_tokens(),
-                                 [&](const HealedLayerReport& layer, bool found) {
-                                   if (run.root()) tell(layer, found);
-                                 }};
+  const LayerHealingJob job{calibration,    run.source,        run.config,
+                            folded,         calibrated.output, scalar_type(run.job.output_dtype),
+                            windows.fitted, windows.held_out,  *run.job.healing};
+  const LayerHealingObserver observer{run.count_tokens(),
+                                      [&](const HealedLayerReport& layer, bool found) {
+                                        if (run.root()) tell(layer, found);
+                                      }};
   std::vector<HealedLayerReport> layers = heal_layers(run.comm, job, observer, run.clock);
   const PhaseClock::Scope scope(run.clock, "write");
   write_healed_layers(run.comm, opened.journal, calibrated.output, layers, run.partial(),
                       calibrated.layout);
   return layers;
+}
+
+/// The output as a whole, from what is in its files.
+HealingReport heal_whole(JobContext& run, const SplitWindows& windows, OpenedJournal& opened,
+                         const Calibrated& calibrated) {
+  const CheckpointReader folded(run.partial());
+  const TokenWindows fitted{windows.fitted, "heal-fitted"};
+  const TokenWindows held_out{windows.held_out, "heal-held-out"};
+  keep_dense_states(run, fitted, opened.journal);
+  keep_dense_states(run, held_out, opened.journal);
+  run.comm.barrier();
+  Journal of_all_ranks(run.environment.output.journal());
+  const KeptStates fitted_states(of_all_ranks, dense_states_entry(fitted));
+  const KeptStates held_out_states(of_all_ranks, dense_states_entry(held_out));
+  const HealingJob job{
+      .journal = opened.journal,
+      .shard = run.shard(),
+      .dense = run.source,
+      .dense_config = run.config,
+      .folded = folded,
+      .output = calibrated.output,
+      .fitted = {fitted.windows, [&](int64_t m) { return fitted_states.get(m); }},
+      .held_out = {held_out.windows, [&](int64_t m) { return held_out_states.get(m); }},
+      .options = *run.job.healing,
+      .compute_dtype = run.compute_dtype(),
+      .device = run.environment.device.device};
+  const HealingObserver observer{run.count_tokens(), [&](int64_t epochs, double kl, bool found) {
+                                   if (run.root()) tell(epochs, kl, found);
+                                 }};
+  HealingReport report = heal_output(run.comm, job, observer, run.clock);
+  const PhaseClock::Scope scope(run.clock, "write");
+  write_healed(run.comm, job, report, run.partial(), calibrated.layout);
+  return report;
+}
+
+}  // namespace
+
+std::optional<HealingReport> heal(JobContext& run, const JobTokens& tokens, OpenedJournal& opened,
+                                  const Calibrated& calibrated) {
+  if (!run.job.heals()) return std::nullopt;
+  run.progress().enter("heal");
+  const SplitWindows windows = split_windows(tokens.healing->windows);
+  std::vector<HealedLayerReport> layers = heal_layers(run, tokens, windows, opened, calibrated);
+  HealingReport report = heal_whole(run, windows, opened, calibrated);
+  report.layers = std::move(layers);
+  return report;
 }
 
 }  // namespace dotresize

@@ -203,7 +203,7 @@ Report run_steps(JobContext& run) {
   BackgroundHashes of_inputs = hash_inputs(run);
   const Calibrated calibrated = calibrate(run, tokens, opened, statistics);
   if (run.job.writes_maps) write_maps(run, tokens.calibration, opened, calibrated);
-  const std::vector<HealedLayerReport> healed = heal(run, tokens, opened, calibrated);
+  const std::optional<HealingReport> healed = heal(run, tokens, opened, calibrated);
   BackgroundHashes of_shards(run.comm, shard_files(run, calibrated.layout));
   const auto compressed = evaluate_compressed(run, tokens, dense);
   const Hashes shards = gather(run, of_shards);
@@ -220,7 +220,7 @@ Report run_steps(JobContext& run) {
   if (!run.root()) return {};
   Report report = make_report(run, tokens, calibrated, inputs);
   if (tokens.healing) {
-    report.healed_layers = healed;
+    report.healing = healed;
     report.healing_tokens = tokens.healing->windows.numel();
     report.fingerprints["healing_tokens"] = tokens.healing->fingerprint;
   }

@@ -17,7 +17,7 @@
 namespace dotresize {
 
 /// An output whose layers are to be distilled. References outlive the call.
-struct HealingJob {
+struct LayerHealingJob {
   /// Its journal has the maps, and gets the layers; `widths` are the output's.
   const CalibrationJob& calibration;
   const CheckpointReader& dense;
@@ -30,7 +30,7 @@ struct HealingJob {
   Healing options;
 };
 
-struct HealingObserver {
+struct LayerHealingObserver {
   /// Tokens of all ranks whose gradients were taken, or did not have to be.
   std::function<void(int64_t tokens)> tokens_seen;
   /// On every rank; `found`: an interrupted run has distilled it.
@@ -40,8 +40,8 @@ struct HealingObserver {
 /// Distils one decoder layer after the other into the journal: `healed-L` are the tensors that
 /// became better, `healing-L` what the report says. Those that are there are not distilled again.
 /// Ranks share the windows. Returns what is said of each layer, on every rank. Collective.
-std::vector<HealedLayerReport> heal_layers(Communicator& comm, const HealingJob& job,
-                                           const HealingObserver& observer, PhaseClock& clock);
+std::vector<HealedLayerReport> heal_layers(Communicator& comm, const LayerHealingJob& job,
+                                           const LayerHealingObserver& observer, PhaseClock& clock);
 
 /// Writes the journal's layers into the shards of `dir`, which are whole. Ranks share the work.
 /// Collective.

@@ -1,4 +1,4 @@
-#include "worker/healing/heal.h"
+#include "worker/healing/heal_layers.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
@@ -45,10 +45,10 @@ struct Streams {
   }
 };
 
-class HealingRun {
+class LayerHealingRun {
  public:
-  HealingRun(Communicator& comm, const HealingJob& job, const HealingObserver& observer,
-             PhaseClock& clock)
+  LayerHealingRun(Communicator& comm, const LayerHealingJob& job,
+                  const LayerHealingObserver& observer, PhaseClock& clock)
       : comm_(comm),
         job_(job),
         observer_(observer),
@@ -87,8 +87,8 @@ class HealingRun {
   }
 
   Communicator& comm_;
-  const HealingJob& job_;
-  const HealingObserver& observer_;
+  const LayerHealingJob& job_;
+  const LayerHealingObserver& observer_;
   PhaseClock& clock_;
   at::Device device_;
   RotaryTable dense_rotary_;
@@ -101,7 +101,7 @@ class HealingRun {
   int64_t found_;  ///< layers
 };
 
-Streams HealingRun::streams(const at::Tensor& windows) const {
+Streams LayerHealingRun::streams(const at::Tensor& windows) const {
   const PhaseClock::Scope scope(clock_, "read");
   Streams streams;
   for (const at::Tensor& ids : microbatches_of_rank(comm_, windows)) {
@@ -115,7 +115,7 @@ Streams HealingRun::streams(const at::Tensor& windows) const {
 }
 
 /// Through the dense layer, whose experts are noted.
-void HealingRun::forward_dense(int64_t layer) {
+void LayerHealingRun::forward_dense(int64_t layer) {
   const SublayerWeights attention = dense_layers_.next();
   const SublayerWeights mlp = dense_layers_.next();
   const PhaseClock::Scope scope(clock_, "forward");
@@ -131,7 +131,7 @@ void HealingRun::forward_dense(int64_t layer) {
   }
 }
 
-void HealingRun::forward(const LayerWeights& layer) {
+void LayerHealingRun::forward(const LayerWeights& layer) {
   const PhaseClock::Scope scope(clock_, "forward");
   for (Streams* streams : {&fitted_, &held_out_}) {
     for (at::Tensor& batch : streams->tokens.x) {
@@ -140,7 +140,7 @@ void HealingRun::forward(const LayerWeights& layer) {
   }
 }
 
-at::Tensor HealingRun::map_behind() {
+at::Tensor LayerHealingRun::map_behind() {
   if (!maps_) return {};
   maps_->next();
   maps_->next();
@@ -148,7 +148,7 @@ at::Tensor HealingRun::map_behind() {
   return M.defined() ? M.to(at::kFloat) : M;
 }
 
-HealedLayerReport HealingRun::distilled(int64_t layer, LayerWeights& weights) {
+HealedLayerReport LayerHealingRun::distilled(int64_t layer, LayerWeights& weights) {
   const at::Tensor M = map_behind();
   fitted_.set_targets(M);
   held_out_.set_targets(M);
@@ -179,7 +179,7 @@ HealedLayerReport HealingRun::distilled(int64_t layer, LayerWeights& weights) {
   return report;
 }
 
-HealedLayerReport HealingRun::found(int64_t layer, LayerWeights& weights) const {
+HealedLayerReport LayerHealingRun::found(int64_t layer, LayerWeights& weights) const {
   const Journal& journal = job_.calibration.journal;
   HealedLayerReport report = healed_layer_report_from_json(journal.value(report_entry(layer)));
   observer_.tokens_seen(job_.options.epochs * fitted_.tokens.count * tokens_per_microbatch());
@@ -191,7 +191,7 @@ HealedLayerReport HealingRun::found(int64_t layer, LayerWeights& weights) const 
   return report;
 }
 
-HealedLayerReport HealingRun::heal(int64_t layer) {
+HealedLayerReport LayerHealingRun::heal(int64_t layer) {
   forward_dense(layer);
   LayerWeights weights = copy_of({folded_layers_.next(), folded_layers_.next()}, job_.output_dtype);
   const bool is_found = layer < found_;
@@ -204,11 +204,12 @@ HealedLayerReport HealingRun::heal(int64_t layer) {
 
 }  // namespace
 
-std::vector<HealedLayerReport> heal_layers(Communicator& comm, const HealingJob& job,
-                                           const HealingObserver& observer, PhaseClock& clock) {
+std::vector<HealedLayerReport> heal_layers(Communicator& comm, const LayerHealingJob& job,
+                                           const LayerHealingObserver& observer,
+                                           PhaseClock& clock) {
   const c10::InferenceMode with_autograd(false);
   const c10::NoGradGuard no_gradients;
-  HealingRun run(comm, job, observer, clock);
+  LayerHealingRun run(comm, job, observer, clock);
   std::vector<HealedLayerReport> layers;
   for (int64_t layer = 0; layer < job.output.num_layers; ++layer) layers.push_back(run.heal(layer));
   comm.barrier();  // every layer is in the journal

@@ -1,0 +1,270 @@
+#include "worker/healing/heal_output.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numbers>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "job/plan/token_windows.h"
+#include "worker/evaluation/vocabulary_sums.h"
+#include "worker/healing/sublayer_updates.h"
+#include "worker/transformer/forward.h"
+#include "worker/transformer/gradient_stream.h"
+#include "worker/transformer/load.h"
+#include "worker/transformer/microbatches.h"
+
+namespace dotresize {
+namespace {
+
+/// Of the epochs after one that was worse than none.
+constexpr double kRateAfterWorse = 0.25;
+
+std::string updates_entry(int64_t epoch, int64_t sublayer) {
+  return fmt::format("updates-{}-{}", epoch, sublayer);
+}
+std::string epoch_entry(int64_t epoch) { return fmt::format("updates-{}", epoch); }
+
+Vocabulary vocabulary_of(const at::Tensor& head) {
+  return {head.size(0),
+          [head](int64_t first, int64_t count) { return head.narrow(0, first, count); }};
+}
+
+class HealingRun {
+ public:
+  HealingRun(Communicator& comm, const HealingJob& job, const HealingObserver& observer,
+             PhaseClock& clock)
+      : comm_(comm),
+        job_(job),
+        observer_(observer),
+        clock_(clock),
+        samples_(microbatch_samples(job.fitted.ids.size(1))),
+        steps_(steps_per_epoch(job.fitted.ids.size(0), job.fitted.ids.size(1))) {}
+
+  HealingReport run();
+
+ private:
+  bool last() const { return comm_.rank() == comm_.size() - 1; }
+  /// What an interrupted run has found, as rank 0 sees it.
+  HealingReport found() const;
+  void load();
+  /// With updates that are zero.
+  void begin_anew();
+  void train_epoch(int64_t epoch);
+  /// That of the mean KL of a step of `tokens` at the last junction, of these windows.
+  at::Tensor gradient(const at::Tensor& x, std::span<const int64_t> windows, int64_t tokens) const;
+  double learning_rate(int64_t step) const;
+  double held_out_kl() const;
+  /// Puts the epoch into the journal, once all ranks have their sublayers there.
+  void keep(int64_t epoch, double kl);
+  void forget(int64_t epoch);
+
+  Communicator& comm_;
+  const HealingJob& job_;
+  const HealingObserver& observer_;
+  PhaseClock& clock_;
+  int64_t samples_;    ///< of a microbatch
+  int64_t steps_;      ///< of an epoch
+  double rate_ = 1.0;  ///< relative to that of the options
+  Stage stage_;
+  std::vector<SublayerUpdates> updates_;  ///< of the stage's sublayers
+  HeadWeights head_;                      ///< on the last rank, as the dense model's
+  at::Tensor dense_head_;
+};
+
+HealingReport HealingRun::found() const {
+  HealingReport report;
+  const auto whole = [&](int64_t epoch) {
+    for (int64_t s = 0; epoch > 0 && s < job_.output.num_sublayers(); ++s) {
+      if (!job_.journal.has(updates_entry(epoch, s))) return false;
+    }
+    return true;
+  };
+  while (job_.journal.has(epoch_entry(std::ssize(report.held_out_kl)))) {
+    const auto value = job_.journal.value(epoch_entry(std::ssize(report.held_out_kl)));
+    report.held_out_kl.push_back(value.at("kl").get<double>());
+  }
+  const auto last_epoch = [&] { return std::ssize(report.held_out_kl) - 1; };
+  while (last_epoch() > 0 && !whole(last_epoch())) report.held_out_kl.pop_back();
+  const int64_t epochs = gather_numbers(comm_, std::ssize(report.held_out_kl)).front();
+  report.held_out_kl.resize(static_cast<size_t>(epochs));
+  return report;
+}
+
+void HealingRun::load() {
+  const PhaseClock::Scope scope(clock_, "read");
+  stage_ = load_stage(job_.folded, job_.output, job_.shard, job_.shard.end_sublayer,
+                      job_.compute_dtype, job_.device);
+  if (!last()) return;
+  head_ = to_device(load_head(job_.folded, job_.output, job_.compute_dtype), job_.device);
+  const HeadWeights dense = load_head(job_.dense, job_.dense_config, job_.compute_dtype);
+  dense_head_ = to_device(dense.weight, job_.device);
+}
+
+void HealingRun::begin_anew() {
+  updates_.clear();
+  for (SublayerWeights& weights : stage_.sublayers) {
+    updates_.emplace_back(job_.output, weights);
+    updates_.back().attach_to(weights);
+  }
+}
+
+double HealingRun::learning_rate(int64_t step) const {
+  const auto all = static_cast<double>(steps_ * job_.options.epochs);
+  const double phase = std::numbers::pi * static_cast<double>(step) / all;
+  return rate_ * job_.options.update_learning_rate() * 0.5 * (1.0 + std::cos(phase));
+}
+
+at::Tensor HealingRun::gradient(const at::Tensor& x, std::span<const int64_t> windows,
+                                int64_t tokens) const {
+  const int64_t seqlen = x.size(1);
+  std::vector<at::Tensor> states;
+  for (const int64_t window : windows) {
+    const at::Tensor of_microbatch = job_.fitted.states(window / samples_);
+    states.push_back(of_microbatch.narrow(0, window % samples_ * seqlen, seqlen));
+  }
+  const TargetPredictions target{
+      dense_head_, to_device(at::cat(states), job_.device).to(dense_head_.scalar_type())};
+  return divergence_gradient(job_.output, head_, x, target).div_(static_cast<double>(tokens));
+}
+
+/// Step s takes the windows s, s + steps_, ...
+void HealingRun::train_epoch(int64_t epoch) {
+  const PhaseClock::Scope scope(clock_, "heal", fmt::format("epoch {}", epoch + 1));
+  for (int64_t step = 0; step < steps_; ++step) {
+    std::vector<int64_t> numbers;
+    for (int64_t w = step; w < job_.fitted.ids.size(0); w += steps_) numbers.push_back(w);
+    const at::Tensor windows = job_.fitted.ids.index_select(0, at::tensor(numbers, at::kLong));
+    const auto at_end = [&](const at::Tensor& x, int64_t first_window) {
+      const auto mine = std::span(numbers).subspan(static_cast<size_t>(first_window),
+                                                   static_cast<size_t>(x.size(0)));
+      return gradient(x, mine, windows.numel());
+    };
+    const auto add = [&](int64_t sublayer, const std::vector<at::Tensor>& gradients) {
+      updates_.at(static_cast<size_t>(sublayer - stage_.first_sublayer)).add(gradients);
+    };
+    const auto no_visit = [](int64_t, const at::Tensor&) {};
+    stream_gradients(
+        comm_, job_.output, stage_, {windows, at_end, job_.shard.checkpoints, nullptr, add},
+        nullptr, no_visit, [](int64_t) {}, clock_);
+    for (SublayerUpdates& updates : updates_) {
+      updates.step(learning_rate(epoch * steps_ + step));
+    }
+    observer_.tokens_seen(windows.numel());
+  }
+}
+
+double HealingRun::held_out_kl() const {
+  const PhaseClock::Scope scope(clock_, "heal", "held out");
+  Divergence sum;
+  int64_t microbatch = 0;
+  const auto visit = [&](int64_t junction, const at::Tensor& x) {
+    if (junction != job_.output.num_sublayers()) return;
+    const at::ScalarType dtype = head_.weight.scalar_type();
+    const int64_t begin = microbatch * samples_;
+    const at::Tensor ids = job_.held_out.ids.narrow(0, begin, x.size(0));
+    const at::Tensor states = to_device(job_.held_out.states(microbatch++), job_.device);
+    const ReferencePredictions dense{vocabulary_of(dense_head_), {states.to(dtype)}};
+    const at::Tensor mine = final_state(job_.output, head_, x.reshape({-1, x.size(-1)}), dtype);
+    const auto found = vocabulary_sums(vocabulary_of(head_.weight), {mine}, {ids}, &dense);
+    sum.kl += found.front().divergence->kl;
+    sum.tokens += found.front().divergence->tokens;
+  };
+  stream_through_stages(comm_, job_.output, stage_, job_.held_out.ids, visit, [](int64_t) {});
+  at::Tensor kl = at::zeros({1}, at::dtype(at::kDouble).device(job_.device));
+  if (last()) kl.fill_(sum.rounded_mean_kl());
+  comm_.broadcast(kl, comm_.size() - 1);
+  return kl.cpu().item<double>();
+}
+
+void HealingRun::forget(int64_t epoch) {
+  for (const SublayerWeights& weights : stage_.sublayers) {
+    const std::string entry = updates_entry(epoch, weights.sublayer);
+    if (job_.journal.has(entry)) job_.journal.remove(entry);
+  }
+}
+
+void HealingRun::keep(int64_t epoch, double kl) {
+  const PhaseClock::Scope scope(clock_, "journal");
+  for (size_t i = 0; epoch > 0 && i < updates_.size(); ++i) {
+    const std::string entry = updates_entry(epoch, stage_.sublayers[i].sublayer);
+    job_.journal.put(entry, updates_[i].state());
+  }
+  comm_.barrier();
+  if (comm_.rank() == 0) job_.journal.put_value(epoch_entry(epoch), {{"kl", kl}});
+  comm_.barrier();
+}
+
+HealingReport HealingRun::run() {
+  HealingReport report = found();
+  const auto trained = [&] { return std::ssize(report.held_out_kl) - 1; };
+  for (int64_t epoch = 0; epoch <= trained(); ++epoch) {
+    const double kl = report.held_out_kl[static_cast<size_t>(epoch)];
+    if (epoch > 0 && !(kl < report.held_out_kl.front())) rate_ *= kRateAfterWorse;
+    observer_.epoch_ended(epoch, kl, /*found=*/true);
+  }
+  observer_.tokens_seen(std::max<int64_t>(0, trained()) * job_.fitted.ids.numel());
+  if (trained() == job_.options.epochs) return report;
+  load();
+  begin_anew();
+  for (size_t i = 0; report.kept_epochs() > 0 && i < updates_.size(); ++i) {
+    const std::string entry = updates_entry(trained(), stage_.sublayers[i].sublayer);
+    updates_[i].restore(job_.journal.get(entry));
+  }
+  while (trained() < job_.options.epochs) {
+    const int64_t epoch = trained() + 1;
+    if (epoch > 0) train_epoch(epoch - 1);
+    const double kl = held_out_kl();
+    keep(epoch, kl);
+    report.held_out_kl.push_back(kl);
+    if (epoch > 1) forget(epoch - 1);
+    observer_.epoch_ended(epoch, kl, /*found=*/false);
+    if (epoch > 0 && report.kept_epochs() == 0) {
+      rate_ *= kRateAfterWorse;
+      begin_anew();
+    }
+  }
+  return report;
+}
+
+}  // namespace
+
+HealingReport heal_output(Communicator& comm, const HealingJob& job,
+                          const HealingObserver& observer, PhaseClock& clock) {
+  const c10::InferenceMode with_autograd(false);
+  const c10::NoGradGuard no_gradients;
+  return HealingRun(comm, job, observer, clock).run();
+}
+
+void write_healed(Communicator& comm, const HealingJob& job, const HealingReport& report,
+                  const std::filesystem::path& dir, const ShardLayout& layout) {
+  if (report.kept_epochs() > 0) {
+    std::set<std::string> names;
+    for (int64_t s = job.shard.first_sublayer; s < job.shard.end_sublayer; ++s) {
+      for (const StoredTensor& weight : updated_tensors(job.output, s)) names.insert(weight.name);
+    }
+    ShardWriter writer(dir, layout, names);
+    for (int64_t s = job.shard.first_sublayer; s < job.shard.end_sublayer; ++s) {
+      const auto stored = [&](const StoredTensor& tensor) {
+        return job.folded.get(tensor.name, tensor.shape);
+      };
+      const auto state = job.journal.get(updates_entry(report.kept_epochs(), s));
+      for (const auto& [name, tensor] : merged_weights(job.output, s, state, stored)) {
+        writer.write(name, tensor);
+      }
+    }
+    writer.finish();
+  }
+  comm.barrier();
+}
+
+}  // namespace dotresize
