@@ -1,4 +1,4 @@
-"""Heals an output of dotresize as a whole, where `heal` of a job goes layer by layer: LoRA (Hu et al., 2021) by PEFT, trained on
+"""Heals an output of dotresize for as many steps as you like, outside of a job: LoRA (Hu et al., 2021) by PEFT, trained on
 KL(dense || output) over windows of a token file, then merged into the weights.
 
     .venv/bin/python examples/heal_lora.py DENSE OUTPUT TOKENS.safetensors HEALED [--steps N] [--windows N] [--seqlen N] [--rank R] [--rate X]

@@ -159,11 +159,16 @@ TEST(Report, TellsTheErrorOfEachHealedLayerAndTheDivergenceAfterEachEpoch) {
   EXPECT_EQ(heal["epochs"], 3);
   EXPECT_EQ(heal["token_count"], 4096);
   EXPECT_EQ(heal["held_out_kl"], json({0.5, 0.25, 0.375}));
-  EXPECT_EQ(heal["kept_epochs"], 1);
+  EXPECT_EQ(heal["kept_epochs"], 2);
   EXPECT_EQ(heal["layers"], json::array({{{"name", "layers.0"},
                                           {"folded_error", 0.25},
                                           {"healed_error", 0.125},
                                           {"epochs", 3}}}));
+}
+
+TEST(Report, AnOutputThatHealingMadeWorseIsAsItWasFolded) {
+  EXPECT_EQ((HealingReport{{}, {0.5, 0.25, 0.5}}.kept_epochs()), 0);
+  EXPECT_EQ((HealingReport{{}, {0.5}}.kept_epochs()), 0);
 }
 
 TEST(Report, AStockOutputHasNoShortcuts) {

@@ -77,7 +77,7 @@ def test_an_allocation_is_better_than_uniform_widths_of_as_many_bytes(tmp_path):
     parts = [chosen[part] for part in ("of_junctions", "of_mlps", "of_values", "of_shortcuts")]
     assert sum(parts) == pytest.approx(chosen["predicted_kl"])
     ranks = [shortcut["rank"] for shortcut in reports[0]["shortcuts"]]
-    assert len(set(ranks)) > 3
+    assert len(set(ranks)) > 2, "each shortcut has its own, not d/32 = 8"
     tensors = load_file(next((tmp_path / "allocated").glob("*.safetensors")))
     stored = {name: len(tensor) for name, tensor in tensors.items() if name.endswith("_shortcut.A")}
     assert stored == {

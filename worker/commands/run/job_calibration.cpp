@@ -10,6 +10,7 @@
 #include "base/partial_path.h"
 #include "base/seconds_since.h"
 #include "job/model/model_size.h"
+#include "job/plan/healing.h"
 #include "job/plan/memory_estimate.h"
 #include "job/plan/traffic.h"
 #include "worker/calibration/allocate.h"
@@ -203,6 +204,23 @@ CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
   return calibration;
 }
 
+namespace {
+
+/// Until the end the layers; of the updates two epochs with both moments; the states before heads.
+int64_t healing_journal_bytes(const JobContext& run, const JobTokens& tokens) {
+  constexpr int64_t kUpdateBytes = 24;
+  int64_t updates = 0;
+  for (int64_t s = 0; s < run.config.num_sublayers(); ++s) {
+    updates += update_parameters(run.config, s);
+  }
+  return stored_parameters(run.config) * size_in_bytes(run.job.output_dtype) +
+         kUpdateBytes * updates +
+         tokens.healing->windows.numel() * run.config.hidden_size *
+             size_in_bytes(run.job.compute_dtype);
+}
+
+}  // namespace
+
 OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
   const fs::path dir = run.environment.output.journal();
   if (run.root()) {
@@ -213,9 +231,7 @@ OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
           tokens.evaluation->windows.numel() - evaluation_tokens_at_once(run.job, run.config);
       bytes += kept_states_bytes(run.config, run.job, more);
     }
-    if (run.job.healing) {  // whose layers the journal has until the end
-      bytes += stored_parameters(run.config) * size_in_bytes(run.job.output_dtype);
-    }
+    if (run.job.heals()) bytes += healing_journal_bytes(run, tokens);
     check_space(run.partial(), bytes);
   }
   return open_journal(run.comm, dir,
