@@ -26,7 +26,7 @@
 namespace dotresize {
 namespace {
 
-/// Of the epochs after one that was worse than none.
+/// Factor of the rate after an epoch that was worse than none.
 constexpr double kRateAfterWorse = 0.25;
 
 std::string updates_entry(int64_t epoch, int64_t sublayer) {

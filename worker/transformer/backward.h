@@ -30,7 +30,7 @@ SublayerGraph sublayer_graph(const ModelConfig& config, const SublayerWeights& w
 /// A and B of each linear layer that has an update, those of in_proj first.
 std::vector<at::Tensor> updates_of(const SublayerWeights& weights);
 
-/// Of a loss.
+/// Gradients of a loss.
 struct SublayerGradients {
   at::Tensor input;
   /// With respect to updates_of(); undefined if it is zero. Empty if none of them requires it.
