@@ -18,7 +18,7 @@ struct Healing {
   int64_t epochs = 3;              ///< of each
   double learning_rate = 3e-4;     ///< of the first step of a layer
 
-  /// Of an entry of a weight in the first step of the updates.
+  /// Rate of the updates in their first step, for an entry of a weight.
   double update_learning_rate() const { return learning_rate * 2.0 / 3.0; }
 };
 

@@ -100,8 +100,8 @@ struct Sizes {
   int64_t microbatch() const;
   int64_t graph_bytes(int64_t sublayer) const;
   /// Of the way back, beside these.
-  int64_t backward() const { return gradients() ? way_back(r.shard.checkpoints) : 0; }
-  int64_t way_back(Checkpoints checkpoints) const;
+  int64_t backward() const { return gradients() ? way_back() : 0; }
+  int64_t way_back() const;
 
   // Of the sublayers on this rank that may be cut, each with its features' Gram matrix.
   int64_t cut_at_once() const {
@@ -261,17 +261,17 @@ int64_t Sizes::graph_bytes(int64_t sublayer) const {
 /// Memory of the microbatches that are not back yet (Checkpoints); of a sublayer what its
 /// operations keep, and their gradients; and blocks of logits and probabilities, whose memory the
 /// allocator may not give to a sublayer.
-int64_t Sizes::way_back(Checkpoints checkpoints) const {
+int64_t Sizes::way_back() const {
   const int64_t behind = r.config.num_sublayers() - r.shard.end_sublayer;  // at most so many ranks
   const int64_t under_way = std::min<int64_t>({r.job.ranks, behind + 1, microbatches()});
   const int64_t sublayers = r.shard.end_sublayer - r.shard.first_sublayer;
   const int64_t transfers = r.job.ranks > 1 ? 2 * microbatch_stream() : 0;
   const int64_t rows = std::min(kGradientVocabularyRows, r.config.vocab_size);
   const int64_t loss = has_head() ? tokens() * (6 * rows + 4 * d) * kFloat : 0;
-  const bool stage = checkpoints == Checkpoints::kStage;
+  const bool stage = r.shard.checkpoints == Checkpoints::kStage;
   const int64_t inputs = stage ? under_way + sublayers + 1 : under_way * (sublayers + 1);
   int64_t graphs = 0;
-  if (checkpoints == Checkpoints::kNone) {
+  if (r.shard.checkpoints == Checkpoints::kNone) {
     for (int64_t s = r.shard.first_sublayer; s < r.shard.end_sublayer; ++s) {
       graphs += under_way * tokens() * graph_bytes(s);
     }
@@ -566,7 +566,7 @@ int64_t RankMemory::healing() const {
       s.has_head() ? 2 * config.vocab_size * s.d * s.compute_bytes + 2 * s.tokens() * rows * kFloat
                    : 0;
   const int64_t whole = weights * s.compute_bytes + 4 * kFloat * updates + heads + s.microbatch() +
-                        graph + s.way_back(shard.checkpoints);
+                        graph + s.way_back();
   return std::max(whole, layer_healing());
 }
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
@@ -51,6 +52,18 @@ TEST(MpiCommunicator, AllReducesToEverybody) {
   at::Tensor tensor = at::full({3}, comm.rank() + 1, at::kLong);
   comm.all_reduce_sum(tensor);
   EXPECT_TRUE(at::equal(tensor, at::full({3}, comm.size() * (comm.size() + 1) / 2, at::kLong)));
+}
+
+TEST(MpiCommunicator, ARankThatWaitsLeavesItsCore) {
+  MpiCommunicator comm(MPI_COMM_WORLD, wait_at_most(kTimeout));
+  const auto processor_s = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
+  comm.barrier();
+  const double before = processor_s();
+  const auto start = std::chrono::steady_clock::now();
+  if (comm.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(2));
+  comm.barrier();
+  const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(processor_s() - before, 0.3 * waited.count());
 }
 
 TEST(MpiCommunicator, LargeOperationsGiveWhatSmallOnesDo) {

@@ -63,7 +63,7 @@ def test_an_allocation_is_better_than_uniform_widths_of_as_many_bytes(tmp_path):
     reports = []
     for name, method in [("allocated", allocated), ("uniform", uniform)]:
         spec = size_job(tmp_path / name, method)
-        spec["calibration"]["samples"] = 16
+        spec["calibration"]["samples"] = 32  # of 16 most widths are 248 of 256, where ranks are 0 or 8
         spec["evaluation"] = {"tokens": str(evaluation)}
         reports.append(harness.run_to_report(spec, tmp_path))
     assert reports[0]["compressed"]["bytes"] == stored_bytes(tmp_path / "allocated")
@@ -77,7 +77,7 @@ def test_an_allocation_is_better_than_uniform_widths_of_as_many_bytes(tmp_path):
     parts = [chosen[part] for part in ("of_junctions", "of_mlps", "of_values", "of_shortcuts")]
     assert sum(parts) == pytest.approx(chosen["predicted_kl"])
     ranks = [shortcut["rank"] for shortcut in reports[0]["shortcuts"]]
-    assert len(set(ranks)) > 2, "each shortcut has its own, not d/32 = 8"
+    assert len(set(ranks)) > 3
     tensors = load_file(next((tmp_path / "allocated").glob("*.safetensors")))
     stored = {name: len(tensor) for name, tensor in tensors.items() if name.endswith("_shortcut.A")}
     assert stored == {

@@ -25,11 +25,17 @@ namespace dotresize {
 namespace {
 
 std::string tokens_entry(int64_t junction) { return fmt::format("token-rises-{}", junction); }
-/// The gradients of windows that the first round has not seen.
+/// Sum of the gradients of windows that the first round has not seen.
 std::string extension_entry(int64_t junction) {
   return fmt::format("metric-extension-{}", junction);
 }
 std::string ranks_entry(int64_t sublayer) { return fmt::format("rank-rises-{}", sublayer); }
+
+/// The matrix whose upper triangle this is.
+at::Tensor symmetric(const at::Tensor& matrix) {
+  const at::Tensor upper = matrix.triu();
+  return upper + upper.triu(1).t();
+}
 
 std::vector<double> numbers(const at::Tensor& tensor) {
   const at::Tensor kept = tensor.contiguous();
@@ -146,8 +152,7 @@ MetricBasis JunctionRises::basis(const std::string& entry) const {
 }
 
 at::Tensor JunctionRises::mean(const std::string& entry, const char* name) const {
-  const at::Tensor upper = load(entry).at(name).triu();
-  return (upper + upper.triu(1).t()) / static_cast<double>(dense_.windows.numel());
+  return symmetric(load(entry).at(name)) / static_cast<double>(dense_.windows.numel());
 }
 
 /// Spread evenly.
@@ -325,8 +330,7 @@ void JunctionRises::extend_metrics(const at::Tensor& windows, const std::vector<
     passes.first(group);
     passes.unload();
     for (StageJunction& junction : group.junctions) {
-      at::Tensor fisher = junction.first->tensors().at("fisher").triu();
-      fisher = fisher + fisher.triu(1).t();
+      at::Tensor fisher = symmetric(junction.first->tensors().at("fisher"));
       if (dense_.packs_sums()) fisher = fisher.to(at::kFloat);
       dense_.journal.put(
           extension_entry(junction.setup.junction),

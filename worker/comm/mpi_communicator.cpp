@@ -157,10 +157,12 @@ MpiCommunicator::MpiCommunicator(MPI_Comm parent, WaitLimit limit) : limit_(std:
 MpiCommunicator::~MpiCommunicator() { MPI_Comm_free(&comm_); }
 
 /// Processor time, since a look may lose its core. Looks that move nothing take about as long as
-/// the shortest one; on a fast core those that do take less than twice that.
+/// the shortest one; on a fast core those that do take less than twice that. The shortest one is
+/// forgotten little by little, so that a core that becomes slower does not look busy for ever.
 bool MpiCommunicator::has_moved(std::chrono::nanoseconds look) const {
-  shortest_look_ = std::min(shortest_look_, look);
-  return look > shortest_look_ * 3 / 2;
+  const std::chrono::duration<double, std::nano> time = look;
+  shortest_look_ = std::min(shortest_look_ * (1.0 + 1.0 / 1024.0), time);
+  return time > shortest_look_ * 1.5;
 }
 
 void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,

@@ -17,7 +17,7 @@ namespace dotresize {
 struct TokenWindows {
   at::Tensor windows;       ///< [samples, seqlen] int64
   std::string fingerprint;  ///< SHA-256 of the windows' ids
-  /// Of these among the windows that they are a part of; empty: they are all.
+  /// Numbers of the windows among those that they are a part of; empty: they are all.
   std::vector<int64_t> numbers = {};
 };
 

@@ -71,6 +71,11 @@ at::Tensor logits_of(const at::Tensor& states, const at::Tensor& rows) {
 
 }  // namespace
 
+Vocabulary vocabulary_of(const at::Tensor& head) {
+  return {head.size(0),
+          [head](int64_t first, int64_t count) { return head.narrow(0, first, count); }};
+}
+
 std::vector<at::Tensor> final_states(const ModelConfig& config, const HeadWeights& head,
                                      std::vector<at::Tensor> x, at::ScalarType dtype) {
   for (at::Tensor& batch : x) {
@@ -115,11 +120,8 @@ std::vector<EvaluationSums> vocabulary_sums(const Vocabulary& vocabulary,
 
 NegativeLogLikelihood window_nll(const ModelConfig& config, const HeadWeights& head,
                                  const at::Tensor& x, const at::Tensor& ids) {
-  const Vocabulary vocabulary{head.weight.size(0), [&](int64_t first, int64_t count) {
-                                return head.weight.narrow(0, first, count);
-                              }};
   const auto states = final_states(config, head, {x}, head.weight.scalar_type());
-  return vocabulary_sums(vocabulary, states, {ids}, nullptr).front().loss;
+  return vocabulary_sums(vocabulary_of(head.weight), states, {ids}, nullptr).front().loss;
 }
 
 }  // namespace dotresize

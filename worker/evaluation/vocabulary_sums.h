@@ -19,6 +19,9 @@ struct Vocabulary {
   std::function<at::Tensor(int64_t first, int64_t count)> rows;
 };
 
+/// All rows of a head [vocab, k_2L] that is in memory.
+Vocabulary vocabulary_of(const at::Tensor& head);
+
 /// The residual stream of microbatches at the last junction, x [batch, seqlen, k_2L] float32 each,
 /// after the last norm: what the head's rows are multiplied with, [batch · seqlen, k_2L] in
 /// `dtype`. Of the head only what comes before its matrix is read.

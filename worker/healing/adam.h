@@ -1,10 +1,20 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
 namespace dotresize {
 
-// Adam (Kingma and Ba, 2015), without weight decay.
-inline constexpr double kAdamBeta1 = 0.9;
-inline constexpr double kAdamBeta2 = 0.999;
-inline constexpr double kAdamEpsilon = 1e-8;
+/// Parameters with the moments of their gradients, all of one shape, float32.
+struct AdamState {
+  at::Tensor value;
+  at::Tensor first;
+  at::Tensor second;
+};
+
+/// A step of Adam (Kingma and Ba, 2015; β 0.9 and 0.999, ε 1e-8, no weight decay), in place.
+/// `steps`: this one included.
+void adam_step(AdamState& state, const at::Tensor& gradient, int64_t steps, double learning_rate);
 
 }  // namespace dotresize

@@ -34,11 +34,6 @@ std::string updates_entry(int64_t epoch, int64_t sublayer) {
 }
 std::string epoch_entry(int64_t epoch) { return fmt::format("updates-{}", epoch); }
 
-Vocabulary vocabulary_of(const at::Tensor& head) {
-  return {head.size(0),
-          [head](int64_t first, int64_t count) { return head.narrow(0, first, count); }};
-}
-
 class HealingRun {
  public:
   HealingRun(Communicator& comm, const HealingJob& job, const HealingObserver& observer,
@@ -60,7 +55,7 @@ class HealingRun {
   /// With updates that are zero.
   void begin_anew();
   void train_epoch(int64_t epoch);
-  /// That of the mean KL of a step of `tokens` at the last junction, of these windows.
+  /// Gradient at the last junction, of these windows, of the mean KL of a step of `tokens`.
   at::Tensor gradient(const at::Tensor& x, std::span<const int64_t> windows, int64_t tokens) const;
   double learning_rate(int64_t step) const;
   double held_out_kl() const;
@@ -77,7 +72,7 @@ class HealingRun {
   double rate_ = 1.0;  ///< relative to that of the options
   Stage stage_;
   std::vector<SublayerUpdates> updates_;  ///< of the stage's sublayers
-  HeadWeights head_;                      ///< on the last rank, as the dense model's
+  HeadWeights head_;                      ///< on the last rank, like the dense model's
   at::Tensor dense_head_;
 };
 

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "worker/healing/adam.h"
 #include "worker/maps/reproducible_sum.h"
 
 namespace dotresize {
+
 ShardedAdam::ShardedAdam(Communicator& comm, const std::vector<at::Tensor>& start)
     : comm_(comm), device_(start.at(0).device()) {
   for (const at::Tensor& parameter : start) {
@@ -39,15 +39,6 @@ at::Tensor ShardedAdam::largest(const std::vector<std::vector<at::Tensor>>& grad
   return std::get<0>(found.max(0)).cpu();
 }
 
-void ShardedAdam::update(Slice& slice, const at::Tensor& gradient, double learning_rate) const {
-  slice.first.mul_(kAdamBeta1).add_(gradient, 1.0 - kAdamBeta1);
-  slice.second.mul_(kAdamBeta2).addcmul_(gradient, gradient, 1.0 - kAdamBeta2);
-  const double first_scale = 1.0 - std::pow(kAdamBeta1, static_cast<double>(steps_));
-  const double second_scale = 1.0 - std::pow(kAdamBeta2, static_cast<double>(steps_));
-  const at::Tensor root = slice.second.div(second_scale).sqrt_().add_(kAdamEpsilon);
-  slice.value.addcdiv_(slice.first, root, -learning_rate / first_scale);
-}
-
 void ShardedAdam::step(const std::vector<std::vector<at::Tensor>>& gradients, int64_t summands,
                        double learning_rate) {
   ++steps_;
@@ -69,7 +60,7 @@ void ShardedAdam::step(const std::vector<std::vector<at::Tensor>>& gradients, in
       at::Tensor slice = slice_of(sum, rank);
       if (slice.numel() > 0) comm_.reduce_sum(slice, rank);
     }
-    update(slices_[p], slice_of(sum, comm_.rank()).to(at::kFloat), learning_rate);
+    adam_step(slices_[p], slice_of(sum, comm_.rank()).to(at::kFloat), steps_, learning_rate);
   }
 }
 

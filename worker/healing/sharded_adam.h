@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "worker/comm/communicator.h"
+#include "worker/healing/adam.h"
 
 namespace dotresize {
 
-/// Adam (Kingma and Ba, 2015; β 0.9 and 0.999, ε 1e-8, no weight decay) over tensors whose elements
-/// the ranks share: of each tensor a rank has a slice in float32, with both of its moments. All
-/// ranks' gradients are added up reproducibly (docs/method.md, "Moments"): the results do not
-/// depend on the number of ranks, bit by bit. Neither gradients nor parameters are kept in
-/// inference mode.
+/// Adam (adam.h) over tensors whose elements the ranks share: of each tensor a rank has a slice in
+/// float32, with both of its moments. All ranks' gradients are added up reproducibly
+/// (docs/method.md, "Moments"): the results do not depend on the number of ranks, bit by bit.
+/// Neither gradients nor parameters are kept in inference mode.
 class ShardedAdam {
  public:
   /// `start`: the parameters, of any floating dtype, the same on every rank.
@@ -29,23 +29,16 @@ class ShardedAdam {
   void write_to(const std::vector<at::Tensor>& weights);
 
  private:
-  struct Slice {
-    at::Tensor value;  ///< [n] float32, as the moments
-    at::Tensor first;
-    at::Tensor second;
-  };
-
   /// Elements [begin of the rank, begin of the next one) of `count`.
   int64_t begin_of(int rank, int64_t count) const { return count * rank / comm_.size(); }
   /// The slice of a rank of a contiguous tensor, [n].
   at::Tensor slice_of(const at::Tensor& tensor, int rank) const;
   /// The largest magnitude of each parameter's gradients, over all ranks' microbatches.
   at::Tensor largest(const std::vector<std::vector<at::Tensor>>& gradients);
-  void update(Slice& slice, const at::Tensor& gradient, double learning_rate) const;
 
   Communicator& comm_;
-  std::vector<Slice> slices_;
-  std::vector<int64_t> counts_;  ///< elements of each parameter
+  std::vector<AdamState> slices_;  ///< [n] of this rank, of each parameter
+  std::vector<int64_t> counts_;    ///< elements of each parameter
   at::Device device_;
   int64_t steps_ = 0;
 };

@@ -11,7 +11,6 @@
 
 #include "job/model/tensor_table.h"
 #include "job/plan/healing.h"
-#include "worker/healing/adam.h"
 
 namespace dotresize {
 namespace {
@@ -29,39 +28,36 @@ std::string value_name(size_t parameter) { return fmt::format("value-{}", parame
 std::string first_name(size_t parameter) { return fmt::format("first-{}", parameter); }
 std::string second_name(size_t parameter) { return fmt::format("second-{}", parameter); }
 
+template <class Weights>
+auto& linear_of(Weights& weights, const StoredTensor& weight) {
+  auto& linears = weight.role == TensorRole::kInProjWeight ? weights.in_proj : weights.out_proj;
+  return linears.at(weight.index);
+}
+
 }  // namespace
 
-SublayerUpdates::SublayerUpdates(const ModelConfig& config, const SublayerWeights& weights) {
-  const auto add = [&](const Linear& linear) {
-    const int64_t out = linear.weight.size(0);
-    const int64_t in = linear.weight.size(1);
+SublayerUpdates::SublayerUpdates(const ModelConfig& config, const SublayerWeights& weights)
+    : updated_(updated_tensors(config, weights.sublayer)) {
+  for (const StoredTensor& weight : updated_) {
+    const int64_t out = weight.shape.at(0);
+    const int64_t in = weight.shape.at(1);
     const int64_t rank = std::min({kUpdateRank, out, in});
-    const at::Device device = linear.weight.device();
-    const auto add_parameter = [&](const at::Tensor& value, double rate) {
-      const at::Tensor leaf = value.to(device).detach().requires_grad_();
+    const auto add = [&](const at::Tensor& value, double rate) {
+      const at::Tensor leaf = value.to(linear_of(weights, weight).weight.device()).requires_grad_();
       const auto zero = [&] { return at::zeros_like(leaf.detach()); };
-      parameters_.push_back({leaf, zero(), zero(), zero(), rate});
+      parameters_.push_back({{leaf, zero(), zero()}, zero(), rate});
     };
-    add_parameter(random_factor(weights.sublayer, parameters_.size() / 2, rank, in), 1.0);
-    add_parameter(at::zeros({out, rank}, at::kFloat),
-                  std::sqrt(static_cast<double>(in) / static_cast<double>(rank)));
-  };
-  const bool mixture = config.is_mixture(weights.sublayer);
-  for (size_t i = mixture ? 1 : 0; i < weights.in_proj.size(); ++i) {
-    updated_in_proj_.push_back(i);
-    add(weights.in_proj[i]);
+    add(random_factor(weights.sublayer, parameters_.size() / 2, rank, in), 1.0);
+    add(at::zeros({out, rank}, at::kFloat),
+        std::sqrt(static_cast<double>(in) / static_cast<double>(rank)));
   }
-  for (const Linear& linear : weights.out_proj) add(linear);
 }
 
 void SublayerUpdates::attach_to(SublayerWeights& weights) const {
-  auto next = parameters_.begin();
-  const auto attach = [&](Linear& linear) {
-    linear.update = {next->value, (next + 1)->value};
-    next += 2;
-  };
-  for (const size_t i : updated_in_proj_) attach(weights.in_proj.at(i));
-  for (Linear& linear : weights.out_proj) attach(linear);
+  for (size_t i = 0; i < updated_.size(); ++i) {
+    linear_of(weights, updated_[i]).update = {parameters_[2 * i].adam.value,
+                                              parameters_[2 * i + 1].adam.value};
+  }
 }
 
 void SublayerUpdates::add(const std::vector<at::Tensor>& gradients) {
@@ -73,19 +69,11 @@ void SublayerUpdates::add(const std::vector<at::Tensor>& gradients) {
 void SublayerUpdates::step(double learning_rate) {
   const c10::NoGradGuard no_gradients;
   ++steps_;
-  const auto steps = static_cast<double>(steps_);
-  const double first_bias = 1.0 - std::pow(kAdamBeta1, steps);
-  const double second_bias = 1.0 - std::pow(kAdamBeta2, steps);
   for (Parameter& parameter : parameters_) {
-    const at::Tensor& g = parameter.gradient;
-    if (!std::isfinite(g.sum(at::kDouble).item<double>())) {
+    if (!std::isfinite(parameter.gradient.sum(at::kDouble).item<double>())) {
       throw std::runtime_error("the gradients are not finite");
     }
-    parameter.first.mul_(kAdamBeta1).add_(g, 1.0 - kAdamBeta1);
-    parameter.second.mul_(kAdamBeta2).addcmul_(g, g, 1.0 - kAdamBeta2);
-    const at::Tensor scale = (parameter.second / second_bias).sqrt_().add_(kAdamEpsilon);
-    const double rate = learning_rate * parameter.rate / first_bias;
-    parameter.value.addcdiv_(parameter.first, scale, -rate);
+    adam_step(parameter.adam, parameter.gradient, steps_, learning_rate * parameter.rate);
     parameter.gradient.zero_();
   }
 }
@@ -93,9 +81,9 @@ void SublayerUpdates::step(double learning_rate) {
 std::map<std::string, at::Tensor> SublayerUpdates::state() const {
   std::map<std::string, at::Tensor> state = {{"steps", at::scalar_tensor(steps_, at::kLong)}};
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    state[value_name(i)] = parameters_[i].value.detach().cpu();
-    state[first_name(i)] = parameters_[i].first.cpu();
-    state[second_name(i)] = parameters_[i].second.cpu();
+    state[value_name(i)] = parameters_[i].adam.value.detach().cpu();
+    state[first_name(i)] = parameters_[i].adam.first.cpu();
+    state[second_name(i)] = parameters_[i].adam.second.cpu();
   }
   return state;
 }
@@ -104,9 +92,9 @@ void SublayerUpdates::restore(const std::map<std::string, at::Tensor>& state) {
   const c10::NoGradGuard no_gradients;
   steps_ = state.at("steps").item<int64_t>();
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    parameters_[i].value.copy_(state.at(value_name(i)));
-    parameters_[i].first.copy_(state.at(first_name(i)));
-    parameters_[i].second.copy_(state.at(second_name(i)));
+    parameters_[i].adam.value.copy_(state.at(value_name(i)));
+    parameters_[i].adam.first.copy_(state.at(first_name(i)));
+    parameters_[i].adam.second.copy_(state.at(second_name(i)));
   }
 }
 

@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "job/model/model_config.h"
+#include "job/model/tensor_table.h"
+#include "worker/healing/adam.h"
 #include "worker/transformer/weights.h"
 
 namespace dotresize {
 
-/// Updates B·A of the weights of a sublayer (Hu et al., 2022, "LoRA"), and the state of Adam
-/// (Kingma and Ba, 2015; β 0.9 and 0.999, ε 1e-8, no weight decay), all float32. All weights of
-/// in_proj and out_proj have one, but for the router of a mixture. Objects are made outside of
-/// inference mode.
+/// Updates B·A of the weights of a sublayer (Hu et al., 2022, "LoRA") that updated_tensors() names,
+/// and their Adam. Objects are made outside of inference mode.
 class SublayerUpdates {
  public:
   /// B is zero. A is random, of variance 1/in, and depends on the sublayer and the weight alone.
@@ -30,21 +30,19 @@ class SublayerUpdates {
   /// at sqrt(in/rank) times it. Throws std::runtime_error if a gradient is not finite.
   void step(double learning_rate);
 
-  /// What a job needs to go on, on the CPU.
+  /// Values, moments and the number of steps, on the CPU.
   std::map<std::string, at::Tensor> state() const;
   void restore(const std::map<std::string, at::Tensor>& state);
 
  private:
   struct Parameter {
-    at::Tensor value;     ///< requires its gradient
+    AdamState adam;       ///< its value requires a gradient
     at::Tensor gradient;  ///< of the step so far
-    at::Tensor first;     ///< moments
-    at::Tensor second;
-    double rate = 1.0;  ///< relative to A's
+    double rate = 1.0;    ///< relative to A's
   };
 
-  std::vector<size_t> updated_in_proj_;
-  std::vector<Parameter> parameters_;  ///< A and B of each weight, in_proj first
+  std::vector<StoredTensor> updated_;
+  std::vector<Parameter> parameters_;  ///< A and B of each of these
   int64_t steps_ = 0;
 };
 

@@ -13,7 +13,7 @@
 namespace dotresize {
 namespace {
 
-/// Of the input, and of these leaves. The graph may be asked again.
+/// Gradients of the input and of these leaves. The graph may be asked again.
 std::vector<at::Tensor> gradients_in(const SublayerGraph& graph,
                                      const std::vector<at::Tensor>& leaves, const at::Tensor& g) {
   std::vector<at::Tensor> inputs = {graph.input};

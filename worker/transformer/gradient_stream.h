@@ -19,7 +19,7 @@ struct LossOfWindows {
   /// The gradient at the last junction of the windows from the one of this number on; last rank
   /// only.
   LastGradient gradient;
-  // Selects what a stage keeps of a microbatch under way. It changes no bit of a result.
+  /// Selects what a stage keeps of a microbatch under way. It changes no bit of a result.
   Checkpoints checkpoints = Checkpoints::kSublayers;
   /// With Checkpoints::kStage: called with x of each junction when it is computed again. May be
   /// null.

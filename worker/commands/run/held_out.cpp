@@ -14,6 +14,18 @@ namespace {
 
 constexpr int64_t kOneIn = 8;
 
+/// Its tokens are not among those that the job counts.
+CheckpointEvaluation evaluation_of(const JobContext& run, const CheckpointReader& reader,
+                                   const ModelConfig& config, const at::Tensor& windows) {
+  return {.reader = reader,
+          .config = config,
+          .windows = windows,
+          .compute_dtype = run.compute_dtype(),
+          .device = run.environment.device.device,
+          .tokens_at_once = evaluation_tokens_at_once(run.job, run.config),
+          .tokens_seen = [](int64_t) {}};
+}
+
 }  // namespace
 
 SplitWindows split_windows(const at::Tensor& all) {
@@ -40,35 +52,28 @@ std::optional<TokenWindows> take_held_out(const ResolvedJob& job, TokenWindows& 
   return TokenWindows{split.held_out, "held-out", std::move(split.held_out_numbers)};
 }
 
+void keep_dense_states(JobContext& run, const at::Tensor& windows, KeptStates& states) {
+  if (states.complete(count_microbatches(windows))) return;
+  CheckpointEvaluation dense = evaluation_of(run, run.source, run.config, windows);
+  dense.keep = [&](int64_t first, const std::vector<at::Tensor>& of_microbatches) {
+    states.put(first, of_microbatches);
+  };
+  evaluate_checkpoint(run.comm, dense);
+}
+
 HeldOutDivergence::HeldOutDivergence(JobContext& run, const TokenWindows& windows, Journal& journal)
     : run_(run), windows_(windows), states_(journal, dense_states_entry(windows)) {
-  if (states_.complete(count_microbatches(windows_.windows))) return;
   const PhaseClock::Scope scope(run_.clock, "check");
-  CheckpointEvaluation dense = evaluation(run_.source, run_.config);
-  dense.keep = [&](int64_t first, const std::vector<at::Tensor>& states) {
-    states_.put(first, states);
-  };
-  evaluate_checkpoint(run_.comm, dense);
+  keep_dense_states(run_, windows_.windows, states_);
 }
 
 double HeldOutDivergence::of(const CheckpointReader& reader, const ModelConfig& config) {
   const PhaseClock::Scope scope(run_.clock, "check");
   const EvaluatedReference reference{run_.source, run_.config,
                                      [&](int64_t microbatch) { return states_.get(microbatch); }};
-  CheckpointEvaluation compared = evaluation(reader, config);
+  CheckpointEvaluation compared = evaluation_of(run_, reader, config, windows_.windows);
   compared.reference = &reference;
   return evaluate_checkpoint(run_.comm, compared).divergence->rounded_mean_kl();
-}
-
-CheckpointEvaluation HeldOutDivergence::evaluation(const CheckpointReader& reader,
-                                                   const ModelConfig& config) const {
-  return {.reader = reader,
-          .config = config,
-          .windows = windows_.windows,
-          .compute_dtype = run_.compute_dtype(),
-          .device = run_.environment.device.device,
-          .tokens_at_once = evaluation_tokens_at_once(run_.job, run_.config),
-          .tokens_seen = [](int64_t) {}};
 }
 
 }  // namespace dotresize

@@ -27,6 +27,10 @@ SplitWindows split_windows(const at::Tensor& all);
 /// job with a single window has none: it is checked with that one.
 std::optional<TokenWindows> take_held_out(const ResolvedJob& job, TokenWindows& calibration);
 
+/// Takes the dense model through the windows, unless `states` has its final states of them.
+/// Collective.
+void keep_dense_states(JobContext& run, const at::Tensor& windows, KeptStates& states);
+
 /// How far models are from the dense one over these windows.
 class HeldOutDivergence {
  public:
@@ -38,8 +42,6 @@ class HeldOutDivergence {
   double of(const CheckpointReader& reader, const ModelConfig& config);
 
  private:
-  CheckpointEvaluation evaluation(const CheckpointReader& reader, const ModelConfig& config) const;
-
   JobContext& run_;
   const TokenWindows& windows_;
   KeptStates states_;

@@ -4,34 +4,19 @@
 
 #include <utility>
 
-#include "job/plan/memory_estimate.h"
 #include "worker/commands/kept_states.h"
 #include "worker/commands/run/held_out.h"
 #include "worker/commands/run/resume.h"
 #include "worker/healing/heal_layers.h"
 #include "worker/healing/heal_output.h"
-#include "worker/transformer/microbatches.h"
 
 namespace dotresize {
 namespace {
 
-/// Takes the dense model through the windows, unless the journal has its final states. Collective.
 void keep_dense_states(JobContext& run, const TokenWindows& windows, Journal& journal) {
-  KeptStates states(journal, dense_states_entry(windows));
-  if (states.complete(count_microbatches(windows.windows))) return;
   const PhaseClock::Scope scope(run.clock, "heal", "dense");
-  evaluate_checkpoint(run.comm,
-                      {.reader = run.source,
-                       .config = run.config,
-                       .windows = windows.windows,
-                       .compute_dtype = run.compute_dtype(),
-                       .device = run.environment.device.device,
-                       .tokens_at_once = evaluation_tokens_at_once(run.job, run.config),
-                       .tokens_seen = [](int64_t) {},
-                       .keep =
-                           [&](int64_t first, const std::vector<at::Tensor>& of_microbatches) {
-                             states.put(first, of_microbatches);
-                           }});
+  KeptStates states(journal, dense_states_entry(windows));
+  keep_dense_states(run, windows.windows, states);
 }
 
 void tell(const HealedLayerReport& layer, bool found) {
