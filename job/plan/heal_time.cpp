@@ -60,7 +60,8 @@ PhaseTimes JobTime::heal_layers(const ModelConfig& output) const {
 }
 
 /// The dense model's final states; then the stages of the output forward and back, of a step as
-/// many microbatches as fill the pipeline only in part.
+/// many microbatches as fill the pipeline only in part. On CPUs those at work have the cores of the
+/// others.
 PhaseTimes JobTime::heal_updates(const ModelConfig& output) const {
   const Healing& healing = *job_.healing;
   const int64_t windows = healing.samples.value_or(expected_samples(job_));
@@ -68,9 +69,11 @@ PhaseTimes JobTime::heal_updates(const ModelConfig& output) const {
   const double epochs = number(healing.epochs);
   const double step_tokens = number(windows_per_step(fitted, seqlen()) * seqlen());
   const double at_once = std::max(1.0, step_tokens / microbatch_tokens());
-  const double filling = (at_once + ranks() - 1.0) / at_once;
+  const double filling =
+      (at_once + ranks() - 1.0) / (rates_.cuda ? at_once : std::max(at_once, ranks()));
   const double trained = epochs * number(fitted * seqlen());
-  const double held_out = (epochs + 1.0) * number((windows - fitted) * seqlen());
+  const double held_out =
+      (epochs + 1.0 + number(kLessUpdates.size())) * number((windows - fitted) * seqlen());
   const double steps = epochs * number(steps_per_epoch(fitted, seqlen()));
   const auto forward_of = [&](const ModelConfig& model, int64_t sublayer, double tokens) {
     return forward(model, sublayer, widths_of(model, sublayer), tokens);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -24,6 +25,14 @@ struct Healing {
 
 /// Rank of an update, unless its matrix is smaller.
 inline constexpr int64_t kUpdateRank = 64;
+
+/// Share of the text's own tokens in what the updated output learns to predict; the rest is what
+/// the dense model predicts.
+inline constexpr double kLabelShare = 0.1;
+
+/// Shares of the updates that are tried after all of them, one after the other while less is
+/// better.
+inline constexpr std::array<double, 3> kLessUpdates = {0.75, 0.5, 0.25};
 
 /// The number of windows that are fitted to; the others are held out (an eighth, at least one).
 inline int64_t fitted_windows(int64_t windows) {

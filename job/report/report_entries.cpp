@@ -169,15 +169,10 @@ HealedLayerReport healed_layer_report_from_json(const json& object) {
           object.at("epochs")};
 }
 
-int64_t HealingReport::kept_epochs() const {
-  if (held_out_kl.empty()) return 0;
-  return held_out_kl.back() < held_out_kl.front() ? std::ssize(held_out_kl) - 1 : 0;
-}
-
 json to_json(const HealingReport& healing) {
   json object = {{"layers", json::array()},
                  {"held_out_kl", healing.held_out_kl},
-                 {"kept_epochs", healing.kept_epochs()}};
+                 {"update_share", healing.update_share}};
   for (const HealedLayerReport& layer : healing.layers) object["layers"].push_back(to_json(layer));
   return object;
 }
@@ -188,6 +183,7 @@ HealingReport healing_report_from_json(const json& object) {
     healing.layers.push_back(healed_layer_report_from_json(layer));
   }
   object.at("held_out_kl").get_to(healing.held_out_kl);
+  healing.update_share = object.at("update_share");
   return healing;
 }
 

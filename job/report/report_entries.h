@@ -107,12 +107,9 @@ HealedLayerReport healed_layer_report_from_json(const nlohmann::json& object);
 struct HealingReport {
   std::vector<HealedLayerReport> layers;
   /// KL from the dense model on the held-out windows, in nats a token: of the output with these
-  /// layers, and after each epoch.
+  /// layers, after each epoch of updates, and with the share of them that was taken.
   std::vector<double> held_out_kl;
-
-  /// The epochs after which the weights were taken: all; or 0, and the folded ones stay, if it is
-  /// no less after the last one than before.
-  int64_t kept_epochs() const;
+  double update_share = 0.0;  ///< of the trained updates; 0: they would have made it worse
 };
 
 /// Part of `heal` in report.json.

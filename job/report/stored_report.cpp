@@ -33,7 +33,7 @@ StoredReport parse_report(const std::string& text, const std::string& origin) {
     report.shortcuts = entries(document, "shortcuts", shortcut_report_from_json);
     report.mlps = entries(document, "mlps", mlp_report_from_json);
     report.attentions = entries(document, "attentions", attention_report_from_json);
-    if (document.contains("heal") && document.at("heal").contains("held_out_kl")) {
+    if (document.contains("heal") && document.at("heal").contains("update_share")) {
       report.healing = healing_report_from_json(document.at("heal"));
     }
     report.ranks = entries(document, "ranks", rank_report_from_json);

@@ -46,7 +46,8 @@ Report example_report(const std::string& name) {
   report.mlps = {{"layers.0.mlp", 640, 768, 0.001, 0}};
   report.job.healing = Healing{};
   report.healing = HealingReport{{{"layers.0", 0.25, 0.125, 3}, {"layers.1", 0.5, 0.5, 0}},
-                                 {0.5, 0.25, 0.125, 0.25}};
+                                 {0.5, 0.375, 0.25, 0.25, 0.125},
+                                 0.75};
   report.dense = {1000, 2000, 26.03};
   report.compressed = {800, 1600, 29.05, 0.125, 0.75};
   report.ranks = {{0, "host", 0, 6, {{"forward", 1.5}, {"sinkhorn", 0.5}}, 1 << 30},

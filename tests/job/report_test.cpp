@@ -152,23 +152,18 @@ TEST(Report, TellsTheErrorOfEachHealedLayerAndTheDivergenceAfterEachEpoch) {
   Report report = example();
   EXPECT_FALSE(json::parse(report_to_json(report)).contains("heal"));
   report.job.healing = Healing{.samples = 64};
-  report.healing = HealingReport{{{"layers.0", 0.25, 0.125, 3}}, {0.5, 0.25, 0.375}};
+  report.healing = HealingReport{{{"layers.0", 0.25, 0.125, 3}}, {0.5, 0.375, 0.25}, 0.75};
   report.healing_tokens = 4096;
   const json heal = json::parse(report_to_json(report))["heal"];
   EXPECT_EQ(heal["samples"], 64);
   EXPECT_EQ(heal["epochs"], 3);
   EXPECT_EQ(heal["token_count"], 4096);
-  EXPECT_EQ(heal["held_out_kl"], json({0.5, 0.25, 0.375}));
-  EXPECT_EQ(heal["kept_epochs"], 2);
+  EXPECT_EQ(heal["held_out_kl"], json({0.5, 0.375, 0.25}));
+  EXPECT_EQ(heal["update_share"], 0.75);
   EXPECT_EQ(heal["layers"], json::array({{{"name", "layers.0"},
                                           {"folded_error", 0.25},
                                           {"healed_error", 0.125},
                                           {"epochs", 3}}}));
-}
-
-TEST(Report, AnOutputThatHealingMadeWorseIsAsItWasFolded) {
-  EXPECT_EQ((HealingReport{{}, {0.5, 0.25, 0.5}}.kept_epochs()), 0);
-  EXPECT_EQ((HealingReport{{}, {0.5}}.kept_epochs()), 0);
 }
 
 TEST(Report, AStockOutputHasNoShortcuts) {

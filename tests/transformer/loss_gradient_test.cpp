@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "job/plan/block_sizes.h"
 #include "tests/transformer/whole_model.h"
@@ -46,6 +47,18 @@ class LossGradient : public ::testing::Test {
     return loss_gradient(config_, head_, x_, uniforms);
   }
 
+  /// found: [entries of x], of which `i` is compared.
+  void expect_slope(const at::Tensor& found, int64_t i, const std::function<double()>& loss) {
+    const at::Tensor at_start = x_.clone();
+    constexpr double kStep = 1e-2;
+    x_.view(-1)[i] += kStep;
+    const double above = loss();
+    x_.view(-1)[i] -= 2 * kStep;
+    const double below = loss();
+    x_ = at_start;
+    EXPECT_NEAR(found[i].item<double>(), (above - below) / (2 * kStep), 2e-3);
+  }
+
   static constexpr int64_t kVocabulary = 2 * kGradientVocabularyRows + 100;
   const c10::InferenceMode with_autograd_{false};
   const c10::NoGradGuard until_it_is_needed_;
@@ -62,7 +75,7 @@ TEST_F(LossGradient, BeyondAllSumsTheLastTokenIsDrawn) {
   EXPECT_LT(largest_difference(gradient(uniforms), gradient(drawn)), 1e-5);
 }
 
-/// Labels are those whose sums exceed the numbers. Slopes are taken in steps of one channel.
+/// Labels are those whose sums exceed the numbers.
 TEST_F(LossGradient, IsTheSlopeOfTheLossOfTheDrawnLabels) {
   const at::Tensor uniforms = at::tensor({0.0, 0.3, 0.5, 0.7, 0.9, 0.999999}, at::kDouble);
   const at::Tensor labels = (probabilities().cumsum(1) <= uniforms.unsqueeze(1)).sum(1);
@@ -71,16 +84,26 @@ TEST_F(LossGradient, IsTheSlopeOfTheLossOfTheDrawnLabels) {
     return -probabilities().log().gather(1, labels.unsqueeze(1)).sum().item<double>();
   };
   const at::Tensor found = gradient(uniforms).view(-1);
-  for (const int64_t i : {0, 13, 47}) {
-    const at::Tensor at_start = x_.clone();
-    constexpr double kStep = 1e-2;
-    x_.view(-1)[i] += kStep;
-    const double above = loss();
-    x_.view(-1)[i] -= 2 * kStep;
-    const double below = loss();
-    x_ = at_start;
-    EXPECT_NEAR(found[i].item<double>(), (above - below) / (2 * kStep), 2e-3);
-  }
+  for (const int64_t i : {0, 13, 47}) expect_slope(found, i, loss);
+}
+
+/// Of a head of another width. The second token has no label.
+TEST_F(LossGradient, OfADistillationIsTheSlopeOfTheDivergenceAndTheLabels) {
+  constexpr double kShare = 0.25;
+  const at::Tensor target_head = at::randn({kVocabulary, 5}, at::kFloat);
+  const at::Tensor states = at::randn({6, 5}, at::kFloat);
+  const at::Tensor labels = at::tensor({7, -1, 0, 3000, 4195, 2048}, at::kLong);
+  const at::Tensor q = at::linear(states, target_head).to(at::kDouble).softmax(1);
+  const at::Tensor share = labels.ge(0).to(at::kDouble) * kShare;
+  const auto loss = [&] {
+    const at::Tensor log_p = probabilities().log();
+    const at::Tensor kl = (q * (q.log() - log_p)).sum(1);
+    const at::Tensor nll = -log_p.gather(1, labels.clamp_min(0).unsqueeze(1)).squeeze(1);
+    return ((1 - share) * kl + share * nll).sum().item<double>();
+  };
+  const at::Tensor found =
+      distillation_gradient(config_, head_, x_, {target_head, states, labels, kShare}).view(-1);
+  for (const int64_t i : {2, 11, 30}) expect_slope(found, i, loss);
 }
 
 }  // namespace

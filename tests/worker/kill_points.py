@@ -1,6 +1,6 @@
 """Kills jobs at random points, damages their journals, resumes them and compares the models.
 
-    tests/worker/kill_points.py [--seed N] [--first N] [--points N]
+    tests/worker/kill_points.py [--seed N] [--first N] [--points N] [--schedule NAME]
 
 Not a part of the tests: some minutes of two cores. Exit code 1 if a model differs, a job does not
 go on, or what the journal held was computed again.
@@ -25,18 +25,24 @@ SCHEDULES = {
     "own": ("original", {"width": 160}),
     "shared by all": ("original", {"width": 160, "map_sharing": "model"}),
     "token_parallel": ("compressed", {"width": 160}),
+    "healed": ("original", {"width": 160}),
 }
+HEAL = {"epochs": 2, "learning_rate": 0.0002}
 METHODS = ["magnitude", "dotresize", "slicegpt", "pca_dotresize"]
 RANKS = [1, 2, 3, 8]
+# Entries of the journal that are waited for; the more, the later.
+WAITS = [0, 1, 2, 3, 5, 8, 12, 16, 20, 24]
+WAITS_IF_HEALED = [20, 30, 34, 38, 42, 46, 50, 54]
 THREADS = [1, 2]
 DISK_MIB = 64
 
 
 def job(output, schedule, name):
     activations, method = SCHEDULES[schedule]
-    return harness.job(
+    spec = harness.job(
         output, method={"name": name, **method}, samples=16, activations=activations, evaluate=False
     )
+    return {**spec, "heal": HEAL} if schedule == "healed" else spec
 
 
 @functools.cache
@@ -87,13 +93,14 @@ def damage(random_, journal):
 
 
 def unfinished_entries(journal, damaged):
-    """Those of junctions that have not all of theirs."""
+    """Those of junctions that have not all of theirs; those of healing, of which one damaged takes the later ones with it."""
     names = interrupted.entries(journal) - damaged
+    of_healing = {name for name in names if name.startswith(("healed-", "healing-", "updates-"))}
     of_junctions = {name for name in names if name.startswith(("map-", "shared-", "junction-"))}
     numbers = {name.split("-")[1] for name in interrupted.solved(journal) - damaged}
     shared = any(name.startswith("shared-") for name in names | damaged)
     finished = numbers if shared else {n for n in numbers if f"map-{n}" not in damaged}
-    return {name for name in of_junctions if name.split("-")[1] not in finished}
+    return of_healing | {name for name in of_junctions if name.split("-")[1] not in finished}
 
 
 @contextlib.contextmanager
@@ -114,17 +121,16 @@ def fill(disk):
 
 
 class Point:
-    def __init__(self, random_, kinds):
+    def __init__(self, random_, kinds, schedules):
         self.random = random_
-        self.schedule = random_.choice(list(SCHEDULES))
+        self.schedule = random_.choice(schedules)
         self.method = random_.choice(METHODS)
         self.kind = random_.choice(kinds)
         self.in_groups = random_.random() < 0.7
         # A decomposition's rounding depends on the threads of the run that begins the journal.
         self.threads = random_.choice(THREADS)
         self.reference = (self.schedule, self.method, self.threads)
-        # Entries of the journal that are waited for; the more, the later.
-        self.wait = random_.choice([0, 1, 2, 3, 5, 8, 12, 16, 20, 24])
+        self.wait = random_.choice(WAITS_IF_HEALED if self.schedule == "healed" else WAITS)
         self.delay = random_.uniform(0, 0.1)
         self.interruptions = random_.choice([1, 1, 2])
         self.tried = []  # ranks × threads of each run
@@ -195,14 +201,16 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--points", type=int, default=40)
     parser.add_argument("--first", type=int, default=0, help="number of the first point")
+    parser.add_argument("--schedule", choices=SCHEDULES, help="default: any")
     options = parser.parse_args()
+    schedules = [options.schedule] if options.schedule else list(SCHEDULES)
     kinds = interrupted.KILLS + (["full disk"] if os.geteuid() == 0 else [])
     failed = killed = 0
     row = "{:>5}  {:14}  {:13}  {:12}  {:>7}  {:>7}  {:24}  {}"
     columns = ["point", "schedule", "method", "kill", "entries", "damaged", "ranks x threads"]
     print(row.format(*columns, "result"))
     for number in range(options.first, options.first + options.points):
-        point = Point(random.Random(f"{options.seed}-{number}"), kinds)
+        point = Point(random.Random(f"{options.seed}-{number}"), kinds, schedules)
         entries = point.wait
         with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
             disk = pathlib.Path(directory)

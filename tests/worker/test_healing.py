@@ -76,7 +76,8 @@ def test_zero_epochs_leave_every_byte(outcome):
 def test_what_got_worse_keeps_its_folded_weights(outcome):
     shards, report, _ = outcome('{"epochs": 2, "learning_rate": 0.1}')
     assert shards == outcome()[0]
-    assert report["heal"]["kept_epochs"] == 0
+    assert report["heal"]["update_share"] == 0
+    assert report["heal"]["held_out_kl"][-1] == report["heal"]["held_out_kl"][0]
     assert all(layer["epochs"] == 0 for layer in layers(report))
     assert total(report, "healed_error") == total(report, "folded_error")
 
@@ -89,7 +90,7 @@ def test_errors_on_held_out_windows_fall(method, outcome):
     assert [layer["name"] for layer in layers(report)] == [f"layers.{layer}" for layer in range(LAYERS)]
     assert all(layer["healed_error"] <= layer["folded_error"] for layer in layers(report))
     assert total(report, "healed_error") < (1 - FALLS[method] / 2) * total(report, "folded_error")
-    assert len(report["heal"]["held_out_kl"]) == 3, "of 1024 tokens: whether it falls is chance"
+    assert len(report["heal"]["held_out_kl"]) == 4, "of 1024 tokens: whether it falls is chance"
 
 
 @all_cases
@@ -102,7 +103,7 @@ def test_sums_of_several_microbatches_do_not_depend_on_the_ranks(ranks, outcome,
     shards, alone, _ = outcome(heal, "compressed", harness.CALIBRATION, 56)
     assert harness.shard_hashes(tmp_path / "out") == shards
     assert report["heal"] == alone["heal"]
-    assert report["heal"]["kept_epochs"] == 1, "so many tokens are enough"
+    assert report["heal"]["update_share"] > 0, "so many tokens are enough"
 
 
 def wait_for(running, journal, entry):
@@ -134,7 +135,7 @@ def test_a_killed_job_goes_on(entry, victim, ranks, ranks_after, threads_after, 
     epochs = [line.endswith(", by an earlier run") for line in done.stderr.splitlines() if line.startswith("KL ")]
     assert len(epochs) == 3 and epochs[0] == entry.startswith("updates")
     shards, report, _ = outcome(TWO_EPOCHS)
-    assert report["heal"]["kept_epochs"] == 2
+    assert report["heal"]["update_share"] > 0
     assert harness.shard_hashes(tmp_path / "out") == shards
 
 
@@ -190,9 +191,10 @@ class Update(torch.nn.Module):
         self.A = torch.nn.Parameter(torch.randn(rank, width, generator=generator) / width**0.5)
         self.B = torch.nn.Parameter(torch.zeros(out, rank))
         self.rates = (1.0, (width / rank) ** 0.5)
+        self.share = 1.0
 
     def forward(self, weight):
-        return weight + self.B @ self.A
+        return weight + self.share * self.B @ self.A
 
 
 def with_updates(model):
@@ -210,23 +212,54 @@ def with_updates(model):
     return updates
 
 
+def log_predictions(model, window):
+    return model(window[None]).logits[0].log_softmax(-1)
+
+
 def divergence(model, dense, window):
     """KL of each position."""
-    ours, theirs = (each(window[None]).logits[0].log_softmax(-1) for each in (model, dense))
-    return kl_div(ours, theirs.detach(), reduction="none", log_target=True).sum(-1)
+    theirs = log_predictions(dense, window).detach()
+    return kl_div(log_predictions(model, window), theirs, reduction="none", log_target=True).sum(-1)
+
+
+def loss(model, dense, window):
+    """Of each position: of all but the last one a tenth is the loss of the text's next token."""
+    kl = divergence(model, dense, window)
+    nll = -log_predictions(model, window)[:-1].gather(1, window[1:, None])[:, 0]
+    return torch.cat([0.9 * kl[:-1] + 0.1 * nll, kl[-1:]])
+
+
+def take_share(dense, model, held_out, updates, before):
+    """Of the updates, of which less is tried while it loses less on the held-out window."""
+    shares, losses = [1.0, 0.75, 0.5, 0.25], []
+    for share in shares:
+        for update in updates:
+            update.share = share
+        losses.append(loss(model, dense, held_out)[:-1].mean().item())
+        if len(losses) > 1 and losses[-1] >= losses[-2]:
+            losses.pop()
+            break
+    taken = shares[len(losses) - 1] if losses[-1] < before else 0.0
+    for update in updates:
+        update.share = taken
+    return taken
 
 
 def train_updates(dense, model, windows, held_out, rate):
-    """One epoch, which is one step: these are 1024 tokens. Returns the KL on the held-out window before and after."""
+    """One epoch, which is one step: these are 1024 tokens. Returns the share of the updates that is taken, and the KL on the
+    held-out window before, after the epoch and with that share."""
     updates = with_updates(model)
     groups = [(value, of_rate) for update in updates for value, of_rate in zip((update.A, update.B), update.rates)]
     adam = torch.optim.Adam([{"params": [value], "lr": rate} for value, _ in groups])
+    before = loss(model, dense, held_out)[:-1].mean().item()
     kl = [divergence(model, dense, held_out)[:-1].mean().item()]
     for group, (_, of_rate) in zip(adam.param_groups, groups):
         group["lr"] = rate * of_rate
-    torch.stack([divergence(model, dense, window).mean() for window in windows]).mean().backward()
+    torch.stack([loss(model, dense, window).mean() for window in windows]).mean().backward()
     adam.step()
-    return [*kl, divergence(model, dense, held_out)[:-1].mean().item()]
+    kl.append(divergence(model, dense, held_out)[:-1].mean().item())
+    share = take_share(dense, model, held_out, updates, before)
+    return share, [*kl, divergence(model, dense, held_out)[:-1].mean().item()]
 
 
 def weights_of(model):
@@ -249,7 +282,7 @@ def test_the_steps_are_those_of_torch(tokens, outcome):
     before = copy.deepcopy(weights_of(wanted))
     batches = microbatches(tokens)
     errors = distil(dense, wanted, batches, RATE)
-    kl = train_updates(dense, wanted, [window for batch in batches[:-1] for window in batch], batches[-1][0], RATE * 2 / 3)
+    share, kl = train_updates(dense, wanted, [window for batch in batches[:-1] for window in batch], batches[-1][0], RATE * 2 / 3)
     _, report, healed = outcome(HEAL)
     found = weights_of(load(healed))
 
@@ -257,7 +290,7 @@ def test_the_steps_are_those_of_torch(tokens, outcome):
     for (folded, healed_error), layer in zip(errors, layers(report)):
         assert layer["folded_error"] == pytest.approx(folded, rel=1e-4)
         assert layer["healed_error"] == pytest.approx(min(folded, healed_error), rel=1e-4)
-    assert report["heal"]["kept_epochs"] == 1
+    assert report["heal"]["update_share"] == share > 0
     assert report["heal"]["held_out_kl"] == pytest.approx(kl, rel=2e-3)
     for name, weight in weights_of(wanted).items():
         assert (found[name] - weight).norm() <= 0.02 * (weight - before[name]).norm(), name

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "worker/maps/scoped_threads.h"
 #include "worker/maps/spectrum.h"
 #include "worker/maps/spreading.h"
 #include "worker/transformer/stream_guard.h"
@@ -28,7 +29,7 @@ bool is_mapped(const CalibrationJob& job, int64_t junction) {
 Alignment align_maps(const CalibrationJob& job, const JunctionMap& in, const JunctionMap& out,
                      int64_t rank, PhaseClock& clock) {
   const PhaseClock::Scope scope(clock, "align");
-  const DecompositionThreads threads(job.map.decomposition_threads);
+  const ScopedThreads threads(job.map.decomposition_threads);
   const at::Tensor M_out = out.M.to(at::kDouble);
   Alignment found = in.oblique ? align_oblique(in.to(at::kDouble), M_out, rank, job.map.svd_driver)
                                : align(in.M.to(at::kDouble), M_out, rank, job.map.svd_driver);
@@ -74,7 +75,7 @@ AlignedMaps::AlignedMaps(Communicator& comm, const CalibrationJob& job, PhaseClo
   comm.barrier();
   if (!stock) return;
   const PhaseClock::Scope scope(clock, "align");
-  const DecompositionThreads threads(job.map.decomposition_threads);
+  const ScopedThreads threads(job.map.decomposition_threads);
   rotation_.R = stock_rotation(tied_norm);
 }
 
@@ -128,7 +129,7 @@ void AlignedMaps::write_alignments(const RankShard& shard) {
 JunctionMap AlignedMaps::map() const {
   if (!is_mapped(job_, junction_)) return whole_;
   const PhaseClock::Scope scope(clock_, "align");
-  const DecompositionThreads threads(job_.map.decomposition_threads);
+  const ScopedThreads threads(job_.map.decomposition_threads);
   return rotated().to(job_.fold_dtype);
 }
 
@@ -162,7 +163,7 @@ void AlignedMaps::turn_to_whole(int64_t sublayer) {
 void AlignedMaps::next() {
   const int64_t sublayer = junction_;
   const PhaseClock::Scope scope(clock_, "align");
-  const DecompositionThreads threads(job_.map.decomposition_threads);
+  const ScopedThreads threads(job_.map.decomposition_threads);
   rotation_.A.reset();
   rotation_.B.reset();
   if (job_.shares_map(sublayer)) {

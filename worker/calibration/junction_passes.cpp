@@ -10,6 +10,7 @@
 #include "worker/calibration/reason.h"
 #include "worker/kernels/l1_cost.h"
 #include "worker/maps/metric.h"
+#include "worker/maps/scoped_threads.h"
 
 namespace dotresize {
 namespace {
@@ -137,7 +138,7 @@ DecomposedJunction::DecomposedJunction(const JunctionSetup& setup, int64_t token
 }
 
 void DecomposedJunction::decompose() {
-  const DecompositionThreads threads(setup_.map.decomposition_threads);
+  const ScopedThreads threads(setup_.map.decomposition_threads);
   gram_.div_(static_cast<double>(tokens_));
   if (setup_.map.oblique()) {
     factor_ = metric_factor(fisher_.div_(static_cast<double>(tokens_)));
@@ -291,7 +292,7 @@ MapDiagnostics FirstPass::describe(MapDiagnostics shared, const at::Tensor& M,
                                    const CostPrecision& precision) && {
   gram_.mirror();
   at_junction(setup_, "eigen", [&] {
-    const DecompositionThreads threads(setup_.map.decomposition_threads);
+    const ScopedThreads threads(setup_.map.decomposition_threads);
     const at::Tensor eigenvalues = spectrum(gram_.gram);
     shared.effective_rank = effective_rank(eigenvalues);
     shared.spectrum = energy_over_rank(eigenvalues);

@@ -17,6 +17,7 @@
 #include "worker/calibration/statistics.h"
 #include "worker/maps/metric.h"
 #include "worker/maps/predicted_rise.h"
+#include "worker/maps/scoped_threads.h"
 #include "worker/maps/shortcut_rise.h"
 #include "worker/maps/spectrum.h"
 #include "worker/transformer/weights.h"
@@ -210,7 +211,7 @@ at::Tensor JunctionRises::rises(int64_t junction) const {
 }
 
 void JunctionRises::write_rises() {
-  const DecompositionThreads threads(dense_.map.decomposition_threads);
+  const ScopedThreads threads(dense_.map.decomposition_threads);
   for (const int64_t junction : mine_) {
     if (!lacks_rises(junction)) continue;
     const PhaseClock::Scope scope(clock_, "solve", junction_name(junction));
@@ -231,7 +232,7 @@ std::vector<std::vector<double>> JunctionRises::read_rises() const {
 void JunctionRises::write_ranks(const PredictedRises& rises) {
   const Allocation chosen = allocate_jointly(dense_.config, job_, rises);
   const std::vector<int64_t> ranks = possible_shortcut_ranks(job_.hidden_size);
-  const DecompositionThreads threads(dense_.map.decomposition_threads);
+  const ScopedThreads threads(dense_.map.decomposition_threads);
   std::optional<std::pair<int64_t, JunctionMap>> last;  // which the next shortcut begins with
   for (const int64_t junction : mine_) {
     if (!lacks_ranks(junction)) continue;

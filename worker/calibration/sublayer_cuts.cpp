@@ -25,6 +25,7 @@
 #include "worker/maps/feature_removal.h"
 #include "worker/maps/metric.h"
 #include "worker/maps/moments.h"
+#include "worker/maps/scoped_threads.h"
 #include "worker/maps/spectrum.h"
 #include "worker/maps/value_removal.h"
 #include "worker/transformer/forward.h"
@@ -249,7 +250,7 @@ at::Tensor SublayerCuts::metric_of(SublayerSums& sums) const {
 void SublayerCuts::for_each_out_proj(
     SublayerSums& sums,
     const std::function<void(at::Tensor, const at::Tensor&, const at::Tensor&)>& visit) const {
-  const DecompositionThreads threads(job_.map.decomposition_threads);
+  const ScopedThreads threads(job_.map.decomposition_threads);
   const at::Tensor metric = metric_of(sums);
   for (const StoredTensor& stored : sublayer_tensors(job_.config, sums.sublayer)) {
     if (stored.role != TensorRole::kOutProjWeight) continue;

@@ -70,6 +70,16 @@ void for_each_piece(const at::Tensor& tensor, const Piece& piece) {
   } while (offset < bytes);
 }
 
+/// Looks that may move bytes of the tensor, if there is one: more than it has fragments, on a rank
+/// that passes them on to others. Whatever looks like more on a busy machine has moved nothing.
+int64_t most_moves(const at::Tensor& tensor) {
+  constexpr int64_t kFragmentBytes = int64_t{32} << 10;
+  constexpr int64_t kPassedOn = 8;
+  constexpr int64_t kOthers = 1000;
+  const size_t bytes = tensor.defined() ? tensor.nbytes() : 0;
+  return kOthers + kPassedOn * static_cast<int64_t>(bytes) / kFragmentBytes;
+}
+
 /// A collective operation: start(pointer, bytes, request) for a piece of the tensor at a time.
 template <typename Start>
 void complete(const MpiCommunicator& comm, const at::Tensor& tensor, const std::string& operation,
@@ -157,12 +167,10 @@ MpiCommunicator::MpiCommunicator(MPI_Comm parent, WaitLimit limit) : limit_(std:
 MpiCommunicator::~MpiCommunicator() { MPI_Comm_free(&comm_); }
 
 /// Processor time, since a look may lose its core. Looks that move nothing take about as long as
-/// the shortest one; on a fast core those that do take less than twice that. The shortest one is
-/// forgotten little by little, so that a core that becomes slower does not look busy for ever.
+/// the shortest one; on a fast core those that do take less than twice that.
 bool MpiCommunicator::has_moved(std::chrono::nanoseconds look) const {
-  const std::chrono::duration<double, std::nano> time = look;
-  shortest_look_ = std::min(shortest_look_ * (1.0 + 1.0 / 1024.0), time);
-  return time > shortest_look_ * 1.5;
+  shortest_look_ = std::min(shortest_look_, look);
+  return look > shortest_look_ * 3 / 2;
 }
 
 void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,
@@ -171,14 +179,16 @@ void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,
   auto pause = std::chrono::microseconds(0);
   int at_once = kLooksAtOnce;
   bool after_pause = false;
+  int64_t moves_left = most_moves(tensor);
   for (int done = 0;;) {
     const std::chrono::nanoseconds before_look = processor_time();
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), operation);
     if (done != 0) return;
     const bool moved = has_moved(processor_time() - before_look);
-    if (!std::exchange(after_pause, false) && moved) {
+    if (!std::exchange(after_pause, false) && moved && moves_left > 0) {
       pause = std::chrono::microseconds(0);
       at_once = kLooksAtOnce;
+      --moves_left;
     }
     if (const std::string reason = limit_(operation, start); !reason.empty()) {
       keep_forever(tensor);

@@ -52,7 +52,7 @@ class MpiCommunicator final : public Communicator {
   WaitLimit limit_;
   int rank_ = 0;
   int size_ = 1;
-  mutable std::chrono::duration<double, std::nano> shortest_look_{1e9};  ///< of late
+  mutable std::chrono::nanoseconds shortest_look_ = std::chrono::nanoseconds::max();
 };
 
 }  // namespace dotresize

@@ -14,6 +14,10 @@ struct NegativeLogLikelihood {
   double perplexity() const;
 };
 
+/// To four significant digits: what processes with other numbers of threads round differently
+/// decides nothing. 0 if it is not positive.
+double rounded_nats(double value);
+
 /// How far a model's predictions are from those of a reference with the same vocabulary.
 struct Divergence {
   double kl = 0.0;       ///< Σ KL(reference ‖ model) over the predicted tokens, in nats
@@ -21,9 +25,7 @@ struct Divergence {
   int64_t tokens = 0;    ///< predicted tokens
 
   double mean_kl() const { return kl / static_cast<double>(tokens); }
-  /// To four significant digits: what processes with other numbers of threads round differently
-  /// decides nothing. 0 if it is not positive.
-  double rounded_mean_kl() const;
+  double rounded_mean_kl() const { return rounded_nats(mean_kl()); }
   /// In [0, 1].
   double agreement() const { return static_cast<double>(agreeing) / static_cast<double>(tokens); }
 };

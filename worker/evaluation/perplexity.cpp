@@ -170,8 +170,7 @@ EvaluationSums EvaluationRound::run(WholeModelTokens& tokens) {
 
 }  // namespace
 
-double Divergence::rounded_mean_kl() const {
-  const double value = mean_kl();
+double rounded_nats(double value) {
   if (!(value > 0.0)) return 0.0;
   const double unit = std::pow(10.0, std::floor(std::log10(value)) - 3.0);
   return std::round(value / unit) * unit;

@@ -18,6 +18,7 @@
 #include "job/plan/token_windows.h"
 #include "worker/evaluation/vocabulary_sums.h"
 #include "worker/healing/sublayer_updates.h"
+#include "worker/maps/scoped_threads.h"
 #include "worker/transformer/forward.h"
 #include "worker/transformer/gradient_stream.h"
 #include "worker/transformer/load.h"
@@ -26,13 +27,24 @@
 namespace dotresize {
 namespace {
 
-/// Factor of the rate after an epoch that was worse than none.
-constexpr double kRateAfterWorse = 0.25;
+constexpr char kShareEntry[] = "updates-share";
 
 std::string updates_entry(int64_t epoch, int64_t sublayer) {
   return fmt::format("updates-{}-{}", epoch, sublayer);
 }
 std::string epoch_entry(int64_t epoch) { return fmt::format("updates-{}", epoch); }
+
+/// What held-out windows say, in nats a token.
+struct HeldOutLoss {
+  double kl = 0.0;
+  double loss = 0.0;  ///< what the updates are trained to lessen
+};
+
+/// Of windows [n, seqlen] int64 the token behind each one, [n · seqlen]; -1 at the end of a window.
+at::Tensor next_tokens(const at::Tensor& windows) {
+  const at::Tensor none = at::full({windows.size(0), 1}, -1, at::kLong);
+  return at::cat({windows.slice(1, 1), none}, 1).flatten();
+}
 
 class HealingRun {
  public:
@@ -48,75 +60,81 @@ class HealingRun {
   HealingReport run();
 
  private:
+  /// Ranks wait for each other if a step has fewer windows than there are stages: those at work may
+  /// have the cores of the others. 0: no more than now.
+  int threads() const;
   bool last() const { return comm_.rank() == comm_.size() - 1; }
-  /// What an interrupted run has found, as rank 0 sees it.
-  HealingReport found() const;
+  /// What an interrupted run has found after its epochs, as rank 0 sees it.
+  std::vector<HeldOutLoss> found() const;
   void load();
-  /// With updates that are zero.
-  void begin_anew();
   void train_epoch(int64_t epoch);
-  /// Gradient at the last junction, of these windows, of the mean KL of a step of `tokens`.
+  /// Gradient at the last junction, of these windows, of the mean loss of a step of `tokens`.
   at::Tensor gradient(const at::Tensor& x, std::span<const int64_t> windows, int64_t tokens) const;
   double learning_rate(int64_t step) const;
-  double held_out_kl() const;
+  HeldOutLoss held_out() const;
   /// Puts the epoch into the journal, once all ranks have their sublayers there.
-  void keep(int64_t epoch, double kl);
+  void keep(int64_t epoch, const HeldOutLoss& found);
   void forget(int64_t epoch);
+  /// The epochs that are missing.
+  void train(std::vector<HeldOutLoss>& losses);
+  /// Puts the share of the updates with which the held-out windows lose least into the journal.
+  void choose_share(const std::vector<HeldOutLoss>& losses);
 
   Communicator& comm_;
   const HealingJob& job_;
   const HealingObserver& observer_;
   PhaseClock& clock_;
-  int64_t samples_;    ///< of a microbatch
-  int64_t steps_;      ///< of an epoch
-  double rate_ = 1.0;  ///< relative to that of the options
+  int64_t samples_;  ///< of a microbatch
+  int64_t steps_;    ///< of an epoch
   Stage stage_;
   std::vector<SublayerUpdates> updates_;  ///< of the stage's sublayers
   HeadWeights head_;                      ///< on the last rank, like the dense model's
   at::Tensor dense_head_;
 };
 
-HealingReport HealingRun::found() const {
-  HealingReport report;
+std::vector<HeldOutLoss> HealingRun::found() const {
+  std::vector<HeldOutLoss> losses;
   const auto whole = [&](int64_t epoch) {
     for (int64_t s = 0; epoch > 0 && s < job_.output.num_sublayers(); ++s) {
       if (!job_.journal.has(updates_entry(epoch, s))) return false;
     }
     return true;
   };
-  while (job_.journal.has(epoch_entry(std::ssize(report.held_out_kl)))) {
-    const auto value = job_.journal.value(epoch_entry(std::ssize(report.held_out_kl)));
-    report.held_out_kl.push_back(value.at("kl").get<double>());
+  while (job_.journal.has(epoch_entry(std::ssize(losses)))) {
+    const auto value = job_.journal.value(epoch_entry(std::ssize(losses)));
+    losses.push_back({value.at("kl"), value.at("loss")});
   }
-  const auto last_epoch = [&] { return std::ssize(report.held_out_kl) - 1; };
-  while (last_epoch() > 0 && !whole(last_epoch())) report.held_out_kl.pop_back();
-  const int64_t epochs = gather_numbers(comm_, std::ssize(report.held_out_kl)).front();
-  report.held_out_kl.resize(static_cast<size_t>(epochs));
-  return report;
+  while (std::ssize(losses) > 1 && !whole(std::ssize(losses) - 1)) losses.pop_back();
+  const int64_t epochs = gather_numbers(comm_, std::ssize(losses)).front();
+  losses.resize(static_cast<size_t>(epochs));
+  return losses;
+}
+
+int HealingRun::threads() const {
+  const int64_t windows = windows_per_step(job_.fitted.ids.size(0), job_.fitted.ids.size(1));
+  const int64_t at_work = std::min<int64_t>(comm_.size(), windows);
+  const int threads = job_.cores / static_cast<int>(at_work);
+  return threads > at::get_num_threads() ? threads : 0;
 }
 
 void HealingRun::load() {
   const PhaseClock::Scope scope(clock_, "read");
   stage_ = load_stage(job_.folded, job_.output, job_.shard, job_.shard.end_sublayer,
                       job_.compute_dtype, job_.device);
+  for (SublayerWeights& weights : stage_.sublayers) {
+    updates_.emplace_back(job_.output, weights);
+    updates_.back().attach_to(weights);
+  }
   if (!last()) return;
   head_ = to_device(load_head(job_.folded, job_.output, job_.compute_dtype), job_.device);
   const HeadWeights dense = load_head(job_.dense, job_.dense_config, job_.compute_dtype);
   dense_head_ = to_device(dense.weight, job_.device);
 }
 
-void HealingRun::begin_anew() {
-  updates_.clear();
-  for (SublayerWeights& weights : stage_.sublayers) {
-    updates_.emplace_back(job_.output, weights);
-    updates_.back().attach_to(weights);
-  }
-}
-
 double HealingRun::learning_rate(int64_t step) const {
   const auto all = static_cast<double>(steps_ * job_.options.epochs);
   const double phase = std::numbers::pi * static_cast<double>(step) / all;
-  return rate_ * job_.options.update_learning_rate() * 0.5 * (1.0 + std::cos(phase));
+  return job_.options.update_learning_rate() * 0.5 * (1.0 + std::cos(phase));
 }
 
 at::Tensor HealingRun::gradient(const at::Tensor& x, std::span<const int64_t> windows,
@@ -128,8 +146,12 @@ at::Tensor HealingRun::gradient(const at::Tensor& x, std::span<const int64_t> wi
     states.push_back(of_microbatch.narrow(0, window % samples_ * seqlen, seqlen));
   }
   const TargetPredictions target{
-      dense_head_, to_device(at::cat(states), job_.device).to(dense_head_.scalar_type())};
-  return divergence_gradient(job_.output, head_, x, target).div_(static_cast<double>(tokens));
+      dense_head_, to_device(at::cat(states), job_.device).to(dense_head_.scalar_type()),
+      to_device(next_tokens(job_.fitted.ids.index_select(
+                    0, at::tensor(at::IntArrayRef(windows.data(), windows.size()), at::kLong))),
+                job_.device),
+      kLabelShare};
+  return distillation_gradient(job_.output, head_, x, target).div_(static_cast<double>(tokens));
 }
 
 /// Step s takes the windows s, s + steps_, ...
@@ -154,13 +176,14 @@ void HealingRun::train_epoch(int64_t epoch) {
     for (SublayerUpdates& updates : updates_) {
       updates.step(learning_rate(epoch * steps_ + step));
     }
-    observer_.tokens_seen(windows.numel());
+    observer_.tokens_seen(windows.numel() * job_.output.num_layers);
   }
 }
 
-double HealingRun::held_out_kl() const {
+HeldOutLoss HealingRun::held_out() const {
   const PhaseClock::Scope scope(clock_, "heal", "held out");
-  Divergence sum;
+  Divergence divergence;
+  NegativeLogLikelihood text;
   int64_t microbatch = 0;
   const auto visit = [&](int64_t junction, const at::Tensor& x) {
     if (junction != job_.output.num_sublayers()) return;
@@ -171,14 +194,21 @@ double HealingRun::held_out_kl() const {
     const ReferencePredictions dense{vocabulary_of(dense_head_), {states.to(dtype)}};
     const at::Tensor mine = final_state(job_.output, head_, x.reshape({-1, x.size(-1)}), dtype);
     const auto found = vocabulary_sums(vocabulary_of(head_.weight), {mine}, {ids}, &dense);
-    sum.kl += found.front().divergence->kl;
-    sum.tokens += found.front().divergence->tokens;
+    divergence.kl += found.front().divergence->kl;
+    divergence.tokens += found.front().divergence->tokens;
+    text.nll += found.front().loss.nll;
+    text.tokens += found.front().loss.tokens;
   };
   stream_through_stages(comm_, job_.output, stage_, job_.held_out.ids, visit, [](int64_t) {});
-  at::Tensor kl = at::zeros({1}, at::dtype(at::kDouble).device(job_.device));
-  if (last()) kl.fill_(sum.rounded_mean_kl());
-  comm_.broadcast(kl, comm_.size() - 1);
-  return kl.cpu().item<double>();
+  at::Tensor found = at::zeros({2}, at::dtype(at::kDouble).device(job_.device));
+  if (last()) {
+    found[0] = divergence.rounded_mean_kl();
+    const double nll = text.nll / static_cast<double>(text.tokens);
+    found[1] = rounded_nats((1.0 - kLabelShare) * divergence.mean_kl() + kLabelShare * nll);
+  }
+  comm_.broadcast(found, comm_.size() - 1);
+  found = found.cpu();
+  return {found[0].item<double>(), found[1].item<double>()};
 }
 
 void HealingRun::forget(int64_t epoch) {
@@ -188,46 +218,78 @@ void HealingRun::forget(int64_t epoch) {
   }
 }
 
-void HealingRun::keep(int64_t epoch, double kl) {
+void HealingRun::keep(int64_t epoch, const HeldOutLoss& found) {
   const PhaseClock::Scope scope(clock_, "journal");
   for (size_t i = 0; epoch > 0 && i < updates_.size(); ++i) {
     const std::string entry = updates_entry(epoch, stage_.sublayers[i].sublayer);
     job_.journal.put(entry, updates_[i].state());
   }
   comm_.barrier();
-  if (comm_.rank() == 0) job_.journal.put_value(epoch_entry(epoch), {{"kl", kl}});
+  if (comm_.rank() == 0) {
+    job_.journal.put_value(epoch_entry(epoch), {{"kl", found.kl}, {"loss", found.loss}});
+  }
   comm_.barrier();
 }
 
-HealingReport HealingRun::run() {
-  HealingReport report = found();
-  const auto trained = [&] { return std::ssize(report.held_out_kl) - 1; };
-  for (int64_t epoch = 0; epoch <= trained(); ++epoch) {
-    const double kl = report.held_out_kl[static_cast<size_t>(epoch)];
-    if (epoch > 0 && !(kl < report.held_out_kl.front())) rate_ *= kRateAfterWorse;
-    observer_.epoch_ended(epoch, kl, /*found=*/true);
-  }
-  observer_.tokens_seen(std::max<int64_t>(0, trained()) * job_.fitted.ids.numel());
-  if (trained() == job_.options.epochs) return report;
+void HealingRun::train(std::vector<HeldOutLoss>& losses) {
+  const auto trained = [&] { return std::ssize(losses) - 1; };
   load();
-  begin_anew();
-  for (size_t i = 0; report.kept_epochs() > 0 && i < updates_.size(); ++i) {
+  for (size_t i = 0; trained() > 0 && i < updates_.size(); ++i) {
     const std::string entry = updates_entry(trained(), stage_.sublayers[i].sublayer);
     updates_[i].restore(job_.journal.get(entry));
   }
   while (trained() < job_.options.epochs) {
     const int64_t epoch = trained() + 1;
     if (epoch > 0) train_epoch(epoch - 1);
-    const double kl = held_out_kl();
-    keep(epoch, kl);
-    report.held_out_kl.push_back(kl);
+    losses.push_back(held_out());
+    keep(epoch, losses.back());
     if (epoch > 1) forget(epoch - 1);
-    observer_.epoch_ended(epoch, kl, /*found=*/false);
-    if (epoch > 0 && report.kept_epochs() == 0) {
-      rate_ *= kRateAfterWorse;
-      begin_anew();
-    }
+    observer_.epoch_ended(epoch, losses.back().kl, /*found=*/false);
   }
+}
+
+void HealingRun::choose_share(const std::vector<HeldOutLoss>& losses) {
+  double taken = 1.0;
+  HeldOutLoss least = losses.back();
+  for (const double share : kLessUpdates) {
+    for (size_t i = 0; i < updates_.size(); ++i) {
+      updates_[i].attach_share_to(stage_.sublayers[i], share);
+    }
+    const HeldOutLoss found = held_out();
+    if (!(found.loss < least.loss)) break;
+    taken = share;
+    least = found;
+  }
+  if (!(least.loss < losses.front().loss)) {
+    taken = 0.0;
+    least = losses.front();
+  }
+  if (comm_.rank() == 0) {
+    job_.journal.put_value(kShareEntry, {{"share", taken}, {"kl", least.kl}});
+  }
+  comm_.barrier();
+}
+
+HealingReport HealingRun::run() {
+  std::vector<HeldOutLoss> losses = found();
+  for (size_t epoch = 0; epoch < losses.size(); ++epoch) {
+    observer_.epoch_ended(static_cast<int64_t>(epoch), losses[epoch].kl, /*found=*/true);
+  }
+  if (losses.size() > 1) {
+    const int64_t tokens = (std::ssize(losses) - 1) * job_.fitted.ids.numel();
+    observer_.tokens_seen(tokens * job_.output.num_layers);
+  }
+  const int64_t chosen = job_.journal.has(kShareEntry) ? 1 : 0;
+  if (gather_numbers(comm_, chosen).front() == 0) {
+    const ScopedThreads of_ranks_at_work(threads());
+    train(losses);
+    choose_share(losses);
+  }
+  HealingReport report;
+  for (const HeldOutLoss& loss : losses) report.held_out_kl.push_back(loss.kl);
+  const nlohmann::json taken = job_.journal.value(kShareEntry);
+  report.held_out_kl.push_back(taken.at("kl"));
+  report.update_share = taken.at("share");
   return report;
 }
 
@@ -242,7 +304,7 @@ HealingReport heal_output(Communicator& comm, const HealingJob& job,
 
 void write_healed(Communicator& comm, const HealingJob& job, const HealingReport& report,
                   const std::filesystem::path& dir, const ShardLayout& layout) {
-  if (report.kept_epochs() > 0) {
+  if (report.update_share > 0.0) {
     std::set<std::string> names;
     for (int64_t s = job.shard.first_sublayer; s < job.shard.end_sublayer; ++s) {
       for (const StoredTensor& weight : updated_tensors(job.output, s)) names.insert(weight.name);
@@ -252,8 +314,9 @@ void write_healed(Communicator& comm, const HealingJob& job, const HealingReport
       const auto stored = [&](const StoredTensor& tensor) {
         return job.folded.get(tensor.name, tensor.shape);
       };
-      const auto state = job.journal.get(updates_entry(report.kept_epochs(), s));
-      for (const auto& [name, tensor] : merged_weights(job.output, s, state, stored)) {
+      const auto state = job.journal.get(updates_entry(job.options.epochs, s));
+      for (const auto& [name, tensor] :
+           merged_weights(job.output, s, state, report.update_share, stored)) {
         writer.write(name, tensor);
       }
     }

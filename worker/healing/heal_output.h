@@ -38,10 +38,11 @@ struct HealingJob {
   Healing options;
   at::ScalarType compute_dtype;
   at::Device device;
+  int cores = 0;  ///< that this rank may use while others wait; 0: its threads stay
 };
 
 struct HealingObserver {
-  /// Tokens whose gradients were taken. On every rank.
+  /// Tokens whose gradients were taken, once for each layer. On every rank.
   std::function<void(int64_t tokens)> tokens_seen;
   /// The KL on the held-out windows after so many epochs; `found`: an interrupted run has trained
   /// them. On every rank.
@@ -49,15 +50,15 @@ struct HealingObserver {
 };
 
 /// Trains low-rank updates of the output's weights into the journal, of every epoch `updates-E-S`
-/// for each sublayer and `updates-E` for all. Epochs that are there are not trained again. The
-/// ranks are stages of a pipeline; neither their number nor an interruption changes a bit. Returns
-/// the report, on every rank. Outside of inference mode. Throws std::runtime_error if gradients are
-/// not finite. Collective.
+/// for each sublayer and `updates-E` for all, and how much of them is taken, `updates-share`.
+/// Epochs that are there are not trained again. The ranks are stages of a pipeline; neither their
+/// number nor an interruption changes a bit. Returns the report, on every rank. Outside of
+/// inference mode. Throws std::runtime_error if gradients are not finite. Collective.
 HealingReport heal_output(Communicator& comm, const HealingJob& job,
                           const HealingObserver& observer, PhaseClock& clock);
 
-/// Writes the weights with the updates of the epoch that is kept into the shards of `dir`, which
-/// are whole; nothing if no epoch is. Collective.
+/// Writes the weights with the share of the updates that is taken into the shards of `dir`, which
+/// are whole; nothing if that is none. Collective.
 void write_healed(Communicator& comm, const HealingJob& job, const HealingReport& report,
                   const std::filesystem::path& dir, const ShardLayout& layout);
 

@@ -60,6 +60,14 @@ void SublayerUpdates::attach_to(SublayerWeights& weights) const {
   }
 }
 
+void SublayerUpdates::attach_share_to(SublayerWeights& weights, double share) const {
+  const c10::NoGradGuard no_gradients;
+  for (size_t i = 0; i < updated_.size(); ++i) {
+    linear_of(weights, updated_[i]).update = {parameters_[2 * i].adam.value,
+                                              parameters_[2 * i + 1].adam.value * share};
+  }
+}
+
 void SublayerUpdates::add(const std::vector<at::Tensor>& gradients) {
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (gradients[i].defined()) parameters_.at(i).gradient.add_(gradients[i]);
@@ -100,14 +108,14 @@ void SublayerUpdates::restore(const std::map<std::string, at::Tensor>& state) {
 
 std::map<std::string, at::Tensor> merged_weights(
     const ModelConfig& config, int64_t sublayer, const std::map<std::string, at::Tensor>& state,
-    const std::function<at::Tensor(const StoredTensor&)>& stored) {
+    double share, const std::function<at::Tensor(const StoredTensor&)>& stored) {
   std::map<std::string, at::Tensor> merged;
   size_t parameter = 0;
   for (const StoredTensor& tensor : updated_tensors(config, sublayer)) {
     const at::Tensor A = state.at(value_name(parameter)).to(at::kDouble);
     const at::Tensor B = state.at(value_name(parameter + 1)).to(at::kDouble);
     parameter += 2;
-    merged[tensor.name] = at::addmm(stored(tensor).to(at::kDouble), B, A);
+    merged[tensor.name] = at::addmm(stored(tensor).to(at::kDouble), B, A, 1.0, share);
   }
   return merged;
 }

@@ -24,6 +24,8 @@ class SublayerUpdates {
 
   /// The weights get the updates, and keep them over the steps.
   void attach_to(SublayerWeights& weights) const;
+  /// They get this share of the updates as they are now.
+  void attach_share_to(SublayerWeights& weights, double share) const;
   /// Adds the gradients of a microbatch (SublayerGradients::updates) to those of the step.
   void add(const std::vector<at::Tensor>& gradients);
   /// `learning_rate`: of an entry of a weight while A is what it was; A learns at this rate, and B
@@ -46,10 +48,10 @@ class SublayerUpdates {
   int64_t steps_ = 0;
 };
 
-/// W + B·A in float64 of each updated weight, by its name in the checkpoint, of what `state` keeps.
-/// `stored`: the weights by these names.
+/// W + share·B·A in float64 of each updated weight, by its name in the checkpoint, of what `state`
+/// keeps. `stored`: the weights by these names.
 std::map<std::string, at::Tensor> merged_weights(
     const ModelConfig& config, int64_t sublayer, const std::map<std::string, at::Tensor>& state,
-    const std::function<at::Tensor(const StoredTensor&)>& stored);
+    double share, const std::function<at::Tensor(const StoredTensor&)>& stored);
 
 }  // namespace dotresize

@@ -7,6 +7,7 @@
 
 #include "base/errors.h"
 #include "worker/maps/metric.h"
+#include "worker/maps/scoped_threads.h"
 #include "worker/maps/transport_picture.h"
 
 namespace dotresize {
@@ -106,7 +107,7 @@ SolvedJunction solve_map(const JunctionStatistics& statistics, const Eigenbasis&
   const MapInBasis map = algorithm.solve(problem, solution.diagnostics, run);
   if (options.oblique()) {
     run("qr", [&] {
-      const DecompositionThreads threads(options.decomposition_threads);
+      const ScopedThreads threads(options.decomposition_threads);
       solution.map = map_from_metric(statistics.metric_factor, map.M);
     });
   } else {

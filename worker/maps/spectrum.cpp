@@ -118,16 +118,6 @@ double largest_eigenvalue(int64_t size, const Apply& apply) {
 
 }  // namespace
 
-DecompositionThreads::DecompositionThreads(int threads) {
-  if (threads == 0 || threads == at::get_num_threads()) return;
-  before_ = at::get_num_threads();
-  at::set_num_threads(threads);
-}
-
-DecompositionThreads::~DecompositionThreads() {
-  if (before_ != 0) at::set_num_threads(before_);
-}
-
 Eigenbasis eigenbasis(const at::Tensor& gram) {
   check_gram(gram);
   if (belongs_on_host(gram)) {

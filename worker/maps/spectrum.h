@@ -22,18 +22,6 @@ Eigenbasis eigenbasis(const at::Tensor& gram);
 /// The eigenvalues alone, a tenth of the work: [d] float64, descending. Throws likewise.
 at::Tensor spectrum(const at::Tensor& gram);
 
-/// As long as it lives, libtorch computes with so many threads; 0 changes nothing.
-class DecompositionThreads {
- public:
-  explicit DecompositionThreads(int threads);
-  ~DecompositionThreads();
-  DecompositionThreads(const DecompositionThreads&) = delete;
-  DecompositionThreads& operator=(const DecompositionThreads&) = delete;
-
- private:
-  int before_ = 0;
-};
-
 /// Smallest r whose leading eigenvalues hold at least `share` of the trace. values: [d] float64,
 /// descending.
 int64_t effective_rank(const at::Tensor& values, double share = 0.99);

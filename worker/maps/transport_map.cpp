@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "worker/maps/scoped_threads.h"
 #include "worker/maps/spectrum.h"
 
 // T = argmin ⟨T, C⟩ − λH(T)  (paper, eq. 1),  T = QR,  M = U·Q  (eq. 3)
@@ -80,7 +81,7 @@ TransportMap transport_map(at::Tensor cost, const MapOptions& options, const Run
   });
   check_convergence(map.sinkhorn, options);
   run("qr", [&] {
-    const DecompositionThreads threads(options.decomposition_threads);
+    const ScopedThreads threads(options.decomposition_threads);
     std::tie(map.Q, map.R) = positive_qr(map.sinkhorn.plan);
     check_rank(map.R);
   });

@@ -65,21 +65,26 @@ at::Tensor times_rows(const at::Tensor& probabilities, const at::Tensor& rows) {
   return at::mm(probabilities.to(rows.scalar_type()), rows).to(at::kFloat);
 }
 
-/// (p − q)·W of the model's p and the target's q, with respect to the model's final states.
+/// (p − (1 − s) q − s e_label)·W of the model's p and the target's q, with respect to the model's
+/// final states.
 at::Tensor states_gradient(const at::Tensor& head, const at::Tensor& states,
                            const TargetPredictions& target) {
   const at::Tensor log_sum = log_sums(head, states).to(at::kFloat);
   const at::Tensor target_log_sum = log_sums(target.head, target.states).to(at::kFloat);
+  const at::Tensor share = target.labels.ge(0).to(at::kFloat).mul_(target.label_share).unsqueeze(1);
   at::Tensor gradient = at::zeros(states.sizes(), states.options().dtype(at::kFloat));
   int64_t first = 0;
   for_each_block(head, states, [&](const at::Tensor& rows, const at::Tensor& logits) {
     const at::Tensor of_target = target.head.narrow(0, first, rows.size(0));
     at::Tensor difference = (logits - log_sum).exp_();
-    difference -= (at::linear(target.states, of_target).to(at::kFloat) - target_log_sum).exp_();
+    difference -= (at::linear(target.states, of_target).to(at::kFloat) - target_log_sum)
+                      .exp_()
+                      .mul_(1.0 - share);
     gradient += times_rows(difference, rows);
     first += rows.size(0);
   });
-  return gradient;
+  const at::Tensor labelled = head.index_select(0, target.labels.clamp_min(0)).to(at::kFloat);
+  return gradient.sub_(labelled.mul_(share));
 }
 
 /// With respect to the normed stream [tokens, d] in the compute dtype: p·W - W[label], float32.
@@ -135,8 +140,8 @@ LastGradient label_gradient(const ModelConfig& config, const HeadWeights& head,
   };
 }
 
-at::Tensor divergence_gradient(const ModelConfig& config, const HeadWeights& head,
-                               const at::Tensor& x, const TargetPredictions& target) {
+at::Tensor distillation_gradient(const ModelConfig& config, const HeadWeights& head,
+                                 const at::Tensor& x, const TargetPredictions& target) {
   const at::Tensor tokens = x.reshape({-1, x.size(-1)});
   const at::ScalarType dtype = head.weight.scalar_type();
   const at::Tensor states = final_state(config, head, tokens, dtype);

@@ -34,14 +34,18 @@ using LastGradient = std::function<at::Tensor(const at::Tensor& x, int64_t first
 LastGradient label_gradient(const ModelConfig& config, const HeadWeights& head,
                             const std::vector<int64_t>& numbers);
 
-/// Predictions of other weights of the same vocabulary, of some tokens.
+/// What the model shall predict behind each of some tokens: mostly what other weights of the same
+/// vocabulary do, and to a share the token that the text has there.
 struct TargetPredictions {
   const at::Tensor& head;  ///< [vocab, width]
   at::Tensor states;       ///< [tokens, width] in the head's dtype (final_state)
+  at::Tensor labels;       ///< [tokens] int64, the text's next token; -1: none is known
+  double label_share;      ///< s
 };
 
-/// The gradient of Σ_t KL(target ‖ model) with respect to x, as in loss_gradient.
-at::Tensor divergence_gradient(const ModelConfig& config, const HeadWeights& head,
-                               const at::Tensor& x, const TargetPredictions& target);
+/// The gradient of Σ_t (1 − s) KL(q_t ‖ p_t) − s log p_t(label_t) with respect to x, as in
+/// loss_gradient; q: of the target. Without a label s is 0.
+at::Tensor distillation_gradient(const ModelConfig& config, const HeadWeights& head,
+                                 const at::Tensor& x, const TargetPredictions& target);
 
 }  // namespace dotresize

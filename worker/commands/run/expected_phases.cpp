@@ -13,12 +13,13 @@ int64_t written_sublayers(const ShardPlan& plan) {
   return shard.end_sublayer - shard.first_sublayer;
 }
 
-/// The tokens that healing counts.
+/// The tokens that healing counts, once for each layer that they go through.
 int64_t healing_tokens(const ModelConfig& config, const ResolvedJob& job, const JobSize& size) {
   if (!job.healing) return 0;
-  const int64_t of_layers =
-      config.num_layers * counted_healing_tokens(*job.healing, size.healing_windows, size.seqlen);
-  return of_layers + job.healing->epochs * fitted_windows(size.healing_windows) * size.seqlen;
+  const int64_t of_layers = counted_healing_tokens(*job.healing, size.healing_windows, size.seqlen);
+  const int64_t of_output =
+      job.healing->epochs * fitted_windows(size.healing_windows) * size.seqlen;
+  return config.num_layers * (of_layers + of_output);
 }
 
 }  // namespace

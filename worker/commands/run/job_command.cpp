@@ -231,9 +231,10 @@ void JobCommand::run_job_here(StopSignals& signals) {
                  heartbeat_options(job));
   std::optional<SvdDriver> svd_driver;
   if (device.cuda != nullptr) svd_driver = prove_device(device, job.compute_dtype);
-  const Report report = run_job(job, config, plan,
-                                {links_->comm(), progress_, *output_, cache_dir_, trace_,
-                                 dense_loss_, decomposition_threads_, device, svd_driver});
+  const Report report =
+      run_job(job, config, plan,
+              {links_->comm(), progress_, *output_, cache_dir_, trace_, dense_loss_,
+               decomposition_threads_, device, svd_driver, usable_cores(ranks)});
   links_->comm().barrier();  // a rank that is silent before the output is whole is noticed
   if (rank_ == 0) print_summary(report);
 }

@@ -75,11 +75,16 @@ HealingReport heal_whole(JobContext& run, const SplitWindows& windows, OpenedJou
       .held_out = {held_out.windows, [&](int64_t m) { return held_out_states.get(m); }},
       .options = *run.job.healing,
       .compute_dtype = run.compute_dtype(),
-      .device = run.environment.device.device};
+      .device = run.environment.device.device,
+      .cores = run.environment.cores};
   const HealingObserver observer{run.count_tokens(), [&](int64_t epochs, double kl, bool found) {
                                    if (run.root()) tell(epochs, kl, found);
                                  }};
   HealingReport report = heal_output(run.comm, job, observer, run.clock);
+  if (run.root()) {
+    fmt::print(stderr, "took {:.0f} % of the updates: KL {:.4g} on held-out windows\n",
+               100.0 * report.update_share, report.held_out_kl.back());
+  }
   const PhaseClock::Scope scope(run.clock, "write");
   write_healed(run.comm, job, report, run.partial(), calibrated.layout);
   return report;

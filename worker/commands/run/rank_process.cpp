@@ -101,6 +101,11 @@ int fair_share_of_cores(const HostRanks& ranks) {
   return std::max(1, static_cast<int>(share));
 }
 
+int usable_cores(const HostRanks& ranks) {
+  if (std::getenv("OMP_NUM_THREADS") != nullptr) return 0;
+  return CPU_COUNT(&ranks.cores[static_cast<size_t>(ranks.rank)]);
+}
+
 void set_threads(const HostRanks& ranks) {
   at::set_num_interop_threads(1);
   if (std::getenv("OMP_NUM_THREADS") != nullptr) return;

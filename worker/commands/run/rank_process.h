@@ -56,6 +56,9 @@ HostRanks ranks_on_this_host();
 /// it too; at least 1. A launcher may have bound every rank to cores of its own, or none.
 int fair_share_of_cores(const HostRanks& ranks);
 
+/// All cores that this process may use; 0 if OMP_NUM_THREADS has decided.
+int usable_cores(const HostRanks& ranks);
+
 /// A thread for each core of the fair share, unless OMP_NUM_THREADS decides.
 void set_threads(const HostRanks& ranks);
 

@@ -27,6 +27,7 @@ struct RunEnvironment {
   int decomposition_threads = 0;             ///< MapOptions; 0: as many as libtorch has
   ChosenDevice device = {};                  ///< where this rank computes; `comm` moves its tensors
   std::optional<SvdDriver> svd_driver = {};  ///< of a journal that is begun, if GPUs compute
+  int cores = 0;  ///< that this rank may use, with other ranks or without; 0: its threads are given
 };
 
 /// One whole job: perplexity of the dense model, calibration, maps, folding, the output directory,
