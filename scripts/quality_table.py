@@ -56,9 +56,10 @@ def write_page(results, folder):
     real = summary(read_real_results(ROOT / "docs" / "real-models.json"))
     tiny = [name for name in NAMES if name != EXAMPLE and name in results.dense]
     figures = ["quality.svg", "quality-families.svg"]
-    perplexity_figure(results, EXAMPLE, folder / figures[0])
+    plotted = results.without_healed()
+    perplexity_figure(plotted, EXAMPLE, folder / figures[0])
     if tiny:
-        families_figure(results, tiny, folder / figures[1])
+        families_figure(plotted, tiny, folder / figures[1])
     (folder / "quality.md").write_text(page(results, tiny, figures, real), encoding="utf-8")
 
 

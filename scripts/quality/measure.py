@@ -9,7 +9,7 @@ from paper.programs import dotresize
 from safetensors.numpy import load_file
 
 from .models import NAMES
-from .recipes import BASELINE, METHODS, NO_METHOD, RECIPES, STOCK
+from .recipes import BASELINE, METHODS, NO_METHOD, RECIPES, STOCK, UNHEALED
 
 EXIT_SOME_FAILED = 1
 
@@ -81,6 +81,10 @@ class Results:
             if row.model == model and row.done and all(getattr(row, key) == value for key, value in wanted.items())
         ]  # fmt: skip
 
+    def without_healed(self):
+        """The rows of jobs that train nothing."""
+        return Results(self.dense.values(), [row for row in self.rows.values() if row.recipe not in UNHEALED])
+
     def json(self):
         """In the order of the table, whatever was measured last."""
         dense = sorted(self.dense.values(), key=lambda of: of.place)
@@ -113,6 +117,8 @@ def sweeps_of(recipe, model, methods, sizes, folder):
         "calibration": {"tokens": str(model.calibration)},
         "evaluation": {"tokens": str(model.evaluation), "kl": True},
     }
+    if recipe.heal is not None:
+        job["heal"] = recipe.heal
     if recipe.mlps_alone and BASELINE in methods:
         widths = [model.features_at(size) for size in sizes]
         yield job | {"method": {"name": BASELINE, **options}, "sweep": {"method.mlp.width": widths, "keep": "none"}}

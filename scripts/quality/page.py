@@ -1,11 +1,13 @@
 """docs/quality.md."""
 
+import math
+
 import yaml
 from paper.table import Column, Table, percent, share
 
 from .claims import compare
 from .models import EXAMPLE, NAMES, SEQLEN, WINDOWS, example
-from .recipes import BASELINE, CUSTOM, NO_METHOD, RECIPES, SIZES, STOCK
+from .recipes import BASELINE, CUSTOM, NO_METHOD, RECIPES, SIZES, STOCK, UNHEALED
 
 RECIPE_OF = {recipe.name: recipe for recipe in RECIPES}
 FIGURES = [share("net"), Column("perplexity", "{:.2f}"), Column("KL", "{:.4f}"), share("agreement")]
@@ -17,7 +19,7 @@ HEAD = """\
 SmolLM2 is a published model; [real-models.md](real-models.md) has all its figures. All that follows is of models that were made for this
 project, which tests and the demo use. They show how recipes compare on each family, not what a model of yours will lose.
 
-The best model at a given number of bytes, made without training: perplexity, and divergence from the dense model, at 95, 90, 80, 70 and 60 % of
+The best model at a given number of bytes, made without training but for the table [Healed](#healed): perplexity, and divergence from the dense model, at 95, 90, 80, 70 and 60 % of
 the net bytes. The example model ([examples/docs-llama](../examples/docs-llama/README.md)) has {parameters:,} parameters in {bytes:,} bytes, and over
 {tokens:,} predicted tokens perplexity **{dense:.2f}**.
 
@@ -67,6 +69,14 @@ SIMPLE = """
 
 `size` alone beside recipes without a choice, perplexity at the same bytes: slicegpt with one map, *MLPs alone* (every junction keeps its width), and
 *layers dropped by block influence* ([real-models.md](real-models.md)), which are met in steps of a layer.
+
+"""
+
+HEALED = """
+## Healed
+
+`size` alone, and the same job with `heal: {}` ([method.md](method.md#healing)), which trains the output on the calibration's windows. *Removed* is the part
+of the increase of log perplexity over the dense model that is gone.
 
 """
 
@@ -122,7 +132,8 @@ def recipes_rows(results):
 
 def left_out(results):
     """The recipes that the example has no rows of."""
-    titles = [f"{recipe.title} ({recipe.format})" for recipe in RECIPES if not results.of(EXAMPLE, recipe=recipe.name)]
+    titles = [f"{recipe.title} ({recipe.format})" for recipe in RECIPES
+              if recipe.heal is None and not results.of(EXAMPLE, recipe=recipe.name)]  # fmt: skip
     return f"\nNot measured yet: {', '.join(titles)}.\n" if titles else ""
 
 
@@ -180,6 +191,20 @@ def simple_table(results, models):
     return Table("simple", "", columns, rows)
 
 
+def healed_table(results):
+    columns = [Column("model"), Column("size"), Column("format"), Column("perplexity", "{:.3f}"), Column("KL", "{:.4f}"), Column("healed", "{:.3f}"),
+               Column("KL", "{:.4f}"), share("removed"), Column("worse")]  # fmt: skip
+    rows = []
+    for model in NAMES:
+        for healed in [row for row in results.of(model) if row.recipe in UNHEALED]:
+            for row in results.of(model, recipe=UNHEALED[healed.recipe], size=healed.size):
+                removed = math.log(row.perplexity / healed.perplexity) / math.log(row.perplexity / results.dense[model].perplexity)
+                worse = healed.perplexity > row.perplexity or healed.kl > row.kl
+                rows.append([model, percent(row.size), RECIPE_OF[row.recipe].format, row.perplexity, row.kl, healed.perplexity, healed.kl,
+                             removed, yes(worse)])  # fmt: skip
+    return Table("healed", "", columns, rows)
+
+
 def families_table(results, models):
     columns = [Column("model"), Column("size"), Column("format"), Column("slicegpt", "{:.3f}"), Column("KL", "{:.4f}"),
                Column("best", "{:.3f}"), Column("KL", "{:.4f}"), Column("its recipe"), share("left"), Column("no worse in perplexity"), Column("in KL")]  # fmt: skip
@@ -195,8 +220,9 @@ def families_table(results, models):
     return Table("families", "", columns, rows)
 
 
-def page(results, models, figures, real):
+def page(measured, models, figures, real):
     """The page: the published model's table (real), the example's, and those of the tiny models. figures: names of the plots."""
+    results = measured.without_healed()
     dense = results.dense[EXAMPLE]
     shape = example()
     text = HEAD.format(
@@ -218,6 +244,8 @@ def page(results, models, figures, real):
         text += PREDICTED + predicted.markdown()
     if (simple := simple_table(results, [EXAMPLE, *models])).rows:
         text += SIMPLE + simple.markdown()
+    if (healed := healed_table(measured)).rows:
+        text += HEALED + healed.markdown()
     if models:
         sizes = [results.dense[model].parameters for model in models]
         text += FAMILIES_HEAD.format(parameters=min(sizes), most=max(sizes), windows=WINDOWS["calibration"], seqlen=SEQLEN, figure=figures[1])

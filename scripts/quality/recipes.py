@@ -25,6 +25,7 @@ class Recipe:
     drops_layers: bool = False  # no job: transformers' model without some layers
     paper: bool = False  # what the paper's methods are without measures of ours
     of_families: bool = False  # also run for the tiny models
+    heal: dict = None  # the section; None: there is none
 
 
 ONE_MAP = {"map_sharing": "model"}
@@ -40,4 +41,7 @@ RECIPES = (
     Recipe("mlps", "MLPs alone", STOCK, ("slicegpt",), {"sparsity": 0, **ONE_MAP}, mlps_alone=True, of_families=True),
     Recipe("dropped", "layers dropped by block influence", STOCK, (NO_METHOD,), drops_layers=True, of_families=True),
     Recipe("allocate-stock", "size alone", STOCK, ("slicegpt",), {"allocate": "auto"}, {"format": "stock"}, of_families=True),
+    Recipe("healed", "size alone, healed", CUSTOM, ("slicegpt",), {"allocate": "auto"}, {"format": "any"}, of_families=True, heal={}),
+    Recipe("healed-stock", "size alone, healed", STOCK, ("slicegpt",), {"allocate": "auto"}, {"format": "stock"}, of_families=True, heal={}),
 )  # fmt: skip
+UNHEALED = {"healed": "allocate-any", "healed-stock": "allocate-stock"}  # what a healed recipe is without it

@@ -15,7 +15,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kTag = 1;
 constexpr int64_t kMaxPieceBytes = int64_t{1} << 30;
-// A look at an operation takes longer if it moves bytes, a fragment of 32 KiB at least. The next
+constexpr int64_t kFragmentBytes = int64_t{32} << 10;
+// A look at an operation takes longer if it moves bytes, a fragment at least. The next
 // fragment comes as soon as the other side has looked, so this one looks again at once, so often.
 constexpr int kLooksAtOnce = 20;
 constexpr int kLooksAfterPause = 3;  // the first of them is slow whatever it finds
@@ -73,21 +74,35 @@ void for_each_piece(const at::Tensor& tensor, const Piece& piece) {
 /// Looks that may move bytes of the tensor, if there is one: more than it has fragments, on a rank
 /// that passes them on to others. Whatever looks like more on a busy machine has moved nothing.
 int64_t most_moves(const at::Tensor& tensor) {
-  constexpr int64_t kFragmentBytes = int64_t{32} << 10;
   constexpr int64_t kPassedOn = 8;
   constexpr int64_t kOthers = 1000;
   const size_t bytes = tensor.defined() ? tensor.nbytes() : 0;
   return kOthers + kPassedOn * static_cast<int64_t>(bytes) / kFragmentBytes;
 }
 
-/// A collective operation: start(pointer, bytes, request) for a piece of the tensor at a time.
+/// How long ranks that have met may take to move so many bytes before they pause again.
+Clock::duration time_to_move(int bytes) {
+  constexpr double kLeastBytesPerSecond = 1e8;
+  return std::chrono::milliseconds(10) +
+         std::chrono::duration_cast<Clock::duration>(
+             std::chrono::duration<double>(bytes / kLeastBytesPerSecond));
+}
+
+/// A collective operation: start(pointer, bytes, request) for a piece of the tensor at a time. It
+/// moves a piece fragment by fragment, each of which waits for all sides to look. So ranks meet
+/// first, for which one look is enough, and then none pauses.
 template <typename Start>
 void complete(const MpiCommunicator& comm, const at::Tensor& tensor, const std::string& operation,
               const Start& start) {
   for_each_piece(tensor, [&](char* data, int bytes) {
+    Clock::time_point pause_from = {};
+    if (bytes > kFragmentBytes) {
+      comm.meet(operation);
+      pause_from = Clock::now() + time_to_move(bytes);
+    }
     MPI_Request request;
     check(start(data, bytes, &request), operation);
-    comm.wait(request, operation, tensor);
+    comm.wait(request, operation, tensor, pause_from);
   });
 }
 
@@ -173,8 +188,14 @@ bool MpiCommunicator::has_moved(std::chrono::nanoseconds look) const {
   return look > shortest_look_ * 3 / 2;
 }
 
+void MpiCommunicator::meet(const std::string& operation) const {
+  MPI_Request request;
+  check(MPI_Ibarrier(comm_, &request), operation);
+  wait(request, operation, {});
+}
+
 void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,
-                           const at::Tensor& tensor) const {
+                           const at::Tensor& tensor, Clock::time_point pause_from) const {
   const Clock::time_point start = Clock::now();
   auto pause = std::chrono::microseconds(0);
   int at_once = kLooksAtOnce;
@@ -194,7 +215,7 @@ void MpiCommunicator::wait(MPI_Request& request, const std::string& operation,
       keep_forever(tensor);
       throw CommunicationError(std::string(operation).append(" ").append(reason));
     }
-    if (at_once > 0) {
+    if (at_once > 0 || Clock::now() < pause_from) {
       --at_once;
       std::this_thread::yield();
       continue;
@@ -266,10 +287,6 @@ std::unique_ptr<Transfer> MpiCommunicator::receive(at::Tensor& tensor, int from)
   return transfer;
 }
 
-void MpiCommunicator::barrier() {
-  MPI_Request request;
-  check(MPI_Ibarrier(comm_, &request), "barrier");
-  wait(request, "barrier", at::Tensor());
-}
+void MpiCommunicator::barrier() { meet("barrier"); }
 
 }  // namespace dotresize

@@ -35,8 +35,12 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Transfer> receive(at::Tensor& tensor, int from) override;
   void barrier() override;
 
-  /// Waits for one request on `tensor`. `operation` begins the sentence of an error.
-  void wait(MPI_Request& request, const std::string& operation, const at::Tensor& tensor) const;
+  /// Waits until all ranks are here. `operation` begins the sentence of an error.
+  void meet(const std::string& operation) const;
+  /// Waits for one request on `tensor`, if it has one. It pauses between looks from `pause_from`
+  /// on.
+  void wait(MPI_Request& request, const std::string& operation, const at::Tensor& tensor,
+            std::chrono::steady_clock::time_point pause_from = {}) const;
 
  private:
   friend class MpiSend;
