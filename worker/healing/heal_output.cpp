@@ -275,12 +275,10 @@ HealingReport HealingRun::run() {
   for (size_t epoch = 0; epoch < losses.size(); ++epoch) {
     observer_.epoch_ended(static_cast<int64_t>(epoch), losses[epoch].kl, /*found=*/true);
   }
-  if (losses.size() > 1) {
-    const int64_t tokens = (std::ssize(losses) - 1) * job_.fitted.ids.numel();
-    observer_.tokens_seen(tokens * job_.output.num_layers);
-  }
-  const int64_t chosen = job_.journal.has(kShareEntry) ? 1 : 0;
-  if (gather_numbers(comm_, chosen).front() == 0) {
+  const int64_t trained = std::max<int64_t>(0, std::ssize(losses) - 1);
+  observer_.tokens_seen(trained * job_.fitted.ids.numel() * job_.output.num_layers);
+  const bool done = trained == job_.options.epochs && job_.journal.has(kShareEntry);
+  if (gather_numbers(comm_, done ? 1 : 0).front() == 0) {
     const ScopedThreads of_ranks_at_work(threads());
     train(losses);
     choose_share(losses);
