@@ -34,7 +34,7 @@ RANKS = [1, 2, 3, 8]
 WAITS = [0, 1, 2, 3, 5, 8, 12, 16, 20, 24]
 WAITS_IF_HEALED = [20, 30, 34, 38, 42, 46, 50, 54]
 THREADS = [1, 2]
-DISK_MIB = 64
+DISK_MIB = 192  # a job that heals asks for 100
 
 
 def job(output, schedule, name):

@@ -127,6 +127,8 @@ def test_a_killed_job_goes_on(entry, victim, ranks, ranks_after, threads_after, 
     running = harness.Running(spec, tmp_path, threads=1)
     wait_for(running, interrupted.journal_of(spec), entry)
     interrupted.kill(running, victim)
+    if entry == "updates-1":  # a layer that is damaged is trained again
+        interrupted.truncate(max(interrupted.journal_of(spec).glob("healed-*.safetensors")))
     spec["resources"]["ranks"] = ranks_after
     done = harness.run(spec, tmp_path, threads=threads_after)
     assert done.returncode == 0, done.stderr

@@ -25,10 +25,17 @@ namespace {
 std::string tensors_entry(int64_t layer) { return fmt::format("healed-{}", layer); }
 std::string report_entry(int64_t layer) { return fmt::format("healing-{}", layer); }
 
+/// A damaged entry of the journal is not there.
+bool is_whole(const Journal& journal, int64_t layer) {
+  if (!journal.has(report_entry(layer))) return false;
+  const auto report = healed_layer_report_from_json(journal.value(report_entry(layer)));
+  return report.epochs == 0 || journal.has(tensors_entry(layer));
+}
+
 /// The layers from the first one on that an interrupted run has distilled, as rank 0 sees it.
 int64_t healed_before(Communicator& comm, const Journal& journal) {
   int64_t layers = 0;
-  while (journal.has(report_entry(layers))) ++layers;
+  while (is_whole(journal, layers)) ++layers;
   return gather_numbers(comm, layers).front();
 }
 
