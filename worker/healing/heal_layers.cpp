@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
