@@ -209,7 +209,7 @@ Figure healing_figure(const HealingReport& healing) {
   for (std::size_t epoch = 0; epoch < healing.held_out_kl.size(); ++epoch) {
     epochs.push_back(epoch == 0 ? "folded" : std::to_string(epoch));
   }
-  epochs.back() = "kept";
+  if (!epochs.empty()) epochs.back() = "kept";
   return category_figure({.id = "healing",
                           .title = "Divergence on held-out windows, while the output is healed",
                           .x = {"epochs"},

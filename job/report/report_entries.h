@@ -109,7 +109,7 @@ struct HealingReport {
   /// KL from the dense model on the held-out windows, in nats a token: of the output with these
   /// layers, after each epoch of updates, and with the share of them that was taken.
   std::vector<double> held_out_kl;
-  double update_share = 0.0;  ///< of the trained updates; 0: they would have made it worse
+  double update_share = 0.0;  ///< taken share of the updates; 0: they would have made it worse
 };
 
 /// Part of `heal` in report.json.

@@ -19,8 +19,9 @@ HEAD = """\
 SmolLM2 is a published model; [real-models.md](real-models.md) has all its figures. All that follows is of models that were made for this
 project, which tests and the demo use. They show how recipes compare on each family, not what a model of yours will lose.
 
-The best model at a given number of bytes, made without training but for the table [Healed](#healed): perplexity, and divergence from the dense model, at 95, 90, 80, 70 and 60 % of
-the net bytes. The example model ([examples/docs-llama](../examples/docs-llama/README.md)) has {parameters:,} parameters in {bytes:,} bytes, and over
+The best model at a given number of bytes, made without training but for the table [Healed](#healed): perplexity, and divergence from the
+dense model, at 95, 90, 80, 70 and 60 % of the net bytes.
+The example model ([examples/docs-llama](../examples/docs-llama/README.md)) has {parameters:,} parameters in {bytes:,} bytes, and over
 {tokens:,} predicted tokens perplexity **{dense:.2f}**.
 
 ```
@@ -67,7 +68,8 @@ was fitted to, and what came out on the evaluation's text. Without maps the tria
 SIMPLE = """
 ## Simple recipes
 
-`size` alone beside recipes without a choice, perplexity at the same bytes: slicegpt with one map, *MLPs alone* (every junction keeps its width), and
+`size` alone beside stock recipes without a choice, perplexity at the same bytes: slicegpt with one map,
+*MLPs alone* (every junction keeps its width), and
 *layers dropped by block influence* ([real-models.md](real-models.md)), which are met in steps of a layer.
 
 """
@@ -75,8 +77,8 @@ SIMPLE = """
 HEALED = """
 ## Healed
 
-`size` alone, and the same job with `heal: {}` ([method.md](method.md#healing)), which trains the output on the calibration's windows. *Removed* is the part
-of the increase of log perplexity over the dense model that is gone.
+`size` alone, and the same job with `heal: {}` ([method.md](method.md#healing)), which trains the output on the calibration's windows.
+*Removed* is the part of the increase of log perplexity over the dense model that is gone.
 
 """
 
@@ -176,14 +178,14 @@ def predicted_table(results):
 
 def simple_table(results, models):
     """Perplexities of `size` alone, and of what takes no choice, at the same bytes."""
-    shown = [RECIPE_OF[name] for name in ("allocate-any", "allocate-stock", "one", "mlps", "dropped")]
-    columns = [Column("model"), Column("size"), *[Column(f"{recipe.title} ({recipe.format})", "{:.3f}") for recipe in shown],
-               Column("a simple one is better")]  # fmt: skip
+    shown = ("allocate-any", "allocate-stock", "one", "mlps", "dropped")
+    titles = ("size alone (custom)", "size alone (stock)", "one map", "MLPs alone", "layers dropped")
+    columns = [Column("model"), Column("size"), *[Column(title, "{:.3f}") for title in titles], Column("a simple one is better")]
     rows = []
     for model in models:
         for size in SIZES:
             found = {row.recipe: row.perplexity for row in results.of(model, size=size) if row.method in (BASELINE, NO_METHOD)}
-            perplexities = [found.get(recipe.name) for recipe in shown]
+            perplexities = [found.get(recipe) for recipe in shown]
             if None in perplexities[:2] or not any(perplexities[2:]):
                 continue
             simple = min(filter(None, perplexities[2:]))

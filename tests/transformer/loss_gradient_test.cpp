@@ -87,7 +87,7 @@ TEST_F(LossGradient, IsTheSlopeOfTheLossOfTheDrawnLabels) {
   for (const int64_t i : {0, 13, 47}) expect_slope(found, i, loss);
 }
 
-/// Of a head of another width. The second token has no label.
+/// The target has a head of another width. The second token has no label.
 TEST_F(LossGradient, OfADistillationIsTheSlopeOfTheDivergenceAndTheLabels) {
   constexpr double kShare = 0.25;
   const at::Tensor target_head = at::randn({kVocabulary, 5}, at::kFloat);

@@ -9,6 +9,7 @@ go on, or what the journal held was computed again.
 import argparse
 import contextlib
 import functools
+import itertools
 import os
 import pathlib
 import random
@@ -93,9 +94,12 @@ def damage(random_, journal):
 
 
 def unfinished_entries(journal, damaged):
-    """Those of junctions that have not all of theirs; those of healing, of which one damaged takes the later ones with it."""
+    """Those of junctions that have not all of theirs; the updates, and the layers from the first one that is not healed on."""
     names = interrupted.entries(journal) - damaged
-    of_healing = {name for name in names if name.startswith(("healed-", "healing-", "updates-"))}
+    healed = next(layer for layer in itertools.count() if f"healing-{layer}" not in names or f"healed-{layer}" in damaged)
+    of_layers = {name for name in names if name.startswith(("healed-", "healing-"))}
+    of_healing = {name for name in of_layers if int(name.split("-")[1]) >= healed}
+    of_healing |= {name for name in names if name.startswith("updates-")}
     of_junctions = {name for name in names if name.startswith(("map-", "shared-", "junction-"))}
     numbers = {name.split("-")[1] for name in interrupted.solved(journal) - damaged}
     shared = any(name.startswith("shared-") for name in names | damaged)

@@ -63,7 +63,7 @@ def test_an_allocation_is_better_than_uniform_widths_of_as_many_bytes(tmp_path):
     reports = []
     for name, method in [("allocated", allocated), ("uniform", uniform)]:
         spec = size_job(tmp_path / name, method)
-        spec["calibration"]["samples"] = 32  # of 16 most widths are 248 of 256, where ranks are 0 or 8
+        spec["calibration"]["samples"] = 32  # with 16 most widths are 248 of 256, where ranks are 0 or 8
         spec["evaluation"] = {"tokens": str(evaluation)}
         reports.append(harness.run_to_report(spec, tmp_path))
     assert reports[0]["compressed"]["bytes"] == stored_bytes(tmp_path / "allocated")

@@ -14,8 +14,8 @@ struct NegativeLogLikelihood {
   double perplexity() const;
 };
 
-/// To four significant digits: what processes with other numbers of threads round differently
-/// decides nothing. 0 if it is not positive.
+/// The value to four significant digits: what processes with other numbers of threads round
+/// differently decides nothing. 0 if it is not positive.
 double rounded_nats(double value);
 
 /// How far a model's predictions are from those of a reference with the same vocabulary.

@@ -40,7 +40,7 @@ struct HeldOutLoss {
   double loss = 0.0;  ///< what the updates are trained to lessen
 };
 
-/// Of windows [n, seqlen] int64 the token behind each one, [n · seqlen]; -1 at the end of a window.
+/// The token behind each one of windows [n, seqlen] int64, [n · seqlen]; -1 at the end of a window.
 at::Tensor next_tokens(const at::Tensor& windows) {
   const at::Tensor none = at::full({windows.size(0), 1}, -1, at::kLong);
   return at::cat({windows.slice(1, 1), none}, 1).flatten();

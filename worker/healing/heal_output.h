@@ -38,7 +38,7 @@ struct HealingJob {
   Healing options;
   at::ScalarType compute_dtype;
   at::Device device;
-  int cores = 0;  ///< that this rank may use while others wait; 0: its threads stay
+  int cores = 0;  ///< cores for this rank while others wait; 0: its threads stay
 };
 
 struct HealingObserver {

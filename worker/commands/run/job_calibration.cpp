@@ -186,6 +186,20 @@ Calibrated write_checked(JobContext& run, const JobTokens& tokens, OpenedJournal
   return write_chosen();
 }
 
+/// What healing keeps there: the layers until the end, two epochs of the updates with both moments,
+/// and the dense model's final states.
+int64_t healing_journal_bytes(const JobContext& run, const JobTokens& tokens) {
+  constexpr int64_t kUpdateBytes = 24;
+  int64_t updates = 0;
+  for (int64_t s = 0; s < run.config.num_sublayers(); ++s) {
+    updates += update_parameters(run.config, s);
+  }
+  return stored_parameters(run.config) * size_in_bytes(run.job.output_dtype) +
+         kUpdateBytes * updates +
+         tokens.healing->windows.numel() * run.config.hidden_size *
+             size_in_bytes(run.job.compute_dtype);
+}
+
 }  // namespace
 
 CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
@@ -203,23 +217,6 @@ CalibrationJob calibration_job(const JobContext& run, const ModelConfig& config,
   calibration.fold_dtype = fold_dtype(job.output_dtype);
   return calibration;
 }
-
-namespace {
-
-/// Until the end the layers; of the updates two epochs with both moments; the states before heads.
-int64_t healing_journal_bytes(const JobContext& run, const JobTokens& tokens) {
-  constexpr int64_t kUpdateBytes = 24;
-  int64_t updates = 0;
-  for (int64_t s = 0; s < run.config.num_sublayers(); ++s) {
-    updates += update_parameters(run.config, s);
-  }
-  return stored_parameters(run.config) * size_in_bytes(run.job.output_dtype) +
-         kUpdateBytes * updates +
-         tokens.healing->windows.numel() * run.config.hidden_size *
-             size_in_bytes(run.job.compute_dtype);
-}
-
-}  // namespace
 
 OpenedJournal open_journal_of(JobContext& run, const JobTokens& tokens) {
   const fs::path dir = run.environment.output.journal();

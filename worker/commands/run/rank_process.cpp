@@ -108,8 +108,7 @@ int usable_cores(const HostRanks& ranks) {
 
 void set_threads(const HostRanks& ranks) {
   at::set_num_interop_threads(1);
-  if (std::getenv("OMP_NUM_THREADS") != nullptr) return;
-  at::set_num_threads(fair_share_of_cores(ranks));
+  if (usable_cores(ranks) > 0) at::set_num_threads(fair_share_of_cores(ranks));
 }
 
 }  // namespace dotresize

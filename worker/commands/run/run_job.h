@@ -27,7 +27,7 @@ struct RunEnvironment {
   int decomposition_threads = 0;             ///< MapOptions; 0: as many as libtorch has
   ChosenDevice device = {};                  ///< where this rank computes; `comm` moves its tensors
   std::optional<SvdDriver> svd_driver = {};  ///< of a journal that is begun, if GPUs compute
-  int cores = 0;  ///< that this rank may use, with other ranks or without; 0: its threads are given
+  int cores = 0;  ///< all cores that this rank may use; 0: OMP_NUM_THREADS has decided
 };
 
 /// One whole job: perplexity of the dense model, calibration, maps, folding, the output directory,
