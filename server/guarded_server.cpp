@@ -16,6 +16,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <future>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -38,6 +40,7 @@ constexpr int kBacklog = 512;
 constexpr rlim_t kMaxDescriptors = 4096;
 constexpr rlim_t kLeastDescriptors = 512;
 constexpr std::chrono::milliseconds kPauseWithoutDescriptors{50};
+constexpr std::chrono::seconds kPatienceWithConnections{1};
 constexpr std::chrono::seconds kWarningInterval{10};
 
 UniqueFd open_spare() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
@@ -75,6 +78,23 @@ int port_of(const UniqueFd& socket) {
   }
   // Of both families it lies at the same place.
   return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+/// A port, or the path of a Unix socket: the same for a listener and for the connections that it
+/// has accepted. "" for what is no socket.
+std::string local_name(int descriptor) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &length) != 0) return "";
+  switch (address.ss_family) {
+    case AF_INET:
+    case AF_INET6:
+      return std::to_string(ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port));
+    case AF_UNIX:
+      return reinterpret_cast<const sockaddr_un&>(address).sun_path;
+    default:
+      return "";
+  }
 }
 
 void set_limits(grpc::ServerBuilder& builder, int max_threads) {
@@ -190,8 +210,22 @@ void GuardedServer::shutdown(std::chrono::milliseconds grace) {
   if (!thread_.joinable()) return;
   ::eventfd_write(stop_.get(), 1);
   thread_.join();
-  server_->Shutdown(std::chrono::system_clock::now() + grace);
-  server_->Wait();
+  std::future<void> ended = std::async(std::launch::async, [&] {
+    server_->Shutdown(std::chrono::system_clock::now() + grace);
+    server_->Wait();
+  });
+  if (ended.wait_for(grace + kPatienceWithConnections) != std::future_status::ready) {
+    cut_connections();
+  }
+}
+
+void GuardedServer::cut_connections() {
+  std::set<std::string> names;
+  for (const UniqueFd& socket : listeners_.sockets) names.insert(local_name(socket.get()));
+  for (int descriptor = 0; descriptor < max_descriptors_; ++descriptor) {
+    const std::string name = local_name(descriptor);
+    if (!name.empty() && names.contains(name)) ::shutdown(descriptor, SHUT_RDWR);
+  }
 }
 
 void GuardedServer::accept_loop() {

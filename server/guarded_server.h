@@ -54,13 +54,17 @@ class GuardedServer {
 
   /// What grpc.health.v1 says of the whole server and of its services.
   void set_serving(bool serving);
-  /// Accepts nothing more, gives calls in progress so long, and waits for their end.
+  /// Accepts nothing more, gives calls in progress so long, and waits for their end. A second later
+  /// it cuts what is still connected.
   void shutdown(std::chrono::milliseconds grace);
 
  private:
   void accept_loop();
   void accept_one(int listener);
   void warn_of_refusal();
+  /// gRPC keeps a connection until what it has for it is written: one whose peer takes nothing
+  /// would keep the server.
+  void cut_connections();
 
   Listeners listeners_;
   const int max_descriptors_;

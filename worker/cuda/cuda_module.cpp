@@ -74,9 +74,12 @@ class Module final : public CudaModule {
   GpuInfo info(int device) const override {
     cudaDeviceProp properties{};
     check_cuda(cudaGetDeviceProperties(&properties, device), "properties of the GPU");
+    int kilohertz = 0;  // CUDA 13 has taken it out of the properties
+    check_cuda(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, device),
+               "clock of the GPU");
     return {properties.name, hex_digits({properties.uuid.bytes, sizeof(properties.uuid.bytes)}),
             10 * properties.major + properties.minor, properties.multiProcessorCount,
-            1e3 * properties.clockRate};
+            1e3 * kilohertz};
   }
 
   CudaKernels kernels() const override {
