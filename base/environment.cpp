@@ -124,6 +124,8 @@ bool sees_gpus(const fs::path& driver) {
   return !hidden && fs::exists(driver);
 }
 
+bool ranks_share_gpus() { return !environment_variable("DOTRESIZE_SHARE_GPU").empty(); }
+
 fs::path worker_program() {
   const fs::path named = environment_variable("DOTRESIZE_WORKER");
   fs::path worker = named.empty()

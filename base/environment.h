@@ -43,6 +43,10 @@ std::filesystem::path user_cache_dir();
 /// them by being empty.
 bool sees_gpus(const std::filesystem::path& driver = "/dev/nvidiactl");
 
+/// Whether ranks may share a GPU: DOTRESIZE_SHARE_GPU is set, for tests on a machine with one. NCCL
+/// takes each rank for a host of its own then, and moves tensors through sockets.
+bool ranks_share_gpus();
+
 /// The absolute path of dotresize-worker: $DOTRESIZE_WORKER, else the one beside this program.
 /// Throws ProgramMissing if it cannot be executed.
 std::filesystem::path worker_program();

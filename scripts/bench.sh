@@ -7,7 +7,8 @@
 # scripts/bench.sh scale: not among all; real jobs at the widths of 8B and 70B under memory budgets (16 GB of disk, an
 # hour or two on 2 cores). CASE: a part of the names of the only ones to run.
 # scripts/bench.sh gradients: not among all; the gradient pass beside PyTorch's autograd, of the published model of
-# scripts/real_model.sh if it is there, else of the example. SAMPLES (default 4) windows of 512 tokens.
+# scripts/real_model.sh if it is there, else of the example. SAMPLES (default 4, healing 8) windows of 512 tokens.
+# scripts/bench.sh healing: not among all; the layers' part of healing beside PyTorch's training of the same layers, likewise.
 # scripts/bench.sh server: not among all; the server under load, about half an hour. PART: the only ones of crowd, table
 # and short_jobs to run.
 # scripts/bench.sh hardware: not among all; the rates of this machine as a file for dotresize plan --hardware. DEVICE
@@ -57,12 +58,13 @@ for name in "${names[@]}"; do
       read -ra parts <<<"${PART:-}"
       $python bench/server_load.py build $results/server.json ${parts:+--only "${parts[@]}"}
       made+=("$results/server.json") ;;
-    gradients)
+    gradients | healing)
+      case $name in gradients) samples=4 ;; healing) samples=8 ;; esac
       real=${DOTRESIZE_REAL_MODEL:-${XDG_CACHE_HOME:-$HOME/.cache}/dotresize/real-model}
       model=(--model "$real/smollm2" --tokens "$real/tokens/calibration.safetensors")
       [ -f "$real/ready" ] || model=()
-      $python bench/gradient_benchmark.py build $results/gradients.json --samples "${SAMPLES:-4}" "${model[@]}"
-      made+=("$results/gradients.json") ;;
+      $python bench/${name%s}_benchmark.py build $results/$name.json --samples "${SAMPLES:-$samples}" --seqlen 512 "${model[@]}"
+      made+=("$results/$name.json") ;;
     scale)
       $python bench/scale_benchmark.py build $results/scale.json ${CASE:+--case "$CASE"}
       made+=("$results/scale.json") ;;

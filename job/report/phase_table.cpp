@@ -61,15 +61,18 @@ std::string cost_line(const std::vector<RankReport>& ranks) {
   return fmt::format("l1 cost {:.1f} G pairs/s a rank{}\n", 1e-9 * all.pairs_per_s(), share);
 }
 
-/// "peak device memory 3.00 GiB (rank 1)"; empty if no rank has a GPU.
+/// "peak device memory 3.00 GiB, of it 2.51 GiB in use at once (rank 1)"; empty if no rank has a
+/// GPU.
 std::string device_memory_line(const std::vector<RankReport>& ranks) {
   const auto largest =
       std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
         return a.peak_device_memory_bytes < b.peak_device_memory_bytes;
       });
   if (!largest->peak_device_memory_bytes) return "";
-  return fmt::format("peak device memory {} (rank {})\n",
-                     human_bytes(*largest->peak_device_memory_bytes), largest->rank);
+  const std::optional<int64_t>& used = largest->peak_device_allocated_bytes;
+  return fmt::format(
+      "peak device memory {}{} (rank {})\n", human_bytes(*largest->peak_device_memory_bytes),
+      used ? fmt::format(", of it {} in use at once", human_bytes(*used)) : "", largest->rank);
 }
 
 }  // namespace

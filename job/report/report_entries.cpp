@@ -196,6 +196,7 @@ json to_json(const RankReport& rank) {
                  {"peak_memory_bytes", rank.peak_memory_bytes}};
   if (!rank.gpu.empty()) object["gpu"] = rank.gpu;
   set_if(object, "peak_device_memory_bytes", rank.peak_device_memory_bytes);
+  set_if(object, "peak_device_allocated_bytes", rank.peak_device_allocated_bytes);
   if (rank.cost) object["cost"] = cost_json(*rank.cost);
   return object;
 }
@@ -210,6 +211,7 @@ RankReport rank_report_from_json(const json& object) {
   rank.peak_memory_bytes = object.at("peak_memory_bytes");
   rank.gpu = object.value("gpu", "");
   get_if(object, "peak_device_memory_bytes", rank.peak_device_memory_bytes);
+  get_if(object, "peak_device_allocated_bytes", rank.peak_device_allocated_bytes);
   if (object.contains("cost")) rank.cost = cost_from_json(object.at("cost"));
   return rank;
 }

@@ -138,8 +138,9 @@ struct RankReport {
   std::map<std::string, double> seconds;  ///< wall time by phase
   int64_t peak_memory_bytes = 0;          ///< high-water mark of the resident set
   std::string gpu = {};                   ///< "NVIDIA H100 80GB HBM3 (sm_90)"; empty on the CPU
-  std::optional<int64_t> peak_device_memory_bytes = {};  ///< CudaModule; on a GPU
-  std::optional<CostReport> cost = {};                   ///< if the method has costs
+  std::optional<int64_t> peak_device_memory_bytes = {};     ///< CudaModule; on a GPU
+  std::optional<int64_t> peak_device_allocated_bytes = {};  ///< likewise; not in older reports
+  std::optional<CostReport> cost = {};                      ///< if the method has costs
 };
 
 /// An entry of `ranks` in report.json; also how ranks tell rank 0 of themselves.

@@ -84,10 +84,10 @@ TEST(GpuSupport, PortableCodeServesAllLaterOnes) {
   EXPECT_NE(why_no_code_for(75, code), "");
 }
 
-/// The V100 is what dotresize is for, and the P100 is older than all that libtorch knows.
-TEST(GpuSupport, OurLibtorchServesTheV100AndNotTheP100) {
+/// Those of DOTRESIZE_GPUS. The P100 is older than all that libtorch knows.
+TEST(GpuSupport, OurLibtorchServesWhatTheBuildIsForAndNotTheP100) {
   const GpuCode code = gpu_code(open_cuda_module().libtorch_flags());
-  EXPECT_EQ(why_no_code_for(70, code), "");
+  for (const int gpu : std::vector<int>{DOTRESIZE_GPUS}) EXPECT_EQ(why_no_code_for(gpu, code), "");
   EXPECT_THAT(why_no_code_for(60, code), HasSubstr("no kernels for sm_60"));
 }
 

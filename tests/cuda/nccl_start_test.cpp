@@ -7,6 +7,9 @@
 #include <gtest/gtest.h>
 #include <nccl.h>
 
+#include <atomic>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "tests/cuda/lonely_host.h"
@@ -16,7 +19,8 @@ namespace {
 
 int starts = 0;
 int starts_that_succeed = 0;
-int aborts = 0;
+std::atomic<int> aborts = 0;
+std::chrono::seconds length_of_abort(0);
 std::vector<int> max_ctas;  // of each start
 
 }  // namespace
@@ -31,14 +35,15 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int, ncclUniqueId, int,
   return ++starts <= starts_that_succeed ? ncclSuccess : ncclSystemError;
 }
 ncclResult_t ncclCommAbort(ncclComm_t) {
-  ++aborts;  // it may wait for the peers for ever
+  ++aborts;
+  std::this_thread::sleep_for(length_of_abort);  // in NCCL it may wait for the peers for ever
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t) { return "unhandled system error"; }
 const char* ncclGetLastError(ncclComm_t) { return "no interface"; }
 
-// Never reached.
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclInternalError; }
+// Never reached.
 ncclResult_t ncclCommDestroy(ncclComm_t) { return ncclInternalError; }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t*) { return ncclInternalError; }
 ncclResult_t ncclGroupStart() { return ncclInternalError; }
@@ -109,6 +114,16 @@ TEST(NcclStart, TransfersOccupyOneMultiprocessorAndCollectivesMore) {
   LonelyHost host;
   EXPECT_THROW(NcclCommunicator(host, wait_at_most(std::chrono::seconds(5))), CommunicationError);
   EXPECT_THAT(max_ctas, testing::ElementsAre(1, 1, 4));
+}
+
+TEST(NcclEnd, AbortThatBlocksDoesNotKeepTheProcess) {
+  starts = 0;
+  starts_that_succeed = 1;
+  length_of_abort = std::chrono::seconds(60);
+  const auto start = std::chrono::steady_clock::now();
+  { const NcclChannel channel({}, 2, 0, 1, wait_at_most(std::chrono::seconds(5))); }
+  EXPECT_EQ(aborts, 1);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
 }  // namespace

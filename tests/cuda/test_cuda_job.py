@@ -27,7 +27,7 @@ def gpus():
     return count.value
 
 
-GPUS = gpus()
+GPUS = 2 * gpus() if os.environ.get("DOTRESIZE_SHARE_GPU") else gpus()
 needs_a_gpu = pytest.mark.skipif(GPUS < 1, reason="no GPU")
 needs_two_gpus = pytest.mark.skipif(GPUS < 2, reason=f"needs two GPUs, there are {GPUS}")
 

@@ -31,6 +31,10 @@ TEST(PhaseTable, TellsWhatTheCostsHaveReachedAndTheMemoryOfTheGpus) {
   EXPECT_THAT(phase_table(report),
               testing::EndsWith("peak device memory 3.00 GiB (rank 1)\n"
                                 "l1 cost 100.0 G pairs/s a rank, 57.1 % of the limit\n"));
+  report.ranks[1].peak_device_allocated_bytes = int64_t{2} << 30;
+  EXPECT_THAT(
+      phase_table(report),
+      testing::HasSubstr("peak device memory 3.00 GiB, of it 2.00 GiB in use at once (rank 1)\n"));
 }
 
 TEST(PhaseTable, CostsOfACpuHaveARateAlone) {

@@ -16,12 +16,12 @@ inline at::Tensor activations(int64_t tokens, int64_t width) {
 }
 
 /// l1 distances between random channels, which are what costs are made of: [d, k] float64, the
-/// largest 1.
+/// largest 1, or all 0.
 inline at::Tensor random_cost(int64_t d, int64_t k) {
   at::manual_seed(d * 1009 + k);
   const at::Tensor channels = at::randn({d, 50}, at::kDouble);
   const at::Tensor cost = at::cdist(channels, channels.narrow(0, 0, k), 1.0);
-  return cost / cost.max();
+  return cost / cost.max().clamp_min(1e-300);
 }
 
 }  // namespace dotresize

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/environment.h"
 #include "base/errors.h"
 #include "worker/cuda/gpu_support.h"
 
@@ -68,7 +69,7 @@ Json judge(const std::vector<std::string>& findings) {
       return {{"reason", who + ": " + found.at("reason").get<std::string>()}, {"any", any}};
     }
     const auto [owner, first] = owners.emplace(found.at("uuid"), static_cast<int>(rank));
-    if (!first) {
+    if (!first && !ranks_share_gpus()) {
       return {{"reason", who + " would share a GPU with rank " + std::to_string(owner->second) +
                              "; start at most as many ranks on a host as it has GPUs"},
               {"any", any}};

@@ -37,6 +37,19 @@ Memory memory() {
   return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
 }
 
+using c10::CachingDeviceAllocator::DeviceStats;
+constexpr auto kAggregate = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+
+DeviceStats stats_of_device() {
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
+}
+
+/// What is taken of the device now beside PyTorch's allocator, in bytes.
+int64_t taken_without(const DeviceStats& stats) {
+  const Memory now = memory();
+  return now.total - now.free - stats.reserved_bytes[kAggregate].current;
+}
+
 /// A failed CUDA ends the job at its next use: until then its phases take no time.
 class StreamMoment final : public DeviceMoment {
  public:
@@ -122,11 +135,13 @@ class Module final : public CudaModule {
   int64_t free_memory_bytes() const override { return memory().free; }
 
   int64_t peak_memory_bytes() const override {
-    const Memory now = memory();
-    const auto reserved =
-        c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device())
-            .reserved_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
-    return reserved.peak + (now.total - now.free) - reserved.current;
+    const DeviceStats stats = stats_of_device();
+    return stats.reserved_bytes[kAggregate].peak + taken_without(stats);
+  }
+
+  int64_t peak_allocated_bytes() const override {
+    const DeviceStats stats = stats_of_device();
+    return stats.allocated_bytes[kAggregate].peak + taken_without(stats);
   }
 
   std::unique_ptr<Communicator> make_communicator(Communicator& host,

@@ -51,6 +51,10 @@ class CudaModule {
   /// PyTorch's allocator has reserved at its peak, and beside it what is taken now without it (the
   /// CUDA context, kernels, NCCL; what other processes have there, too).
   virtual int64_t peak_memory_bytes() const = 0;
+  /// Likewise, with what tensors have held at once in place of what the allocator has reserved for
+  /// them: what the process needs, and what the plan states. The allocator keeps freed blocks for
+  /// later tensors of their size, and gives them back where memory ends.
+  virtual int64_t peak_allocated_bytes() const = 0;
   /// NCCL between the ranks of `host`, each of which has made a GPU of its own the thread's.
   /// Collective. Tensors on the CPU go through `host`, which outlives the result, as does what
   /// `limit` refers to.

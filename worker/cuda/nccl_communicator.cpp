@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <future>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "base/environment.h"
 
 namespace dotresize {
 namespace {
@@ -22,10 +26,22 @@ constexpr std::chrono::microseconds kMaxPause(500);
 constexpr int kTransferCtas = 1;
 /// Likewise a collective, for which the ranks wait: so many saturate a link between GPUs.
 constexpr int kCollectiveCtas = 4;
+constexpr std::chrono::seconds kPatienceWithAbort(3);
 
 void check_cuda(cudaError_t result, const std::string& operation) {
   if (result == cudaSuccess) return;
   throw CommunicationError(operation + ": " + cudaGetErrorString(result));
+}
+
+/// NCCL 2.28.9 never returned to one of two ranks when the other one was finalizing its
+/// communicator.
+void abort_in_time(ncclComm_t comm) {
+  auto aborted = std::make_shared<std::promise<void>>();
+  std::thread([comm, aborted] {
+    ncclCommAbort(comm);
+    aborted->set_value();
+  }).detach();
+  aborted->get_future().wait_for(kPatienceWithAbort);
 }
 
 /// An event on the stream, behind all that is there.
@@ -154,7 +170,7 @@ NcclChannel::~NcclChannel() {
   } catch (const CommunicationError&) {
     // The job's results do not depend on how NCCL ends.
   }
-  ncclCommAbort(comm_);
+  abort_in_time(comm_);
 }
 
 void NcclChannel::give_up(const std::string& operation, const std::string& reason) {
@@ -217,6 +233,9 @@ void NcclChannel::wait(const std::string& operation, const Event& ready, const E
 }
 
 NcclCommunicator::NcclCommunicator(Communicator& host, const WaitLimit& limit) : host_(host) {
+  if (ranks_share_gpus()) {
+    ::setenv("NCCL_HOSTID", ("rank " + std::to_string(rank())).c_str(), /*overwrite=*/0);
+  }
   const auto start = [&](int max_ctas) {
     return std::make_unique<NcclChannel>(share_id(host), host.size(), host.rank(), max_ctas, limit);
   };

@@ -15,8 +15,9 @@ namespace dotresize {
 /// One NCCL communicator in non-blocking mode with a stream of its own. When
 /// `limit` gives up a wait, or NCCL reports an error, the communicator is of no use any more.
 /// Errors are CommunicationErrors that begin with the operation. A failed communicator is aborted
-/// by its destructor only: ncclCommAbort can block, so the caller reports the error before. One
-/// that fails to start is never aborted: it ends with the process, which cannot go on without it.
+/// by its destructor only: ncclCommAbort can block, so the caller reports the error before, and the
+/// destructor waits for three seconds. One that fails to start is never aborted: it ends with the
+/// process, which cannot go on without it.
 class NcclChannel {
  public:
   using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;

@@ -4,8 +4,8 @@
 // The costs need V in the products P = VᵀV alone, which are as small as H⁻¹:
 //   P ← P − wᵀ r − rᵀ w ,   w = cᵀV − ½ ‖c‖² r .
 // A block of such steps is collected and then subtracted at once (lazy updates): until then a step
-// takes a row of each matrix and corrects this alone. Features that are gone leave both matrices
-// once they are an eighth of them.
+// takes a row of each matrix and corrects this alone. On a GPU the host waits once for each block.
+// Features that are gone leave both matrices once they are an eighth of them.
 #include "worker/maps/feature_removal.h"
 
 #include <ATen/ATen.h>
@@ -57,34 +57,37 @@ class FeatureRemoval {
 void FeatureRemoval::remove_block(int64_t count) {
   at::Tensor rows = at::empty({count, inverse_.size(1)}, inverse_.options());  // r of each step
   at::Tensor changes = at::empty_like(rows);                                   // w of each step
-  at::Tensor costs = at::empty({count}, inverse_.options());
-  const auto* features = features_.const_data_ptr<int64_t>();
+  at::Tensor costs = at::empty({count, 1}, inverse_.options());
+  at::Tensor removed = at::empty({count, 1}, inverse_.options().dtype(at::kLong));
   for (int64_t step = 0; step < count; ++step) {
-    const auto [least, at] = (squares_ / diagonal_).min(0);
+    const auto [least, at] = (squares_ / diagonal_).min(0, /*keepdim=*/true);
     costs[step].copy_(least);
-    const int64_t p = at.item<int64_t>();
-    order_.push_back(features[p]);
+    removed[step].copy_(at);
+    const auto of_removed = [&at = at](const at::Tensor& t) { return t.index_select(-1, at); };
     const at::Tensor past_rows = rows.narrow(0, 0, step);
     const at::Tensor past_changes = changes.narrow(0, 0, step);
-    const at::Tensor of_rows = past_rows.select(1, p);
-    at::Tensor row = inverse_[p] - at::mv(past_rows.t(), of_rows);
-    const at::Tensor pivot = row[p].sqrt();
+    const at::Tensor of_rows = of_removed(past_rows).squeeze(1);
+    at::Tensor row = inverse_.index_select(0, at).squeeze(0) - at::mv(past_rows.t(), of_rows);
+    const at::Tensor pivot = of_removed(row).sqrt();
     row.div_(pivot);
-    at::Tensor change = products_[p] - at::mv(past_changes.t(), of_rows) -
-                        at::mv(past_rows.t(), past_changes.select(1, p));
-    change.div_(pivot).sub_(row * (squares_[p] / (2.0 * pivot.square())));
+    at::Tensor change = products_.index_select(0, at).squeeze(0) -
+                        at::mv(past_changes.t(), of_rows) -
+                        at::mv(past_rows.t(), of_removed(past_changes).squeeze(1));
+    change.div_(pivot).sub_(row * (of_removed(squares_) / (2.0 * pivot.square())));
     squares_.addcmul_(row, change, -2.0);
     diagonal_.sub_(row.square());
-    squares_[p] = std::numeric_limits<double>::infinity();
-    diagonal_[p] = 1.0;
+    squares_.index_fill_(0, at, std::numeric_limits<double>::infinity());
+    diagonal_.index_fill_(0, at, 1.0);
     rows[step].copy_(row);
     changes[step].copy_(change);
   }
   inverse_.addmm_(rows.t(), rows, 1.0, -1.0);
   products_.addmm_(changes.t(), rows, 1.0, -1.0).addmm_(rows.t(), changes, 1.0, -1.0);
-  const at::Tensor found = costs.cpu();
+  costs = costs.cpu();
+  removed = removed.cpu();
   for (int64_t step = 0; step < count; ++step) {
-    rises_.push_back(rises_.back() + 0.5 * found[step].item<double>());
+    rises_.push_back(rises_.back() + 0.5 * costs.const_data_ptr<double>()[step]);
+    order_.push_back(features_.const_data_ptr<int64_t>()[removed.const_data_ptr<int64_t>()[step]]);
   }
   gone_ += count;
 }

@@ -56,7 +56,10 @@ RankReport describe_rank(int rank, const RankShard& shard, const PhaseClock& clo
   report.seconds = clock.seconds();
   report.peak_memory_bytes = peak_resident_bytes();
   report.gpu = device.name;
-  if (device.cuda) report.peak_device_memory_bytes = device.cuda->peak_memory_bytes();
+  if (device.cuda) {
+    report.peak_device_memory_bytes = device.cuda->peak_memory_bytes();
+    report.peak_device_allocated_bytes = device.cuda->peak_allocated_bytes();
+  }
   report.cost = cost_report(clock, device);
   return report;
 }
