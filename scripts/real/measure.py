@@ -60,8 +60,8 @@ def job_of(recipe, model, size, output):
     """Jobs of `size` alone keep their first round beside the output, for those of other sizes."""
     calibration = {"tokens": str(model.tokens("calibration")), "samples": recipe.windows, "seqlen": SEQLEN}
     if recipe.allocates:
-        calibration["statistics"] = {"save": str(output.with_name(f"{recipe.name}-first-round"))}
-    return {
+        calibration["statistics"] = {"save": str(output.with_name(f"{recipe.first_round or recipe.name}-first-round"))}
+    job = {
         "name": f"{recipe.name}-{size:g}",
         "model": {"path": str(model.directory)},
         "output": {"path": str(output), **recipe.output},
@@ -70,6 +70,7 @@ def job_of(recipe, model, size, output):
         "evaluation": {"tokens": str(model.tokens("evaluation")), "kl": True},
         "resources": {"ranks": RANKS},
     }
+    return job if recipe.heal is None else job | {"heal": recipe.heal}
 
 
 def run_job(recipe, model, size, work):

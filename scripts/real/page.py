@@ -55,7 +55,9 @@ def options_text(recipe):
     if recipe.drops_layers:
         return "not a job"
     text = keys_text(method_of(recipe, "SIZE", "HIDDEN_SIZE", "FEATURES"), recipe.output)
-    return text if recipe.windows == WINDOWS else f"{text}, `calibration.samples: {recipe.windows}`"
+    if recipe.windows != WINDOWS:
+        text += f", `calibration.samples: {recipe.windows}`"
+    return text if recipe.heal is None else f"{text}, {keys_text({'heal': recipe.heal}, {})}"
 
 
 def left(row):
@@ -65,13 +67,14 @@ def left(row):
 
 
 def size_table(results, size):
-    """Best first."""
+    """Best first. What is predicted is what is folded, before any healing."""
     dense = results.dense[NAME].perplexity
-    rows = [
-        [RECIPE_OF[row.recipe].title, RECIPE_OF[row.recipe].format, left(row), row.net, row.perplexity, row.perplexity / dense,
-         row.kl, row.agreement, row.predicted_kl, row.predicted_kl and row.predicted_kl / row.kl, row.seconds]
-        for row in sorted(results.of(NAME, size=size), key=lambda row: row.perplexity)
-    ]  # fmt: skip
+    rows = []
+    for row in sorted(results.of(NAME, size=size), key=lambda row: row.perplexity):
+        recipe = RECIPE_OF[row.recipe]
+        predicted = row.predicted_kl if recipe.heal is None else None
+        rows.append([recipe.title, recipe.format, left(row), row.net, row.perplexity, row.perplexity / dense, row.kl,
+                     row.agreement, predicted, predicted and predicted / row.kl, row.seconds])  # fmt: skip
     missing = [row for row in results.rows.values() if row.size == size and not row.done]
     notes = [f"{RECIPE_OF[row.recipe].title} ({RECIPE_OF[row.recipe].format}): {row.reason}" for row in missing]
     return Table(f"size-{size}", percent(size), COLUMNS, rows, notes)

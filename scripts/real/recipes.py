@@ -17,6 +17,8 @@ class Recipe:
     method: dict = None  # of the job file; None: layers are dropped
     output: dict = field(default_factory=dict)  # of the job file, beside the path
     windows: int = WINDOWS
+    heal: dict = None  # of the job file; None: nothing is trained
+    first_round: str = None  # the recipe that has the same one; None: this
 
     @property
     def drops_layers(self):
@@ -38,6 +40,9 @@ RECIPES = (
     Recipe("allocate", "size alone", CUSTOM, SIZE_ALONE),
     Recipe("allocate-64", "size alone, 64 windows", CUSTOM, SIZE_ALONE, windows=64),
     Recipe("allocate-stock", "size alone", STOCK, SIZE_ALONE, {"format": "stock"}),
+    Recipe("healed", "size alone, healed", CUSTOM, SIZE_ALONE, heal={}, first_round="allocate"),
+    Recipe("healed-128", "size alone, healed with 128 windows", CUSTOM, SIZE_ALONE, heal={"samples": 128}, first_round="allocate"),
+    Recipe("healed-stock", "size alone, healed", STOCK, SIZE_ALONE, {"format": "stock"}, heal={}, first_round="allocate-stock"),
 )
 NAMES = [recipe.name for recipe in RECIPES]
 

@@ -10,6 +10,7 @@ RECIPES = {
     "`name: slicegpt`": "slicegpt",
     "`size` alone": "allocate",
     "`size` alone, `format: stock`": "allocate-stock",
+    "`size` and `heal: {}`": "healed",
 }
 
 
