@@ -46,18 +46,28 @@ class Findings {
   int finish() const {
     const bool ok = std::ranges::none_of(
         checks_, [](const Check& one) { return one.needed && one.state == Check::kFault; });
+    const std::string verdict = !ok ? "jobs cannot run here before these faults are gone"
+                                : gpus_have_passed()
+                                    ? "jobs can run on the GPUs and on the CPU of this machine"
+                                    : "jobs can run on the CPU of this machine";
     if (json_) {
-      nlohmann::ordered_json document = {{"ok", ok}, {"checks", nlohmann::ordered_json::array()}};
+      nlohmann::ordered_json document = {
+          {"ok", ok}, {"verdict", verdict}, {"checks", nlohmann::ordered_json::array()}};
       for (const Check& check : checks_) document["checks"].push_back(to_json(check));
       print_json(document);
     } else {
-      std::cout << (ok ? "jobs can run on the CPU of this machine\n"
-                       : "jobs cannot run here before these faults are gone\n");
+      std::cout << verdict << '\n';
     }
     return ok ? kExitOk : kExitUnavailable;
   }
 
  private:
+  bool gpus_have_passed() const {
+    return std::ranges::any_of(checks_, [](const Check& one) {
+      return one.part == kGpuSelfTest && one.state == Check::kOk;
+    });
+  }
+
   bool json_;
   std::vector<Check> checks_;
 };

@@ -173,7 +173,7 @@ bool all_well(const std::vector<Check>& checks) {
 }
 
 Check gpu_self_test(int gpus) {
-  Check check{"GPUs", Check::kOk, "", "", /*needed=*/false};
+  Check check{kGpuSelfTest, Check::kOk, "", "", /*needed=*/false};
   try {
     const Json result = self_test(gpus, "cuda");
     check.text = fmt::format("{} passed the self-test in {}, in {:.1f} s{}",

@@ -10,6 +10,9 @@ namespace dotresize {
 
 // What the worker, started as jobs start it, finds of itself and of its devices.
 
+/// The part of the check that all GPUs have passed the self-test.
+inline constexpr char kGpuSelfTest[] = "GPUs";
+
 /// Whether it starts.
 Check worker_check();
 

@@ -18,7 +18,10 @@ def doctor(exit_code, *, command=(), **environment):
     assert done.returncode == exit_code, done.stdout + done.stderr
     document = json.loads(done.stdout)
     assert document["ok"] == (exit_code == 0)
-    return {check["part"]: check for check in document["checks"]}
+    checks = {check["part"]: check for check in document["checks"]}
+    on_gpus = checks.get("GPUs", {}).get("state") == "ok"
+    assert ("can run on the GPUs and on the CPU" in document["verdict"]) == (on_gpus and exit_code == 0)
+    return checks
 
 
 def library(path, name, source):
