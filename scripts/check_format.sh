@@ -1,5 +1,9 @@
 #!/usr/bin/env bash
-# Every C++ file of the project is as clang-format leaves it.
+# Every C++ file of the project is as clang-format leaves it, and no line of the documents but a table's is longer than 150 characters.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 git ls-files -z '*.cpp' '*.h' | xargs -0 clang-format --dry-run -Werror
+if git ls-files -z '*.md' | LC_ALL=C.UTF-8 xargs -0 grep -nP '^(?! *\|).{151,}$'; then
+  echo "check_format: error: these lines are longer than 150 characters" >&2
+  exit 1
+fi

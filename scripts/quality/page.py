@@ -32,12 +32,12 @@ The example model ([examples/docs-llama](../examples/docs-llama/README.md)) has 
 ![Perplexity over net size]({figure})
 
 The plot has slicegpt in every recipe. *Custom* outputs come with their code, *stock* ones are models of a known family
-([serving.md](serving.md)). KL is the divergence from the dense model in nats a token, agreement how often both hold the same token for the most likely one
-([evaluation.md](evaluation.md#divergence-from-the-dense-model)).
+([serving.md](serving.md)). KL is the divergence from the dense model in nats a token, agreement how often both hold the same token for the most
+likely one ([evaluation.md](evaluation.md#divergence-from-the-dense-model)).
 
-Calibration: 64 windows of 512 tokens of `tests/data/calibration.safetensors`; evaluation: `tests/data/evaluation.safetensors`. Widths and features of MLPs are
-multiples of {round_to} (`round_to`), so that all sizes are met closely; all that the table does not say is the default. The figures with all digits:
-[quality.json](quality.json).
+Calibration: 64 windows of 512 tokens of `tests/data/calibration.safetensors`; evaluation: `tests/data/evaluation.safetensors`. Widths and
+features of MLPs are multiples of {round_to} (`round_to`), so that all sizes are met closely; all that the table does not say is the default. The
+figures with all digits: [quality.json](quality.json).
 
 | recipe | format | options of `method`, and of others |
 | --- | --- | --- |
@@ -47,8 +47,8 @@ multiples of {round_to} (`round_to`), so that all sizes are met closely; all tha
 HALVES = """
 ## Half of the loss
 
-At each size the best row of the paper's methods, without anything of ours but shortcuts that compute the same in fewer bytes, and the best row of all. *Left* is
-the part of the increase over the dense model that remains.
+At each size the best row of the paper's methods, without anything of ours but shortcuts that compute the same in fewer bytes, and the best row
+of all. *Left* is the part of the increase over the dense model that remains.
 
 """
 
@@ -60,8 +60,9 @@ AT_SIZE = """
 PREDICTED = """
 ## Predicted and measured
 
-What `size` alone has predicted of its choice ([method.md](method.md#all-widths-by-loss)), what the check before the commit saw on windows that nothing
-was fitted to, and what came out on the evaluation's text. Without maps the trial has scaled the prediction to what it saw, and both are one figure.
+What `size` alone has predicted of its choice ([method.md](method.md#all-widths-by-loss)), what the check before the commit saw on windows that
+nothing was fitted to, and what came out on the evaluation's text. Without maps the trial has scaled the prediction to what it saw, and both are
+one figure.
 
 """
 
@@ -86,9 +87,9 @@ FAMILIES_HEAD = """
 ## Other families
 
 A model of each other family, {parameters:,} to {most:,} parameters, 3 layers, width 48, trained for this table for a minute on the bytes of the
-example's calibration text (`scripts/quality/models.py`); perplexity is that of a byte. Calibration: {windows} windows of {seqlen} bytes. They show that
-a recipe does for the family what it does for the example. What it does for a large model of that family they cannot show. Trained on another
-machine they differ, and so do their figures a little.
+example's calibration text (`scripts/quality/models.py`); perplexity is that of a byte. Calibration: {windows} windows of {seqlen} bytes. They
+show that a recipe does for the family what it does for the example. What it does for a large model of that family they cannot show. Trained on
+another machine they differ, and so do their figures a little.
 
 ![KL over net size, for each family]({figure})
 

@@ -22,13 +22,13 @@ scripts/real_model.sh                      # prints the folder of model, texts a
 .venv/bin/python scripts/real_quality.py --recipes slicegpt --sizes 0.8   # one row; the others stay as they are in real-models.json
 ```
 
-Calibration: {windows} windows of {seqlen} tokens, spread evenly over `tokens/calibration.safetensors`. Evaluation: `tokens/evaluation.safetensors`,
-{tokens:,} predicted tokens of later parts of the same two texts, over which the dense model has perplexity **{dense:.3f}**. {ranks} ranks
-without a GPU; all that the table does not say is the default. A net size counts every stored tensor once, the tied table too. KL is the
-divergence from the dense model in nats a token, agreement how often both hold the same token for the most likely one
-([evaluation.md](evaluation.md#divergence-from-the-dense-model)). Seconds are those of the whole job, evaluations included, on a machine that
-may have had other work: they compare recipes roughly. Jobs of *size alone* share their first round
-([statistics](sweeps.md#kept-statistics)), which the seconds at 95 % include and those at other sizes do not. The figures with all digits: [real-models.json](real-models.json).
+Calibration: {windows} windows of {seqlen} tokens, spread evenly over `tokens/calibration.safetensors`. Evaluation:
+`tokens/evaluation.safetensors`, {tokens:,} predicted tokens of later parts of the same two texts, over which the dense model has perplexity
+**{dense:.3f}**. {ranks} ranks without a GPU; all that the table does not say is the default. A net size counts every stored tensor once, the
+tied table too. KL is the divergence from the dense model in nats a token, agreement how often both hold the same token for the most likely one
+([evaluation.md](evaluation.md#divergence-from-the-dense-model)). Seconds are those of the whole job, evaluations included, on a machine that may
+have had other work: they compare recipes roughly. Jobs of *size alone* share their first round ([statistics](sweeps.md#kept-statistics)), which
+the seconds at 95 % include and those at other sizes do not. The figures with all digits: [real-models.json](real-models.json).
 
 | recipe | format | options of `method`, and of others |
 | --- | --- | --- |
