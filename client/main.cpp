@@ -6,11 +6,11 @@
 #include "base/errors.h"
 #include "base/failure.h"
 #include "base/program.h"
-#include "client/json_output.h"
-#include "client/remote_job.h"
-#include "client/rpc_error.h"
-#include "client/usage.h"
-#include "client/verb.h"
+#include "client/calls/rpc_error.h"
+#include "client/display/json_output.h"
+#include "client/local/remote_job.h"
+#include "client/verbs/usage.h"
+#include "client/verbs/verb.h"
 
 namespace dotresize {
 namespace {

@@ -12,13 +12,13 @@
 #include "base/environment.h"
 #include "base/errors.h"
 #include "base/program.h"
-#include "server/access.h"
-#include "server/backup.h"
+#include "server/access/access.h"
+#include "server/launch/supervisor.h"
+#include "server/launch/sweep_attempt.h"
 #include "server/log_format.h"
 #include "server/options.h"
 #include "server/server.h"
-#include "server/supervisor.h"
-#include "server/sweep_attempt.h"
+#include "server/store/backup.h"
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include "base/environment.h"
 #include "base/human_text.h"
 #include "base/program.h"
-#include "server/endpoint.h"
+#include "server/access/endpoint.h"
 
 namespace dotresize {
 namespace {

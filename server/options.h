@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "server/certificates.h"
-#include "server/job_store.h"
-#include "server/launcher.h"
+#include "server/access/certificates.h"
+#include "server/access/remote_policy.h"
+#include "server/http/webhooks.h"
+#include "server/launch/launcher.h"
 #include "server/log_format.h"
-#include "server/remote_policy.h"
-#include "server/webhooks.h"
+#include "server/store/job_store.h"
 
 namespace dotresize {
 

@@ -13,8 +13,8 @@
 #include "base/errors.h"
 #include "base/input_file.h"
 #include "base/program.h"
-#include "server/endpoint.h"
-#include "server/kubernetes_launcher.h"
+#include "server/access/endpoint.h"
+#include "server/launch/kubernetes_launcher.h"
 
 namespace dotresize {
 namespace {

@@ -9,10 +9,10 @@
 #include "base/machine_faults.h"
 #include "base/printable.h"
 #include "base/program.h"
+#include "client/display/json_output.h"
 #include "client/doctor/host_checks.h"
 #include "client/doctor/worker_checks.h"
-#include "client/json_output.h"
-#include "client/verb.h"
+#include "client/verbs/verb.h"
 
 namespace dotresize {
 namespace {

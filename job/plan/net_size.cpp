@@ -8,7 +8,7 @@
 #include "base/human_text.h"
 #include "job/model/model_size.h"
 #include "job/model/output_config.h"
-#include "job/plan/shortcut_forms.h"
+#include "job/plan/allocate/shortcut_forms.h"
 
 namespace dotresize {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/human_text.h"
+#include "job/plan/estimate/traffic.h"
 #include "job/plan/net_size.h"
 #include "job/plan/served_sizes.h"
-#include "job/plan/traffic.h"
 
 namespace dotresize {
 namespace {

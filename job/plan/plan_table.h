@@ -4,9 +4,9 @@
 #include <string>
 
 #include "job/model/model_config.h"
+#include "job/plan/estimate/time_estimate.h"
 #include "job/plan/resolved_job.h"
 #include "job/plan/shard_plan.h"
-#include "job/plan/time_estimate.h"
 
 namespace dotresize {
 

@@ -8,13 +8,13 @@
 
 #include "job/model/dtype.h"
 #include "job/model/model_config.h"
+#include "job/plan/allocate/junction_widths.h"
+#include "job/plan/allocate/mlp_widths.h"
+#include "job/plan/allocate/shortcut_forms.h"
 #include "job/plan/device.h"
 #include "job/plan/healing.h"
-#include "job/plan/junction_widths.h"
 #include "job/plan/method.h"
-#include "job/plan/mlp_widths.h"
 #include "job/plan/schedule.h"
-#include "job/plan/shortcut_forms.h"
 #include "job/spec/map_sharing.h"
 #include "job/spec/token_source.h"
 
@@ -25,7 +25,8 @@ class JobSpec;
 }
 
 /// `method.allocate: auto`: the junctions' widths, the MLPs' features and the channels of value
-/// heads are chosen by what they are predicted to do to the loss (job/plan/joint_allocation.h).
+/// heads are chosen by what they are predicted to do to the loss
+/// (job/plan/allocate/joint_allocation.h).
 struct AllocationTarget {
   double size = 1.0;  ///< net bytes, as `method.size`
   int64_t round_to = 1;

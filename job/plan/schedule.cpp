@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "job/plan/memory_estimate.h"
+#include "job/plan/estimate/memory_estimate.h"
 
 namespace dotresize {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/human_text.h"
 #include "job/model/model_size.h"
 #include "job/model/weight_formats.h"
-#include "job/plan/inner_widths.h"
+#include "job/plan/allocate/inner_widths.h"
 #include "job/plan/net_size.h"
 
 namespace dotresize {

@@ -7,10 +7,10 @@
 
 #include "base/errors.h"
 #include "job/model/model_size.h"
-#include "job/plan/inner_widths.h"
-#include "job/plan/memory_estimate.h"
+#include "job/plan/allocate/inner_widths.h"
+#include "job/plan/estimate/memory_estimate.h"
+#include "job/plan/estimate/work_estimate.h"
 #include "job/plan/token_windows.h"
-#include "job/plan/work_estimate.h"
 
 namespace dotresize {
 namespace {

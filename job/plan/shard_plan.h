@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "job/model/model_config.h"
-#include "job/plan/checkpoints.h"
+#include "job/plan/estimate/checkpoints.h"
 #include "job/plan/resolved_job.h"
 
 namespace dotresize {

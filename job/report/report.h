@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "job/plan/joint_allocation.h"
+#include "job/plan/allocate/joint_allocation.h"
 #include "job/plan/net_size.h"
 #include "job/plan/resolved_job.h"
 #include "job/report/report_entries.h"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "server/artifacts.h"
+#include "server/api/artifacts.h"
 #include "server/web/assets.h"
 
 namespace httplib {

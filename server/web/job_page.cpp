@@ -13,7 +13,7 @@
 #include "job/spec/sweep_message.h"
 #include "job/status/job_rows.h"
 #include "job/status/progress_text.h"
-#include "server/resources.h"
+#include "server/store/resources.h"
 #include "server/web/actions.h"
 #include "server/web/job_table.h"
 #include "server/web/web_files.h"

@@ -8,7 +8,7 @@
 #include "job/page/report_page.h"
 #include "job/page/sweep_page.h"
 #include "job/sweep/sweep_results.h"
-#include "server/job_output.h"
+#include "server/schedule/job_output.h"
 
 namespace dotresize {
 namespace fs = std::filesystem;

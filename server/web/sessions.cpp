@@ -1,6 +1,6 @@
 #include "server/web/sessions.h"
 
-#include "server/attempt.h"
+#include "server/launch/attempt.h"
 
 namespace dotresize {
 

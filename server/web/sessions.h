@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "server/access.h"
+#include "server/access/access.h"
 
 namespace dotresize {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "server/api_error.h"
-#include "server/attempt.h"
-#include "server/http_origin.h"
+#include "server/http/http_origin.h"
+#include "server/launch/attempt.h"
 #include "server/web/request_checks.h"
 
 namespace dotresize {

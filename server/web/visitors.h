@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "server/call_gate.h"
+#include "server/access/call_gate.h"
 #include "server/web/sessions.h"
 
 namespace httplib {

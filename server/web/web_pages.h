@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "server/call_gate.h"
-#include "server/heartbeats.h"
-#include "server/http_server.h"
-#include "server/job_store.h"
-#include "server/jobs_service.h"
-#include "server/state_dir.h"
+#include "server/access/call_gate.h"
+#include "server/api/jobs_service.h"
+#include "server/http/http_server.h"
+#include "server/schedule/heartbeats.h"
+#include "server/store/job_store.h"
+#include "server/store/state_dir.h"
 #include "server/web/frame.h"
 #include "server/web/job_page.h"
 #include "server/web/visitors.h"

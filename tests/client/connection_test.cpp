@@ -1,4 +1,4 @@
-#include "client/connection.h"
+#include "client/calls/connection.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/program.h"
-#include "client/follow.h"
-#include "client/rpc_error.h"
-#include "client/verb.h"
+#include "client/calls/follow.h"
+#include "client/calls/rpc_error.h"
+#include "client/verbs/verb.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "tests/client/fake_jobs.h"

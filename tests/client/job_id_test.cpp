@@ -1,4 +1,4 @@
-#include "client/job_id.h"
+#include "client/calls/job_id.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "client/job_text.h"
+#include "client/display/job_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "client/json_output.h"
+#include "client/display/json_output.h"
 
 #include <gtest/gtest.h>
 

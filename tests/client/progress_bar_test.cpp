@@ -1,4 +1,4 @@
-#include "client/progress_bar.h"
+#include "client/display/progress_bar.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "client/usage.h"
+#include "client/verbs/usage.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "client/completion.h"
+#include "client/verbs/completion.h"
 
 namespace dotresize {
 namespace {

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "client/follow.h"
-#include "client/rpc_error.h"
-#include "client/watch_view.h"
+#include "client/calls/follow.h"
+#include "client/calls/rpc_error.h"
+#include "client/display/watch_view.h"
 #include "tests/client/fake_jobs.h"
 
 namespace dotresize {

@@ -1,4 +1,4 @@
-#include "client/worker_view.h"
+#include "client/display/worker_view.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

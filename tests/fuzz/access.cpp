@@ -1,4 +1,4 @@
-#include "server/access.h"
+#include "server/access/access.h"
 
 #include <filesystem>
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "base/unique_fd.h"
-#include "server/http_server.h"
+#include "server/http/http_server.h"
 #include "tests/fuzz/targets.h"
 #include "tests/temporary_directory.h"
 

@@ -1,4 +1,4 @@
-#include "job/plan/hardware.h"
+#include "job/plan/estimate/hardware.h"
 
 #include <gmock/gmock.h>
 

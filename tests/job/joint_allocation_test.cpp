@@ -1,4 +1,4 @@
-#include "job/plan/joint_allocation.h"
+#include "job/plan/allocate/joint_allocation.h"
 
 #include <gmock/gmock.h>
 
@@ -9,12 +9,12 @@
 #include <random>
 
 #include "job/model/model_size.h"
-#include "job/plan/choose_widths.h"
-#include "job/plan/inner_widths.h"
-#include "job/plan/memory_estimate.h"
+#include "job/plan/allocate/choose_widths.h"
+#include "job/plan/allocate/inner_widths.h"
+#include "job/plan/allocate/shortcut_forms.h"
+#include "job/plan/estimate/memory_estimate.h"
 #include "job/plan/net_size.h"
 #include "job/plan/plan_table.h"
-#include "job/plan/shortcut_forms.h"
 #include "tests/job/resolve_job.h"
 
 namespace dotresize {

@@ -1,4 +1,4 @@
-#include "job/plan/loss_allocation.h"
+#include "job/plan/allocate/loss_allocation.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "job/plan/memory_estimate.h"
+#include "job/plan/estimate/memory_estimate.h"
 
 #include <gmock/gmock.h>
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/errors.h"
-#include "job/plan/choose_widths.h"
+#include "job/plan/allocate/choose_widths.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {

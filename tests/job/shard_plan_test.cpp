@@ -7,7 +7,7 @@
 
 #include "base/errors.h"
 #include "job/model/model_size.h"
-#include "job/plan/work_estimate.h"
+#include "job/plan/estimate/work_estimate.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {

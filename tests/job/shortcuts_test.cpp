@@ -5,8 +5,8 @@
 
 #include "job/model/model_size.h"
 #include "job/model/output_config.h"
+#include "job/plan/allocate/shortcut_forms.h"
 #include "job/plan/net_size.h"
-#include "job/plan/shortcut_forms.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {

@@ -1,4 +1,4 @@
-#include "job/plan/time_estimate.h"
+#include "job/plan/estimate/time_estimate.h"
 
 #include <gmock/gmock.h>
 
@@ -7,9 +7,9 @@
 
 #include "base/input_file.h"
 #include "job/model/model_size.h"
-#include "job/plan/hardware.h"
+#include "job/plan/estimate/hardware.h"
+#include "job/plan/estimate/traffic.h"
 #include "job/plan/plan_table.h"
-#include "job/plan/traffic.h"
 #include "tests/job/hardware_text.h"
 #include "tests/job/resolve_job.h"
 #include "tests/job/test_configs.h"

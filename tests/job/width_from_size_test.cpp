@@ -3,7 +3,7 @@
 #include "base/errors.h"
 #include "job/model/model_size.h"
 #include "job/model/output_config.h"
-#include "job/plan/choose_widths.h"
+#include "job/plan/allocate/choose_widths.h"
 #include "job/plan/net_size.h"
 #include "tests/job/test_configs.h"
 

@@ -1,11 +1,11 @@
-#include "job/plan/work_counts.h"
+#include "job/plan/estimate/work_counts.h"
 
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
 
 #include "base/input_file.h"
-#include "job/plan/hardware.h"
+#include "job/plan/estimate/hardware.h"
 #include "tests/job/test_configs.h"
 
 namespace dotresize {

@@ -1,4 +1,4 @@
-#include "server/attempt.h"
+#include "server/launch/attempt.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <functional>
 #include <thread>
 
-#include "server/files.h"
-#include "server/process_table.h"
+#include "server/launch/process_table.h"
+#include "server/store/files.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {

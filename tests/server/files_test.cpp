@@ -1,4 +1,4 @@
-#include "server/files.h"
+#include "server/store/files.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/job_change_feed.h"
+#include "server/store/job_change_feed.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-#include "server/job_output.h"
+#include "server/schedule/job_output.h"
 
 #include <gtest/gtest.h>
 
 #include "base/errors.h"
 #include "base/output_owner.h"
 #include "base/partial_path.h"
-#include "server/files.h"
+#include "server/store/files.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {

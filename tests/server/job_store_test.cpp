@@ -1,4 +1,4 @@
-#include "server/job_store.h"
+#include "server/store/job_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "server/api_error.h"
-#include "server/backup.h"
-#include "server/state_dir.h"
+#include "server/store/backup.h"
+#include "server/store/state_dir.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {

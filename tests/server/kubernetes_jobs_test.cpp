@@ -1,11 +1,11 @@
-#include "server/kubernetes_jobs.h"
+#include "server/launch/kubernetes_jobs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/errors.h"
-#include "server/kubernetes_api.h"
-#include "server/outcome.h"
+#include "server/launch/kubernetes_api.h"
+#include "server/launch/outcome.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {

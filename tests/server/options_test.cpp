@@ -7,7 +7,7 @@
 
 #include "base/errors.h"
 #include "base/program.h"
-#include "server/state_dir.h"
+#include "server/store/state_dir.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {

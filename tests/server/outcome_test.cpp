@@ -1,4 +1,4 @@
-#include "server/outcome.h"
+#include "server/launch/outcome.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "server/path_policy.h"
+#include "server/access/path_policy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "server/resources.h"
+#include "server/store/resources.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "base/errors.h"
-#include "server/queue_hold.h"
+#include "server/schedule/queue_hold.h"
 
 namespace dotresize {
 namespace {

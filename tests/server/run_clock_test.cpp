@@ -1,4 +1,4 @@
-#include "server/run_clock.h"
+#include "server/schedule/run_clock.h"
 
 #include <gtest/gtest.h>
 

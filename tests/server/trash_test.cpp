@@ -1,4 +1,4 @@
-#include "server/trash.h"
+#include "server/store/trash.h"
 
 #include <gtest/gtest.h>
 

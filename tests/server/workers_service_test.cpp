@@ -1,5 +1,5 @@
 // The Workers service over a real socket.
-#include "server/workers_service.h"
+#include "server/api/workers_service.h"
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
-#include "server/attempt.h"
+#include "server/launch/attempt.h"
 #include "tests/temporary_directory.h"
 
 namespace dotresize {

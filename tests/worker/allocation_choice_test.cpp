@@ -9,7 +9,7 @@
 #include <optional>
 #include <set>
 
-#include "job/plan/choose_widths.h"
+#include "job/plan/allocate/choose_widths.h"
 #include "job/plan/shard_plan.h"
 #include "job/spec/job_file.h"
 #include "tests/temporary_directory.h"

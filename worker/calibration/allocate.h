@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/phase_clock.h"
-#include "job/plan/joint_allocation.h"
+#include "job/plan/allocate/joint_allocation.h"
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/junction_rises.h"
 #include "worker/calibration/sublayer_cuts.h"

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "job/plan/choose_widths.h"
-#include "job/plan/shortcut_forms.h"
+#include "job/plan/allocate/choose_widths.h"
+#include "job/plan/allocate/shortcut_forms.h"
 #include "job/plan/token_windows.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/reason.h"

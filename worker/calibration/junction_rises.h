@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/phase_clock.h"
-#include "job/plan/joint_allocation.h"
+#include "job/plan/allocate/joint_allocation.h"
 #include "worker/calibration/calibration.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/comm/communicator.h"

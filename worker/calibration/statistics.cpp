@@ -8,7 +8,7 @@
 
 #include "base/errors.h"
 #include "base/printable.h"
-#include "job/plan/inner_widths.h"
+#include "job/plan/allocate/inner_widths.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/shared_maps.h"
 #include "worker/maps/map_algorithm.h"

@@ -15,8 +15,8 @@
 #include <utility>
 
 #include "job/model/tensor_table.h"
-#include "job/plan/inner_widths.h"
-#include "job/plan/mlp_widths.h"
+#include "job/plan/allocate/inner_widths.h"
+#include "job/plan/allocate/mlp_widths.h"
 #include "worker/calibration/cut_tensors.h"
 #include "worker/calibration/junction_groups.h"
 #include "worker/calibration/reason.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/phase_clock.h"
-#include "job/plan/checkpoints.h"
+#include "job/plan/estimate/checkpoints.h"
 #include "worker/transformer/loss_gradient.h"
 #include "worker/transformer/stage.h"
 

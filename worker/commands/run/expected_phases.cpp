@@ -1,7 +1,7 @@
 #include "worker/commands/run/expected_phases.h"
 
-#include "job/plan/reference_hardware.h"
-#include "job/plan/time_estimate.h"
+#include "job/plan/estimate/reference_hardware.h"
+#include "job/plan/estimate/time_estimate.h"
 #include "job/plan/token_windows.h"
 
 namespace dotresize {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "job/plan/memory_estimate.h"
+#include "job/plan/estimate/memory_estimate.h"
 #include "worker/commands/run/resume.h"
 #include "worker/transformer/microbatches.h"
 

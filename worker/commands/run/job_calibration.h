@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "job/plan/joint_allocation.h"
+#include "job/plan/allocate/joint_allocation.h"
 #include "job/report/report.h"
 #include "worker/calibration/calibration.h"
 #include "worker/checkpoint/writer.h"

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "job/plan/memory_estimate.h"
+#include "job/plan/estimate/memory_estimate.h"
 #include "worker/commands/run/dense_loss.h"
 #include "worker/commands/run/fingerprints.h"
 #include "worker/commands/run/resume.h"

@@ -1,0 +1,127 @@
+#include "client/calls/rpc_error.h"
+
+#include <array>
+
+#include "base/printable.h"
+#include "base/program.h"
+#include "google/rpc/code.pb.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+
+namespace dotresize {
+namespace {
+
+struct CodeMeaning {
+  grpc::StatusCode code;
+  ExitCode exit_code;
+};
+
+/// docs/cli.md has this table for people.
+constexpr std::array<CodeMeaning, 16> kCodes = {{
+    {grpc::CANCELLED, kExitUnavailable},
+    {grpc::UNKNOWN, kExitUnavailable},
+    {grpc::INVALID_ARGUMENT, kExitBadData},
+    {grpc::DEADLINE_EXCEEDED, kExitUnavailable},
+    {grpc::NOT_FOUND, kExitBadData},
+    {grpc::ALREADY_EXISTS, kExitBadData},
+    {grpc::PERMISSION_DENIED, kExitDenied},
+    {grpc::RESOURCE_EXHAUSTED, kExitTryAgain},
+    {grpc::FAILED_PRECONDITION, kExitBadData},
+    {grpc::ABORTED, kExitTryAgain},
+    {grpc::OUT_OF_RANGE, kExitBadData},
+    {grpc::UNIMPLEMENTED, kExitUnavailable},
+    {grpc::INTERNAL, kExitUnavailable},
+    {grpc::UNAVAILABLE, kExitUnavailable},
+    {grpc::DATA_LOSS, kExitUnavailable},
+    {grpc::UNAUTHENTICATED, kExitDenied},
+}};
+
+const CodeMeaning& meaning_of(grpc::StatusCode code) {
+  for (const CodeMeaning& meaning : kCodes) {
+    if (meaning.code == code) return meaning;
+  }
+  return meaning_of(grpc::UNKNOWN);
+}
+
+std::vector<FieldViolation> violations_of(const grpc::Status& status) {
+  std::vector<FieldViolation> violations;
+  google::rpc::Status details;
+  if (!details.ParseFromString(status.error_details())) return violations;
+  for (const google::protobuf::Any& detail : details.details()) {
+    google::rpc::BadRequest bad_request;
+    if (!detail.UnpackTo(&bad_request)) continue;
+    for (const auto& violation : bad_request.field_violations()) {
+      violations.push_back({violation.field(), violation.description()});
+    }
+  }
+  return violations;
+}
+
+std::string message_for(const grpc::Status& status, const std::string& server) {
+  const std::string reason = status.error_message();
+  switch (status.error_code()) {
+    case grpc::UNAVAILABLE:
+      if (!status.error_details().empty()) break;  // a server has said so
+      if (reason.find("failed to connect") != std::string::npos &&
+          reason.find("Socket closed") != std::string::npos) {
+        return server +
+               " takes the connection and closes it: a server with TLS needs --tls-ca or "
+               "DOTRESIZE_TLS_CA\n  (" +
+               reason + ")";
+      }
+      if (reason.find("handshake") != std::string::npos) {
+        return "no TLS with " + server +
+               ": does its certificate fit --tls-ca and its name, and does it speak TLS at all?\n  "
+               "(" +
+               reason + ")";
+      }
+      return "no server at " + server +
+             ": start dotresize-server, or name another with --server or DOTRESIZE_SERVER\n  (" +
+             reason + ")";
+    case grpc::DEADLINE_EXCEEDED:
+      return "the server at " + server + " did not answer in time";
+    case grpc::UNIMPLEMENTED:
+      return "the server at " + server + " does not know this call: is it a dotresize-server?";
+    default:
+      break;
+  }
+  const std::vector<FieldViolation> violations = violations_of(status);
+  if (violations.empty()) return reason.empty() ? code_name(status.error_code()) : reason;
+  std::string message = "the server refused the request";
+  for (const FieldViolation& violation : violations) {
+    message += "\n  " + violation.field + ": " + violation.description;
+  }
+  return message;
+}
+
+}  // namespace
+
+int exit_code_for(grpc::StatusCode code) { return meaning_of(code).exit_code; }
+
+std::string code_name(grpc::StatusCode code) {
+  return google::rpc::Code_Name(static_cast<google::rpc::Code>(meaning_of(code).code));
+}
+
+bool is_transient(grpc::StatusCode code) {
+  switch (code) {
+    case grpc::UNAVAILABLE:
+    case grpc::DEADLINE_EXCEEDED:
+    case grpc::RESOURCE_EXHAUSTED:
+    case grpc::CANCELLED:
+    case grpc::INTERNAL:
+      return true;
+    default:
+      return false;
+  }
+}
+
+RpcError::RpcError(const grpc::Status& status, const std::string& server)
+    : std::runtime_error(printable_lines(message_for(status, server))),
+      code_(status.error_code()),
+      violations_(violations_of(status)) {}
+
+RpcError RpcError::with_message(const std::string& message) const {
+  return {printable_lines(message), code_, violations_};
+}
+
+}  // namespace dotresize

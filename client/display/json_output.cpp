@@ -1,0 +1,85 @@
+#include "client/display/json_output.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <iostream>
+#include <stdexcept>
+
+namespace dotresize {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using nlohmann::ordered_json;
+
+void make_numbers(ordered_json& object, const Descriptor& descriptor);
+
+void make_number(ordered_json& value, const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT64:
+      value = std::stoll(value.get<std::string>());
+      break;
+    case FieldDescriptor::CPPTYPE_UINT64:
+      value = std::stoull(value.get<std::string>());
+      break;
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      if (value.is_object()) make_numbers(value, *field.message_type());
+      break;
+    default:
+      break;
+  }
+}
+
+/// Protobuf writes 64-bit integers as strings, because JavaScript would round them.
+void make_numbers(ordered_json& object, const Descriptor& descriptor) {
+  for (auto& [name, value] : object.items()) {
+    const FieldDescriptor* field = descriptor.FindFieldByName(name);
+    if (field == nullptr) continue;
+    if (!field->is_repeated()) {
+      make_number(value, *field);
+    } else {
+      for (ordered_json& element : value) make_number(element, *field);
+    }
+  }
+}
+
+std::string dump(const ordered_json& document, int indent) {
+  return document.dump(indent, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+}  // namespace
+
+ordered_json to_json(const google::protobuf::Message& message) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  std::string text;
+  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
+  if (!status.ok())
+    throw std::runtime_error("no JSON for the server's answer: " + status.ToString());
+  ordered_json object = ordered_json::parse(text);
+  make_numbers(object, *message.GetDescriptor());
+  return object;
+}
+
+ordered_json to_json(const std::vector<v1::Job>& jobs) {
+  ordered_json list = ordered_json::array();
+  for (const v1::Job& job : jobs) list.push_back(to_json(job));
+  return {{"jobs", std::move(list)}};
+}
+
+ordered_json error_json(const std::string& code, const std::string& message, int exit_code,
+                        const std::vector<FieldViolation>& violations) {
+  ordered_json error = {{"code", code}, {"message", message}, {"exit_code", exit_code}};
+  for (const FieldViolation& violation : violations) {
+    error["violations"].push_back(
+        {{"field", violation.field}, {"description", violation.description}});
+  }
+  return {{"error", std::move(error)}};
+}
+
+void print_json(const ordered_json& document) { std::cout << dump(document, 2) << "\n"; }
+
+void print_json_line(const ordered_json& document) { std::cout << dump(document, -1) << std::endl; }
+
+}  // namespace dotresize

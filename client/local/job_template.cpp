@@ -1,0 +1,216 @@
+#include "client/local/job_template.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/errors.h"
+#include "base/human_text.h"
+#include "base/printable.h"
+#include "base/unique_fd.h"
+#include "client/local/size_alternatives.h"
+#include "dotresize/v1/job.pb.h"
+#include "job/model/model_config.h"
+#include "job/model/model_size.h"
+#include "job/plan/check_files.h"
+#include "job/plan/resolved_job.h"
+#include "job/plan/token_windows.h"
+
+namespace dotresize {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kSize = 0.8;
+/// Limit of the estimated time on the reference CPU; a job with the fewest samples may exceed it.
+constexpr double kReasonableSeconds = 20.0 * 60.0;
+constexpr uint32_t kFewestSamples = 16;
+constexpr int64_t kSeqlen = 1024;
+
+/// A plain scalar if that is safe, else in double quotes, whose JSON form is YAML's too.
+std::string yaml_text(const std::string& text) {
+  const bool number =
+      !text.empty() && (text[0] == '-' || text[0] == '_' || (text[0] >= '0' && text[0] <= '9'));
+  if (!text.empty() && !number && is_plain_word(text, "-_./")) return text;
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// As it is written into a file in another folder than the working directory.
+std::string path_from(const fs::path& folder, const std::string& path) {
+  const bool same = folder.empty() || folder == ".";
+  return yaml_text(same ? path : fs::absolute(path).lexically_normal().string());
+}
+
+int64_t sensible_ranks(const ModelConfig& config) {
+  constexpr int64_t kMost = 8;
+  const int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  return std::min({kMost, cores, config.num_sublayers()});
+}
+
+fs::path directory_of(const TemplateRequest& request) {
+  const fs::path model = fs::absolute(request.model).lexically_normal();
+  return model.has_filename() ? model : model.parent_path();  // it ends with a slash
+}
+
+/// The template's job, without what only its comments have.
+v1::JobSpec default_job(const TemplateRequest& request, const ModelConfig& config) {
+  v1::JobSpec spec;
+  spec.set_name("template");
+  spec.mutable_model()->set_path(request.model);
+  spec.mutable_output()->set_path(directory_of(request).string() + "-template");
+  spec.mutable_method()->set_size(kSize);
+  v1::Calibration& calibration = *spec.mutable_calibration();
+  for (const std::string& text : request.text) calibration.add_text(text);
+  calibration.set_tokens(request.tokens);
+  calibration.set_samples(kDefaultSamples);
+  calibration.set_seqlen(static_cast<uint32_t>(std::min(kSeqlen, config.max_position_embeddings)));
+  spec.mutable_evaluation();
+  spec.mutable_resources()->set_ranks(static_cast<uint32_t>(sensible_ranks(config)));
+  return spec;
+}
+
+/// What is wrong with the length of the text for this many samples; empty if nothing is.
+std::string length_fault(const v1::JobSpec& spec, const ModelConfig& config) {
+  for (const FileFinding& finding : check_inputs(resolve_job(spec, config), config)) {
+    if (finding.key == "calibration.text") return finding.what;
+  }
+  return "";
+}
+
+/// Fewer samples while the text seems too short for them, or the job would take too long.
+void choose_samples(const ModelConfig& config, v1::JobSpec& spec) {
+  v1::Calibration& calibration = *spec.mutable_calibration();
+  for (;;) {
+    const std::string fault = length_fault(spec, config);
+    const uint32_t fewer = calibration.samples() / 2;
+    if (fault.empty() &&
+        (fewer < kFewestSamples || reference_seconds(spec, config) <= kReasonableSeconds)) {
+      return;
+    }
+    if (fewer == 0) throw InputError("--text", fault);
+    calibration.set_samples(fewer);
+  }
+}
+
+std::string about(double time_s) {
+  if (time_s < 100.0) return fmt::format("about {:.0f} s", std::ceil(time_s));
+  return fmt::format("about {:.0f} min", time_s / 60.0);
+}
+
+/// What one width for all junctions costs, beside the `time` of the job; it may not be available.
+std::string uniform_width_text(v1::JobSpec spec, const ModelConfig& config,
+                               const std::string& time) {
+  spec.mutable_method()->set_name(v1::Method::slicegpt);
+  try {
+    return fmt::format("{} in place of {}, and worse", about(reference_seconds(spec, config)),
+                       time);
+  } catch (const InputError&) {
+    return "none is that small";
+  }
+}
+
+/// The time of distilling the layers, beside that of the job.
+std::string healing_text(v1::JobSpec spec, const ModelConfig& config) {
+  const double unhealed = reference_seconds(spec, config);
+  spec.mutable_heal();
+  return about(reference_seconds(spec, config) - unhealed);
+}
+
+std::string source_line(const TemplateRequest& request, const fs::path& folder) {
+  if (!request.tokens.empty()) return "tokens: " + path_from(folder, request.tokens);
+  std::string names;
+  for (const std::string& text : request.text) {
+    names += (names.empty() ? "" : ", ") + path_from(folder, text);
+  }
+  return "text: [" + names + "]";
+}
+
+constexpr char kTemplate[] =
+    R"(# A job of dotresize: {time} on two cores. `dotresize plan {file}` shows what comes of it,
+# `dotresize run {file}` runs it; docs/job-file.md has all keys.
+name: {name}
+model:
+  path: {model}   # {family}, {parameters} parameters
+output:
+  path: {output}   # must not exist yet
+  report_html: true      # dotresize/report.html, a page with plots
+  # format: stock        # loads without remote code in every engine of the family; somewhat worse
+method:
+  size: {size}              # of the dense bytes; widths, features and ranks are chosen by their loss
+  # name: slicegpt       # one width for all junctions: {uniform}
+  # name: pca_dotresize  # the paper's, likewise; sparsity: 0.2 in place of size takes 20 % of the width
+calibration:
+  {source}
+  samples: {samples}            # windows of seqlen tokens, spread over the text; more are better, and slower
+  seqlen: {seqlen}
+evaluation: {{}}           # windows of the same text that the calibration does not use
+# evaluation:            # the better test, in its place: text of another source
+#   text: [evaluation.txt]
+# heal: {{}}               # trains the output on the dense model's predictions: better, {healing} more
+resources:
+  ranks: {ranks}               # MPI processes, at most two per layer
+  device: auto           # GPUs if every rank has one, else the CPU
+)";
+
+void require_source(const TemplateRequest& request) {
+  if (request.text.empty() && request.tokens.empty()) {
+    throw InputError("--text",
+                     "is needed: UTF-8 text like that of the model's use, for the calibration "
+                     "(--tokens if the model has no tokenizer.json)");
+  }
+  for (const std::string& file : request.text) {
+    if (!fs::is_regular_file(file)) throw InputError("--text", in_quotes(file) + " is no file");
+  }
+  if (!request.tokens.empty() && !fs::is_regular_file(request.tokens)) {
+    throw InputError("--tokens", in_quotes(request.tokens) + " is no file");
+  }
+}
+
+}  // namespace
+
+std::string job_template(const TemplateRequest& request) {
+  require_model_directory(request.model);
+  const ModelConfig config = read_model_config(request.model);
+  if (config.compressed) {
+    throw InputError(request.model + " is already compressed; a dense model is needed");
+  }
+  require_source(request);
+  v1::JobSpec spec = default_job(request, config);
+  choose_samples(config, spec);
+  const std::string time = about(reference_seconds(spec, config));
+  const fs::path folder = fs::path(request.job_file).parent_path();
+  const std::string name = directory_of(request).filename().string().substr(0, 90) + "-80";
+  return fmt::format(
+      kTemplate, fmt::arg("time", time), fmt::arg("file", request.job_file),
+      fmt::arg("name", yaml_text(name)), fmt::arg("model", path_from(folder, request.model)),
+      fmt::arg("family", config.family),
+      fmt::arg("parameters", with_separators(stored_parameters(config))),
+      fmt::arg("output", yaml_text("out/" + name)), fmt::arg("size", kSize),
+      fmt::arg("uniform", uniform_width_text(spec, config, time)),
+      fmt::arg("healing", healing_text(spec, config)),
+      fmt::arg("source", source_line(request, folder)),
+      fmt::arg("samples", spec.calibration().samples()),
+      fmt::arg("seqlen", spec.calibration().seqlen()), fmt::arg("ranks", spec.resources().ranks()));
+}
+
+void write_job_template(const TemplateRequest& request) {
+  const std::string text = job_template(request);
+  const UniqueFd file(
+      ::open(request.job_file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file && errno == EEXIST) {
+    throw InputError(request.job_file + " exists, and is not overwritten: name another file");
+  }
+  if (file && ::write(file.get(), text.data(), text.size()) == std::ssize(text)) return;
+  const std::string why = std::strerror(errno);
+  if (file) fs::remove(request.job_file);  // what is half written
+  throw InputError(request.job_file + ": cannot write: " + why);
+}
+
+}  // namespace dotresize

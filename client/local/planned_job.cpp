@@ -1,0 +1,141 @@
+#include "client/local/planned_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/errors.h"
+#include "client/local/remote_job.h"
+#include "job/plan/estimate/hardware.h"
+#include "job/plan/net_size.h"
+#include "job/plan/plan_table.h"
+#include "job/spec/remote_url.h"
+
+namespace dotresize {
+namespace {
+
+constexpr char kOutputKey[] = "output.path";
+
+/// A fault of a key of the job that `body` finds gets its place in the file. One without a key is
+/// of `default_key`.
+template <class Body>
+auto with_place(const JobFile& file, const std::string& default_key, const Body& body) {
+  try {
+    return body();
+  } catch (const InputError& error) {
+    if (error.field().starts_with("--")) throw;
+    const std::string key = error.field().empty() ? default_key : error.field();
+    throw InputError(located(file, key, error.description()));
+  }
+}
+
+/// As the job would run on the hardware, in place of what is here.
+ResolvedJob resolve_on_hardware(const v1::JobSpec& spec, const ModelConfig& model,
+                                const v1::Hardware& hardware) {
+  const int ranks = spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
+  const LaunchFacts launch = launch_facts(hardware, ranks);
+  const std::optional<DeviceKind> asked = asked_device(spec);
+  if (asked && *asked != launch.devices.device) {
+    throw InputError("--hardware", "is a file of device: " + to_string(launch.devices.device) +
+                                       ", the job asks for " + to_string(*asked));
+  }
+  return resolve_job(spec, model, launch);
+}
+
+/// Warnings about the widths that the job has, if they are known.
+std::vector<FileFinding> check_widths(const ResolvedJob& job, const ModelConfig& model) {
+  std::vector<FileFinding> findings;
+  if (!job.widths_known()) return findings;
+  const int64_t width = job.widths.largest();
+  if (3 * width < 2 * model.hidden_size) {
+    findings.push_back({"method",
+                        fmt::format("width {} is less than two thirds of {}: the model will be "
+                                    "much worse than one of the same size by method: {{size}} "
+                                    "alone",
+                                    width, model.hidden_size),
+                        /*fatal=*/false});
+  }
+  if (model.tie_word_embeddings &&
+      !output_model_config(model, job, job.widths).tie_word_embeddings) {
+    findings.push_back({"method",
+                        "embedding and head, one table in the model, become two in the output",
+                        /*fatal=*/false});
+  }
+  return findings;
+}
+
+std::vector<FileFinding> find_faults(const ResolvedJob& job, const ModelConfig& model,
+                                     bool pushed) {
+  std::vector<FileFinding> findings = check_inputs(job, model);
+  const std::string fault = pushed ? "" : output_fault(job.output_path, job.overwrite);
+  if (!fault.empty()) findings.push_back({kOutputKey, fault});
+  std::ranges::move(check_widths(job, model), std::back_inserter(findings));
+  return findings;
+}
+
+}  // namespace
+
+PlannedJob plan_job(const PlanRequest& request) {
+  PlannedJob planned;
+  planned.file = open_job_file(request.job_file, request.changes);
+  fetch_inputs(request, planned);
+  const v1::JobSpec& spec = planned.file.spec;
+  planned.model = with_place(planned.file, "model.path", [&] {
+    require_model_directory(spec.model().path());
+    return read_model_config(spec.model().path());
+  });
+  std::optional<v1::Hardware> hardware;
+  if (!request.hardware.empty()) hardware = read_hardware(request.hardware);
+  planned.job = with_place(planned.file, "method", [&] {
+    return hardware ? resolve_on_hardware(spec, planned.model, *hardware)
+                    : resolve_job(spec, planned.model);
+  });
+  planned.plan = with_place(planned.file, "resources.ranks",
+                            [&] { return make_shard_plan(planned.model, planned.job); });
+  if (hardware) planned.time = estimate_time(planned.model, planned.job, planned.plan, *hardware);
+  planned.findings =
+      find_faults(planned.job, planned.model, is_remote(planned.given.output().path()));
+  return planned;
+}
+
+void require_runnable(const PlannedJob& planned, bool to_write) {
+  std::string faults;
+  for (const FileFinding& finding : planned.findings) {
+    if (!finding.fatal || (finding.key == kOutputKey && !to_write)) continue;
+    faults += (faults.empty() ? "" : "\n") + located(planned.file, finding.key, finding.what);
+  }
+  if (!faults.empty()) throw InputError(faults);
+}
+
+std::string plan_warnings(const PlannedJob& planned) {
+  std::string text;
+  for (const FileFinding& finding : planned.findings) {
+    text += "warning: " + located(planned.file, finding.key, finding.what) + "\n";
+  }
+  return text;
+}
+
+std::string plan_text(const PlannedJob& planned) {
+  const std::string alternatives = alternatives_table(planned.alternatives);
+  return plan_table(planned.model, planned.job, planned.plan, planned.time) + "\n" +
+         (alternatives.empty() ? "" : "\n" + alternatives) + plan_warnings(planned);
+}
+
+std::string plan_json(const PlannedJob& planned) {
+  nlohmann::ordered_json document = nlohmann::ordered_json::parse(
+      plan_to_json(planned.model, planned.job, planned.plan, planned.time));
+  for (const SizeAlternative& each : planned.alternatives) {
+    document["alternatives"].push_back({{"recipe", each.recipe},
+                                        {"width", each.width},
+                                        {"bytes_fraction_at_most", each.bytes_fraction},
+                                        {"relative_time", each.relative_time}});
+  }
+  for (const FileFinding& finding : planned.findings) {
+    document["warnings"].push_back(finding.key + ": " + finding.what);
+  }
+  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace dotresize

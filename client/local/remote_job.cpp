@@ -1,0 +1,106 @@
+#include "client/local/remote_job.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "base/durable_file.h"
+#include "base/errors.h"
+#include "base/input_file.h"
+#include "base/partial_path.h"
+#include "base/program.h"
+#include "client/display/progress_display.h"
+#include "job/spec/job_file.h"
+#include "job/spec/remote_url.h"
+
+namespace dotresize {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kJobFile[] = "job.json";
+
+TransferResult transfer(const std::string& phase, const std::vector<std::string>& command) {
+  const std::unique_ptr<ProgressDisplay> display = progress_display();
+  TransferOutput output(
+      phase, [&](const v1::Progress& progress) { display->show(progress); },
+      [&] { display->tick(); });
+  const int exit_code = run_program(command, output);
+  display->clear();
+  return output.result(exit_code);
+}
+
+/// A fault names the key and its place.
+template <class Body>
+auto with_key(const JobFile& file, const std::string& key, const Body& body) {
+  try {
+    return body();
+  } catch (const TransferError& error) {
+    if (error.code() == TransferError::kCancelled) throw;
+    throw TransferError(error.code(), located(file, key, error.code() + ": " + error.what()));
+  }
+}
+
+}  // namespace
+
+void fetch_inputs(const PlanRequest& request, PlannedJob& planned) {
+  planned.given = planned.file.spec;
+  RemoteCopies copies;
+  for (const RemoteInput& input : remote_inputs(planned.given, !request.for_run)) {
+    with_key(planned.file, input.key, [&] {
+      const TransferResult copy =
+          transfer(kFetchPhase, fetch_command(input.url, input.kind, request.remote));
+      planned.held.emplace_back(copy.path);
+      copies[input.url] = copy;
+    });
+  }
+  localize(planned.file.spec, copies, request.remote);
+}
+
+int exit_code_of(const TransferError& error) {
+  const std::string& code = error.code();
+  if (code == TransferError::kCancelled) return kExitCancelled;
+  if (code == TransferError::kNetwork || code == "NO_SPACE") return kExitTryAgain;
+  if (code == "NO_CREDENTIALS" || code == "NO_PERMISSION") return kExitDenied;
+  return code == "FAILED" ? kExitJobFailed : kExitBadData;
+}
+
+RemoteOutput::RemoteOutput(const PlannedJob& planned, const RemoteCache& cache)
+    : url_(planned.given.output().path()),
+      overwrite_(planned.given.output().overwrite()),
+      job_(job_spec_to_json(planned.file.spec)),
+      path_(cache.output_for(url_)),
+      job_file_(path_.parent_path() / kJobFile) {}
+
+bool RemoteOutput::is_made() const {
+  std::error_code error;
+  return fs::exists(path_, error) && fs::exists(job_file_, error) &&
+         read_whole_file(job_file_, kMaxJobFileBytes) == job_;
+}
+
+void RemoteOutput::require_free() const {
+  std::error_code error;
+  const bool made = is_made();
+  if (fs::exists(path_, error) && !made) {
+    throw InputError("output.path", "another job has left its output for " + url_ + " in " +
+                                        path_.string() +
+                                        ": run that one again, which pushes it, or remove it");
+  }
+  transfer(kPushPhase, look_command(url_, overwrite_, made ? path_ : fs::path()));
+}
+
+void RemoteOutput::prepare() const {
+  fs::create_directories(path_.parent_path());
+  write_file_atomically(job_file_, job_);
+}
+
+std::string RemoteOutput::push() const {
+  const TransferResult pushed = transfer(kPushPhase, push_command(path_, url_, overwrite_));
+  fs::remove_all(path_.parent_path());
+  return fmt::format("{} ({})", url_, pushed.revision);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,100 @@
+#include "client/local/size_alternatives.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/errors.h"
+#include "base/human_text.h"
+#include "job/plan/estimate/hardware.h"
+#include "job/plan/estimate/reference_hardware.h"
+#include "job/plan/estimate/time_estimate.h"
+#include "job/plan/net_size.h"
+#include "job/plan/shard_plan.h"
+
+namespace dotresize {
+namespace {
+
+struct Recipe {
+  const char* text;
+  bool uniform;  ///< one width by slicegpt; else the loss decides
+  bool stock;
+};
+
+constexpr std::array<Recipe, 4> kRecipes = {{
+    {"size alone", false, false},
+    {"size alone, output.format: stock", false, true},
+    {"name: slicegpt", true, false},
+    {"name: slicegpt, map_sharing: model", true, true},
+}};
+
+/// The job's size and rounding, reached by the recipe.
+v1::JobSpec with_recipe(const v1::JobSpec& spec, const Recipe& recipe) {
+  v1::JobSpec changed = spec;
+  v1::Method& method = *changed.mutable_method();
+  method.Clear();
+  method.set_size(spec.method().size());
+  method.set_round_to(spec.method().round_to());
+  method.set_allow_larger(spec.method().allow_larger());
+  if (recipe.uniform) method.set_name(v1::Method::slicegpt);
+  if (recipe.uniform && recipe.stock) method.set_map_sharing("model");
+  changed.mutable_calibration()->clear_activations();
+  changed.mutable_calibration()->clear_statistics();
+  changed.mutable_output()->clear_architecture();
+  changed.mutable_output()->set_format(recipe.stock ? v1::Output::stock : v1::Output::any);
+  return changed;
+}
+
+struct ReferenceJob {
+  ResolvedJob job;
+  double seconds;
+};
+
+ReferenceJob on_reference(v1::JobSpec spec, const ModelConfig& model) {
+  v1::Hardware hardware = reference_hardware({.device = DeviceKind::kCpu});
+  hardware.clear_capacity();  // its rates are asked for, not whether the job fits there
+  v1::Resources& resources = *spec.mutable_resources();
+  const int ranks = resources.has_ranks() ? static_cast<int>(resources.ranks()) : 1;
+  resources.Clear();
+  resources.set_ranks(static_cast<uint32_t>(ranks));
+  ResolvedJob job = resolve_job(spec, model, launch_facts(hardware, ranks));
+  const double time = estimate_time(model, job, make_shard_plan(model, job), hardware).total();
+  return {std::move(job), time};
+}
+
+}  // namespace
+
+double reference_seconds(const v1::JobSpec& spec, const ModelConfig& model) {
+  return on_reference(spec, model).seconds;
+}
+
+std::vector<SizeAlternative> size_alternatives(const v1::JobSpec& spec, const ModelConfig& model) {
+  std::vector<SizeAlternative> alternatives;
+  if (!spec.method().has_size()) return alternatives;
+  const double own_seconds = reference_seconds(spec, model);
+  for (const Recipe& recipe : kRecipes) {
+    try {
+      const auto [job, seconds] = on_reference(with_recipe(spec, recipe), model);
+      const bool known = job.widths_known();
+      alternatives.push_back(
+          {recipe.text, known ? std::to_string(job.widths.largest()) : "by the loss",
+           known ? net_size(model, job, job.widths).bytes_fraction() : job.allocation->size,
+           seconds / own_seconds});
+    } catch (const InputError&) {  // the model cannot have it
+    }
+  }
+  return alternatives;
+}
+
+std::string alternatives_table(const std::vector<SizeAlternative>& alternatives) {
+  if (alternatives.empty()) return "";
+  std::vector<std::vector<std::string>> rows = {
+      {"ways to this size", "width", "net at most", "time of this job's"}};
+  for (const SizeAlternative& each : alternatives) {
+    rows.push_back({each.recipe, each.width, format_percent(each.bytes_fraction),
+                    fmt::format("{:.2f}", each.relative_time)});
+  }
+  return format_table(rows, {Align::kLeft, Align::kRight, Align::kRight, Align::kRight});
+}
+
+}  // namespace dotresize

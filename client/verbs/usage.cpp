@@ -1,0 +1,62 @@
+#include "client/verbs/usage.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/human_text.h"
+#include "base/printable.h"
+#include "client/verbs/verb.h"
+
+namespace dotresize {
+namespace {
+
+std::string with_suggestion(const std::string& fault, const std::string& word,
+                            const std::vector<std::string>& candidates) {
+  const std::string suggestion = closest(word, candidates);
+  return suggestion.empty() ? fault : fault + ", did you mean " + suggestion + "?";
+}
+
+/// The verb that was recognised, or the app itself.
+const CLI::App& parsed_verb(const CLI::App& app) {
+  for (const CLI::App* verb : app.get_subcommands()) {
+    if (!verb->get_name().empty()) return *verb;
+  }
+  return app;
+}
+
+std::vector<std::string> verb_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands(nullptr)) names.push_back(verb->get_name());
+  return names;
+}
+
+}  // namespace
+
+std::string usage_fault(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& verb = parsed_verb(app);
+  const std::vector<std::string> unexpected = app.remaining(/*recurse=*/true);
+  const std::string of_verb = &verb == &app ? "" : verb.get_name() + ": ";
+  if (unexpected.empty() && of_verb.empty() &&
+      dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
+    return "no verb is given";
+  }
+  if (unexpected.empty()) return of_verb + printable_lines(error.what());
+  const std::string& first = unexpected.front();
+  if (first.starts_with("-")) {
+    const std::string name = first.substr(0, first.find('='));
+    std::vector<std::string> names = option_names(verb);
+    const std::vector<std::string> of_all = option_names(app);
+    names.insert(names.end(), of_all.begin(), of_all.end());
+    std::erase_if(names, [](const std::string& option) { return !option.starts_with("--"); });
+    return with_suggestion(of_verb + "unknown option " + in_quotes(name), name, names);
+  }
+  if (&verb == &app) {
+    return with_suggestion("unknown verb " + in_quotes(first), first, verb_names(app));
+  }
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) {
+    return of_verb + printable_lines(error.what());
+  }
+  return of_verb + "unexpected argument " + in_quotes(first);
+}
+
+}  // namespace dotresize

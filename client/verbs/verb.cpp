@@ -1,0 +1,71 @@
+#include "client/verbs/verb.h"
+
+#include "base/environment.h"
+
+namespace dotresize {
+
+std::string CommonOptions::server_address() const {
+  if (!server.empty()) return server;
+  const std::string named = environment_variable("DOTRESIZE_SERVER");
+  return named.empty() ? "127.0.0.1:50051" : named;
+}
+
+void add_server_option(CLI::App& command, CommonOptions& common) {
+  command
+      .add_option("--server", common.server,
+                  "The server (default: $DOTRESIZE_SERVER, else 127.0.0.1:50051)")
+      ->type_name("HOST:PORT");
+  command
+      .add_option("--tls-ca", common.tls.ca, "Authority of the server's certificate (PEM): use TLS")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_TLS_CA");
+  command.add_option("--cert", common.tls.certificate, "Certificate of this client (PEM)")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_CERT");
+  command.add_option("--key", common.tls.key, "Its key (PEM)")
+      ->type_name("FILE")
+      ->envname("DOTRESIZE_KEY");
+}
+
+void add_output_option(CLI::App& command, CommonOptions& common) {
+  command.add_option("-o,--output", common.output, "text, or json: one JSON document on stdout")
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"text", "json"}).description(""))
+      ->capture_default_str();
+}
+
+void add_set_option(CLI::App& command, std::vector<std::string>& changes) {
+  command
+      .add_option("--set", changes,
+                  "Changes a key of the job file, as in --set method.size=0.7; several times")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+}
+
+CLI::App& add_server_verb(CLI::App& app, CommonOptions& common, const std::string& name,
+                          const std::string& description, const std::string& examples) {
+  CLI::App& command = *app.add_subcommand(name, description);
+  add_server_option(command, common);
+  add_output_option(command, common);
+  command.footer("Examples:\n" + examples);
+  command.group("With a server");
+  return command;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  for (const CLI::App* group : app.get_subcommands(nullptr)) {
+    if (!group->get_name().empty()) continue;  // a group of options is an app without a name
+    const std::vector<std::string> more = option_names(*group);
+    names.insert(names.end(), more.begin(), more.end());
+  }
+  return names;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,118 @@
+// What operators do: forget old jobs, look at the server, drain it.
+#include <chrono>
+#include <ctime>
+#include <iostream>
+#include <memory>
+
+#include "base/human_text.h"
+#include "base/printable.h"
+#include "base/program.h"
+#include "client/calls/answer.h"
+#include "client/calls/connection.h"
+#include "client/calls/rpc_error.h"
+#include "client/display/job_text.h"
+#include "client/verbs/verb.h"
+
+namespace dotresize {
+namespace {
+
+struct PruneOptions {
+  int keep_days = 0;
+  bool dry_run = false;
+};
+
+/// Of a job that has ended.
+bool ended_before(const v1::Job& job, std::time_t time) { return job.end_time().seconds() < time; }
+
+/// Waits while the server takes no more calls. False, with a note, for a job that is not to be
+/// deleted: somebody else's, or one that was resumed.
+bool delete_own(Connection& connection, const std::string& id) {
+  Backoff backoff(std::chrono::seconds(1), std::chrono::seconds(5), std::chrono::minutes(10));
+  for (;;) {
+    try {
+      connection.delete_job(id);
+      return true;
+    } catch (const RpcError& error) {
+      if (error.code() == grpc::NOT_FOUND) return true;  // others have deleted it
+      if (error.code() == grpc::PERMISSION_DENIED || error.code() == grpc::FAILED_PRECONDITION) {
+        std::cerr << "dotresize: kept " << printable(id) << ": " << error.what() << "\n";
+        return false;
+      }
+      if (error.code() != grpc::RESOURCE_EXHAUSTED) throw;
+      const auto pause = backoff.next();
+      if (!pause) throw;
+      connection.wait(*pause);
+    }
+  }
+}
+
+/// Deletes jobs that ended longer ago.
+int prune_jobs(const PruneOptions& options, const CommonOptions& common) {
+  constexpr int kAll = 1'000'000;
+  constexpr std::time_t kDay = 86400;
+  v1::ListJobsRequest::Filter filter;
+  for (const auto state : {v1::Job::SUCCEEDED, v1::Job::FAILED, v1::Job::CANCELLED}) {
+    filter.add_states(state);
+  }
+  Connection connection = common.connect();
+  std::vector<v1::Job> jobs = connection.list_jobs(filter, kAll);
+  const std::time_t before = std::time(nullptr) - options.keep_days * kDay;
+  std::erase_if(jobs, [&](const v1::Job& job) { return !ended_before(job, before); });
+  if (!options.dry_run) {
+    std::erase_if(jobs, [&](const v1::Job& job) { return !delete_own(connection, job.id()); });
+  }
+  const std::string done = counted(static_cast<int64_t>(jobs.size()), "job") +
+                           (options.dry_run ? " would be deleted\n" : " deleted\n");
+  if (common.json()) {
+    nlohmann::ordered_json ids = nlohmann::ordered_json::array();
+    for (const v1::Job& job : jobs) ids.push_back(job.id());
+    print_json({{"deleted", !options.dry_run}, {"ids", std::move(ids)}});
+  } else if (jobs.empty()) {
+    std::cout << done;
+  } else {
+    std::cout << job_table(jobs, std::time(nullptr)) << done;
+  }
+  return kExitOk;
+}
+
+int administer(const std::string& action, const CommonOptions& common) {
+  Connection connection = common.connect();
+  const v1::ServerInfo server = action == "drain"    ? connection.drain_server()
+                                : action == "resume" ? connection.resume_server()
+                                                     : connection.server_info();
+  print(server, server_text(server), common);
+  return kExitOk;
+}
+
+}  // namespace
+
+Verb add_prune_verb(CLI::App& app, CommonOptions& common) {
+  CLI::App& command =
+      add_server_verb(app, common, "prune", "Forget jobs that ended long ago; their models stay",
+                      "  dotresize prune --keep-days 7 --dry-run\n");
+  auto options = std::make_shared<PruneOptions>();
+  command.add_option("--keep-days", options->keep_days, "Keep those that ended since so many days")
+      ->required()
+      ->type_name("N")
+      ->check(CLI::Range(0, 36500).description(""));
+  command.add_flag("--dry-run", options->dry_run, "Only show which");
+  return {&command, [options, &common] { return prune_jobs(*options, common); }};
+}
+
+Verb add_admin_verb(CLI::App& app, CommonOptions& common) {
+  CLI::App& command =
+      add_server_verb(app, common, "admin", "Show the server, or let it start no jobs",
+                      "  dotresize admin info\n"
+                      "  dotresize admin drain\n");
+  auto action = std::make_shared<std::string>();
+  command
+      .add_option("ACTION", *action,
+                  "info: version, capacity, use. drain: no job is started from now on; running "
+                  "ones go on. resume: jobs are started again")
+      ->required()
+      ->type_name("")
+      ->check(CLI::IsMember({"info", "drain", "resume"}).description(""));
+  return {&command, [action, &common] { return administer(*action, common); }};
+}
+
+}  // namespace dotresize

@@ -1,0 +1,429 @@
+// The verbs that need a server. What they do comes first: each prints for people, or one JSON
+// document, and returns the exit code. Throws RpcError, and InputError for files that cannot be
+// read.
+#include <fmt/format.h>
+
+#include <ctime>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "base/errors.h"
+#include "base/failure.h"
+#include "base/human_text.h"
+#include "base/printable.h"
+#include "base/program.h"
+#include "client/calls/answer.h"
+#include "client/calls/connection.h"
+#include "client/calls/follow.h"
+#include "client/calls/job_id.h"
+#include "client/calls/labels.h"
+#include "client/calls/rpc_error.h"
+#include "client/display/job_text.h"
+#include "client/display/json_output.h"
+#include "client/display/log_output.h"
+#include "client/display/sweep_output.h"
+#include "client/display/terminal.h"
+#include "client/display/watch_view.h"
+#include "client/local/planned_job.h"
+#include "client/verbs/verb.h"
+#include "job/spec/job_file.h"
+#include "job/spec/job_state.h"
+#include "job/spec/sweep_message.h"
+#include "job/sweep/results_message.h"
+
+namespace dotresize {
+namespace {
+
+/// Shows the job through `view` until it has ended; nothing when SIGINT stopped the watching.
+std::optional<v1::Job> follow(Connection& connection, const std::string& id,
+                              std::unique_ptr<WatchObserver> view) {
+  std::optional<v1::Job> job;
+  {
+    const InterruptGuard guard;
+    job = watch_job(connection, id, *view, [&guard] { return guard.interrupted(); });
+  }
+  view.reset();
+  if (!job) {
+    std::cerr << "stopped watching; the job goes on. To end it: dotresize cancel " << id << "\n";
+  }
+  return job;
+}
+
+/// What submit --wait ends with. `pareto`: of a sweep the front alone.
+int finish(Connection& connection, const v1::Job& job, bool pareto, const CommonOptions& common) {
+  if (job.has_sweep()) {
+    print_sweep(connection.get_sweep(job.id()).results(), pareto, common);
+    if (job.state() != v1::Job::SUCCEEDED) std::cerr << outcome_text(job);
+  } else if (common.json()) {
+    print_json(to_json(job));
+  } else {
+    (job.state() == v1::Job::SUCCEEDED ? std::cout : std::cerr) << outcome_text(job);
+  }
+  return exit_code_for(job);
+}
+
+struct SubmitOptions {
+  std::string job_file;  ///< or that of a sweep
+  std::optional<uint32_t> parallel;
+  bool pareto = false;
+  std::vector<std::string> changes;
+  std::string request_id;
+  bool wait = false;
+  bool dry_run = false;
+  std::optional<int> priority;
+  std::vector<std::string> labels;
+  std::optional<uint32_t> deadline_s;
+  std::optional<uint32_t> ttl_s;
+  std::string webhook;
+};
+
+v1::JobOptions job_options(const SubmitOptions& options) {
+  v1::JobOptions result;
+  if (options.priority) result.set_priority(*options.priority);
+  if (options.deadline_s) result.set_deadline_s(*options.deadline_s);
+  if (options.ttl_s) result.set_ttl_seconds_after_finished(*options.ttl_s);
+  if (!options.webhook.empty()) result.mutable_notify()->set_webhook(options.webhook);
+  add_labels(options.labels, *result.mutable_labels());
+  return result;
+}
+
+void tell_retry(const std::string& why) {
+  std::cerr << "dotresize: " << why << "; trying again for ten seconds\n";
+}
+
+/// Whether the file has said so, not an option of the command line.
+bool is_of_file(const std::string& field) {
+  return field != "request_id" && !field.starts_with("options.");
+}
+
+/// Of the fields that the server refuses, those of the file get their places there.
+template <class Create>
+auto with_places(const JobFile& file, const Create& create) {
+  try {
+    return create();
+  } catch (const RpcError& error) {
+    if (error.violations().empty()) throw;
+    std::string message = "the server refused the job";
+    for (const FieldViolation& violation : error.violations()) {
+      message += "\n  " + (is_of_file(violation.field)
+                               ? located(file, violation.field, violation.description)
+                               : violation.field + ": " + violation.description);
+    }
+    throw error.with_message(message);
+  }
+}
+
+/// What jobs and sweeps have in common, but for their specs.
+template <class Request>
+Request request_of(const SubmitOptions& options) {
+  Request request;
+  request.set_request_id(options.request_id.empty() ? new_request_id() : options.request_id);
+  request.set_validate_only(options.dry_run);
+  const v1::JobOptions how = job_options(options);
+  if (how.ByteSizeLong() > 0) *request.mutable_options() = how;
+  return request;
+}
+
+/// Waits for the job's end if asked to, else says how to.
+int follow_submitted(Connection& connection, const v1::Job& job, const SubmitOptions& options,
+                     const CommonOptions& common) {
+  if (options.wait) {
+    const auto ended = follow(connection, job.id(), progress_view());
+    return ended ? finish(connection, *ended, options.pareto, common) : kExitInterrupted;
+  }
+  print(job, job.id() + "\n", common);
+  if (!common.json()) {
+    std::cerr << (job.already_submitted() ? "already submitted, it is " + state_name(job)
+                                          : "submitted")
+              << "; to follow it: dotresize watch " << job.id() << "\n";
+  }
+  return kExitOk;
+}
+
+/// Combinations of which there will be no job.
+void tell_refused(const v1::Sweep& sweep) {
+  for (const SweepRow& row : reported_sweep(sweep.results()).rows) {
+    if (row.state != SweepState::kRefused) continue;
+    std::cerr << fmt::format("refused: {}: {}\n", fmt::join(row.values, " "), row.reason);
+  }
+}
+
+int submit_sweep(const SubmitOptions& options, const CommonOptions& common) {
+  const SweepFile file = open_sweep_file(options.job_file, options.changes);
+  auto request = request_of<v1::CreateSweepRequest>(options);
+  *request.mutable_spec() = file.base.spec;
+  *request.mutable_sweep() = sweep_spec_of(file);
+  if (options.parallel) request.mutable_sweep()->set_parallel(*options.parallel);
+  Connection connection = common.connect();
+  const v1::Sweep sweep =
+      with_places(file.base, [&] { return connection.create_sweep(request, tell_retry); });
+  if (!options.dry_run) {
+    tell_refused(sweep);
+    return follow_submitted(connection, sweep.job(), options, common);
+  }
+  std::cerr << printable_lines(sweep.job().plan());
+  print_sweep(sweep.results(), options.pareto, common);
+  std::cerr << "the server would accept this sweep; nothing was submitted\n";
+  return kExitOk;
+}
+
+int submit_job(const SubmitOptions& options, const CommonOptions& common) {
+  if (is_sweep_file(options.job_file)) return submit_sweep(options, common);
+  if (options.parallel) throw InputError("--parallel", "is for a sweep; this file has none");
+  if (options.pareto) throw InputError("--pareto", "is for a sweep; this file has none");
+  const JobFile file = open_job_file(options.job_file, options.changes);
+  auto request = request_of<v1::CreateJobRequest>(options);
+  *request.mutable_spec() = file.spec;
+  Connection connection = common.connect();
+  const v1::Job job = with_places(file, [&] { return connection.create_job(request, tell_retry); });
+  if (!options.dry_run) return follow_submitted(connection, job, options, common);
+  print(job, job.plan(), common);
+  std::cerr << "the server would accept this job; nothing was submitted\n";
+  return kExitOk;
+}
+
+int print_status(const std::string& id, const CommonOptions& common) {
+  Connection connection = common.connect();
+  const v1::Job job = connection.get_job(find_job_id(connection, id));
+  print(job, job_text(job, std::time(nullptr)), common);
+  if (job.has_sweep() && !common.json()) {
+    std::cout << "\n";
+    print_sweep(connection.get_sweep(job.id()).results(), /*pareto=*/false, common);
+  }
+  return kExitOk;
+}
+
+/// Shows the job's progress until it has ended.
+int print_progress(const std::string& id_or_prefix, const CommonOptions& common) {
+  Connection connection = common.connect();
+  const std::string id = find_job_id(connection, id_or_prefix);
+  const auto job = follow(connection, id, common.json() ? json_view() : progress_view());
+  if (!job) return kExitInterrupted;
+  return common.json() ? exit_code_for(*job) : finish(connection, *job, false, common);
+}
+
+using Ids = std::vector<std::string>;
+
+/// What an action on one of several jobs has come to.
+struct JobAnswer {
+  nlohmann::ordered_json document;
+  std::string text;
+  int exit_code = kExitOk;
+};
+
+/// Does `act` with each job in turn, one that fails included. A single job's document stands alone,
+/// and its error is the program's; those of several are a list. Returns the first exit code that is
+/// not 0.
+int for_each_job(const Ids& ids, const CommonOptions& common,
+                 const std::function<JobAnswer(Connection&, const std::string& id)>& act) {
+  Connection connection = common.connect();
+  const auto show = [&](const JobAnswer& answer) {
+    if (!common.json()) std::cout << answer.text;
+  };
+  if (ids.size() == 1) {
+    const JobAnswer answer = act(connection, find_job_id(connection, ids.front()));
+    show(answer);
+    if (common.json()) print_json(answer.document);
+    return answer.exit_code;
+  }
+  nlohmann::ordered_json documents = nlohmann::ordered_json::array();
+  int exit_code = kExitOk;
+  const auto take_error = [&](const std::string& id, int code, const std::string& name,
+                              const std::string& what) {
+    std::cerr << "dotresize: error: " << printable(id) << ": " << what << "\n";
+    nlohmann::ordered_json document = error_json(name, what, code);
+    document["id"] = id;
+    documents.push_back(std::move(document));
+    if (exit_code == kExitOk) exit_code = code;
+  };
+  for (const std::string& id : ids) {
+    try {
+      JobAnswer answer = act(connection, find_job_id(connection, id));
+      show(answer);
+      documents.push_back(std::move(answer.document));
+      if (exit_code == kExitOk) exit_code = answer.exit_code;
+    } catch (const RpcError& error) {
+      take_error(id, exit_code_for(error.code()), code_name(error.code()), error.what());
+    } catch (const InputError& error) {
+      take_error(id, kExitBadData, kInvalidInput, error.what());
+    }
+  }
+  if (common.json()) print_json({{"jobs", std::move(documents)}});
+  return exit_code;
+}
+
+JobAnswer state_answer(const v1::Job& job) {
+  return {to_json(job), job.id() + " " + state_name(job) + "\n"};
+}
+
+/// `wait`: until the jobs' processes are gone.
+int cancel_jobs(const Ids& ids, bool wait, const CommonOptions& common) {
+  return for_each_job(ids, common, [&](Connection& connection, const std::string& id) {
+    v1::Job job = connection.cancel_job(id);
+    if (wait && !has_ended(job.state())) {
+      const auto ended = follow(connection, id, progress_view());
+      if (!ended) return JobAnswer{to_json(job), "", kExitInterrupted};
+      job = *ended;
+    }
+    return state_answer(job);
+  });
+}
+
+int resume_jobs(const Ids& ids, bool fresh, const CommonOptions& common) {
+  return for_each_job(ids, common, [&](Connection& connection, const std::string& id) {
+    return state_answer(connection.resume_job(id, fresh));
+  });
+}
+
+int delete_jobs(const Ids& ids, const CommonOptions& common) {
+  return for_each_job(ids, common, [&](Connection& connection, const std::string& id) {
+    connection.delete_job(id);
+    return JobAnswer{{{"id", id}, {"deleted", true}}, id + " deleted\n"};
+  });
+}
+
+LogOutput::Form log_form(const CommonOptions& common) {
+  if (common.json()) return LogOutput::Form::kJson;
+  return stdout_is_terminal() ? LogOutput::Form::kTerminal : LogOutput::Form::kBytes;
+}
+
+/// `follow_log`: until the job has ended.
+int print_logs(const std::string& id_or_prefix, bool follow_log, const CommonOptions& common) {
+  Connection connection = common.connect();
+  const std::string id = find_job_id(connection, id_or_prefix);
+  LogOutput output(std::cout, log_form(common), id);
+  try {
+    read_logs(connection, id, follow_log, [&](const std::string& piece) { output.add(piece); });
+  } catch (const RpcError& error) {
+    if (!output.begun()) throw;
+    output.finish(error);
+    std::cerr << "dotresize: error: " << error.what() << "\n";
+    return exit_code_for(error.code());
+  }
+  output.finish();
+  return kExitOk;
+}
+
+void add_sweep_options(CLI::App& command, SubmitOptions& options) {
+  command
+      .add_option("--parallel", options.parallel, "Of a sweep: jobs at a time (default: what fits)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024).description(""));
+  command.add_flag("--pareto", options.pareto,
+                   "Of a sweep: show the front alone: no other result has fewer bytes and less "
+                   "perplexity");
+}
+
+Verb submit_verb(CLI::App& app, CommonOptions& common) {
+  CLI::App& command =
+      add_server_verb(app, common, "submit", "Give a job or a sweep to the server",
+                      "  dotresize submit job.yaml --wait\n"
+                      "  dotresize submit sweep.yaml --wait --pareto\n"
+                      "  dotresize submit job.yaml --set method.size=0.7 --dry-run\n"
+                      "  id=$(dotresize submit job.yaml)\n");
+  auto options = std::make_shared<SubmitOptions>();
+  command.add_option("JOB", options->job_file, "Job file (YAML or JSON), or sweep file")
+      ->required()
+      ->type_name("");
+  add_set_option(command, options->changes);
+  CLI::Option* wait = command.add_flag("--wait", options->wait,
+                                       "Show progress until the job has ended, and its result");
+  command
+      .add_flag("--dry-run", options->dry_run,
+                "Only ask the server whether it would accept the job, and for its plan")
+      ->excludes(wait);
+  add_sweep_options(command, *options);
+  command
+      .add_option("--request-id", options->request_id,
+                  "The same ID gives the same job, however often it is submitted (default: a new "
+                  "one)")
+      ->type_name("ID");
+  command
+      .add_option("--priority", options->priority,
+                  "Place in the queue: -100 to 100, of which those above 0 are for admins")
+      ->type_name("N");
+  command.add_option("--label", options->labels, "For filters of list; may be given several times")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  command
+      .add_option("--deadline", options->deadline_s,
+                  "Seconds after its start at which the job is stopped")
+      ->type_name("S");
+  command
+      .add_option("--ttl", options->ttl_s,
+                  "Seconds after its end at which the server forgets the job")
+      ->type_name("S");
+  command
+      .add_option("--webhook", options->webhook,
+                  "Whom the server tells of the job's end; its operator must allow it")
+      ->type_name("URL");
+  return {&command, [options, &common] { return submit_job(*options, common); }};
+}
+
+constexpr char kIdHelp[] = "The job, as submit and list print it, or how its id begins";
+
+std::string examples_of(const std::string& name, const std::string& arguments,
+                        const std::string& flag) {
+  const std::string call = "  dotresize " + name + " " + arguments;
+  return call + "\n" + (flag.empty() ? "" : call + " " + flag.substr(0, flag.find(',')) + "\n");
+}
+
+/// A verb whose only argument is a job, and perhaps one flag.
+Verb id_verb(CLI::App& app, CommonOptions& common, const std::string& name,
+             const std::string& description, const std::string& flag,
+             const std::string& flag_description,
+             const std::function<int(const std::string&, bool)>& action) {
+  CLI::App& command = add_server_verb(app, common, name, description,
+                                      examples_of(name, "j-451f3da65440ea8f", flag));
+  auto id = std::make_shared<std::string>();
+  auto set = std::make_shared<bool>(false);
+  command.add_option("ID", *id, kIdHelp)->required()->type_name("");
+  if (!flag.empty()) command.add_flag(flag, *set, flag_description);
+  return {&command, [id, set, action] { return action(*id, *set); }};
+}
+
+/// The same for several jobs.
+Verb ids_verb(CLI::App& app, CommonOptions& common, const std::string& name,
+              const std::string& description, const std::string& flag,
+              const std::string& flag_description,
+              const std::function<int(const Ids&, bool)>& action) {
+  CLI::App& command = add_server_verb(
+      app, common, name, description,
+      examples_of(name, "j-451f3da65440ea8f", flag) + examples_of(name, "451f 8c02", ""));
+  auto ids = std::make_shared<Ids>();
+  auto set = std::make_shared<bool>(false);
+  command.add_option("ID", *ids, kIdHelp)->required()->type_name("...");
+  if (!flag.empty()) command.add_flag(flag, *set, flag_description);
+  return {&command, [ids, set, action] { return action(*ids, *set); }};
+}
+
+}  // namespace
+
+std::vector<Verb> add_job_verbs(CLI::App& app, CommonOptions& common) {
+  return {
+      submit_verb(app, common),
+      id_verb(app, common, "status", "Show one job", "", "",
+              [&common](const std::string& id, bool) { return print_status(id, common); }),
+      id_verb(app, common, "watch", "Show a job's progress until it has ended", "", "",
+              [&common](const std::string& id, bool) { return print_progress(id, common); }),
+      add_list_verb(app, common),
+      ids_verb(app, common, "cancel", "End jobs", "--wait", "Until their processes are gone",
+               [&common](const Ids& ids, bool wait) { return cancel_jobs(ids, wait, common); }),
+      ids_verb(app, common, "resume", "Go on with failed or cancelled jobs", "--fresh",
+               "Start anew, without what their last attempts have found",
+               [&common](const Ids& ids, bool fresh) { return resume_jobs(ids, fresh, common); }),
+      ids_verb(app, common, "delete", "Forget ended jobs; their model directories stay", "", "",
+               [&common](const Ids& ids, bool) { return delete_jobs(ids, common); }),
+      add_prune_verb(app, common),
+      id_verb(
+          app, common, "logs", "Print a job's log", "-f,--follow", "Until the job has ended",
+          [&common](const std::string& id, bool follow) { return print_logs(id, follow, common); }),
+      add_report_verb(app, common),
+      add_fetch_verb(app, common),
+      add_admin_verb(app, common),
+  };
+}
+
+}  // namespace dotresize

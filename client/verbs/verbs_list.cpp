@@ -1,0 +1,103 @@
+// list: the jobs of a server, once or as they change.
+#include <ctime>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/program.h"
+#include "client/calls/answer.h"
+#include "client/calls/connection.h"
+#include "client/calls/follow.h"
+#include "client/calls/labels.h"
+#include "client/display/job_text.h"
+#include "client/display/terminal.h"
+#include "client/display/watch_view.h"
+#include "client/verbs/verb.h"
+
+namespace dotresize {
+namespace {
+
+/// As the user and state_name() spell them, which is in lower case.
+std::map<std::string, v1::Job::State> states_by_name() {
+  std::map<std::string, v1::Job::State> states;
+  for (int number = v1::Job::QUEUED; number <= v1::Job::State_MAX; ++number) {
+    const auto state = static_cast<v1::Job::State>(number);
+    states[state_name(state)] = state;
+  }
+  return states;
+}
+
+std::vector<std::string> state_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, state] : states_by_name()) names.push_back(name);
+  return names;
+}
+
+struct ListOptions {
+  std::vector<std::string> states;
+  std::string name;
+  std::string owner;
+  std::vector<std::string> labels;
+  int limit = 20;
+  bool watch = false;
+};
+
+v1::ListJobsRequest::Filter filter_of(const ListOptions& options) {
+  v1::ListJobsRequest::Filter filter;
+  filter.set_name(options.name);
+  if (!options.owner.empty()) filter.set_owner(options.owner);
+  add_labels(options.labels, *filter.mutable_labels());
+  for (const std::string& name : options.states) filter.add_states(states_by_name().at(name));
+  return filter;
+}
+
+/// Until SIGINT.
+int watch_list(const ListOptions& options, const CommonOptions& common) {
+  Connection connection = common.connect();
+  const auto view = common.json() ? jobs_json_view() : jobs_view(options.limit);
+  const InterruptGuard guard;
+  watch_jobs(connection, filter_of(options), *view, [&guard] { return guard.interrupted(); });
+  return kExitInterrupted;
+}
+
+int list_jobs(const ListOptions& options, const CommonOptions& common) {
+  if (options.watch) return watch_list(options, common);
+  Connection connection = common.connect();
+  const std::vector<v1::Job> jobs = connection.list_jobs(filter_of(options), options.limit);
+  print(jobs, job_table(jobs, std::time(nullptr)), common);
+  return kExitOk;
+}
+
+}  // namespace
+
+Verb add_list_verb(CLI::App& app, CommonOptions& common) {
+  CLI::App& command = add_server_verb(app, common, "list", "List jobs, newest first",
+                                      "  dotresize list\n"
+                                      "  dotresize list --state running,queued -o json\n"
+                                      "  dotresize list --watch --label team=nlp\n");
+  auto options = std::make_shared<ListOptions>();
+  command
+      .add_option("--state", options->states,
+                  "Only jobs in these states, comma-separated: queued, starting, running, "
+                  "succeeded, failed, cancelled")
+      ->delimiter(',')
+      ->type_name("STATE,...")
+      ->transform(CLI::IsMember(state_names(), CLI::ignore_case).description(""));
+  command.add_option("--name", options->name, "Only jobs of this name")->type_name("NAME");
+  command.add_option("--owner", options->owner, "Only jobs of this owner")->type_name("OWNER");
+  command
+      .add_option("--label", options->labels,
+                  "Only jobs with this label; may be given several times")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  command.add_option("--limit", options->limit, "At most so many")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1'000'000).description(""))
+      ->capture_default_str();
+  command.add_flag("-w,--watch", options->watch,
+                   "The newest one last, then a line for each change, until Ctrl-C");
+  return {&command, [options, &common] { return list_jobs(*options, common); }};
+}
+
+}  // namespace dotresize

@@ -1,0 +1,358 @@
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/child_process.h"
+#include "base/environment.h"
+#include "base/errors.h"
+#include "base/human_text.h"
+#include "base/program.h"
+#include "client/display/worker_view.h"
+#include "client/local/job_manifest.h"
+#include "client/local/job_template.h"
+#include "client/local/planned_job.h"
+#include "client/local/remote_job.h"
+#include "client/verbs/verb.h"
+#include "job/spec/command_options.h"
+#include "job/spec/remote_url.h"
+#include "worker/python/python_helper.h"
+
+namespace dotresize {
+namespace {
+
+namespace fs = std::filesystem;
+
+void print_plan(const PlannedJob& planned, const CommonOptions& common) {
+  std::cout << (common.json() ? plan_json(planned) : plan_text(planned)) << std::flush;
+}
+
+struct PlanOptions {
+  PlanRequest job;
+  ManifestRequest manifest;
+};
+
+int plan(const PlanOptions& options, const CommonOptions& common) {
+  PlannedJob planned = plan_job(options.job);
+  // Another machine may have what this one lacks.
+  if (options.job.hardware.empty()) require_runnable(planned, /*to_write=*/false);
+  if (options.manifest.kind.empty()) {
+    planned.alternatives = size_alternatives(planned.file.spec, planned.model);
+    print_plan(planned, common);
+  } else {
+    require_local_paths(planned.given);
+    std::cerr << plan_warnings(planned);
+    std::cout << job_manifest(planned, options.manifest, common.json()) << std::flush;
+  }
+  return kExitOk;
+}
+
+/// Runs `command`, which gets `--progress json`, with its progress shown.
+int run_worker(const std::vector<std::string>& command, const WorkerView::Options& options) {
+  WorkerView view(options);
+  const int exit_code = run_program(command, view);
+  view.finish(exit_code);
+  return exit_code;
+}
+
+struct RunOptions {
+  PlanRequest job;
+  std::string trace;
+  bool fresh = false;
+  bool verbose = false;
+};
+
+/// What starts the ranks of a job.
+std::vector<std::string> job_command(const RunOptions& options, const PlannedJob& planned) {
+  std::vector<std::string> worker = {worker_program(), fs::absolute(options.job.job_file).string(),
+                                     "--progress", "json"};
+  std::vector<std::string> changes = options.job.changes;
+  std::ranges::move(changes_between(planned.given, planned.file.spec), std::back_inserter(changes));
+  for (const std::string& change : changes) worker.insert(worker.end(), {"--set", change});
+  if (!options.trace.empty()) {
+    worker.insert(worker.end(), {"--trace", fs::absolute(options.trace).string()});
+  }
+  if (options.fresh) worker.push_back("--fresh");
+  return launch_command(planned.job.ranks, {}, worker);
+}
+
+/// The plan of a job that can run here, with all that it reads.
+PlannedJob runnable_job(PlanRequest request) {
+  PlannedJob planned = plan_job(request);
+  require_runnable(planned, /*to_write=*/true);
+  if (planned.job.ranks > 1) require_program("mpirun");
+  if (!is_remote(planned.given.model().path())) return planned;
+  // Only now the weights: no fault of the job is found after hours.
+  request.for_run = true;
+  return plan_job(request);
+}
+
+int run(const RunOptions& options, const CommonOptions& common) {
+  const PlannedJob planned = runnable_job(options.job);
+  std::optional<RemoteOutput> output;
+  if (is_remote(planned.given.output().path())) output.emplace(planned, options.job.remote);
+  if (output) output->require_free();
+  print_plan(planned, common);
+  if (!output || !output->is_made()) {
+    if (output) output->prepare();
+    // With -o json stdout has had its one document.
+    const int exit_code =
+        run_worker(job_command(options, planned),
+                   {.output_to_stderr = common.json(), .verbose = options.verbose});
+    if (exit_code != kExitOk) return exit_code;
+  }
+  if (output) (common.json() ? std::cerr : std::cout) << "pushed to " << output->push() << "\n";
+  return kExitOk;
+}
+
+std::vector<std::string> worker_command(const std::string& verb,
+                                        const std::vector<std::string>& options,
+                                        const std::vector<std::string>& arguments,
+                                        const CommonOptions& common) {
+  std::vector<std::string> command = {worker_program(), verb};
+  if (common.json()) command.insert(command.end(), {"-o", "json"});
+  command.insert(command.end(), options.begin(), options.end());
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+/// Adds what all verbs of this file have to one that has its own options.
+Verb finish_verb(CLI::App& command, CommonOptions& common, const std::string& examples,
+                 std::function<int()> action) {
+  add_output_option(command, common);
+  command.group("Without a server");
+  command.footer("Examples:\n" + examples);
+  return {&command, std::move(action)};
+}
+
+void add_job_file_option(CLI::App& command, std::string& job_file) {
+  command.add_option("JOB", job_file, "Job file (YAML or JSON)")->required()->type_name("");
+}
+
+/// Where copies of models and texts elsewhere are kept.
+void add_remote_options(CLI::App& command, RemoteCache& cache) {
+  const fs::path home = user_cache_dir();
+  if (!home.empty()) cache.directory = home / "remote";
+  command
+      .add_option("--remote-cache", cache.directory,
+                  "Where copies of models and texts of hf:// and s3:// are kept")
+      ->type_name("DIR")
+      ->envname("DOTRESIZE_REMOTE_CACHE")
+      ->capture_default_str();
+  command
+      .add_option_function<std::string>(
+          "--remote-cache-size",
+          [&cache](const std::string& text) { cache.size = *parse_bytes(text); },
+          "What they may take together (default: 200GiB)")
+      ->type_name("SIZE")
+      ->envname("DOTRESIZE_REMOTE_CACHE_SIZE")
+      ->check([](const std::string& text) {
+        return parse_bytes(text).value_or(0) > 0 ? "" : "'" + text + "' is no size, as 200GiB is";
+      });
+}
+
+/// Takes a job file's name that follows the texts out of them.
+void split_off_job_file(TemplateRequest& request, bool named) {
+  if (named || request.text.size() < 2) return;
+  const std::string extension = fs::path(request.text.back()).extension();
+  if (extension != ".yaml" && extension != ".yml" && extension != ".json") return;
+  request.job_file = request.text.back();
+  request.text.pop_back();
+}
+
+Verb init_verb(CLI::App& app) {
+  CLI::App& command = *app.add_subcommand("init", "Write a job file for a model, to be edited");
+  auto request = std::make_shared<TemplateRequest>();
+  command.add_option("MODEL_DIR", request->model, "The dense model")->required()->type_name("");
+  CLI::Option* job =
+      command.add_option("JOB,--output", request->job_file, "File to write; it must not exist")
+          ->type_name("FILE")
+          ->capture_default_str();
+  CLI::Option* text =
+      command.add_option("--text", request->text, "Calibration text, UTF-8")->type_name("FILE...");
+  command
+      .add_option("--tokens", request->tokens,
+                  "Token file in its place: a tensor \"tokens\" in a safetensors file")
+      ->type_name("FILE")
+      ->excludes(text);
+  command.group("Without a server");
+  command.footer(
+      "Examples:\n"
+      "  dotresize init models/llama --text wiki.txt\n"
+      "  dotresize init models/llama llama-80.yaml --text wiki.txt books.txt\n");
+  return {&command, [request, job] {
+            split_off_job_file(*request, job->count() > 0);
+            write_job_template(*request);
+            std::cerr << "wrote " << request->job_file << "; next: dotresize plan "
+                      << request->job_file << ", then dotresize run " << request->job_file << "\n";
+            return kExitOk;
+          }};
+}
+
+void add_manifest_options(CLI::App& command, ManifestRequest& request) {
+  CLI::Option* manifest =
+      command
+          .add_option("--manifest", request.kind,
+                      "Print what hands the job to a cluster instead; mpijob: for `kubectl create`")
+          ->type_name("KIND")
+          ->check(CLI::IsMember({"mpijob"}).description(""));
+  command
+      .add_option("--template", request.template_file,
+                  "MPIJob (YAML) that the job is put into (default: a built-in one)")
+      ->type_name("FILE")
+      ->needs(manifest);
+  command.add_option("--cpus", request.cpus, "Processors of a rank there")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024).description(""))
+      ->needs(manifest)
+      ->capture_default_str();
+}
+
+Verb plan_verb(CLI::App& app, CommonOptions& common) {
+  CLI::App& command =
+      *app.add_subcommand("plan", "Show what each rank would hold, and the result's size");
+  auto options = std::make_shared<PlanOptions>();
+  add_job_file_option(command, options->job.job_file);
+  add_set_option(command, options->job.changes);
+  add_remote_options(command, options->job.remote);
+  command
+      .add_option("--hardware", options->job.hardware,
+                  "How fast a machine is (YAML): also show how long the job takes on it")
+      ->type_name("FILE");
+  add_manifest_options(command, options->manifest);
+  return finish_verb(command, common,
+                     "  dotresize plan job.yaml\n"
+                     "  dotresize plan job.yaml --set method.size=0.7 -o json\n"
+                     "  dotresize plan job.yaml --hardware examples/hardware/v100x8.yaml\n"
+                     "  dotresize plan job.yaml --manifest mpijob | kubectl create -f -\n",
+                     [options, &common] { return plan(*options, common); });
+}
+
+Verb run_verb(CLI::App& app, CommonOptions& common) {
+  CLI::App& command = *app.add_subcommand("run", "Compress here with mpirun, without a server");
+  auto options = std::make_shared<RunOptions>();
+  add_job_file_option(command, options->job.job_file);
+  add_set_option(command, options->job.changes);
+  add_remote_options(command, options->job.remote);
+  command
+      .add_option("--trace", options->trace,
+                  "Timeline of all ranks to write, for chrome://tracing and Perfetto")
+      ->type_name("FILE");
+  command.add_flag("--fresh", options->fresh,
+                   "Start anew even if an interrupted run of the job has left a journal");
+  command.add_flag("--verbose", options->verbose, "Also show what MPI says about a failure");
+  return finish_verb(command, common,
+                     "  dotresize run examples/docs-llama/job.yaml\n"
+                     "  dotresize run job.yaml --set method.size=0.7 --set output.path=out/70\n"
+                     "  dotresize run job.yaml --trace trace.json\n",
+                     [options, &common] { return run(*options, common); });
+}
+
+Verb eval_verb(CLI::App& app, CommonOptions& common) {
+  CLI::App& command =
+      *app.add_subcommand("eval", "Compare models: perplexity, latency, how they continue a text");
+  auto request = std::make_shared<EvalRequest>();
+  add_eval_options(command, *request);
+  return finish_verb(
+      command, common,
+      "  dotresize eval out/docs-llama-80 --text evaluation.txt\n"
+      "  dotresize eval examples/docs-llama out/docs-llama-80 --tokens evaluation.safetensors\n"
+      "  dotresize eval out/docs-llama-80 --reference examples/docs-llama --text evaluation.txt\n"
+      "  dotresize eval examples/docs-llama out/docs-llama-80 --latency --runtime transformers\n"
+      "  dotresize eval examples/docs-llama out/docs-llama-80 --generate 'The module'\n",
+      [request, &common] {
+        return run_worker(
+            worker_command("eval", {"--progress", "json"}, eval_arguments(*request), common), {});
+      });
+}
+
+Verb verify_verb(CLI::App& app, CommonOptions& common) {
+  CLI::App& command = *app.add_subcommand("verify", "Check a model that dotresize wrote");
+  auto request = std::make_shared<VerifyRequest>();
+  add_verify_options(command, *request);
+  return finish_verb(
+      command, common,
+      "  dotresize verify out/docs-llama-80\n"
+      "  dotresize verify out/docs-llama-80 --against examples/docs-llama --text evaluation.txt\n",
+      [request, &common]() -> int {
+        exec_program(worker_command("verify", {}, verify_arguments(*request), common));
+      });
+}
+
+struct ExportOptions {
+  std::string model;
+  std::string format;
+  std::string type;
+  std::string file;
+};
+
+constexpr char kGguf[] = "gguf";
+constexpr char kNemotronNas[] = "nemotron-nas";
+
+/// The model directory's name and the ending, here.
+std::string export_file(const std::string& model_dir, const std::string& ending) {
+  const fs::path model = fs::absolute(model_dir).lexically_normal();
+  const fs::path name = model.has_filename() ? model.filename() : model.parent_path().filename();
+  return name.string() + ending;
+}
+
+[[noreturn]] void export_model(ExportOptions options, const CommonOptions& common) {
+  const bool gguf = options.format == kGguf;
+  if (!gguf && !options.type.empty()) {
+    throw InputError("--type", "is for --to gguf; the weights of nemotron-nas keep their type");
+  }
+  if (options.type.empty()) options.type = "f16";
+  const std::string ending = gguf ? "-" + options.type + ".gguf" : std::string("-") + kNemotronNas;
+  if (options.file.empty()) options.file = export_file(options.model, ending);
+  std::vector<std::string> arguments = {options.model, options.file};
+  if (gguf) arguments.insert(arguments.end(), {"--type", options.type});
+  if (common.json()) arguments.emplace_back("--json");
+  exec_program(python_helper_command(gguf ? export_gguf_modules() : export_nemotron_nas_modules(),
+                                     arguments));
+}
+
+Verb export_verb(CLI::App& app, CommonOptions& common) {
+  CLI::App& command =
+      *app.add_subcommand("export", "Write a model without maps as other engines read it");
+  auto options = std::make_shared<ExportOptions>();
+  command
+      .add_option("MODEL_DIR", options->model,
+                  "An output without maps, or any model of its families")
+      ->required()
+      ->type_name("");
+  command
+      .add_option("--to", options->format,
+                  "gguf: one file for llama.cpp; nemotron-nas: a directory for vLLM")
+      ->required()
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({kGguf, kNemotronNas}).description(""));
+  command
+      .add_option("--type", options->type,
+                  "Type of the matrices of a gguf: f32, f16, bf16 or q8_0 (default: f16)")
+      ->type_name("TYPE")
+      ->check(CLI::IsMember({"f32", "f16", "bf16", "q8_0"}).description(""));
+  command
+      .add_option(
+          "FILE", options->file,
+          "What to write; it must not exist (default here: NAME-TYPE.gguf, NAME-nemotron-nas)")
+      ->type_name("");
+  return finish_verb(command, common,
+                     "  dotresize export out/stock --to gguf\n"
+                     "  dotresize export out/stock small.gguf --to gguf --type q8_0\n"
+                     "  dotresize export out/custom --to nemotron-nas\n",
+                     [options, &common]() -> int { export_model(*options, common); });
+}
+
+}  // namespace
+
+std::vector<Verb> add_local_verbs(CLI::App& app, CommonOptions& common) {
+  return {
+      init_verb(app),         run_verb(app, common),    plan_verb(app, common),
+      eval_verb(app, common), verify_verb(app, common), export_verb(app, common),
+  };
+}
+
+}  // namespace dotresize

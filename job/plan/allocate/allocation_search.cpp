@@ -1,0 +1,409 @@
+#include "job/plan/allocate/allocation_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "job/model/model_size.h"
+#include "job/plan/allocate/choose_widths.h"
+#include "job/plan/allocate/inner_widths.h"
+#include "job/plan/allocate/loss_allocation.h"
+#include "job/plan/allocate/shortcut_forms.h"
+#include "job/plan/net_size.h"
+
+namespace dotresize {
+namespace {
+
+/// Parameters that depend on the widths at both ends of a sublayer: fixed + in·k_in + out·k_out.
+struct LinearCount {
+  int64_t fixed = 0;
+  int64_t in = 0;
+  int64_t out = 0;
+
+  int64_t at(int64_t k_in, int64_t k_out) const { return fixed + in * k_in + out * k_out; }
+};
+
+template <class Count>
+LinearCount linear(const Count& count) {
+  LinearCount found;
+  found.in = count(2, 1) - count(1, 1);
+  found.out = count(1, 2) - count(1, 1);
+  found.fixed = count(1, 1) - found.in - found.out;
+  return found;
+}
+
+/// A sublayer's parameters but for its shortcut: `rest`, and `each` for each feature of its MLP or
+/// channel of its value heads.
+struct SublayerCount {
+  LinearCount rest;
+  LinearCount each;
+};
+
+SublayerCount count_of(const ModelConfig& config, int64_t sublayer) {
+  ModelConfig other = config;
+  const auto layers = static_cast<std::size_t>(config.num_layers);
+  const auto with = [&](int64_t size) {
+    return linear([&](int64_t k_in, int64_t k_out) {
+      other.intermediate_sizes.assign(layers, size);
+      other.value_head_dims.assign(layers, size);
+      return sublayer_parameters(other, sublayer, k_in, k_out, /*folded=*/true) - k_in * k_out;
+    });
+  };
+  const LinearCount one = with(1);
+  const LinearCount two = with(2);
+  const LinearCount each{two.fixed - one.fixed, two.in - one.in, two.out - one.out};
+  return {{one.fixed - each.fixed, one.in - each.in, one.out - each.out}, each};
+}
+
+/// What the ends have if the widths are k_in at the first junction and k_out at the last one.
+/// `projects_head`: of tied ones.
+LinearCount count_of_ends(const ModelConfig& config, bool tied, bool projects_head) {
+  ModelConfig ends = config;
+  ends.compressed = true;
+  ends.tie_word_embeddings = tied;
+  if (tied) ends = with_tied_ends(ends, projects_head);
+  return linear([&](int64_t k_in, int64_t k_out) {
+    ends.junction_widths.front() = k_in;
+    ends.junction_widths.back() = k_out;
+    return end_parameters(ends);
+  });
+}
+
+/// The predicted rise at each of possible_inner_widths().
+const std::vector<double>& curve_of(const PredictedRises& rises, int64_t sublayer) {
+  const auto layer = static_cast<std::size_t>(layer_of(sublayer));
+  return is_attention(sublayer) ? rises.values.at(layer) : rises.mlps.at(layer);
+}
+
+/// Indices: of the junctions in the possible widths, of the sublayers in possible_inner_widths()
+/// and in the ranks that their shortcuts may have.
+struct Choice {
+  bool tied = false;  ///< one table for embedding and head
+  std::vector<std::size_t> widths;
+  std::vector<std::size_t> sizes;
+  std::vector<std::size_t> ranks;
+};
+
+/// Sizes that a part may have, descending, and what is predicted of each.
+struct Part {
+  /// The hull is that of the first `count` sizes.
+  Part(std::vector<int64_t> possible, std::vector<double> predicted, std::size_t count)
+      : sizes(std::move(possible)),
+        rises(std::move(predicted)),
+        hull(lower_hull({{sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(count)},
+                         {rises.begin(), rises.begin() + static_cast<std::ptrdiff_t>(count)}})) {}
+
+  /// Index of the best size if each unit of it costs so much.
+  std::size_t best(double price) const {
+    const auto end =
+        std::ranges::partition_point(hull, [&](const HullCorner& c) { return c.price < price; });
+    return end == hull.begin() ? 0 : (end - 1)->size;
+  }
+
+  std::vector<int64_t> sizes;
+  std::vector<double> rises;
+  std::vector<HullCorner> hull;
+};
+
+/// Features or channels; the hull has no place for a sublayer that goes altogether, whose
+/// parameters are not in proportion.
+Part inner_part(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises,
+                int64_t sublayer) {
+  std::vector<int64_t> sizes = possible_inner_widths(config, job, sublayer);
+  const std::size_t count = sizes.size() - (sizes.back() == 0 ? 1 : 0);
+  return {std::move(sizes), curve_of(rises, sublayer), count};
+}
+
+/// Ranks of a sublayer's shortcut.
+Part shortcut_part(const ResolvedJob& job, const PredictedRises& rises, int64_t sublayer) {
+  const auto s = static_cast<std::size_t>(sublayer);
+  const bool predicted = !rises.shortcuts.empty() && !rises.shortcuts.at(s).empty();
+  if (!predicted) return {{job.shortcuts.rank.value()}, {0.0}, 1};
+  std::vector<int64_t> ranks = possible_shortcut_ranks(job.hidden_size);
+  const std::size_t count = ranks.size();
+  return {std::move(ranks), rises.shortcuts[s], count};
+}
+
+class Search {
+ public:
+  Search(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises);
+
+  Allocation run() const;
+
+ private:
+  std::size_t grid() const { return widths_.size(); }
+  int64_t sublayers() const { return config_.num_sublayers(); }
+  bool is_mapped(std::size_t junction) const { return junction < rises_.junctions.size(); }
+  /// A junction without a map keeps the hidden size.
+  std::size_t first_width(std::size_t junction) const {
+    return is_mapped(junction) ? least_ : grid() - 1;
+  }
+  double rise(std::size_t junction, std::size_t in, std::size_t out) const {
+    return is_mapped(junction) ? rises_.junctions[junction].at(in * grid() + out) : 0.0;
+  }
+  /// Parameters for each feature or channel of a value head.
+  int64_t of_each(std::size_t sublayer, std::size_t in, std::size_t out) const {
+    return counts_[sublayer].each.at(widths_[in], widths_[out]);
+  }
+  /// Parameters of a sublayer but for its shortcut.
+  int64_t inside(std::size_t s, std::size_t in, std::size_t out, std::size_t size) const {
+    const int64_t width = inner_[s].sizes[size];
+    if (width == 0) return 0;
+    return counts_[s].rest.at(widths_[in], widths_[out]) + of_each(s, in, out) * width;
+  }
+  /// The best between two widths, for a price of a parameter.
+  std::size_t size_at(double price, std::size_t s, std::size_t in, std::size_t out) const;
+  std::size_t rank_at(double price, std::size_t s, std::size_t in, std::size_t out) const {
+    return shortcuts_[s].best(price * static_cast<double>(widths_[in] + widths_[out]));
+  }
+  ShortcutForm shortcut(std::size_t sublayer, std::size_t in, std::size_t out,
+                        std::size_t rank) const {
+    return shortcut_form({.rank = shortcuts_[sublayer].sizes[rank]}, widths_[in], widths_[out],
+                         job_.hidden_size, job_.oblique_maps());
+  }
+  double shortcut_rise(std::size_t sublayer, std::size_t in, std::size_t out,
+                       std::size_t rank) const;
+  int64_t parameters(std::size_t sublayer, std::size_t in, std::size_t out, std::size_t size,
+                     std::size_t rank) const {
+    return inside(sublayer, in, out, size) +
+           shortcut_parameters(shortcut(sublayer, in, out, rank), widths_[in], widths_[out]);
+  }
+  const LinearCount& ends(bool tied) const { return tied ? tied_ends_ : untied_ends_; }
+  int64_t parameters(const Choice& choice) const;
+  double predicted(const Choice& choice) const;
+  /// The least of the rise and of `price` for each parameter.
+  Choice best(double price) const;
+  struct Priced {
+    double cost;
+    Choice choice;
+  };
+  Priced best(double price, bool tied) const;
+  Choice within_limit() const;
+  /// Widens what lowers the rise most for each parameter, as long as there is room.
+  void fill(Choice& choice) const;
+  Allocation described(const Choice& choice) const;
+
+  const ModelConfig& config_;
+  const ResolvedJob& job_;
+  const PredictedRises& rises_;
+  std::vector<int64_t> widths_;
+  std::size_t least_;  ///< index of the smallest that is considered
+  // Of each sublayer:
+  std::vector<SublayerCount> counts_;
+  std::vector<Part> inner_;      ///< possible_inner_widths()
+  std::vector<Part> shortcuts_;  ///< ranks
+  LinearCount untied_ends_;
+  LinearCount tied_ends_;
+  int64_t limit_ = 0;  ///< parameters of the output
+};
+
+Search::Search(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises)
+    : config_(config),
+      job_(job),
+      rises_(rises),
+      widths_(possible_widths(job.hidden_size, job.allocation->round_to)),
+      least_(least_allocated_width(job)) {
+  for (int64_t s = 0; s < sublayers(); ++s) {
+    counts_.push_back(count_of(config, s));
+    inner_.push_back(inner_part(config, job, rises, s));
+    shortcuts_.push_back(shortcut_part(job, rises, s));
+  }
+  untied_ends_ = count_of_ends(config, /*tied=*/false, false);
+  // A dense head is turned with the last map, unless the last shortcut is one matrix: then the
+  // model is smaller than it is counted.
+  tied_ends_ = count_of_ends(config, /*tied=*/true, /*projects_head=*/true);
+  const NetSize size = net_size(config, job, job.widths);
+  limit_ = largest_bytes(job.allocation->size, size.dense_bytes) / size_in_bytes(job.output_dtype);
+}
+
+std::size_t Search::size_at(double price, std::size_t s, std::size_t in, std::size_t out) const {
+  const Part& inner = inner_[s];
+  const std::size_t kept = inner.best(price * static_cast<double>(of_each(s, in, out)));
+  if (inner.sizes.back() > 0) return kept;
+  const double saved = price * static_cast<double>(inside(s, in, out, kept));
+  return inner.rises.back() < inner.rises[kept] + saved ? inner.sizes.size() - 1 : kept;
+}
+
+/// Nothing, if the shortcut is exact between these widths.
+double Search::shortcut_rise(std::size_t sublayer, std::size_t in, std::size_t out,
+                             std::size_t rank) const {
+  const ShortcutForm form = shortcut(sublayer, in, out, rank);
+  const bool exact =
+      form.dense() ||
+      *form.rank == exact_shortcut_rank(widths_[in], widths_[out], job_.hidden_size, form.factors);
+  return exact ? 0.0 : shortcuts_[sublayer].rises[rank];
+}
+
+int64_t Search::parameters(const Choice& choice) const {
+  int64_t total =
+      ends(choice.tied).at(widths_[choice.widths.front()], widths_[choice.widths.back()]);
+  for (std::size_t s = 0; s < counts_.size(); ++s) {
+    const std::size_t in = choice.widths[s];
+    const std::size_t out = choice.widths[s + 1];
+    total += parameters(s, in, out, choice.sizes[s], choice.ranks[s]);
+  }
+  return total;
+}
+
+double Search::predicted(const Choice& choice) const { return described(choice).predicted_rise(); }
+
+Choice Search::best(double price) const {
+  Priced untied = best(price, /*tied=*/false);
+  if (!config_.tie_word_embeddings) return std::move(untied.choice);
+  Priced tied = best(price, /*tied=*/true);
+  return std::move(tied.cost <= untied.cost ? tied.choice : untied.choice);
+}
+
+Search::Priced Search::best(double price, bool tied) const {
+  const std::size_t junctions = counts_.size() + 1;
+  constexpr double kUnreached = std::numeric_limits<double>::infinity();
+  std::vector<double> cost(grid(), kUnreached);
+  std::vector<std::vector<std::size_t>> from(junctions, std::vector<std::size_t>(grid(), 0));
+  const auto price_of = [&](int64_t count) { return price * static_cast<double>(count); };
+  for (std::size_t w = first_width(0); w < grid(); ++w) {
+    cost[w] = rise(0, 0, w) + price_of(ends(tied).at(widths_[w], 0));
+  }
+  for (std::size_t s = 0; s + 1 < junctions; ++s) {
+    std::vector<double> next(grid(), kUnreached);
+    for (std::size_t in = first_width(s); in < grid(); ++in) {
+      for (std::size_t out = first_width(s + 1); out < grid(); ++out) {
+        const std::size_t size = size_at(price, s, in, out);
+        const std::size_t rank = rank_at(price, s, in, out);
+        const int64_t count = parameters(s, in, out, size, rank);
+        const double total = cost[in] + rise(s + 1, in, out) + inner_[s].rises[size] +
+                             shortcut_rise(s, in, out, rank) + price * static_cast<double>(count);
+        if (total < next[out]) {
+          next[out] = total;
+          from[s + 1][out] = in;
+        }
+      }
+    }
+    cost = std::move(next);
+  }
+  for (std::size_t w = 0; w < grid(); ++w) cost[w] += price_of(ends(tied).out * widths_[w]);
+
+  Choice choice;
+  choice.tied = tied;
+  choice.widths.resize(junctions);
+  choice.widths.back() = static_cast<std::size_t>(std::ranges::min_element(cost) - cost.begin());
+  for (std::size_t j = junctions - 1; j > 0; --j) {
+    choice.widths[j - 1] = from[j][choice.widths[j]];
+  }
+  for (std::size_t s = 0; s < counts_.size(); ++s) {
+    choice.sizes.push_back(size_at(price, s, choice.widths[s], choice.widths[s + 1]));
+    choice.ranks.push_back(rank_at(price, s, choice.widths[s], choice.widths[s + 1]));
+  }
+  return {cost[choice.widths.back()], std::move(choice)};
+}
+
+Choice Search::within_limit() const {
+  Choice found = best(0.0);
+  if (parameters(found) <= limit_) return found;
+  constexpr double kLeast = 1e-18;  // of the loss of a token, for one parameter
+  constexpr double kMost = 1e6;
+  constexpr int kSteps = 80;
+  double too_low = kLeast;
+  double enough = kMost;
+  found = best(enough);
+  if (parameters(found) > limit_) {
+    throw std::invalid_argument("the smallest widths have more parameters than there may be");
+  }
+  for (int step = 0; step < kSteps; ++step) {
+    const double middle = std::sqrt(too_low * enough);
+    Choice choice = best(middle);
+    if (parameters(choice) > limit_) {
+      too_low = middle;
+    } else {
+      enough = middle;
+      found = std::move(choice);
+    }
+  }
+  return found;
+}
+
+void Search::fill(Choice& choice) const {
+  while (true) {
+    const int64_t before = parameters(choice);
+    const double rise_before = predicted(choice);
+    std::optional<Choice> widest;
+    double most = 0.0;
+    const auto consider = [&](const Choice& wider) {
+      const int64_t more = parameters(wider) - before;
+      const double gain = rise_before - predicted(wider);
+      if (before + more > limit_ || !(gain > 0.0)) return;
+      // A shortcut may take fewer parameters once its ends are alike: nothing is better.
+      const double worth = gain / static_cast<double>(std::max<int64_t>(1, more));
+      if (worth <= most) return;
+      most = worth;
+      widest = wider;
+    };
+    for (std::size_t j = 0; j < rises_.junctions.size(); ++j) {
+      if (choice.widths[j] + 1 == grid()) continue;
+      Choice wider = choice;
+      ++wider.widths[j];
+      consider(wider);
+    }
+    for (const auto part : {&Choice::sizes, &Choice::ranks}) {
+      for (std::size_t s = 0; s < counts_.size(); ++s) {
+        if ((choice.*part)[s] == 0) continue;
+        Choice wider = choice;
+        --(wider.*part)[s];
+        consider(wider);
+      }
+    }
+    if (!widest) return;
+    choice = *widest;
+  }
+}
+
+Allocation Search::described(const Choice& choice) const {
+  Allocation found;
+  found.widths = job_.widths;
+  for (std::size_t j = 0; j < choice.widths.size(); ++j) {
+    found.widths.all.at(j) = widths_[choice.widths[j]];
+    const std::size_t in = j == 0 ? 0 : choice.widths[j - 1];
+    if (is_mapped(j)) found.junction_rises.push_back(rise(j, in, choice.widths[j]));
+  }
+  for (std::size_t s = 0; s < counts_.size(); ++s) {
+    const bool attends = is_attention(static_cast<int64_t>(s));
+    const Part& inner = inner_[s];
+    (attends ? found.values : found.features).push_back(inner.sizes[choice.sizes[s]]);
+    (attends ? found.value_rises : found.mlp_rises).push_back(inner.rises[choice.sizes[s]]);
+    found.shortcut_ranks.push_back(shortcuts_[s].sizes[choice.ranks[s]]);
+    found.shortcut_rises.push_back(
+        shortcut_rise(s, choice.widths[s], choice.widths[s + 1], choice.ranks[s]));
+  }
+  found.widths = decided(std::move(found.widths), job_.hidden_size);
+  return found;
+}
+
+Allocation Search::run() const {
+  Choice choice = within_limit();
+  fill(choice);
+  return described(choice);
+}
+
+}  // namespace
+
+std::size_t least_allocated_width(const ResolvedJob& job) {
+  const double parameters = job.allocation->size *
+                            static_cast<double>(size_in_bytes(job.source_dtype)) /
+                            static_cast<double>(size_in_bytes(job.output_dtype));
+  const double least = parameters * static_cast<double>(job.hidden_size) * 2.0 / 3.0;
+  const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
+  const auto above =
+      std::ranges::upper_bound(widths, least, {}, [](int64_t k) { return static_cast<double>(k); });
+  return static_cast<std::size_t>(std::max<std::ptrdiff_t>(1, above - widths.begin()) - 1);
+}
+
+Allocation search_allocation(const ModelConfig& config, const ResolvedJob& job,
+                             const PredictedRises& rises) {
+  return Search(config, job, rises).run();
+}
+
+}  // namespace dotresize

@@ -1,0 +1,245 @@
+#include "job/plan/allocate/joint_allocation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+
+#include "base/errors.h"
+#include "job/model/model_size.h"
+#include "job/plan/allocate/allocation_search.h"
+#include "job/plan/allocate/choose_widths.h"
+#include "job/plan/allocate/inner_widths.h"
+#include "job/plan/allocate/loss_allocation.h"
+#include "job/plan/net_size.h"
+
+namespace dotresize {
+namespace {
+
+/// The model with one map, of this width and with so many features in all MLPs: indices.
+Allocation with_one_map(const ModelConfig& config, const ResolvedJob& job,
+                        const PredictedRises& rises, std::size_t width, std::size_t features) {
+  const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
+  Allocation found;
+  found.widths =
+      decided(uniform_widths(config, job.head_sliced, widths[width]), config.hidden_size);
+  for (const std::vector<double>& of_one : rises.junctions) {
+    found.junction_rises.push_back(of_one.at(width * widths.size() + width));
+  }
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    found.features.push_back(
+        possible_mlp_widths(config, job.mlp.value(), 2 * layer + 1).at(features));
+    found.mlp_rises.push_back(rises.mlps.at(static_cast<std::size_t>(layer)).at(features));
+  }
+  return found;
+}
+
+int64_t bytes_of(const ModelConfig& config, const ResolvedJob& job, const Allocation& chosen) {
+  const ResolvedJob known = with_allocation(job, config, chosen);
+  return net_size(with_features(config, job, chosen), known, known.widths).compressed_bytes;
+}
+
+int64_t dense_bytes(const ModelConfig& config, const ResolvedJob& job) {
+  return net_size(config, job, job.widths).dense_bytes;
+}
+
+bool is_within_size(const ModelConfig& config, const ResolvedJob& job, const Allocation& chosen) {
+  return bytes_of(config, job, chosen) <=
+         largest_bytes(job.allocation->size, dense_bytes(config, job));
+}
+
+/// Of each width the most features, which is predicted to raise the loss least.
+Allocation best_with_one_map(const ModelConfig& config, const ResolvedJob& job,
+                             const PredictedRises& rises) {
+  const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
+  const std::size_t steps = possible_mlp_widths(config, job.mlp.value(), 1).size();
+  std::optional<Allocation> best;
+  for (std::size_t w = 0; w < widths.size(); ++w) {
+    if (widths[w] % job.allocation->round_to != 0) continue;
+    std::vector<std::size_t> features(steps);
+    std::iota(features.begin(), features.end(), std::size_t{0});
+    const auto first = std::ranges::partition_point(features, [&](std::size_t f) {
+      return !is_within_size(config, job, with_one_map(config, job, rises, w, f));
+    });
+    if (first == features.end()) continue;
+    Allocation found = with_one_map(config, job, rises, w, *first);
+    if (!best || found.predicted_rise() < best->predicted_rise()) best = std::move(found);
+  }
+  if (best) return *best;
+  throw std::invalid_argument("the smallest widths have more parameters than there may be");
+}
+
+/// Parameters of the sublayer in a model without maps, if it has so many features or channels.
+int64_t parameters_inside(const ModelConfig& config, int64_t sublayer, int64_t size) {
+  const auto layers = static_cast<std::size_t>(config.num_layers);
+  ModelConfig cut = config;
+  cut.intermediate_sizes.assign(layers, size);
+  cut.value_head_dims.assign(layers, size);
+  return sublayer_parameters(cut, sublayer, config.hidden_size, config.hidden_size,
+                             /*folded=*/false);
+}
+
+Allocation without_maps(const ModelConfig& config, const ResolvedJob& job) {
+  Allocation found;
+  found.widths =
+      decided(uniform_widths(config, job.head_sliced, config.hidden_size), config.hidden_size);
+  if (job.stock_output()) return found;
+  found.shortcut_ranks.assign(static_cast<std::size_t>(config.num_sublayers()), 0);
+  found.shortcut_rises.assign(static_cast<std::size_t>(config.num_sublayers()), 0.0);
+  return found;
+}
+
+/// A size of each sublayer: indices in possible_inner_widths(); value heads of a stock output are
+/// not asked for.
+Allocation with_sizes(const ModelConfig& config, const ResolvedJob& job,
+                      const PredictedRises& rises,
+                      const std::function<std::size_t(int64_t sublayer)>& size) {
+  Allocation found = without_maps(config, job);
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    if (!may_be_cut(job, s)) continue;
+    const bool attends = is_attention(s);
+    const auto layer = static_cast<std::size_t>(layer_of(s));
+    const auto& curves = attends ? rises.values : rises.mlps;
+    (attends ? found.values : found.features)
+        .push_back(possible_inner_widths(config, job, s).at(size(s)));
+    (attends ? found.value_rises : found.mlp_rises).push_back(curves.at(layer).at(size(s)));
+  }
+  return found;
+}
+
+/// The same features in all MLPs, as a stock model has them.
+std::optional<Allocation> uniform_without_maps(const ModelConfig& config, const ResolvedJob& job,
+                                               const PredictedRises& rises) {
+  const std::size_t sizes = possible_inner_widths(config, job, 1).size();
+  for (std::size_t size = 0; size < sizes; ++size) {
+    Allocation found = with_sizes(config, job, rises, [&](int64_t) { return size; });
+    if (is_within_size(config, job, found)) return found;
+  }
+  return std::nullopt;
+}
+
+void check_rises(const ModelConfig& config, const ResolvedJob& job, const PredictedRises& rises) {
+  const std::size_t grid = possible_widths(job.hidden_size, job.allocation->round_to).size();
+  if (std::ssize(rises.junctions) != mapped_junctions(config, job.head_sliced) ||
+      std::ssize(rises.mlps) != config.num_layers ||
+      (job.allocates_values() && std::ssize(rises.values) != config.num_layers) ||
+      (!rises.shortcuts.empty() && std::ssize(rises.shortcuts) != config.num_sublayers())) {
+    throw std::invalid_argument("not the predicted rises of this model");
+  }
+  for (std::size_t j = 0; j < rises.junctions.size(); ++j) {
+    const std::vector<double>& of_one = rises.junctions[j];
+    const bool finite =
+        std::ranges::all_of(of_one, [](double rise) { return std::isfinite(rise); });
+    if (of_one.size() == grid * grid && finite) continue;
+    throw std::invalid_argument(fmt::format("the predicted rises of junction {} are not {}", j,
+                                            finite ? "those of this model" : "finite"));
+  }
+}
+
+/// All as narrow as it may be with maps.
+Allocation smallest(const ModelConfig& config, const ResolvedJob& job) {
+  const std::vector<int64_t> widths = possible_widths(job.hidden_size, job.allocation->round_to);
+  Allocation found;
+  found.widths = uniform_widths(config, job.head_sliced,
+                                widths.at(job.stock_output() ? 0 : least_allocated_width(job)));
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    if (!may_be_cut(job, s)) continue;
+    (is_attention(s) ? found.values : found.features)
+        .push_back(possible_inner_widths(config, job, s).back());
+  }
+  return found;
+}
+
+}  // namespace
+
+double Allocation::predicted_rise() const {
+  double sum = 0.0;
+  for (const auto* rises : {&junction_rises, &mlp_rises, &value_rises, &shortcut_rises}) {
+    sum = std::accumulate(rises->begin(), rises->end(), sum);
+  }
+  return sum;
+}
+
+int64_t planned_shortcut_rank(int64_t hidden_size) { return (hidden_size + 31) / 32; }
+
+void check_allocation_target(const ModelConfig& config, const ResolvedJob& job) {
+  if (job.allocation->round_to > job.hidden_size) {
+    throw InputError("method.size",
+                     fmt::format("no width up to the hidden size, {}, is a multiple of {}; a "
+                                 "smaller round_to would do",
+                                 job.hidden_size, job.allocation->round_to));
+  }
+  const Allocation least = smallest(config, job);
+  if (is_within_size(config, job, least)) return;
+  const double fraction = static_cast<double>(bytes_of(config, job, least)) /
+                          static_cast<double>(dense_bytes(config, job));
+  throw InputError("method.size",
+                   fmt::format("{} is not available: the smallest widths, {}, and the fewest "
+                               "features give {:.6f} of the dense model's bytes",
+                               job.allocation->size, least.widths.all.front(), fraction));
+}
+
+Allocation allocate_jointly(const ModelConfig& config, const ResolvedJob& job,
+                            const PredictedRises& rises) {
+  check_rises(config, job, rises);
+  return job.stock_output() ? best_with_one_map(config, job, rises)
+                            : search_allocation(config, job, rises);
+}
+
+std::optional<Allocation> allocate_without_maps(const ModelConfig& config, const ResolvedJob& job,
+                                                const PredictedRises& rises) {
+  if (job.stock_output()) return uniform_without_maps(config, job, rises);
+  std::vector<LossCurve> curves;
+  int64_t parameters = 0;  // of the narrowest
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    const auto layer = static_cast<std::size_t>(layer_of(s));
+    LossCurve& curve = curves.emplace_back();
+    curve.rises = is_attention(s) ? rises.values.at(layer) : rises.mlps.at(layer);
+    for (const int64_t size : possible_inner_widths(config, job, s)) {
+      curve.parameters.push_back(parameters_inside(config, s, size));
+    }
+    parameters += curve.parameters.back();
+  }
+  const auto last = [&](int64_t s) {
+    return curves.at(static_cast<std::size_t>(s)).parameters.size() - 1;
+  };
+  const Allocation narrowest = with_sizes(config, job, rises, last);
+  const int64_t room = largest_bytes(job.allocation->size, dense_bytes(config, job)) -
+                       bytes_of(config, job, narrowest);
+  if (room < 0) return std::nullopt;
+  parameters += room / size_in_bytes(job.output_dtype);
+  const std::vector<std::size_t> sizes = allocate_by_loss(curves, parameters);
+  return with_sizes(config, job, rises,
+                    [&](int64_t s) { return sizes.at(static_cast<std::size_t>(s)); });
+}
+
+ResolvedJob with_allocation(const ResolvedJob& job, const ModelConfig& config,
+                            const Allocation& chosen) {
+  ResolvedJob known = job;
+  known.widths = chosen.widths;
+  known.shortcuts.ranks = chosen.shortcut_ranks;
+  if (!job.stock_output()) return known;
+  known.mlp->allocated = false;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    int64_t& width = config.is_mixture(2 * layer + 1) ? known.mlp->expert_width : known.mlp->width;
+    width = chosen.features.at(static_cast<std::size_t>(layer));
+  }
+  return known;
+}
+
+ModelConfig with_features(const ModelConfig& config, const ResolvedJob& job,
+                          const Allocation& chosen) {
+  if (job.stock_output()) {
+    return with_cut_mlps(config, with_allocation(job, config, chosen).mlp);
+  }
+  ModelConfig cut = config;
+  cut.intermediate_sizes = chosen.features;
+  cut.value_head_dims = chosen.values;
+  return cut;
+}
+
+}  // namespace dotresize

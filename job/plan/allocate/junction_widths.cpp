@@ -1,0 +1,46 @@
+#include "job/plan/allocate/junction_widths.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace dotresize {
+
+int64_t mapped_junctions(const ModelConfig& config, bool head_sliced) {
+  return config.num_junctions() - (head_sliced ? 0 : 1);
+}
+
+std::span<const int64_t> JunctionWidths::mapped() const {
+  return std::span(all).first(static_cast<std::size_t>(mapped_count));
+}
+
+int64_t JunctionWidths::smallest() const {
+  return std::ranges::min(mapped_count == 0 ? std::span<const int64_t>(all) : mapped());
+}
+
+int64_t JunctionWidths::largest() const {
+  return std::ranges::max(mapped_count == 0 ? std::span<const int64_t>(all) : mapped());
+}
+
+double JunctionWidths::nominal_sparsity(int64_t hidden_size) const {
+  if (mapped_count == 0) return 0.0;
+  const int64_t sum = std::accumulate(mapped().begin(), mapped().end(), int64_t{0});
+  return 1.0 - static_cast<double>(sum) / static_cast<double>(mapped_count) /
+                   static_cast<double>(hidden_size);
+}
+
+JunctionWidths uniform_widths(const ModelConfig& config, bool head_sliced, int64_t k) {
+  JunctionWidths widths;
+  widths.mapped_count = mapped_junctions(config, head_sliced);
+  widths.all.assign(static_cast<std::size_t>(config.num_junctions()), config.hidden_size);
+  std::fill_n(widths.all.begin(), widths.mapped_count, k);
+  return widths;
+}
+
+JunctionWidths decided(JunctionWidths widths, int64_t hidden_size) {
+  const bool whole =
+      std::ranges::all_of(widths.all, [&](int64_t width) { return width == hidden_size; });
+  if (whole) widths.mapped_count = 0;
+  return widths;
+}
+
+}  // namespace dotresize

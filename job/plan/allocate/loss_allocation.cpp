@@ -1,0 +1,129 @@
+#include "job/plan/allocate/loss_allocation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <stdexcept>
+
+namespace dotresize {
+namespace {
+
+void check(const LossCurve& curve) {
+  const bool finite =
+      std::ranges::all_of(curve.rises, [](double rise) { return std::isfinite(rise); });
+  const bool descends =
+      std::ranges::adjacent_find(curve.parameters, std::less_equal<>()) == curve.parameters.end();
+  if (curve.parameters.empty() || curve.parameters.size() != curve.rises.size() || !finite ||
+      !descends) {
+    throw std::invalid_argument(
+        "no curve of the loss over sizes: they must descend, and each have "
+        "a finite rise");
+  }
+}
+
+/// Neighbouring steps of a curve, from one size to the next smaller one: an edge of its hull.
+struct Edge {
+  std::size_t curve = 0;
+  std::size_t steps = 0;
+  int64_t saved = 0;
+  double rise = 0.0;
+
+  double price() const { return rise / static_cast<double>(saved); }
+};
+
+/// Ascending in their price.
+std::vector<Edge> hull_of(const LossCurve& curve, std::size_t index = 0) {
+  std::vector<Edge> edges;
+  for (std::size_t i = 1; i < curve.parameters.size(); ++i) {
+    Edge edge{index, 1, curve.parameters[i - 1] - curve.parameters[i],
+              curve.rises[i] - curve.rises[i - 1]};
+    while (!edges.empty() && edges.back().price() >= edge.price()) {
+      edge.steps += edges.back().steps;
+      edge.saved += edges.back().saved;
+      edge.rise += edges.back().rise;
+      edges.pop_back();
+    }
+    edges.push_back(edge);
+  }
+  return edges;
+}
+
+double rise_of(const std::vector<LossCurve>& curves, const std::vector<std::size_t>& chosen) {
+  double rise = 0.0;
+  for (std::size_t index = 0; index < curves.size(); ++index) {
+    rise += curves[index].rises[chosen[index]];
+  }
+  return rise;
+}
+
+/// Gives parts their next larger size as long as there is room, first what lowers the loss most for
+/// each parameter, and of equals the last one.
+void give_back(const std::vector<LossCurve>& curves, int64_t room,
+               std::vector<std::size_t>& chosen) {
+  constexpr double kRounding =
+      1e-6;  // of the whole rise: a step that lowers it less is worth nothing
+  const double least = kRounding * rise_of(curves, chosen);
+  while (true) {
+    std::size_t best = curves.size();
+    double most = 0.0;
+    for (std::size_t index = 0; index < curves.size(); ++index) {
+      const auto& [parameters, rises] = curves[index];
+      const std::size_t size = chosen[index];
+      if (size == 0 || parameters[size - 1] - parameters[size] > room) continue;
+      const double gain = rises[size] - rises[size - 1];
+      const double worth = gain / static_cast<double>(parameters[size - 1] - parameters[size]);
+      if (gain <= least || worth < most) continue;
+      most = worth;
+      best = index;
+    }
+    if (best == curves.size()) return;
+    const std::size_t size = chosen[best]--;
+    room -= curves[best].parameters[size - 1] - curves[best].parameters[size];
+  }
+}
+
+}  // namespace
+
+std::vector<HullCorner> lower_hull(const LossCurve& curve) {
+  check(curve);
+  std::vector<HullCorner> corners;
+  std::size_t size = 0;
+  for (const Edge& edge : hull_of(curve)) corners.push_back({size += edge.steps, edge.price()});
+  return corners;
+}
+
+std::vector<std::size_t> allocate_by_loss(const std::vector<LossCurve>& curves,
+                                          int64_t parameters) {
+  std::vector<Edge> edges;
+  int64_t total = 0;
+  for (std::size_t index = 0; index < curves.size(); ++index) {
+    check(curves[index]);
+    total += curves[index].parameters.front();
+    std::ranges::copy(hull_of(curves[index], index), std::back_inserter(edges));
+  }
+  std::ranges::stable_sort(edges, {}, &Edge::price);
+  std::vector<std::size_t> chosen(curves.size(), 0);
+  auto edge = edges.begin();
+  for (; edge != edges.end() && total - edge->saved > parameters; ++edge) {
+    total -= edge->saved;
+    chosen[edge->curve] += edge->steps;
+  }
+  if (total <= parameters) return chosen;
+  if (edge == edges.end()) {
+    throw std::invalid_argument("the smallest sizes have more parameters than there may be");
+  }
+  // The last edge: the steps that are needed, or all of them.
+  std::vector<std::size_t> whole = chosen;
+  whole[edge->curve] += edge->steps;
+  give_back(curves, parameters - (total - edge->saved), whole);
+  const std::vector<int64_t>& sizes = curves[edge->curve].parameters;
+  while (total > parameters) {
+    const std::size_t size = chosen[edge->curve]++;
+    total -= sizes[size] - sizes[size + 1];
+  }
+  give_back(curves, parameters - total, chosen);
+  return rise_of(curves, whole) <= rise_of(curves, chosen) ? whole : chosen;
+}
+
+}  // namespace dotresize

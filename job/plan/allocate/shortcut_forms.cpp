@@ -1,0 +1,65 @@
+#include "job/plan/allocate/shortcut_forms.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace dotresize {
+namespace {
+
+bool within_group(std::span<const int64_t> groups, std::size_t in) {
+  return !groups.empty() && groups[in] == groups[in + 1];
+}
+
+/// From junction `in` to the next one, of another group.
+ShortcutForm form_between(const Shortcuts& shortcuts, std::span<const int64_t> widths,
+                          std::size_t in, int64_t hidden_size, bool oblique) {
+  const Shortcuts own =
+      shortcuts.ranks.empty() ? shortcuts : Shortcuts{.rank = shortcuts.ranks.at(in)};
+  return shortcut_form(own, widths[in], widths[in + 1], hidden_size, oblique);
+}
+
+}  // namespace
+
+std::string to_string(const Shortcuts& shortcuts) { return shortcuts.rank ? "auto" : "exact"; }
+
+ShortcutForm shortcut_form(const Shortcuts& shortcuts, int64_t k_in, int64_t k_out,
+                           int64_t hidden_size, bool oblique) {
+  const int64_t factors = oblique ? 2 : 1;
+  std::optional<int64_t> most = shortcuts.rank;
+  if (most && oblique) *most += std::max<int64_t>(0, k_in - k_out);
+  return smallest_shortcut(k_in, k_out, hidden_size, factors, most);
+}
+
+std::vector<int64_t> possible_shortcut_ranks(int64_t hidden_size) {
+  const int64_t step = (hidden_size + 255) / 256;
+  std::vector<int64_t> ranks;
+  for (int64_t rank = hidden_size / 3 / step * step; rank >= 0; rank -= step) ranks.push_back(rank);
+  return ranks;
+}
+
+bool has_low_rank_shortcut(const Shortcuts& shortcuts, std::span<const int64_t> widths,
+                           std::span<const int64_t> groups, int64_t hidden_size, bool oblique) {
+  for (std::size_t in = 0; in + 1 < widths.size(); ++in) {
+    if (within_group(groups, in)) continue;
+    if (!form_between(shortcuts, widths, in, hidden_size, oblique).dense()) return true;
+  }
+  return false;
+}
+
+std::vector<ShortcutForm> shortcut_forms(const Shortcuts& shortcuts,
+                                         std::span<const int64_t> widths,
+                                         std::span<const int64_t> groups, int64_t hidden_size,
+                                         bool oblique) {
+  if (!oblique && !has_low_rank_shortcut(shortcuts, widths, groups, hidden_size, oblique)) {
+    return {};
+  }
+  std::vector<ShortcutForm> forms;
+  for (std::size_t in = 0; in + 1 < widths.size(); ++in) {
+    forms.push_back(within_group(groups, in)
+                        ? kIdentityShortcut
+                        : form_between(shortcuts, widths, in, hidden_size, oblique));
+  }
+  return forms;
+}
+
+}  // namespace dotresize

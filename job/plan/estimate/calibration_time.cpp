@@ -1,0 +1,316 @@
+#include "job/plan/estimate/job_time.h"
+#include "job/plan/estimate/traffic.h"
+
+namespace dotresize {
+
+void JobTime::add_moments(PhaseTimes& times, double tokens, double junctions) const {
+  const MomentCounts counts = moment_counts(job_);
+  const double blocks = tokens / std::min<double>(microbatch_tokens(), kGramBlockTokens);
+  const double gram =
+      tokens * counts.gram / (rates_.cuda ? rates_.float32_gemm : rates_.float64_gemm) +
+      (job_.gradients() ? 2.0 : 1.0) * blocks * gram_block_bytes(d(), packs()) / rates_.memory;
+  times.add("gram", junctions * gram);
+  times.add("rotate", junctions * tokens * counts.rotate / rates_.float32_gemm);
+  times.add("cost", junctions * tokens * counts.pairs / rates_.l1_cost);
+}
+
+/// How often a sublayer runs forward on the way back.
+int64_t JobTime::runs_again(const RankShard& shard, int64_t sublayer) const {
+  switch (shard.checkpoints) {
+    case Checkpoints::kNone:
+      return 0;
+    case Checkpoints::kSublayers:
+      return 1;
+    case Checkpoints::kStage:
+      return sublayer + 1 < shard.end_sublayer || last(shard) ? 2 : 1;
+  }
+  return 1;
+}
+
+void JobTime::add_backward(PhaseTimes& times, const RankShard& shard, double passes) const {
+  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
+    const double once = forward(config_, s, widths_of(config_, s), tokens());
+    times.add("backward", passes * number(kBackwardPasses + runs_again(shard, s)) * once);
+  }
+  if (!last(shard)) return;
+  // The logits twice, and a product with their gradients.
+  times.add("backward",
+            3.0 * passes *
+                forward(head_counts(config_, config_.hidden_size, tokens(), job_.compute_dtype)));
+}
+
+void JobTime::add_gradients(PhaseTimes& times, const RankShard& shard) const {
+  if (!job_.gradients()) return;
+  for (int64_t s = shard.end_run(summed()); s < shard.end_sublayer; ++s) {
+    times.add("forward", forward_passes() * forward(config_, s, widths_of(config_, s), tokens()));
+  }
+  add_backward(times, shard, backward_passes());
+}
+
+/// From the moments to the map.
+PhaseTimes JobTime::solve() const {
+  const SolveCounts counts = solve_counts(job_);
+  PhaseTimes times;
+  times.add("sinkhorn", counts.sinkhorn / rates_.sinkhorn);
+  times.add("qr", counts.qr / rates_.qr);
+  times.add("solve", counts.solve / rates_.float64_gemm);
+  return times;
+}
+
+/// One thread writes a junction into the journal and one describes it until the next one is solved,
+/// which takes `meanwhile`. On a CPU their cores are those of the other work, the disk is not.
+/// `disk_write`: while this rank writes.
+PhaseTimes JobTime::record(double meanwhile, double disk_write) const {
+  const DescribeCounts counts = describe_counts(job_);
+  const double describe = counts.eigenvalues / rates_.eigen +
+                          counts.condition / rates_.host_memory +
+                          counts.energy / rates_.float64_gemm;
+  const double map = solve_counts(job_).map;
+  const double journal = map / disk_write + map / rates_.hash;
+  PhaseTimes times;
+  times.add("describe", rates_.cuda ? describe - meanwhile : describe);
+  times.add("journal", rates_.cuda
+                           ? journal - std::max(meanwhile, describe)
+                           : std::max(0.0, map / disk_write - meanwhile) + map / rates_.hash);
+  return times;
+}
+
+/// Without maps.
+PhaseTimes JobTime::copy_stage(const ModelConfig& output, const RankShard& shard) const {
+  PhaseTimes times =
+      read_beside({}, disk(number(shard.bytes), stored_bytes(config_, job_.source_dtype), true),
+                  convert(number(shard.parameters), job_.source_dtype, Dtype::kFloat32));
+  times.add("write", written_bytes(output, shard) / rates_.disk_write - beside(times.total()));
+  return times;
+}
+
+/// Reading ahead and writing go on while a rank multiplies the turns up to its own and folds.
+PhaseTimes JobTime::fold_stage(const ModelConfig& output, const RankShard& shard) const {
+  if (mapped() == 0) return copy_stage(output, shard);
+  double fold = shard.first_sublayer == 0 && !output.embedding_projection ? fold_vocabulary() : 0.0;
+  if (last(shard) && job_.head_sliced && !output.tie_word_embeddings) fold += fold_vocabulary();
+  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
+    fold += fold_seconds(fold_counts(config_, s, job_.widths.largest()));
+  }
+  PhaseTimes folding;
+  folding.add("align", number(aligned(0, shard.end_sublayer)) * align_counts(job_).chain /
+                           rates_.float64_gemm);
+  folding.add("fold", fold);
+  PhaseTimes times = read_beside(
+      folding, disk(number(shard.bytes), stored_bytes(config_, job_.source_dtype), true),
+      convert(number(shard.parameters), job_.source_dtype, Dtype::kFloat32));
+  times.add("write", written_bytes(output, shard) / rates_.disk_write - beside(times.total()));
+  return times;
+}
+
+int64_t JobTime::aligned(int64_t first, int64_t end) const {
+  const ModelConfig model = output();
+  int64_t count = 0;
+  for (int64_t s = first; s < std::min(end, mapped() - 1); ++s) {
+    if (!in_one_group(job_.junction_groups, s) && !model.shortcut(s).dense()) ++count;
+  }
+  return count;
+}
+
+double JobTime::align(int64_t sublayers) const {
+  const AlignCounts counts = align_counts(job_);
+  return number(sublayers) * (counts.qr / rates_.qr + counts.values / rates_.svd +
+                              counts.products / rates_.float64_gemm);
+}
+
+PhaseTimes JobTime::fold_stages() const {
+  const ModelConfig model = output();
+  PhaseTimes times = side_by_side(of_ranks([&](const RankShard& shard) {
+    const int64_t mine = aligned(shard.first_sublayer, shard.end_sublayer);
+    const double bytes = number(mine) * align_counts(job_).turn;
+    PhaseTimes aligning;
+    aligning.add("align", align(mine));
+    const double hash = bytes / rates_.hash;
+    const double beside_disk = beside(aligning.total()) - (rates_.cuda ? hash : 0.0);
+    aligning.add("journal", std::max(0.0, bytes / rates_.disk_write - beside_disk) +
+                                (rates_.cuda ? 0.0 : hash));
+    return aligning;
+  }));
+  times.add(
+      side_by_side(of_ranks([&](const RankShard& shard) { return fold_stage(model, shard); })));
+  return times;
+}
+
+PhaseTimes JobTime::keep_statistics() const {
+  const double written = number(saved_statistics_bytes(config_, job_));
+  const double read = number(read_statistics_bytes(config_, job_));
+  PhaseTimes times;
+  times.add("journal", put(written / ranks()));
+  // Their hashes are compared before, and what was just written is in the cache.
+  times.add("read", disk(read / ranks(), read, job_.statistics.saved()));
+  if (job_.statistics.used()) times.add("journal", read / ranks() / rates_.hash);
+  return times;
+}
+
+PhaseTimes JobTime::load_stages() const {
+  return side_by_side(of_ranks([&](const RankShard& shard) {
+    PhaseTimes loading;
+    loading.add("read",
+                disk(number(shard.bytes), stored_bytes(config_, job_.source_dtype),
+                     job_.evaluation.has_value()) +
+                    convert(number(shard.parameters), job_.source_dtype, job_.compute_dtype));
+    return loading;
+  }));
+}
+
+PhaseTimes JobTime::passes_of_pipeline() const {
+  PhaseTimes times;
+  times.add(load_stages(), number(plan_.junction_groups));
+  const auto stage_of = [&](const RankShard& shard) {
+    PhaseTimes stage;
+    for (int64_t s = shard.first_sublayer; s < shard.end_run(summed()); ++s) {
+      stage.add("forward", forward_passes() * forward(config_, s, widths_of(config_, s), tokens()));
+    }
+    add_gradients(stage, shard);
+    add_moments(stage, tokens(), number(shard.junctions(summed())));
+    const double sending =
+        (forward_passes() + backward_passes()) * 4.0 * tokens() * d() / rates_.link;
+    stage.add("communicate", sending - stage.total());
+    return stage;
+  };
+  times.add(streamed(of_ranks(stage_of)));
+  return times;
+}
+
+PhaseTimes JobTime::see_bases() const {
+  const double share = number(sampled_rise_windows(expected_samples(job_), seqlen())) /
+                       number(expected_samples(job_));
+  const double passes = number(plan_.bases_groups) * share;
+  PhaseTimes times;
+  times.add(load_stages());
+  times.add(streamed(of_ranks([&](const RankShard& shard) {
+    PhaseTimes stage;
+    for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
+      stage.add("forward", passes * forward(config_, s, widths_of(config_, s), tokens()));
+    }
+    add_backward(stage, shard, passes);
+    stage.add("gram", number(mapped(shard)) * share * tokens() *
+                          (4.0 * d() * d() / rates_.float32_gemm + 60.0 * d() / rates_.memory));
+    stage.add("communicate", 2.0 * passes * 4.0 * tokens() * d() / rates_.link - stage.total());
+    return stage;
+  })));
+  return times;
+}
+
+/// The dense model's junctions before anything is chosen: the same sums and decompositions. In a
+/// dense round the sums are taken in the passes for the features.
+PhaseTimes JobTime::measure_junctions() const {
+  if (!job_.allocation || job_.statistics.used()) return {};
+  PhaseTimes times;
+  if (plan_.dense_round()) {
+    times.add(side_by_side(of_ranks([&](const RankShard& shard) {
+      PhaseTimes sums;
+      add_moments(sums, tokens(), number(shard.junctions(summed())));
+      return sums;
+    })));
+  } else {
+    times.add(passes_of_pipeline());
+  }
+  times.add(see_bases());
+  PhaseTimes junction;
+  const double bytes = (packs() ? 8.0 : 16.0) * d() * d();
+  junction.add("eigen", eigen());
+  junction.add("solve", 7.0 * d() * d() * d() / rates_.float64_gemm);
+  // While the next one is decomposed.
+  junction.add("journal", put(bytes) - (rates_.cuda ? eigen() : 0.0));
+  // A map in the metric of the loss, and the one before rotated into it.
+  if (!job_.stock_output()) junction.add("align", align(1) + 4.0 * d() * d() * d() / rates_.qr);
+  times.add(side_by_side(of_ranks([&](const RankShard& shard) {
+    PhaseTimes measuring;
+    measuring.add(junction, number(mapped(shard)));
+    return measuring;
+  })));
+  return times;
+}
+
+PhaseTimes JobTime::pipeline() const {
+  PhaseTimes times;
+  if (!takes_no_tokens(job_)) times.add(passes_of_pipeline());
+  times.add(measure_junctions());
+  times.add(keep_statistics());
+  PhaseTimes junction = solve();
+  junction.add(record(beside(junction.total()), rates_.disk_write));
+  const bool has_bases = takes_no_tokens(job_) && job_.junction_groups.empty();
+  if (!has_bases) junction.add("eigen", eigen());
+  times.add(side_by_side(of_ranks([&](const RankShard& shard) {
+    PhaseTimes solving;
+    solving.add(junction, number(mapped(shard)));
+    return solving;
+  })));
+  times.add(fold_stages());
+  return times;
+}
+
+/// One junction, whose moments all ranks sum and one decomposes and solves, side by side with the
+/// owners of others. It records the junction while the other ranks solve theirs.
+PhaseTimes JobTime::solve_over_ranks() const {
+  const double together = number(plan_.ranks.front().solved_together);
+  PhaseTimes times;
+  add_moments(times, share_of_tokens(), 1.0);
+  PhaseTimes solving = solve();
+  solving.add("eigen", eigen());
+  times.add(solving, share_of(together) / together);
+  double moved = 8.0 * d() * d();
+  if (job_.method.transport()) moved += 8.0 * d() * d();
+  if (job_.method.passes() > 1) moved += 4.0 * d() * d();
+  times.add("communicate", collective(moved));
+  times.add(record(beside(ranks() * times.total()), rates_.disk_write), 1.0 / ranks());
+  return times;
+}
+
+PhaseTimes JobTime::layerwise() const {
+  PhaseTimes work;
+  double read = 0.0;
+  for (int64_t junction = 0; junction < mapped(); ++junction) {
+    work.add(solve_over_ranks());
+    if (junction + 1 == mapped()) break;
+    const auto parameters = number(
+        sublayer_parameters(config_, junction, config_.hidden_size, config_.hidden_size, false));
+    read += parameters;
+    work.add("forward",
+             forward(config_, junction, widths_of(config_, junction), share_of_tokens()));
+    work.add("communicate", collective(parameters * number(size_in_bytes(job_.compute_dtype))));
+  }
+  const double bytes = read * number(size_in_bytes(job_.source_dtype)) / ranks();
+  PhaseTimes times = read_beside(work, disk(bytes, stored_bytes(config_, job_.source_dtype), true),
+                                 convert_in_turns(read, job_.source_dtype, job_.compute_dtype));
+  times.add(fold_stages());
+  return times;
+}
+
+/// One rank folds an in_proj while the others wait.
+PhaseTimes JobTime::token_parallel() const {
+  const int64_t width = job_.widths.largest();
+  PhaseTimes work;
+  PhaseTimes in_turn;
+  double read = 0.0;
+  for (int64_t junction = 0; junction < mapped(); ++junction) {
+    work.add(solve_over_ranks());
+    work.add("communicate", collective(solve_counts(job_).map));
+    work.add("forward", 2.0 * share_of_tokens() * d() * k() / rates_.float32_gemm);
+    if (junction + 1 == mapped()) break;
+    const int64_t s = junction;  // the sublayer that reads it
+    in_turn.add("fold", fold_counts(config_, s, width).in_proj / rates_.fold_gemm);
+    read +=
+        number(sublayer_parameters(config_, s, config_.hidden_size, config_.hidden_size, false));
+    const auto sent = number(sublayer_parameters(config_, s, width, config_.hidden_size, false) +
+                             width * config_.hidden_size);
+    work.add("communicate", collective(sent * number(size_in_bytes(job_.compute_dtype))));
+    work.add("forward",
+             forward(config_, s, {width, config_.hidden_size, width * config_.hidden_size},
+                     share_of_tokens()));
+  }
+  work.add(in_turn, share_of(1.0));
+  const double bytes = read * number(size_in_bytes(job_.source_dtype)) / ranks();
+  PhaseTimes times = read_beside(work, disk(bytes, stored_bytes(config_, job_.source_dtype), true),
+                                 convert_in_turns(read, job_.source_dtype, Dtype::kFloat32));
+  times.add(fold_stages());
+  return times;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,84 @@
+#include "job/plan/allocate/inner_widths.h"
+#include "job/plan/estimate/job_time.h"
+
+namespace dotresize {
+
+/// A rank's part of the passes for the features of its sublayers.
+PhaseTimes JobTime::stream_features(const RankShard& shard) const {
+  const double passes = number(plan_.cut_passes());
+  const double rounds = number(plan_.cut_rounds);
+  const double back = number(plan_.cut_passes_back);
+  const double blocks = tokens() / std::min<double>(microbatch_tokens(), kGramBlockTokens);
+  const double gemm = rates_.cuda ? rates_.float32_gemm : rates_.float64_gemm;
+  PhaseTimes stage;
+  for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
+    const CutCounts counts = cut_counts(config_, job_, s);
+    stage.add("forward", passes * forward(config_, s, widths_of(config_, s), tokens()));
+    stage.add("gram", rounds * (tokens() * counts.gram / gemm +
+                                blocks * gram_block_bytes(counts.width, packs()) / rates_.memory));
+    if (job_.gradients() && !job_.allocation && may_be_cut(job_, s)) {
+      stage.add("gram", tokens() * 1.125 * d() * d() / gemm +
+                            blocks * gram_block_bytes(d(), packs()) / rates_.memory);
+    }
+  }
+  if (back > 0.0) add_backward(stage, shard, back);
+  stage.add("communicate", (passes + back) * 4.0 * tokens() * d() / rates_.link - stage.total());
+  return stage;
+}
+
+/// All tokens through one sublayer after the other, through MLPs twice: the bounds of their sums
+/// are found first. One rank removes the features while the others wait.
+PhaseTimes JobTime::share_features() const {
+  const double share = share_of_tokens();
+  const double blocks = share / std::min<double>(microbatch_tokens(), kGramBlockTokens);
+  const double gemm = rates_.cuda ? rates_.float32_gemm : rates_.float64_gemm;
+  PhaseTimes work;
+  double read = 0.0;
+  for (int64_t s = 0; s < config_.num_sublayers(); ++s) {
+    const CutCounts counts = cut_counts(config_, job_, s);
+    const double times = is_attention(s) ? 1.0 : 2.0;
+    work.add("forward", times * forward(config_, s, widths_of(config_, s), share));
+    work.add("gram",
+             share * counts.gram / gemm + blocks * gram_block_bytes(counts.width) / rates_.memory);
+    const auto parameters =
+        number(sublayer_parameters(config_, s, config_.hidden_size, config_.hidden_size, false));
+    read += parameters;
+    work.add("communicate", collective(parameters * number(size_in_bytes(job_.compute_dtype)) +
+                                       number(feature_sums_bytes(config_, s))));
+    work.add(remove_features(s), share_of(1.0));
+  }
+  const double bytes = read * number(size_in_bytes(job_.source_dtype)) / ranks();
+  return read_beside(work, disk(bytes, stored_bytes(config_, job_.source_dtype), true),
+                     convert_in_turns(read, job_.source_dtype, job_.compute_dtype));
+}
+
+PhaseTimes JobTime::remove_features(int64_t sublayer) const {
+  const CutCounts counts = cut_counts(config_, job_, sublayer);
+  PhaseTimes times;
+  // A step is a few dozen small kernels, each of which has to be launched.
+  constexpr double kStepOnGpu = 2e-4;
+  times.add("cut", counts.solve / rates_.float64_gemm + counts.bytes / rates_.memory +
+                       (rates_.cuda ? kStepOnGpu * counts.steps : 0.0));
+  // One is written while the next one is cut.
+  const double meanwhile = rates_.cuda ? counts.cuts / rates_.float64_gemm : 0.0;
+  times.add("journal", put(counts.journal) - meanwhile);
+  return times;
+}
+
+PhaseTimes JobTime::cut_sublayers() const {
+  if (!job_.mlp) return {};
+  if (!is_pipeline()) return share_features();
+  PhaseTimes times;
+  times.add(load_stages(), number(plan_.cut_passes()));
+  times.add(streamed(of_ranks([&](const RankShard& shard) { return stream_features(shard); })));
+  times.add(side_by_side(of_ranks([&](const RankShard& shard) {
+    PhaseTimes removing;
+    for (int64_t s = shard.first_sublayer; s < shard.end_sublayer; ++s) {
+      removing.add(remove_features(s));
+    }
+    return removing;
+  })));
+  return times;
+}
+
+}  // namespace dotresize

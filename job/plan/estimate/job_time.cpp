@@ -1,0 +1,101 @@
+#include "job/plan/estimate/job_time.h"
+
+#include "job/plan/estimate/traffic.h"
+
+namespace dotresize {
+
+PhaseTimes JobTime::read_beside(PhaseTimes work, double disk, double convert) const {
+  const double ahead = rates_.cuda ? disk + convert : disk;
+  const double left = std::max(0.0, ahead - work.total()) + (rates_.cuda ? 0.0 : convert);
+  work.add("read", left);
+  return work;
+}
+
+PhaseTimes JobTime::check_weights() const {
+  const double bytes = number(size_in_bytes(job_.source_dtype));
+  return side_by_side(of_ranks([&](const RankShard& shard) {
+    double parameters = number(config_.vocab_size) * d() *
+                        ((shard.first_sublayer == 0 ? 1.0 : 0.0) + (last(shard) ? 1.0 : 0.0));
+    if (checks_sublayers_first(job_)) parameters = number(shard.parameters);
+    PhaseTimes times;
+    times.add("read", disk(parameters * bytes, stored_bytes(config_, job_.source_dtype), false) +
+                          parameters * bytes / rates_.host_memory);
+    return times;
+  }));
+}
+
+/// Each rank takes its share of the tokens through one sublayer after the other, of which it reads
+/// a part and gets the rest from the other ranks; then all read the head.
+PhaseTimes JobTime::evaluate(const ModelConfig& model, Dtype stored, bool first,
+                             double windows) const {
+  const double tokens = windows * share_of_tokens();
+  const double head = number(model.vocab_size * model.head_width());
+  const double sublayers =
+      number(stored_parameters(model)) - head - (model.tie_word_embeddings ? 0.0 : head);
+  PhaseTimes work;
+  for (int64_t s = 0; s < model.num_sublayers(); ++s) {
+    work.add("forward", forward(model, s, widths_of(model, s), tokens));
+  }
+  work.add("forward", forward(head_counts(model, model.head_width(), tokens, job_.compute_dtype)));
+  const double size = number(size_in_bytes(stored));
+  PhaseTimes times =
+      read_beside(work, disk(sublayers * size / ranks(), stored_bytes(model, stored), !first),
+                  convert_in_turns(sublayers, stored, job_.compute_dtype));
+  times.add("read", disk(head * size, stored_bytes(model, stored), true) +
+                        convert(head, stored, job_.compute_dtype));
+  times.add("communicate", collective(sublayers * number(size_in_bytes(job_.compute_dtype))));
+  return times;
+}
+
+PhaseTimes JobTime::check_choice(const ModelConfig& output) const {
+  if (!job_.allocation) return {};
+  const double held_out = 1.0 / 8.0;
+  PhaseTimes times;
+  times.add("check",
+            2.0 * evaluate(config_, job_.source_dtype, !job_.evaluation, held_out).total() +
+                evaluate(output, job_.output_dtype, false, held_out).total() +
+                2.0 * held_out * compare(output).total());
+  return times;
+}
+
+PhaseTimes JobTime::keep_states() const {
+  const double bytes = number(expected_states_bytes(config_, job_)) / ranks();
+  PhaseTimes times;
+  times.add("journal", put(bytes));
+  return times;
+}
+
+PhaseTimes JobTime::compare(const ModelConfig& output) const {
+  const double tokens = share_of_tokens();
+  const double head = number(config_.vocab_size * config_.hidden_size);
+  const double states = number(expected_states_bytes(config_, job_));
+  PhaseTimes times;
+  times.add("forward",
+            forward(head_counts(config_, config_.hidden_size, tokens, job_.compute_dtype)) +
+                forward(comparison_counts(output, tokens)));
+  times.add("read", disk(head * number(size_in_bytes(job_.source_dtype)),
+                         stored_bytes(config_, job_.source_dtype), true) +
+                        convert(head, job_.source_dtype, job_.compute_dtype) +
+                        disk(states / ranks(), states, true));
+  return times;
+}
+
+PhaseTimes JobTime::calibrate() const {
+  if (!sums_junctions(job_)) return fold_stages();
+  if (is_pipeline()) return pipeline();
+  return job_.schedule.name == "layerwise" ? layerwise() : token_parallel();
+}
+
+PhaseTimes JobTime::hash(double calibrating, double evaluating) const {
+  const double read = stored_bytes(config_, job_.source_dtype) / ranks() / rates_.hash;
+  const double written = stored_bytes(output(), job_.output_dtype) / ranks() / rates_.hash;
+  PhaseTimes times;
+  if (rates_.cuda) {
+    times.add("hash", std::max(read - calibrating, 0.0) + std::max(written - evaluating, 0.0));
+  } else {
+    times.add("hash", read + written);
+  }
+  return times;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,201 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "job/model/model_config.h"
+#include "job/model/model_size.h"
+#include "job/plan/block_sizes.h"
+#include "job/plan/estimate/hardware.h"
+#include "job/plan/estimate/phase_times.h"
+#include "job/plan/estimate/work_counts.h"
+#include "job/plan/net_size.h"
+#include "job/plan/resolved_job.h"
+#include "job/plan/shard_plan.h"
+#include "job/plan/token_windows.h"
+
+namespace dotresize {
+
+/// A rank's seconds are operations or bytes (work_counts.h) over rates (hardware.h).
+///
+/// In a pipeline each of S stages takes t_s for a microbatch, and B of them pass in
+///   Σ_s t_s + (B − 1) · max_s t_s:
+/// the slowest stage works for B · max t_s, and waits for the others while the pipeline fills.
+///
+/// Ranks that share fewer cores leave theirs to the others while they wait: they are done together
+/// when all of the work is, unless the slowest rank alone takes longer.
+class JobTime {
+ public:
+  JobTime(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
+          const RankRates& rates)
+      : config_(config), job_(job), plan_(plan), rates_(rates) {}
+
+  /// The ends' vocabulary, and all sublayers if the first step does not load them.
+  PhaseTimes check_weights() const;
+  /// Perplexity of the source (`first`: which nobody has read yet) or of the output; `windows`: of
+  /// the calibration's, a share.
+  PhaseTimes evaluate(const ModelConfig& model, Dtype stored, bool first,
+                      double windows = 1.0) const;
+  /// The dense model, a choice without maps and the output on the held-out windows
+  /// (`method.allocate`).
+  PhaseTimes check_choice(const ModelConfig& output) const;
+  /// What evaluating the dense model and the output takes longer if their predictions are compared.
+  PhaseTimes keep_states() const;
+  PhaseTimes compare(const ModelConfig& output) const;
+  PhaseTimes calibrate() const;
+  /// Of the dense model, before the calibration.
+  PhaseTimes cut_sublayers() const;
+  /// The layers of the output distilled, and then all of it (`heal`).
+  PhaseTimes heal_layers(const ModelConfig& output) const;
+  PhaseTimes heal_updates(const ModelConfig& output) const;
+  /// Of what was read and of what was written, by a thread beside two other steps. On a CPU its
+  /// core is one of theirs.
+  PhaseTimes hash(double calibrating, double evaluating) const;
+
+ private:
+  static double number(int64_t value) { return static_cast<double>(value); }
+
+  PhaseTimes pipeline() const;
+  /// Of the stages, whose weights are loaded for it.
+  PhaseTimes passes_of_pipeline() const;
+  PhaseTimes measure_junctions() const;
+  /// A part of the tokens, seen in the bases of the junctions.
+  PhaseTimes see_bases() const;
+  /// Statistics that are saved, and those that are read.
+  PhaseTimes keep_statistics() const;
+  PhaseTimes layerwise() const;
+  PhaseTimes token_parallel() const;
+
+  bool is_pipeline() const { return job_.schedule.pipelined; }
+  /// Whether Gram matrices are packed (CalibrationJob::packs_sums).
+  bool packs() const {
+    return rates_.cuda && is_pipeline() && job_.compute_dtype != Dtype::kFloat32;
+  }
+  /// Passes of all calibration tokens through the pipeline.
+  double forward_passes() const { return number(job_.method.passes() * plan_.junction_groups); }
+  double backward_passes() const { return job_.gradients() ? number(plan_.junction_groups) : 0.0; }
+
+  template <class Times>
+  std::vector<PhaseTimes> of_ranks(const Times& times) const {
+    std::vector<PhaseTimes> ranks;
+    for (const RankShard& shard : plan_.ranks) ranks.push_back(times(shard));
+    return ranks;
+  }
+  /// Until the last of `working` ranks is done, as a share of what each takes beside all others.
+  double share_of(double working) const { return std::max(working / ranks(), 1.0 / rates_.alone); }
+  /// Until the last rank is done.
+  PhaseTimes side_by_side(const std::vector<PhaseTimes>& ranks) const {
+    PhaseTimes last;
+    last.add(slowest(ranks), 1.0 / rates_.alone);
+    PhaseTimes mean;
+    for (const PhaseTimes& rank : ranks) mean.add(rank, 1.0 / this->ranks());
+    return mean.total() > last.total() ? mean : last;
+  }
+  /// Microbatches that flow through the ranks, one after the other.
+  PhaseTimes streamed(const std::vector<PhaseTimes>& ranks) const {
+    PhaseTimes times = side_by_side(ranks);
+    times.add("wait", (sum(ranks) - slowest(ranks).total()) / microbatches() / rates_.alone);
+    return times;
+  }
+
+  int64_t mapped() const { return job_.widths.mapped_count; }
+  int64_t summed() const { return summed_junctions(config_, job_); }
+  /// Of the junctions that the rank owns.
+  int64_t mapped(const RankShard& shard) const { return shard.junctions(mapped()); }
+  /// What hides background work of as many seconds.
+  double beside(double seconds) const { return plan_.ranks.front().overlaps ? seconds : 0.0; }
+  bool last(const RankShard& shard) const { return shard.end_sublayer == config_.num_sublayers(); }
+  double ranks() const { return number(job_.ranks); }
+  int64_t seqlen() const { return expected_seqlen(job_, config_); }
+  double tokens() const { return number(expected_samples(job_) * seqlen()); }
+  double microbatches() const {
+    const int64_t samples = microbatch_samples(seqlen());
+    return number((expected_samples(job_) + samples - 1) / samples);
+  }
+  double microbatch_tokens() const { return number(microbatch_samples(seqlen()) * seqlen()); }
+  /// Tokens that take a rank as long as the one that has most: whole microbatches are dealt out.
+  double share_of_tokens() const {
+    const double most = std::ceil(microbatches() / ranks());
+    return most / microbatches() * tokens() * share_of(microbatches() / most);
+  }
+  double d() const { return number(config_.hidden_size); }
+  double k() const { return number(job_.widths.largest()); }
+  double stored_bytes(const ModelConfig& model, Dtype stored) const {
+    return number(stored_parameters(model) * size_in_bytes(stored));
+  }
+  double written_bytes(const ModelConfig& output, const RankShard& shard) const {
+    return number(shard_parameters(output, shard.first_sublayer, shard.end_sublayer) *
+                  size_in_bytes(job_.output_dtype));
+  }
+  ModelConfig output() const { return output_model_config(config_, job_, job_.widths); }
+
+  /// From the disk, or if all of the model is read `again` and fits it, from its cache.
+  double disk(double bytes, double model_bytes, bool again) const {
+    const double on_host = model_bytes * number(rates_.ranks_per_host) / ranks();
+    return again && on_host <= rates_.cache_bytes ? 0.0 : bytes / rates_.disk_read;
+  }
+  /// Into the journal: an entry is hashed while it is written.
+  double put(double bytes) const {
+    return std::max(bytes / rates_.disk_write, bytes / rates_.hash);
+  }
+  /// Copied as another dtype, checked to be finite, and brought to the device.
+  double convert(double parameters, Dtype stored, Dtype loaded) const {
+    const double in_memory = parameters * number(size_in_bytes(loaded));
+    return (parameters * number(size_in_bytes(stored)) + 2.0 * in_memory) / rates_.host_memory +
+           in_memory / rates_.to_device;
+  }
+  /// Of sublayers that ranks take turns to read: on GPUs ahead of time, so side by side.
+  double convert_in_turns(double parameters, Dtype stored, Dtype loaded) const {
+    return convert(rates_.cuda ? parameters / ranks() : parameters, stored, loaded);
+  }
+  /// Reads one sublayer while the last one is worked on: on a GPU all of it, on a CPU the system
+  /// reads ahead alone.
+  PhaseTimes read_beside(PhaseTimes work, double disk, double convert) const;
+  /// To all other ranks, or from all of them: scattered and gathered.
+  double collective(double bytes) const {
+    return 2.0 * (ranks() - 1.0) / ranks() * bytes / rates_.link;
+  }
+  double forward(const ForwardCounts& counts) const {
+    return counts.gemm / rates_.compute_gemm + counts.shortcut / rates_.float32_gemm +
+           counts.attention / rates_.attention + counts.bytes / rates_.memory;
+  }
+  double forward(const ModelConfig& model, int64_t sublayer, const SublayerWidths& widths,
+                 double tokens) const {
+    return forward(forward_counts(model, sublayer, widths, tokens, seqlen(), job_.compute_dtype));
+  }
+  void add_moments(PhaseTimes& times, double tokens, double junctions) const;
+  /// Of the rank's sublayers, and the head of the last one, for the gradients of all junctions.
+  void add_gradients(PhaseTimes& times, const RankShard& shard) const;
+  int64_t runs_again(const RankShard& shard, int64_t sublayer) const;
+  /// The way back of all tokens, `passes` times, through the rank's sublayers and the head.
+  void add_backward(PhaseTimes& times, const RankShard& shard, double passes) const;
+  PhaseTimes load_stages() const;
+  PhaseTimes stream_features(const RankShard& shard) const;
+  PhaseTimes share_features() const;
+  PhaseTimes remove_features(int64_t sublayer) const;
+  double eigen() const { return solve_counts(job_).eigen / rates_.eigen; }
+  PhaseTimes solve() const;
+  PhaseTimes record(double meanwhile, double disk_write) const;
+  /// Maps of the sublayers from `first` to `end` that are rotated into each other.
+  int64_t aligned(int64_t first, int64_t end) const;
+  double align(int64_t sublayers) const;
+  double fold_seconds(const FoldCounts& counts) const {
+    return (counts.in_proj + counts.out_proj) / rates_.fold_gemm;
+  }
+  double fold_vocabulary() const {
+    return 2.0 * number(config_.vocab_size) * d() * k() / rates_.fold_gemm;
+  }
+  PhaseTimes fold_stages() const;
+  PhaseTimes fold_stage(const ModelConfig& output, const RankShard& shard) const;
+  PhaseTimes copy_stage(const ModelConfig& output, const RankShard& shard) const;
+  PhaseTimes solve_over_ranks() const;
+
+  const ModelConfig& config_;
+  const ResolvedJob& job_;
+  const ShardPlan& plan_;
+  const RankRates& rates_;
+};
+
+}  // namespace dotresize

@@ -1,0 +1,96 @@
+#include "job/plan/estimate/time_estimate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "base/human_text.h"
+#include "job/plan/estimate/hardware.h"
+#include "job/plan/estimate/job_time.h"
+#include "job/plan/net_size.h"
+
+namespace dotresize {
+namespace {
+
+using Phase = TimeEstimate::Phase;
+
+void count_steps(const PhaseTimes& calibration, TimeEstimate::Steps& steps) {
+  constexpr std::array kOfSublayers = {"fold", "write"};
+  constexpr std::array kOfJunctions = {"eigen",    "sinkhorn", "qr",   "solve",
+                                       "describe", "journal",  "align"};
+  for (const Phase& phase : calibration.phases()) {
+    if (std::ranges::find(kOfSublayers, phase.name) != kOfSublayers.end()) {
+      steps.sublayers += phase.seconds;
+    } else if (std::ranges::find(kOfJunctions, phase.name) != kOfJunctions.end()) {
+      steps.junctions += phase.seconds;
+    } else {
+      steps.tokens += phase.seconds;
+    }
+  }
+}
+
+std::string seconds_text(double seconds) {
+  return seconds < 100.0 ? fmt::format("{:.2f}", seconds) : with_separators(std::llround(seconds));
+}
+
+}  // namespace
+
+double TimeEstimate::total() const {
+  return std::transform_reduce(phases.begin(), phases.end(), 0.0, std::plus<>(),
+                               [](const Phase& phase) { return phase.seconds; });
+}
+
+TimeEstimate estimate_time(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
+                           const v1::Hardware& hardware) {
+  const RankRates rates = rank_rates(hardware, job);
+  const JobTime time(config, job, plan, rates);
+  TimeEstimate::Steps steps;
+  PhaseTimes times = time.check_weights();
+  steps.check = times.total();
+  if (job.evaluation) {
+    steps.evaluate_dense = time.evaluate(config, job.source_dtype, /*first=*/true).total();
+    if (job.compares_predictions()) steps.evaluate_dense += time.keep_states().total();
+    times.add("evaluate_dense", steps.evaluate_dense);
+  }
+  const ModelConfig cut_config = with_cut_mlps(config, job.mlp);
+  PhaseTimes calibration = time.cut_sublayers();
+  calibration.add(JobTime(cut_config, job, plan, rates).calibrate());
+  calibration.add(time.check_choice(output_model_config(config, job, job.widths)));
+  count_steps(calibration, steps);
+  times.add(calibration);
+  if (job.heals()) {
+    const ModelConfig output = output_model_config(config, job, job.widths);
+    PhaseTimes healing = time.heal_layers(output);
+    healing.add(time.heal_updates(output));
+    steps.heal = healing.total();
+    times.add("heal", steps.heal);
+  }
+  if (job.evaluation) {
+    const ModelConfig output = output_model_config(config, job, job.widths);
+    steps.evaluate_compressed = time.evaluate(output, job.output_dtype, /*first=*/false).total();
+    if (job.compares_predictions()) steps.evaluate_compressed += time.compare(output).total();
+    times.add("evaluate_compressed", steps.evaluate_compressed);
+  }
+  const PhaseTimes hashing = time.hash(calibration.total(), steps.evaluate_compressed);
+  steps.hash = hashing.total();
+  times.add(hashing);
+  return {times.phases(), steps};
+}
+
+std::string time_table(const TimeEstimate& time) {
+  const double total = time.total();
+  std::vector<std::vector<std::string>> rows = {{"phase", "s", "share"}};
+  for (const Phase& phase : time.phases) {
+    rows.push_back({phase.name, seconds_text(phase.seconds),
+                    fmt::format("{:.1f} %", 100.0 * phase.seconds / total)});
+  }
+  std::string table = format_table(rows, {Align::kLeft, Align::kRight, Align::kRight});
+  table.pop_back();
+  return "time        " + format_duration(total) + "\n" + table;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,150 @@
+#include "job/plan/estimate/traffic.h"
+
+#include <algorithm>
+
+#include "job/model/model_size.h"
+#include "job/plan/allocate/junction_widths.h"
+#include "job/plan/block_sizes.h"
+#include "job/plan/estimate/work_counts.h"
+#include "job/plan/net_size.h"
+#include "job/plan/token_windows.h"
+
+namespace dotresize {
+namespace {
+
+/// Numbers that turn each map into the one before: of sublayers between two maps of low rank.
+int64_t turns(const ModelConfig& config, const ResolvedJob& job) {
+  const ModelConfig output = output_model_config(config, job, job.widths);
+  const int64_t sublayers = job.widths.mapped_count - 1;
+  const int64_t k = job.widths.largest();
+  int64_t numbers = 0;
+  for (int64_t s = 0; s < sublayers; ++s) {
+    const ShortcutForm form = output.shortcut(s);
+    if (in_one_group(job.junction_groups, s) || form.dense()) continue;
+    numbers += k * k + shortcut_parameters(form, k, k);
+  }
+  return numbers;
+}
+
+/// Of one junction: what the first pass leaves, the basis and what the second pass leaves.
+struct KeptSums {
+  int64_t first = 0;
+  int64_t basis = 0;
+  int64_t second = 0;
+};
+
+KeptSums kept_sums(const ModelConfig& config, const ResolvedJob& job) {
+  const int64_t square = kDouble * config.hidden_size * config.hidden_size;
+  const bool second = job.method.passes() > 1;
+  KeptSums sums;
+  sums.first = square * ((job.method.transport() && !second ? 2 : 1) + (job.gradients() ? 1 : 0));
+  // In the metric of the loss with the metric's factor and the sums.
+  if (job.method.pca()) sums.basis = job.oblique_maps() ? 3 * square : square;
+  if (second) sums.second = square;
+  return sums;
+}
+
+/// Bytes that the first round of an allocation keeps of a junction: its factor and eigenvectors, or
+/// with one map its sums.
+int64_t dense_round_bytes(const ModelConfig& config) {
+  return 2 * kDouble * config.hidden_size * config.hidden_size;
+}
+
+/// Bytes of the journal: every map, and every MLP that is cut; and of shared maps the sums.
+int64_t journal_bytes(const ModelConfig& config, const ResolvedJob& job) {
+  const int64_t d = config.hidden_size;
+  const int64_t k = job.widths.largest();
+  const int64_t fold = folds_in_float64(job.output_dtype) ? kDouble : kFloat;
+  const int64_t junctions = job.widths.mapped_count;
+  const bool shared = !job.junction_groups.empty();
+  const int64_t maps = shared ? job.junction_groups.back() + 1 : junctions;
+  const int64_t matrices = job.oblique_maps() ? 2 : 1;  // M, and M_inv if that is another one
+  int64_t bytes = (std::min(maps, junctions) * matrices * d * k + turns(config, job)) * fold;
+  const KeptSums sums = kept_sums(config, job);
+  if (shared && !job.statistics.given()) {  // else they lie with the statistics
+    bytes += junctions * (sums.first + sums.second);
+    if (job.method.passes() > 1) bytes += maps * sums.basis;  // of the second pass
+  }
+  if (job.allocation && !job.statistics.given()) bytes += junctions * dense_round_bytes(config);
+  if (job.allocation) bytes += junctions * kDouble * d * d;  // the gradients of held-out windows
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) {
+    bytes += static_cast<int64_t>(cut_counts(config, job, s).journal);
+  }
+  return bytes;
+}
+
+int64_t sent_bytes(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan,
+                   int64_t model) {
+  const int64_t others = job.ranks - 1;
+  const int64_t d = config.hidden_size;
+  const int64_t tokens = expected_samples(job) * expected_seqlen(job, config);
+  const int64_t compute = size_in_bytes(job.compute_dtype);
+  const int64_t weights = others * model * compute;
+  const int64_t evaluation = job.evaluation ? 2 * weights : 0;
+  if (takes_no_tokens(job)) return evaluation;
+  if (job.schedule.pipelined) {
+    const int64_t back = job.gradients() ? 1 : 0;
+    const int64_t of_maps =
+        sums_junctions(job) ? (job.method.passes() + back) * plan.junction_groups : 0;
+    const double passes = static_cast<double>(of_maps + plan.cut_passes() + plan.cut_passes_back) +
+                          2.0 * allocation_passes(config, job, plan);
+    return evaluation +
+           static_cast<int64_t>(static_cast<double>(others * tokens * d * kFloat) * passes);
+  }
+  int64_t features = 0;
+  for (int64_t s = 0; s < config.num_sublayers(); ++s) features += feature_sums_bytes(config, s);
+  const int64_t cut = job.mlp ? weights + others * features : 0;
+  const int64_t matrices = 2 + (job.method.passes() > 1 ? 1 : 0);  // sums, rotation and map, about
+  return evaluation + weights + cut + others * matrices * kDouble * d * d * job.widths.mapped_count;
+}
+
+}  // namespace
+
+int64_t kept_states_bytes(const ModelConfig& config, const ResolvedJob& job, int64_t tokens) {
+  if (!job.compares_predictions()) return 0;
+  return tokens * config.hidden_size * size_in_bytes(job.compute_dtype);
+}
+
+int64_t expected_states_bytes(const ModelConfig& config, const ResolvedJob& job) {
+  return kept_states_bytes(config, job, expected_samples(job) * expected_seqlen(job, config));
+}
+
+bool checks_sublayers_first(const ResolvedJob& job) {
+  const bool loads_late = job.statistics.given() && !job.allocation;
+  return !job.evaluation && (!job.schedule.pipelined || loads_late);
+}
+
+int64_t read_statistics_bytes(const ModelConfig& config, const ResolvedJob& job) {
+  if (!job.statistics.given()) return 0;
+  if (job.allocation) return job.widths.mapped_count * dense_round_bytes(config);
+  const KeptSums sums = kept_sums(config, job);
+  const bool own_bases = job.method.pca() && job.junction_groups.empty();
+  return job.widths.mapped_count * ((own_bases ? sums.basis : sums.first) + sums.second);
+}
+
+int64_t saved_statistics_bytes(const ModelConfig& config, const ResolvedJob& job) {
+  if (!job.statistics.saved()) return 0;
+  if (job.allocation) return job.widths.mapped_count * dense_round_bytes(config);
+  const KeptSums sums = kept_sums(config, job);
+  return summed_junctions(config, job) * (sums.first + sums.basis + sums.second);
+}
+
+Traffic estimate_traffic(const ModelConfig& config, const ResolvedJob& job, const ShardPlan& plan) {
+  const NetSize size = net_size(config, job, job.widths);
+  // Through the model, folding and the fingerprint; the check, and the evaluations.
+  const int64_t of_source = 2 + (takes_no_tokens(job) ? 0 : 1) +
+                            (checks_sublayers_first(job) ? 1 : 0) + (job.evaluation ? 1 : 0) +
+                            (job.mlp ? 2 : 0) + (job.allocation ? 2 : 0);
+  const int64_t of_output = 1 + (job.evaluation ? 1 : 0);
+  Traffic traffic;
+  const int64_t states = expected_states_bytes(config, job);
+  traffic.journal_bytes = journal_bytes(config, job) + states;
+  traffic.statistics_bytes = saved_statistics_bytes(config, job);
+  traffic.read_bytes = of_source * size.dense_bytes + of_output * size.compressed_bytes +
+                       read_statistics_bytes(config, job) + states;
+  traffic.written_bytes = size.compressed_bytes + traffic.journal_bytes + traffic.statistics_bytes;
+  traffic.sent_bytes = sent_bytes(config, job, plan, size.dense_parameters);
+  return traffic;
+}
+
+}  // namespace dotresize

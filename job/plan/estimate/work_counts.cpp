@@ -1,0 +1,258 @@
+// n tokens, junction width d, map width k, P weights, of which a token meets A (all but the experts
+// that it is not sent to):
+//   forward     2 A n, and for attention 2 n seqlen heads·head_dim (causal: half the pairs)
+//   Gram        n d² above the diagonal, in blocks of rows that cover an eighth more; in the metric
+//               of the loss two of them
+//   metric      Cholesky d³/3, LᵀGL 4 d³, the map 5 d² k + 2 d k² and a QR
+//   rotation    2 n d², costs n d²/2 pairs
+//   eigen       20 d³, for eigenvalues alone 5 d³
+//   Sinkhorn    8 d k bytes an iteration
+//   QR          2 d k²
+//   solve       2 d² k: the map in the original basis
+//   align       r = d - k: two complete QR 4 d² k, singular values 60 r³, products 4 d k² + 4 d k r
+//               + 2 k² r, and 2 k³ for each junction; oblique maps: singular values 20 k r², and
+//               products 2 d k² + 2 k³ + 2 k² r
+//   folding     2 P k, and 2 d k² for the shortcut
+//   MLP cut     f features, l of them left: Gram n f² as above, inverse f³, products of down 2 d f²
+//               and 2 d² f; and in blocks 6 m² a removal, m being the features that are there,
+//               between f and l, and up to a seventh more that have gone: 2.3 (f³ − l³). Each
+//               removal reads some 100 m numbers. By loss that is the curve, to the fewest features
+//               that any allocation keeps. A cut l³/3 + 2 d f l + 2 d l²; an allocation makes two
+//   value cut   f being heads·head_dim, of which `heads` go at a time without blocks: f³, 2 f² and
+//               2 d f each, and 4 f² head_dim for the turns; for the curve and for each cut
+#include "job/plan/estimate/work_counts.h"
+
+#include <cmath>
+
+#include "job/model/model_size.h"
+#include "job/plan/allocate/inner_widths.h"
+
+namespace dotresize {
+namespace {
+
+/// Of each of the two Lanczos runs; a step of both reads three times the matrix.
+constexpr double kConditionSteps = 30.0;
+
+double number(int64_t value) { return static_cast<double>(value); }
+
+/// Parameters that a token meets at these widths.
+double active(const ModelConfig& config, int64_t sublayer, const SublayerWidths& widths) {
+  const int64_t d = config.hidden_size;
+  const auto parameters = [&](int64_t in, int64_t out) {
+    return number(sublayer_parameters(config, sublayer, in, out, /*folded=*/false));
+  };
+  return number(active_parameters(config, sublayer)) * parameters(widths.in, widths.out) /
+         parameters(d, d);
+}
+
+/// Bytes per token between the matrix products of a sublayer's inside, in numbers of `size` bytes.
+double inside_bytes(const ModelConfig& config, int64_t sublayer, double size) {
+  if (is_attention(sublayer)) {  // rotary embedding; the heads put side by side
+    const double turned = number((config.num_heads + config.num_kv_heads) * config.head_dim);
+    return size * (10.0 * turned + 2.0 * number(config.num_heads * config.head_dim));
+  }
+  const double features = size * 5.0 * number(mlp_width(config, sublayer));
+  if (!config.is_mixture(sublayer)) return features;
+  // Tokens are gathered and scattered.
+  return number(config.mixture->experts_per_token) *
+         (features + (2.0 * size + 12.0) * number(config.hidden_size));
+}
+
+/// Bytes per token of products in float16 whose rows are scaled
+/// (worker/transformer/half_product.h): what goes in is read twice and rounded, what comes out is
+/// read and written.
+double scaling_bytes(const ModelConfig& config, int64_t sublayer, const SublayerWidths& widths) {
+  const double in = number(widths.in);
+  const double out = number(widths.out);
+  const double queries = number(config.num_heads * config.head_dim);
+  const double keys = number(config.num_kv_heads * config.head_dim);
+  if (is_attention(sublayer)) {
+    return 10.0 * (3.0 * in + queries) + 6.0 * (queries + 2.0 * keys + out);
+  }
+  const double experts =
+      config.is_mixture(sublayer) ? number(config.mixture->experts_per_token) : 1.0;
+  const double features = number(mlp_width(config, sublayer));
+  return experts * (10.0 * (2.0 * in + features) + 6.0 * (2.0 * features + out));
+}
+
+/// Norm, skip path and conversions, all on the float32 stream.
+double stream_bytes(const SublayerWidths& widths, double size) {
+  const double conversion = size < 4.0 ? 4.0 + size : 0.0;
+  return (20.0 + conversion) * number(widths.in) + (12.0 + conversion) * number(widths.out);
+}
+
+}  // namespace
+
+SublayerWidths widths_of(const ModelConfig& config, int64_t sublayer) {
+  const auto index = static_cast<std::size_t>(sublayer);
+  const int64_t in = config.junction_widths.at(index);
+  const int64_t out = config.junction_widths.at(index + 1);
+  return {in, out, shortcut_products(config.shortcut(sublayer), in, out)};
+}
+
+ForwardCounts forward_counts(const ModelConfig& config, int64_t sublayer,
+                             const SublayerWidths& widths, double tokens, int64_t seqlen,
+                             Dtype compute) {
+  // Between two products of float16 everything is float32.
+  const bool half = compute == Dtype::kFloat16;
+  const double size = half ? 4.0 : number(size_in_bytes(compute));
+  ForwardCounts counts;
+  counts.gemm = 2.0 * tokens * active(config, sublayer, widths);
+  counts.shortcut = 2.0 * tokens * number(widths.shortcut);
+  if (is_attention(sublayer)) {
+    counts.attention = 2.0 * tokens * number(seqlen) * number(config.num_heads * config.head_dim);
+  }
+  counts.bytes = tokens * (inside_bytes(config, sublayer, size) + stream_bytes(widths, size));
+  if (half) counts.bytes += tokens * scaling_bytes(config, sublayer, widths);
+  return counts;
+}
+
+ForwardCounts head_counts(const ModelConfig& config, int64_t width, double tokens, Dtype compute) {
+  const double logits = tokens * number(config.vocab_size);
+  const double size = number(size_in_bytes(compute));
+  ForwardCounts counts;
+  counts.gemm = 2.0 * logits * number(width);
+  // Written, converted, and through a log-softmax that reads three times and writes.
+  counts.bytes = logits * (size + (size < 4.0 ? size + 4.0 : 0.0) + 16.0);
+  return counts;
+}
+
+ForwardCounts comparison_counts(const ModelConfig& config, double tokens) {
+  ForwardCounts counts;
+  // The maxima of both, and in float64 both, their exponentials, difference and product, which are
+  // written and read.
+  counts.bytes = tokens * number(config.vocab_size) * (2.0 * 4.0 + 2.0 * 4.0 + 10.0 * 8.0);
+  return counts;
+}
+
+MomentCounts moment_counts(const ResolvedJob& job) {
+  const double d = number(job.hidden_size);
+  MomentCounts counts;
+  counts.gram = 1.125 * d * d * (job.gradients() ? 2.0 : 1.0);
+  if (job.method.transport()) counts.pairs = d * d / 2.0;
+  if (job.method.passes() > 1) counts.rotate = 2.0 * d * d;
+  return counts;
+}
+
+double gram_block_bytes(double width, bool packed) {
+  // The product is written and converted or read, the sum is read and written; or the sum alone.
+  return (packed ? 8.0 : 36.0) * 0.5625 * width * width;
+}
+
+SolveCounts solve_counts(const ResolvedJob& job) {
+  const double d = number(job.hidden_size);
+  const double k = number(job.widths.largest());
+  SolveCounts counts;
+  if (job.method.pca()) counts.eigen = 20.0 * d * d * d;
+  if (job.method.transport()) {
+    counts.sinkhorn = 8.0 * kSinkhornIterations * d * k;
+    counts.qr = 2.0 * d * k * k;
+  }
+  if (job.method.transport() && job.method.pca()) counts.solve = 2.0 * d * d * k;
+  counts.map = d * k * (folds_in_float64(job.output_dtype) ? 8.0 : 4.0);
+  if (job.oblique_maps()) {
+    counts.qr += 2.0 * d * k * k;
+    counts.solve += 4.4 * d * d * d + 5.0 * d * d * k + 2.0 * d * k * k;
+    counts.map *= 2.0;
+  }
+  return counts;
+}
+
+AlignCounts align_counts(const ResolvedJob& job) {
+  const double d = number(job.hidden_size);
+  const double k = number(job.widths.largest());
+  const double r = d - k;
+  AlignCounts counts = {4.0 * d * d * k, 60.0 * r * r * r,
+                        4.0 * d * k * k + 4.0 * d * k * r + 2.0 * k * k * r, 2.0 * k * k * k,
+                        k * k * (folds_in_float64(job.output_dtype) ? 8.0 : 4.0)};
+  if (job.oblique_maps()) {
+    counts.values += 20.0 * k * r * r;
+    counts.products += 2.0 * d * k * k + 2.0 * k * k * k + 2.0 * k * k * r;
+  }
+  return counts;
+}
+
+namespace {
+
+/// An allocation cuts twice: the choice without maps, for its trial, and the final choice.
+constexpr double kCutsOfAllocation = 2.0;
+
+/// What all cuts of an allocation remove, and leave, as shares: about what the size asks for, as
+/// its widths are not known.
+double cut_share(const ResolvedJob& job) {
+  return kCutsOfAllocation * (1.0 - job.allocation->size);
+}
+double cuts_left(const ResolvedJob& job) { return kCutsOfAllocation - cut_share(job); }
+
+CutCounts value_cut_counts(const ModelConfig& config, const ResolvedJob& job) {
+  CutCounts counts;
+  if (!job.allocates_values()) return counts;
+  const double d = number(config.hidden_size);
+  const double f = number(attention_features(config));
+  const double dim = number(config.head_dim);
+  const double steps = (dim - number(possible_value_dims(config).back())) * (1.0 + cut_share(job));
+  const double removed = steps * number(config.num_heads);
+  counts.gram = 1.125 * f * f;
+  counts.width = f;
+  counts.solve = (1.0 + kCutsOfAllocation) * (f * f * f + 4.0 * f * f * dim) +
+                 2.0 * f * f * removed + 2.0 * d * f * removed;
+  counts.bytes = steps * 8.0 * 3.0 * f * (f + d);
+  counts.steps = steps;
+  const double values = number(config.num_kv_heads * config.head_dim);
+  const double rows = config.fused_in_proj ? f + 2.0 * values : values;
+  counts.journal =
+      cuts_left(job) * (rows + f) * d * (folds_in_float64(job.output_dtype) ? 8.0 : 4.0);
+  return counts;
+}
+
+}  // namespace
+
+CutCounts cut_counts(const ModelConfig& config, const ResolvedJob& job, int64_t sublayer) {
+  if (is_attention(sublayer)) return value_cut_counts(config, job);
+  CutCounts counts;
+  if (!job.mlp) return counts;
+  const double d = number(config.hidden_size);
+  const double mlps = number(mlp_count(config, sublayer));
+  const double f = number(mlp_width(config, sublayer));
+  const double cuts = job.allocation ? kCutsOfAllocation : 1.0;
+  const double left = job.allocation ? f * job.allocation->size
+                                     : number(mlp_width(with_cut_mlps(config, job.mlp), sublayer));
+  const double least =
+      job.allocation ? number(possible_inner_widths(config, job, sublayer).back()) : left;
+  const bool mixture = config.is_mixture(sublayer);
+  counts.gram = 1.125 * f * f * (mixture ? number(config.mixture->experts_per_token) : 1.0);
+  counts.width = f * std::sqrt(mlps);
+  const double of_removal =
+      f * f * f + 2.0 * d * f * f + 2.0 * d * d * f + 2.3 * (f * f * f - least * least * least);
+  const double of_cut = left * left * left / 3.0 + 2.0 * d * f * left + 2.0 * d * left * left;
+  counts.cuts = mlps * cuts * of_cut;
+  counts.solve = mlps * of_removal + counts.cuts;
+  counts.steps = mlps * (f - least);
+  counts.bytes = counts.steps * 8.0 * 100.0 * (f + least) / 2.0;
+  counts.journal = cuts * mlps * left * d *
+                   (2.0 * number(size_in_bytes(job.source_dtype)) +
+                    (folds_in_float64(job.output_dtype) ? 8.0 : 4.0));
+  return counts;
+}
+
+DescribeCounts describe_counts(const ResolvedJob& job) {
+  const double d = number(job.hidden_size);
+  const double k = number(job.widths.largest());
+  DescribeCounts counts;
+  if (job.method.transport()) counts.condition = kConditionSteps * 3.0 * 8.0 * k * k;
+  if (!job.method.pca() || job.oblique_maps()) {
+    counts.eigenvalues = 5.0 * d * d * d;
+    counts.energy = 2.0 * d * d * k;
+  }
+  return counts;
+}
+
+FoldCounts fold_counts(const ModelConfig& config, int64_t sublayer, int64_t width) {
+  const int64_t d = config.hidden_size;
+  const double k = number(width);
+  const auto both = number(sublayer_parameters(config, sublayer, d, d, /*folded=*/false));
+  const auto in_proj = number(sublayer_parameters(config, sublayer, d, 0, /*folded=*/false));
+  return {2.0 * in_proj * k, 2.0 * (both - in_proj) * k + 2.0 * number(d) * k * k};
+}
+
+}  // namespace dotresize

@@ -1,0 +1,177 @@
+#include "server/access/certificates.h"
+
+#include <grpc/grpc_security.h>
+#include <openssl/pem.h>
+#include <openssl/ssl.h>
+
+#include <stdexcept>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/input_file.h"
+#include "server/store/files.h"
+
+namespace dotresize {
+namespace {
+
+constexpr uint64_t kMaxPemBytes = 1 << 20;
+
+struct Free {
+  void operator()(BIO* bio) const { BIO_free(bio); }
+  void operator()(X509* certificate) const { X509_free(certificate); }
+  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+};
+using Bio = std::unique_ptr<BIO, Free>;
+using Certificate = std::unique_ptr<X509, Free>;
+using Key = std::unique_ptr<EVP_PKEY, Free>;
+
+Bio bio_of(const std::string& pem) {
+  return Bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+}
+
+Certificate next_certificate(const Bio& pem) {
+  return Certificate(PEM_read_bio_X509(pem.get(), nullptr, nullptr, nullptr));
+}
+
+/// The certificate and those that follow it. Throws InputError.
+void add_chain(SSL_CTX* context, const TlsFiles& files, const std::string& pem) {
+  const Bio bio = bio_of(pem);
+  const Certificate first = next_certificate(bio);
+  if (!first || SSL_CTX_use_certificate(context, first.get()) != 1) {
+    throw InputError("--tls-cert", files.certificate.string() + " has no certificate (PEM)");
+  }
+  while (Certificate next = next_certificate(bio)) {
+    if (SSL_CTX_add_extra_chain_cert(context, next.get()) != 1) {
+      throw InputError("--tls-cert",
+                       files.certificate.string() + " has a chain that OpenSSL refuses");
+    }
+    static_cast<void>(next.release());  // the context's
+  }
+}
+
+/// Asks nobody for the passphrase of a key: a server has no terminal.
+int no_passphrase(char*, int, int, void*) { return -1; }
+
+/// Throws InputError for what does not belong together.
+std::shared_ptr<SSL_CTX> context_of(const TlsFiles& files, const TlsContent& content) {
+  std::shared_ptr<SSL_CTX> context(SSL_CTX_new(TLS_server_method()), SSL_CTX_free);
+  if (!context) throw std::runtime_error("OpenSSL gives no context");
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  add_chain(context.get(), files, content.certificate);
+  const Key key(
+      PEM_read_bio_PrivateKey(bio_of(content.key).get(), nullptr, no_passphrase, nullptr));
+  if (!key)
+    throw InputError("--tls-key", files.key.string() + " has no key without a passphrase (PEM)");
+  if (SSL_CTX_use_PrivateKey(context.get(), key.get()) != 1 ||
+      SSL_CTX_check_private_key(context.get()) != 1) {
+    throw InputError("--tls-key",
+                     files.key.string() + " is not the key of " + files.certificate.string());
+  }
+  if (!content.client_ca.empty() && !next_certificate(bio_of(content.client_ca))) {
+    throw InputError("--tls-client-ca", files.client_ca.string() + " has no certificate (PEM)");
+  }
+  return context;
+}
+
+std::shared_ptr<const TlsContent> read_content(const TlsFiles& files) {
+  if (files.certificate.empty() != files.key.empty()) {
+    throw InputError("--tls-cert", "needs --tls-key, and the other way round");
+  }
+  if (files.certificate.empty()) {
+    if (!files.client_ca.empty()) throw InputError("--tls-client-ca", "needs --tls-cert");
+    return nullptr;
+  }
+  require_private_file("--tls-key", files.key);
+  auto content = std::make_shared<TlsContent>();
+  content->certificate = read_whole_file(files.certificate, kMaxPemBytes);
+  content->key = read_whole_file(files.key, kMaxPemBytes);
+  if (!files.client_ca.empty()) {
+    content->client_ca = read_whole_file(files.client_ca, kMaxPemBytes);
+  }
+  content->context = context_of(files, *content);
+  return content;
+}
+
+}  // namespace
+
+/// Gives gRPC the certificates of a port, before each connection.
+struct Certificates::Port {
+  const Certificates& certificates;
+  const bool of_clients;
+  std::shared_ptr<const TlsContent> given;  ///< what it has got last
+
+  static grpc_ssl_certificate_config_reload_status fetch(
+      void* port, grpc_ssl_server_certificate_config** config) {
+    return static_cast<Port*>(port)->next(config);
+  }
+
+  grpc_ssl_certificate_config_reload_status next(grpc_ssl_server_certificate_config** config) {
+    std::shared_ptr<const TlsContent> now = certificates.current();
+    if (now == given) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
+    const grpc_ssl_pem_key_cert_pair pair = {now->key.c_str(), now->certificate.c_str()};
+    // gRPC wants an authority of clients also where it asks them for nothing.
+    const std::string& authority = asks_clients(*now) ? now->client_ca : now->certificate;
+    *config = grpc_ssl_server_certificate_config_create(authority.c_str(), &pair, 1);
+    given = std::move(now);
+    return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
+  }
+
+  bool asks_clients(const TlsContent& content) const {
+    return of_clients && !content.client_ca.empty();
+  }
+};
+
+namespace {
+
+/// gRPC's own C++ credentials read their certificates once.
+class FetchedCredentials final : public grpc::ServerCredentials {
+ public:
+  using Fetch = grpc_ssl_server_certificate_config_callback;
+  FetchedCredentials(bool asks_clients, Fetch fetch, void* port)
+      : asks_clients_(asks_clients), fetch_(fetch), port_(port) {}
+  void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {
+    throw std::logic_error("metadata are checked by the services");
+  }
+
+ private:
+  int AddPortToServer(const std::string& address, grpc_server* server) override {
+    const auto asked = asks_clients_ ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
+                                     : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE;
+    grpc_server_credentials* credentials = grpc_ssl_server_credentials_create_with_options(
+        grpc_ssl_server_credentials_create_options_using_config_fetcher(asked, fetch_, port_));
+    const int port = grpc_server_add_http2_port(server, address.c_str(), credentials);
+    grpc_server_credentials_release(credentials);
+    return port;
+  }
+
+  bool asks_clients_;
+  Fetch fetch_;
+  void* port_;
+};
+
+}  // namespace
+
+Certificates::Certificates(TlsFiles files)
+    : files_(std::move(files)), current_(read_content(files_)) {}
+
+Certificates::~Certificates() = default;
+
+void Certificates::reload() {
+  std::shared_ptr<const TlsContent> content = read_content(files_);
+  const std::lock_guard lock(mutex_);
+  current_ = std::move(content);
+}
+
+std::shared_ptr<const TlsContent> Certificates::current() const {
+  const std::lock_guard lock(mutex_);
+  return current_;
+}
+
+std::shared_ptr<grpc::ServerCredentials> Certificates::credentials(bool of_clients) {
+  if (!are_used()) return grpc::InsecureServerCredentials();
+  ports_.push_back(std::make_unique<Port>(Port{*this, of_clients, nullptr}));
+  return std::make_shared<FetchedCredentials>(ports_.back()->asks_clients(*current()), &Port::fetch,
+                                              ports_.back().get());
+}
+
+}  // namespace dotresize

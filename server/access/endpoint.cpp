@@ -1,0 +1,26 @@
+#include "server/access/endpoint.h"
+
+#include <cstdint>
+
+#include "base/parse_number.h"
+
+namespace dotresize {
+
+std::string endpoint_fault(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  const bool well_formed = colon != std::string::npos && colon > 0 &&
+                           parse_number<uint16_t>(std::string_view(text).substr(colon + 1));
+  return well_formed ? "" : "'" + text + "' is not HOST:PORT with a port of 0 to 65535";
+}
+
+Endpoint split_endpoint(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  return {text.substr(0, colon),
+          parse_number<uint16_t>(std::string_view(text).substr(colon + 1)).value()};
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "[::1]" || host.starts_with("127.");
+}
+
+}  // namespace dotresize

@@ -1,0 +1,269 @@
+#include "server/access/guarded_server.h"
+
+#include <fcntl.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <future>
+#include <set>
+#include <stdexcept>
+#include <utility>
+
+#include "base/errors.h"
+#include "dotresize/v1/jobs.grpc.pb.h"
+#include "dotresize/v1/workers.grpc.pb.h"
+#include "server/api/call_metrics.h"
+#include "server/store/files.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int kMaxRequestBytes = 1 << 20;
+constexpr size_t kMaxMemory = size_t{256} << 20;  // of messages and buffers
+constexpr int kMaxStreamsPerConnection = 100;
+constexpr int kPingAfterMs = 30'000;
+constexpr int kPingTimeoutMs = 10'000;
+constexpr int kHandshakeTimeoutMs = 10'000;
+constexpr int kBacklog = 512;
+constexpr rlim_t kMaxDescriptors = 4096;
+constexpr rlim_t kLeastDescriptors = 512;
+constexpr std::chrono::milliseconds kPauseWithoutDescriptors{50};
+constexpr std::chrono::seconds kPatienceWithConnections{1};
+constexpr std::chrono::seconds kWarningInterval{10};
+
+UniqueFd open_spare() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+void bind_and_listen(const UniqueFd& socket, const sockaddr* address, socklen_t length,
+                     const std::string& name) {
+  if (!socket || ::bind(socket.get(), address, length) != 0 ||
+      ::listen(socket.get(), kBacklog) != 0) {
+    throw_errno("cannot listen on " + name);
+  }
+}
+
+struct FreeAddresses {
+  void operator()(addrinfo* addresses) const { ::freeaddrinfo(addresses); }
+};
+
+std::unique_ptr<addrinfo, FreeAddresses> addresses_of(std::string host, int port) {
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0) {
+    throw std::runtime_error("cannot listen on " + host + ": " + ::gai_strerror(error));
+  }
+  return std::unique_ptr<addrinfo, FreeAddresses>(found);
+}
+
+int port_of(const UniqueFd& socket) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    throw_errno("cannot read the port");
+  }
+  // Of both families it lies at the same place.
+  return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+/// A port, or the path of a Unix socket: the same for a listener and for the connections that it
+/// has accepted. "" for what is no socket.
+std::string local_name(int descriptor) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &length) != 0) return "";
+  switch (address.ss_family) {
+    case AF_INET:
+    case AF_INET6:
+      return std::to_string(ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port));
+    case AF_UNIX:
+      return reinterpret_cast<const sockaddr_un&>(address).sun_path;
+    default:
+      return "";
+  }
+}
+
+void set_limits(grpc::ServerBuilder& builder, int max_threads) {
+  grpc::ResourceQuota quota;
+  quota.SetMaxThreads(max_threads);
+  quota.Resize(kMaxMemory);
+  builder.SetResourceQuota(quota);
+  builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
+  // What is small on the wire must not become large in memory: messages are small anyway.
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
+  builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
+  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 4);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreamsPerConnection);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingAfterMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
+}
+
+}  // namespace
+
+Listeners listen_on_tcp(const std::string& host, int port) {
+  Listeners listeners;
+  listeners.port = port;
+  const auto addresses = addresses_of(host, port);
+  for (addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
+    constexpr int kOn = 1;
+    UniqueFd socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket && errno == EAFNOSUPPORT) continue;
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &kOn, sizeof(kOn));
+    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &kOn, sizeof(kOn));
+    if (at->ai_family == AF_INET6) {
+      ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &kOn, sizeof(kOn));
+    }
+    // The port that the first address got is the others' too.
+    auto* inet = reinterpret_cast<sockaddr_in*>(at->ai_addr);
+    inet->sin_port = htons(static_cast<uint16_t>(listeners.port));
+    bind_and_listen(socket, at->ai_addr, at->ai_addrlen, host + ":" + std::to_string(port));
+    listeners.port = port_of(socket);
+    listeners.sockets.push_back(std::move(socket));
+  }
+  if (listeners.sockets.empty()) throw std::runtime_error("cannot listen on " + host);
+  return listeners;
+}
+
+Listeners listen_on_unix(const std::filesystem::path& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string name = path.string();
+  if (name.size() >= sizeof(address.sun_path)) {
+    throw std::runtime_error(
+        "the state directory's name is too long for the address of a socket: " + name + " has " +
+        std::to_string(name.size()) + " bytes, at most " +
+        std::to_string(sizeof(address.sun_path) - 1) + " are possible");
+  }
+  std::memcpy(address.sun_path, name.data(), name.size());
+  std::filesystem::remove(path);
+  Listeners listeners;
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  bind_and_listen(socket, reinterpret_cast<const sockaddr*>(&address), sizeof(address), name);
+  listeners.sockets.push_back(std::move(socket));
+  return listeners;
+}
+
+int raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) throw_errno("RLIMIT_NOFILE");
+  if (limit.rlim_cur < kMaxDescriptors) {
+    limit.rlim_cur = std::min(limit.rlim_max, kMaxDescriptors);
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) throw_errno("RLIMIT_NOFILE");
+  }
+  if (limit.rlim_cur < kLeastDescriptors) {
+    throw InputError("the limit of open files",
+                     std::to_string(limit.rlim_cur) + " is too low: at least " +
+                         std::to_string(kLeastDescriptors) +
+                         " are needed (ulimit -n, LimitNOFILE of systemd)");
+  }
+  return static_cast<int>(std::min(limit.rlim_cur, kMaxDescriptors));
+}
+
+GuardedServer::GuardedServer(Listeners listeners, const GuardedServerOptions& options)
+    : listeners_(std::move(listeners)),
+      max_descriptors_(options.max_descriptors),
+      stop_(::eventfd(0, EFD_CLOEXEC)),
+      spare_(open_spare()) {
+  grpc::ServerBuilder builder;
+  set_limits(builder, options.max_threads);
+  using ConnectionType = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  acceptor_ = builder.experimental().AddExternalConnectionAcceptor(ConnectionType::FROM_FD,
+                                                                   options.credentials);
+  for (grpc::Service* service : options.services) builder.RegisterService(service);
+  if (options.metrics != nullptr) {
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
+    creators.push_back(std::make_unique<CallMetrics>(*options.metrics));
+    builder.experimental().SetInterceptorCreators(std::move(creators));
+  }
+  server_ = builder.BuildAndStart();
+  if (!server_) throw std::runtime_error("gRPC does not start");
+  thread_ = std::thread([this] { accept_loop(); });
+}
+
+GuardedServer::~GuardedServer() { shutdown(std::chrono::milliseconds(0)); }
+
+void GuardedServer::set_serving(bool serving) {
+  grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
+  for (const char* service : {v1::Jobs::service_full_name(), v1::Workers::service_full_name()}) {
+    health->SetServingStatus(service, serving);
+  }
+  health->SetServingStatus(serving);
+}
+
+void GuardedServer::shutdown(std::chrono::milliseconds grace) {
+  if (!thread_.joinable()) return;
+  ::eventfd_write(stop_.get(), 1);
+  thread_.join();
+  std::future<void> ended = std::async(std::launch::async, [&] {
+    server_->Shutdown(std::chrono::system_clock::now() + grace);
+    server_->Wait();
+  });
+  if (ended.wait_for(grace + kPatienceWithConnections) != std::future_status::ready) {
+    cut_connections();
+  }
+}
+
+void GuardedServer::cut_connections() {
+  std::set<std::string> names;
+  for (const UniqueFd& socket : listeners_.sockets) names.insert(local_name(socket.get()));
+  for (int descriptor = 0; descriptor < max_descriptors_; ++descriptor) {
+    const std::string name = local_name(descriptor);
+    if (!name.empty() && names.contains(name)) ::shutdown(descriptor, SHUT_RDWR);
+  }
+}
+
+void GuardedServer::accept_loop() {
+  std::vector<pollfd> waiting{{stop_.get(), POLLIN, 0}};
+  for (const UniqueFd& socket : listeners_.sockets) waiting.push_back({socket.get(), POLLIN, 0});
+  while (true) {
+    if (::poll(waiting.data(), waiting.size(), -1) < 0) continue;  // EINTR
+    if (waiting[0].revents != 0) return;
+    for (size_t i = 1; i < waiting.size(); ++i) {
+      if (waiting[i].revents != 0) accept_one(waiting[i].fd);
+    }
+  }
+}
+
+void GuardedServer::warn_of_refusal() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_warning_) return;
+  next_warning_ = now + kWarningInterval;
+  spdlog::warn("too many connections for {} open files (LimitNOFILE): new ones are closed",
+               max_descriptors_);
+}
+
+void GuardedServer::accept_one(int listener) {
+  UniqueFd connection(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!connection && (errno == EMFILE || errno == ENFILE)) {
+    spare_ = UniqueFd();
+    const int unwanted = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+    if (unwanted >= 0) ::close(unwanted);
+    spare_ = open_spare();
+    warn_of_refusal();
+    return std::this_thread::sleep_for(kPauseWithoutDescriptors);
+  }
+  // The lowest free number is given out: so many are in use.
+  if (!connection) return;
+  if (connection.get() >= max_descriptors_) return warn_of_refusal();
+  grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+  parameters.fd = connection.release();
+  acceptor_->HandleNewConnection(&parameters);
+}
+
+}  // namespace dotresize

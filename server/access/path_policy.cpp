@@ -1,0 +1,161 @@
+#include "server/access/path_policy.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/partial_path.h"
+#include "base/printable.h"
+#include "job/spec/remote_url.h"
+#include "job/spec/spec_paths.h"
+#include "server/api_error.h"
+
+namespace dotresize {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kOutputField[] = "output.path";
+constexpr char kModelField[] = "model.path";
+
+/// Whether a job makes the directory in this field.
+bool is_written(const std::string& field) {
+  return field == kOutputField || field == "calibration.statistics.save";
+}
+
+/// INVALID_ARGUMENT, for a path that cannot be looked up: a name in it is too long, links lead in a
+/// circle, or a directory on the way may not be searched.
+[[noreturn]] void refuse_lookup(const std::string& field, const fs::path& path,
+                                const std::error_code& error) {
+  throw invalid_argument(field, in_quotes(path.string()) + ": " + error.message());
+}
+
+/// Without symbolic links.
+fs::path canonical_of(const std::string& field, const fs::path& path) {
+  std::error_code error;
+  fs::path canonical = fs::weakly_canonical(path, error);
+  if (error) refuse_lookup(field, path, error);
+  return canonical;
+}
+
+/// The output's one name: two spellings of a path are one output. A link in its own place is not
+/// followed: it is what a job would replace.
+fs::path actual_output(const std::string& field, const std::string& path) {
+  fs::path output(path);
+  if (!output.has_filename()) output = output.parent_path();
+  const fs::path name = output.filename();
+  if (name.empty() || name == "." || name == "..") {
+    throw invalid_argument(field, "must end with the name of the directory to make");
+  }
+  fs::path actual = canonical_of(field, output.parent_path()) / name;
+  std::error_code error;
+  const fs::path longest = replaced_path(actual);  // of the names beside it that the job uses
+  if (!fs::status_known(fs::symlink_status(longest, error))) refuse_lookup(field, longest, error);
+  return actual;
+}
+
+bool overlap(const fs::path& a, const fs::path& b) { return is_within(a, b) || is_within(b, a); }
+
+/// An output beside its own inputs: overwriting it, or clearing up after it, would remove them.
+void check_own_inputs(const v1::JobSpec& spec) {
+  const std::vector<PathClaim> claims = claims_of(spec);
+  for (const PathClaim& written : claims) {
+    if (!written.writes) continue;
+    for (const PathClaim& read : claims) {
+      if (read.writes || !overlap(written.path, read.path)) continue;
+      throw invalid_argument(written.field, "'" + written.path + "' collides with " + read.field +
+                                                ", '" + read.path + "'");
+    }
+  }
+}
+
+}  // namespace
+
+PathPolicy::PathPolicy(const std::vector<fs::path>& roots, const fs::path& state_dir,
+                       RemotePolicy remote)
+    : state_dir_(fs::weakly_canonical(state_dir)), remote_(std::move(remote)) {
+  for (const fs::path& root : roots) {
+    if (!fs::is_directory(root)) {
+      throw InputError("--allow-root", root.string() + " is no directory");
+    }
+    roots_.push_back(fs::canonical(root));
+  }
+  std::vector<fs::path> readable = roots_;
+  if (!roots_.empty() && remote_.allows_any()) readable.push_back(remote_.cache().directory);
+  confinement_ = Confinement(readable);
+}
+
+void PathPolicy::check(const std::string& field, const std::string& given,
+                       const fs::path& actual) const {
+  // Beside an output lies the unfinished one.
+  const fs::path needed = is_written(field) ? actual.parent_path() : actual;
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(needed, error);
+  if (!fs::status_known(status)) refuse_lookup(field, needed, error);
+  // A link that is left leads to what does not exist yet, wherever that will be.
+  const bool allowed =
+      roots_.empty() ||
+      (!fs::is_symlink(status) &&
+       std::ranges::any_of(roots_, [&](const fs::path& root) { return is_within(needed, root); }));
+  if (!allowed) {
+    throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "PATH_NOT_ALLOWED",
+                   field + ": " + given +
+                       " does not lie in a directory that this server allows (--allow-root)",
+                   {{"field", field}});
+  }
+  if (overlap(actual, state_dir_) ||
+      (remote_.allows_any() && overlap(actual, remote_.cache().directory))) {
+    throw invalid_argument(field, "collides with the server's state directory");
+  }
+}
+
+void PathPolicy::check_links_in(const std::string& model) const {
+  std::error_code error;  // a directory that cannot be read is refused by who reads it
+  for (fs::directory_iterator file(model, error); !error && file != fs::directory_iterator();
+       file.increment(error)) {
+    if (!fs::is_symlink(file->symlink_status(error))) continue;
+    check(kModelField, file->path().string(), canonical_of(kModelField, file->path()));
+  }
+}
+
+v1::JobSpec PathPolicy::resolve(const v1::JobSpec& spec) const {
+  v1::JobSpec resolved = spec;
+  for (const SpecPath& path : paths_of(resolved)) {
+    if (path.value->empty()) continue;
+    if (is_remote(*path.value)) {
+      remote_.require(path.key, *path.value);
+      continue;
+    }
+    const fs::path actual = is_written(path.key) ? actual_output(path.key, *path.value)
+                                                 : canonical_of(path.key, *path.value);
+    check(path.key, *path.value, actual);
+    *path.value = actual.string();
+  }
+  check_own_inputs(resolved);
+  if (!is_remote(spec.model().path())) check_links_in(resolved.model().path());
+  return resolved;
+}
+
+std::vector<PathClaim> claims_of(const v1::JobSpec& resolved) {
+  std::vector<PathClaim> claims;
+  v1::JobSpec spec = resolved;
+  for (const SpecPath& path : paths_of(spec)) {
+    if (path.value->empty()) continue;
+    if (is_remote(*path.value)) {
+      claims.push_back({path.key, without_revision(*path.value), is_written(path.key)});
+      continue;
+    }
+    if (!is_written(path.key)) {
+      claims.push_back({path.key, *path.value, false});
+      continue;
+    }
+    for (const fs::path& name :
+         {fs::path(*path.value), partial_path(*path.value), replaced_path(*path.value)}) {
+      claims.push_back({path.key, name.string(), true});
+    }
+  }
+  return claims;
+}
+
+}  // namespace dotresize

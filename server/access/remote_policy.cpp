@@ -1,0 +1,48 @@
+#include "server/access/remote_policy.h"
+
+#include <algorithm>
+
+#include "base/errors.h"
+#include "base/printable.h"
+#include "job/spec/remote_url.h"
+#include "server/api_error.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+
+RemotePolicy::RemotePolicy(const RemoteOptions& options, const fs::path& state_dir)
+    : prefixes_(options.prefixes) {
+  for (const std::string& prefix : prefixes_) {
+    if (is_remote(prefix) && prefix.find("..") == std::string::npos &&
+        prefix.find('@') == std::string::npos) {
+      continue;
+    }
+    throw InputError("--allow-remote",
+                     in_quotes(prefix) + " is not hf://OWNER/, s3://BUCKET/ or one with more");
+  }
+  if (prefixes_.empty()) return;
+  const fs::path directory = options.cache.empty() ? state_dir / "remote" : options.cache;
+  if (fs::create_directories(directory)) {
+    fs::permissions(directory, fs::perms::owner_all);
+  }
+  cache_ = {fs::canonical(directory), options.cache_bytes};
+}
+
+void RemotePolicy::require(const std::string& field, const std::string& url) const {
+  if (std::ranges::any_of(prefixes_, [&](const auto& prefix) { return is_url_below(url, prefix); }))
+    return;
+  throw ApiError(
+      grpc::StatusCode::PERMISSION_DENIED, "REMOTE_NOT_ALLOWED",
+      field + ": " + url + " does not lie below a URL that this server allows (--allow-remote)",
+      {{"field", field}});
+}
+
+RemoteCopies copies_of(const v1::Job& job) {
+  RemoteCopies copies;
+  for (const v1::FetchedFile& file : job.fetched()) {
+    copies[file.url()] = {file.path(), file.revision()};
+  }
+  return copies;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,150 @@
+#include "server/api/artifacts.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/files/confinement.h"
+#include "base/output_owner.h"
+#include "base/partial_path.h"
+#include "base/printable.h"
+#include "base/sha256.h"
+#include "base/sha256_sums.h"
+#include "job/page/page.h"
+#include "job/spec/job_state.h"
+#include "job/spec/remote_url.h"
+#include "job/sweep/variant_paths.h"
+#include "server/api_error.h"
+#include "server/store/job_result.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr char kLog[] = "log";
+constexpr char kJobFile[] = "job.json";
+constexpr char kPlan[] = "plan.txt";
+constexpr int64_t kMaxHashedBytes = int64_t{1} << 30;
+
+/// Opened by its own name: the state directory is nobody else's.
+InputFile open_file(const fs::path& path) { return InputFile(path.string(), Confinement()); }
+
+bool is_file(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(fs::symlink_status(path, error));
+}
+
+/// What people want to see of a model without having it.
+bool is_result(const std::string& name) {
+  const std::string of_report = std::string(kReportDirectory) + "/";
+  return name == kModelCard || name == of_report + kReportFile || name == of_report + kPageFile;
+}
+
+/// The directory of the job's output, or of what is kept of one that was pushed; none if something
+/// else lies there by now.
+PinnedDirectory output_of(const v1::Job& job, const fs::path& path) {
+  PinnedDirectory output(path);
+  if (!output || job.has_sweep()) return output;
+  const std::optional<OutputOwner> owner = owner_of_output(output.path());
+  // A push may be a later attempt than the one that has made the output.
+  const bool own = owner && owner->job_id == job.id();
+  return own ? std::move(output) : PinnedDirectory();
+}
+
+}  // namespace
+
+int64_t ArtifactFile::size() const {
+  return file_ ? static_cast<int64_t>(file_->size()) : std::ssize(text_);
+}
+
+std::string ArtifactFile::read(int64_t offset, size_t max_bytes) const {
+  if (offset >= size()) return "";
+  const auto count = std::min(max_bytes, static_cast<size_t>(size() - offset));
+  if (!file_) return text_.substr(static_cast<size_t>(offset), count);
+  std::string data(count, '\0');
+  file_->read(data.data(), count, static_cast<uint64_t>(offset));
+  return data;
+}
+
+std::string ArtifactFile::sha256() const {
+  return file_ ? sha256_of_file(*file_) : sha256_of_bytes(text_.data(), text_.size());
+}
+
+JobArtifacts::JobArtifacts(const v1::Job& job, ArtifactSources sources)
+    : sources_(std::move(sources)) {
+  if (!has_ended(job.state())) {
+    throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_NOT_ENDED",
+                   "job " + job.id() + " is " + v1::Job::State_Name(job.state()) +
+                       "; it has files to fetch once it has ended",
+                   {{"id", job.id()}});
+  }
+  output_ = output_of(job, reported_in(job, sources_.folder, sources_.output));
+  add_of_job();
+  if (!output_) return;
+  if (job.has_sweep()) {
+    add_of_sweep();
+  } else if (job.state() == v1::Job::SUCCEEDED) {
+    add_of_model(/*whole=*/!is_remote(job.spec().output().path()));
+  }
+}
+
+bool JobArtifacts::is_for_readers(const std::string& name) {
+  return name == kLog || name == kJobFile || name == kPlan || name == kPageFile ||
+         name == kSweepResults || is_result(name);
+}
+
+void JobArtifacts::add_of_job() {
+  for (const char* name : {kJobFile, kLog}) {
+    if (is_file(sources_.folder / name)) entries_.push_back({name, Part::kJob, ""});
+  }
+  if (!sources_.plan.empty()) entries_.push_back({kPlan, Part::kJob, ""});
+}
+
+void JobArtifacts::add_of_sweep() {
+  for (const char* name : {kPageFile, kSweepResults}) {
+    if (is_file(output_.path() / name)) entries_.push_back({name, Part::kResult, ""});
+  }
+}
+
+void JobArtifacts::add_of_model(bool whole) {
+  std::vector<std::string> problems;  // lines that name nothing that can be fetched
+  std::map<std::string, std::string> sums;
+  try {
+    sums = parse_sha256_sums(
+        read_whole_file(output_.path() / kSumsFile, kMaxSumsBytes, Confinement()), problems);
+  } catch (const InputError&) {
+    return;  // of an output without hashes nothing can be said
+  }
+  std::erase_if(sums, [](const auto& sum) { return !is_printable(sum.first); });
+  for (const auto& [name, sha256] : sums) {
+    if (is_result(name)) entries_.push_back({name, Part::kResult, sha256});
+  }
+  if (!whole) return;
+  for (const auto& [name, sha256] : sums) {
+    if (!is_result(name)) entries_.push_back({name, Part::kModel, sha256});
+  }
+  entries_.push_back({kSumsFile, Part::kModel, ""});
+}
+
+const JobArtifacts::Entry* JobArtifacts::find(const std::string& name) const {
+  const auto found = std::ranges::find(entries_, name, &Entry::name);
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+ArtifactFile JobArtifacts::open_entry(const Entry& entry) const {
+  if (entry.part != Part::kJob) return ArtifactFile(open_file(output_.path() / entry.name));
+  if (entry.name == kPlan) return ArtifactFile(sources_.plan);
+  return ArtifactFile(open_file(sources_.folder / entry.name));
+}
+
+v1::Artifact JobArtifacts::describe(const Entry& entry, const ArtifactFile& file) {
+  v1::Artifact artifact;
+  artifact.set_name(entry.name);
+  artifact.set_size(file.size());
+  artifact.set_sha256(entry.sha256);
+  if (entry.sha256.empty() && file.size() <= kMaxHashedBytes) artifact.set_sha256(file.sha256());
+  return artifact;
+}
+
+}  // namespace dotresize

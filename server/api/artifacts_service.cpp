@@ -1,0 +1,167 @@
+// The calls of the Jobs service that are about the files of ended jobs.
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "base/errors.h"
+#include "server/api/artifacts.h"
+#include "server/api/jobs_service.h"
+#include "server/api/start_stream.h"
+#include "server/api_error.h"
+
+namespace dotresize {
+namespace {
+
+constexpr size_t kChunkBytes = size_t{256} << 10;
+constexpr std::chrono::seconds kHashingPatience(2);
+
+/// What lies there is not what the job has written.
+ApiError changed(const std::string& name, const InputError& error) {
+  return ApiError(grpc::StatusCode::FAILED_PRECONDITION, "ARTIFACT_CHANGED",
+                  name + " is not what the job has left: " + error.what(), {{"name", name}});
+}
+
+/// A file from `offset` on, after what it is.
+class ArtifactStream final : public PumpedStream<v1::ArtifactChunk> {
+ public:
+  ArtifactStream(StreamPump& pump, JobArtifacts::Entry entry, ArtifactFile file, int64_t offset)
+      : PumpedStream(pump, "GetArtifact"),
+        entry_(std::move(entry)),
+        file_(std::move(file)),
+        offset_(offset) {}
+
+ private:
+  bool fill(std::deque<v1::ArtifactChunk>& pending) override {
+    try {
+      v1::ArtifactChunk chunk;
+      if (!std::exchange(begun_, true)) {
+        *chunk.mutable_artifact() = JobArtifacts::describe(entry_, file_);
+      } else {
+        chunk.set_data(file_.read(offset_, kChunkBytes));
+        if (chunk.data().empty()) return true;
+        offset_ += std::ssize(chunk.data());
+      }
+      chunk.set_next_offset(offset_);
+      pending.push_back(std::move(chunk));
+      return false;
+    } catch (const InputError& error) {
+      throw changed(entry_.name, error);
+    }
+  }
+
+  const JobArtifacts::Entry entry_;
+  const ArtifactFile file_;
+  int64_t offset_;
+  bool begun_ = false;
+};
+
+}  // namespace
+
+JobArtifacts JobsService::artifacts_of(const v1::Job& job) {
+  return JobArtifacts(job,
+                      {state_.job(job.id()), store_.output_of(job.id()), store_.plan_of(job.id())});
+}
+
+void JobsService::require_model(const Caller& caller, const v1::Job& job) const {
+  if (!models_leave_) {
+    throw ApiError(grpc::StatusCode::PERMISSION_DENIED, "MODELS_STAY",
+                   "this server lets no model go (--allow-model-fetch)");
+  }
+  require_owner(caller, job.owner());
+}
+
+JobsService::OpenArtifact JobsService::open_artifact(const Caller& caller, const std::string& id,
+                                                     const std::string& name) {
+  const v1::Job job = stored(id);
+  if (!JobArtifacts::is_for_readers(name)) require_model(caller, job);
+  const JobArtifacts artifacts = artifacts_of(job);
+  const JobArtifacts::Entry* entry = artifacts.find(name);
+  if (entry == nullptr) {
+    throw ApiError(grpc::StatusCode::NOT_FOUND, "NO_ARTIFACT",
+                   "job " + id + " has no such file; ListArtifacts has those that there are",
+                   {{"id", id}});
+  }
+  try {
+    return {*entry, artifacts.open_entry(*entry)};
+  } catch (const InputError& error) {
+    throw changed(entry->name, error);
+  }
+}
+
+grpc::Status JobsService::ListArtifacts(grpc::ServerContext* context,
+                                        const v1::ListArtifactsRequest* request,
+                                        v1::ListArtifactsResponse* response) {
+  const Role least = request->model() ? Role::kSubmit : Role::kRead;
+  return gate_.serve("ListArtifacts", origin_of(*context), least, request->id(),
+                     [&](const Caller& caller, const std::string& id) {
+                       const v1::Job job = stored(id);
+                       if (request->model()) require_model(caller, job);
+                       list_artifacts(artifacts_of(job), *request, *response);
+                     });
+}
+
+void JobsService::list_artifacts(const JobArtifacts& artifacts,
+                                 const v1::ListArtifactsRequest& request,
+                                 v1::ListArtifactsResponse& response) {
+  using Part = JobArtifacts::Part;
+  const Part other = request.model() ? Part::kJob : Part::kModel;
+  bool has_model = false;
+  // Some are hashed: not more than one core.
+  const std::unique_lock lock(hashing_, kHashingPatience);
+  if (!lock) {
+    throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_CALLS",
+                    "the server is hashing other files");
+  }
+  for (const JobArtifacts::Entry& entry : artifacts.entries()) {
+    if (entry.part == other) continue;
+    has_model |= entry.part == Part::kModel;
+    v1::Artifact& artifact = *response.add_artifacts();
+    try {
+      artifact = JobArtifacts::describe(entry, artifacts.open_entry(entry));
+    } catch (const InputError& error) {
+      artifact.set_name(entry.name);
+      artifact.set_fault(error.what());
+    }
+  }
+  if (!request.model() || has_model) return;
+  throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "NO_MODEL",
+                 "job " + request.id() +
+                     " has no model to fetch: it has made none, is a sweep, or something else lies "
+                     "at its output by now",
+                 {{"id", request.id()}});
+}
+
+grpc::ServerWriteReactor<v1::ArtifactChunk>* JobsService::GetArtifact(
+    grpc::CallbackServerContext* context, const v1::GetArtifactRequest* request) {
+  const Role least = JobArtifacts::is_for_readers(request->name()) ? Role::kRead : Role::kSubmit;
+  return start_stream<v1::ArtifactChunk>(
+      {"GetArtifact", least, transfers_}, *context, request->id(), [&](const Caller& caller) {
+        if (request->offset() < 0) throw invalid_argument("offset", "is negative");
+        OpenArtifact open = open_artifact(caller, request->id(), request->name());
+        if (request->offset() > open.file.size()) {
+          throw ApiError(grpc::StatusCode::OUT_OF_RANGE, "BEYOND_THE_END",
+                         "offset: " + std::to_string(request->offset()) + " is beyond the end of " +
+                             open.entry.name + ", " + std::to_string(open.file.size()),
+                         {{"field", "offset"}});
+        }
+        return std::make_shared<ArtifactStream>(transfers_, std::move(open.entry),
+                                                std::move(open.file), request->offset());
+      });
+}
+
+grpc::Status JobsService::ReadArtifact(const CallOrigin& origin, const std::string& id,
+                                       const std::string& name,
+                                       const std::function<void(ArtifactFile)>& take) {
+  return gate_.serve("GetArtifact", origin, Role::kRead, id,
+                     [&](const Caller& caller, const std::string&) {
+                       if (!JobArtifacts::is_for_readers(name)) {
+                         throw ApiError(grpc::StatusCode::NOT_FOUND, "NO_ARTIFACT",
+                                        "there is no such file here; models are fetched by gRPC");
+                       }
+                       take(open_artifact(caller, id, name).file);
+                     });
+}
+
+}  // namespace dotresize

@@ -1,0 +1,247 @@
+#include "server/api/job_admission.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+
+#include "base/errors.h"
+#include "base/human_text.h"
+#include "base/partial_path.h"
+#include "base/printable.h"
+#include "job/model/companion_files.h"
+#include "job/model/model_config.h"
+#include "job/plan/check_files.h"
+#include "job/plan/plan_table.h"
+#include "job/plan/resolved_job.h"
+#include "job/plan/shard_plan.h"
+#include "job/spec/remote_url.h"
+#include "job/spec/validate_spec.h"
+#include "server/api_error.h"
+#include "server/launch/launcher.h"
+
+namespace dotresize {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxRequestId = 128;
+constexpr int kMaxPriority = 100;
+constexpr int kMaxLabels = 16;
+constexpr size_t kMaxLabel = 63;
+
+void check_request_id(const std::string& id) {
+  if (id.size() > kMaxRequestId || !is_plain_word(id, "._:-")) {
+    throw invalid_argument("request_id", "must have at most 128 characters of [A-Za-z0-9._:-]");
+  }
+}
+
+/// A fault that names its field becomes a violation of just that field.
+template <class Body>
+auto with_field(const std::string& default_field, Body&& body) {
+  try {
+    return body();
+  } catch (const InputError& error) {
+    throw invalid_argument(error, default_field);
+  }
+}
+
+void refuse_fatal(const std::vector<FileFinding>& findings) {
+  std::vector<FieldViolation> violations;
+  for (const FileFinding& finding : findings) {
+    if (finding.fatal) violations.push_back({finding.key, finding.what});
+  }
+  if (!violations.empty()) throw invalid_argument(std::move(violations));
+}
+
+bool is_word(const std::string& text, size_t least, size_t most) {
+  return text.size() >= least && text.size() <= most && is_plain_word(text, "._/-");
+}
+
+void check_options(const v1::JobOptions& options) {
+  if (options.GetReflection()->GetUnknownFields(options).field_count() > 0) {
+    throw invalid_argument("options", "has a field that this server does not know");
+  }
+  if (options.priority() < -kMaxPriority || options.priority() > kMaxPriority) {
+    throw invalid_argument("options.priority",
+                           std::to_string(options.priority()) + " is not from -100 to 100");
+  }
+  if (options.has_deadline_s() && options.deadline_s() == 0) {
+    throw invalid_argument("options.deadline_s", "must be at least 1");
+  }
+  if (options.labels_size() > kMaxLabels) {
+    throw invalid_argument("options.labels", "has more than 16 entries");
+  }
+  for (const auto& [key, value] : options.labels()) {
+    if (!is_word(key, 1, kMaxLabel) || !is_word(value, 0, kMaxLabel)) {
+      throw invalid_argument("options.labels",
+                             in_quotes(key) + ": " + in_quotes(value) +
+                                 " is not 1 and 0 to 63 characters of [A-Za-z0-9._/-]");
+    }
+  }
+}
+
+struct PlannedMemory {
+  int64_t bytes = 0;  ///< of the host, all ranks together
+  std::string plan;   ///< for people
+};
+
+/// By the plan. Here each rank has an equal part of the machine's memory as its budget, unless the
+/// spec has one. Elsewhere each is given what the largest one needs.
+PlannedMemory planned_memory(v1::JobSpec spec, const Amounts& capacity, bool here,
+                             const Confinement& confinement) {
+  const ModelConfig config = with_field("model.path", [&] {
+    require_model_directory(spec.model().path());
+    require_regular_companions(spec.model().path());
+    return read_model_config(spec.model().path(), confinement);
+  });
+  if (here) set_memory_budget(spec, capacity.memory);
+  const ResolvedJob job = with_field("spec", [&] { return resolve_job(spec, config); });
+  const ShardPlan plan =
+      with_field("resources.ranks", [&] { return make_shard_plan(config, job); });
+  int64_t memory = 0;
+  int64_t largest = 0;
+  for (const RankShard& rank : plan.ranks) {
+    memory += rank.peak_memory_bytes;
+    largest = std::max(largest, rank.peak_memory_bytes);
+  }
+  if (!here) memory = largest * std::ssize(plan.ranks);
+  if (here && memory > capacity.memory) {
+    throw invalid_argument("resources.memory", "the ranks take " + human_bytes(memory) +
+                                                   " together, and this server has " +
+                                                   human_bytes(capacity.memory) +
+                                                   " for jobs (--memory)");
+  }
+  const std::vector<FileFinding> findings = check_inputs(job, config);
+  refuse_fatal(findings);
+  std::string text = plan_table(config, job, plan) + "\n";
+  for (const FileFinding& finding : findings) {
+    text += "warning: " + finding.key + ": " + finding.what + "\n";
+  }
+  return {memory, std::move(text)};
+}
+
+void check_output(const std::string& output, const v1::Output& spec) {
+  check_output_name(output);
+  const auto refuse = [](const std::string& reason, const std::string& what) {
+    throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, reason, "output.path: " + what,
+                   {{"field", "output.path"}});
+  };
+  const bool exists = fs::exists(fs::symlink_status(output));
+  if (exists && !spec.overwrite()) {
+    refuse("OUTPUT_EXISTS", existing_output_fault(output));
+  }
+  if (exists && !is_model_of_dotresize(output)) {
+    refuse("OUTPUT_FOREIGN", foreign_output_fault(output));
+  }
+  const fs::path partial = partial_path(output);
+  if (!is_free_partial(partial)) {
+    refuse("OUTPUT_FOREIGN", partial.string() +
+                                 ", where the unfinished output would lie, is not empty, and no "
+                                 "job of dotresize has made it");
+  }
+}
+
+}  // namespace
+
+void check_request(const std::string& request_id, const v1::JobOptions& options) {
+  check_request_id(request_id);
+  check_options(options);
+}
+
+v1::Resources::Launcher chosen_launcher(const v1::JobSpec& spec, const Machine& machine) {
+  const v1::Resources::Launcher asked = spec.resources().launcher();
+  if (asked == v1::Resources::local) return machine.launchers.front();
+  if (machine.offers(asked)) return asked;
+  std::string offered;
+  for (const v1::Resources::Launcher launcher : machine.launchers) {
+    offered += (offered.empty() ? "" : ", ") + v1::Resources::Launcher_Name(launcher);
+  }
+  throw invalid_argument("resources.launcher", "this server has no " +
+                                                   v1::Resources::Launcher_Name(asked) + ", but " +
+                                                   offered + " (--launcher)");
+}
+
+void check_counts(const v1::JobSpec& spec, const Amounts& capacity) {
+  const int ranks = ranks_of(spec);
+  if (ranks > capacity.ranks) {
+    throw invalid_argument("resources.ranks",
+                           std::to_string(ranks) + " is more than this server runs at once, " +
+                               std::to_string(capacity.ranks) + " (--max-ranks)");
+  }
+  if (gpus_needed(spec.resources().device(), ranks, capacity) > capacity.gpus) {
+    throw invalid_argument("resources.device",
+                           "this server has " + std::to_string(capacity.gpus) +
+                               " GPUs for jobs (--gpus); cuda takes one for each of the " +
+                               std::to_string(ranks) + " ranks");
+  }
+}
+
+void check_output_name(const std::string& output) {
+  if (!is_unfinished_output(output)) return;
+  throw invalid_argument("output.path",
+                         "names in .partial and .replaced are kept for unfinished outputs");
+}
+
+void set_memory_budget(v1::JobSpec& spec, int64_t memory) {
+  if (spec.resources().has_memory()) return;
+  spec.mutable_resources()->set_memory(std::to_string(memory / ranks_of(spec)));
+}
+
+NewJob admit(const v1::CreateJobRequest& request, const Machine& machine, const PathPolicy& paths,
+             const std::optional<RemoteCopies>& copies) {
+  const v1::JobSpec& spec = request.spec();
+  check_request(request.request_id(), request.options());
+  if (spec.ByteSizeLong() > kMaxSpecBytes) {
+    throw invalid_argument("spec", "is larger than " + std::to_string(kMaxSpecBytes) + " bytes");
+  }
+  std::vector<FieldViolation> violations = validate_spec(spec, /*require_absolute_paths=*/true);
+  if (!violations.empty()) throw invalid_argument(std::move(violations));
+  v1::JobSpec resolved = paths.resolve(spec);
+  std::vector<PathClaim> claims = claims_of(resolved);
+  localize(resolved, copies.value_or(RemoteCopies()), paths.remote().cache());
+  const bool fetching = has_remote_paths(spec) && !copies;
+  const v1::Resources::Launcher launcher = chosen_launcher(resolved, machine);
+  const bool here = launcher == v1::Resources::local;
+  if (here) check_counts(resolved, machine.capacity);
+  PlannedMemory planned = {0, "the plan is made once all that the job reads is here\n"};
+  if (!fetching) {
+    planned = planned_memory(resolved, machine.capacity, here, paths.confinement());
+  }
+  if (is_remote(spec.output().path())) {
+    check_output_name(resolved.output().path());
+  } else {
+    check_output(resolved.output().path(), resolved.output());
+  }
+  return {spec,
+          request.request_id(),
+          resolved.output().path(),
+          std::move(claims),
+          "",
+          request.options(),
+          launcher,
+          planned.bytes,
+          std::move(planned.plan),
+          std::nullopt,
+          {},
+          "",
+          fetching};
+}
+
+v1::JobSpec readmit(const v1::JobSpec& spec, const std::string& output, const PathPolicy& paths,
+                    const RemoteCopies& copies) {
+  // A key that an earlier version had: job.json would be without it, and another job than was asked
+  // for.
+  std::vector<FieldViolation> unknown = unknown_fields(spec);
+  if (!unknown.empty()) throw invalid_argument(std::move(unknown));
+  v1::JobSpec resolved = paths.resolve(spec);
+  localize(resolved, copies, paths.remote().cache());
+  if (resolved.output().path() != output) {
+    throw ApiError(grpc::StatusCode::FAILED_PRECONDITION, "OUTPUT_MOVED",
+                   "output.path: does not lead to " + output +
+                       " any more, as it did when the job was accepted",
+                   {{"field", "output.path"}});
+  }
+  return resolved;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,131 @@
+#include "server/api/job_query.h"
+
+#include <fmt/format.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "base/parse_number.h"
+#include "base/printable.h"
+#include "server/api_error.h"
+
+namespace dotresize {
+namespace {
+
+constexpr int kMaxStatesInFilter = 10;
+constexpr int kMaxLabelsInFilter = 16;
+constexpr size_t kMaxNameBytes = 400;  // 100 characters of UTF-8
+constexpr size_t kMaxPrefixBytes = 64;
+
+/// The same bytes for the same filter: maps have no order of their own.
+std::string serialized(const v1::ListJobsRequest::Filter& filter) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream output(&stream);
+  output.SetSerializationDeterministic(true);
+  filter.SerializeToCodedStream(&output);
+  output.Trim();
+  return bytes;
+}
+
+/// FNV-1a over the filter: enough to catch a token that is used with another filter.
+uint64_t fingerprint(const v1::ListJobsRequest::Filter& filter) {
+  uint64_t hash = 14695981039346656037u;
+  for (const char c : serialized(filter)) {
+    hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
+  }
+  return hash;
+}
+
+/// "POSITION.FINGERPRINT" of the same filter, else nothing.
+std::optional<int64_t> position_in(const std::string& token,
+                                   const v1::ListJobsRequest::Filter& filter) {
+  const size_t dot = token.find('.');
+  if (dot == std::string::npos) return std::nullopt;
+  const auto position = parse_number<int64_t>(token.substr(0, dot), 16);
+  const auto print = parse_number<uint64_t>(token.substr(dot + 1), 16);
+  return print == fingerprint(filter) ? position : std::nullopt;
+}
+
+void check_filter(const v1::ListJobsRequest::Filter& filter) {
+  if (filter.name().size() > kMaxNameBytes) {
+    throw invalid_argument("filter.name", "is longer than the name of any job");
+  }
+  if (filter.owner().size() > kMaxNameBytes) {
+    throw invalid_argument("filter.owner", "is longer than the name of any caller");
+  }
+  if (filter.labels_size() > kMaxLabelsInFilter) {
+    throw invalid_argument("filter.labels", "has more entries than a job may have");
+  }
+  if (filter.states_size() > kMaxStatesInFilter) {
+    throw invalid_argument("filter.states", "has more entries than there are states");
+  }
+  if (filter.id_prefix().size() > kMaxPrefixBytes || !is_printable(filter.id_prefix())) {
+    throw invalid_argument("filter.id_prefix", "is not the beginning of a job's id");
+  }
+}
+
+}  // namespace
+
+JobQuery query_of(const v1::ListJobsRequest::Filter& filter) {
+  check_filter(filter);
+  JobQuery query;
+  query.name = filter.name();
+  query.id_prefix = filter.id_prefix();
+  query.owner = filter.owner();
+  query.labels = {filter.labels().begin(), filter.labels().end()};
+  for (const int state : filter.states()) {
+    if (!v1::Job::State_IsValid(state) || state == v1::Job::STATE_UNSPECIFIED) {
+      throw invalid_argument("filter.states", std::to_string(state) + " is not the state of a job");
+    }
+    query.states.push_back(static_cast<v1::Job::State>(state));
+  }
+  return query;
+}
+
+bool matches(const JobQuery& query, const v1::Job& job) {
+  const auto& labels = job.options().labels();
+  return (query.name.empty() || query.name == job.spec().name()) &&
+         (query.owner.empty() || query.owner == job.owner()) &&
+         job.id().starts_with(query.id_prefix) &&
+         std::ranges::all_of(query.labels, [&](const auto& wanted) {
+           const auto found = labels.find(wanted.first);
+           return found != labels.end() && found->second == wanted.second;
+         });
+}
+
+bool has_state(const JobQuery& query, v1::Job::State state) {
+  return query.states.empty() || std::ranges::find(query.states, state) != query.states.end();
+}
+
+std::string make_page_token(int64_t next_before, const v1::ListJobsRequest::Filter& filter) {
+  return fmt::format("{:x}.{:x}", next_before, fingerprint(filter));
+}
+
+int64_t read_page_token(const std::string& token, const v1::ListJobsRequest::Filter& filter) {
+  if (token.empty()) return 0;
+  const std::optional<int64_t> position = position_in(token, filter);
+  if (position.value_or(0) <= 0) {
+    throw invalid_argument("page_token",
+                           "is not the next_page_token of an answer to the same filter");
+  }
+  return *position;
+}
+
+std::string make_cursor(const WatchPosition& position, const v1::ListJobsRequest::Filter& filter) {
+  return fmt::format("{}.{:x}.{:x}", position.epoch, position.sequence, fingerprint(filter));
+}
+
+WatchPosition read_cursor(const std::string& cursor, const v1::ListJobsRequest::Filter& filter) {
+  const size_t dot = cursor.find('.');
+  const std::optional<int64_t> sequence =
+      dot == std::string::npos ? std::nullopt : position_in(cursor.substr(dot + 1), filter);
+  if (sequence.value_or(-1) < 0) {
+    throw invalid_argument("cursor", "is not the cursor of an answer to the same filter");
+  }
+  return {cursor.substr(0, dot), *sequence};
+}
+
+}  // namespace dotresize

@@ -1,0 +1,182 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dotresize/v1/jobs.grpc.pb.h"
+#include "server/access/call_gate.h"
+#include "server/api/artifacts.h"
+#include "server/api/job_admission.h"
+#include "server/api/queue_view.h"
+#include "server/api/stream_pump.h"
+#include "server/http/webhooks.h"
+#include "server/store/drain.h"
+#include "server/store/job_store.h"
+#include "server/store/resources.h"
+#include "server/store/state_dir.h"
+#include "server/store/trash.h"
+
+namespace dotresize {
+
+/// What the API works with; all of it outlives the service.
+struct JobsContext {
+  JobStore& store;
+  const StateDir& state;
+  Trash& trash;
+  StreamPump& streams;
+  const PathPolicy& paths;
+  CallGate& gate;
+  const Machine& machine;
+  Drain& drain;
+  const QueueView& view;
+  const WebhookPolicy& webhooks;
+  StreamPump& transfers;      ///< of files, which keep nobody waiting who follows a job
+  bool models_leave = false;  ///< GetArtifact also sends models, to their owners
+};
+
+/// The public API (proto/dotresize/v1/jobs.proto) on top of the job table; the
+/// scheduler runs the jobs.
+class JobsService final
+    : public v1::Jobs::WithCallbackMethod_WatchJob<
+          v1::Jobs::WithCallbackMethod_WatchJobs<v1::Jobs::WithCallbackMethod_GetLogs<
+              v1::Jobs::WithCallbackMethod_GetArtifact<v1::Jobs::Service>>>> {
+ public:
+  explicit JobsService(const JobsContext& context);
+
+  grpc::Status CreateJob(grpc::ServerContext* context, const v1::CreateJobRequest* request,
+                         v1::Job* response) override;
+  grpc::Status CreateSweep(grpc::ServerContext* context, const v1::CreateSweepRequest* request,
+                           v1::Sweep* response) override;
+  grpc::Status GetSweep(grpc::ServerContext* context, const v1::GetSweepRequest* request,
+                        v1::Sweep* response) override;
+  grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
+                      v1::Job* response) override {
+    return GetJob(origin_of(*context), *request, *response);
+  }
+  grpc::Status ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
+                        v1::ListJobsResponse* response) override {
+    return ListJobs(origin_of(*context), *request, *response);
+  }
+  grpc::ServerWriteReactor<v1::Event>* WatchJob(grpc::CallbackServerContext* context,
+                                                const v1::WatchJobRequest* request) override;
+  grpc::ServerWriteReactor<v1::JobChange>* WatchJobs(grpc::CallbackServerContext* context,
+                                                     const v1::WatchJobsRequest* request) override;
+  grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
+                         v1::Job* response) override {
+    return CancelJob(origin_of(*context), *request, *response);
+  }
+  grpc::Status ResumeJob(grpc::ServerContext* context, const v1::ResumeJobRequest* request,
+                         v1::Job* response) override {
+    return ResumeJob(origin_of(*context), *request, *response);
+  }
+  grpc::Status DeleteJob(grpc::ServerContext* context, const v1::DeleteJobRequest* request,
+                         google::protobuf::Empty*) override {
+    return DeleteJob(origin_of(*context), *request);
+  }
+  grpc::ServerWriteReactor<v1::LogChunk>* GetLogs(grpc::CallbackServerContext* context,
+                                                  const v1::GetLogsRequest* request) override;
+  grpc::Status ListArtifacts(grpc::ServerContext* context, const v1::ListArtifactsRequest* request,
+                             v1::ListArtifactsResponse* response) override;
+  grpc::ServerWriteReactor<v1::ArtifactChunk>* GetArtifact(
+      grpc::CallbackServerContext* context, const v1::GetArtifactRequest* request) override;
+  grpc::Status GetServerInfo(grpc::ServerContext* context, const v1::GetServerInfoRequest*,
+                             v1::ServerInfo* response) override {
+    return GetServerInfo(origin_of(*context), *response);
+  }
+  grpc::Status DrainServer(grpc::ServerContext* context, const v1::DrainServerRequest*,
+                           v1::ServerInfo* response) override {
+    return DrainServer(origin_of(*context), *response);
+  }
+  grpc::Status ResumeServer(grpc::ServerContext* context, const v1::ResumeServerRequest*,
+                            v1::ServerInfo* response) override {
+    return ResumeServer(origin_of(*context), *response);
+  }
+
+  // The same calls from elsewhere than gRPC: the web pages.
+  grpc::Status GetJob(const CallOrigin& origin, const v1::GetJobRequest& request,
+                      v1::Job& response);
+  grpc::Status ListJobs(const CallOrigin& origin, const v1::ListJobsRequest& request,
+                        v1::ListJobsResponse& response);
+  /// ListJobs of the first so many of the queue, in its order, each as GetJob has it.
+  grpc::Status ListQueue(const CallOrigin& origin, int limit, std::vector<v1::Job>& response);
+  grpc::Status CancelJob(const CallOrigin& origin, const v1::CancelJobRequest& request,
+                         v1::Job& response);
+  grpc::Status ResumeJob(const CallOrigin& origin, const v1::ResumeJobRequest& request,
+                         v1::Job& response);
+  grpc::Status DeleteJob(const CallOrigin& origin, const v1::DeleteJobRequest& request);
+  /// GetArtifact of a file that is no model's.
+  grpc::Status ReadArtifact(const CallOrigin& origin, const std::string& id,
+                            const std::string& name, const std::function<void(ArtifactFile)>& take);
+  grpc::Status GetServerInfo(const CallOrigin& origin, v1::ServerInfo& response);
+  grpc::Status DrainServer(const CallOrigin& origin, v1::ServerInfo& response);
+  grpc::Status ResumeServer(const CallOrigin& origin, v1::ServerInfo& response);
+
+ private:
+  struct StreamKind {
+    const char* method;
+    Role least;
+    StreamPump& pump;
+  };
+  /// CallGate::serve() for a stream, which it returns, or one that is refused.
+  template <class Message, class Make>
+  grpc::ServerWriteReactor<Message>* start_stream(const StreamKind& kind,
+                                                  const grpc::CallbackServerContext& context,
+                                                  const std::string& id, const Make& make);
+  /// NOT_FOUND, PERMISSION_DENIED.
+  void require_own_job(const Caller& caller, const std::string& id);
+
+  bool is_missing(const std::string& id);
+
+  /// UNAVAILABLE if /readyz says so for the disk.
+  void require_space() const;
+  /// PERMISSION_DENIED if the job would overwrite what another owner's job has made.
+  void require_own_output(const NewJob& job, const Caller& caller);
+  v1::Job create(const v1::CreateJobRequest& request, const Caller& caller,
+                 const std::string& traceparent);
+  v1::Sweep create_sweep(const v1::CreateSweepRequest& request, const Caller& caller,
+                         const grpc::ServerContext& context);
+  /// The sweep of this job, with its results as far as there are some.
+  v1::Sweep describe_sweep(v1::Job job);
+  /// As the table has it. INVALID_ARGUMENT, NOT_FOUND.
+  v1::Job stored(const std::string& id);
+  /// PERMISSION_DENIED unless the caller may fetch the job's model.
+  void require_model(const Caller& caller, const v1::Job& job) const;
+  JobArtifacts artifacts_of(const v1::Job& job);
+  struct OpenArtifact {
+    JobArtifacts::Entry entry;
+    ArtifactFile file;
+  };
+  OpenArtifact open_artifact(const Caller& caller, const std::string& id, const std::string& name);
+  void list_artifacts(const JobArtifacts& artifacts, const v1::ListArtifactsRequest& request,
+                      v1::ListArtifactsResponse& response);
+  /// As GetJob has it.
+  v1::Job get(const std::string& id);
+  /// Nothing if it is not in the queue any more.
+  std::optional<v1::Job> get_queued(const std::string& id);
+  void cancel(const std::string& id, v1::Job& response);
+  v1::Job resume(const v1::ResumeJobRequest& request);
+  /// Adds to a job what is known of it beside the table.
+  void describe(v1::Job& job);
+  v1::ServerInfo server_info();
+
+  JobStore& store_;
+  const StateDir& state_;
+  Trash& trash_;
+  StreamPump& streams_;
+  const PathPolicy& paths_;
+  CallGate& gate_;
+  const Machine& machine_;
+  Drain& drain_;
+  const QueueView& view_;
+  const WebhookPolicy& webhooks_;
+  StreamPump& transfers_;
+  const bool models_leave_;
+  std::timed_mutex planning_;  ///< of a sweep
+  std::timed_mutex hashing_;   ///< of artifacts
+};
+
+}  // namespace dotresize

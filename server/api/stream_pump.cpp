@@ -1,0 +1,115 @@
+#include "server/api/stream_pump.h"
+
+#include <chrono>
+
+namespace dotresize {
+namespace {
+
+// Logs are files: nobody tells of their growth.
+constexpr std::chrono::milliseconds kLogInterval{250};
+// Many changes in a row are one.
+constexpr std::chrono::milliseconds kLeastInterval{20};
+
+}  // namespace
+
+StreamPump::StreamPump(const ChangeSignal& changes, int max_streams, size_t max_total)
+    : changes_(changes), max_streams_(max_streams), max_total_(max_total) {
+  pump_ = std::thread([this] { pump(); });
+  watcher_ = std::thread([this] { watch_changes(); });
+}
+
+StreamPump::~StreamPump() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  filled_.notify_all();
+  pump_.join();
+  watcher_.join();
+}
+
+void StreamPump::add(const std::shared_ptr<Stream>& stream, const std::string& caller) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (streams_.size() >= max_total_ || callers_[caller] >= max_streams_) {
+      throw try_again(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_STREAMS",
+                      "too many calls of this kind are open on this server; try again later");
+    }
+    ++callers_[caller];
+    streams_[stream.get()] = {stream, caller};
+  }
+  ready(stream.get());
+}
+
+void StreamPump::ready(Stream* stream) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!queued_.insert(stream).second) return;
+    queue_.push_back(stream);
+  }
+  filled_.notify_one();
+}
+
+void StreamPump::remove(Stream* stream) {
+  std::shared_ptr<Stream> last;  // destroyed after the lock is given back
+  const std::lock_guard lock(mutex_);
+  const auto found = streams_.find(stream);
+  if (found == streams_.end()) return;
+  last = found->second.stream;
+  const auto caller = callers_.find(found->second.caller);
+  if (--caller->second == 0) callers_.erase(caller);
+  streams_.erase(found);
+}
+
+int StreamPump::size() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(streams_.size());
+}
+
+void StreamPump::stop() {
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
+}
+
+void StreamPump::check_stopping() const {
+  const std::lock_guard lock(mutex_);
+  if (!stopping_) return;
+  throw try_again(grpc::StatusCode::UNAVAILABLE, "SERVER_STOPPING",
+                  "the server is stopping; its jobs go on, connect again to follow them");
+}
+
+void StreamPump::pump() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    filled_.wait(lock, [this] { return ending_ || !queue_.empty(); });
+    if (ending_) return;
+    Stream* next = queue_.front();
+    queue_.pop_front();
+    queued_.erase(next);
+    const auto found = streams_.find(next);
+    if (found == streams_.end()) continue;  // it is over
+    const std::shared_ptr<Stream> stream = found->second.stream;
+    lock.unlock();
+    stream->advance();
+    lock.lock();
+  }
+}
+
+void StreamPump::watch_changes() {
+  uint64_t version = changes_.version();
+  while (true) {
+    changes_.wait_past(version, kLogInterval);
+    version = changes_.version();
+    {
+      const std::lock_guard lock(mutex_);
+      if (ending_) return;
+      for (const auto& [stream, entry] : streams_) {
+        if (queued_.insert(stream).second) queue_.push_back(stream);
+      }
+    }
+    filled_.notify_one();
+    std::this_thread::sleep_for(kLeastInterval);
+  }
+}
+
+}  // namespace dotresize

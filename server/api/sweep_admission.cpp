@@ -1,0 +1,267 @@
+#include "server/api/sweep_admission.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/human_text.h"
+#include "base/printable.h"
+#include "job/model/companion_files.h"
+#include "job/model/model_config.h"
+#include "job/plan/check_files.h"
+#include "job/spec/job_changes.h"
+#include "job/spec/spec_paths.h"
+#include "job/spec/sweep_message.h"
+#include "job/spec/validate_spec.h"
+#include "job/spec/yaml_file.h"
+#include "job/sweep/results_message.h"
+#include "job/sweep/sweep_run.h"
+#include "server/api/job_admission.h"
+#include "server/api_error.h"
+#include "server/launch/launcher.h"
+#include "server/schedule/sweep_directory.h"
+
+namespace dotresize {
+namespace {
+
+constexpr char kOrigin[] = "sweep";
+// The keys that can be varied and name files.
+constexpr char kTextKey[] = "calibration.text";
+constexpr char kTokensKey[] = "calibration.tokens";
+
+bool is_absolute(const std::string& path) { return std::filesystem::path(path).is_absolute(); }
+
+void for_each_text(const google::protobuf::Value& value,
+                   const std::function<void(const std::string&)>& body) {
+  if (value.has_string_value()) body(value.string_value());
+  for (const auto& element : value.list_value().values()) for_each_text(element, body);
+}
+
+/// A relative path would be one of the server's working directory.
+void require_absolute_paths(v1::JobSpec spec, const v1::SweepSpec& sweep) {
+  std::vector<FieldViolation> violations;
+  const auto check = [&](const std::string& field, const std::string& path) {
+    if (path.empty() || is_absolute(path)) return;
+    violations.push_back({field, in_quotes(path) + " is not an absolute path"});
+  };
+  for (const SpecPath& path : paths_of(spec)) check(path.key, *path.value);
+  for (const v1::SweepSpec::Axis& axis : sweep.axes()) {
+    if (axis.key() != kTextKey && axis.key() != kTokensKey) continue;
+    for (const auto& value : axis.values().values()) {
+      for_each_text(value, [&](const std::string& text) { check("sweep." + axis.key(), text); });
+    }
+  }
+  if (!violations.empty()) throw invalid_argument(std::move(violations));
+}
+
+SweepFile parsed_sweep(const v1::JobSpec& spec, const v1::SweepSpec& sweep) {
+  try {
+    return parse_sweep(sweep_to_json(spec, sweep), kOrigin, "/");
+  } catch (const FileFaults& error) {
+    std::vector<FieldViolation> violations;
+    for (const Fault& fault : error.faults()) {
+      violations.push_back({fault.key.empty() ? kOrigin : fault.key, fault.what});
+    }
+    throw invalid_argument(std::move(violations));
+  } catch (const InputError& error) {
+    throw invalid_argument(error, kOrigin);
+  }
+}
+
+bool names_paths(v1::JobSpec part) {
+  return std::ranges::any_of(paths_of(part),
+                             [](const SpecPath& path) { return !path.value->empty(); });
+}
+
+/// Calls `body` with each value that names paths, and the job with it and no other value.
+template <class Sweep, class Body>
+void for_each_path_value(Sweep& sweep, const Body& body) {
+  for (auto& axis : sweep.axes) {
+    for (auto& value : axis.values) {
+      if (!names_paths(value.spec)) continue;
+      v1::JobSpec with = sweep.base.spec;
+      set_key(axis.key, value.spec, with);
+      body(axis.key, value, with);
+    }
+  }
+}
+
+void check_message(const v1::CreateSweepRequest& request) {
+  const size_t bytes = request.spec().ByteSizeLong() + request.sweep().ByteSizeLong();
+  if (bytes > kMaxSpecBytes) {
+    throw invalid_argument(
+        "sweep", fmt::format("and spec are larger than {} bytes together", kMaxSpecBytes));
+  }
+  std::vector<FieldViolation> unknown = unknown_fields(request.spec());
+  if (!unknown.empty()) throw invalid_argument(std::move(unknown));
+  const auto has_unknown = [](const google::protobuf::Message& message) {
+    return message.GetReflection()->GetUnknownFields(message).field_count() > 0;
+  };
+  if (has_unknown(request.sweep()) || std::ranges::any_of(request.sweep().axes(), has_unknown)) {
+    throw invalid_argument("sweep", "has a field that this server does not know");
+  }
+}
+
+void require_local_launcher(const v1::JobSpec& spec, const Machine& machine) {
+  const v1::Resources::Launcher launcher = chosen_launcher(spec, machine);
+  if (launcher == v1::Resources::local) return;
+  throw invalid_argument("resources.launcher", "a sweep runs on the server's machine, not by " +
+                                                   v1::Resources::Launcher_Name(launcher) +
+                                                   " (--launcher)");
+}
+
+SweepPlan planned(SweepFile file, const Machine& machine, const Confinement& confinement) {
+  set_memory_budget(file.base.spec, machine.capacity.memory);
+  try {
+    require_model_directory(file.base.spec.model().path());
+    require_regular_companions(file.base.spec.model().path());
+    read_model_config(file.base.spec.model().path(), confinement);
+  } catch (const InputError& error) {
+    throw invalid_argument(error, "model.path");
+  }
+  SweepPlan plan;
+  try {
+    plan = plan_sweep(std::move(file));
+  } catch (const InputError& error) {
+    throw invalid_argument(error, "spec");
+  }
+  if (plan.jobs.empty()) {
+    throw invalid_argument("sweep", "no combination makes a job; the first: " +
+                                        printable(plan.refused.front().reason, 1000));
+  }
+  return plan;
+}
+
+int64_t memory_of_a_job(const SweepPlan& plan) {
+  int64_t memory = 1;
+  for (const SweepJob& job : plan.jobs) memory = std::max(memory, job.memory_bytes);
+  return memory;
+}
+
+/// How many jobs run side by side.
+int64_t parallel_jobs(const SweepPlan& plan, const v1::SweepSpec& sweep, const Machine& machine) {
+  const v1::JobSpec& spec = plan.file.base.spec;
+  const int64_t ranks = ranks_of(spec);
+  const int64_t memory = memory_of_a_job(plan);
+  const Amounts& capacity = machine.capacity;
+  const bool gpus =
+      gpus_needed(spec.resources().device(), ranks, capacity) > 0;  // each job would take the same
+  const auto refuse = [](const std::string& what) {
+    throw invalid_argument("sweep.parallel", what);
+  };
+  if (memory > capacity.memory) {
+    throw invalid_argument("resources.memory",
+                           fmt::format("a job takes {}, and this server has {} for jobs (--memory)",
+                                       human_bytes(memory), human_bytes(capacity.memory)));
+  }
+  const int64_t jobs = std::ssize(plan.jobs);
+  if (!sweep.has_parallel()) {
+    if (gpus) return 1;
+    const int64_t cores = jobs_at_once(plan, {.gpus = false});
+    return std::max<int64_t>(
+        1, std::min({jobs, cores, capacity.ranks / ranks, capacity.memory / memory}));
+  }
+  const int64_t asked = sweep.parallel();
+  if (asked == 0) refuse("must be at least 1");
+  if (gpus && asked > 1) refuse("on GPUs the jobs of a sweep run one after the other");
+  if (asked * ranks > capacity.ranks) {
+    refuse(
+        fmt::format("{} jobs with {} each are more than the {} ranks of this server (--max-ranks)",
+                    asked, counted(ranks, "rank"), capacity.ranks));
+  }
+  if (asked > capacity.memory / memory) {
+    refuse(
+        fmt::format("{} jobs with {} each take more than this server has for jobs, {} (--memory)",
+                    asked, human_bytes(memory), human_bytes(capacity.memory)));
+  }
+  return std::min(asked, jobs);
+}
+
+v1::SweepSize size_of(const SweepPlan& plan, int64_t parallel) {
+  v1::SweepSize size;
+  size.set_combinations(static_cast<int32_t>(plan.combinations));
+  size.set_jobs(static_cast<int32_t>(plan.jobs.size()));
+  size.set_refused(static_cast<int32_t>(plan.refused.size()));
+  size.set_parallel(static_cast<int32_t>(parallel));
+  return size;
+}
+
+v1::SweepResults results_of(const SweepPlan& plan) {
+  try {
+    std::vector<SweepRow> rows = rows_of(plan);
+    compare_rows(plan, rows);
+    return results_message(sweep_json(plan, rows));
+  } catch (const InputError& error) {  // a report in the sweep's directory
+    throw invalid_argument(error, "output.path");
+  }
+}
+
+}  // namespace
+
+SweepFile resolve_sweep(const v1::JobSpec& spec, const v1::SweepSpec& sweep,
+                        const PathPolicy& paths) {
+  require_absolute_paths(spec, sweep);
+  SweepFile file = parsed_sweep(spec, sweep);
+  file.base.spec = paths.resolve(file.base.spec);
+  for_each_path_value(
+      file, [&](const std::string& key, SweepAxis::Value& value, const v1::JobSpec& with) {
+        const v1::Calibration resolved = paths.resolve(with).calibration();
+        v1::Calibration& part = *value.spec.mutable_calibration();
+        if (key == kTextKey) {
+          *part.mutable_text() = resolved.text();
+        } else {
+          part.set_tokens(resolved.tokens());
+        }
+      });
+  return file;
+}
+
+std::vector<PathClaim> claims_of(const SweepFile& sweep) {
+  std::vector<PathClaim> claims = claims_of(sweep.base.spec);
+  for_each_path_value(sweep,
+                      [&](const std::string&, const SweepAxis::Value&, const v1::JobSpec& with) {
+                        for (PathClaim& claim : claims_of(with)) {
+                          if (!claim.writes) claims.push_back(std::move(claim));
+                        }
+                      });
+  return claims;
+}
+
+void readmit_sweep(v1::Job& job, const std::string& output, const PathPolicy& paths) {
+  readmit(job.spec(), output, paths);
+  const SweepFile file = resolve_sweep(job.spec(), job.sweep(), paths);
+  check_sweep_directory(output);
+  *job.mutable_spec() = file.base.spec;
+  *job.mutable_sweep() = sweep_spec_of(file);
+}
+
+AdmittedSweep admit_sweep(const v1::CreateSweepRequest& request, const Machine& machine,
+                          const PathPolicy& paths) {
+  check_request(request.request_id(), request.options());
+  check_message(request);
+  const SweepFile file = resolve_sweep(request.spec(), request.sweep(), paths);
+  require_local_launcher(file.base.spec, machine);
+  check_counts(file.base.spec, machine.capacity);
+  const std::string output = file.base.spec.output().path();
+  check_output_name(output);
+  check_sweep_directory(output);
+  const SweepPlan plan = planned(file, machine, paths.confinement());
+  const int64_t parallel = parallel_jobs(plan, request.sweep(), machine);
+  NewJob job;
+  job.spec = request.spec();
+  job.sweep = request.sweep();
+  job.sweep_size = size_of(plan, parallel);
+  job.request_id = request.request_id();
+  job.options = request.options();
+  job.output = output;
+  job.claims = claims_of(file);
+  job.memory = parallel * memory_of_a_job(plan);
+  job.plan = sweep_summary(plan, static_cast<int>(parallel));
+  return {std::move(job), results_of(plan)};
+}
+
+}  // namespace dotresize

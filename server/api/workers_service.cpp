@@ -1,0 +1,84 @@
+#include "server/api/workers_service.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "server/access/access.h"
+#include "server/api_error.h"
+#include "server/launch/attempt.h"
+#include "server/launch/outcome.h"
+#include "server/log_format.h"
+
+namespace dotresize {
+namespace {
+
+constexpr size_t kMaxPhase = 64;
+
+void check_progress(const v1::Progress& progress) {
+  if (progress.phase().size() > kMaxPhase) {
+    throw invalid_argument("progress.phase", "is longer than 64 bytes");
+  }
+  if (!(progress.fraction() >= 0.0 && progress.fraction() <= 1.0)) {
+    throw invalid_argument("progress.fraction", "is not in [0, 1]");
+  }
+  if (!std::isfinite(progress.tokens_per_second()) || !std::isfinite(progress.eta_s())) {
+    throw invalid_argument("progress", "holds a number that is not finite");
+  }
+  if (progress.junctions_done() < 0 || progress.junctions_done() > progress.junctions_total()) {
+    throw invalid_argument("progress.junctions_done", "is not from 0 to junctions_total");
+  }
+}
+
+v1::JobError checked_error(const v1::JobError& given) {
+  v1::JobError error =
+      to_job_error({given.code(), given.rank(), given.host(), given.phase(), given.message()});
+  if (error.code().empty()) throw invalid_argument("error.code", "is required");
+  error.set_signal(given.signal());
+  return error;
+}
+
+}  // namespace
+
+WorkersService::WorkersService(JobStore& store, Heartbeats& heartbeats)
+    : store_(store), heartbeats_(heartbeats) {}
+
+void WorkersService::authenticate(const grpc::ServerContext& context, const std::string& job_id,
+                                  int attempt) {
+  const std::string token = bearer_token(context);
+  if (!token.empty() && matches_token(token, store_.token_sha256(job_id, attempt))) return;
+  throw ApiError(grpc::StatusCode::UNAUTHENTICATED, "BAD_ATTEMPT_TOKEN",
+                 "the call does not carry the token of this attempt");
+}
+
+grpc::Status WorkersService::Heartbeat(grpc::ServerContext* context,
+                                       const v1::HeartbeatRequest* request,
+                                       v1::HeartbeatResponse* response) {
+  return answer("Heartbeat", [&] {
+    const std::string& id = request->job_id();
+    authenticate(*context, id, request->attempt());
+    const bool wanted = store_.is_wanted(id, request->attempt());
+    response->set_stop(!wanted);
+    if (!wanted) return;
+    heartbeats_.beat(id);  // first: what is stored may wait for another program
+    check_progress(request->progress());
+    store_.confirm_running(id, request->attempt());
+    if (heartbeats_.is_worth_storing(id, request->progress())) {
+      store_.record_progress(id, request->attempt(), request->progress());
+    }
+  });
+}
+
+grpc::Status WorkersService::ReportFailure(grpc::ServerContext* context,
+                                           const v1::ReportFailureRequest* request,
+                                           v1::ReportFailureResponse*) {
+  return answer("ReportFailure", [&] {
+    authenticate(*context, request->job_id(), request->attempt());
+    const v1::JobError error = checked_error(request->error());
+    store_.record_failure(request->job_id(), request->attempt(), error);
+    log_job(spdlog::level::warn, request->job_id(), request->attempt(),
+            fmt::format("rank {} reports {}: {}", error.rank(), error.code(), error.message()));
+  });
+}
+
+}  // namespace dotresize

@@ -1,0 +1,118 @@
+#include "server/http/http_connection.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <limits>
+
+#include "base/parse_number.h"
+
+namespace dotresize {
+namespace {
+
+using NameFunction = int (*)(int, sockaddr*, socklen_t*);
+
+void name_of(NameFunction function, socket_t socket, std::string& ip, int& port) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  auto* const plain = reinterpret_cast<sockaddr*>(&address);
+  std::array<char, NI_MAXHOST> host{};
+  std::array<char, NI_MAXSERV> service{};
+  if (function(socket, plain, &length) != 0 ||
+      ::getnameinfo(plain, length, host.data(), host.size(), service.data(), service.size(),
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return;
+  }
+  ip = host.data();
+  port = parse_number<int>(service.data()).value_or(0);
+}
+
+int size_for_tls(size_t size) {
+  return static_cast<int>(std::min<size_t>(size, std::numeric_limits<int>::max()));
+}
+
+}  // namespace
+
+HttpConnection::HttpConnection(socket_t socket, SSL_CTX* context, const Limits& limits)
+    : socket_(socket),
+      tls_(context == nullptr ? nullptr : ::SSL_new(context)),
+      left_(limits.request_bytes),
+      request_end_(Clock::now() + limits.request_time),
+      answer_time_(limits.answer_time) {
+  ::fcntl(socket_, F_SETFL, ::fcntl(socket_, F_GETFL) | O_NONBLOCK);
+  if (tls_ != nullptr) ::SSL_set_fd(tls_, socket_);
+}
+
+HttpConnection::~HttpConnection() {
+  if (tls_ == nullptr) return;
+  ::SSL_shutdown(tls_);
+  ::SSL_free(tls_);
+}
+
+bool HttpConnection::handshake() {
+  if (tls_ == nullptr) return true;
+  return with_tls(request_end_, [this] { return ::SSL_accept(tls_); }) > 0;
+}
+
+bool HttpConnection::wait(short events, Clock::time_point end) const {
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    pollfd polled{socket_, events, 0};
+    const int ready = ::poll(&polled, 1, static_cast<int>(std::max<int64_t>(0, left.count())));
+    if (ready > 0) return true;
+    if (ready == 0 || errno != EINTR) return false;
+  }
+}
+
+template <class Operation>
+ssize_t HttpConnection::with_tls(Clock::time_point end, const Operation& operation) {
+  for (;;) {
+    if (Clock::now() >= end) return -1;
+    ::ERR_clear_error();  // of another connection of this thread
+    const int done = operation();
+    if (done > 0) return done;
+    const int error = ::SSL_get_error(tls_, done);
+    if (error == SSL_ERROR_ZERO_RETURN) return 0;
+    if (error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE) return -1;
+    if (!wait(error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT, end)) return -1;
+  }
+}
+
+ssize_t HttpConnection::read(char* to, size_t size) {
+  size = std::min(size, left_);
+  if (size == 0) return -1;
+  ssize_t got = -1;
+  if (tls_ != nullptr) {
+    got = with_tls(request_end_, [&] { return ::SSL_read(tls_, to, size_for_tls(size)); });
+  } else if (wait(POLLIN, request_end_)) {
+    got = ::recv(socket_, to, size, 0);
+  }
+  if (got > 0) left_ -= static_cast<size_t>(got);
+  return got;
+}
+
+ssize_t HttpConnection::write(const char* from, size_t size) {
+  if (answer_end_ == Clock::time_point()) answer_end_ = Clock::now() + answer_time_;
+  if (tls_ != nullptr) {
+    return with_tls(answer_end_, [&] { return ::SSL_write(tls_, from, size_for_tls(size)); });
+  }
+  if (!wait(POLLOUT, answer_end_)) return -1;
+  return ::send(socket_, from, size, MSG_NOSIGNAL);
+}
+
+void HttpConnection::get_remote_ip_and_port(std::string& ip, int& port) const {
+  name_of(::getpeername, socket_, ip, port);
+}
+
+void HttpConnection::get_local_ip_and_port(std::string& ip, int& port) const {
+  name_of(::getsockname, socket_, ip, port);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,207 @@
+#include "server/http/notifier.h"
+
+#include <fmt/format.h>
+#include <google/protobuf/util/time_util.h>
+#include <httplib.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <ctime>
+#include <memory>
+#include <stop_token>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/printable.h"
+#include "server/log_format.h"
+
+namespace dotresize {
+namespace {
+
+using google::protobuf::util::TimeUtil;
+
+constexpr std::chrono::milliseconds kHookPoll{200};
+constexpr std::chrono::seconds kPauseAfterFault{2};
+constexpr int kHooksAtOnce = 100;
+constexpr std::chrono::seconds kHookConnectLimit{5};
+constexpr std::chrono::seconds kHookLimit{10};
+constexpr std::chrono::milliseconds kGuardPoll{20};
+// Of an origin that does not answer, or takes so long for it.
+constexpr std::chrono::seconds kSilence{30};
+constexpr std::chrono::seconds kSlow{2};
+constexpr std::chrono::seconds kFirstPause{1};
+constexpr std::chrono::seconds kLongestPause{600};
+constexpr int kMostAttempts = 150;  // about a day
+constexpr int kGone = 410;
+
+struct HookAnswer {
+  int status = 0;     ///< of HTTP; 0: there was none
+  std::string error;  ///< empty: the message was taken
+};
+
+/// Ends the call once it has taken too long, or the server stops.
+class CallGuard {
+ public:
+  CallGuard(httplib::ClientImpl& client, std::stop_token stop)
+      : thread_([&client, stop = std::move(stop)](const std::stop_token& over) {
+          const auto end = std::chrono::steady_clock::now() + kHookLimit;
+          while (!over.stop_requested()) {
+            std::this_thread::sleep_for(kGuardPoll);
+            if (stop.stop_requested() || std::chrono::steady_clock::now() > end) client.stop();
+          }
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
+std::unique_ptr<httplib::ClientImpl> client_for(const HttpUrl& url) {
+  const std::string host = host_of(url.endpoint);
+  std::unique_ptr<httplib::ClientImpl> client;
+  if (url.tls) {
+    client = std::make_unique<httplib::SSLClient>(host, url.endpoint.port);
+  } else {
+    client = std::make_unique<httplib::ClientImpl>(host, url.endpoint.port);
+  }
+  client->set_connection_timeout(kHookConnectLimit);
+  client->set_read_timeout(kHookLimit);
+  client->set_write_timeout(kHookLimit);
+  client->set_follow_location(false);
+  return client;
+}
+
+std::string hook_fault(httplib::Error error) {
+  switch (error) {
+    case httplib::Error::Connection:
+    case httplib::Error::ConnectionTimeout:
+      return "it cannot be connected to";
+    case httplib::Error::SSLConnection:
+    case httplib::Error::SSLServerVerification:
+      return "its certificate is of no known authority, or not for its name";
+    default:
+      return "it did not answer: " + httplib::to_string(error);
+  }
+}
+
+HookAnswer send(const HttpUrl& url, const WebhookMessage& message, const std::stop_token& stop) {
+  httplib::Request request;
+  request.method = "POST";
+  request.path = (url.path.empty() ? "/" : url.path) + (url.query.empty() ? "" : "?" + url.query);
+  request.body = message.body;
+  request.headers = {{"Content-Type", "application/json"},
+                     {"User-Agent", "dotresize-server"},
+                     {"webhook-id", message.id},
+                     {"webhook-timestamp", std::to_string(message.time_s)},
+                     {"webhook-signature", message.signature}};
+  // What it says is nothing to keep.
+  request.content_receiver = [](const char*, size_t, uint64_t, uint64_t) { return true; };
+  const auto client = client_for(url);
+  const CallGuard guard(*client, stop);
+  const httplib::Result result = client->send(request);
+  if (!result) return {0, hook_fault(result.error())};
+  const int status = result->status;
+  if (status >= 200 && status < 300) return {status, ""};
+  return {status, fmt::format("it answered with {}{}", status,
+                              status / 100 == 3 ? "; redirects are not followed" : "")};
+}
+
+std::chrono::seconds hook_pause(int attempts) {
+  const int doublings = std::min(attempts - 1, 20);
+  return std::min(kFirstPause * (1 << doublings), kLongestPause);
+}
+
+/// What is known after one more attempt.
+v1::Notification after(v1::Notification notification, const HookAnswer& answer) {
+  const auto now = TimeUtil::GetCurrentTime();
+  notification.set_attempts(notification.attempts() + 1);
+  *notification.mutable_last_attempt_time() = now;
+  notification.set_last_status(answer.status);
+  notification.set_last_error(printable(answer.error));
+  notification.clear_next_attempt_time();
+  if (answer.error.empty()) {
+    notification.set_state(v1::Notification::DELIVERED);
+  } else if (answer.status == kGone || notification.attempts() >= kMostAttempts) {
+    notification.set_state(v1::Notification::GIVEN_UP);
+  } else {
+    *notification.mutable_next_attempt_time() =
+        now + TimeUtil::SecondsToDuration(hook_pause(notification.attempts()).count());
+  }
+  return notification;
+}
+
+void log_attempt(const v1::Job& job, const HttpUrl& url, const v1::Notification& now) {
+  const bool delivered = now.state() == v1::Notification::DELIVERED;
+  const bool last = now.state() != v1::Notification::PENDING;
+  // Without path and query: they may be nobody else's business.
+  log_job(delivered ? spdlog::level::info : spdlog::level::warn, job,
+          delivered ? fmt::format("{} was told of its end", url.origin())
+                    : fmt::format("{} was not told of its end{}: {}", url.origin(),
+                                  last ? ", for good" : "", now.last_error()));
+}
+
+}  // namespace
+
+Notifier::Notifier(JobStore& store, const WebhookPolicy& policy, std::filesystem::path secret)
+    : store_(store),
+      policy_(policy),
+      secret_(std::move(secret)),
+      thread_([this](const std::stop_token& stop) { loop(stop); }) {}
+
+Notifier::~Notifier() = default;
+
+void Notifier::loop(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    const uint64_t version = store_.changes().version();
+    try {
+      tell_all(stop);
+    } catch (const std::exception& error) {
+      spdlog::error("webhooks: {}", error.what());
+      std::this_thread::sleep_for(kPauseAfterFault);
+    }
+    store_.changes().wait_past(version, kHookPoll);
+  }
+}
+
+void Notifier::tell_all(const std::stop_token& stop) {
+  std::erase_if(silent_until_, [](const auto& entry) { return entry.second < Clock::now(); });
+  for (const std::string& id : store_.due_notifications(kHooksAtOnce)) {
+    if (stop.stop_requested()) return;
+    const std::optional<v1::Job> job = store_.find(id);
+    if (job && job->notification().state() == v1::Notification::PENDING) {
+      tell(*job, stop);
+    } else {
+      store_.put_off_notification(id, kSilence);
+    }
+  }
+}
+
+void Notifier::tell(const v1::Job& job, const std::stop_token& stop) {
+  v1::Notification now = job.notification();
+  const std::optional<HttpUrl> url = parse_http_url(job.options().notify().webhook());
+  if (!url || !policy_.allows(*url)) {
+    now.set_state(v1::Notification::GIVEN_UP);
+    now.set_last_error("this server does not allow it any more");
+    now.clear_next_attempt_time();
+    return store_.record_notification(job.id(), now);
+  }
+  const std::string origin = url->origin();
+  if (silent_until_.contains(origin)) return store_.put_off_notification(job.id(), kSilence);
+  const Clock::time_point begin = Clock::now();
+  HookAnswer answer;
+  try {
+    const std::string key = read_webhook_key(secret_);
+    answer = send(*url, webhook_message(job, std::time(nullptr), key), stop);
+  } catch (const InputError& error) {
+    spdlog::error("webhooks: {}", error.what());
+    answer.error = "the server's key cannot be read";
+  }
+  if (stop.stop_requested() && !answer.error.empty()) return;  // the next server tries again
+  if (answer.status == 0 || Clock::now() - begin > kSlow) {
+    silent_until_[origin] = Clock::now() + kSilence;
+  }
+  now = after(now, answer);
+  store_.record_notification(job.id(), now);
+  log_attempt(job, *url, now);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,120 @@
+#include "server/launch/attempt.h"
+
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+#include <spdlog/spdlog.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "base/checked_json.h"
+#include "base/child_process.h"
+#include "base/environment.h"
+#include "base/printable.h"
+#include "server/launch/process_table.h"
+#include "server/store/files.h"
+
+namespace dotresize {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr char kSupervisorFile[] = "supervisor.json";
+constexpr char kExitFile[] = "exit.json";
+constexpr size_t kMaxRecordBytes = size_t{64} * 1024;
+
+template <class Record, class Convert>
+std::optional<Record> read_record(const fs::path& path, Convert&& convert) {
+  const std::optional<std::string> text = read_file_start(path, kMaxRecordBytes);
+  if (!text) return std::nullopt;
+  try {
+    return convert(json::parse(*text));
+  } catch (const json::exception& error) {
+    spdlog::error("{} is damaged: {}", path.string(), json_fault(error));
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::string token_hash(const std::string& secret) {
+  std::string hash(SHA256_DIGEST_LENGTH, '\0');
+  SHA256(reinterpret_cast<const unsigned char*>(secret.data()), secret.size(),
+         reinterpret_cast<unsigned char*>(hash.data()));
+  return hash;
+}
+
+AttemptToken make_attempt_token() {
+  AttemptToken token;
+  token.secret = hex_digits(random_bytes(32));
+  token.sha256 = token_hash(token.secret);
+  return token;
+}
+
+bool matches_token(const std::string& secret, const std::string& sha256) {
+  const std::string hash = token_hash(secret);
+  return sha256.size() == hash.size() &&
+         CRYPTO_memcmp(hash.data(), sha256.data(), hash.size()) == 0;
+}
+
+void write_supervisor_record(const fs::path& dir, const SupervisorRecord& record) {
+  const json content = {
+      {"pid", record.pid}, {"start_time", record.start_time}, {"log_offset", record.log_offset}};
+  write_private_file(dir / kSupervisorFile, content.dump() + "\n");
+}
+
+void write_exit_record(const fs::path& dir, const ExitRecord& record) {
+  const json content = {{"exit_code", record.exit_code}, {"signal", record.signal}};
+  write_private_file(dir / kExitFile, content.dump() + "\n");
+}
+
+std::optional<SupervisorRecord> read_supervisor_record(const fs::path& dir) {
+  return read_record<SupervisorRecord>(dir / kSupervisorFile, [](const json& content) {
+    return SupervisorRecord{content.at("pid").get<pid_t>(),
+                            content.at("start_time").get<uint64_t>(),
+                            content.at("log_offset").get<int64_t>()};
+  });
+}
+
+std::optional<ExitRecord> read_exit_record(const fs::path& dir) {
+  return read_record<ExitRecord>(dir / kExitFile, [](const json& content) {
+    return ExitRecord{content.at("exit_code").get<int>(), content.at("signal").get<int>()};
+  });
+}
+
+pid_t start_attempt(const AttemptCommand& attempt) {
+  fs::create_directory(attempt.dir);
+  const UniqueFd lock = try_lock_file(attempt.dir / "lock");
+  if (!lock) throw std::runtime_error(attempt.dir.string() + " is locked already");
+  std::vector<std::string> arguments = {"dotresize-server",
+                                        "supervise",
+                                        "--dir",
+                                        attempt.dir.string(),
+                                        "--umask",
+                                        std::to_string(attempt.umask),
+                                        "--"};
+  arguments.insert(arguments.end(), attempt.command.begin(), attempt.command.end());
+  ChildProcess supervisor;
+  supervisor.give_descriptor(lock.get(), kLockDescriptor);
+  supervisor.change_directory(attempt.dir);
+  return supervisor.run(attempt.supervisor.string(), arguments, &attempt.environment);
+}
+
+AttemptStatus check_attempt(const fs::path& dir) {
+  if (!fs::exists(dir)) return {Liveness::kVanished, {}, false};
+  if (!try_lock_file(dir / "lock")) return {Liveness::kAlive, {}};
+  const std::optional<ExitRecord> exit = read_exit_record(dir);
+  if (!exit) return {Liveness::kVanished, {}, fs::exists(dir / kSupervisorFile)};
+  return {Liveness::kExited, *exit};
+}
+
+bool stop_attempt(const fs::path& dir) {
+  const std::optional<SupervisorRecord> supervisor = read_supervisor_record(dir);
+  // One that somebody has stopped would never take the signal.
+  return supervisor && signal_process(supervisor->pid, supervisor->start_time, SIGTERM) &&
+         signal_process(supervisor->pid, supervisor->start_time, SIGCONT);
+}
+
+}  // namespace dotresize

@@ -1,0 +1,201 @@
+#include "server/launch/outcome.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/printable.h"
+#include "base/program.h"
+
+namespace dotresize {
+namespace {
+
+constexpr size_t kMaxLine = 1000;
+constexpr size_t kMaxHost = 255;  // as in the format below
+
+std::vector<std::string> lines_from_the_end(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) {
+    if (!line.empty()) lines.insert(lines.begin(), printable(line, kMaxLine));
+  }
+  return lines;
+}
+
+std::string signal_name(int signal) {
+  const char* description = ::sigdescr_np(signal);
+  return std::to_string(signal) +
+         (description == nullptr ? "" : " (" + std::string(description) + ")");
+}
+
+v1::JobError killed(int rank, const std::string& host, int signal, const std::string& phase) {
+  v1::JobError error =
+      to_job_error({kRankKilled, rank, host, phase,
+                    "rank " + std::to_string(rank) + " on " + host + " was killed by signal " +
+                        signal_name(signal) + (phase.empty() ? "" : " during " + phase)});
+  error.set_signal(signal);
+  return error;
+}
+
+/// mpirun: "... process rank 3 with PID 71 on node HOST exited on signal 9 (Killed)."
+std::optional<v1::JobError> killed_rank(const std::vector<std::string>& lines,
+                                        const std::string& phase) {
+  for (const std::string& line : lines) {
+    const size_t begin = line.find("process rank ");
+    if (begin == std::string::npos) continue;
+    int rank = 0;
+    int signal = 0;
+    char host[kMaxHost + 1];
+    if (std::sscanf(line.c_str() + begin,
+                    "process rank %7d with PID %*[0-9] on node %255s exited on signal %3d", &rank,
+                    host, &signal) != 3) {
+      continue;
+    }
+    return killed(rank, host, signal, phase);
+  }
+  return std::nullopt;
+}
+
+/// srun: "srun: error: HOST: task 1: Killed", then what it does to the others: "HOST: tasks 0,2-3:
+/// Terminated". If a rank has told of a failure before, MPI_Abort is why it does so.
+std::optional<v1::JobError> killed_task(const std::vector<std::string>& lines,
+                                        const std::string& phase) {
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    if (parse_failure_line(*line)) return std::nullopt;
+    int rank = 0;
+    int end = 0;
+    char host[kMaxHost + 1];
+    std::sscanf(line->c_str(), "srun: error: %255[^ :]: task %7d: %n", host, &rank, &end);
+    if (end == 0) {
+      std::sscanf(line->c_str(), "srun: error: %255[^ :]: tasks %7d%*[-,0-9]: %n", host, &rank,
+                  &end);
+    }
+    if (end == 0) continue;
+    const std::string_view what = std::string_view(*line).substr(static_cast<size_t>(end));
+    for (int signal = 1; signal < SIGRTMIN; ++signal) {
+      const char* description = ::sigdescr_np(signal);
+      if (description != nullptr && what.starts_with(description)) {
+        return killed(rank, host, signal, phase);
+      }
+    }
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::optional<Failure> failure_in(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) {
+    if (auto failure = parse_failure_line(line)) return failure;
+  }
+  return std::nullopt;
+}
+
+/// The last line that says "error", else the last one that says anything.
+std::string last_error_line(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) {
+    if (line.find("error") != std::string::npos) return line;
+  }
+  for (const std::string& line : lines) {
+    if (line.find_first_not_of("-=* ") != std::string::npos) return line;
+  }
+  return "";
+}
+
+std::optional<v1::JobError> killed_only_rank(const FailureEvidence& evidence) {
+  if (!evidence.alone || evidence.exit.signal == 0) return std::nullopt;
+  return killed(0, host_name(), evidence.exit.signal, evidence.phase);
+}
+
+std::string how_it_ended(const FailureEvidence& evidence) {
+  const ExitRecord& exit = evidence.exit;
+  const std::string command = evidence.sweep   ? "the sweep"
+                              : evidence.alone ? "the worker"
+                                               : evidence.starter;
+  if (exit.signal != 0) return command + " was killed by signal " + signal_name(exit.signal);
+  if (exit.exit_code == kExitCancelled) {
+    return "the job was stopped by a signal that dotresize-server did not send";
+  }
+  return command + " ended with exit code " + std::to_string(exit.exit_code);
+}
+
+std::optional<v1::JobError> killed_sweep(const FailureEvidence& evidence) {
+  if (!evidence.sweep || evidence.exit.signal == 0) return std::nullopt;
+  v1::JobError error =
+      to_job_error({kRankKilled, -1, host_name(), evidence.phase, how_it_ended(evidence)});
+  error.set_signal(evidence.exit.signal);
+  return error;
+}
+
+/// The signal that has ended mpirun, with its ranks, or a rank: if that one was not known to MPI
+/// yet, it may be in mpirun's exit code alone. 0: none.
+int signal_of(const FailureEvidence& evidence, const std::vector<std::string>& lines) {
+  const ExitRecord& exit = evidence.exit;
+  if (exit.signal != 0 || evidence.alone || evidence.starter != "mpirun") return exit.signal;
+  const bool has_exit_code = std::ranges::any_of(
+      lines, [](const std::string& line) { return line.find("Exit code:") != std::string::npos; });
+  const int signal = exit.exit_code - 128;
+  return has_exit_code || signal <= 0 || signal >= SIGRTMIN ? 0 : signal;
+}
+
+}  // namespace
+
+Remedy remedy_for(const v1::JobError& error) {
+  if (error.code() == kLaunchFailed) return Remedy::kHoldQueue;
+  if (error.code() == kLost) return Remedy::kAgain;
+  if (error.signal() == SIGILL) return Remedy::kHoldQueue;  // built for another processor
+  // Other signals are a rank's own fault.
+  const bool from_outside = error.signal() == SIGKILL || error.signal() == SIGTERM;
+  return error.code() == kRankKilled && from_outside ? Remedy::kAgain : Remedy::kNone;
+}
+
+v1::JobError to_job_error(const Failure& failure) {
+  const Failure clean = printable(failure);
+  v1::JobError error;
+  error.set_code(clean.code);
+  error.set_message(clean.message);
+  error.set_rank(clean.rank);
+  error.set_host(clean.host);
+  error.set_phase(clean.phase);
+  return error;
+}
+
+bool ended_without_a_word(const FailureEvidence& evidence) {
+  const int code = evidence.exit.exit_code;
+  const bool told = evidence.reported || failure_in(lines_from_the_end(evidence.log_tail));
+  return !told && !evidence.sweep && code != kExitOk && code != kExitCancelled &&
+         code != kExitBadData && evidence.exit.signal != SIGKILL && evidence.exit.signal != SIGTERM;
+}
+
+v1::JobError explain_failure(const FailureEvidence& evidence) {
+  const std::vector<std::string> lines = lines_from_the_end(evidence.log_tail);
+  if (const auto sweep = killed_sweep(evidence)) return *sweep;
+  if (const auto only = killed_only_rank(evidence)) return *only;
+  std::optional<v1::JobError> killed = killed_rank(lines, evidence.phase);
+  if (!killed) killed = killed_task(lines, evidence.phase);
+  // Other ranks may have reported that their peer is gone; only its own report says more.
+  const bool own_report =
+      killed && evidence.reported && evidence.reported->rank() == killed->rank();
+  if (killed && !own_report) return *killed;
+  if (evidence.reported) return *evidence.reported;
+  const std::string code = failure_code(evidence.exit.exit_code);
+  if (std::optional<Failure> failure = failure_in(lines)) {
+    failure->code = code;
+    return to_job_error(*failure);
+  }
+  const std::string last_line = last_error_line(lines);
+  v1::JobError error =
+      to_job_error({code, -1, "", evidence.phase,
+                    how_it_ended(evidence) + (last_line.empty() ? "" : ": " + last_line)});
+  if (const int signal = signal_of(evidence, lines)) {
+    error.set_code(kRankKilled);
+    error.set_signal(signal);
+  }
+  return error;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,187 @@
+#include "server/launch/supervisor.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/child_process.h"
+#include "base/parse_number.h"
+#include "base/program.h"
+#include "server/launch/attempt.h"
+#include "server/launch/process_table.h"
+#include "server/store/capped_log.h"
+#include "server/store/files.h"
+
+namespace dotresize {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kStopGrace{10};
+constexpr std::chrono::seconds kDrainGrace{2};
+
+sigset_t watched_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  return signals;
+}
+
+class Supervisor {
+ public:
+  Supervisor(fs::path dir, mode_t umask, char** command)
+      : dir_(std::move(dir)), umask_(umask), command_(command) {}
+
+  int run() {
+    detach();
+    const UniqueFd file = open_log();
+    const int64_t log_offset = size_of(file);
+    CappedLog log(UniqueFd(::dup(file.get())), kMaxLogBytes);
+    redirect_output(log.pipe());
+    write_supervisor_record(dir_, {::getpid(), process_start_time(::getpid()).value(), log_offset});
+    start_command();
+    log.start();
+    while (reap()) {
+      wait_for_signal();
+      if (deadline_ && Clock::now() >= *deadline_) kill_descendants();
+    }
+    redirect_output(file.get());  // the last copies of the pipe
+    log.finish();
+    write_exit_record(dir_, exit_);
+    return kExitOk;
+  }
+
+ private:
+  /// Leaves the server's session and closes its descriptors; orphans of the command become children
+  /// of this process.
+  static void detach() {
+    ::setsid();
+    if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) throw_errno("PR_SET_CHILD_SUBREAPER");
+    if (::fcntl(kLockDescriptor, F_SETFD, FD_CLOEXEC) != 0) throw_errno("descriptor 3, the lock");
+    ::close_range(kLockDescriptor + 1, ~0U, 0);
+    const sigset_t signals = watched_signals();
+    ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+  }
+
+  UniqueFd open_log() const {
+    const fs::path log = dir_.parent_path() / "log";
+    UniqueFd fd(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+    if (!fd) throw_errno("cannot open " + log.string());
+    return fd;
+  }
+
+  static int64_t size_of(const UniqueFd& file) {
+    struct stat status = {};
+    if (::fstat(file.get(), &status) != 0) throw_errno("cannot read the log's size");
+    return status.st_size;
+  }
+
+  static void redirect_output(int fd) {
+    if (::dup2(fd, STDOUT_FILENO) < 0 || ::dup2(fd, STDERR_FILENO) < 0) {
+      throw_errno("cannot redirect to the log");
+    }
+  }
+
+  void start_command() {
+    const pid_t self = ::getpid();
+    main_ = ::fork();
+    if (main_ < 0) throw_errno("fork");
+    if (main_ == 0) become_command(self);
+  }
+
+  /// In the child. Exit code 127 with a line in the log if the command cannot be run.
+  [[noreturn]] void become_command(pid_t supervisor) const {
+    const sigset_t signals = watched_signals();
+    ::sigprocmask(SIG_UNBLOCK, &signals, nullptr);
+    // Nothing may run on unwatched, also when the supervisor is killed.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != supervisor) ::_exit(kExitCannotExecute);
+    ::umask(umask_);
+    ::execvp(command_[0], command_);
+    std::cerr << "dotresize-server: error: cannot run " << command_[0] << ": "
+              << std::strerror(errno) << std::endl;
+    ::_exit(kExitCannotExecute);
+  }
+
+  /// False when there is no child left.
+  bool reap() {
+    while (true) {
+      int status = 0;
+      const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+      if (pid == 0) return true;
+      if (pid < 0 && errno == EINTR) continue;
+      if (pid < 0) return false;
+      if (pid == main_) command_ended(status);
+    }
+  }
+
+  void command_ended(int status) {
+    main_ = -1;
+    if (WIFEXITED(status)) exit_.exit_code = WEXITSTATUS(status);
+    if (WIFSIGNALED(status)) exit_.signal = WTERMSIG(status);
+    end_within(kDrainGrace);
+  }
+
+  void wait_for_signal() {
+    constexpr timespec kPollWhileEnding{0, 100'000'000};
+    constexpr timespec kPollElse{60, 0};
+    const sigset_t signals = watched_signals();
+    const int signal =
+        ::sigtimedwait(&signals, nullptr, deadline_ ? &kPollWhileEnding : &kPollElse);
+    if (signal != SIGTERM && signal != SIGINT) return;
+    if (main_ > 0) ::kill(main_, SIGTERM);
+    end_within(kStopGrace);
+  }
+
+  void end_within(std::chrono::seconds grace) {
+    const Clock::time_point end = Clock::now() + grace;
+    deadline_ = std::min(deadline_.value_or(end), end);
+  }
+
+  static void kill_descendants() {
+    for (const pid_t pid : descendants_of(::getpid())) ::kill(pid, SIGKILL);
+  }
+
+  fs::path dir_;
+  mode_t umask_;  ///< of the command
+  char** command_;
+  pid_t main_ = -1;
+  ExitRecord exit_;
+  std::optional<Clock::time_point> deadline_;
+};
+
+}  // namespace
+
+int supervise(int argc, char** argv) {
+  const bool well_formed =
+      argc >= 8 && std::string_view(argv[2]) == "--dir" && fs::path(argv[3]).is_absolute() &&
+      std::string_view(argv[4]) == "--umask" && std::string_view(argv[6]) == "--";
+  const auto umask = well_formed ? parse_number<mode_t>(argv[5]) : std::nullopt;
+  if (!umask) {
+    std::cerr << "dotresize-server supervise is started by dotresize-server alone\n";
+    return kExitUsage;
+  }
+  try {
+    return Supervisor(argv[3], *umask, argv + 7).run();
+  } catch (const std::exception& error) {
+    std::cerr << "dotresize-server supervise: " << error.what() << '\n';
+    return kExitJobFailed;
+  }
+}
+
+}  // namespace dotresize

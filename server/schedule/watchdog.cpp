@@ -1,0 +1,76 @@
+#include "server/schedule/watchdog.h"
+
+#include <grpcpp/grpcpp.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <utility>
+
+#include "base/program.h"
+#include "dotresize/v1/workers.grpc.pb.h"
+
+namespace dotresize {
+namespace {
+
+constexpr std::chrono::seconds kInterval{3};
+constexpr std::chrono::seconds kAnswerTimeout{10};
+constexpr int kMaxFailures = 3;  // one may be a machine that was asleep
+
+}  // namespace
+
+Watchdog::Watchdog(std::string target, std::function<std::string()> fault,
+                   std::function<void(bool)> report)
+    : target_(std::move(target)), fault_(std::move(fault)), report_(std::move(report)) {
+  report_(true);
+  thread_ = std::thread([this] { loop(); });
+}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  stopped_.notify_one();
+  thread_.join();
+}
+
+void Watchdog::loop() {
+  int failures = 0;
+  std::string known_fault;
+  std::unique_lock lock(mutex_);
+  while (!stopped_.wait_for(lock, kInterval, [this] { return stopping_; })) {
+    lock.unlock();
+    const std::string fault = fault_();
+    if (fault.empty() != known_fault.empty()) {
+      report_(fault.empty());
+      if (fault.empty()) {
+        spdlog::info("serving again");
+      } else {
+        spdlog::error("not serving: {}", fault);
+      }
+    }
+    known_fault = fault;
+    failures = server_answers() ? 0 : failures + 1;
+    if (failures == kMaxFailures) {
+      spdlog::critical("the server does not answer at {}; ending, its jobs go on", target_);
+      ::_exit(kExitUnavailable);
+    }
+    lock.lock();
+  }
+}
+
+bool Watchdog::server_answers() const {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own each time
+  const auto stub = v1::Workers::NewStub(
+      grpc::CreateCustomChannel(target_, grpc::InsecureChannelCredentials(), arguments));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + kAnswerTimeout);
+  v1::HeartbeatResponse response;
+  // Without a token: being refused is an answer.
+  const grpc::Status status = stub->Heartbeat(&context, v1::HeartbeatRequest(), &response);
+  return status.error_code() == grpc::StatusCode::UNAUTHENTICATED;
+}
+
+}  // namespace dotresize

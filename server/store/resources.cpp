@@ -1,0 +1,150 @@
+#include "server/store/resources.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+#include <stdexcept>
+
+#include "base/environment.h"
+#include "base/errors.h"
+#include "base/human_text.h"
+#include "base/parse_number.h"
+
+namespace dotresize {
+namespace {
+
+int64_t count_device_files() {
+  constexpr std::string_view kPrefix = "nvidia";
+  int64_t count = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev", error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kPrefix) && parse_number<uint32_t>(name.substr(kPrefix.size()))) ++count;
+  }
+  return count;
+}
+
+std::vector<std::string> numbers_up_to(int64_t count) {
+  std::vector<std::string> numbers;
+  for (int64_t i = 0; i < count; ++i) numbers.push_back(std::to_string(i));
+  return numbers;
+}
+
+}  // namespace
+
+Amounts operator+(const Amounts& a, const Amounts& b) {
+  return {a.ranks + b.ranks, a.gpus + b.gpus, a.memory + b.memory};
+}
+
+Amounts operator-(const Amounts& a, const Amounts& b) {
+  const auto rest = [](int64_t x, int64_t y) { return std::max<int64_t>(x - y, 0); };
+  return {rest(a.ranks, b.ranks), rest(a.gpus, b.gpus), rest(a.memory, b.memory)};
+}
+
+bool fits(const Amounts& need, const Amounts& free) {
+  return need.ranks <= free.ranks && need.gpus <= free.gpus && need.memory <= free.memory;
+}
+
+std::optional<double> seconds_until_free(const Amounts& need, Amounts free,
+                                         std::vector<Release> releases) {
+  std::ranges::sort(releases, {}, &Release::seconds);
+  double seconds = 0.0;
+  for (auto next = releases.begin(); !fits(need, free); ++next) {
+    if (next == releases.end()) return std::nullopt;
+    free = free + next->amounts;
+    seconds = next->seconds;
+  }
+  return seconds;
+}
+
+std::string shortage(const Amounts& need, const Amounts& free, const std::string& where) {
+  std::vector<std::string> parts;
+  const auto compare = [&](int64_t needed, int64_t available, const char* unit) {
+    if (needed <= available) return;
+    parts.push_back(fmt::format("{} {} ({} {})", needed, unit, available, where));
+  };
+  compare(need.ranks, free.ranks, "ranks");
+  compare(need.gpus, free.gpus, "GPUs");
+  if (need.memory > free.memory) {
+    parts.push_back(fmt::format("{} of memory ({} {})", human_bytes(need.memory),
+                                human_bytes(free.memory), where));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+v1::ResourceAmounts to_message(const Amounts& resources) {
+  v1::ResourceAmounts message;
+  message.set_ranks(static_cast<int32_t>(resources.ranks));
+  message.set_gpus(static_cast<int32_t>(resources.gpus));
+  message.set_memory_bytes(resources.memory);
+  return message;
+}
+
+std::vector<std::string> find_gpus(int count) {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible == nullptr) return numbers_up_to(count < 0 ? count_device_files() : count);
+  std::vector<std::string> listed = split_gpus(visible);
+  if (count < 0) return listed;
+  // An empty list means: none are shown to this process, but jobs may have them.
+  if (listed.empty()) return numbers_up_to(count);
+  if (static_cast<size_t>(count) > listed.size()) {
+    throw InputError("--gpus", std::to_string(count) + " is more than CUDA_VISIBLE_DEVICES lists");
+  }
+  listed.resize(static_cast<size_t>(count));
+  return listed;
+}
+
+std::vector<std::string> split_gpus(const std::string& list) {
+  std::vector<std::string> gpus;
+  std::istringstream stream(list);
+  for (std::string gpu; std::getline(stream, gpu, ',');) gpus.push_back(gpu);
+  return gpus;
+}
+
+std::string join_gpus(const std::vector<std::string>& gpus) {
+  return fmt::format("{}", fmt::join(gpus, ","));
+}
+
+int ranks_of(const v1::JobSpec& spec) {
+  return spec.resources().has_ranks() ? static_cast<int>(spec.resources().ranks()) : 1;
+}
+
+int ranks_at_once(const v1::Job& job) {
+  return ranks_of(job.spec()) * (job.has_sweep() ? job.sweep_size().parallel() : 1);
+}
+
+bool Machine::offers(v1::Resources::Launcher launcher) const {
+  return std::ranges::find(launchers, launcher) != launchers.end();
+}
+
+int64_t gpus_needed(v1::Resources::Device device, int64_t ranks, const Amounts& capacity) {
+  if (device == v1::Resources::cpu) return 0;
+  return device == v1::Resources::cuda || ranks <= capacity.gpus ? ranks : 0;
+}
+
+Amounts amounts_of(const v1::Job& launched) {
+  if (launched.launcher() != v1::Resources::local || launched.pushing()) return {};
+  return {ranks_at_once(launched), std::ssize(split_gpus(launched.gpus())),
+          launched.memory_bytes()};
+}
+
+Leases::Leases(const Machine& machine, const std::vector<v1::Job>& launched)
+    : machine_(machine), free_gpus_(machine.gpus) {
+  for (const v1::Job& job : launched) {
+    if (job.launcher() != v1::Resources::local || job.pushing()) continue;
+    used_ = used_ + amounts_of(job);
+    for (const std::string& gpu : split_gpus(job.gpus())) std::erase(free_gpus_, gpu);
+  }
+}
+
+std::vector<std::string> Leases::take(const Amounts& need) {
+  const auto end = free_gpus_.begin() + need.gpus;
+  std::vector<std::string> taken(free_gpus_.begin(), end);
+  free_gpus_.erase(free_gpus_.begin(), end);
+  used_ = used_ + need;
+  return taken;
+}
+
+}  // namespace dotresize

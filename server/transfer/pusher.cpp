@@ -1,0 +1,59 @@
+#include "server/transfer/pusher.h"
+
+#include <utility>
+
+namespace dotresize {
+namespace {
+
+constexpr size_t kMostPushes = 4;  // at a time
+
+}  // namespace
+
+Pusher::~Pusher() {
+  for (auto& [id, push] : pushes_) push.transfer->request_stop();
+}
+
+PushStatus Pusher::poll(const v1::Job& job) {
+  if (!pushes_.contains(job.id())) {
+    if (pushes_.size() >= kMostPushes) return {};
+    begin(job);
+  }
+  return status_of(job.id());
+}
+
+PushStatus Pusher::stop(const std::string& id) {
+  const auto push = pushes_.find(id);
+  if (push == pushes_.end()) {
+    return {true, "", TransferError(TransferError::kCancelled, "not begun"), std::nullopt};
+  }
+  push->second.transfer->request_stop();
+  return status_of(id);
+}
+
+void Pusher::begin(const v1::Job& job) {
+  const v1::Output& output = job.spec().output();
+  std::vector<std::string> command =
+      push_command(cache_.output_for(output.path()), output.path(), output.overwrite());
+  Push& push = pushes_[job.id()];
+  push.transfer = std::make_unique<BackgroundTransfer>(
+      kPushPhase, [&push, command = std::move(command)](const BackgroundTransfer::Run& run) {
+        push.revision = run(command).revision;
+      });
+}
+
+PushStatus Pusher::status_of(const std::string& id) {
+  const auto push = pushes_.find(id);
+  BackgroundTransfer& transfer = *push->second.transfer;
+  PushStatus status;
+  status.ended = transfer.has_ended();
+  if (status.ended) {
+    status.error = transfer.error();
+    status.revision = push->second.revision;
+    pushes_.erase(push);
+  } else {
+    status.news = transfer.news();
+  }
+  return status;
+}
+
+}  // namespace dotresize

@@ -1,0 +1,214 @@
+#include "server/transfer/stager.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "base/failure.h"
+#include "base/output_owner.h"
+#include "job/spec/job_state.h"
+#include "job/spec/remote_url.h"
+#include "server/api/job_admission.h"
+#include "server/api_error.h"
+#include "server/launch/outcome.h"
+#include "server/log_format.h"
+#include "server/schedule/job_output.h"
+
+namespace dotresize {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::chrono::milliseconds kStagePoll{200};
+constexpr std::chrono::seconds kPauseAfterFault{2};
+constexpr std::chrono::seconds kFirstRetryPause{5};
+constexpr int kMostFetches = 6;      // of one job, if the network is at fault
+constexpr size_t kStagedAtOnce = 4;  // jobs
+constexpr int kFetchWindow = 100;    // jobs that are looked at, from the head of the queue on
+
+/// The URL that is fetched for this input: a job that was resumed reads the commit that it read
+/// before.
+std::string pinned_url(const v1::Job& job, const std::string& url) {
+  if (!is_on_hub(url)) return url;
+  for (const v1::FetchedFile& file : job.fetched()) {
+    if (file.url() == url) return at_revision(url, file.revision());
+  }
+  return url;
+}
+
+}  // namespace
+
+Stager::Stager(JobStore& store, const PathPolicy& paths, const Machine& machine, Trash& trash)
+    : store_(store),
+      paths_(paths),
+      machine_(machine),
+      trash_(trash),
+      thread_([this](const std::stop_token& stop) { loop(stop); }) {}
+
+void Stager::loop(const std::stop_token& stop) {
+  hold_again();
+  discard_pushed();
+  while (!stop.stop_requested()) {
+    const uint64_t version = store_.changes().version();
+    try {
+      release_ended();
+      follow_all();
+      begin_next();
+    } catch (const std::exception& error) {
+      spdlog::error("fetch: {}", error.what());
+      std::this_thread::sleep_for(kPauseAfterFault);
+    }
+    store_.changes().wait_past(version, kStagePoll);
+  }
+  for (auto& [id, staging] : staged_) staging->transfer->request_stop();
+}
+
+void Stager::hold_again() {
+  for (const v1::Job& job : store_.unended()) {
+    if (job.fetching() || job.pushing()) continue;
+    for (const v1::FetchedFile& file : job.fetched()) {
+      try {
+        held_[job.id()].emplace_back(file.path());
+      } catch (const TransferError& error) {
+        log_job(spdlog::level::warn, job, error.what());
+      }
+    }
+  }
+}
+
+void Stager::discard_pushed() {
+  std::error_code missing;
+  for (const fs::directory_entry& folder :
+       fs::directory_iterator(paths_.remote().cache().outputs(), missing)) {
+    for (const fs::directory_entry& output : fs::directory_iterator(folder, missing)) {
+      const std::optional<OutputOwner> owner = owner_of_output(output);
+      const std::optional<v1::Job> maker = owner ? store_.find(owner->job_id) : std::nullopt;
+      if (!maker || maker->state() != v1::Job::SUCCEEDED) continue;
+      JobOutput(output, owner->job_id).discard_committed(trash_).remove();
+    }
+  }
+}
+
+void Stager::release_ended() {
+  const auto ended = [&](const auto& entry) {
+    const std::optional<v1::Job> job = store_.find(entry.first);
+    return !job || has_ended(job->state());
+  };
+  std::erase_if(held_, ended);
+  std::erase_if(retries_, ended);
+}
+
+void Stager::begin_next() {
+  if (staged_.size() >= kStagedAtOnce) return;
+  for (const std::string& id : store_.to_fetch(kFetchWindow)) {
+    if (staged_.size() >= kStagedAtOnce) return;
+    const auto retry = retries_.find(id);
+    if (retry != retries_.end() && Clock::now() < retry->second.next) continue;
+    if (staged_.contains(id)) continue;
+    const std::optional<v1::Job> job = store_.find(id);
+    if (job && job->fetching() && job->state() == v1::Job::QUEUED) begin(*job);
+  }
+}
+
+void Stager::begin(const v1::Job& job) {
+  std::unique_ptr<Staging>& staging = staged_[job.id()];
+  staging = std::make_unique<Staging>();
+  staging->job = job;
+  const auto work = [this, &staging = *staging](const BackgroundTransfer::Run& run) {
+    const RemoteCache& cache = paths_.remote().cache();
+    const v1::Job& wanted = staging.job;
+    const v1::Output& output = wanted.spec().output();
+    if (is_remote(output.path())) {
+      free_output(wanted);
+      run(look_command(output.path(), output.overwrite()));
+    }
+    for (const RemoteInput& input : remote_inputs(wanted.spec())) {
+      const TransferResult copy =
+          run(fetch_command(pinned_url(wanted, input.url), input.kind, cache));
+      staging.held.emplace_back(copy.path);
+      v1::FetchedFile& file = staging.files.emplace_back();
+      file.set_url(input.url);
+      file.set_revision(copy.revision);
+      file.set_path(copy.path.string());
+    }
+  };
+  v1::Progress begun;
+  begun.set_phase(kFetchPhase);
+  store_.record_fetch(job.id(), begun);
+  staging->transfer = std::make_unique<BackgroundTransfer>(kFetchPhase, work);
+}
+
+void Stager::free_output(const v1::Job& job) {
+  const fs::path made = paths_.remote().cache().output_for(job.spec().output().path());
+  fs::create_directories(made.parent_path());
+  const std::optional<OutputOwner> owner = owner_of_output(made);
+  if (!owner) return;
+  const std::optional<v1::Job> maker = store_.find(owner->job_id);
+  if (maker && maker->state() == v1::Job::FAILED) {
+    throw TransferError("EXISTS", "job " + owner->job_id + " has made its output for " +
+                                      job.spec().output().path() +
+                                      " and not pushed it: resume that job, or delete it");
+  }
+  JobOutput(made, owner->job_id).discard_committed(trash_).remove();
+}
+
+bool Stager::is_queued(const std::string& id) const {
+  const std::optional<v1::Job> job = store_.find(id);
+  return job && job->state() == v1::Job::QUEUED;
+}
+
+void Stager::follow_all() {
+  for (auto next = staged_.begin(); next != staged_.end();) {
+    Staging& staging = *next->second;
+    if (!staging.transfer->has_ended()) {
+      if (!is_queued(next->first)) staging.transfer->request_stop();
+      if (const auto news = staging.transfer->news()) store_.record_fetch(next->first, *news);
+      ++next;
+      continue;
+    }
+    finish(staging);
+    next = staged_.erase(next);
+  }
+}
+
+void Stager::finish(Staging& staging) {
+  const v1::Job& job = staging.job;
+  if (const auto error = staging.transfer->error()) return take_fault(job, *error);
+  try {
+    v1::Job fetched = job;
+    fetched.mutable_fetched()->Assign(staging.files.begin(), staging.files.end());
+    v1::CreateJobRequest request;
+    *request.mutable_spec() = job.spec();
+    const NewJob admitted = admit(request, machine_, paths_, copies_of(fetched));
+    fetched.set_memory_bytes(admitted.memory);
+    held_[job.id()] = std::move(staging.held);
+    if (store_.finish_fetch(fetched, admitted.plan)) {
+      log_job(spdlog::level::info, job, "all that it reads from elsewhere is here");
+    }
+    retries_.erase(job.id());
+  } catch (const ApiError& error) {
+    fail(job, kInvalidInput, error.what());  // now that it can be planned
+  } catch (const std::exception& error) {
+    take_fault(job, {TransferError::kNetwork, error.what()});
+  }
+}
+
+void Stager::take_fault(const v1::Job& job, const TransferError& error) {
+  if (!is_queued(job.id()) || error.code() == TransferError::kCancelled) return;
+  const std::string reason = error.code() + ": " + error.what();
+  Retry& retry = retries_[job.id()];
+  if (!error.may_pass() || ++retry.attempts >= kMostFetches) {
+    return fail(job, kFetchFailed, reason);
+  }
+  retry.next = Clock::now() + kFirstRetryPause * (1 << (retry.attempts - 1));
+  log_job(spdlog::level::warn, job, "will be fetched again: " + reason);
+}
+
+void Stager::fail(const v1::Job& job, const std::string& code, const std::string& message) {
+  store_.fail_fetch(job.id(), to_job_error({code, -1, "", kFetchPhase, message}));
+  log_job(spdlog::level::info, job, "FAILED: " + message);
+}
+
+}  // namespace dotresize
