@@ -107,7 +107,7 @@ TEST(Hardware, ExamplesAreAccepted) {
     EXPECT_NO_THROW(read_hardware(entry.path())) << entry.path();
     ++files;
   }
-  EXPECT_EQ(files, 4);
+  EXPECT_EQ(files, 5);
 }
 
 TEST(Hardware, MissingAndHugeFilesAreRefused) {
