@@ -81,6 +81,10 @@ HEALED = """
 `size` alone, and the same job with `heal: {}` ([method.md](method.md#healing)), which trains the output on the calibration's windows.
 *Removed* is the part of the increase of log perplexity over the dense model that is gone.
 
+Outside of a job, [examples/heal_lora.py](../examples/heal_lora.py) (LoRA by PEFT, KL to the dense model) took SmolLM2-135M-Instruct at 80 % from
+perplexity 35.02 and KL 0.344 to 32.00 and 0.297, with 300 steps of 256 tokens, `--steps 300 --windows 300 --seqlen 256`, in seven minutes on two
+cores. Jobs that heal it: [recipes.md](recipes.md#healing).
+
 """
 
 FAMILIES_HEAD = """
