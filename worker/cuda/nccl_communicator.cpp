@@ -244,8 +244,8 @@ NcclCommunicator::NcclCommunicator(Communicator& host, const WaitLimit& limit) :
     collectives_ = start(kCollectiveCtas);
     connect_neighbours();
   } catch (...) {
-    for (std::unique_ptr<NcclChannel>& channel : transfers_) channel.release();
-    collectives_.release();
+    for (std::unique_ptr<NcclChannel>& channel : transfers_) static_cast<void>(channel.release());
+    static_cast<void>(collectives_.release());
     throw;
   }
 }
