@@ -222,10 +222,15 @@ void GuardedServer::shutdown(std::chrono::milliseconds grace) {
 void GuardedServer::cut_connections() {
   std::set<std::string> names;
   for (const UniqueFd& socket : listeners_.sockets) names.insert(local_name(socket.get()));
+  listeners_.sockets.clear();
+  int cut = 0;
   for (int descriptor = 0; descriptor < max_descriptors_; ++descriptor) {
     const std::string name = local_name(descriptor);
-    if (!name.empty() && names.contains(name)) ::shutdown(descriptor, SHUT_RDWR);
+    if (name.empty() || !names.contains(name)) continue;
+    ::shutdown(descriptor, SHUT_RDWR);
+    ++cut;
   }
+  if (cut > 0) spdlog::warn("stopping: {} connections whose readers take nothing are cut", cut);
 }
 
 void GuardedServer::accept_loop() {
