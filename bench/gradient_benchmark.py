@@ -9,7 +9,6 @@ of the loss: forward, backward and gram. In transformers hooks keep the stream a
 from the model's own predictions. The two take turns; the best of the repetitions counts.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -18,15 +17,14 @@ import time
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
+from beside_pytorch import parse, write
 from transformers import AutoModelForCausalLM
 
-ROOT = Path(__file__).resolve().parent.parent
 PASS = ("forward", "backward", "gram")
 BLOCK_TOKENS = 1024
 
 
-def worker_seconds(worker, arguments, folder):
+def worker_seconds(arguments, folder):
     """Seconds of each phase of the pass."""
     job = {
         "name": "gradient-benchmark",
@@ -39,7 +37,7 @@ def worker_seconds(worker, arguments, folder):
     file = folder / "job.json"
     file.write_text(json.dumps(job))
     environment = os.environ | {"OMP_NUM_THREADS": str(arguments.threads)}
-    subprocess.run([worker, str(file), "--fresh"], check=True, env=environment, stderr=subprocess.DEVNULL,
+    subprocess.run([arguments.worker, str(file), "--fresh"], check=True, env=environment, stderr=subprocess.DEVNULL,
                    stdout=subprocess.DEVNULL)
     report = json.loads((folder / "out" / "dotresize" / "report.json").read_text())
     seconds = report["ranks"][0]["seconds"]
@@ -98,40 +96,21 @@ def autograd_seconds(model, windows):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("build", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--model", type=Path, default=ROOT / "examples" / "docs-llama")
-    parser.add_argument("--tokens", type=Path, default=ROOT / "tests" / "data" / "calibration.safetensors")
-    parser.add_argument("--samples", type=int, default=16)
-    parser.add_argument("--seqlen", type=int, default=512)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--repetitions", type=int, default=3)
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    (tokens,) = load_file(arguments.tokens).values()
-    windows = tokens.flatten()[: arguments.samples * arguments.seqlen].view(arguments.samples, arguments.seqlen).long()
+    arguments = parse(__doc__, samples=4)
     model = AutoModelForCausalLM.from_pretrained(arguments.model, dtype=torch.float32)
     model.requires_grad_(False)
-    worker = arguments.build / "bin" / "dotresize-worker"
     ours, theirs = [], []
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(arguments.repetitions):
-            ours.append(worker_seconds(worker, arguments, Path(folder)))
-            theirs.append(autograd_seconds(model, windows))
+            ours.append(worker_seconds(arguments, Path(folder)))
+            theirs.append(autograd_seconds(model, arguments.windows))
     best = min(ours, key=lambda seconds: sum(seconds.values()))
-    row = {
-        "name": f"gradient/{arguments.model.name}",
-        "tokens": windows.numel(),
-        "seqlen": arguments.seqlen,
-        "threads": arguments.threads,
+    write(arguments, "gradient", {
         "worker_s": sum(best.values()),
         "worker_phases_s": best,
         "autograd_s": min(theirs),
         "ratio": sum(best.values()) / min(theirs),
-    }
-    arguments.out.write_text(json.dumps({"benchmarks": [row]}, indent=1) + "\n")
-    print(json.dumps(row, indent=1))
+    })  # fmt: skip
 
 
 if __name__ == "__main__":

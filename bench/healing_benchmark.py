@@ -7,10 +7,9 @@ A job of one rank makes a narrower stock model and heals it for one epoch. Its s
 "layers.N" in its trace: all windows but the held-out ones forward and back, a step of Adam after each, and the held-out
 windows before and after. Then transformers loads the output and does the same to each of its layers in float32, with
 `torch.optim.Adam` and autograd; the targets are the layer's own outputs with noise, which takes no longer than others.
-The two take turns; the best of the repetitions counts.
+The two take turns; the best of the repetitions counts. With more than sixteen windows the worker takes several in a step.
 """
 
-import argparse
 import json
 import os
 import subprocess
@@ -19,16 +18,15 @@ import time
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
+from beside_pytorch import parse, write
 from transformers import AutoModelForCausalLM
 
-ROOT = Path(__file__).resolve().parent.parent
 METHOD = {"name": "slicegpt", "map_sharing": "model", "sparsity": 0.2, "allow_larger": True}
 EVERY_HELD_OUT = 8
 LEARNING_RATE = 3e-4
 
 
-def worker_seconds(worker, arguments, output):
+def worker_seconds(arguments, output):
     """Seconds of all layers."""
     job = {
         "name": "healing-benchmark",
@@ -42,11 +40,11 @@ def worker_seconds(worker, arguments, output):
     file, trace = output.with_name("job.json"), output.with_name("trace.json")
     file.write_text(json.dumps(job))
     environment = os.environ | {"OMP_NUM_THREADS": str(arguments.threads)}
-    subprocess.run([worker, str(file), "--fresh", "--trace", str(trace)], check=True, env=environment,
+    subprocess.run([arguments.worker, str(file), "--fresh", "--trace", str(trace)], check=True, env=environment,
                    stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)  # fmt: skip
     spans = json.loads(trace.read_text())["traceEvents"]
     layers = [span for span in spans if span["name"] == "heal" and span["args"]["junction"].startswith("layers.")]
-    return sum(span["dur"] for span in layers) / 1e6, len(layers)
+    return sum(span["dur"] for span in layers) / 1e6
 
 
 def relative_error(y, target, eps):
@@ -91,7 +89,7 @@ def pytorch_seconds(output, windows):
     model = AutoModelForCausalLM.from_pretrained(output, dtype=torch.float32)
     with torch.no_grad():
         states = [model.get_input_embeddings()(ids.unsqueeze(0)) for ids in windows]
-    held_out = range(EVERY_HELD_OUT - 1, len(windows), EVERY_HELD_OUT)
+    held_out = range(EVERY_HELD_OUT - 1, len(windows), EVERY_HELD_OUT) or [len(windows) - 1]
     fitted = [i for i in range(len(windows)) if i not in held_out]
     seconds = 0.0
     for layer in model.model.layers:
@@ -104,39 +102,14 @@ def pytorch_seconds(output, windows):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("build", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--model", type=Path, default=ROOT / "examples" / "docs-llama")
-    parser.add_argument("--tokens", type=Path, default=ROOT / "tests" / "data" / "calibration.safetensors")
-    parser.add_argument("--samples", type=int, default=8)
-    parser.add_argument("--seqlen", type=int, default=512)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--repetitions", type=int, default=3)
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    (tokens,) = load_file(arguments.tokens).values()
-    windows = tokens.flatten()[: arguments.samples * arguments.seqlen].view(arguments.samples, arguments.seqlen).long()
-    worker = arguments.build / "bin" / "dotresize-worker"
+    arguments = parse(__doc__, samples=8)
     ours, theirs = [], []
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "out"
         for _ in range(arguments.repetitions):
-            seconds, layers = worker_seconds(worker, arguments, output)
-            ours.append(seconds)
-            theirs.append(pytorch_seconds(output, windows))
-    row = {
-        "name": f"healing/{arguments.model.name}",
-        "tokens": windows.numel(),
-        "seqlen": arguments.seqlen,
-        "threads": arguments.threads,
-        "layers": layers,
-        "worker_s": min(ours),
-        "pytorch_s": min(theirs),
-        "ratio": min(ours) / min(theirs),
-    }
-    arguments.out.write_text(json.dumps({"benchmarks": [row]}, indent=1) + "\n")
-    print(json.dumps(row, indent=1))
+            ours.append(worker_seconds(arguments, output))
+            theirs.append(pytorch_seconds(output, arguments.windows))
+    write(arguments, "healing", {"worker_s": min(ours), "pytorch_s": min(theirs), "ratio": min(ours) / min(theirs)})
 
 
 if __name__ == "__main__":

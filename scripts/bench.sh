@@ -35,6 +35,13 @@ run() {  # PROGRAM RESULT ARGUMENTS...
   "build/bin/$1" --benchmark_out="$result" --benchmark_out_format=json "${@:3}"
   [ ! -s "$result" ] || made+=("$result")
 }
+beside_pytorch() {  # PROGRAM RESULT
+  local real=${DOTRESIZE_REAL_MODEL:-${XDG_CACHE_HOME:-$HOME/.cache}/dotresize/real-model}
+  local model=(--model "$real/smollm2" --tokens "$real/tokens/calibration.safetensors")
+  [ -f "$real/ready" ] || model=()
+  $python "bench/$1" build "$results/$2.json" ${SAMPLES:+--samples "$SAMPLES"} "${model[@]}"
+  made+=("$results/$2.json")
+}
 for name in "${names[@]}"; do
   case $name in
     l1_cost | sinkhorn) run "${name}_benchmark" "$name" --benchmark_repetitions=3 ;;
@@ -58,13 +65,8 @@ for name in "${names[@]}"; do
       read -ra parts <<<"${PART:-}"
       $python bench/server_load.py build $results/server.json ${parts:+--only "${parts[@]}"}
       made+=("$results/server.json") ;;
-    gradients | healing)
-      case $name in gradients) samples=4 ;; healing) samples=8 ;; esac
-      real=${DOTRESIZE_REAL_MODEL:-${XDG_CACHE_HOME:-$HOME/.cache}/dotresize/real-model}
-      model=(--model "$real/smollm2" --tokens "$real/tokens/calibration.safetensors")
-      [ -f "$real/ready" ] || model=()
-      $python bench/${name%s}_benchmark.py build $results/$name.json --samples "${SAMPLES:-$samples}" --seqlen 512 "${model[@]}"
-      made+=("$results/$name.json") ;;
+    gradients) beside_pytorch gradient_benchmark.py gradients ;;
+    healing) beside_pytorch healing_benchmark.py healing ;;
     scale)
       $python bench/scale_benchmark.py build $results/scale.json ${CASE:+--case "$CASE"}
       made+=("$results/scale.json") ;;

@@ -30,7 +30,7 @@ class StateDir {
   std::filesystem::path database() const { return root_ / "jobs.sqlite"; }
   /// Folder of a job that has been launched: job.json, log, attempt-N/.
   std::filesystem::path job(const std::string& id) const { return root_ / "jobs" / id; }
-  /// What is being removed (server/store/trash.h).
+  /// The directory of what is being removed (server/store/trash.h).
   std::filesystem::path trash() const { return root_ / "trash"; }
   /// Where all jobs keep their tokenised texts: one that another job has tokenised is found again.
   std::filesystem::path tokens() const { return root_ / "tokens"; }

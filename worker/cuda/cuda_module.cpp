@@ -44,7 +44,7 @@ DeviceStats stats_of_device() {
   return c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
 }
 
-/// What is taken of the device now beside PyTorch's allocator, in bytes.
+/// Bytes of the device in use now that are not PyTorch's allocator's.
 int64_t taken_without(const DeviceStats& stats) {
   const Memory now = memory();
   return now.total - now.free - stats.reserved_bytes[kAggregate].current;

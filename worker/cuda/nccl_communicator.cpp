@@ -33,8 +33,8 @@ void check_cuda(cudaError_t result, const std::string& operation) {
   throw CommunicationError(operation + ": " + cudaGetErrorString(result));
 }
 
-/// NCCL 2.28.9 never returned to one of two ranks when the other one was finalizing its
-/// communicator.
+/// ncclCommAbort may wait for peers. On an H200, after a transfer that was given up, one of two
+/// ranks with NCCL 2.28.9 did not end, most likely here.
 void abort_in_time(ncclComm_t comm) {
   auto aborted = std::make_shared<std::promise<void>>();
   std::thread([comm, aborted] {
