@@ -45,16 +45,18 @@ std::string evaluation_sentence(const Report& report) {
 
 std::string method_sentence(const Report& report, const ModelConfig& config) {
   const ResolvedJob& job = report.job;
+  if (report.widths.mapped_count == 0) {
+    return fmt::format("The residual stream keeps its {} channels.", config.hidden_size);
+  }
+  const std::string metric = job.gradients() ? ", in the metric of the loss" : "";
   std::string text = fmt::format(
       "The residual stream was narrowed from {} to {} channels with `{}`, on {} calibration "
-      "activations",
-      config.hidden_size, width_range(report.widths), job.method.name, job.schedule.sees);
-  if (job.gradients()) text += ", in the metric of the loss";
-  if (job.method.transport()) {
-    text += fmt::format(" (λ = {})", job.lambda);
-  }
-  return text + (job.head_sliced ? "; the head was narrowed as well."
-                                 : "; the last junction keeps its full width.");
+      "activations{}",
+      config.hidden_size, width_range(report.widths), job.method.name, job.schedule.sees, metric);
+  if (job.method.transport()) text += fmt::format(" (λ = {})", job.lambda);
+  text += job.head_sliced ? "; the head was narrowed as well."
+                          : "; the last junction keeps its full width.";
+  return text + (job.stock_output() ? " One map serves the whole model." : "");
 }
 
 std::string mlp_sentence(const ResolvedJob& job, const ModelConfig& config) {
@@ -80,21 +82,34 @@ std::string allocation_sentence(const Report& report, int64_t head_dim) {
                : fmt::format("{} (by layer)", fmt::join(sizes, ", "));
   };
   std::string text = fmt::format(
-      " Widths and features were chosen such that the loss is predicted to rise least within {} of "
-      "the bytes: its MLPs keep {} features",
+      " Sizes were chosen such that the loss is predicted to rise least within {} of the bytes: "
+      "its "
+      "MLPs keep {} features",
       format_percent(report.job.allocation->size), by_layer(chosen.features));
   if (!chosen.values.empty()) {
     text += fmt::format(", its value heads {} of {} channels", by_layer(chosen.values), head_dim);
   }
-  if (!chosen.shortcut_ranks.empty()) {
+  if (report.widths.mapped_count > 0 && !chosen.shortcut_ranks.empty()) {
     text += fmt::format(", and its shortcuts are of ranks up to {}",
                         std::ranges::max(chosen.shortcut_ranks));
   }
-  text += fmt::format(". KL(dense ‖ this one) is predicted to be {} nats",
-                      format_nats(chosen.predicted_rise()));
+  text +=
+      fmt::format(". KL(dense ‖ this one) is predicted to be {} nats{}",
+                  format_nats(chosen.predicted_rise()), report.healing ? " before healing" : "");
   return text + (report.compressed.kl
                      ? fmt::format(", and measured {}.", format_nats(*report.compressed.kl))
                      : ".");
+}
+
+std::string healing_sentence(const Report& report) {
+  if (!report.healing) return "";
+  std::string text = fmt::format(
+      " Its layers were then distilled from the dense model's, one by one, on {} tokens",
+      with_separators(report.healing_tokens));
+  const std::vector<double>& kl = report.healing->held_out_kl;
+  if (kl.size() < 2) return text + ".";
+  return text + fmt::format(": on windows held out of them, KL went from {} to {} nats.",
+                            format_nats(kl.front()), format_nats(kl.back()));
 }
 
 std::string cuts_sentence(const Report& report, const ModelConfig& config) {
@@ -128,6 +143,20 @@ print(tokenizer.decode(model.generate(**inputs, max_new_tokens=40)[0]))
 ```
 )",
                      why, remote);
+}
+
+/// Commands that make it a model of an engine's own kind; empty: the exporters refuse it.
+std::string serving(const Report& report, const ModelConfig& config) {
+  if (report.job.stock_output()) {
+    return "`dotresize export PATH --to gguf` makes it a file for llama.cpp.\n\n";
+  }
+  const bool exported = config.family == "llama" || config.family == "mistral";
+  if (report.widths.mapped_count > 0 || !exported) return "";
+  std::string text = "`dotresize export PATH --to gguf` makes it a file for llama.cpp";
+  if (!config.sliding_window) {
+    text += ", and `--to nemotron-nas` a model that vLLM computes with code of its own";
+  }
+  return text + ".\n\n";
 }
 
 /// Each warning as a quoted paragraph.
@@ -165,15 +194,15 @@ A `{0}` model made narrower with dotresize {2}.
 ## Use
 
 {6}
-`dotresize/report.json` has the figures of every junction and the fingerprints of the inputs;
+{8}`dotresize/report.json` has the figures of every junction and the fingerprints of the inputs;
 `sha256sum -c SHA256SUMS` checks the files. The terms of the source model's license apply.
 )",
       config.family, job.name, report.tool_version,
-      method_sentence(report, config) +
-          (job.stock_output() ? " One map serves the whole model." : "") +
-          cuts_sentence(report, config) + family_sentence(job, config.family),
+      method_sentence(report, config) + cuts_sentence(report, config) + healing_sentence(report) +
+          family_sentence(job, config.family),
       size_table(report), evaluation_sentence(report),
-      usage(job, job.stock_family.value_or(config.family)), warnings_text(report.warnings));
+      usage(job, job.stock_family.value_or(config.family)), warnings_text(report.warnings),
+      serving(report, config));
 }
 
 }  // namespace dotresize

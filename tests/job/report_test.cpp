@@ -397,6 +397,25 @@ TEST(ModelCard, SaysWhatItIsHowToLoadItAndTheNumbers) {
   EXPECT_THAT(card, HasSubstr("the same at 75.0 % of them"));
 }
 
+TEST(ModelCard, OfAnAllocationThatKeepsTheWidthsSaysWhatWasCutAndHowItIsServed) {
+  Report report = example();
+  report.widths.mapped_count = 0;
+  report.job.allocation = AllocationTarget{};
+  report.job.allocation->size = 0.8;
+  report.allocation = Allocation{
+      .widths = report.widths, .features = {10, 20}, .values = {8, 6}, .shortcut_ranks = {0, 0}};
+  report.healing = HealingReport{{}, {0.5, 0.25}, 1.0};
+  report.healing_tokens = 4096;
+  const std::string card = model_card(report, small_llama());
+  EXPECT_THAT(card, HasSubstr("The residual stream keeps its 256 channels."));
+  EXPECT_THAT(card, HasSubstr("keep 10, 20 (by layer) features"));
+  EXPECT_THAT(card, HasSubstr("nats before healing, and measured 0.1250."));
+  EXPECT_THAT(card, HasSubstr("on 4,096 tokens: on windows held out of them, KL went from 0.5000"));
+  EXPECT_THAT(card, HasSubstr("`--to nemotron-nas` a model that vLLM"));
+  EXPECT_THAT(card, Not(HasSubstr("shortcuts")));
+  EXPECT_THAT(model_card(example(), small_llama()), Not(HasSubstr("dotresize export")));
+}
+
 TEST(ModelCard, DependsOnNoTime) {
   Report later = example();
   later.wall_time_s = 99.0;
