@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Figures of the code's shape, beside what they should be: sizes of folders, files, functions, structs and documents. Functions are
+# counted by lizard, which uvx fetches. Takes half a minute.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+sources() { git ls-files base job server client worker proto | grep -E '\.(h|cpp|cu|cuh|proto|py|html|css|js)$'; }
+code() { sources | grep -E '\.(h|cpp|cu|cuh)$'; }
+lines() { xargs cat | wc -l; }
+row() { printf '| %s | %s | %s |\n' "$1" "$2" "$3"; }
+
+functions() {  # mean lines; share under ten lines
+  code | xargs .venv/bin/uvx --quiet lizard==1.24.3 --csv |
+    .venv/bin/python -c '
+import csv, sys
+lengths = [int(row[4]) for row in csv.reader(sys.stdin)]
+print(f"{sum(lengths) / len(lengths):.1f}; {sum(n < 10 for n in lengths) / len(lengths):.0%}")'
+}
+
+largest_folders() {  # those over thirty files, with how many they have
+  git ls-files | sed 's|/[^/]*$||' | sort | uniq -c | awk '$1 > 30 {printf "%s%s %d", n++ ? ", " : "", $2, $1} END {if (!n) print "none"}'
+}
+
+# A pair: x.h and x.cpp are one, and each of two includes the other.
+pairs_that_include_each_other() {
+  code | xargs grep -H '^#include "' | sed -E 's|^([^:]*)\.[a-z]+:#include "([^"]*)\.[a-z]+".*|\1 \2|' | sort -u |
+    awk '$1 != $2 {seen[$1 " " $2] = 1} END {for (pair in seen) {split(pair, p, " "); if (p[1] < p[2] && (p[2] " " p[1]) in seen) n++} print n + 0}'
+}
+
+members() {  # FILE NAME: lines that declare a member of a struct or class
+  awk -v begin="^(struct|class) $2 (final )?\\{" '$0 ~ begin {on = 1; next} on && /^};/ {print n + 0; exit}
+    on && /^  [a-zA-Z].*;/ && !/\(.*\).*;/ && !/^  (using|static|friend|return)/ {n++}' "$1"
+}
+
+echo '| | now | goal |'
+echo '| --- | ---: | ---: |'
+row 'lines in base, job, server, client, worker, proto' "$(sources | lines)" '≤ 46,000'
+row 'mean function in lines; functions under 10 lines' "$(functions)" '≥ 10; ≤ 55 %'
+row 'files under 40 lines' "$(code | xargs wc -l | awk '$2 != "total" && $1 < 40' | wc -l) of $(code | wc -l)" '< 80'
+row 'files over 500 lines' "$(git ls-files '*.h' '*.cpp' '*.cu' '*.py' | xargs wc -l | awk '$2 != "total" && $1 > 500' | wc -l)" ''
+row 'folders over 30 files' "$(largest_folders)" 'none'
+row 'pairs of files that include each other' "$(pairs_that_include_each_other)" '≤ 5'
+row 'members of `ResolvedJob`, `Server`, `ServerOptions`, `ModelConfig`' \
+  "$(members job/plan/resolved_job.h ResolvedJob), $(members server/server.h Server), $(members server/options.h ServerOptions), $(
+    members job/model/model_config.h ModelConfig)" '≤ 15 each'
+row 'keys of `method`' "$(awk '/^message Method/ {on = 1} on && /^  (optional )?[A-Za-z0-9.]+ [a-z_]+ = [0-9]+;/ {n++} on && /^}/ {print n; exit}' \
+  proto/dotresize/v1/job.proto)" '≤ 12'
+row 'options of the server' "$(build/bin/dotresize-server --help-all 2>/dev/null | grep -cE '^ +--[a-z]')" '≤ 22'
+row 'comment lines that begin with "Of"' "$(git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' '*.proto' | xargs grep -hE '//[/!]?<? *[Oo]f ' | wc -l)" '0'
+row 'lines of README.md, of docs/*.md' "$(wc -l < README.md), $(git ls-files docs | grep 'md$' | lines)" '≤ 120, ≤ 2,000 of text'
+row 'lines of the documents over 150 characters, tables apart' "$(git ls-files '*.md' | LC_ALL=C.UTF-8 xargs grep -hP '^(?! *\|).{151,}$' | wc -l)" '0'
